@@ -1,0 +1,1 @@
+"""The dataset: queries, participants, names of every output."""

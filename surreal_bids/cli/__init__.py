@@ -1,0 +1,1 @@
+"""Command lines: parse, build one frozen configuration, run."""

@@ -1,0 +1,1 @@
+"""Site effects and covariates: ComBat, residualisation, CN normalisation."""

@@ -1,0 +1,1 @@
+"""Surreal-GAN: many members trained at once, chosen by agreement."""

@@ -1,0 +1,1 @@
+"""Data whose truth is known: tables of regional volumes and whole heads."""

@@ -1,0 +1,1 @@
+"""Statistics shared by the layers above: concordance and friends."""

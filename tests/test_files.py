@@ -1,0 +1,72 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.exceptions import OutputError
+from surreal_bids.files import atomic_path, write_json, write_text, write_tsv
+
+
+def test_an_error_inside_the_block_leaves_the_old_file_and_no_litter(tmp_path):
+    target = tmp_path / 'table.tsv'
+    write_text(target, 'old')
+    with pytest.raises(RuntimeError), atomic_path(target) as temporary:
+        temporary.write_text('half')
+        raise RuntimeError
+    assert target.read_text() == 'old'
+    assert [path.name for path in tmp_path.iterdir()] == ['table.tsv']
+
+
+def test_a_killed_writer_leaves_nothing_under_the_final_name(tmp_path):
+    target = tmp_path / 'image.nii.gz'
+    code = (
+        'import os, signal, sys; from surreal_bids.files import atomic_path\n'
+        'with atomic_path(sys.argv[1]) as temporary:\n'
+        '    temporary.write_bytes(b"half")\n'
+        '    os.kill(os.getpid(), signal.SIGKILL)\n'
+    )
+    done = subprocess.run([sys.executable, '-c', code, str(target)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not target.exists()
+
+
+def test_the_temporary_name_keeps_the_extension_and_is_hidden(tmp_path):
+    with atomic_path(tmp_path / 'a_T1w.nii.gz') as temporary:
+        assert temporary.name.endswith('.nii.gz')
+        assert temporary.name.startswith('.')
+        temporary.write_bytes(b'')
+
+
+def test_tsv_marks_missing_values(tmp_path):
+    path = write_tsv(tmp_path / 't.tsv', pd.DataFrame({'a': [1.5, np.nan], 'b': ['x', None]}))
+    assert path.read_text() == 'a\tb\n1.5\tx\nn/a\tn/a\n'
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf')])
+def test_json_refuses_what_json_cannot_hold(tmp_path, value):
+    with pytest.raises(ValueError):
+        write_json(tmp_path / 'x.json', {'value': value})
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_round_trip(tmp_path):
+    content = {'Name': 'x', 'list': [1, 2.5, None]}
+    assert json.loads(write_json(tmp_path / 'deep' / 'x.json', content).read_text()) == content
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
+def test_an_unwritable_folder_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(OutputError, match='not writable'):
+        write_text(tmp_path / 'x', '')
+
+
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path):
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(OutputError, match='cannot make this folder'):
+        write_text(tmp_path / 'file' / 'x', '')

@@ -1,0 +1,1 @@
+"""Nipype graphs: they only wire."""
