@@ -1,0 +1,92 @@
+"""What all commands share: how they log, how they end, and the options each of them has."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from surreal_bids import __version__
+from surreal_bids.exceptions import SurrealError
+
+LOGGER = logging.getLogger(__name__)
+
+EXIT_INTERNAL = 70
+"""An error of ours (EX_SOFTWARE of sysexits.h), as opposed to one of the data or of the user."""
+
+EXIT_INTERRUPTED = 130
+"""Stopped with Ctrl-C: 128 + SIGINT, as a shell reports it."""
+
+EXIT_BROKEN_PIPE = 141
+"""The reader of our output left, as in `... | head`: 128 + SIGPIPE."""
+
+Arguments = TypeVar('Arguments')
+
+
+def run_command(function: Callable[[Arguments], int | None], arguments: Arguments) -> int:
+    """Run a command and turn however it ends into an exit code.
+
+    Parameters
+    ----------
+    function
+        What to run. It returns an exit code; None counts as 0.
+    arguments
+        Its only argument, as a parsed command line or a configuration.
+
+    Returns
+    -------
+    int
+        The exit code: of the command itself; of a :class:`SurrealError`, whose message goes to
+        the standard error; 130 when interrupted; 70 for an unexpected error, with its traceback
+        in the log.
+    """
+    try:
+        code = function(arguments) or 0
+        sys.stdout.flush()
+    except SurrealError as error:
+        LOGGER.debug('Raised here:', exc_info=True)
+        sys.stderr.write(f'error: {error}\n')
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write('interrupted\n')
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _discard_remaining_output()
+        return EXIT_BROKEN_PIPE
+    except Exception as error:
+        LOGGER.exception('Unexpected error')
+        sys.stderr.write(
+            f'error: unexpected {type(error).__name__}: {error}\n'
+            'This is a fault of surreal_bids; please report it with the traceback above.\n'
+        )
+        return EXIT_INTERNAL
+    return code
+
+
+def _discard_remaining_output() -> None:
+    """Keep the interpreter from complaining when it flushes a closed pipe on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Add `-v` and `--version`, which every command has."""
+    group = parser.add_argument_group('Other options')
+    group.add_argument(
+        '-v',
+        '--verbose',
+        action='count',
+        default=0,
+        dest='verbosity',
+        help='say more on the standard error: -v tells of each decision, -vv of each detail',
+    )
+    group.add_argument('--version', action='version', version=f'%(prog)s {__version__}')
+
+
+def set_up_logging(verbosity: int) -> None:
+    """Log to the standard error: warnings, with 1 decisions too, with 2 or more everything."""
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
+    logging.basicConfig(format='%(levelname)s %(name)s: %(message)s', force=True)
+    logging.getLogger('surreal_bids').setLevel(level)

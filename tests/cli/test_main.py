@@ -1,0 +1,79 @@
+import argparse
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from surreal_bids import __version__, exceptions
+from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
+
+
+def _raise(error):
+    raise error
+
+
+@pytest.mark.parametrize(('returned', 'code'), [(None, 0), (0, 0), (1, 1)])
+def test_the_code_of_the_command_is_returned(returned, code):
+    assert run_command(lambda _: returned, None) == code
+
+
+@pytest.mark.parametrize(
+    ('kind', 'code'),
+    [
+        (exceptions.SurrealError, 1),
+        (exceptions.UsageError, 2),
+        (exceptions.NotBIDSError, 16),
+        (exceptions.NothingMatchedError, 18),
+        (exceptions.DataError, 65),
+        (exceptions.OutputError, 73),
+    ],
+)
+def test_our_errors_become_one_line_and_their_exit_code(kind, code, capsys):
+    assert run_command(_raise, kind('what; where; remedy')) == code
+    assert capsys.readouterr().err == 'error: what; where; remedy\n'
+
+
+def test_an_interruption_is_130(capsys):
+    assert run_command(_raise, KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == 'interrupted\n'
+
+
+def test_an_unexpected_error_is_70_with_its_traceback_in_the_log(capsys, caplog):
+    assert run_command(_raise, ZeroDivisionError('oops')) == 70
+    assert 'unexpected ZeroDivisionError: oops' in capsys.readouterr().err
+    assert 'Traceback' in caplog.text
+
+
+def test_a_reader_that_leaves_is_no_error():
+    code = (
+        'import sys; from surreal_bids.cli.main import run_command\n'
+        'sys.exit(run_command(sys.stdout.writelines, ["line\\n"] * 100_000))'
+    )
+    with subprocess.Popen(
+        [sys.executable, '-c', code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == b''
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'level'),
+    [([], logging.WARNING), (['-v'], logging.INFO), (['-vv'], logging.DEBUG)],
+)
+def test_verbosity_counts(arguments, level):
+    parser = argparse.ArgumentParser()
+    add_common_options(parser)
+    set_up_logging(parser.parse_args(arguments).verbosity)
+    assert logging.getLogger('surreal_bids').level == level
+
+
+def test_version(capsys):
+    parser = argparse.ArgumentParser(prog='surreal-x')
+    add_common_options(parser)
+    with pytest.raises(SystemExit) as ending:
+        parser.parse_args(['--version'])
+    assert ending.value.code == 0
+    assert capsys.readouterr().out == f'surreal-x {__version__}\n'
