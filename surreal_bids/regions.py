@@ -1,0 +1,238 @@
+"""The MUSE regions: what they are called, and how to find them among the columns of a table.
+
+MUSE (Doshi et al., NeuroImage 2016) parcels the brain into 145 single regions. The 139 that are
+not ventricles are the features of Surreal-GAN (section 4.1 of Yang et al., ICLR 2022).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cache
+from importlib.resources import files as package_files
+from typing import NamedTuple
+
+import pandas as pd
+
+from surreal_bids.exceptions import DataError, UsageError
+
+VENTRICLES = (4, 11, 49, 50, 51, 52)
+"""MUSE indices of the single regions that are fluid and no feature of the model."""
+
+MIDLINE = (35, 71, 72, 73, 95)
+"""MUSE indices of the regions without a left and a right part, ventricles apart."""
+
+_NUMBERED = re.compile(r'(?:(?:DL_|H_)?MUSE_(?:Volume_)?)?(\d+)', re.IGNORECASE)
+_SIDES = {'right': 'R', 'r': 'R', 'rh': 'R', 'left': 'L', 'l': 'L', 'lh': 'L'}
+_WORDS = {
+    'wm': 'whitematter',
+    'inc': 'including',
+    'inf': 'inferior',
+    'lat': 'lateral',
+    'vent': 'ventricle',
+    '3rd': 'third',
+    '4th': 'fourth',
+}
+
+
+class Feature(NamedTuple):
+    """A feature of a model: the sum of the volumes of some MUSE regions."""
+
+    name: str
+    indices: tuple[int, ...]
+
+
+@cache
+def _read_muse_table() -> pd.DataFrame:
+    with (
+        package_files('surreal_bids').joinpath('data', 'muse.tsv').open(encoding='utf-8') as stream
+    ):
+        table = pd.read_csv(stream, sep='\t', na_values=['n/a'], keep_default_na=False)
+    return table.astype({'mate': 'Int64'})
+
+
+def muse_table() -> pd.DataFrame:
+    """Describe the 145 single MUSE regions, by index.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a region: ``index``, ``name``, ``abbreviation`` (cortex only), ``hemisphere``
+        (``L``, ``R`` or ``none``), ``tissue`` (``GM``, ``WM``, ``CSF`` or ``none``), ``lobe``,
+        ``mate`` (index of the same region on the other side, or missing), and what is usual in
+        healthy people of 40 to 86 years, left and right averaged: ``volume_mm3`` and its
+        coefficient of variation ``cv``. The caller owns the table.
+    """
+    return _read_muse_table().copy()
+
+
+def muse_indices() -> tuple[int, ...]:
+    """MUSE indices of the 139 regions that are not ventricles, in ascending order."""
+    return tuple(index for index in _read_muse_table()['index'].tolist() if index not in VENTRICLES)
+
+
+def region_names() -> dict[int, str]:
+    """Name of each of the 145 regions, by MUSE index."""
+    table = _read_muse_table()
+    return dict(zip(table['index'].tolist(), table['name'].tolist()))
+
+
+def region_mates() -> dict[int, int]:
+    """Index of the same region on the other side, by MUSE index; midline regions have none."""
+    paired = _read_muse_table().dropna(subset='mate')
+    return dict(zip(paired['index'].tolist(), paired['mate'].tolist()))
+
+
+def structure_of(name: str) -> str:
+    """Name of a region without its side, e.g. ``'hippocampus'`` for ``'Left hippocampus'``."""
+    return re.sub(r'^(Left|Right) ', '', name)
+
+
+def _words(label: str) -> list[str]:
+    """Split a spelling at everything that is no letter or digit, and spell out what is short."""
+    return [_WORDS.get(word, word) for word in re.findall(r'[a-z0-9]+', label.lower())]
+
+
+def _spelling_key(label: str) -> tuple[str, str]:
+    """Reduce a region name to its side (``L``, ``R`` or ``none``) and bare letters."""
+    words = _words(label)
+    for position in (0, -1):
+        if len(words) > 1 and words[position] in _SIDES:
+            side = _SIDES[words.pop(position)]
+            return side, ''.join(words)
+    return 'none', ''.join(words)
+
+
+@cache
+def _index_by_spelling() -> dict[tuple[str, str], int]:
+    spellings = {}
+    for row in _read_muse_table().to_dict('records'):
+        structure = ''.join(_words(structure_of(row['name'])))
+        forms = [structure]
+        if isinstance(row['abbreviation'], str):
+            abbreviation = row['abbreviation'].lower()
+            forms += [abbreviation, abbreviation + structure]
+        spellings.update({(row['hemisphere'], form): int(row['index']) for form in forms})
+    return spellings
+
+
+def _recognise_one(column: str) -> int | None:
+    numbered = _NUMBERED.fullmatch(column.strip())
+    if numbered is None:
+        return _index_by_spelling().get(_spelling_key(column))
+    index = int(numbered.group(1))
+    return index if index in set(_index_by_spelling().values()) else None
+
+
+def recognise(columns: Iterable[Hashable]) -> dict[str, int]:
+    """Find the columns that hold single MUSE regions.
+
+    Parameters
+    ----------
+    columns
+        Column labels. A region is written by its index (``MUSE_47``, ``DL_MUSE_Volume_47``,
+        ``H_MUSE_Volume_47``, ``47``) or by its name in any case, with spaces, underscores or
+        hyphens, the side before or after (``Right Hippocampus``, ``hippocampus_r``,
+        ``Right AnG   angular gyrus``, ``L-AnG``).
+
+    Returns
+    -------
+    dict
+        Index of each recognised column, in the order of the columns. Others (age, composite
+        regions, intracranial volume) are left out.
+
+    Raises
+    ------
+    DataError
+        If two columns hold the same region.
+    """
+    recognised: dict[str, int] = {}
+    column_of: dict[int, str] = {}
+    for column in map(str, columns):
+        index = _recognise_one(column)
+        if index is None:
+            continue
+        if index in column_of:
+            raise DataError(
+                f'columns {column_of[index]!r} and {column!r} both hold MUSE region {index}; '
+                'keep one of them'
+            )
+        recognised[column] = index
+        column_of[index] = column
+    return recognised
+
+
+def _muse72() -> tuple[Feature, ...]:
+    names, mates = region_names(), region_mates()
+    midline = [Feature(names[index], (index,)) for index in MIDLINE]
+    paired = [
+        Feature(structure_of(names[index]), (index, mates[index]))
+        for index in muse_indices()
+        if index in mates and index < mates[index]
+    ]
+    return (*midline, *paired)
+
+
+FEATURE_SETS = {'muse72': _muse72}
+"""Named feature sets. ``muse72`` is what the authors' two checkpoints take, in their order."""
+
+
+def feature_set(name: str) -> tuple[Feature, ...]:
+    """Look up a named feature set.
+
+    Parameters
+    ----------
+    name
+        ``'muse72'``: the five midline regions 35, 71, 72, 73 and 95, then the 67 sums of a left and
+        a right region, ordered by the smaller of their MUSE indices.
+    """
+    if name not in FEATURE_SETS:
+        raise UsageError(f'no feature set is called {name!r}; there is {", ".join(FEATURE_SETS)}')
+    return FEATURE_SETS[name]()
+
+
+def build_features(table: pd.DataFrame, features: Sequence[Feature]) -> pd.DataFrame:
+    """Sum single regions to features.
+
+    Parameters
+    ----------
+    table
+        Volumes of single MUSE regions, one row a person; see :func:`recognise` for how the columns
+        may be spelled. Other columns are ignored.
+    features
+        What to sum, e.g. ``feature_set('muse72')``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One column a feature, in the order and the unit given, with the rows of `table`. Missing in
+        one region is missing in the sum.
+    """
+    table = table.rename(columns=str)
+    column_of = {index: column for column, index in recognise(table.columns).items()}
+    _require_regions(column_of, features)
+    _require_numbers(table[[column_of[index] for _, indices in features for index in indices]])
+    sums = {
+        name: table[[column_of[index] for index in indices]].sum(axis=1, skipna=False)
+        for name, indices in features
+    }
+    return pd.DataFrame(sums, index=table.index)
+
+
+def _require_regions(column_of: dict[int, str], features: Sequence[Feature]) -> None:
+    wanted = {index for feature in features for index in feature.indices}
+    missing = sorted(wanted - set(column_of))
+    if missing:
+        names = region_names()
+        listed = ', '.join(f'{index} ({names[index]})' for index in missing[:5])
+        more = f' and {len(missing) - 5} more' if len(missing) > 5 else ''
+        raise DataError(
+            f'the table has no column for MUSE region {listed}{more}; add it, named like '
+            f'MUSE_{missing[0]} or by its name'
+        )
+
+
+def _require_numbers(volumes: pd.DataFrame) -> None:
+    for column, dtype in volumes.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(dtype):
+            raise DataError(f'column {column!r} holds text where volumes are expected; correct it')

@@ -1,0 +1,192 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.regions import (
+    MIDLINE,
+    VENTRICLES,
+    build_features,
+    feature_set,
+    muse_indices,
+    muse_table,
+    recognise,
+)
+from tests.shared_data import shared_data
+
+
+def test_muse_table_has_145_regions_of_which_139_are_features():
+    table = muse_table()
+    assert table['index'].is_monotonic_increasing
+    assert table['index'].is_unique
+    assert table['name'].is_unique
+    assert len(table) == 145
+    assert len(muse_indices()) == 139
+    assert set(table['index']) - set(muse_indices()) == set(VENTRICLES)
+    assert set(table.loc[table['tissue'] == 'CSF', 'index']) == set(VENTRICLES)
+
+
+def test_muse_table_belongs_to_its_caller():
+    table = muse_table()
+    table['name'] = 'overwritten'
+    assert 'overwritten' not in set(muse_table()['name'])
+
+
+def test_mates_are_mutual_and_lie_on_opposite_sides():
+    table = muse_table().set_index('index')
+    paired = table[table['mate'].notna()]
+    mates = table.loc[paired['mate'].astype(int)]
+    assert (mates['mate'].astype(int).to_numpy() == paired.index).all()
+    assert (mates['hemisphere'].to_numpy() != paired['hemisphere'].to_numpy()).all()
+    for column in ('tissue', 'lobe', 'abbreviation'):
+        assert mates[column].tolist() == pytest.approx(paired[column].tolist(), nan_ok=True)
+    assert set(table.index[table['mate'].isna()]) == {*MIDLINE, 4, 11}
+
+
+def test_muse_table_agrees_with_the_dictionary_of_muse():
+    official = pd.read_csv(shared_data('tables/muse_139.csv')).set_index('ROI_INDEX')
+    ours = muse_table().set_index('index').loc[list(muse_indices())]
+    assert official.index.tolist() == ours.index.tolist()
+    assert recognise(official['ROI_NAME']) == dict(zip(official['ROI_NAME'], official.index))
+    sides = official['HEMISPHERE'].replace('B', 'none')
+    assert ours['hemisphere'].tolist() == sides.tolist()
+    tissues = official['TISSUE_SEG'].fillna('none').replace('NONE', 'none')
+    assert ours['tissue'].tolist() == tissues.tolist()
+
+
+@pytest.mark.parametrize(
+    ('spelling', 'index'),
+    [
+        ('MUSE_47', 47),
+        ('DL_MUSE_Volume_47', 47),
+        ('H_MUSE_Volume_47', 47),
+        ('muse_47', 47),
+        ('47', 47),
+        ('Right Hippocampus', 47),
+        ('right_hippocampus', 47),
+        ('HIPPOCAMPUS-R', 47),
+        ('Left AnG   angular gyrus', 107),
+        ('lh_AnG', 107),
+        ('frontal lobe WM left', 82),
+        ('Brain Stem', 35),
+        ('corpus_callosum', 95),
+        ('Cerebellar Vermal Lobules VI-VII', 72),
+        ('3rd Ventricle', 4),
+        ('Left Inf Lat Vent', 50),
+    ],
+)
+def test_usual_spellings_are_recognised(spelling, index):
+    assert recognise([spelling]) == {spelling: index}
+
+
+@pytest.mark.parametrize(
+    'column',
+    ['MUSE_702', 'MUSE_601', '46', 'age', 'Hippocampus', 'ICV', 'MRID', 'r', '', 'r1', '4.0'],
+)
+def test_other_columns_are_left_out(column):
+    assert recognise([column]) == {}
+
+
+def test_recognise_keeps_the_order_and_takes_integer_labels():
+    assert list(recognise([207, 'age', 4, 'MUSE_31']).items()) == [
+        ('207', 207),
+        ('4', 4),
+        ('MUSE_31', 31),
+    ]
+
+
+def test_two_columns_for_one_region_are_refused():
+    with pytest.raises(
+        DataError, match="'MUSE_47' and 'Right Hippocampus' both hold MUSE region 47"
+    ):
+        recognise(['age', 'MUSE_47', 'Right Hippocampus'])
+
+
+def test_muse72_covers_each_region_once_in_the_documented_order():
+    features = feature_set('muse72')
+    assert len(features) == 72
+    assert sorted(index for feature in features for index in feature.indices) == list(
+        muse_indices()
+    )
+    assert tuple(feature.indices[0] for feature in features[:5]) == MIDLINE
+    smaller = [min(feature.indices) for feature in features[5:]]
+    assert smaller == sorted(smaller)
+    assert all(len(feature.indices) == 2 for feature in features[5:])
+    assert len({feature.name for feature in features}) == 72
+
+
+def test_unknown_feature_set_lists_the_known_ones():
+    with pytest.raises(UsageError, match='muse72'):
+        feature_set('muse73')
+
+
+def single_regions(n_people: int) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    columns = [f'MUSE_{index}' for index in muse_indices()]
+    return pd.DataFrame(rng.uniform(100, 900, (n_people, 139)), columns=columns)
+
+
+def test_build_features_sums_left_and_right_whatever_the_column_order():
+    table = single_regions(4)
+    shuffled = table.iloc[:, ::-1].rename(columns={'MUSE_48': 48, 'MUSE_35': 'brain-stem'})
+    shuffled.insert(7, 'age', 70.0)
+    features = build_features(shuffled, feature_set('muse72'))
+    expected = table['MUSE_47'] + table['MUSE_48']
+    np.testing.assert_allclose(features['hippocampus'], expected)
+    np.testing.assert_allclose(features.sum(axis=1), table.sum(axis=1))
+
+
+def test_a_missing_volume_stays_missing_in_its_sum():
+    table = single_regions(3)
+    table.loc[1, 'MUSE_48'] = np.nan
+    features = build_features(table, feature_set('muse72'))
+    assert features['hippocampus'].isna().tolist() == [False, True, False]
+    assert features.isna().to_numpy().sum() == 1
+
+
+@pytest.mark.parametrize(
+    ('spoil', 'message'),
+    [
+        (lambda table: table.drop(columns='MUSE_48'), r'region 48 \(Left hippocampus\)'),
+        (lambda table: table.iloc[:, 10:], 'and 5 more'),
+        (lambda table: table.assign(MUSE_48='big'), "'MUSE_48' holds text"),
+    ],
+)
+def test_build_features_names_what_is_wrong(spoil, message):
+    with pytest.raises(DataError, match=message):
+        build_features(spoil(single_regions(2)), feature_set('muse72'))
+
+
+def stored_cn_means(checkpoint: str) -> np.ndarray:
+    """CN means (72,) in mm3 that the authors stored, read without running any code of the file.
+
+    They were taken after residualisation, which shifts a mean by its covariates' effect but keeps
+    it near a brain volume: the 72 numbers still span three decades.
+    """
+    torch = pytest.importorskip('torch')
+    reconstruct = np._core.multiarray._reconstruct
+    allowed = [
+        (reconstruct, 'numpy.core.multiarray._reconstruct'),
+        np.ndarray,
+        np.dtype,
+        np.dtypes.Float64DType,
+        np.dtypes.Int64DType,
+        (np._core.multiarray.scalar, 'numpy.core.multiarray.scalar'),
+    ]
+    with torch.serialization.safe_globals(allowed):
+        content = torch.load(
+            shared_data(f'official/{checkpoint}'), map_location='cpu', weights_only=True
+        )
+    return np.asarray(content['normalization_variables']['cn_mean'], dtype=float)
+
+
+@pytest.mark.parametrize('checkpoint', ['ad_2rindices.pt', 'brain_aging_5rindices.pt'])
+def test_muse72_matches_the_means_stored_by_the_authors(checkpoint):
+    stored = np.log(stored_cn_means(checkpoint))
+    healthy = pd.read_csv(shared_data('tables/ixi_muse145.csv'))
+    means = build_features(healthy, feature_set('muse72')).mean()
+    by_index = build_features(
+        healthy, sorted(feature_set('muse72'), key=lambda f: f.indices)
+    ).mean()
+    assert np.corrcoef(stored, np.log(means))[0, 1] >= 0.99
+    assert np.corrcoef(stored, np.log(by_index))[0, 1] < 0.5
