@@ -1,0 +1,110 @@
+"""How well two sets of R-indices agree: the c-index, and the matching of patterns (section 4.2).
+
+Shape legend: N people, M patterns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import kendalltau
+
+from surreal_bids.exceptions import DataError
+
+
+def _tied_pairs(values: NDArray[np.generic]) -> int:
+    """Count the pairs of equal values."""
+    counts = np.unique(values, return_counts=True)[1]
+    return int((counts * (counts - 1) // 2).sum())
+
+
+def concordance_index(estimate: ArrayLike, truth: ArrayLike) -> float:
+    """Harrell's c-index: how often two people are ordered as they truly are.
+
+    Of the pairs that differ in the truth, those in the same order count 1 and those tied in the
+    estimate count 1/2. Kendall's tau-b, which scipy finds by sorting in O(N log N), holds the same
+    counts: with C concordant and D discordant pairs among those untied in both, and n_e, n_t pairs
+    untied in the estimate and in the truth, tau_b = (C - D) / sqrt(n_e n_t), and the c-index is
+    1/2 + (C - D) / (2 n_t) = (1 + tau_b sqrt(n_e / n_t)) / 2.
+
+    Parameters
+    ----------
+    estimate, truth : (N,)
+        Numbers of the same people. Only their order matters.
+
+    Returns
+    -------
+    float
+        1 for the same order, 0 for the reverse, 0.5 for chance or for a constant estimate.
+    """
+    estimate, truth = np.asarray(estimate), np.asarray(truth)
+    _require_comparable(estimate, truth)
+    n_pairs = truth.size * (truth.size - 1) // 2
+    n_truth = n_pairs - _tied_pairs(truth)
+    n_estimate = n_pairs - _tied_pairs(estimate)
+    if n_truth == 0:
+        raise DataError('the truth is the same for all people: no pair can be compared')
+    if n_estimate == 0:
+        return 0.5
+    tau = kendalltau(estimate, truth, method='asymptotic', variant='b').statistic
+    return float((1 + tau * np.sqrt(n_estimate / n_truth)) / 2)
+
+
+def _require_comparable(estimate: NDArray[np.generic], truth: NDArray[np.generic]) -> None:
+    if estimate.shape != truth.shape or estimate.ndim != 1:
+        raise DataError(
+            f'c-index of arrays of shapes {estimate.shape} and {truth.shape}; '
+            'give two vectors with one number a person'
+        )
+    if np.isnan(estimate).any() or np.isnan(truth).any():
+        raise DataError('c-index of numbers that are missing (NaN); leave these people out')
+
+
+def concordance_matrix(estimates: ArrayLike, truths: ArrayLike) -> NDArray[np.float64]:
+    """c-index of each column of `estimates` (N, M) with each column of `truths` (N, M').
+
+    Returns
+    -------
+    (M, M') array
+        Entry (i, j) compares column i of the estimates with column j of the truths.
+    """
+    estimates, truths = np.asarray(estimates), np.asarray(truths)
+    return np.array(
+        [[concordance_index(estimate, truth) for truth in truths.T] for estimate in estimates.T]
+    )
+
+
+def match_patterns(similarity: ArrayLike) -> NDArray[np.intp]:
+    """Pair patterns one to one so that the summed similarity is greatest.
+
+    Parameters
+    ----------
+    similarity : (M, M')
+        Similarity of estimated pattern i and true pattern j, with M >= M'.
+
+    Returns
+    -------
+    (M',) array of int
+        For each true pattern the estimated one: ``estimates[:, match]`` is in the truth's order.
+    """
+    similarity = np.asarray(similarity)
+    if similarity.shape[0] < similarity.shape[1]:
+        raise DataError(
+            f'{similarity.shape[0]} estimated patterns cannot be matched to {similarity.shape[1]}'
+        )
+    return linear_sum_assignment(similarity.T, maximize=True)[1]
+
+
+def pattern_c_index(estimates: ArrayLike, truths: ArrayLike) -> float:
+    """Pattern-c-index (section 4.2): mean c-index over patterns, after the best matching.
+
+    Parameters
+    ----------
+    estimates, truths : (N, M) and (N, M')
+        R-indices and true severities of the same people, patterns in any order, M >= M'. Between
+        two models it is the pattern-agr-index.
+    """
+    similarity = concordance_matrix(estimates, truths)
+    match = match_patterns(similarity)
+    return float(similarity[match, np.arange(match.size)].mean())

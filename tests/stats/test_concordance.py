@@ -1,0 +1,113 @@
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.stats.concordance import (
+    concordance_index,
+    concordance_matrix,
+    match_patterns,
+    pattern_c_index,
+)
+
+
+def slow_c_index(estimate, truth):
+    """Harrell's definition, pair by pair."""
+    score, comparable = 0.0, 0
+    for i, j in itertools.combinations(range(len(truth)), 2):
+        if truth[i] == truth[j]:
+            continue
+        comparable += 1
+        if estimate[i] == estimate[j]:
+            score += 0.5
+        elif (estimate[i] < estimate[j]) == (truth[i] < truth[j]):
+            score += 1
+    return score / comparable
+
+
+@pytest.mark.parametrize('levels_estimate', [2, 5, 1000])
+@pytest.mark.parametrize('levels_truth', [2, 7, 1000])
+@pytest.mark.parametrize('n_people', [3, 40, 101])
+def test_c_index_equals_the_double_loop_with_and_without_ties(
+    n_people, levels_truth, levels_estimate
+):
+    rng = np.random.default_rng([n_people, levels_truth, levels_estimate])
+    truth = rng.integers(levels_truth, size=n_people)
+    truth[:2] = [0, 1]
+    estimate = (truth + rng.integers(levels_estimate, size=n_people)) % levels_estimate
+    expected = slow_c_index(estimate, truth)
+    assert concordance_index(estimate, truth) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ('estimate', 'expected'),
+    [([1, 2, 3, 4], 1), ([9, 7, 5, 3], 0), ([2, 2, 2, 2], 0.5), ([1, 1, 2, 2], 5 / 6)],
+)
+def test_c_index_of_known_orders(estimate, expected):
+    assert concordance_index(estimate, [0.1, 0.2, 0.5, 0.6]) == pytest.approx(expected)
+
+
+def test_c_index_depends_on_order_only():
+    rng = np.random.default_rng(0)
+    truth, estimate = rng.uniform(size=(2, 80))
+    expected = concordance_index(estimate, truth)
+    assert concordance_index(np.exp(3 * estimate), truth**3) == pytest.approx(expected)
+    assert concordance_index(-estimate, truth) == pytest.approx(1 - expected)
+
+
+@pytest.mark.parametrize(
+    ('estimate', 'truth', 'message'),
+    [
+        ([1, 2, 3], [1, 2], 'shapes'),
+        ([[1, 2]], [[1, 2]], 'one number a person'),
+        ([1, np.nan], [1, 2], 'NaN'),
+        ([1, 2], [np.nan, 2], 'NaN'),
+        ([1, 2], [3, 3], 'the same for all people'),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(estimate, truth, message):
+    with pytest.raises(DataError, match=message):
+        concordance_index(estimate, truth)
+
+
+def test_concordance_matrix_compares_columns():
+    rng = np.random.default_rng(1)
+    estimates, truths = rng.uniform(size=(30, 4)), rng.uniform(size=(30, 3))
+    matrix = concordance_matrix(estimates, truths)
+    assert matrix.shape == (4, 3)
+    assert matrix[3, 1] == concordance_index(estimates[:, 3], truths[:, 1])
+
+
+@pytest.mark.parametrize('permutation', list(itertools.permutations(range(3))))
+def test_patterns_are_found_again_in_any_order(permutation):
+    rng = np.random.default_rng(2)
+    truths = rng.uniform(size=(50, 3))
+    estimates = (truths + rng.normal(scale=0.2, size=truths.shape))[:, permutation]
+    match = match_patterns(concordance_matrix(estimates, truths))
+    np.testing.assert_array_equal(np.array(permutation)[match], range(3))
+    assert pattern_c_index(truths[:, permutation], truths) == pytest.approx(1)
+
+
+@pytest.mark.parametrize('n_estimated', [3, 5])
+def test_matching_is_the_best_of_all_assignments(n_estimated):
+    rng = np.random.default_rng(n_estimated)
+    similarity = rng.uniform(size=(n_estimated, 3))
+    best = max(
+        similarity[list(chosen), range(3)].sum()
+        for chosen in itertools.permutations(range(n_estimated), 3)
+    )
+    match = match_patterns(similarity)
+    assert similarity[match, range(3)].sum() == pytest.approx(best)
+
+
+def test_too_few_estimated_patterns_are_refused():
+    with pytest.raises(DataError, match='2 estimated patterns cannot be matched to 3'):
+        match_patterns(np.ones((2, 3)))
+
+
+def test_pandas_is_not_needed():
+    code = 'import sys, surreal_bids.stats.concordance; sys.exit("pandas" in sys.modules)'
+    assert subprocess.run([sys.executable, '-c', code], check=False).returncode == 0
