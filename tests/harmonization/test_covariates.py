@@ -1,0 +1,278 @@
+"""Residualisation and normalisation against the authors' formulas and known truths."""
+
+import json
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
+from surreal_bids.harmonization.icv import handle_icv
+
+
+@pytest.fixture
+def cohort():
+    """70 people, 7 regions, age, sex (text) and ICV; the last 30 are patients with less volume."""
+    rng = np.random.default_rng(4)
+    people = [f'sub-{number:02d}' for number in range(70)]
+    covariates = pd.DataFrame(
+        {
+            'age': rng.uniform(45, 85, 70),
+            'sex': rng.choice(['F', 'M'], 70),
+            'icv': rng.normal(1.5e6, 1.2e5, 70),
+        },
+        index=people,
+    )
+    slope = rng.normal(0, 30, 7)
+    volumes = 5000 + np.outer(covariates['age'], slope) + rng.normal(0, 200, (70, 7))
+    volumes += 400 * (covariates['sex'] == 'M').to_numpy()[:, None]
+    volumes += 1e-3 * covariates['icv'].to_numpy()[:, None]
+    volumes[40:] -= 900
+    X = pd.DataFrame(volumes, index=people, columns=[f'roi{number}' for number in range(7)])
+    return X, covariates, pd.Series(np.arange(70) < 40, index=people)
+
+
+def authors_preprocessing(X, columns, is_control):
+    """`Covariate_correction` and `Data_normalization` of SurrealGAN 0.1.1, restated."""
+    low, high = columns[is_control].min(axis=0), columns[is_control].max(axis=0)
+    scaled = (columns - low) / (high - low)
+    beta = LinearRegression().fit(scaled[is_control], X[is_control]).coef_.T
+    corrected = X - scaled @ beta
+    controls = corrected[is_control]
+    return 1 + (corrected - controls.mean(axis=0)) / (10 * controls.std(axis=0))
+
+
+@pytest.mark.parametrize('names', [['age'], ['age', 'sex'], ['icv', 'age', 'sex']])
+@pytest.mark.parametrize('coding', ['text', 'numbers'])
+def test_equals_the_authors_program(cohort, names, coding):
+    X, covariates, is_control = cohort
+    is_male = (covariates['sex'] == 'M').astype(int)
+    numbers = covariates.assign(sex=is_male)[names]
+    given = covariates[names] if coding == 'text' else numbers
+    residualised = Residualiser().fit(X, given, is_control).transform(X, given)
+    ours = CNNormaliser().fit(residualised, is_control).transform(residualised)
+    theirs = authors_preprocessing(X.to_numpy(), numbers.to_numpy(float), is_control.to_numpy())
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+def test_patients_do_not_change_the_coefficients(cohort):
+    X, covariates, is_control = cohort
+    disturbed = X.where(is_control, X * 3 + 17)
+    one = Residualiser().fit(X, covariates, is_control)
+    other = Residualiser().fit(disturbed, covariates, is_control)
+    np.testing.assert_array_equal(one.coefficients_, other.coefficients_)
+
+
+def test_keeps_the_cn_mean_and_removes_the_cn_correlation(cohort):
+    X, covariates, is_control = cohort
+    residualised = Residualiser().fit(X, covariates, is_control).transform(X, covariates)
+    controls = residualised[is_control]
+    np.testing.assert_allclose(controls.mean(), X[is_control].mean(), rtol=1e-12)
+    for name in ('age', 'icv'):
+        correlation = controls.corrwith(covariates.loc[is_control, name])
+        np.testing.assert_allclose(correlation, 0, atol=1e-9)
+
+
+def test_smooth_covariate_removes_a_bend():
+    rng = np.random.default_rng(1)
+    age = rng.uniform(20, 80, 400)
+    bent = 0.02 * (age - 45) ** 2
+    X = pd.DataFrame({'roi': bent + rng.normal(0, 1, 400)})
+    covariates = pd.DataFrame({'age': age})
+    line = Residualiser().fit(X, covariates).transform(X, covariates)
+    spline = Residualiser(smooth=('age',)).fit(X, covariates).transform(X, covariates)
+    assert line['roi'].std() > 3
+    assert spline['roi'].std() == pytest.approx(1, abs=0.1)
+
+
+def test_normalised_controls_have_mean_one_and_sd_a_tenth(cohort):
+    X, _, is_control = cohort
+    normalised = CNNormaliser().fit(X, is_control).transform(X)
+    np.testing.assert_allclose(normalised[is_control].mean(), 1, rtol=1e-12)
+    np.testing.assert_allclose(normalised[is_control].std(ddof=0), 0.1, rtol=1e-12)
+
+
+def test_normalisation_is_undone(cohort):
+    X, _, is_control = cohort
+    normaliser = CNNormaliser().fit(X, is_control)
+    pd.testing.assert_frame_equal(normaliser.inverse_transform(normaliser.transform(X)), X)
+
+
+def through_json(state):
+    """Store as a bundle does: arrays apart, the rest as JSON text."""
+    arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+    rest = {name: value for name, value in state.items() if name not in arrays}
+    return {**json.loads(json.dumps(rest, allow_nan=False)), **arrays}
+
+
+@pytest.mark.parametrize('smooth', [(), ('age',)])
+def test_stored_and_applied_to_one_new_person(cohort, smooth):
+    X, covariates, is_control = cohort
+    residualiser = Residualiser(smooth=smooth).fit(X, covariates, is_control)
+    normaliser = CNNormaliser().fit(residualiser.transform(X, covariates), is_control)
+    residualiser_again = Residualiser.from_arrays(through_json(residualiser.to_arrays()))
+    normaliser_again = CNNormaliser.from_arrays(through_json(normaliser.to_arrays()))
+    one, whose = X.iloc[[66], ::-1], covariates.iloc[[66], ::-1]
+    again = normaliser_again.transform(residualiser_again.transform(one, whose))
+    everyone = normaliser.transform(residualiser.transform(X, covariates))
+    pd.testing.assert_frame_equal(again, everyone.iloc[[66]], rtol=1e-12)
+
+
+@pytest.mark.parametrize('as_array', [True, False])
+def test_type_in_is_type_out(cohort, as_array):
+    X, covariates, is_control = cohort
+    given = X.to_numpy() if as_array else X
+    ages = covariates[['age']].to_numpy() if as_array else covariates[['age']]
+    mask = is_control.to_numpy() if as_array else is_control
+    residualised = Residualiser().fit(given, ages, mask).transform(given, ages)
+    normalised = CNNormaliser().fit(residualised, mask).transform(residualised)
+    assert type(residualised) is type(normalised) is type(given)
+    assert normalised.shape == X.shape
+
+
+def test_rows_are_matched_by_person(cohort):
+    X, covariates, is_control = cohort
+    shuffled = covariates.sample(frac=1, random_state=0)
+    one = Residualiser().fit(X, covariates, is_control).transform(X, covariates)
+    other = Residualiser().fit(X, shuffled, is_control[::-1]).transform(X, shuffled)
+    pd.testing.assert_frame_equal(one, other)
+
+
+def test_flags_people_beyond_the_training_range(cohort, caplog):
+    X, covariates, is_control = cohort
+    residualiser = Residualiser().fit(X, covariates, is_control)
+    covariates.loc['sub-50', 'age'] = 99.0
+    flags = residualiser.beyond_training_range(covariates)
+    assert list(flags.columns) == ['age', 'icv']
+    assert flags.loc['sub-50', 'age']
+    assert not flags[is_control].any(axis=None)
+    with caplog.at_level(logging.WARNING):
+        residualiser.transform(X, covariates)
+    assert 'sub-50' in caplog.text
+
+
+def break_missing(X, covariates, is_control):
+    covariates.loc['sub-03', 'age'] = np.nan
+
+
+def break_feature(X, covariates, is_control):
+    X.loc['sub-05', 'roi2'] = np.nan
+
+
+def break_constant(X, covariates, is_control):
+    covariates.loc[is_control, 'sex'] = 'F'
+
+
+def break_collinear(X, covariates, is_control):
+    covariates['birth'] = 2000 - covariates['age']
+
+
+def break_few(X, covariates, is_control):
+    is_control.iloc[4:] = False
+
+
+def break_nobody(X, covariates, is_control):
+    is_control[:] = False
+
+
+def break_people(X, covariates, is_control):
+    covariates.index = covariates.index.str.replace('sub-11', 'sub-99')
+
+
+def break_mask(X, covariates, is_control):
+    is_control[:] = np.arange(70)
+
+
+@pytest.mark.parametrize(
+    ('damage', 'message'),
+    [
+        (break_missing, 'sub-03.*age'),
+        (break_feature, 'sub-05.*roi2'),
+        (break_constant, 'sex.*same value'),
+        (break_collinear, 'explain each other.*birth'),
+        (break_few, '4 CN for 3 covariate columns'),
+        (break_nobody, 'no CN'),
+        (break_people, 'sub-11'),
+        (break_mask, 'True and False'),
+    ],
+)
+def test_refuses_what_cannot_be_learned_from(cohort, damage, message):
+    X, covariates, is_control = cohort
+    is_control = is_control.astype(object)
+    damage(X, covariates, is_control)
+    with pytest.raises(DataError, match=message):
+        Residualiser().fit(X, covariates, is_control)
+
+
+@pytest.mark.parametrize(
+    ('column', 'value', 'message'),
+    [
+        ('sex', 'other', 'sex: unknown level other.*sub-60.*F, M'),
+        ('sex', None, 'sub-60.*sex'),
+        ('age', 'old', 'age: numbers expected, found old'),
+        ('icv', np.inf, 'sub-60.*icv'),
+    ],
+)
+def test_refuses_people_it_cannot_place(cohort, column, value, message):
+    X, covariates, is_control = cohort
+    residualiser = Residualiser().fit(X, covariates, is_control)
+    covariates[column] = covariates[column].astype(object)
+    covariates.loc['sub-60', column] = value
+    with pytest.raises(DataError, match=message):
+        residualiser.transform(X, covariates.infer_objects())
+
+
+def test_refuses_a_constant_feature(cohort):
+    X, covariates, is_control = cohort
+    X['roi3'] = 812.7
+    residualised = Residualiser().fit(X, covariates, is_control).transform(X, covariates)
+    with pytest.raises(DataError, match='same in all 40 CN: roi3'):
+        CNNormaliser().fit(residualised, is_control)
+
+
+@pytest.mark.parametrize('change', ['missing', 'surplus'])
+def test_refuses_other_features(cohort, change):
+    X, _, is_control = cohort
+    normaliser = CNNormaliser().fit(X, is_control)
+    other = X.drop(columns='roi1') if change == 'missing' else X.assign(roi99=1.0)
+    with pytest.raises(DataError, match=r'missing \[roi1\]' if change == 'missing' else 'roi99'):
+        normaliser.transform(other)
+
+
+def test_icv_as_covariate_or_proportion(cohort):
+    X, covariates, _ = cohort
+    icv = covariates.pop('icv')
+    same, with_icv = handle_icv(X, covariates, icv, 'covariate')
+    assert same.equals(X)
+    assert list(with_icv) == ['age', 'sex', 'icv']
+    shares, without = handle_icv(X, covariates, icv, 'proportion')
+    np.testing.assert_allclose(shares.to_numpy() * icv.to_numpy()[:, None], X)
+    assert without.equals(covariates)
+    untouched, _ = handle_icv(X, covariates, icv, 'none')
+    assert untouched.equals(X)
+
+
+def test_icv_proportion_leaves_head_size_where_growth_is_not_proportional(cohort):
+    X, covariates, _ = cohort
+    shares, _ = handle_icv(X, None, covariates['icv'], 'proportion')
+    assert (shares.corrwith(covariates['icv']) < -0.2).mean() > 0.5
+
+
+@pytest.mark.parametrize('value', [np.nan, 0.0, -3.0])
+def test_refuses_an_impossible_icv(cohort, value):
+    X, covariates, _ = cohort
+    icv = covariates.pop('icv')
+    icv['sub-08'] = value
+    with pytest.raises(DataError, match='sub-08'):
+        handle_icv(X, covariates, icv, 'proportion')
+
+
+def test_refuses_an_unknown_way_and_a_second_icv(cohort):
+    X, covariates, _ = cohort
+    with pytest.raises(UsageError, match='ratio'):
+        handle_icv(X, covariates, covariates['icv'], 'ratio')
+    with pytest.raises(DataError, match='twice'):
+        handle_icv(X, covariates, covariates['icv'], 'covariate')
