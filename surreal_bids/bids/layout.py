@@ -1,0 +1,270 @@
+"""Find T1-weighted images in a BIDS dataset, reading no folder that cannot hold one.
+
+Paths are those of the dataset's own tree: they come from crawling it, never from joining text of
+a table or a filter to a folder, so nothing a user writes can lead out of it. Links inside the
+tree are followed, wherever they point: DataLad and git-annex keep the content of files behind
+links, and large datasets are often gathered from several disks that way.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from bids import BIDSLayout, BIDSLayoutIndexer
+from bids.layout import Query
+from bids.layout.models import Config
+from bids.utils import natural_sort
+
+from surreal_bids.bids.database import cached_layout
+from surreal_bids.bids.labels import LABEL, alternatives
+from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, UsageError
+
+LOGGER = logging.getLogger(__name__)
+
+DESCRIPTION = 'dataset_description.json'
+
+DEFAULT_QUERY: Mapping[str, Any] = {
+    'datatype': 'anat',
+    'suffix': 'T1w',
+    'extension': ['.nii', '.nii.gz'],
+    'part': ['mag', Query.NONE],
+}
+"""What a T1w image is, unless a filter says otherwise; as in fMRIPrep, phase images are none."""
+
+OTHER_QUERIES = frozenset({'bold', 'sbref', 'fmap', 'flair', 't2w', 'roi'})
+"""Queries of fMRIPrep's filter files that are of no use here, so that one file serves both."""
+
+
+@dataclass(frozen=True)
+class T1wImage:
+    """The T1w image of one participant in one session.
+
+    Attributes
+    ----------
+    participant, session, run
+        Labels without their prefixes, as text; None where the file name has none.
+    path
+        The image, below the dataset's root.
+    passed_over
+        Other images of the same participant and session that passed the filters.
+    """
+
+    participant: str
+    session: str | None
+    run: str | None
+    path: Path
+    passed_over: tuple[Path, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How messages call it: `sub-01` or `sub-01_ses-02`."""
+        return f'sub-{self.participant}' + (f'_ses-{self.session}' if self.session else '')
+
+
+def read_description(bids_dir: Path) -> dict[str, Any]:
+    """Read `dataset_description.json`, without which a folder is not a BIDS dataset."""
+    path = bids_dir / DESCRIPTION
+    if not bids_dir.is_dir():
+        raise NotBIDSError(f'{bids_dir}: no such folder; give the root of a BIDS dataset')
+    if not path.is_file():
+        raise NotBIDSError(
+            f'{bids_dir}: no {DESCRIPTION} in it, so this is not a BIDS dataset; give the folder '
+            'that holds that file, or add one with "Name" and "BIDSVersion"'
+        )
+    try:
+        description = json.loads(path.read_text(encoding='utf-8-sig'))
+    except ValueError as error:
+        raise NotBIDSError(f'{path}: not valid JSON ({error}); correct the file') from error
+    if not isinstance(description, dict):
+        raise NotBIDSError(f'{path}: holds no JSON object; it needs "Name" and "BIDSVersion"')
+    return description
+
+
+def select_participants(bids_dir: Path, wanted: Collection[str] = ()) -> list[str]:
+    """List the participants of a dataset, or check that the wanted ones are among them."""
+    available = _labels_in([bids_dir], 'sub')
+    if not available:
+        raise NothingMatchedError(
+            f'{bids_dir}: no folder sub-<label>, so there are no participants'
+        )
+    return _select('participant', wanted, available, bids_dir)
+
+
+def select_sessions(
+    bids_dir: Path, participants: Iterable[str], wanted: Collection[str] = ()
+) -> list[str]:
+    """List the sessions that any of these participants has, or check the wanted ones."""
+    available = _labels_in((bids_dir / f'sub-{label}' for label in participants), 'ses')
+    return _select('session', wanted, available, bids_dir)
+
+
+def _labels_in(folders: Iterable[Path], prefix: str) -> list[str]:
+    pattern = re.compile(rf'{prefix}-({LABEL.pattern})')
+    labels: set[str] = set()
+    for folder in folders:
+        with os.scandir(folder) as entries:
+            matches = (pattern.fullmatch(entry.name) for entry in entries if entry.is_dir())
+            labels.update(match[1] for match in matches if match)
+    return natural_sort(labels)
+
+
+def _select(kind: str, wanted: Collection[str], available: list[str], bids_dir: Path) -> list[str]:
+    missing = [label for label in dict.fromkeys(wanted) if label not in set(available)]
+    if missing:
+        raise NothingMatchedError(
+            f'{bids_dir}: no {kind} {", ".join(missing)} in this dataset; '
+            f'{alternatives(missing, available)}; correct --{kind}-label'
+        )
+    return [label for label in available if label in set(wanted)] if wanted else available
+
+
+def read_filters(path: Path) -> dict[str, Any]:
+    """Read the T1w query of a filter file in fMRIPrep's format, `{"t1w": {entity: value}}`.
+
+    A value is a text, a number, null (the entity is absent), `*` (it is present), or a list.
+    """
+    try:
+        content = json.loads(path.read_text(encoding='utf-8-sig'))
+    except (OSError, ValueError) as error:
+        raise UsageError(f'--bids-filter-file {path}: cannot be read as JSON ({error})') from error
+    if not (isinstance(content, dict) and all(isinstance(v, dict) for v in content.values())):
+        raise UsageError(f'--bids-filter-file {path}: expected {{"t1w": {{"entity": "value"}}}}')
+    unknown = sorted(set(content) - OTHER_QUERIES - {'t1w'})
+    if unknown:
+        raise UsageError(
+            f'--bids-filter-file {path}: unknown query {", ".join(unknown)}; use "t1w"'
+        )
+    if unused := sorted(set(content) & OTHER_QUERIES):
+        LOGGER.info('%s: only "t1w" is used here, not %s', path, ', '.join(unused))
+    return _checked_query(content.get('t1w', {}), path)
+
+
+def _checked_query(query: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    known = sorted(Config.load('bids').entities)
+    unknown = sorted(set(query) - set(known))
+    if unknown:
+        raise UsageError(
+            f'--bids-filter-file {path}: unknown entity {", ".join(unknown)} in "t1w"; '
+            f'{alternatives(unknown, known)}'
+        )
+    return {entity: _checked_value(value, entity, path) for entity, value in query.items()}
+
+
+def _checked_value(value: Any, entity: str, path: Path) -> Any:
+    if isinstance(value, list):
+        return [_checked_value(item, entity, path) for item in value]
+    if value is None:
+        return Query.NONE
+    if value == '*':
+        return Query.REQUIRED
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UsageError(
+            f'--bids-filter-file {path}: {entity} is {json.dumps(value)}; expected a text, '
+            'a whole number, null, "*", or a list of these'
+        )
+    return value
+
+
+def find_t1w(
+    bids_dir: Path,
+    *,
+    participants: Collection[str] | None = None,
+    sessions: Collection[str] | None = None,
+    filters: Mapping[str, Any] | None = None,
+    database_dir: Path | None = None,
+) -> list[T1wImage]:
+    """Find one T1w image for each participant and session.
+
+    Among several of one session the first is taken, in the order of their names with numbers
+    counted as numbers (run 2 before run 10); the choice is logged and the others are recorded.
+
+    Parameters
+    ----------
+    bids_dir
+        Root of the dataset.
+    participants, sessions
+        Labels to keep; None keeps all. With `sessions`, images without a session are dropped.
+    filters
+        Entities of the T1w query, which override :data:`DEFAULT_QUERY`; see :func:`read_filters`.
+    database_dir
+        Where to keep the index between calls; see :mod:`surreal_bids.bids.database`.
+
+    Returns
+    -------
+    list of T1wImage
+        Sorted by participant and session; empty if nothing passed.
+    """
+    query = {**DEFAULT_QUERY, **(filters or {})}
+    # An index that outlives this call serves other selections of participants as well.
+    scope = _scope(query['suffix'], None if database_dir else participants)
+    if database_dir is None:
+        layout = _index(bids_dir, scope)
+    else:
+        layout = cached_layout(bids_dir, scope, database_dir, _index)
+    root = bids_dir.absolute()
+    paths = [Path(path) for path in layout.get(return_type='filename', **query)]
+    kept = [
+        image
+        for image in (_describe(path) for path in paths if _is_named_after_its_folders(path, root))
+        if (participants is None or image.participant in participants)
+        and (sessions is None or image.session in sessions)
+    ]
+    return [_first(list(group)) for _, group in groupby(kept, lambda image: image.name)]
+
+
+def _scope(suffix: str | Sequence[str], participants: Collection[str] | None) -> str:
+    """Regular expression of the paths to read: folders that lead to such images, and images."""
+    suffixes = [suffix] if isinstance(suffix, str) else suffix
+    if not all(isinstance(item, str) for item in suffixes):
+        raise UsageError('the filter of the suffix must name suffixes, such as "T1w"')
+    names = '|'.join(map(re.escape, suffixes))
+    any_label = LABEL.pattern
+    subjects = any_label if participants is None else '|'.join(map(re.escape, participants))
+    return (
+        rf'/sub-(?:{subjects})(?:/ses-{any_label})?'
+        rf'(?:/anat(?:/[^/]+_(?:{names})\.nii(?:\.gz)?)?)?'
+    )
+
+
+def _index(bids_dir: Path, scope: str) -> BIDSLayout:
+    outside = re.compile(rf'^(?!{scope}$)')
+    indexer = BIDSLayoutIndexer(validate=False, index_metadata=False, ignore=[outside])
+    return BIDSLayout(bids_dir, validate=False, indexer=indexer)
+
+
+def _is_named_after_its_folders(path: Path, root: Path) -> bool:
+    """Tell whether a file is called after its participant and session, as BIDS wants it."""
+    folders = path.relative_to(root).parts[:-2]
+    named = path.name.startswith('_'.join(folders) + '_')
+    if not named:
+        LOGGER.warning('%s: not used, since it is not named after its folders; rename it', path)
+    return named
+
+
+def _describe(path: Path) -> T1wImage:
+    """Read the labels off a file name; asking pybids for each file's would take 20 times longer."""
+    parts = (part.partition('-') for part in path.name.split('_')[:-1])
+    entities = {key: value for key, _, value in parts}
+    return T1wImage(entities['sub'], entities.get('ses'), entities.get('run'), path)
+
+
+def _first(images: list[T1wImage]) -> T1wImage:
+    chosen, *others = images
+    if not others:
+        return chosen
+    LOGGER.info(
+        '%s: %d T1w images; took %s (the first; a filter file can choose another)',
+        chosen.name,
+        len(images),
+        chosen.path.name,
+    )
+    passed_over = tuple(other.path for other in others)
+    return T1wImage(chosen.participant, chosen.session, chosen.run, chosen.path, passed_over)

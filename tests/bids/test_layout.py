@@ -1,0 +1,238 @@
+import json
+import logging
+
+import pytest
+from bids import BIDSLayout
+
+from surreal_bids.bids.labels import alternatives, is_label
+from surreal_bids.bids.layout import (
+    find_t1w,
+    read_description,
+    read_filters,
+    select_participants,
+    select_sessions,
+)
+from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, UsageError
+from tests.shared_data import shared_data
+
+RUNS = [f'sub-01/anat/sub-01_run-{run}_T1w.nii.gz' for run in ('10', '2', '1')]
+SESSIONS = [f'sub-02/ses-{label}/anat/sub-02_ses-{label}_T1w.nii' for label in ('a', 'b')]
+OTHER_FILES = [
+    'sub-03/anat/sub-03_T2w.nii.gz',
+    'sub-03/func/sub-03_task-rest_bold.nii.gz',
+    'sub-03/dwi/sub-03_T1w.nii.gz',
+    'derivatives/x/sub-04/anat/sub-04_desc-preproc_T1w.nii.gz',
+    'sourcedata/sub-05/anat/sub-05_T1w.nii.gz',
+]
+
+
+@pytest.fixture
+def dataset(make_dataset):
+    return make_dataset(*RUNS, *SESSIONS, *OTHER_FILES)
+
+
+@pytest.fixture
+def filter_file(tmp_path):
+    def write(content):
+        path = tmp_path / 'filter.json'
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return write
+
+
+def _names(images):
+    return [image.path.name for image in images]
+
+
+def test_one_image_for_each_participant_and_session(dataset):
+    images = find_t1w(dataset)
+    assert [(i.participant, i.session, i.run) for i in images] == [
+        ('01', None, '1'),
+        ('02', 'a', None),
+        ('02', 'b', None),
+    ]
+    assert [image.name for image in images] == ['sub-01', 'sub-02_ses-a', 'sub-02_ses-b']
+    assert all(image.path.is_relative_to(dataset) and image.path.is_file() for image in images)
+
+
+def test_the_first_run_is_taken_and_the_choice_recorded(dataset, caplog):
+    with caplog.at_level(logging.INFO, 'surreal_bids'):
+        (image,) = find_t1w(dataset, participants=['01'])
+    assert [path.name[7:-11] for path in image.passed_over] == ['run-2', 'run-10']
+    assert 'sub-01: 3 T1w images; took sub-01_run-1_T1w.nii.gz' in caplog.text
+
+
+@pytest.mark.parametrize(
+    ('selection', 'expected'),
+    [
+        ({'participants': ['02']}, ['02_ses-a', '02_ses-b']),
+        ({'sessions': ['b']}, ['02_ses-b']),
+        ({'participants': ['01'], 'sessions': ['b']}, []),
+        ({'filters': {'run': 2}}, ['01_run-2']),
+        ({'filters': {'run': '02'}}, ['01_run-2']),
+        ({'filters': {'run': [10, 2]}}, ['01_run-2']),
+        ({'filters': {'subject': '01', 'run': '10'}}, ['01_run-10']),
+        ({'filters': {'session': 'a'}}, ['02_ses-a']),
+        ({'filters': {'suffix': 'T2w'}}, ['03']),
+        ({'filters': {'suffix': 'T2w'}, 'participants': ['01']}, []),
+        ({'filters': {'extension': 'nii'}}, ['02_ses-a', '02_ses-b']),
+        ({'filters': {'subject': '../sub-01'}}, []),
+    ],
+)
+@pytest.mark.parametrize('stored', [False, True])
+def test_selections(dataset, tmp_path, selection, expected, stored):
+    database_dir = tmp_path / 'database' if stored else None
+    images = find_t1w(dataset, **selection, database_dir=database_dir)
+    assert [name.rsplit('_', 1)[0] for name in _names(images)] == [f'sub-{e}' for e in expected]
+
+
+@pytest.mark.parametrize(
+    ('value', 'expected'),
+    [
+        (None, ['sub-02_ses-a_T1w.nii', 'sub-02_ses-b_T1w.nii']),
+        ('*', ['sub-01_run-1_T1w.nii.gz']),
+        ([None, '2'], ['sub-01_run-2_T1w.nii.gz', 'sub-02_ses-a_T1w.nii', 'sub-02_ses-b_T1w.nii']),
+    ],
+)
+def test_a_filter_file_asks_for_absent_and_present_entities(dataset, filter_file, value, expected):
+    filters = read_filters(filter_file({'t1w': {'run': value}, 'bold': {'task': 'rest'}}))
+    assert _names(find_t1w(dataset, filters=filters)) == expected
+
+
+def test_phase_images_are_no_t1w_images(make_dataset):
+    root = make_dataset(*(f'sub-01/anat/sub-01_part-{p}_T1w.nii.gz' for p in ('phase', 'mag')))
+    assert _names(find_t1w(root)) == ['sub-01_part-mag_T1w.nii.gz']
+
+
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [
+        ('{"t1w"', 'cannot be read as JSON'),
+        ([1], 'expected {"t1w"'),
+        ({'t1w': 'x'}, 'expected {"t1w"'),
+        ({'T1W': {}, 'pet': {}}, 'unknown query T1W, pet; use "t1w"'),
+        ({'t1w': {'aquisition': 'x'}}, 'unknown entity aquisition .* acquisition'),
+        ({'t1w': {'run': 1.5}}, 'run is 1.5; expected'),
+        ({'t1w': {'run': {'x': 1}}}, 'run is {"x": 1}; expected'),
+        ({'t1w': {'run': [True]}}, 'run is true; expected'),
+    ],
+)
+def test_a_wrong_filter_file_is_explained(filter_file, content, message):
+    with pytest.raises(UsageError, match=message):
+        read_filters(filter_file(content))
+
+
+def test_an_absent_filter_file_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r'none\.json: cannot be read'):
+        read_filters(tmp_path / 'none.json')
+
+
+def test_a_suffix_must_be_named(dataset, filter_file):
+    with pytest.raises(UsageError, match='must name suffixes'):
+        find_t1w(dataset, filters=read_filters(filter_file({'t1w': {'suffix': [None]}})))
+
+
+@pytest.mark.parametrize('name', ['sub-09_T1w.nii.gz', 'scan_T1w.nii.gz', 'sub-011_T1w.nii.gz'])
+def test_a_file_not_named_after_its_folder_is_not_used(make_dataset, caplog, name):
+    root = make_dataset(f'sub-01/anat/{name}', 'sub-02/anat/sub-02_T1w.nii.gz', name='sub-study')
+    assert _names(find_t1w(root)) == ['sub-02_T1w.nii.gz']
+    assert f'{name}: not used' in caplog.text
+
+
+def test_links_are_followed_and_paths_stay_in_the_dataset(make_dataset):
+    root = make_dataset()
+    store = make_dataset('sub-01/anat/sub-01_T1w.nii.gz', '.git/annex/key.nii.gz', name='store')
+    (root / 'sub-01').symlink_to(store / 'sub-01')
+    (root / 'sub-02' / 'anat').mkdir(parents=True)
+    link = root / 'sub-02' / 'anat' / 'sub-02_T1w.nii.gz'
+    link.symlink_to(store / '.git/annex/key.nii.gz')
+    paths = [image.path for image in find_t1w(root)]
+    assert paths == [root / 'sub-01/anat/sub-01_T1w.nii.gz', link]
+
+
+def test_the_same_images_as_an_unrestricted_index(dataset):
+    everything = BIDSLayout(dataset).get(suffix='T1w', datatype='anat', return_type='filename')
+    found = [str(p) for image in find_t1w(dataset) for p in (image.path, *image.passed_over)]
+    assert sorted(found) == sorted(everything)
+
+
+def test_a_real_dataset():
+    images = find_t1w(shared_data('ds002748-subset'))
+    assert [image.participant for image in images] == ['01', '02', '03', '52', '53', '54']
+
+
+@pytest.mark.parametrize('wanted', [[], ['03', '01']])
+def test_participants_in_the_order_of_their_labels(dataset, wanted):
+    expected = sorted(wanted) or ['01', '02', '03']
+    assert select_participants(dataset, wanted) == expected
+
+
+def test_absent_participants_are_named_with_those_that_exist(dataset):
+    with pytest.raises(NothingMatchedError, match=r'no participant 7, 1 .*are: 01, 02, 03; corr'):
+        select_participants(dataset, ['7', '01', '1', '7'])
+
+
+def test_with_many_participants_the_nearest_are_named(make_dataset):
+    root = make_dataset()
+    for number in range(100):
+        (root / f'sub-OAS{number:04d}').mkdir()
+    with pytest.raises(NothingMatchedError, match=r'nearest of 100 are:.* OAS0042'):
+        select_participants(root, ['OAS042'])
+
+
+def test_a_dataset_without_participants(make_dataset):
+    with pytest.raises(NothingMatchedError, match='there are no participants'):
+        select_participants(make_dataset())
+
+
+def test_sessions(dataset):
+    assert select_sessions(dataset, ['01']) == []
+    assert select_sessions(dataset, ['01', '02'], ['b']) == ['b']
+    with pytest.raises(NothingMatchedError, match=r'no session c in .* are: a, b'):
+        select_sessions(dataset, ['02'], ['c'])
+
+
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [
+        (None, 'not a BIDS dataset; give the folder'),
+        ('{', 'not valid JSON'),
+        ('[]', 'holds no JSON object'),
+    ],
+)
+def test_a_folder_that_is_no_dataset(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / 'dataset_description.json').write_text(content)
+    with pytest.raises(NotBIDSError, match=message):
+        read_description(tmp_path)
+
+
+def test_an_absent_folder(tmp_path):
+    with pytest.raises(NotBIDSError, match='no such folder'):
+        read_description(tmp_path / 'x')
+
+
+def test_a_description_with_a_byte_order_mark(tmp_path):
+    (tmp_path / 'dataset_description.json').write_text('{"Name": "x"}', encoding='utf-8-sig')
+    assert read_description(tmp_path) == {'Name': 'x'}
+
+
+@pytest.mark.parametrize(
+    ('value', 'expected'),
+    [('01', True), ('A+b', True), ('', False), ('../x', False), ('a_b', False), ('a\n', False)],
+)
+def test_labels(value, expected):
+    assert is_label(value) is expected
+
+
+@pytest.mark.parametrize(
+    ('available', 'expected'),
+    [
+        ([], 'there are none'),
+        (['a', 'b'], 'there are: a, b'),
+        ([f'{n:02d}' for n in range(20)], 'there are 20, from 00 to 19'),
+    ],
+)
+def test_alternatives(available, expected):
+    assert alternatives(['xyz'], available) == expected
