@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.stats import truncnorm
 
 from surreal_bids.regions import muse_indices, muse_table, structure_of
+from surreal_bids.simulation.controls import Controls, volume_columns
 
 Array = NDArray[np.float64]
 
@@ -104,14 +105,6 @@ GOLDEN_RATIO, SILVER_RATIO = (1 + np.sqrt(5)) / 2, 1 + np.sqrt(2)
 
 
 @dataclass(frozen=True)
-class Controls:
-    """Healthy people: the volumes (N, S) in mm3, and their age, sex, site and icv, row by row."""
-
-    volumes: pd.DataFrame
-    people: pd.DataFrame
-
-
-@dataclass(frozen=True)
 class Population:
     """Parameters of the model at the top of this module, in natural logs of mm3."""
 
@@ -127,11 +120,6 @@ class Population:
     """u, (S,)."""
 
 
-def volume_columns() -> list[str]:
-    """Names of the 139 volume columns, ``MUSE_23`` to ``MUSE_207``."""
-    return [f'MUSE_{index}' for index in muse_indices()]
-
-
 def _regions() -> pd.DataFrame:
     table = muse_table()
     table = table[table['index'].isin(muse_indices())].reset_index(drop=True)
@@ -144,7 +132,7 @@ def _spread_evenly(codes: NDArray[np.intp], ratio: float | Array) -> Array:
 
 
 def _wave_weights(structures: NDArray[np.intp]) -> Array:
-    """Unit weights (N_WAVES, S): the same left and right, else almost unrelated."""
+    """Give unit weights (N_WAVES, S), the same left and right, else almost unrelated."""
     frequency = GOLDEN_RATIO * np.arange(1, N_WAVES + 1)[:, None]
     weights = np.cos(2 * np.pi * _spread_evenly(structures, frequency))
     return weights / np.linalg.norm(weights, axis=0)
@@ -214,29 +202,41 @@ def built_in_population() -> Population:
     )
 
 
+def _draw_people(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
+    standard_age = truncnorm.rvs(*_STANDARD_AGE_RANGE, size=n_people, random_state=rng)
+    male = rng.integers(2, size=n_people)
+    log_icv = ICV_SEX_DIFFERENCE * (male - 0.5) + rng.normal(scale=ICV_SPREAD, size=n_people)
+    return pd.DataFrame(
+        {
+            'age': np.round(AGE_MEAN + AGE_SD * standard_age, 1),
+            'sex': np.where(male == 1, 'M', 'F'),
+            'site': rng.choice(list(SITES), size=n_people, p=list(SITES.values())),
+            'icv': np.round(ICV_MM3 * np.exp(log_icv)),
+        }
+    )
+
+
+def _expected_log_volumes(people: pd.DataFrame, population: Population) -> Array:
+    """Log volumes (N, S) that people of this age, sex, ICV and site have on average."""
+    known = np.column_stack(
+        [
+            (people['age'] - AGE_MEAN) / 10,
+            (people['sex'] == 'M') - 0.5,
+            np.log(people['icv'] / ICV_MM3),
+        ]
+    )
+    site = pd.Categorical(people['site'], categories=list(SITES)).codes
+    return population.log_mean + known @ population.known + population.sites[site]
+
+
 def draw_controls(n_people: int, rng: np.random.Generator) -> Controls:
     """Draw healthy people from the built-in population."""
     population = built_in_population()
-    standard_age = truncnorm.rvs(*_STANDARD_AGE_RANGE, size=n_people, random_state=rng)
-    age = AGE_MEAN + AGE_SD * standard_age
-    male = rng.integers(2, size=n_people)
-    site = rng.choice(len(SITES), size=n_people, p=list(SITES.values()))
-    log_icv = ICV_SEX_DIFFERENCE * (male - 0.5) + rng.normal(scale=ICV_SPREAD, size=n_people)
-    covariates = np.column_stack([(age - AGE_MEAN) / 10, male - 0.5, log_icv])
+    people = _draw_people(n_people, rng)
     n_factors, n_regions = population.factors.shape
     log_volumes = (
-        population.log_mean
-        + covariates @ population.known
-        + population.sites[site]
+        _expected_log_volumes(people, population)
         + rng.normal(size=(n_people, n_factors)) @ population.factors
         + rng.normal(size=(n_people, n_regions)) * population.unique
-    )
-    people = pd.DataFrame(
-        {
-            'age': np.round(age, 1),
-            'sex': np.where(male == 1, 'M', 'F'),
-            'site': np.array(list(SITES))[site],
-            'icv': ICV_MM3 * np.exp(log_icv),
-        }
     )
     return Controls(pd.DataFrame(np.exp(log_volumes), columns=volume_columns()), people)
