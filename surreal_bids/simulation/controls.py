@@ -27,6 +27,9 @@ PEOPLE_SPELLINGS = {
 ID_SPELLINGS = {'id', 'participantid', 'subjectid', 'subject', 'mrid', 'ptid', 'rid'}
 """The same for the column that names the person."""
 
+MIN_FITTED = 10
+"""Fewest people whose volumes say anything about how regions vary together."""
+
 SEX_WORDS = {'f': 'F', 'female': 'F', 'w': 'F', 'woman': 'F', 'm': 'M', 'male': 'M', 'man': 'M'}
 
 
@@ -129,6 +132,11 @@ def resample_gaussian(controls: Controls, n_people: int, rng: np.random.Generato
     (2004), which is of full rank even where regions outnumber people. The people drawn are no one,
     so their age, sex, site and ICV are missing.
     """
+    if len(controls.volumes) < MIN_FITTED:
+        raise DataError(
+            f'a distribution cannot be fitted to {len(controls.volumes)} people; '
+            f'give {MIN_FITTED} or more'
+        )
     log_volumes = np.log(controls.volumes.to_numpy())
     fitted = LedoitWolf().fit(log_volumes)
     drawn = rng.multivariate_normal(

@@ -99,6 +99,13 @@ def test_correlations_of_real_people_survive_resampling():
     assert np.abs(after - before).mean() < 0.03
 
 
+@pytest.mark.parametrize('n_people', [1, 9])
+def test_too_few_people_cannot_be_resampled(n_people):
+    few = draw_controls(n_people, np.random.default_rng(5))
+    with pytest.raises(DataError, match=f'fitted to {n_people} people'):
+        resample_gaussian(few, 20, np.random.default_rng(6))
+
+
 @pytest.mark.parametrize('seed', [0, 3])
 def test_resampling_repeats_for_a_seed(seed):
     real = draw_controls(30, np.random.default_rng(4))
