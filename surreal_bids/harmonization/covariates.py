@@ -7,7 +7,6 @@ arrays or plain JSON values: it goes into a model bundle, and nothing is ever pi
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,8 +26,6 @@ from surreal_bids.harmonization.tables import (
     order_features,
     require_finite,
 )
-
-LOGGER = logging.getLogger(__name__)
 
 CN_MEAN = 1.0
 """Mean of every ROI among CN after normalisation (the authors' program, `Data_normalization`)."""
@@ -126,7 +123,7 @@ class Residualiser:
         table = order_features(as_features(X), self.features_)
         covariate_table = self.encoder_.select(as_covariates(covariates, table.index))
         require_covariates(covariate_table)
-        self._warn_beyond_range(covariate_table)
+        self.encoder_.warn_beyond_range(covariate_table)
         away = self.encoder_.transform(covariate_table) - self.center_
         return like(table.to_numpy() - away @ self.coefficients_, X, table)
 
@@ -161,16 +158,6 @@ class Residualiser:
         residualiser.coefficients_ = np.asarray(state['coefficients'], dtype=np.float64)
         residualiser.center_ = np.asarray(state['center'], dtype=np.float64)
         return residualiser
-
-    def _warn_beyond_range(self, covariates: pd.DataFrame) -> None:
-        outside = self.beyond_training_range(covariates)
-        for name in outside.columns[outside.any(axis=0)]:
-            low, high = self.encoder_.range_[name]
-            people = outside.index[outside[name]]
-            LOGGER.warning(
-                '%s: outside the %g to %g of the CN the model was learned on, extrapolated: %s',
-                name, low, high, name_some(people),
-            )  # fmt: skip
 
 
 class CNNormaliser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.splines import SplineBasis
 from surreal_bids.harmonization.tables import as_labels, name_some
+
+LOGGER = logging.getLogger(__name__)
 
 
 class CovariateEncoder:
@@ -111,6 +114,26 @@ class CovariateEncoder:
             else:
                 names.append(name)
         return names
+
+    @property
+    def roughness_(self) -> list[NDArray[np.float64]]:
+        """Penalty matrix (n_columns, n_columns) of each smooth covariate, zero off its columns."""
+        names = self.column_names_
+        matrices = []
+        for name, basis in self.splines_.items():
+            own = [number for number, column in enumerate(names) if column.startswith(f'{name}[s')]
+            matrix = np.zeros((len(names), len(names)))
+            matrix[np.ix_(own, own)] = basis.penalty()
+            matrices.append(matrix)
+        return matrices
+
+    def warn_beyond_range(self, covariates: pd.DataFrame) -> None:
+        """Log, for each numeric covariate, the people outside what was seen."""
+        outside = self.beyond_range(covariates)
+        for name in outside.columns[outside.any(axis=0)]:
+            low, high = self.range_[name]
+            people = name_some(outside.index[outside[name]])
+            LOGGER.warning('%s beyond the %g to %g learned from: %s', name, low, high, people)
 
     def beyond_range(self, covariates: pd.DataFrame) -> pd.DataFrame:
         """Flag numeric covariates outside what was seen: booleans, people x numeric covariates."""
