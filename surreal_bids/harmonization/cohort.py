@@ -14,6 +14,8 @@ from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.encoding import missing_covariates
 from surreal_bids.harmonization.regression import group_means
 from surreal_bids.harmonization.tables import (
+    CONSTANT,
+    FILL_OR_EXCLUDE,
     as_covariates,
     as_labels,
     as_mask,
@@ -25,11 +27,6 @@ from surreal_bids.harmonization.tables import (
 LOGGER = logging.getLogger(__name__)
 
 FitOn = Literal['all', 'controls']
-
-CONSTANT = 1e-10
-"""A feature that varies by less than this share of its largest value is constant up to rounding."""
-
-FILL_OR_EXCLUDE = 'complete the table, exclude these people, or impute'
 
 
 @dataclass(frozen=True, eq=False)

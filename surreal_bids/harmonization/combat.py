@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.cohort import (
-    FILL_OR_EXCLUDE,
     Cohort,
     FitOn,
     choose_people,
@@ -40,6 +39,7 @@ from surreal_bids.harmonization.regression import (
     require_separable,
 )
 from surreal_bids.harmonization.tables import (
+    FILL_OR_EXCLUDE,
     Table,
     as_covariates,
     as_features,
@@ -81,7 +81,9 @@ class ComBat:
         Borrow strength across features. Without, or with one feature only, each site's own mean
         and variance are used.
     mean_only : bool
-        Remove shifts but leave variances.
+        Remove shifts but leave variances. As in sva and neuroCombat, shifts are then shrunk as if
+        each site had one person: a good part of a shift may stay. Without `empirical_bayes` it
+        goes entirely.
     reference_site : str, optional
         Site that all others are brought to; its own people stay as they are.
     unseen_site : {'error', 'skip'}
@@ -336,7 +338,7 @@ class ComBat:
         self.encoder_ = CovariateEncoder(self.smooth, self.categorical).fit(cohort.covariates)
         columns = self.encoder_.transform(cohort.covariates)
         self._require_enough(cohort, columns.shape[1])
-        require_separable(columns, self.encoder_.column_names_, cohort.codes, cohort.sites)
+        self._require_separable(cohort)
         self._choose_reference()
         values = cohort.features.to_numpy()[:, self._varying()]
         regression = fit_site_regression(
@@ -442,6 +444,12 @@ class ComBat:
                 f'{n_people} people for {len(cohort.sites)} sites and {n_columns} covariate '
                 f'columns; {needed} are needed at least: use fewer covariates'
             )
+
+    def _require_separable(self, cohort: Cohort) -> None:
+        """Check covariates as lines even if smooth: the penalty takes care of the bends."""
+        lines = CovariateEncoder(categorical=self.categorical).fit(cohort.covariates)
+        columns = lines.transform(cohort.covariates)
+        require_separable(columns, lines.column_names_, cohort.codes, cohort.sites)
 
     def _require_new(self, sites: Sequence[str]) -> None:
         again = sorted(set(sites) & set(self.sites_))

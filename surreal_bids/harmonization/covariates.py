@@ -16,7 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.encoding import CovariateEncoder, require_covariates
+from surreal_bids.harmonization.regression import centred_slopes, require_estimable
 from surreal_bids.harmonization.tables import (
+    CONSTANT,
+    FILL_OR_EXCLUDE,
     Table,
     as_covariates,
     as_features,
@@ -32,14 +35,6 @@ CN_MEAN = 1.0
 
 CN_SD = 0.1
 """Standard deviation (divided by n) of every ROI among CN after normalisation (same place)."""
-
-CONSTANT = 1e-10
-"""A feature whose sd is below this share of its largest value is constant up to rounding."""
-
-COLLINEAR = 1e-8
-"""A direction of the scaled covariates with less than this share of the largest is rounding."""
-
-FILL_OR_EXCLUDE = 'complete the table, exclude these people, or impute'
 
 
 class Residualiser:
@@ -106,9 +101,9 @@ class Residualiser:
         self.features_ = [str(name) for name in table.columns]
         self.encoder_ = CovariateEncoder(self.smooth, self.categorical, self.n_functions)
         columns = self.encoder_.fit(covariate_table).transform(covariate_table)
-        _require_estimable(columns, self.encoder_.column_names_)
+        require_estimable(columns, self.encoder_.column_names_)
         self.center_ = columns.mean(axis=0)
-        self.coefficients_ = _slopes(columns - self.center_, table.to_numpy())
+        self.coefficients_ = centred_slopes(columns - self.center_, table.to_numpy())
         self.n_controls_ = len(table)
         return self
 
@@ -247,25 +242,3 @@ def _controls(
     require_finite(table, 'features', FILL_OR_EXCLUDE)
     require_covariates(covariate_table)
     return table, covariate_table
-
-
-def _require_estimable(columns: NDArray[np.float64], names: Sequence[str]) -> None:
-    """Refuse designs whose coefficients are not determined by the CN."""
-    n_people, n_columns = columns.shape
-    if n_people < n_columns + 2:
-        raise DataError(
-            f'{n_people} CN for {n_columns} covariate columns ({name_some(names)}); '
-            f'{n_columns + 2} are needed at least: use fewer covariates'
-        )
-    scaled = (columns - columns.mean(axis=0)) / columns.std(axis=0)
-    if np.linalg.matrix_rank(scaled, rtol=COLLINEAR) < n_columns:
-        raise DataError(
-            f'covariates explain each other among the CN: {name_some(names)}; leave one out'
-        )
-
-
-def _slopes(centred: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least-squares coefficients of centred columns; scaled first, since ICV is 1e6 times sex."""
-    scale = centred.std(axis=0)
-    solution, *_ = np.linalg.lstsq(centred / scale, values - values.mean(axis=0), rcond=None)
-    return solution / scale[:, None]

@@ -1,4 +1,4 @@
-"""The regression that ComBat standardises by: one mean a site, slopes shared by all sites.
+"""Least squares of features on covariates, with one mean for all or one for each site.
 
 Site means are partialled out first (Frisch and Waugh), which leaves a small system in the
 covariates alone: no matrix of people x sites is ever built.
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.tables import name_some
 
 PENALTY_GRID = np.logspace(0, 7, 11)
 """Weights of the roughness penalty that are tried, as in ComBat-GAM."""
@@ -117,11 +118,49 @@ def require_separable(
             f'(sites that differ: {", ".join(odd)}); drop the covariate or these sites'
         )
     scaled = within / spread
-    if np.linalg.matrix_rank(scaled, rtol=COLLINEAR) < len(names):
+    if _rank(scaled) < len(names):
         raise DataError(
             f'covariates {", ".join(names)} explain each other within the sites '
             f'{", ".join(sites)}; leave one out'
         )
+
+
+def require_estimable(columns: NDArray[np.float64], names: Sequence[str]) -> None:
+    """Refuse columns (n_people, n_columns) whose coefficients the CN do not determine.
+
+    Raises
+    ------
+    DataError
+        Too few CN, or columns that explain each other.
+    """
+    n_people, n_columns = columns.shape
+    if n_people < n_columns + 2:
+        raise DataError(
+            f'{n_people} CN for {n_columns} covariate columns ({name_some(names)}); '
+            f'{n_columns + 2} are needed at least: use fewer covariates'
+        )
+    spread = columns.std(axis=0)
+    scaled = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    if _rank(scaled) < n_columns:
+        raise DataError(
+            f'covariates explain each other among the CN: {name_some(names)}; leave one out'
+        )
+
+
+def centred_slopes(
+    centred: NDArray[np.float64], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Least-squares coefficients (n_columns, n_features) of columns that have mean 0.
+
+    Columns are scaled first, since ICV is a million times sex.
+    """
+    scale = centred.std(axis=0)
+    solution, *_ = np.linalg.lstsq(centred / scale, values - values.mean(axis=0), rcond=None)
+    return solution / scale[:, None]
+
+
+def _rank(scaled: NDArray[np.float64]) -> int:
+    return int(np.linalg.matrix_rank(scaled, rtol=COLLINEAR)) if scaled.size else 0
 
 
 def _solve_by_weight(
@@ -155,7 +194,7 @@ def _solve(
     gram: NDArray[np.float64], cross: NDArray[np.float64], penalty: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Solve (gram + penalty) slopes = cross, with columns scaled to one unit."""
-    scale = np.sqrt(np.diag(gram))
+    scale = np.sqrt(np.where(np.diag(gram) > 0, np.diag(gram), 1.0))
     unit = np.outer(scale, scale)
     return np.linalg.solve((gram + penalty) / unit, cross / scale[:, None]) / scale[:, None]
 

@@ -42,18 +42,21 @@ class SplineBasis:
         Raises
         ------
         DataError
-            `x` has too few different values for so many functions.
+            `x` has too few different values for so many functions, or one value too often.
         """
         x = np.asarray(x, dtype=np.float64)
         different = len(np.unique(x))
         if different < n_functions:
             raise DataError(
                 f'a spline of {n_functions} functions needs as many different values, '
-                f'found {different}; use the covariate linearly'
+                f'found {different}; use a line'
             )
         inside = np.linspace(0, 100, n_functions - DEGREE + 1)[1:-1]
         ends = np.repeat([x.min(), x.max()], DEGREE + 1)
-        return cls(np.sort(np.concatenate([ends, np.percentile(x, inside)])))
+        knots = np.sort(np.concatenate([ends, np.percentile(x, inside)]))
+        if (knots[DEGREE + 1 :] == knots[: -DEGREE - 1]).any():
+            raise DataError('too many people share one value for a spline; use a line')
+        return cls(knots)
 
     @property
     def lower(self) -> float:

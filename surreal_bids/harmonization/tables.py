@@ -16,6 +16,12 @@ Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
 LISTED = 10
 """How many names an error or a log line spells out before it only counts them."""
 
+CONSTANT = 1e-10
+"""A feature that varies by less than this share of its largest value is constant up to rounding."""
+
+FILL_OR_EXCLUDE = 'complete the table, exclude these people, or impute'
+"""What to do about missing feature values."""
+
 
 def name_some(names: Sequence[Any] | pd.Index[Any]) -> str:
     """Spell out the first names and count the rest, so that a message stays readable."""

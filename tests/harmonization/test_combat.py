@@ -1,0 +1,353 @@
+"""ComBat: what it removes, what it keeps, and what it says when it cannot."""
+
+import json
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.harmonization.combat import EXCLUDED, HARMONIZED, UNHARMONIZED, ComBat
+from tests.harmonization.simulated_sites import simulate_sites
+
+
+@pytest.fixture
+def people():
+    """Features, site and covariates of 86 people at five sites."""
+    return simulate_sites(seed=5)
+
+
+def through_json(state):
+    """Store as a bundle does: arrays apart, the rest as JSON text."""
+    arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+    rest = {name: value for name, value in state.items() if name not in arrays}
+    assert all(array.dtype == np.float64 for array in arrays.values())
+    return {**json.loads(json.dumps(rest, allow_nan=False)), **arrays}
+
+
+def residuals(X, covariates):
+    """Features after regression on an intercept and the covariates, all people together."""
+    design = np.column_stack([np.ones(len(X)), covariates.to_numpy(float)])
+    return X - design @ np.linalg.lstsq(design, X.to_numpy(), rcond=None)[0]
+
+
+OPTIONS = [
+    {},
+    {'mean_only': True},
+    {'empirical_bayes': False},
+    {'reference_site': 'Cork'},
+    {'smooth': ('age',)},
+]
+
+
+@pytest.mark.parametrize('options', OPTIONS, ids=str)
+def test_removes_shifts_and_keeps_covariates(options):
+    X, site, covariates = simulate_sites(
+        seed=1, n_features=40, site_sizes={'a': 150, 'b': 90, 'Cork': 120}
+    )
+    harmonized = ComBat(**options).fit_transform(X, site, covariates)
+    before = residuals(X, covariates).groupby(site).mean().std()
+    after = residuals(harmonized, covariates).groupby(site).mean().std()
+    assert (after / before).median() < (0.75 if 'mean_only' in options else 0.25)
+    slopes = [
+        np.linalg.lstsq(
+            np.column_stack([pd.get_dummies(site).to_numpy(float), covariates]), table, rcond=None
+        )[0][-2:]
+        for table in (X, harmonized)
+    ]
+    np.testing.assert_allclose(slopes[1][0], slopes[0][0], atol=0.25)
+
+
+@pytest.mark.parametrize('mean_only', [True, False])
+def test_scales_unless_told_to_shift_only(mean_only):
+    X, site, covariates = simulate_sites(seed=2, n_features=30, site_sizes={'a': 200, 'b': 200})
+    X[site == 'b'] = X[site == 'b'].mean() + 3 * (X[site == 'b'] - X[site == 'b'].mean())
+    harmonized = ComBat(mean_only=mean_only).fit_transform(X, site, covariates)
+    spread = residuals(harmonized, covariates).groupby(site).std().median(axis=1)
+    assert (spread['b'] / spread['a'] > 2) == mean_only
+
+
+def test_the_reference_site_stays_as_it_is(people):
+    X, site, covariates = people
+    harmonized = ComBat(reference_site='Bern').fit_transform(X, site, covariates)
+    pd.testing.assert_frame_equal(harmonized[site == 'Bern'], X[site == 'Bern'])
+    assert not np.allclose(harmonized[site == 'Cork'], X[site == 'Cork'])
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**16), smooth=st.sampled_from([(), ('age',)]))
+def test_order_of_rows_and_columns_does_not_matter(seed, smooth):
+    X, site, covariates = simulate_sites(seed=seed)
+    rng = np.random.default_rng(seed)
+    rows, columns = rng.permutation(X.index), rng.permutation(X.columns)
+    straight = ComBat(smooth).fit(X, site, covariates)
+    mixed = ComBat(smooth).fit(X.loc[rows, columns], site, covariates[['sex', 'age']])
+    one = straight.transform(X, site, covariates)
+    other = mixed.transform(X.loc[rows], site.loc[rows], covariates)
+    assert list(other.columns) == list(columns)
+    pd.testing.assert_frame_equal(other.loc[X.index, X.columns], one, rtol=1e-9)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**16), shift=st.floats(-1e3, 1e3), unit=st.floats(1e-3, 1e3))
+def test_a_change_of_unit_changes_nothing_else(seed, shift, unit):
+    X, site, covariates = simulate_sites(seed=seed)
+    one = ComBat().fit_transform(X, site, covariates)
+    other = ComBat().fit_transform(X * unit + shift, site, covariates)
+    np.testing.assert_allclose((other - shift) / unit, one, rtol=1e-6)
+
+
+@pytest.mark.parametrize('as_array', [True, False])
+def test_type_in_is_type_out_and_positions_are_names(people, as_array):
+    X, site, covariates = people
+    table = ComBat().fit_transform(X, site, covariates)
+    if not as_array:
+        assert isinstance(table, pd.DataFrame)
+        return
+    array = ComBat().fit_transform(X.to_numpy(), site.to_numpy(), covariates.to_numpy())
+    assert isinstance(array, np.ndarray)
+    np.testing.assert_allclose(array, table.to_numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize('options', OPTIONS, ids=str)
+def test_stored_and_applied_to_one_person(people, options):
+    X, site, covariates = people
+    combat = ComBat(**options).fit(X, site, covariates)
+    again = ComBat.from_arrays(through_json(combat.to_arrays()))
+    everyone = combat.transform(X, site, covariates)
+    one = again.transform(X.iloc[[33]], site.iloc[[33]], covariates.iloc[[33]])
+    pd.testing.assert_frame_equal(one, everyone.iloc[[33]], rtol=1e-12)
+    assert through_json(again.to_arrays()).keys() == combat.to_arrays().keys()
+
+
+def test_learned_on_controls_ignores_patients_and_says_so(people):
+    X, site, covariates = people
+    is_control = pd.Series(np.arange(len(X)) % 3 > 0, index=X.index)
+    ill = X.where(is_control, X - 300)
+    one = ComBat().fit(X, site, covariates, fit_on='controls', is_control=is_control)
+    other = ComBat().fit(ill, site, covariates, fit_on='controls', is_control=is_control)
+    assert one.to_arrays()['fit_on'] == 'controls'
+    assert sum(one.to_arrays()['site_sizes']) == is_control.sum()
+    np.testing.assert_array_equal(one.shift_, other.shift_)
+    gap = other.transform(ill, site, covariates) - one.transform(X, site, covariates)
+    ratio = other.ratio_[[other.sites_.index(name) for name in site[~is_control]]]
+    np.testing.assert_allclose(gap[~is_control], -300 / np.sqrt(ratio), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        ({'fit_on': 'controls'}, 'is_control'),
+        ({'fit_on': 'patients'}, 'all or controls'),
+    ],
+)
+def test_refuses_an_unclear_choice_of_people(people, options, message):
+    X, site, covariates = people
+    with pytest.raises(UsageError, match=message):
+        ComBat().fit(X, site, covariates, **options)
+
+
+def test_diagnosis_may_be_kept(people):
+    X, site, covariates = people
+    patient = np.arange(len(X)) % 4 == 0
+    X = X - 60 * patient[:, None]
+    with_diagnosis = covariates.assign(diagnosis=np.where(patient, 'AD', 'CN'))
+    harmonized = ComBat().fit_transform(X, site, with_diagnosis)
+    gap = residuals(harmonized, covariates)
+    assert (gap[patient].mean() - gap[~patient].mean()).mean() == pytest.approx(-60, abs=8)
+
+
+def test_one_site_is_returned_as_it_is(people, caplog):
+    X, _, covariates = people
+    combat = ComBat()
+    harmonized = combat.fit_transform(X, np.full(len(X), 'only'), covariates)
+    pd.testing.assert_frame_equal(harmonized, X)
+    assert 'one site only (only)' in caplog.text
+    with pytest.raises(DataError, match='one site only'):
+        combat.add_site(X, np.full(len(X), 'new'), covariates)
+
+
+@pytest.mark.parametrize('size', [1, 2])
+@pytest.mark.parametrize('smooth', [(), ('age',)])
+def test_a_tiny_site_is_shifted_but_not_scaled(caplog, size, smooth):
+    X, site, covariates = simulate_sites(seed=3, site_sizes={'a': 30, 'b': 20, 'tiny': size})
+    combat = ComBat(smooth).fit(X, site, covariates)
+    harmonized = combat.transform(X, site, covariates)
+    assert np.isfinite(harmonized.to_numpy()).all()
+    number = combat.sites_.index('tiny')
+    np.testing.assert_array_equal(combat.ratio_[number], 1)
+    assert np.abs(combat.shift_[number]).max() > 0
+    assert f'site tiny has {size} people' in caplog.text
+
+
+@pytest.mark.parametrize('smooth', [(), ('age',)])
+def test_refuses_a_site_confounded_with_a_covariate(people, smooth):
+    X, site, covariates = people
+    covariates['diagnosis'] = np.where(site == 'Delft', 'AD', 'CN')
+    with pytest.raises(DataError, match=r'site and covariate diagnosis.*Delft'):
+        ComBat(smooth).fit(X, site, covariates)
+
+
+def test_refuses_covariates_that_explain_each_other_within_sites(people):
+    X, site, covariates = people
+    covariates['months'] = 12 * covariates['age'] + 5 * (site == 'Bern')
+    with pytest.raises(DataError, match='age, sex, months explain each other'):
+        ComBat().fit(X, site, covariates)
+
+
+@pytest.mark.parametrize('kind', ['everywhere', 'at each site'])
+def test_constant_features_pass_through_and_are_listed(people, caplog, kind):
+    X, site, covariates = people
+    X['roi4'] = 7.5 if kind == 'everywhere' else site.map(len).astype(float)
+    combat = ComBat()
+    harmonized = combat.fit_transform(X, site, covariates)
+    assert combat.constant_ == ['roi4']
+    assert 'roi4' in caplog.text
+    np.testing.assert_array_equal(harmonized['roi4'], X['roi4'])
+    rest = ComBat().fit_transform(X.drop(columns='roi4'), site, covariates)
+    pd.testing.assert_frame_equal(harmonized.drop(columns='roi4'), rest, rtol=1e-12)
+
+
+@pytest.mark.parametrize('what', ['age', 'site'])
+def test_a_missing_covariate_or_site_excludes_that_person_only(people, caplog, what):
+    X, site, covariates = people
+    broken_site, broken = site.copy(), covariates.copy()
+    if what == 'age':
+        broken.loc['sub-007', 'age'] = np.nan
+    else:
+        broken_site['sub-007'] = None
+    combat = ComBat()
+    harmonized = combat.fit_transform(X, broken_site, broken)
+    others = X.index != 'sub-007'
+    expected = ComBat().fit_transform(X[others], site[others], covariates[others])
+    pd.testing.assert_frame_equal(harmonized[others], expected, rtol=1e-12)
+    assert harmonized.loc['sub-007'].isna().all()
+    assert combat.status(X, broken_site, broken)['sub-007'] == EXCLUDED
+    assert combat.excluded_ == ['sub-007']
+    assert caplog.text.count('sub-007') == 2
+
+
+@pytest.mark.parametrize('when', ['fit', 'transform'])
+def test_a_missing_feature_is_an_error_that_names_it(people, when):
+    X, site, covariates = people
+    combat = ComBat().fit(X, site, covariates)
+    X.loc['sub-012', 'roi3'] = np.nan
+    with pytest.raises(DataError, match=r'sub-012.*roi3'):
+        getattr(combat, when)(X, site, covariates)
+
+
+@pytest.mark.parametrize('convert', [int, float, str, 'category'])
+def test_sites_may_be_named_by_numbers(people, convert):
+    X, site, covariates = people
+    numbers = site.map({name: 10 - k for k, name in enumerate(sorted(site.unique()))})
+    by_name = ComBat().fit_transform(X, site, covariates)
+    by_number = ComBat().fit(X, numbers.astype(convert), covariates)
+    assert sorted(by_number.sites_) == ['10', '6', '7', '8', '9']
+    harmonized = by_number.transform(X, numbers.astype(float), covariates)
+    pd.testing.assert_frame_equal(harmonized, by_name, rtol=1e-9)
+
+
+def test_an_unseen_site_is_an_error_unless_skipped(people, caplog):
+    X, site, covariates = people
+    known = site != 'Evora'
+    combat = ComBat().fit(X[known], site[known], covariates[known])
+    with pytest.raises(DataError, match=r'unseen site Evora \(17 people: sub-069'):
+        combat.transform(X, site, covariates)
+    combat.unseen_site = 'skip'
+    harmonized = combat.transform(X, site, covariates)
+    status = combat.status(X, site, covariates)
+    pd.testing.assert_frame_equal(harmonized[~known], X[~known])
+    assert (status[~known] == UNHARMONIZED).all()
+    assert (status[known] == HARMONIZED).all()
+    assert 'unharmonized, unseen site: sub-069' in caplog.text
+
+
+def test_adding_a_site_freezes_all_else(people):
+    X, site, covariates = people
+    new = site == 'Cork'
+    combat = ComBat().fit(X[~new], site[~new], covariates[~new])
+    before = combat.transform(X[~new], site[~new], covariates[~new])
+    combat.add_site(X[new], site[new], covariates[new])
+    after = combat.transform(X[~new], site[~new], covariates[~new])
+    pd.testing.assert_frame_equal(before, after)
+    assert combat.site_sizes_[combat.sites_.index('Cork')] == 31
+
+
+@pytest.mark.parametrize('n_controls', [1, 2, 5, 60])
+def test_an_added_site_comes_closer_to_the_others(n_controls):
+    sizes = {'a': 80, 'b': 60, 'c': 70, 'd': 90, 'new': 160}
+    X, site, covariates = simulate_sites(seed=9, n_features=50, site_sizes=sizes)
+    new = site == 'new'
+    X.loc[new] += 30
+    controls = X.index[new][:n_controls]
+    later = X.index[new][60:]
+    combat = ComBat().fit(X[~new], site[~new], covariates[~new])
+    combat.add_site(X.loc[controls], site[controls], covariates.loc[controls])
+    harmonized = combat.transform(X, site, covariates)
+    before = residuals(X, covariates).loc[later].mean().abs().mean()
+    after = residuals(harmonized, covariates).loc[later].mean().abs().mean()
+    assert after < {1: 0.8, 2: 0.7, 5: 0.5, 60: 0.25}[n_controls] * before
+
+
+def test_a_large_added_site_is_harmonized_as_if_learned_with_the_rest():
+    sizes = {'a': 150, 'b': 150, 'c': 150, 'd': 150}
+    X, site, covariates = simulate_sites(seed=4, n_features=30, site_sizes=sizes)
+    new = site == 'd'
+    added = ComBat().fit(X[~new], site[~new], covariates[~new])
+    added.add_site(X[new], site[new], covariates[new])
+    together = ComBat().fit(X, site, covariates).transform(X[new], site[new], covariates[new])
+    apart = added.transform(X[new], site[new], covariates[new])
+    offset = (apart - together).mean()
+    assert ((apart - together - offset).std() / together.std()).max() < 0.12
+
+
+def test_refuses_to_add_a_known_site(people):
+    X, site, covariates = people
+    combat = ComBat().fit(X, site, covariates)
+    with pytest.raises(DataError, match=r'known already.*Aarhus'):
+        combat.add_site(X, site, covariates)
+
+
+@pytest.mark.parametrize('options', [{}, {'mean_only': True}], ids=str)
+def test_one_feature_needs_no_neighbours(people, options):
+    X, site, covariates = people
+    one = ComBat(**options).fit_transform(X[['roi2']], site, covariates)
+    plain = ComBat(empirical_bayes=False, **options).fit_transform(X, site, covariates)
+    np.testing.assert_allclose(one['roi2'], plain['roi2'], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ('reference', 'found'), [('Delft', '2 people'), ('Lima', '0 people'), (3, '0 people')]
+)
+def test_refuses_a_reference_that_is_absent_or_tiny(people, reference, found):
+    X, site, covariates = people
+    keep = (site != 'Delft') | (site.groupby(site).cumcount() < 2)
+    with pytest.raises(DataError, match=f'reference site {reference}: {found}'):
+        ComBat(reference_site=reference).fit(X[keep], site[keep], covariates[keep])
+
+
+def test_refuses_more_unknowns_than_people(people):
+    X, site, covariates = people
+    few = site.groupby(site).cumcount() < 1
+    with pytest.raises(DataError, match='5 people for 5 sites and 2 covariate columns'):
+        ComBat().fit(X[few], site[few], covariates[few])
+
+
+def test_covariates_are_optional(people):
+    X, site, _ = people
+    harmonized = ComBat(empirical_bayes=False).fit_transform(X, site)
+    np.testing.assert_allclose(harmonized.groupby(site).mean().std(), 0, atol=1e-9)
+
+
+def test_warns_beyond_the_ages_learned(people, caplog):
+    X, site, covariates = people
+    combat = ComBat(('age',)).fit(X, site, covariates)
+    covariates.loc['sub-003', 'age'] = 150
+    with caplog.at_level(logging.WARNING):
+        harmonized = combat.transform(X, site, covariates)
+    assert np.isfinite(harmonized.to_numpy()).all()
+    assert 'age beyond the' in caplog.text
+    assert 'sub-003' in caplog.text

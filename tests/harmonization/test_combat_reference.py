@@ -1,0 +1,88 @@
+"""Equality with neuroCombat and neuroHarmonize, stored (always) and live (where installed)."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.harmonization.combat import ComBat
+from tests.shared_data import shared_data
+
+RTOL = 1e-6
+
+
+@pytest.fixture(scope='module')
+def reference():
+    """Answers of both programs on simulated people (see make_reference.py)."""
+    with np.load(Path(__file__).parent / 'reference_combat.npz') as stored:
+        return dict(stored)
+
+
+@pytest.mark.parametrize(
+    ('answer', 'options'),
+    [
+        ('neurocombat', {}),
+        ('neurocombat_mean_only', {'mean_only': True}),
+        ('neurocombat_no_bayes', {'empirical_bayes': False}),
+        ('neuroharmonize', {}),
+        ('neuroharmonize_reference', {'reference_site': 'Cork'}),
+    ],
+)
+def test_equals_the_stored_answers(reference, answer, options):
+    ours = ComBat(**options).fit_transform(
+        reference['X'], reference['site'], reference['covariates']
+    )
+    np.testing.assert_allclose(ours, reference[answer], rtol=RTOL)
+
+
+def test_equals_the_stored_gam_at_its_penalties(reference):
+    """The penalty there is drawn by random folds, so that it is given, not found again."""
+    covariates = pd.DataFrame(reference['covariates'], columns=['age', 'sex'])
+    penalty = reference['neuroharmonize_gam_penalty']
+    ours = ComBat(smooth=('age',), penalty=penalty.reshape(-1, 1)).fit_transform(
+        reference['X'], reference['site'], covariates
+    )
+    np.testing.assert_allclose(ours, reference['neuroharmonize_gam'], rtol=RTOL)
+
+
+def test_equals_the_stored_answer_for_new_people(reference):
+    combat = ComBat().fit(reference['X'], reference['site'], reference['covariates'])
+    ours = combat.transform(reference['new'], reference['new_site'], reference['new_covariates'])
+    np.testing.assert_allclose(ours, reference['neuroharmonize_new'], rtol=RTOL)
+
+
+@pytest.fixture(scope='module')
+def fcon1000():
+    """1078 people, 23 sites: features that vary, site, covariates (ages in float32, as theirs)."""
+    table = pd.read_csv(shared_data('tables/fcon1000.csv'), index_col='sub_id')
+    X = table.drop(columns=['age', 'sex', 'site'])
+    covariates = table[['age', 'sex']].astype({'age': np.float32})
+    return X.loc[:, X.std() > 0], table['site'], covariates
+
+
+@pytest.mark.parametrize('mean_only', [False, True])
+def test_equals_neurocombat_on_fcon1000(fcon1000, mean_only):
+    program = pytest.importorskip('neuroCombat', reason='neuroCombat 0.2.12 is not installed')
+    X, site, covariates = fcon1000
+    theirs = program.neuroCombat(
+        dat=X.to_numpy().T.copy(),
+        covars=covariates.assign(SITE=site),
+        batch_col='SITE',
+        categorical_cols=['sex'],
+        continuous_cols=['age'],
+        mean_only=mean_only,
+    )['data'].T
+    ours = ComBat(mean_only=mean_only).fit_transform(X, site, covariates)
+    np.testing.assert_allclose(ours, theirs, rtol=RTOL)
+
+
+@pytest.mark.parametrize('reference_site', [None, 'Oulu'])
+def test_equals_neuroharmonize_on_fcon1000(fcon1000, reference_site):
+    program = pytest.importorskip('neuroHarmonize', reason='neuroHarmonize 2.5.2 not installed')
+    X, site, covariates = fcon1000
+    _, theirs = program.harmonizationLearn(
+        X.to_numpy(), covariates.assign(SITE=site), ref_batch=reference_site
+    )
+    ours = ComBat(reference_site=reference_site).fit_transform(X, site, covariates)
+    np.testing.assert_allclose(ours, theirs, rtol=RTOL)
