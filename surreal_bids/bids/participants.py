@@ -197,7 +197,8 @@ def read_visits(bids_dir: Path, visits: Sequence[Visit]) -> Table:
         for participant, session in visits
     ]
     names = [f'sub-{p}' + (f' ses-{s}' if s else '') for p, s in visits]
-    cells = pd.DataFrame(records, names, dtype=object)
+    columns = None if records else [PARTICIPANT, SESSION, *rows.columns]
+    cells = pd.DataFrame(records, names, columns, dtype=object)
     return Table(participants.source, cells.where(cells.notna(), None))
 
 

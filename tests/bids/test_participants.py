@@ -153,6 +153,11 @@ def test_a_session_overrides_the_participant(longitudinal):
     assert table.categories('scanner').tolist() == ['B', None, 'B', None]
 
 
+def test_no_visits_have_columns_all_the_same(longitudinal):
+    table = read_visits(longitudinal, [])
+    assert table.columns == ['participant_id', 'session_id', 'age', 'site', 'code', 'diagnosis']
+
+
 def test_errors_in_visits_name_the_visit(longitudinal):
     table = read_visits(longitudinal, [('001', '2')])
     with pytest.raises(DataError, match=r'column scanner .* sub-001 ses-2 has "B"'):

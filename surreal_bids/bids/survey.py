@@ -1,0 +1,135 @@
+"""All that can be known of a dataset before any long work: images, groups, problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from surreal_bids.bids.checks import Problem, check_images, check_output_folder, missing_images
+from surreal_bids.bids.labels import alternatives, without_prefix
+from surreal_bids.bids.layout import (
+    T1wImage,
+    find_t1w,
+    read_description,
+    read_filters,
+    select_participants,
+    select_sessions,
+)
+from surreal_bids.bids.participants import (
+    PARTICIPANT,
+    Table,
+    find_group_column,
+    read_participants,
+    read_visits,
+)
+from surreal_bids.config import AppConfig
+from surreal_bids.exceptions import DataError, NothingMatchedError
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Who is in which group.
+
+    Attributes
+    ----------
+    column
+        The column that says so.
+    of_visit
+        Value of that column for each image, by the image's name; None where it is not known.
+    """
+
+    column: str
+    of_visit: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a dataset holds for one configuration.
+
+    Attributes
+    ----------
+    description
+        Content of `dataset_description.json`.
+    images
+        The T1w images to process, sound or not.
+    problems
+        Why some of them, or some participants, cannot be processed.
+    groups
+        None where the dataset has none and none are needed.
+    """
+
+    description: Mapping[str, Any]
+    images: list[T1wImage]
+    problems: list[Problem]
+    groups: Groups | None
+
+
+def survey_dataset(config: AppConfig) -> Survey:
+    """Check a dataset, cheap checks first; errors that concern everyone are raised at once."""
+    description = read_description(config.bids_dir)
+    check_output_folder(config.bids_dir, config.output_dir)
+    participants, images = _select(config)
+    problems = missing_images(participants, images)
+    groups, group_problems = _read_groups(config, images)
+    problems += group_problems
+    problems += check_images(images)
+    return Survey(description, images, sorted(problems, key=str), groups)
+
+
+def _select(config: AppConfig) -> tuple[list[str], list[T1wImage]]:
+    filters = read_filters(config.bids_filter_file) if config.bids_filter_file else {}
+    wanted = [without_prefix(label, 'sub') for label in config.participant_label]
+    participants = select_participants(config.bids_dir, wanted)
+    sessions = [without_prefix(label, 'ses') for label in config.session_label]
+    if sessions:
+        select_sessions(config.bids_dir, participants, sessions)
+    images = find_t1w(
+        config.bids_dir,
+        participants=set(participants),
+        sessions=set(sessions) or None,
+        filters=filters,
+        database_dir=config.bids_database_dir,
+    )
+    if not images:
+        raise NothingMatchedError(
+            f'{config.bids_dir}: no T1w image of {len(participants)} participants passes the '
+            'filters; loosen --bids-filter-file or --session-label'
+        )
+    return participants, images
+
+
+def _read_groups(config: AppConfig, images: list[T1wImage]) -> tuple[Groups | None, list[Problem]]:
+    labels = [label for label in (config.control_label, config.patient_label) if label]
+    needed = bool(config.group_column or labels or 'group' in config.analysis_levels)
+    if not needed and not (config.bids_dir / 'participants.tsv').is_file():
+        return None, []
+    people = read_participants(config.bids_dir)
+    known = set(people.categories(PARTICIPANT))
+    listed = [image for image in images if image.participant in known]
+    visits = read_visits(config.bids_dir, [(image.participant, image.session) for image in listed])
+    column = config.group_column or find_group_column(visits)
+    if column is None:
+        if needed:
+            raise DataError(
+                f'{people.source}: no column of the diagnosis is known; name one with '
+                f'--group-column; {alternatives([], people.columns)}'
+            )
+        return None, []
+    of_visit = dict(zip([image.name for image in listed], visits.categories(column)))
+    _check_labels(people, column, labels, set(of_visit.values()))
+    absent = dict.fromkeys(i.participant for i in images if i.participant not in known)
+    reason = f'no row in {people.source}, so the group is not known; add one'
+    return Groups(column, of_visit), [Problem(label, None, reason) for label in absent]
+
+
+def _check_labels(people: Table, column: str, labels: list[str], seen: set[str | None]) -> None:
+    """Check that the names of the groups are values of the column, among all participants."""
+    everyone = set(people.text[column]) if column in people.columns else set()
+    values = sorted(value for value in seen | everyone if value)
+    wrong = [label for label in labels if label not in values]
+    if wrong:
+        raise DataError(
+            f'{people.source}: no {", ".join(wrong)} in column {column}; '
+            f'{alternatives(wrong, values)}; correct --control-label or --patient-label'
+        )

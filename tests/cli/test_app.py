@@ -1,0 +1,275 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from surreal_bids import __version__
+from surreal_bids.bids import layout
+from surreal_bids.cli.app import main
+from surreal_bids.cli.parser import build_parser, parse_arguments, with_hyphens
+from tests.shared_data import shared_data
+
+PEOPLE = 'participant_id\tage\tdiagnosis\nsub-01\t60\tCN\nsub-02\t70\tPT\nsub-03\t75\tn/a\n'
+IMAGES = [
+    'sub-01/anat/sub-01_run-1_T1w.nii.gz',
+    'sub-01/anat/sub-01_run-2_T1w.nii.gz',
+    'sub-02/anat/sub-02_T1w.nii.gz',
+    'sub-03/anat/sub-03_T1w.nii.gz',
+]
+
+
+@pytest.fixture
+def dataset(make_dataset):
+    return make_dataset(*IMAGES, participants=PEOPLE)
+
+
+@pytest.fixture
+def check(dataset, tmp_path, capsys):
+    """Run the app on the dataset with `--dry-run`; give its exit code, output and errors."""
+
+    def run(*options, levels=('participant',), output=tmp_path / 'out'):
+        code = main([str(dataset), str(output), *levels, '--dry-run', *map(str, options)])
+        written = capsys.readouterr()
+        return code, written.out, written.err
+
+    return run
+
+
+def _files(root):
+    return sorted((path, path.stat().st_mtime_ns) for path in root.rglob('*'))
+
+
+def test_a_good_dataset(check, dataset, tmp_path):
+    before = _files(tmp_path)
+    code, out, err = check(levels=['participant', 'group'])
+    assert (code, err) == (0, '')
+    lines = out.splitlines()
+    assert lines[0] == f'Tiny in {dataset}: 3 T1w images of 3 participants'
+    assert [line.split() for line in lines[3:6]] == [
+        ['sub-01', 'n/a', 'CN', IMAGES[0], 'first', 'of', '2'],
+        ['sub-02', 'n/a', 'PT', IMAGES[2], 'good'],
+        ['sub-03', 'n/a', 'n/a', IMAGES[3], 'good'],
+    ]
+    assert 'Images by diagnosis: CN 1, PT 1, n/a 1' in lines
+    assert 'No problems.' in lines
+    assert any(line.startswith('  phenotype/rindices.tsv') for line in lines)
+    assert _files(tmp_path) == before, 'a dry run writes nothing'
+
+
+@pytest.mark.parametrize(
+    ('levels', 'present', 'absent'),
+    [
+        (['participant'], 'sub-<participant>.html', 'group.html'),
+        (['group'], 'group.html', 'sub-<participant>.html'),
+    ],
+)
+def test_only_outputs_of_the_level_are_shown(check, levels, present, absent):
+    _, out, _ = check(levels=levels)
+    assert f'  {present} ' in out
+    assert f'  {absent} ' not in out
+
+
+@pytest.mark.parametrize('label', ['01', 'sub-01'])
+@pytest.mark.parametrize('option', ['--participant-label', '--participant_label'])
+def test_labels_with_and_without_prefix(check, option, label):
+    code, out, _ = check(option, label)
+    assert code == 0
+    assert '1 T1w images of 1 participants' in out
+
+
+@pytest.mark.parametrize('option', ['--session-label', '--session-id', '--session_id'])
+def test_sessions(make_dataset, tmp_path, capsys, option):
+    names = [f'sub-{p}/ses-{s}/anat/sub-{p}_ses-{s}_T1w.nii.gz' for p, s in ('1a', '1b', '2a')]
+    root = make_dataset(*names)
+    code = main([str(root), str(tmp_path / 'o'), 'participant', '--dry-run', option, 'ses-b'])
+    out = capsys.readouterr().out
+    assert code == 1
+    assert [line.split()[1] for line in out.splitlines() if line.startswith('sub-')] == ['ses-b']
+    assert 'sub-2: no T1w image passes the filters' in out
+    assert 'sub-<participant>/ses-<session>/anat/' in out
+
+
+def test_problems_are_named_and_the_others_still_shown(check, dataset):
+    (dataset / IMAGES[2]).write_bytes(b'')
+    (dataset / 'sub-04').mkdir()
+    code, out, err = check()
+    assert (code, err) == (1, '')
+    assert f'sub-02: {dataset / IMAGES[2]}: the file is empty' in out
+    assert 'sub-04: no T1w image passes the filters' in out
+    assert [line.split()[-1] for line in out.splitlines()[3:6]] == ['2', 'below', 'good']
+
+
+def test_someone_who_is_not_in_the_table(check, dataset):
+    (dataset / 'participants.tsv').write_text(PEOPLE.replace('sub-02', 'sub-99'))
+    code, out, _ = check()
+    assert code == 1
+    assert f'sub-02: no row in {dataset / "participants.tsv"}' in out
+
+
+def test_roles_of_groups(check):
+    code, out, _ = check('--control-label', 'CN', '--patient-label', 'PT')
+    assert code == 0
+    assert 'Images by diagnosis: CN (controls) 1, PT (patients) 1, n/a 1' in out
+
+
+def test_the_groups_of_all_participants_may_be_named_for_a_few(check):
+    code, _, _ = check('--participant-label', '01', '--patient-label', 'PT')
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ('options', 'expected', 'message'),
+    [
+        (['--participant-label', '7'], 18, 'no participant 7 in this dataset; there are: 01, 02'),
+        (['--session-label', '7'], 18, 'no session 7 in this dataset; there are none'),
+        (['--group-column', 'dx'], 65, 'no column dx; there are: participant_id'),
+        (['--control-label', 'HC'], 65, 'no HC in column diagnosis; there are: CN, PT'),
+        (['--bids-filter-file', 'none.json'], 2, 'none.json: cannot be read'),
+        (['--config-file', 'none.toml'], 2, 'none.toml: cannot be read'),
+    ],
+)
+def test_options_that_cannot_be_met(check, options, expected, message):
+    code, out, err = check(*options)
+    assert (code, out) == (expected, '')
+    assert err.startswith('error: ')
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ('filters', 'expected'),
+    [({'run': 2}, 'sub-01_run-2_T1w.nii.gz'), ({'run': 7}, None)],
+)
+def test_a_filter_file(check, tmp_path, filters, expected):
+    path = tmp_path / 'filter.json'
+    path.write_text(json.dumps({'t1w': filters}))
+    code, out, err = check('--bids-filter-file', path)
+    if expected:
+        assert code == 1
+        assert expected in out
+    else:
+        assert code == 18
+        assert 'no T1w image of 3 participants passes the filters' in err
+
+
+@pytest.mark.parametrize(
+    ('change', 'levels', 'expected', 'message'),
+    [
+        (lambda root: (root / 'dataset_description.json').unlink(), ['group'], 16, 'not a BIDS'),
+        (lambda root: (root / 'participants.tsv').unlink(), ['group'], 65, 'no such file; add'),
+        (lambda root: (root / 'participants.tsv').unlink(), ['participant'], 0, ''),
+        (
+            lambda root: (root / 'participants.tsv').write_text(PEOPLE.replace('diagnosis', 'x')),
+            ['group'],
+            65,
+            'name one with --group-column; there are: participant_id, age, x',
+        ),
+        (
+            lambda root: (root / 'participants.tsv').write_text(PEOPLE + 'sub-01\t1\tCN\n'),
+            ['participant'],
+            65,
+            'participant_id sub-01 is there 2 times',
+        ),
+    ],
+)
+def test_datasets_that_lack_something(check, dataset, change, levels, expected, message):
+    change(dataset)
+    code, _, err = check(levels=levels)
+    assert code == expected
+    assert message in err
+
+
+@pytest.mark.parametrize('output', ['.', 'out', 'derivatives'])
+def test_the_output_folder_may_not_be_in_the_dataset(check, dataset, output):
+    code, _, err = check(output=dataset / output)
+    assert code == 73
+    assert 'derivatives/surreal_bids' in err
+
+
+def test_an_error_of_ours_is_70(check, monkeypatch):
+    monkeypatch.setattr(layout, 'BIDSLayout', None)
+    code, _, err = check()
+    assert code == 70
+    assert 'Traceback' in err
+
+
+def test_without_dry_run_it_says_what_it_can_do(dataset, tmp_path, capsys):
+    assert main([str(dataset), str(tmp_path / 'out'), 'participant']) == 2
+    assert 'this version checks datasets only' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    'arguments', [[], ['in', 'out'], ['in', 'out', 'session'], ['in', 'out', 'group', '--colour']]
+)
+def test_wrong_usage_is_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ending:
+        main(arguments)
+    assert ending.value.code == 2
+    assert 'usage: surreal-bids' in capsys.readouterr().err
+
+
+def test_the_index_is_kept_where_asked(check, dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr('surreal_bids.bids.database.SETTLED_NS', -1_000_000_000)
+    outputs = {check('--bids-database-dir', tmp_path / 'db')[1] for _ in range(2)}
+    assert len(outputs) == 1
+    assert len(list((tmp_path / 'db').glob('*/layout_index.sqlite'))) == 1
+
+
+def test_a_configuration_file_fills_in(dataset, tmp_path, capsys):
+    path = tmp_path / 'config.toml'
+    path.write_text('participant_label = ["sub-02"]\ndry_run = true\n')
+    assert (
+        main([str(dataset), str(tmp_path / 'out'), 'participant', '--config-file', str(path)]) == 0
+    )
+    assert IMAGES[2] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ('given', 'expected'),
+    [
+        (['--participant_label', 'a_b'], ['--participant-label', 'a_b']),
+        (['--group_column=a_b'], ['--group-column=a_b']),
+        (['my_folder', '-v', '--'], ['my_folder', '-v', '--']),
+    ],
+)
+def test_underscores_in_options_only(given, expected):
+    assert with_hyphens(given) == expected
+
+
+def test_only_what_was_given_is_set():
+    config, verbosity = parse_arguments(['in', 'out', 'participant', 'group', '-vv'])
+    assert config.analysis_levels == ('participant', 'group')
+    assert (config.bids_dir, config.participant_label, verbosity) == (Path('in'), (), 2)
+
+
+def test_every_option_has_help():
+    assert all(action.help for action in build_parser()._actions)
+
+
+def test_a_relative_path_with_dots(dataset, tmp_path):
+    run_py = Path(__file__).resolve().parents[2] / 'run.py'
+    done = subprocess.run(
+        [sys.executable, run_py, '../dataset', '../out', 'participant', '--dry-run'],
+        cwd=dataset,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '3 T1w images of 3 participants' in done.stdout
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        main(['--version'])
+    assert capsys.readouterr().out == f'surreal-bids {__version__}\n'
+
+
+@pytest.mark.slow
+def test_a_real_dataset(tmp_path, capsys):
+    root = shared_data('ds002748-subset')
+    code = main([str(root), os.fspath(tmp_path / 'out'), 'participant', 'group', '--dry-run'])
+    assert code == 0
+    assert 'Images by group: control 3, depr 3' in capsys.readouterr().out
