@@ -70,10 +70,12 @@ def survey_dataset(config: AppConfig) -> Survey:
     description = read_description(config.bids_dir)
     check_output_folder(config.bids_dir, config.output_dir)
     participants, images = _select(config)
-    problems = missing_images(participants, images)
-    groups, group_problems = _read_groups(config, images)
-    problems += group_problems
-    problems += check_images(images)
+    groups = _read_groups(config, images)
+    problems = [
+        *missing_images(participants, images),
+        *_without_group(images, groups),
+        *check_images(images),
+    ]
     return Survey(description, images, sorted(problems, key=str), groups)
 
 
@@ -99,35 +101,47 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage]]:
     return participants, images
 
 
-def _read_groups(config: AppConfig, images: list[T1wImage]) -> tuple[Groups | None, list[Problem]]:
-    labels = [label for label in (config.control_label, config.patient_label) if label]
-    needed = bool(config.group_column or labels or 'group' in config.analysis_levels)
+def _read_groups(config: AppConfig, images: list[T1wImage]) -> Groups | None:
+    needed = _groups_are_needed(config)
     if not needed and not (config.bids_dir / 'participants.tsv').is_file():
-        return None, []
+        return None
     people = read_participants(config.bids_dir)
     known = set(people.categories(PARTICIPANT))
     listed = [image for image in images if image.participant in known]
     visits = read_visits(config.bids_dir, [(image.participant, image.session) for image in listed])
     column = config.group_column or find_group_column(visits)
-    if column is None:
-        if needed:
-            raise DataError(
-                f'{people.source}: no column of the diagnosis is known; name one with '
-                f'--group-column; {alternatives([], people.columns)}'
-            )
-        return None, []
-    of_visit = dict(zip([image.name for image in listed], visits.categories(column)))
-    _check_labels(people, column, labels, set(of_visit.values()))
-    absent = dict.fromkeys(i.participant for i in images if i.participant not in known)
-    reason = f'no row in {people.source}, so the group is not known; add one'
-    return Groups(column, of_visit), [Problem(label, None, reason) for label in absent]
+    if column is not None:
+        of_visit = dict(zip([image.name for image in listed], visits.categories(column)))
+        _check_labels(people, column, config, set(of_visit.values()))
+        return Groups(column, of_visit)
+    if needed:
+        raise DataError(
+            f'{people.source}: no column of the diagnosis is known; name one with '
+            f'--group-column; {alternatives([], people.columns)}'
+        )
+    return None
 
 
-def _check_labels(people: Table, column: str, labels: list[str], seen: set[str | None]) -> None:
+def _groups_are_needed(config: AppConfig) -> bool:
+    options = (config.group_column, config.control_label, config.patient_label)
+    return 'group' in config.analysis_levels or any(options)
+
+
+def _without_group(images: list[T1wImage], groups: Groups | None) -> list[Problem]:
+    """Name the participants who are not in the table; one whose group is `n/a` is no problem."""
+    if groups is None:
+        return []
+    absent = dict.fromkeys(i.participant for i in images if i.name not in groups.of_visit)
+    reason = 'no row in participants.tsv, so the group is not known; add one'
+    return [Problem(label, None, reason) for label in absent]
+
+
+def _check_labels(people: Table, column: str, config: AppConfig, seen: set[str | None]) -> None:
     """Check that the names of the groups are values of the column, among all participants."""
     everyone = set(people.text[column]) if column in people.columns else set()
     values = sorted(value for value in seen | everyone if value)
-    wrong = [label for label in labels if label not in values]
+    labels = (config.control_label, config.patient_label)
+    wrong = [label for label in labels if label and label not in values]
     if wrong:
         raise DataError(
             f'{people.source}: no {", ".join(wrong)} in column {column}; '
