@@ -211,13 +211,15 @@ def find_t1w(
         layout = cached_layout(bids_dir, scope, database_dir, _index)
     root = bids_dir.absolute()
     paths = [Path(path) for path in layout.get(return_type='filename', **query)]
+    images = [_describe(path) for path in paths if _is_named_after_its_folders(path, root)]
     kept = [
-        image
-        for image in (_describe(path) for path in paths if _is_named_after_its_folders(path, root))
-        if (participants is None or image.participant in participants)
-        and (sessions is None or image.session in sessions)
+        i for i in images if _among(i.participant, participants) and _among(i.session, sessions)
     ]
     return [_first(list(group)) for _, group in groupby(kept, lambda image: image.name)]
+
+
+def _among(label: str | None, wanted: Collection[str] | None) -> bool:
+    return wanted is None or label in wanted
 
 
 def _scope(suffix: str | Sequence[str], participants: Collection[str] | None) -> str:
