@@ -90,17 +90,21 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def _typed(name: str, value: Any, kind: Any, path: Path) -> Any:
-    if get_origin(kind) is tuple:
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-        raise UsageError(f'--config-file {path}: {name} = {value!r}; expected a list of texts')
+    """Give a value of TOML the type of its field: texts, a path, a text, or a switch."""
     wanted = next((option for option in get_args(kind) if option is not NoneType), kind)
-    if wanted is bool and isinstance(value, bool):
-        return value
-    if wanted is not bool and isinstance(value, str):
-        return wanted(value)
-    expected = 'true or false' if wanted is bool else 'a text'
-    raise UsageError(f'--config-file {path}: {name} = {value!r}; expected {expected}')
+    if get_origin(kind) is tuple:
+        expected, fits, convert = 'a list of texts', _is_list_of_texts(value), tuple
+    elif kind is bool:
+        expected, fits, convert = 'true or false', isinstance(value, bool), bool
+    else:
+        expected, fits, convert = 'a text', isinstance(value, str), wanted
+    if not fits:
+        raise UsageError(f'--config-file {path}: {name} = {value!r}; expected {expected}')
+    return convert(value)
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def make_config(given: Mapping[str, Any], config_file: Path | None = None) -> AppConfig:
