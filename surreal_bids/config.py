@@ -93,14 +93,14 @@ def _typed(name: str, value: Any, kind: Any, path: Path) -> Any:
     """Give a value of TOML the type of its field: texts, a path, a text, or a switch."""
     wanted = next((option for option in get_args(kind) if option is not NoneType), kind)
     if get_origin(kind) is tuple:
-        expected, fits, convert = 'a list of texts', _is_list_of_texts(value), tuple
+        wanted, expected, fits = tuple, 'a list of texts', _is_list_of_texts(value)
     elif kind is bool:
-        expected, fits, convert = 'true or false', isinstance(value, bool), bool
+        expected, fits = 'true or false', isinstance(value, bool)
     else:
-        expected, fits, convert = 'a text', isinstance(value, str), wanted
+        expected, fits = 'a text', isinstance(value, str)
     if not fits:
         raise UsageError(f'--config-file {path}: {name} = {value!r}; expected {expected}')
-    return convert(value)
+    return wanted(value)
 
 
 def _is_list_of_texts(value: Any) -> bool:
