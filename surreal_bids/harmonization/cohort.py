@@ -26,6 +26,9 @@ from surreal_bids.harmonization.tables import (
 
 LOGGER = logging.getLogger(__name__)
 
+MOSTLY = 0.5
+"""Share of people with the same value from which a feature counts as tied."""
+
 FitOn = Literal['all', 'controls']
 
 
@@ -113,4 +116,22 @@ def constant_features(cohort: Cohort) -> list[str]:
     names = [str(name) for name in cohort.features.columns[still]]
     if names:
         LOGGER.warning('do not vary within any site, passed through: %s', name_some(names))
+    return names
+
+
+def tied_features(cohort: Cohort) -> list[str]:
+    """Name, and log, the varying features of which more than half the people share one value.
+
+    Shifting a value that most people share (no lesion: 0) gives it another value at each site, by
+    which a nonlinear model can tell the sites apart better than before.
+    """
+    values = cohort.features.to_numpy()
+    shared = (values == np.median(values, axis=0)).mean(axis=0)
+    tied = (shared > MOSTLY) & (np.ptp(values, axis=0) > 0)
+    names = [str(name) for name in cohort.features.columns[tied]]
+    if names:
+        LOGGER.warning(
+            'most people share one value, which will differ between sites once harmonized; '
+            'better left out: %s', name_some(names),
+        )  # fmt: skip
     return names

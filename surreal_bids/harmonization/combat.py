@@ -23,6 +23,7 @@ from surreal_bids.harmonization.cohort import (
     choose_people,
     constant_features,
     gather,
+    tied_features,
 )
 from surreal_bids.harmonization.empirical_bayes import (
     FEWEST_FOR_SCALE,
@@ -97,6 +98,8 @@ class ComBat:
     ----------
     features_, constant_ : list of str
         All features in order; those that do not vary within any site, which pass through.
+    tied_ : list of str
+        Features of which most people share one value; harmonized, but better left out.
     sites_, site_sizes_ : list of str, list of int
         Sites known, and people each was learned from.
     fit_on_ : {'all', 'controls'}
@@ -172,6 +175,7 @@ class ComBat:
         self.excluded_ = cohort.excluded
         self.sites_, self.site_sizes_ = cohort.sites, cohort.sizes
         self.constant_ = constant_features(cohort)
+        self.tied_ = tied_features(cohort)
         if len(self.sites_) == 1:
             self._learn_one_site(cohort)
         else:
@@ -292,6 +296,7 @@ class ComBat:
             'reference_site': self.reference_,
             'features': list(self.features_),
             'constant': list(self.constant_),
+            'tied': list(self.tied_),
             'sites': list(self.sites_),
             'site_sizes': list(self.site_sizes_),
             'fit_on': self.fit_on_,
@@ -315,6 +320,7 @@ class ComBat:
         combat.reference_ = state['reference_site']
         combat.prior_ = None if state['prior'] is None else SitePrior(**state['prior'])
         combat.features_, combat.constant_ = list(state['features']), list(state['constant'])
+        combat.tied_ = list(state['tied'])
         combat.sites_, combat.site_sizes_ = list(state['sites']), list(state['site_sizes'])
         combat.fit_on_, combat.excluded_ = state['fit_on'], list(state['excluded'])
         combat.grand_mean_, combat.scale_ = _floats(state['grand_mean']), _floats(state['scale'])
