@@ -211,6 +211,14 @@ def test_constant_features_pass_through_and_are_listed(people, caplog, kind):
     pd.testing.assert_frame_equal(harmonized.drop(columns='roi4'), rest, rtol=1e-12)
 
 
+def test_features_that_most_people_share_are_named(people, caplog):
+    X, site, covariates = people
+    X['lesions'] = np.where(np.arange(len(X)) % 5 == 0, X['roi0'], 0.0)
+    combat = ComBat().fit(X, site, covariates)
+    assert combat.tied_ == ['lesions']
+    assert 'better left out: lesions' in caplog.text
+
+
 @pytest.mark.parametrize('what', ['age', 'site'])
 def test_a_missing_covariate_or_site_excludes_that_person_only(people, caplog, what):
     X, site, covariates = people

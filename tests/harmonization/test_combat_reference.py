@@ -1,4 +1,10 @@
-"""Equality with neuroCombat and neuroHarmonize, stored (always) and live (where installed)."""
+"""Equality with neuroCombat and neuroHarmonize, stored (always) and live (where installed).
+
+To run the live tests, put the programs in a folder of their own and name it in PYTHONPATH:
+
+    pip install --target FOLDER --no-deps neuroCombat==0.2.12 neuroHarmonize==2.5.2 \\
+        statsmodels patsy formulaic interface_meta narwhals wrapt
+"""
 
 from pathlib import Path
 
@@ -86,3 +92,16 @@ def test_equals_neuroharmonize_on_fcon1000(fcon1000, reference_site):
     )
     ours = ComBat(reference_site=reference_site).fit_transform(X, site, covariates)
     np.testing.assert_allclose(ours, theirs, rtol=RTOL)
+
+
+@pytest.mark.slow
+def test_equals_neuroharmonize_gam_on_fcon1000(fcon1000):
+    """Knots, basis and penalty are found anew; only the randomly drawn weight is taken over."""
+    pytest.importorskip('neuroHarmonize', reason='neuroHarmonize 2.5.2 not installed')
+    from tests.harmonization.make_reference import run_gam
+
+    X, site, covariates = fcon1000
+    X, covariates = X.iloc[:, [3, 90, 150, 170]], covariates.astype(np.float64)
+    theirs, penalty = run_gam(X, covariates.assign(SITE=site))
+    combat = ComBat(smooth=('age',), penalty=penalty.reshape(-1, 1))
+    np.testing.assert_allclose(combat.fit_transform(X, site, covariates), theirs, rtol=RTOL)
