@@ -110,6 +110,8 @@ class ComBat:
         alpha and sigma, in the unit of the features.
     slopes_ : ndarray of shape (n_columns, n_varying)
         beta.
+    penalties_ : ndarray of shape (n_varying, n_smooth)
+        Roughness penalties given or chosen.
     shift_, ratio_ : ndarray of shape (n_sites, n_varying)
         gamma and delta of each site.
     prior_ : SitePrior or None
@@ -306,6 +308,7 @@ class ComBat:
             'grand_mean': self.grand_mean_,
             'scale': self.scale_,
             'slopes': self.slopes_,
+            'penalties': self.penalties_,
             'shift': self.shift_,
             'ratio': self.ratio_,
         }
@@ -324,7 +327,7 @@ class ComBat:
         combat.sites_, combat.site_sizes_ = list(state['sites']), list(state['site_sizes'])
         combat.fit_on_, combat.excluded_ = state['fit_on'], list(state['excluded'])
         combat.grand_mean_, combat.scale_ = _floats(state['grand_mean']), _floats(state['scale'])
-        combat.slopes_ = _floats(state['slopes'])
+        combat.slopes_, combat.penalties_ = _floats(state['slopes']), _floats(state['penalties'])
         combat.shift_, combat.ratio_ = _floats(state['shift']), _floats(state['ratio'])
         return combat
 
@@ -336,6 +339,7 @@ class ComBat:
         self.encoder_ = CovariateEncoder().fit(pd.DataFrame(index=cohort.features.index))
         self.prior_: SitePrior | None = None
         self.slopes_ = np.zeros((0, values.shape[1]))
+        self.penalties_ = np.zeros((values.shape[1], 0))
         self.grand_mean_, self.scale_ = values.mean(axis=0), values.std(axis=0)
         self.shift_, self.ratio_ = np.zeros((1, values.shape[1])), np.ones((1, values.shape[1]))
 
@@ -350,7 +354,7 @@ class ComBat:
         regression = fit_site_regression(
             values, columns, cohort.codes, self.encoder_.roughness_, self._given_penalty()
         )
-        self.slopes_ = regression.slopes
+        self.slopes_, self.penalties_ = regression.slopes, regression.penalties
         self._locate(regression, values - columns @ regression.slopes, cohort)
         self._estimate_sites(self._standardise(values, columns), cohort)
 

@@ -116,6 +116,7 @@ class Residualiser:
             Other features, missing values (people and columns are named), or an unknown level.
         """
         table = order_features(as_features(X), self.features_)
+        require_finite(table, 'features', FILL_OR_EXCLUDE)
         covariate_table = self.encoder_.select(as_covariates(covariates, table.index))
         require_covariates(covariate_table)
         self.encoder_.warn_beyond_range(covariate_table)

@@ -44,7 +44,7 @@ def as_features(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame:
     try:
         return table.astype(np.float64)
     except (TypeError, ValueError) as error:
-        text = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
+        text = [name for name in table.columns if _holds_text(table[name])]
         raise DataError(
             f'features hold text, not numbers: {name_some(text)}; leave these columns out'
         ) from error
@@ -141,6 +141,11 @@ def like(values: NDArray[np.float64], given: Table, table: pd.DataFrame) -> Tabl
     if isinstance(given, pd.DataFrame):
         return pd.DataFrame(values, index=table.index, columns=table.columns)
     return values
+
+
+def _holds_text(values: pd.Series[Any]) -> bool:
+    numbers = pd.to_numeric(values, errors='coerce')
+    return bool((numbers.isna() & values.notna()).any())
 
 
 def _from_array(values: NDArray[Any], people: pd.Index[Any]) -> pd.DataFrame:

@@ -178,6 +178,14 @@ def break_nobody(X, covariates, is_control):
     is_control[:] = False
 
 
+def break_text(X, covariates, is_control):
+    X['roi6'] = 'large'
+
+
+def break_twice(X, covariates, is_control):
+    X.index = X.index.str.replace('sub-11', 'sub-12')
+
+
 def break_people(X, covariates, is_control):
     covariates.index = covariates.index.str.replace('sub-11', 'sub-99')
 
@@ -196,6 +204,8 @@ def break_mask(X, covariates, is_control):
         (break_few, '4 CN for 3 covariate columns'),
         (break_nobody, 'no CN'),
         (break_people, 'sub-11'),
+        (break_text, 'text, not numbers: roi6;'),
+        (break_twice, 'same person more than once: sub-12'),
         (break_mask, 'True and False'),
     ],
 )
@@ -223,6 +233,60 @@ def test_refuses_people_it_cannot_place(cohort, column, value, message):
     covariates.loc['sub-60', column] = value
     with pytest.raises(DataError, match=message):
         residualiser.transform(X, covariates.infer_objects())
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        ({'smooth': ('weight',)}, 'no such covariate: weight'),
+        ({'smooth': ('sex',)}, 'sex: a spline needs numbers'),
+        ({'categorical': ('scanner',)}, 'no such covariate: scanner'),
+    ],
+)
+def test_refuses_options_that_do_not_fit_the_table(cohort, options, message):
+    X, covariates, is_control = cohort
+    with pytest.raises(DataError, match=message):
+        Residualiser(**options).fit(X, covariates, is_control)
+
+
+@pytest.mark.parametrize('step', ['residualise', 'normalise'])
+def test_refuses_a_missing_feature_of_a_new_person(cohort, step):
+    X, covariates, is_control = cohort
+    if step == 'residualise':
+        learned, given = Residualiser().fit(X, covariates, is_control), (covariates,)
+    else:
+        learned, given = CNNormaliser().fit(X, is_control), ()
+    X.loc['sub-51', 'roi0'] = np.nan
+    with pytest.raises(DataError, match=r'sub-51.*roi0'):
+        learned.transform(X, *given)
+
+
+def test_refuses_a_table_without_the_learned_covariates(cohort):
+    X, covariates, is_control = cohort
+    residualiser = Residualiser().fit(X, covariates, is_control)
+    with pytest.raises(DataError, match='covariates missing from the table: icv'):
+        residualiser.transform(X, covariates[['age', 'sex']])
+
+
+@pytest.mark.parametrize('rows', [5, 69])
+def test_refuses_arrays_of_other_lengths(cohort, rows):
+    X, covariates, is_control = cohort
+    with pytest.raises(DataError, match=f'{rows} rows for 70 people'):
+        Residualiser().fit(X.to_numpy(), covariates[['age']].to_numpy()[:rows], is_control)
+    with pytest.raises(DataError, match='is_control'):
+        CNNormaliser().fit(X.to_numpy(), is_control.to_numpy()[:rows])
+
+
+def test_numbers_may_be_names_of_levels(cohort):
+    X, covariates, is_control = cohort
+    scanner = np.random.default_rng(0).integers(1, 4, len(X)).astype(float)
+    X = X + np.array([0, 500, -300, 100])[scanner.astype(int)][:, None]
+    given = covariates[['age']].assign(scanner=scanner)
+    residualiser = Residualiser(categorical=('scanner',)).fit(X, given, is_control)
+    assert residualiser.encoder_.column_names_ == ['age', 'scanner[2]', 'scanner[3]']
+    controls = residualiser.transform(X, given)[is_control]
+    means = controls.groupby(scanner[is_control]).mean()
+    np.testing.assert_allclose(means.std(), 0, atol=1e-8)
 
 
 def test_refuses_a_constant_feature(cohort):

@@ -1,0 +1,154 @@
+"""Time and memory of fitting ComBat on a large study, beside neuroCombat on the same data.
+
+    python benchmarks/combat.py [--people 10000] [--features 500] [--sites 50] [--rounds 3]
+
+Each fit runs in a process of its own, so that its peak memory (which counts Python, its libraries
+and the data) is its own. neuroCombat takes part if it can be imported. Every round is written to
+`benchmarks/results`, with the date, machine and versions; the medians are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import io
+import multiprocessing
+import os
+import platform
+import resource
+import subprocess
+import time
+from contextlib import redirect_stdout
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from surreal_bids import __version__
+from surreal_bids.files import write_tsv
+from surreal_bids.harmonization.combat import ComBat
+
+RESULTS = Path(__file__).parent / 'results'
+TARGET_SECONDS = 5.0
+"""A fit may take this long on two cores."""
+
+TARGET_MB = 1000.0
+"""A fit may need this much memory, all in all."""
+
+Study = tuple[pd.DataFrame, np.ndarray, pd.DataFrame]
+
+
+def simulate(people: int, features: int, sites: int) -> Study:
+    """Draw features with site effects, site names and two covariates."""
+    rng = np.random.default_rng(0)
+    codes = rng.permutation(np.arange(people) % sites)
+    covariates = pd.DataFrame(
+        {'age': rng.uniform(20, 90, people), 'sex': rng.integers(0, 2, people)}
+    )
+    X = rng.normal(1000, 50, (people, features))
+    X += 30 * rng.normal(size=(sites, features))[codes]
+    X += np.outer(covariates['age'], rng.normal(0, 1, features))
+    return pd.DataFrame(X).add_prefix('roi'), np.char.add('site', codes.astype(str)), covariates
+
+
+def fit_linear(X: pd.DataFrame, site: np.ndarray, covariates: pd.DataFrame) -> None:
+    ComBat().fit(X, site, covariates)
+
+
+def fit_smooth(X: pd.DataFrame, site: np.ndarray, covariates: pd.DataFrame) -> None:
+    ComBat(smooth=('age',)).fit(X, site, covariates)
+
+
+def fit_and_apply(X: pd.DataFrame, site: np.ndarray, covariates: pd.DataFrame) -> None:
+    ComBat().fit_transform(X, site, covariates)
+
+
+def run_neurocombat(X: pd.DataFrame, site: np.ndarray, covariates: pd.DataFrame) -> None:
+    from neuroCombat import neuroCombat
+
+    with redirect_stdout(io.StringIO()):
+        neuroCombat(
+            dat=X.to_numpy().T,
+            covars=covariates.assign(site=site),
+            batch_col='site',
+            categorical_cols=['sex'],
+            continuous_cols=['age'],
+        )
+
+
+WAYS = {
+    'ComBat fit': fit_linear,
+    'ComBat fit, spline in age': fit_smooth,
+    'ComBat fit and transform': fit_and_apply,
+    'neuroCombat (fits and transforms)': run_neurocombat,
+}
+
+
+def measure_once(method: str, size: tuple[int, int, int]) -> tuple[float, float]:
+    """Seconds of one fit, and the peak memory (MB) of this process."""
+    study = simulate(*size)
+    start = time.perf_counter()
+    WAYS[method](*study)
+    seconds = time.perf_counter() - start
+    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(size: tuple[int, int, int], rounds: int) -> pd.DataFrame:
+    context = multiprocessing.get_context('spawn')
+    methods = [name for name in WAYS if name.startswith('ComBat') or has_neurocombat()]
+    rows = []
+    for number in range(1, rounds + 1):
+        for method in methods:
+            with context.Pool(1) as pool:
+                seconds, megabytes = pool.apply(measure_once, (method, size))
+            rows.append((number, method, round(seconds, 3), round(megabytes, 1)))
+    return pd.DataFrame(rows, columns=['round', 'method', 'seconds', 'peak_mb'])
+
+
+def has_neurocombat() -> bool:
+    return importlib.util.find_spec('neuroCombat') is not None
+
+
+def provenance(size: tuple[int, int, int]) -> dict[str, str]:
+    commit = subprocess.run(
+        ['git', 'rev-parse', '--short', 'HEAD'],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+    )
+    return {
+        'people': str(size[0]),
+        'features': str(size[1]),
+        'sites': str(size[2]),
+        'date': datetime.now(UTC).strftime('%Y-%m-%d'),
+        'commit': commit.stdout.strip() or 'unknown',
+        'surreal_bids': __version__,
+        'neurocombat': importlib.metadata.version('neuroCombat') if has_neurocombat() else 'n/a',
+        'numpy': np.__version__,
+        'pandas': pd.__version__,
+        'python': platform.python_version(),
+        'machine': f'{platform.system()} {platform.machine()}, {os.cpu_count()} cores',
+        'threads': os.environ.get('OMP_NUM_THREADS', 'default'),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--people', type=int, default=10_000)
+    parser.add_argument('--features', type=int, default=500)
+    parser.add_argument('--sites', type=int, default=50)
+    parser.add_argument('--rounds', type=int, default=3)
+    arguments = parser.parse_args()
+    size = (arguments.people, arguments.features, arguments.sites)
+    table = measure(size, arguments.rounds)
+    targets = {'target_seconds': TARGET_SECONDS, 'target_mb': TARGET_MB}
+    medians = table.drop(columns='round').groupby('method', sort=False).median()
+    print(medians.assign(**targets).to_string())
+    table = table.assign(**targets, **provenance(size))
+    print('Written to', write_tsv(RESULTS / f'{table["date"].iloc[0]}_combat.tsv', table))
+
+
+if __name__ == '__main__':
+    main()
