@@ -40,6 +40,7 @@ from surreal_bids.harmonization.regression import (
     require_separable,
 )
 from surreal_bids.harmonization.tables import (
+    CONSTANT,
     FILL_OR_EXCLUDE,
     Table,
     as_covariates,
@@ -115,7 +116,8 @@ class ComBat:
     shift_, ratio_ : ndarray of shape (n_sites, n_varying)
         gamma and delta of each site.
     prior_ : SitePrior or None
-        Priors pooled over the learned sites, for sites that come later; None if there is none.
+        Priors pooled over the learned sites and features, for sites that come later; None without
+        empirical Bayes, when a new site's own mean and variance are used.
     """
 
     shift_: NDArray[np.float64]
@@ -370,10 +372,12 @@ class ComBat:
             number = cohort.sites.index(self.reference_)
             self.grand_mean_ = regression.site_means[number]
             own = np.sqrt(squares[cohort.codes == number].mean(axis=0))
-            self.scale_ = np.where(own > 0, own, self.scale_)
+            self.scale_ = np.where(own > CONSTANT * self.scale_, own, self.scale_)
 
     def _estimate_sites(self, z: NDArray[np.float64], cohort: Cohort) -> None:
         """Set gamma and delta of each site, and the priors for sites to come."""
+        if self.empirical_bayes and not self._borrows():
+            LOGGER.warning('fewer than two features that vary: no strength to borrow, no shrinkage')
         by_site = [z[cohort.codes == number] for number in range(len(cohort.sites))]
         rough = [least_squares(mine) for mine in by_site]
         estimates = [
@@ -437,7 +441,8 @@ class ComBat:
         return np.broadcast_to(np.asarray(self.penalty, dtype=np.float64), shape)[self._varying()]
 
     def _choose_reference(self) -> None:
-        self.reference_ = None if self.reference_site is None else str(self.reference_site)
+        asked = self.reference_site
+        self.reference_ = None if asked is None else str(as_labels([asked])[0])
         if self.reference_ is None:
             return
         size = dict(zip(self.sites_, self.site_sizes_)).get(self.reference_, 0)
@@ -465,7 +470,7 @@ class ComBat:
         again = sorted(set(sites) & set(self.sites_))
         if again:
             raise DataError(f'known already, cannot be added: {name_some(again)}')
-        if not self.shift_.shape[0] > 1:
+        if len(self.sites_) == 1:
             raise DataError(
                 'learned from one site only, which says nothing of how sites or covariates '
                 'differ; learn again with both sites'

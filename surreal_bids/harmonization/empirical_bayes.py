@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from surreal_bids.harmonization.tables import CONSTANT
+
 TOLERANCE = 1e-4
 """The alternation ends below this relative change, as in sva, neuroCombat and neuroHarmonize.
 
@@ -68,7 +70,7 @@ def least_squares(z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[
     if len(z) < FEWEST_FOR_SCALE:
         return shift, np.ones_like(shift)
     ratio = z.var(axis=0, ddof=1)
-    return shift, np.where(ratio == 0, 1.0, ratio)
+    return shift, np.where(ratio <= CONSTANT**2, 1.0, ratio)
 
 
 def posterior_shift(

@@ -211,6 +211,18 @@ def test_constant_features_pass_through_and_are_listed(people, caplog, kind):
     pd.testing.assert_frame_equal(harmonized.drop(columns='roi4'), rest, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    'options', [{'reference_site': 'Bern'}, {'empirical_bayes': False}, {}], ids=str
+)
+@pytest.mark.parametrize('with_covariates', [True, False])
+def test_a_feature_constant_at_one_site_explodes_nowhere(people, options, with_covariates):
+    X, site, covariates = people
+    X.loc[site == 'Bern', 'roi1'] = 1000 / 3
+    given = covariates if with_covariates else None
+    harmonized = ComBat(**options).fit_transform(X, site, given)
+    assert harmonized['roi1'].between(-1000, 3000).all()
+
+
 def test_features_that_most_people_share_are_named(people, caplog):
     X, site, covariates = people
     X['lesions'] = np.where(np.arange(len(X)) % 5 == 0, X['roi0'], 0.0)
@@ -320,9 +332,10 @@ def test_refuses_to_add_a_known_site(people):
 
 
 @pytest.mark.parametrize('options', [{}, {'mean_only': True}], ids=str)
-def test_one_feature_needs_no_neighbours(people, options):
+def test_one_feature_needs_no_neighbours(people, caplog, options):
     X, site, covariates = people
     one = ComBat(**options).fit_transform(X[['roi2']], site, covariates)
+    assert 'no shrinkage' in caplog.text
     plain = ComBat(empirical_bayes=False, **options).fit_transform(X, site, covariates)
     np.testing.assert_allclose(one['roi2'], plain['roi2'], rtol=1e-12)
 
