@@ -108,6 +108,16 @@ def gather(
     )
 
 
+def require_enough(cohort: Cohort, n_columns: int) -> None:
+    """Refuse a regression on sites and covariate columns that would leave no residual."""
+    needed = len(cohort.sites) + n_columns + 1
+    if len(cohort.codes) < needed:
+        raise DataError(
+            f'{len(cohort.codes)} people for {len(cohort.sites)} sites and {n_columns} covariate '
+            f'columns; {needed} are needed at least: use fewer covariates'
+        )
+
+
 def constant_features(cohort: Cohort) -> list[str]:
     """Name, and log, the features that do not vary within any site."""
     values = cohort.features.to_numpy()

@@ -23,15 +23,16 @@ from surreal_bids.harmonization.cohort import (
     choose_people,
     constant_features,
     gather,
+    require_enough,
     tied_features,
 )
 from surreal_bids.harmonization.empirical_bayes import (
     FEWEST_FOR_SCALE,
     SitePrior,
+    estimate_site,
     least_squares,
     moments_prior,
-    posterior_shift,
-    shrink,
+    pooled_prior,
 )
 from surreal_bids.harmonization.encoding import CovariateEncoder, missing_covariates
 from surreal_bids.harmonization.regression import (
@@ -65,9 +66,6 @@ UNHARMONIZED = 'unharmonized'
 
 EXCLUDED = 'excluded'
 """Status of a person without site or covariate, for whom nothing can be computed."""
-
-MEAN_ONLY_WEIGHT = 1
-"""People that `mean_only` counts for a site's mean, whatever its size (as sva and neuroCombat)."""
 
 
 class ComBat:
@@ -349,7 +347,7 @@ class ComBat:
         """Regress, standardise, then estimate each site."""
         self.encoder_ = CovariateEncoder(self.smooth, self.categorical).fit(cohort.covariates)
         columns = self.encoder_.transform(cohort.covariates)
-        self._require_enough(cohort, columns.shape[1])
+        require_enough(cohort, columns.shape[1])
         self._require_separable(cohort)
         self._choose_reference()
         values = cohort.features.to_numpy()[:, self._varying()]
@@ -391,24 +389,17 @@ class ComBat:
             for name, mine, hat in zip(cohort.sites, by_site, rough)
             if len(mine) >= FEWEST_FOR_SCALE and name != self.reference_
         ]
-        self.prior_ = _pool(pooled) if pooled and self._borrows() else None
+        self.prior_ = pooled_prior(pooled) if pooled and self._borrows() else None
 
     def _estimate_site(
         self, name: str, z: NDArray[np.float64], prior: SitePrior | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Estimate gamma and delta (n_varying,) of one site's standardised people."""
-        shift, ratio = least_squares(z)
         if name == self.reference_:
-            return np.zeros_like(shift), np.ones_like(shift)
-        small = len(z) < FEWEST_FOR_SCALE
-        if small:
+            return np.zeros(z.shape[1]), np.ones(z.shape[1])
+        if len(z) < FEWEST_FOR_SCALE:
             LOGGER.warning('site %s has %d people: only its mean is adjusted', name, len(z))
-        if prior is None:
-            return shift, np.ones_like(shift) if self.mean_only else ratio
-        if small or self.mean_only:
-            weight = MEAN_ONLY_WEIGHT if self.mean_only else len(z)
-            return posterior_shift(shift, 1.0, weight, prior), np.ones_like(shift)
-        return shrink(z, prior)
+        return estimate_site(z, prior, mean_only=self.mean_only)
 
     def _standardise(
         self, values: NDArray[np.float64], columns: NDArray[np.float64]
@@ -452,14 +443,6 @@ class ComBat:
                 f'{FEWEST_FOR_SCALE} are needed; the sites are {name_some(self.sites_)}'
             )
 
-    def _require_enough(self, cohort: Cohort, n_columns: int) -> None:
-        n_people, needed = len(cohort.codes), len(cohort.sites) + n_columns + 1
-        if n_people < needed:
-            raise DataError(
-                f'{n_people} people for {len(cohort.sites)} sites and {n_columns} covariate '
-                f'columns; {needed} are needed at least: use fewer covariates'
-            )
-
     def _require_separable(self, cohort: Cohort) -> None:
         """Check covariates as lines even if smooth: the penalty takes care of the bends."""
         lines = CovariateEncoder(categorical=self.categorical).fit(cohort.covariates)
@@ -475,12 +458,6 @@ class ComBat:
                 'learned from one site only, which says nothing of how sites or covariates '
                 'differ; learn again with both sites'
             )
-
-
-def _pool(estimates: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> SitePrior:
-    """Fit one prior to the least-squares estimates of all sites and features together."""
-    shifts, ratios = zip(*estimates)
-    return moments_prior(np.array(shifts), np.array(ratios))
 
 
 def _log_status(status: pd.Series[str]) -> None:

@@ -8,6 +8,7 @@ delta_ig ~ InverseGamma(lambda_i, theta_i), with hyper-parameters by the method 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -24,6 +25,9 @@ moments of noisy estimates, but it would differ from those programs in the fifth
 
 MAX_STEPS = 10_000
 """The alternation takes tens of steps; this only bounds it."""
+
+MEAN_ONLY_WEIGHT = 1
+"""People that `mean_only` counts for a site's mean, whatever its size (as sva and neuroCombat)."""
 
 FEWEST_FOR_SCALE = 3
 """People that a site needs before its variance is estimated; below, only its mean is."""
@@ -58,6 +62,39 @@ def moments_prior(shift: NDArray[np.float64], ratio: NDArray[np.float64]) -> Sit
     return SitePrior(
         float(shift.mean()), float(shift.var(ddof=1)), float(ratio.mean()), float(ratio.var(ddof=1))
     )
+
+
+def pooled_prior(
+    estimates: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+) -> SitePrior:
+    """Fit one prior to the least-squares estimates of all sites and features together."""
+    shifts, ratios = zip(*estimates)
+    return moments_prior(np.array(shifts), np.array(ratios))
+
+
+def estimate_site(
+    z: NDArray[np.float64], prior: SitePrior | None, *, mean_only: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Estimate shift and variance ratio (n_features,) of a site.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n_people, n_features)
+        Standardised data of the site.
+    prior : SitePrior or None
+        Priors to shrink to; None for least squares alone.
+    mean_only : bool
+        Leave the variance, as is done in any case below `FEWEST_FOR_SCALE` people.
+    """
+    shift, ratio = least_squares(z)
+    unscaled = np.ones_like(ratio)
+    if prior is None:
+        return shift, unscaled if mean_only else ratio
+    if mean_only:
+        return posterior_shift(shift, 1.0, MEAN_ONLY_WEIGHT, prior), unscaled
+    if len(z) < FEWEST_FOR_SCALE:
+        return posterior_shift(shift, 1.0, len(z), prior), unscaled
+    return shrink(z, prior)
 
 
 def least_squares(z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
