@@ -1,0 +1,53 @@
+"""Checkpoints of a training run: tensors and plain JSON in one safetensors file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import atomic_path
+from surreal_bids.model.settings import HyperParameters
+
+
+def fingerprint(hyper: HyperParameters, numbers: dict[str, Any], *arrays: Tensor) -> str:
+    """Tell one run from another: a hash of its settings and its data."""
+    digest = hashlib.sha256(json.dumps([asdict(hyper), numbers], sort_keys=True).encode())
+    for array in arrays:
+        digest.update(array.cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save_checkpoint(
+    path: Path, tensors: dict[str, Tensor], progress: dict[str, Any], owner: str
+) -> None:
+    """Write a checkpoint whole or not at all; `owner` is the run's fingerprint."""
+    metadata = {'owner': owner, 'progress': json.dumps(progress)}
+    with atomic_path(path) as temporary:
+        save_file(
+            {name: value.contiguous() for name, value in tensors.items()}, temporary, metadata
+        )
+
+
+def load_checkpoint(
+    path: Path, owner: str, device: torch.device
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and progress of a checkpoint; one of another run is an error, never used."""
+    with safe_open(path, framework='pt', device=str(device)) as file:
+        metadata = file.metadata()
+        if metadata['owner'] != owner:
+            raise DataError(
+                f'{path}: this checkpoint belongs to a run with other data or settings; '
+                'delete it, or choose another folder for checkpoints'
+            )
+        return {name: file.get_tensor(name) for name in file.keys()}, json.loads(  # noqa: SIM118
+            metadata['progress']
+        )

@@ -1,0 +1,97 @@
+"""Hyper-parameters, by the paper's names, and the presets that fix them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from surreal_bids.exceptions import UsageError
+
+
+@dataclass(frozen=True)
+class HyperParameters:
+    """Everything that shapes training, apart from M, lambda and the number of iterations.
+
+    The defaults are those of section 3.3 of the paper and, where it is silent, of the authors'
+    program.
+    """
+
+    adversarial: float = 1.0
+    """Weight of what D says in the objective of f (eq. 1)."""
+    gamma: float = 6.0
+    """Weight of the change loss (eq. 4)."""
+    kappa: float = 80.0
+    """Weight of the decomposition loss (eq. 6)."""
+    zeta: float = 80.0
+    """Weight of the reconstruction loss (eq. 7)."""
+    mu: float = 500.0
+    """Weight of the monotonicity loss (eq. 9)."""
+    eta: float = 6.0
+    """Weight of the cn loss (eq. 10)."""
+    alpha: float | None = None
+    """Weight of the prior on the copula's correlation; None: R-indices are independent."""
+    lr: float = 2e-4
+    """Learning rate of f, g1 and g2."""
+    discriminator_lr_ratio: float = 0.2
+    """Learning rate of D, as a part of `lr`."""
+    copula_lr_ratio: float = 1 / 30
+    """Learning rate of the copula's correlation, as a part of `lr`."""
+    betas: tuple[float, float] = (0.5, 0.999)
+    """Adam's decay rates."""
+    weight_decay: float = 2.5e-3
+    """L2 penalty on f, g1 and g2."""
+    lipschitz: float = 0.5
+    """Weights of f, g1 and g2 are clipped to plus or minus this (section 3.2)."""
+    max_gradient_norm: float = 100.0
+    """A longer gradient of f or D is shortened to this, member by member."""
+    batch_size: int | None = None
+    """People per mini-batch and group; None: an eighth of the patients."""
+    reconstruction_threshold: float = 0.003
+    """Training may end when the reconstruction loss is below this (section 3.3) ..."""
+    monotonicity_threshold: float = 6e-4
+    """... and the monotonicity loss below this."""
+    extra_iterations: float = 0.2
+    """How long, as a part of `iterations`, a member may go on until it meets both."""
+    early_stopping: float | None = None
+    """Stop once agreement stays this far below its best; None: never."""
+    discriminator_scale: float = 1.0
+    """D sees (y - 1) times this; 1 means that it sees y itself, as in the paper."""
+    discriminator_noise: float = 0.0
+    """D's hidden units are multiplied by 1 plus or minus this at random; 1 drops half of them."""
+    decay_from: float = 1.0
+    """Part of the iterations after which the learning rates fall linearly to a twentieth."""
+    core_members: int | None = None
+    """M, lambda and the reference member are chosen by agreement among a member and this many of
+    its closest others; None: by agreement of all with all, as in section 4.3."""
+    consensus_tolerance: float = 0.06
+    """Members are averaged whose agreement with the reference is at most this much below that of
+    its closest other."""
+
+
+PRESETS: dict[str, HyperParameters] = {
+    'iclr2022': HyperParameters(),
+    'correlated': HyperParameters(gamma=2.0, alpha=0.02, lr=8e-4),
+    'robust': HyperParameters(
+        lr=8e-4,
+        adversarial=0.5,
+        discriminator_scale=10.0,
+        discriminator_noise=1.0,
+        decay_from=0.5,
+        core_members=3,
+    ),
+}
+"""iclr2022: the paper. correlated: the authors' program 0.1.1, whose R-indices may correlate
+(a learned Gaussian copula). robust: what we found to train better (benchmarks/README.md)."""
+
+
+def hyperparameters(preset: str, **changes: Any) -> HyperParameters:
+    """The preset's values with some of them changed; an unknown name is an error that lists all."""
+    if preset not in PRESETS:
+        raise UsageError(f'no preset is called {preset!r}; there are {", ".join(PRESETS)}')
+    known = [field.name for field in fields(HyperParameters)]
+    unknown = sorted(set(changes) - set(known))
+    if unknown:
+        raise UsageError(
+            f'no hyper-parameter is called {", ".join(unknown)}; there are {", ".join(known)}'
+        )
+    return replace(PRESETS[preset], **changes)

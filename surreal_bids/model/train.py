@@ -1,0 +1,255 @@
+"""The training loop: evaluation, stopping rules, checkpoints, progress.
+
+Shapes: E members, N people, S regions, M patterns.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from surreal_bids.model.agreement import compare_members
+from surreal_bids.model.checkpoint import fingerprint, load_checkpoint, save_checkpoint
+from surreal_bids.model.ensemble import LOSSES, Stack
+from surreal_bids.model.networks import Weights, r_indices
+from surreal_bids.model.steps import BLOCK, Steps
+
+LOGGER = logging.getLogger(__name__)
+
+EVALUATIONS = 20
+"""How often losses and agreement are looked at in the course of `iterations`."""
+MONITORED_PATIENTS = 300
+"""Agreement is watched on this many patients; the final choice is made on all."""
+SLOWEST_RATE = 0.05
+"""Where learning rates decay, they end at this part of their full value."""
+PATIENCE = 3
+"""Evaluations in a row that agreement must stay low before training stops early."""
+EARLIEST_STOP = 0.25
+"""Early stopping looks only at what comes after this part of the iterations."""
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
+PORTION = 512
+"""People whose R-indices are computed together."""
+RECONSTRUCTION, MONOTONICITY = LOSSES.index('reconstruction'), LOSSES.index('monotonicity')
+
+
+class Sample(NamedTuple):
+    """CN-normalised people, (N, S) each, on the device that trains."""
+
+    cn: Tensor
+    pt: Tensor
+    batch_size: int
+
+
+@dataclass
+class Progress:
+    """Where training stands; with the tensors of the stack, all that resuming needs."""
+
+    done: list[bool]
+    """Members whose weights are final."""
+    converged: list[bool]
+    """Members that met the stopping rule of section 3.3."""
+    iteration: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+    """One record per evaluation and lambda: mean losses and agreement."""
+
+
+class Training:
+    """Train one stack of members on one sample.
+
+    Parameters
+    ----------
+    stack
+        Members, fresh from their seeds.
+    sample
+        Controls, patients and batch size.
+    iterations
+        The least number of iterations (section 3.3).
+    checkpoint
+        File to resume from and to save to, or None.
+    """
+
+    def __init__(
+        self, stack: Stack, sample: Sample, iterations: int, checkpoint: Path | None = None
+    ) -> None:
+        n_members = len(stack.ortho)
+        self.stack = stack
+        self.sample = sample
+        self.iterations = iterations
+        self.checkpoint = checkpoint
+        self.progress = Progress([False] * n_members, [False] * n_members)
+        self.final = {name: value.clone() for name, value in stack.weights_now().items()}
+        self.evaluate_every = max(round(iterations / EVALUATIONS / BLOCK), 1) * BLOCK
+        self.settings = {
+            value: np.flatnonzero(np.equal(stack.ortho, value))
+            for value in sorted(set(stack.ortho))
+        }
+        self.owner = fingerprint(
+            stack.hyper,
+            {
+                'iterations': iterations,
+                'n_patterns': stack.n_patterns,
+                'ortho': stack.ortho,
+                'keys': stack.keys_E2.tolist(),
+                'batch_size': sample.batch_size,
+            },
+            sample.cn,
+            sample.pt,
+        )
+
+    @property
+    def last_iteration(self) -> int:
+        """When training ends even for members that have not met the stopping rule."""
+        hyper = self.stack.hyper
+        extra = 0.0 if hyper.early_stopping is not None else hyper.extra_iterations
+        return self.iterations + round(extra * self.iterations)
+
+    def run(self) -> dict[str, Tensor]:
+        """Train to the end, from the checkpoint if there is one; the final weights."""
+        self._resume()
+        steps = Steps(self.stack, *self.sample)
+        saved = time.monotonic()
+        with self._progress_bar() as bar:
+            while not self._finished():
+                self._evaluate(self._train_until_evaluation(steps, bar), bar)
+                if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                    self._save()
+                    saved = time.monotonic()
+        return self.final
+
+    def _finished(self) -> bool:
+        return all(self.progress.done) or self.progress.iteration >= self.last_iteration
+
+    def _progress_bar(self) -> tqdm:
+        return tqdm(
+            total=self.iterations,
+            initial=min(self.progress.iteration, self.iterations),
+            desc=f'M={self.stack.n_patterns}, {len(self.progress.done)} members',
+            unit='it',
+            disable=None,
+            smoothing=0.1,
+        )
+
+    def _train_until_evaluation(self, steps: Steps, bar: tqdm) -> NDArray[np.floating]:
+        """Train to the next evaluation; mean losses of the way there, (E, len(LOSSES))."""
+        start = self.progress.iteration
+        stop = min(start + self.evaluate_every, self.last_iteration)
+        total = torch.zeros_like(steps.losses)
+        for first in range(start, stop, BLOCK):
+            block = range(first, min(first + BLOCK, stop))
+            self._schedule(first)
+            total += steps.run(block)
+            bar.update(len(block))
+        self.progress.iteration = stop
+        return (total / (stop - start)).cpu().numpy()
+
+    def _schedule(self, iteration: int) -> None:
+        """Learning rates: full at first, then linearly down (`decay_from`)."""
+        begin = self.stack.hyper.decay_from * self.iterations
+        passed = max(iteration - begin, 0) / max(self.iterations - begin, 1)
+        left = 1 - min(passed, 1.0)
+        self.stack.scale_learning_rates(SLOWEST_RATE + (1 - SLOWEST_RATE) * left)
+
+    def _evaluate(self, losses_EL: NDArray[np.floating], bar: tqdm) -> None:
+        """Record losses and agreement, and decide which members are done."""
+        patients = self.sample.pt[:MONITORED_PATIENTS]
+        r_ENM = members_r_indices(self.stack.weights_now(), patients)
+        alive = np.isfinite(losses_EL).all(axis=1) & np.isfinite(r_ENM).all(axis=(1, 2))
+        for ortho, members in self.settings.items():
+            healthy = members[alive[members]]
+            if healthy.size > 0:
+                self._record(ortho, losses_EL[healthy], r_ENM[healthy])
+        self._keep(~alive)
+        if self.stack.hyper.early_stopping is None:
+            self._stop_converged(losses_EL)
+        else:
+            self._stop_disagreeing(self.stack.hyper.early_stopping)
+        if self.progress.history:
+            shown = ('agreement', 'reconstruction', 'mapping')
+            bar.set_postfix({name: f'{self.progress.history[-1][name]:.3g}' for name in shown})
+
+    def _record(
+        self, ortho: float, losses_EL: NDArray[np.floating], r_ENM: NDArray[np.floating]
+    ) -> None:
+        self.progress.history.append(
+            {
+                'iteration': self.progress.iteration,
+                'n_patterns': self.stack.n_patterns,
+                'ortho': ortho,
+                'agreement': compare_members(r_ENM).mean,
+                **dict(zip(LOSSES, losses_EL.mean(axis=0).tolist())),
+            }
+        )
+
+    def _stop_converged(self, losses_EL: NDArray[np.floating]) -> None:
+        """Section 3.3: after `iterations`, members end when both losses are low."""
+        if self.progress.iteration < self.iterations:
+            return
+        hyper = self.stack.hyper
+        met = (losses_EL[:, RECONSTRUCTION] < hyper.reconstruction_threshold) & (
+            losses_EL[:, MONOTONICITY] < hyper.monotonicity_threshold
+        )
+        self.progress.converged = [
+            now or before for now, before in zip(met.tolist(), self.progress.converged)
+        ]
+        self._keep(met if self.progress.iteration < self.last_iteration else np.ones_like(met))
+
+    def _stop_disagreeing(self, tolerance: float) -> None:
+        """Keep each lambda's members as they were when they agreed best; end when that is past."""
+        for ortho, members in self.settings.items():
+            trace = [
+                record['agreement']
+                for record in self.progress.history
+                if record['ortho'] == ortho
+                and record['iteration'] >= EARLIEST_STOP * self.iterations
+            ]
+            chosen = np.isin(np.arange(len(self.progress.done)), members)
+            if trace and trace[-1] == max(trace):
+                self._keep(chosen, done=False)
+            if trace and max(trace[-PATIENCE:]) < max(trace) - tolerance:
+                self.progress.done = (chosen | self.progress.done).tolist()
+
+    def _keep(self, members_E: NDArray[np.bool_], done: bool = True) -> None:
+        """Take the present weights of these members, where not done before, as their final ones."""
+        fresh = members_E & ~np.array(self.progress.done)
+        chosen = torch.from_numpy(fresh).to(self.stack.device)[:, None, None]
+        for name, value in self.stack.weights_now().items():
+            self.final[name].copy_(torch.where(chosen, value, self.final[name]))
+        if done:
+            self.progress.done = (fresh | self.progress.done).tolist()
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            tensors = self.stack.state() | {
+                f'final/{name}': value for name, value in self.final.items()
+            }
+            save_checkpoint(self.checkpoint, tensors, asdict(self.progress), self.owner)
+
+    def _resume(self) -> None:
+        if self.checkpoint is None or not self.checkpoint.exists():
+            return
+        tensors, progress = load_checkpoint(self.checkpoint, self.owner, self.stack.device)
+        self.progress = Progress(**progress)
+        self.stack.restore(tensors)
+        for name, value in self.final.items():
+            value.copy_(tensors[f'final/{name}'])
+        LOGGER.info('%s: resumed at iteration %d', self.checkpoint, self.progress.iteration)
+
+
+def members_r_indices(weights: Weights, people_NS: Tensor) -> NDArray[np.floating]:
+    """R-indices (E, N, M) of these people by every member, in portions that bound memory."""
+    n_members = len(weights['g1.weight'])
+    with torch.no_grad():
+        portions = [
+            r_indices(weights, portion.expand(n_members, -1, -1))
+            for portion in people_NS.split(PORTION)
+        ]
+    return torch.cat(portions, dim=1).cpu().double().numpy()
