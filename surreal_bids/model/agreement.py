@@ -36,16 +36,15 @@ class Agreement(NamedTuple):
     match_EEM: NDArray[np.intp]
     """`match[a, b]` puts the patterns of member a into the order of member b."""
 
-    @property
-    def mean_E(self) -> Floats:
-        """Mean agreement of each member with the others."""
-        n_others = max(len(self.index_EE) - 1, 1)
-        return (self.index_EE.sum(axis=1) - 1) / n_others
+    def support_E(self, n_closest: int | None = None) -> Floats:
+        """Mean agreement of each member with its closest others, by default with all others."""
+        others = np.sort(self.index_EE, axis=1)[:, ::-1][:, 1:]
+        return others[:, :n_closest].mean(axis=1) if others.size else np.zeros(len(others))
 
     @property
     def mean(self) -> float:
-        """Mean over all pairs: what M and lambda are chosen by."""
-        return float(self.mean_E.mean())
+        """Mean over all pairs: what the paper chooses M and lambda by (section 4.3)."""
+        return float(self.support_E().mean())
 
 
 def compare_members(r_ENM: Floats) -> Agreement:
@@ -68,16 +67,28 @@ def compare_members(r_ENM: Floats) -> Agreement:
     return Agreement(index, match)
 
 
-def consensus_members(agreement: Agreement, tolerance: float) -> NDArray[np.intp]:
-    """Members to average: the one that agrees best with all, and those that agree with it.
+def setting_score(agreement: Agreement, core_members: int | None) -> float:
+    """How good a choice of M and lambda is.
 
-    A member belongs when its agreement with the best one lies at most `tolerance` below that of
-    the closest other member. The best one comes first.
+    The paper's answer is the mean over all pairs. Where members fall into good and bad optima, the
+    good ones agree with each other and the bad ones with nobody: then the agreement of the best
+    member with its `core_members` closest others tells more than a mean over both kinds.
     """
-    best = int(agreement.mean_E.argmax())
-    with_best = agreement.index_EE[best].copy()
-    others = np.delete(np.arange(len(with_best)), best)
-    if not others.size:
-        return np.array([best])
-    near = others[with_best[others] >= with_best[others].max() - tolerance]
-    return np.concatenate([[best], near])
+    if core_members is None:
+        return agreement.mean
+    return float(agreement.support_E(core_members).max())
+
+
+def consensus_members(
+    agreement: Agreement, core_members: int | None, tolerance: float
+) -> NDArray[np.intp]:
+    """Members to average: the reference, which agrees best with others, then those that agree.
+
+    A member belongs when its agreement with the reference lies at most `tolerance` below that of
+    the member closest to the reference.
+    """
+    reference = int(agreement.support_E(core_members).argmax())
+    others = np.delete(np.arange(len(agreement.index_EE)), reference)
+    with_reference = agreement.index_EE[reference, others]
+    near = others[with_reference >= with_reference.max(initial=0) - tolerance]
+    return np.concatenate([[reference], near])

@@ -78,7 +78,7 @@ class Stack:
     hyper
         Everything else that shapes training.
     random_state
-        Seed of the whole stack; member k's own seed depends on it, on M and on k alone.
+        Seed of the whole stack; each member's own seed follows from it (`member_seeds`).
     device
         Where the tensors live.
     """
@@ -92,7 +92,7 @@ class Stack:
         random_state: int,
         device: torch.device,
     ) -> None:
-        seeds = member_seeds(random_state, len(ortho), n_patterns)
+        seeds = member_seeds(random_state, n_patterns, ortho)
         weights = initial_weights(n_regions, n_patterns, seeds)
         if hyper.alpha is not None:
             weights['copula.phi'] = initial_copula(len(ortho), n_patterns)

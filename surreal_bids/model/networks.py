@@ -140,3 +140,16 @@ def _linear(weights: Weights, name: str, x: Tensor) -> Tensor:
 def r_indices(weights: Weights, y_EBS: Tensor) -> Tensor:
     """G = g2 after g1: people -> R-indices (E, B, M) (section 2.4), summed over the patterns."""
     return reconstruct(weights, decompose(weights, y_EBS)).sum(dim=1)
+
+
+def relabel_patterns(weights: Weights, order_EM: Tensor) -> dict[str, Tensor]:
+    """The same members with their patterns in another order: R-indices become `r[:, order]`."""
+    n_patterns = order_EM.shape[1]
+    relabelled = dict(weights)
+    relabelled['f.latent'] = weights['f.latent'].take_along_dim(order_EM[:, :, None], dim=1)
+    for name in ('g1.weight', 'g1.weight_bias'):
+        by_pattern = weights[name].unflatten(-1, (n_patterns, -1))
+        relabelled[name] = by_pattern.take_along_dim(order_EM[:, None, :, None], dim=2).flatten(2)
+    for name in ('g2.layer3', 'g2.layer3_bias'):
+        relabelled[name] = weights[name].take_along_dim(order_EM[:, None, :], dim=2)
+    return relabelled

@@ -10,6 +10,9 @@ Shapes: T iterations, E ensemble members, N numbers.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,18 +24,27 @@ MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 WORDS_PER_BLOCK = 4
+LAMBDA_STEPS = 1_000_000
+"""Lambdas are told apart to this part of 1."""
 UNIFORM_BITS = 23
 """Uniforms have 23 random bits, so that (k + 1/2) / 2**23 is exact in float32 and inside (0, 1)."""
 
 
 def member_seeds(
-    random_state: int, n_members: int, n_patterns: int
+    random_state: int, n_patterns: int, ortho: Sequence[float]
 ) -> list[np.random.SeedSequence]:
-    """One independent seed per member of the stack with this number of patterns."""
-    return [
-        np.random.SeedSequence(entropy=random_state, spawn_key=(n_patterns, member))
-        for member in range(n_members)
-    ]
+    """One seed per member, given the lambda of each.
+
+    It depends on M, on lambda and on how many members before it share that lambda, not on what
+    else is in the stack: trying one more lambda changes none of the others.
+    """
+    repetitions: Counter[float] = Counter()
+    seeds = []
+    for value in ortho:
+        key = (n_patterns, round(value * LAMBDA_STEPS), repetitions[value])
+        seeds.append(np.random.SeedSequence(entropy=random_state, spawn_key=key))
+        repetitions[value] += 1
+    return seeds
 
 
 def member_keys(seeds: list[np.random.SeedSequence], device: torch.device) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -242,6 +243,11 @@ class Training:
         for name, value in self.final.items():
             value.copy_(tensors[f'final/{name}'])
         LOGGER.info('%s: resumed at iteration %d', self.checkpoint, self.progress.iteration)
+
+
+def members_by_ortho(ortho: Sequence[float]) -> dict[float, NDArray[np.intp]]:
+    """Positions of the members that share a lambda."""
+    return {value: np.flatnonzero(np.equal(ortho, value)) for value in sorted(set(ortho))}
 
 
 def members_r_indices(weights: Weights, people_NS: Tensor) -> NDArray[np.floating]:

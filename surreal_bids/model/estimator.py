@@ -1,0 +1,326 @@
+"""Surreal-GAN as an estimator: fit on a table, transform people into R-indices.
+
+Shapes: N people, S regions, M patterns, E members.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from surreal_bids import __version__
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.model.bundle import load_bundle, save_bundle
+from surreal_bids.model.checks import check_training_sample, feature_matrix
+from surreal_bids.model.domain import Domain, fit_domain
+from surreal_bids.model.ensemble import Stack
+from surreal_bids.model.selection import (
+    Member,
+    Selection,
+    Setting,
+    choose_setting,
+    form_consensus,
+    make_setting,
+)
+from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.train import Sample, Training, members_by_ortho, members_r_indices
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOGGER = logging.getLogger(__name__)
+
+Floats = NDArray[np.floating]
+PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
+"""The values of lambda that the paper tries (sections 4.2 and 4.3)."""
+BATCHES_PER_EPOCH = 8
+"""The batch is an eighth of the patients unless it is given (section 3.3)."""
+
+
+class SurrealGAN:
+    """Describe each patient by a few R-indices: how strongly each brain pattern is expressed.
+
+    Parameters
+    ----------
+    n_patterns
+        M, or several values of it to choose from by agreement (section 4.3).
+    ortho
+        Lambda, the weight of the orthogonality loss, or several values to choose from.
+    repetitions
+        Members trained for every M and lambda, each from its own seed.
+    preset
+        `iclr2022` (the paper), `correlated` (the authors' program 0.1.1) or `robust`.
+    iterations
+        The least number of training iterations.
+    device
+        `cpu`, `cuda` or `auto`: cuda where there is one.
+    random_state
+        Seed; the same seed gives the same result again on the same device.
+    checkpoint_dir
+        Folder for checkpoints: a killed `fit` called again goes on from there.
+    **changes
+        Any field of :class:`~surreal_bids.model.settings.HyperParameters`, in place of the
+        preset's value: gamma, kappa, zeta, mu, eta, lr, batch_size, early_stopping, ...
+
+    Attributes
+    ----------
+    selected_ : Selection
+        The chosen M and lambda, and the members that are averaged.
+    agreement_ : list of dict
+        One row per M and lambda: members, how many are healthy, their agreement.
+    members_ : list of Member
+        Every member and what became of it.
+    history_ : list of dict
+        Losses and agreement in the course of training.
+    domain_ : Domain or None
+        Where training people lie; None for imported models.
+
+    Examples
+    --------
+    >>> gan = SurrealGAN(n_patterns=3, repetitions=10, iterations=40_000)
+    >>> r = gan.fit(X, is_patient).transform(X)          # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        n_patterns: int | Sequence[int] = 3,
+        ortho: float | Sequence[float] = PAPER_ORTHO,
+        repetitions: int = 10,
+        preset: str = 'iclr2022',
+        iterations: int = 100_000,
+        device: str = 'auto',
+        random_state: int = 0,
+        checkpoint_dir: str | Path | None = None,
+        **changes: Any,
+    ) -> None:
+        self.n_patterns = n_patterns
+        self.ortho = ortho
+        self.repetitions = repetitions
+        self.preset = preset
+        self.iterations = iterations
+        self.device = device
+        self.random_state = random_state
+        self.checkpoint_dir = checkpoint_dir
+        self.changes = changes
+
+    def fit(self, X: ArrayLike | pd.DataFrame, is_patient: ArrayLike) -> SurrealGAN:
+        """Train all members, choose M and lambda by agreement, and form the consensus.
+
+        Parameters
+        ----------
+        X : (N, S)
+            Regional volumes, harmonized, residualised and scaled so that controls have mean 1 and
+            sd 0.1 in every region.
+        is_patient : (N,) bool
+            True for patients, False for controls.
+        """
+        hyper = hyperparameters(self.preset, **self.changes)
+        values, names = feature_matrix(X)
+        patient = np.asarray(is_patient)
+        check_training_sample(values, patient, names)
+        n_patients = int(patient.sum())
+        batch_size = hyper.batch_size or max(n_patients // BATCHES_PER_EPOCH, 1)
+        self._check_settings(batch_size, patient)
+        device = find_device(self.device)
+        tensor = torch.from_numpy(values).float().to(device)
+        sample = Sample(tensor[~patient], tensor[patient], batch_size)
+
+        self.history_: list[dict[str, float]] = []
+        settings = [
+            setting
+            for n_patterns in _as_tuple(self.n_patterns)
+            for setting in self._train(n_patterns, sample, device)
+        ]
+        self.members_: list[Member] = [m for setting in settings for m in setting.members]
+        self.agreement_ = [setting.record(hyper.core_members) for setting in settings]
+        winner = choose_setting(settings, hyper)
+        self._weights, self.selected_, used = form_consensus(winner, hyper)
+        self.members_ = [
+            member
+            for setting in settings
+            for member in (used if setting is winner else setting.members)
+        ]
+        self.domain_: Domain | None = fit_domain(values, np.random.default_rng(self.random_state))
+        self.feature_names_in_ = names
+        self.n_features_in_ = values.shape[1]
+        self.sample_ = {'n_cn': int((~patient).sum()), 'n_pt': n_patients}
+        return self
+
+    def _check_settings(self, batch_size: int, patient: NDArray[np.bool_]) -> None:
+        smallest = int(min(patient.sum(), (~patient).sum()))
+        if batch_size > smallest:
+            raise DataError(
+                f'a batch of {batch_size} people, but the smaller group has {smallest}; '
+                f'set batch_size to at most {smallest}'
+            )
+        if min(_as_tuple(self.n_patterns)) < 1 or self.repetitions < 1 or self.iterations < 1:
+            raise UsageError('n_patterns, repetitions and iterations must be at least 1')
+
+    def _train(self, n_patterns: int, sample: Sample, device: torch.device) -> list[Setting]:
+        """Train every lambda and repetition with this number of patterns, in one stack."""
+        ortho = tuple(float(v) for v in _as_tuple(self.ortho) for _ in range(self.repetitions))
+        hyper = hyperparameters(self.preset, **self.changes)
+        stack = Stack(sample.pt.shape[1], n_patterns, ortho, hyper, self.random_state, device)
+        training = Training(stack, sample, self.iterations, self._checkpoint(n_patterns))
+        weights = training.run()
+        self.history_ += training.progress.history
+        r_ENM = members_r_indices(weights, sample.pt)
+        on_cpu = {name: tensor.cpu() for name, tensor in weights.items()}
+        return [
+            make_setting(
+                value,
+                {name: tensor[rows.tolist()] for name, tensor in on_cpu.items()},
+                r_ENM[rows],
+                [training.progress.converged[row] for row in rows],
+            )
+            for value, rows in members_by_ortho(ortho).items()
+        ]
+
+    def _checkpoint(self, n_patterns: int) -> Path | None:
+        if self.checkpoint_dir is None:
+            return None
+        return Path(self.checkpoint_dir) / f'patterns-{n_patterns}.safetensors'
+
+    def transform(
+        self, X: ArrayLike | pd.DataFrame, return_std: bool = False
+    ) -> Floats | tuple[Floats, Floats]:
+        """R-indices of people, patients or not: the mean over the members of the consensus.
+
+        They lie near 0 (no expression) to 1 (as strong as among the training patients); values
+        beyond are not cut off.
+
+        Parameters
+        ----------
+        X : (N, S)
+            People, normalised as in `fit`; columns of a DataFrame are matched by name.
+        return_std
+            Also return the uncertainty: the standard deviation over members, (N, M); NaN where
+            the consensus has one member only.
+
+        Returns
+        -------
+        (N, M) array, or two of them
+        """
+        values = self._known_features(X)
+        r_ENM = members_r_indices(self._weights, torch.from_numpy(values).float())
+        if not return_std:
+            return r_ENM.mean(axis=0)
+        spread = r_ENM.std(axis=0, ddof=1) if len(r_ENM) > 1 else np.full(r_ENM.shape[1:], np.nan)
+        return r_ENM.mean(axis=0), spread
+
+    def in_range(self, X: ArrayLike | pd.DataFrame) -> NDArray[np.bool_]:
+        """Whether each person's ROI profile lies within the training population (`Domain`)."""
+        if self.domain_ is None:
+            raise UsageError('an imported model does not know the people it was trained on')
+        return self.domain_.contains(self._known_features(X))
+
+    def _known_features(self, X: ArrayLike | pd.DataFrame) -> Floats:
+        """The columns of X in the order of training."""
+        if not hasattr(self, 'selected_'):
+            raise UsageError('this model is not fitted yet; call fit, or load a saved one')
+        values, names = feature_matrix(X)
+        if names is not None and self.feature_names_in_ is not None:
+            missing = [name for name in self.feature_names_in_ if name not in names]
+            if missing:
+                raise DataError(f'the table lacks columns of the model: {", ".join(missing)}')
+            values = values[:, [names.index(name) for name in self.feature_names_in_]]
+        if values.shape[1] != self.n_features_in_:
+            raise DataError(
+                f'{values.shape[1]} columns given, but the model takes {self.n_features_in_}'
+            )
+        return values
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything a fitted model needs: tensors, and the card as plain JSON values."""
+        tensors = {f'members/{name}': value for name, value in self._weights.items()}
+        if self.domain_ is not None:
+            tensors['domain/mean'] = torch.from_numpy(np.asarray(self.domain_.mean))
+            tensors['domain/precision'] = torch.from_numpy(np.asarray(self.domain_.precision))
+        card = {
+            'GeneratedBy': {
+                'Name': 'surreal_bids',
+                'Version': __version__,
+                'Torch': torch.__version__,
+                'Python': platform.python_version(),
+            },
+            'Features': self.feature_names_in_,
+            'NumberOfFeatures': self.n_features_in_,
+            'Preset': self.preset,
+            'Iterations': self.iterations,
+            'Repetitions': self.repetitions,
+            'RandomState': self.random_state,
+            'HyperParameters': asdict(hyperparameters(self.preset, **self.changes)),
+            'Sample': self.sample_,
+            'Selected': asdict(self.selected_),
+            'Agreement': self.agreement_,
+            'Members': [asdict(member) for member in self.members_],
+            'History': self.history_,
+            'DomainLimit': None if self.domain_ is None else self.domain_.limit,
+        }
+        return tensors, card
+
+    @classmethod
+    def from_state(cls, tensors: dict[str, Tensor], card: dict[str, Any]) -> SurrealGAN:
+        """The model that `state` described."""
+        hyper = dict(card['HyperParameters'])
+        hyper['betas'] = tuple(hyper['betas'])
+        selected = Selection(**{**card['Selected'], 'members': tuple(card['Selected']['members'])})
+        model = cls(
+            selected.n_patterns,
+            selected.ortho,
+            card['Repetitions'],
+            card['Preset'],
+            card['Iterations'],
+            random_state=card['RandomState'],
+            **hyper,
+        )
+        model.selected_ = selected
+        model.agreement_ = card['Agreement']
+        model.members_ = [Member(**member) for member in card['Members']]
+        model.history_ = card['History']
+        model.sample_ = card['Sample']
+        model.feature_names_in_ = card['Features']
+        model.n_features_in_ = card['NumberOfFeatures']
+        model._weights = {
+            name.removeprefix('members/'): value
+            for name, value in tensors.items()
+            if name.startswith('members/')
+        }
+        model.domain_ = None
+        if card['DomainLimit'] is not None:
+            mean, precision = tensors['domain/mean'], tensors['domain/precision']
+            model.domain_ = Domain(mean.numpy(), precision.numpy(), card['DomainLimit'])
+        return model
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model as a bundle: `model.safetensors` and `model.json`."""
+        return save_bundle(folder, *self.state())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> SurrealGAN:
+        """Read a model that `save` wrote."""
+        return cls.from_state(*load_bundle(folder))
+
+
+def find_device(name: str) -> torch.device:
+    """The device to train on; asking for a GPU that is not there is an error."""
+    if name not in ('auto', 'cpu', 'cuda'):
+        raise UsageError(f'no device is called {name!r}; there are auto, cpu and cuda')
+    if name == 'cuda' and not torch.cuda.is_available():
+        raise UsageError('no CUDA device can be used here; choose device cpu or auto')
+    if name == 'auto':
+        name = 'cuda' if torch.cuda.is_available() else 'cpu'
+    return torch.device(name)
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Sequence) else (value,)
