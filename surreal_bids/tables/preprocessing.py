@@ -1,0 +1,314 @@
+"""From features as measured to what the model sees, learned once and applied to anyone.
+
+features -> divided by ICV (if so chosen) -> missing values filled (if so chosen) -> ComBat
+         -> residualised on covariates with CN coefficients -> CN have mean 1 and sd 0.1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.combat import UNHARMONIZED, ComBat, UnseenSite
+from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
+from surreal_bids.harmonization.encoding import missing_covariates
+from surreal_bids.harmonization.icv import handle_icv
+from surreal_bids.harmonization.imputation import CNImputer
+from surreal_bids.harmonization.tables import FILL_OR_EXCLUDE, name_some, require_finite
+from surreal_bids.tables.features import FeatureList
+from surreal_bids.tables.people import Codes, PreprocessingOptions
+
+COMPLETE = 'complete'
+"""Status of a person for whom everything was done."""
+
+INCOMPLETE = 'incomplete'
+"""Status of a person without a covariate, ICV or site, for whom nothing can be computed."""
+
+NONE_BEYOND = 'none'
+"""Written where all covariates of a person lie in the range learned from."""
+
+Arrays = dict[str, NDArray[np.float64]]
+
+_PARTS: dict[str, Any] = {
+    'imputer': CNImputer,
+    'combat': ComBat,
+    'residualiser': Residualiser,
+    'normaliser': CNNormaliser,
+}
+"""Fitted steps, in order; each goes to arrays and back."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """People as the model sees them.
+
+    Attributes
+    ----------
+    normalised : frame of shape (n_computed, n_features)
+        Normalised features of everyone but the incomplete; no value is missing.
+    status : Series of shape (n_people,)
+        `complete`, `unharmonized` or `incomplete`.
+    beyond_range : Series of shape (n_people,), or None
+        Covariates outside what was seen among CN, or `none`; missing for the incomplete. None
+        where the model has no numeric covariate.
+    n_imputed : Series of shape (n_people,), or None
+        How many features were filled in; None where the model does not impute.
+    """
+
+    normalised: pd.DataFrame
+    status: pd.Series
+    beyond_range: pd.Series | None
+    n_imputed: pd.Series | None
+
+
+@dataclass(frozen=True, eq=False)
+class Preprocessing:
+    """All steps, fitted. A step that was not asked for is None."""
+
+    features: FeatureList
+    options: PreprocessingOptions
+    normaliser: CNNormaliser
+    imputer: CNImputer | None = None
+    combat: ComBat | None = None
+    residualiser: Residualiser | None = None
+    codes: Codes = field(default_factory=dict)
+
+    @property
+    def text_covariates(self) -> list[str]:
+        """Covariates that are categories."""
+        return [] if self.residualiser is None else list(self.residualiser.encoder_.levels_)
+
+    def with_unseen_site(self, choice: UnseenSite) -> Preprocessing:
+        """The same steps with another choice for people of unseen sites."""
+        combat = self.combat
+        if combat is not None:
+            combat = ComBat.from_arrays({**combat.to_arrays(), 'unseen_site': choice})
+        return replace(self, combat=combat, options=replace(self.options, unseen_site=choice))
+
+    def transform(self, features: pd.DataFrame, people: pd.DataFrame) -> Prepared:
+        """Prepare anyone, one person or many.
+
+        Parameters
+        ----------
+        features : frame of shape (n_people, n_features)
+            Features as measured; NaN where missing.
+        people : frame of shape (n_people, n_columns)
+            Covariates, ICV and site, as `read_person_columns` gives them.
+
+        Raises
+        ------
+        DataError
+            A feature is missing and the model does not impute, an unseen site (unless skipped), or
+            an unknown level of a covariate.
+        """
+        complete = is_complete(people, self.options)
+        if not complete.any():
+            raise DataError(
+                f'nobody has all of {name_some(self.options.columns)}, which the model needs; '
+                'complete the table'
+            )
+        inputs = _Inputs.of(features[complete], people[complete], self.options)
+        filled = _fill(self.imputer, inputs)
+        harmonized, unharmonized = _harmonize(self.combat, filled, inputs)
+        adjusted = _residualise(self.residualiser, harmonized, inputs)
+        status = pd.Series(INCOMPLETE, index=features.index, dtype=object)
+        status[complete] = np.where(unharmonized, UNHARMONIZED, COMPLETE)
+        return Prepared(
+            self.normaliser.transform(adjusted),
+            status,
+            self._beyond_range(inputs, features.index),
+            self._count_imputed(inputs, features.index),
+        )
+
+    def _beyond_range(self, inputs: _Inputs, people: pd.Index) -> pd.Series | None:
+        if self.residualiser is None or not self.residualiser.encoder_.range_:
+            return None
+        outside = self.residualiser.beyond_training_range(inputs.covariates)
+        listed = [
+            ' '.join(outside.columns[row]) or NONE_BEYOND for row in outside.to_numpy(dtype=bool)
+        ]
+        return pd.Series(listed, outside.index, dtype=object).reindex(people)
+
+    def _count_imputed(self, inputs: _Inputs, people: pd.Index) -> pd.Series | None:
+        if self.imputer is None:
+            return None
+        return inputs.features.isna().sum(axis=1).reindex(people).astype('Int64')
+
+    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+        """The state as plain JSON values, and as float64 arrays named `step/array`."""
+        card: dict[str, Any] = {
+            'features': self.features.to_json(),
+            'options': self.options.to_json(),
+            'codes': {name: dict(words) for name, words in self.codes.items()},
+        }
+        arrays: Arrays = {}
+        for part in _PARTS:
+            step = getattr(self, part)
+            state = {} if step is None else step.to_arrays()
+            own = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
+            arrays |= {f'{part}/{key}': value for key, value in own.items()}
+            plain = {key: value for key, value in state.items() if key not in own}
+            card[part] = None if step is None else plain
+        return card, arrays
+
+    @classmethod
+    def from_state(cls, card: Mapping[str, Any], arrays: Mapping[str, Any]) -> Preprocessing:
+        """Rebuild the steps from `to_state`."""
+        steps = {
+            part: kind.from_arrays({**card[part], **_arrays_of(part, arrays)})
+            for part, kind in _PARTS.items()
+            if card[part] is not None
+        }
+        return cls(
+            features=FeatureList.from_json(card['features']),
+            options=PreprocessingOptions.from_json(card['options']),
+            codes=card['codes'],
+            **steps,
+        )
+
+
+def _arrays_of(part: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = f'{part}/'
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
+def fit_preprocessing(
+    wanted: FeatureList,
+    options: PreprocessingOptions,
+    features: pd.DataFrame,
+    people: pd.DataFrame,
+    is_control: pd.Series,
+) -> Preprocessing:
+    """Learn all steps. Those without a covariate, ICV or site are left out of the learning.
+
+    Parameters
+    ----------
+    wanted
+        The features, for the next table.
+    options
+        Which steps.
+    features : frame of shape (n_people, n_features)
+        Features as measured; NaN where missing.
+    people : frame of shape (n_people, n_columns)
+        Covariates, ICV and site, as `read_person_columns` gives them.
+    is_control : Series of bool of shape (n_people,)
+        Who is CN.
+
+    Raises
+    ------
+    DataError
+        Data that cannot be used: missing, constant or duplicate features, too few CN, covariates
+        that explain each other or the site.
+    """
+    complete = is_complete(people, options)
+    if not complete.any():
+        raise DataError(f'nobody has all of {name_some(options.columns)}; complete the table')
+    control = is_control[complete]
+    inputs = _Inputs.of(features[complete], people[complete], options)
+    imputer = None
+    if options.impute:
+        categories = () if options.site_column is None else (options.site_column,)
+        imputer = CNImputer(categories).fit(inputs.features, inputs.with_site, control)
+    filled = _fill(imputer, inputs)
+    _require_informative(filled)
+    combat = None
+    if inputs.site is not None:
+        combat = ComBat(unseen_site=options.unseen_site).fit(
+            filled,
+            inputs.site,
+            inputs.covariates,
+            fit_on=options.combat_fit_on,
+            is_control=control,
+        )
+    harmonized, _ = _harmonize(combat, filled, inputs)
+    residualiser = None
+    if not inputs.covariates.columns.empty:
+        residualiser = Residualiser().fit(harmonized, inputs.covariates, control)
+    adjusted = _residualise(residualiser, harmonized, inputs)
+    normaliser = CNNormaliser().fit(adjusted, control)
+    return Preprocessing(wanted, options, normaliser, imputer, combat, residualiser)
+
+
+def is_complete(people: pd.DataFrame, options: PreprocessingOptions) -> pd.Series:
+    """Say who has all covariates, ICV and site that `options` name: booleans (n_people,)."""
+    needed = people[options.columns]
+    return pd.Series(~missing_covariates(needed), index=people.index)
+
+
+@dataclass(frozen=True, eq=False)
+class _Inputs:
+    """People with all that is needed, after ICV was handled."""
+
+    features: pd.DataFrame
+    covariates: pd.DataFrame
+    site: pd.Series | None
+    site_column: str | None
+
+    @classmethod
+    def of(
+        cls, features: pd.DataFrame, people: pd.DataFrame, options: PreprocessingOptions
+    ) -> _Inputs:
+        covariates = people[list(options.covariates)]
+        if options.icv_column is not None and options.uses_icv:
+            features, covariates = handle_icv(
+                features, covariates, people[options.icv_column], options.icv
+            )
+        site = None if options.site_column is None else people[options.site_column]
+        return cls(features, covariates, site, options.site_column)
+
+    @property
+    def with_site(self) -> pd.DataFrame:
+        """The covariates, and the site among them if there is one."""
+        if self.site is None:
+            return self.covariates
+        return self.covariates.assign(**{str(self.site_column): self.site})
+
+
+def _fill(imputer: CNImputer | None, inputs: _Inputs) -> pd.DataFrame:
+    if imputer is None:
+        require_finite(inputs.features, 'features', f'{FILL_OR_EXCLUDE} (surreal-gan fit --impute)')
+        return inputs.features
+    return imputer.transform(inputs.features, inputs.with_site)
+
+
+def _harmonize(
+    combat: ComBat | None, features: pd.DataFrame, inputs: _Inputs
+) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+    """Harmonized features, and who had to be left as measured."""
+    if combat is None or inputs.site is None:
+        return features, np.zeros(len(features), dtype=bool)
+    status = combat.status(features, inputs.site, inputs.covariates)
+    harmonized = combat.transform(features, inputs.site, inputs.covariates)
+    return harmonized, (status == UNHARMONIZED).to_numpy()
+
+
+def _residualise(
+    residualiser: Residualiser | None, features: pd.DataFrame, inputs: _Inputs
+) -> pd.DataFrame:
+    if residualiser is None:
+        return features
+    return residualiser.transform(features, inputs.covariates)
+
+
+def _require_informative(features: pd.DataFrame) -> None:
+    """Refuse features that are constant, or the same as another one."""
+    constant = features.columns[features.nunique() < 2]
+    if len(constant):
+        raise DataError(
+            f'the same in all {len(features)} people: {name_some(constant)}; leave these columns '
+            'out'
+        )
+    copies = features.T.duplicated().to_numpy()
+    if copies.any():
+        copy = features.columns[copies][0]
+        original = next(name for name in features if features[name].equals(features[copy]))
+        raise DataError(
+            f'columns {original} and {copy} hold the same numbers '
+            f'({copies.sum()} such copies); keep one of them'
+        )
