@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
+from surreal_bids.simulation.spectral import smooth
 from surreal_bids.simulation.templates import Template
 from surreal_bids.simulation.warps import Field, exponential
 
@@ -74,7 +74,7 @@ def draw_velocity(shape: tuple[int, ...], voxel_size: float, rng: np.random.Gene
         gain = amplitude * (2 * np.sqrt(np.pi) * sigma) ** 1.5
         for component in velocity:
             noise = rng.standard_normal(shape, dtype=np.float32)
-            component += gain * ndimage.gaussian_filter(noise, sigma, mode='wrap', truncate=3)
+            component += np.float32(gain) * smooth(noise, sigma)
     return velocity
 
 

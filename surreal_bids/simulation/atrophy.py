@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import fft, ndimage
+from scipy import ndimage
 
 from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.simulation.spectral import smooth, solve_poisson
 from surreal_bids.simulation.templates import LabelMap, Template, distance_to
 from surreal_bids.simulation.volumes import RegionIntegrator, region_fractions
 from surreal_bids.simulation.warps import Field, compose, exponential
@@ -160,8 +161,8 @@ class AtrophySolver:
     def velocity(self, divergence: NDArray) -> Field:
         """Gradient field with the given divergence in each region; (3, X, Y, Z), in voxels."""
         source = (self.to_grid @ divergence.astype(np.float32)).reshape(self.template.shape)
-        sigma = REACH_MM / self.template.voxel_size
-        sink = self.fluid * ndimage.gaussian_filter(np.abs(source), sigma, truncate=3)
+        nearby = smooth(np.abs(source), REACH_MM / self.template.voxel_size)
+        sink = self.fluid * nearby.clip(0)
         source -= sink * (source.sum() / sink.sum())
         return np.stack(np.gradient(solve_poisson(source)))
 
@@ -178,19 +179,3 @@ def _absorbing_fluid(template: Template, tissue: NDArray) -> Field:
     fluid = np.where(outside, near, template.tissue[2])
     free = 1 - np.asarray(tissue).reshape(template.shape).clip(0, 1)
     return (fluid * free).astype(np.float32)
-
-
-def solve_poisson(source: Field) -> Field:
-    """Solve laplace(p) = source on a unit grid with no flow through its faces.
-
-    The seven-point Laplacian is diagonal under the cosine transform. The mean of the source, which
-    has no solution, is left out.
-    """
-    spectrum = fft.dctn(source, type=2, norm='ortho')
-    eigenvalues = [2 * np.cos(np.pi * np.arange(n) / n) - 2 for n in source.shape]
-    x, y, z = np.meshgrid(*eigenvalues, indexing='ij', sparse=True)
-    laplacian = (x + y + z).astype(np.float32)
-    laplacian[0, 0, 0] = 1
-    spectrum /= laplacian
-    spectrum[0, 0, 0] = 0
-    return np.asarray(fft.idctn(spectrum, type=2, norm='ortho'), dtype=np.float32)

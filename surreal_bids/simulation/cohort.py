@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -47,7 +48,7 @@ from surreal_bids.simulation.people import (
     severity_table,
     site_stream,
 )
-from surreal_bids.simulation.templates import Template, load_template
+from surreal_bids.simulation.templates import Template, load_regions, load_template
 
 TEMPORARY_FILES = '.????????.*'
 """What an atomic write that was killed leaves behind."""
@@ -119,11 +120,10 @@ def simulate_cohort(root: Path, plan: CohortPlan, nprocs: int = 1) -> None:
         Number of processes; each uses one thread.
     """
     people = draw_people(plan)
-    template = load_template(plan.voxel_size)
-    patterns = pattern_table(plan.patterns, template.regions)
+    patterns = pattern_table(plan.patterns, load_regions())
     start_dataset(root, plan)
     write_tables(root, plan, people)
-    write_regions(root, plan, template, patterns)
+    write_regions(root, plan, load_template(plan.voxel_size), patterns)
     simulate_people(root, plan, people, nprocs)
     participants = [person for person in people if person.site is not None]
     collect_volumes(root, participants)
@@ -207,7 +207,8 @@ def simulate_people(root: Path, plan: CohortPlan, people: list[Person], nprocs: 
 @contextmanager
 def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
     """Processes of one thread each; an error cancels what has not begun."""
-    pool = ProcessPoolExecutor(nprocs, multiprocessing.get_context('spawn'))
+    context = multiprocessing.get_context('spawn')
+    pool = ProcessPoolExecutor(nprocs, context, initializer=_end_with_parent)
     environment = os.environ.copy()
     os.environ.update(dict.fromkeys(THREAD_SETTINGS, '1'))
     try:
@@ -221,6 +222,18 @@ def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
         os.environ.clear()
         os.environ.update(environment)
+
+
+def _end_with_parent() -> None:
+    """Let a worker end when the main process is killed; it would wait for work for ever."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def write_person(root: Path, plan: CohortPlan, person: Person) -> None:

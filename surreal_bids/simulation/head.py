@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from nibabel.affines import apply_affine
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from surreal_bids.simulation.atrophy import FLUID_RIM_MM
+from surreal_bids.simulation.spectral import smooth
 from surreal_bids.simulation.templates import Template, distance_to
 from surreal_bids.simulation.warps import Field
 
@@ -21,14 +21,14 @@ MATERIALS = ('GM', 'WM', 'CSF', 'bone', 'marrow', 'fat', 'muscle', 'eye')
 """What a voxel may be made of; the rest of it is air."""
 
 SKULL_LAYERS_MM = (
-    ('bone', 7.5),
-    ('marrow', 5.8),
-    ('bone', 4.4),
+    ('bone', 8.2),
+    ('marrow', 6.4),
+    ('bone', 4.8),
     ('CSF', FLUID_RIM_MM),
 )
 """Layers around the brain and the distance from it at which each ends, outermost first."""
 
-SCALP_MM = 13.5
+SCALP_MM = 14.0
 """Distance of the skin from the brain."""
 
 SKIN_FAT_MM = 3.5
@@ -36,6 +36,9 @@ SKIN_FAT_MM = 3.5
 
 CLOSING_MM = 12.0
 """Clefts of the brain narrower than twice this do not show in the skull."""
+
+BONE_SMOOTHNESS_MM = 2.0
+"""Standard deviation of the Gaussian that smooths the surfaces of the skull."""
 
 FACE = (
     ((0, 42, -62), (58, 52, 66)),
@@ -109,8 +112,8 @@ def soft_tissue_texture(template: Template) -> Field:
     """Factor with mean one that makes muscle, fat and marrow uneven, (X, Y, Z)."""
     rng = np.random.default_rng(TEXTURE_SEED)
     noise = rng.standard_normal(template.shape, dtype=np.float32)
-    smooth = ndimage.gaussian_filter(noise, TEXTURE_MM / template.voxel_size, mode='wrap')
-    return (1 + TEXTURE_SD * smooth / smooth.std()).clip(0).astype(np.float32)
+    pattern = smooth(noise, TEXTURE_MM / template.voxel_size)
+    return (1 + TEXTURE_SD * pattern / pattern.std()).clip(0).astype(np.float32)
 
 
 def ellipsoid(world: NDArray, centre: Sequence[float], half_axes: Sequence[float]) -> NDArray:
@@ -138,7 +141,7 @@ def _distance_from_brain(template: Template) -> NDArray:
     dilated = distance_to(brain, template.voxel_size) < CLOSING_MM
     closed = (distance_to(~dilated, template.voxel_size) > CLOSING_MM) | brain
     distance = _signed_distance(closed, template.voxel_size)
-    return ndimage.gaussian_filter(distance, 2 / template.voxel_size)
+    return smooth(distance, BONE_SMOOTHNESS_MM / template.voxel_size)
 
 
 def _spine(template: Template, world: NDArray, radii: tuple[float, float]) -> NDArray:

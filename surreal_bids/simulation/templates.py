@@ -205,10 +205,10 @@ def _tissue_labels(brain: NDArray, brain_affine: NDArray, regions: pd.DataFrame)
     ventricles = np.isin(data, regions.loc[regions['tissue'] == 'CSF', 'index'])
     unused = np.isin(data, UNUSED_LABELS) | (inside < 0.5)
     data[unused | ((fluid > CSF_THRESHOLD) & ~ventricles)] = 0
-    return LabelMap(*_crop(data, image.affine))
+    return LabelMap(*crop(data, image.affine))
 
 
-def _crop(data: NDArray, affine: NDArray) -> tuple[NDArray, NDArray]:
+def crop(data: NDArray, affine: NDArray) -> tuple[NDArray, NDArray]:
     """Cut a volume to the box of its non-zero voxels; the affine follows."""
     box = ndimage.find_objects((data > 0).astype(np.uint8))[0]
     cropped_affine = affine.copy()

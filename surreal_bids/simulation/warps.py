@@ -80,7 +80,7 @@ def exponential(velocity: Field) -> Field:
     return displacement
 
 
-def pull_back(displacement: Field, points: Field, tolerance: float = 0.005) -> Field:
+def pull_back(displacement: Field, points: Field, tolerance: float = 0.01) -> Field:
     """Find where each point came from: solve x + u(x) = y for x.
 
     The equation is solved at the points themselves, so that what is drawn there is the inverse of
@@ -103,16 +103,20 @@ def pull_back(displacement: Field, points: Field, tolerance: float = 0.005) -> F
     divergence = sum(np.gradient(displacement[axis], axis=axis) for axis in range(3))
     damping = 1 / (1 + np.maximum(divergence, 0) / 2)
     field = np.concatenate([displacement, damping[None]]).astype(np.float32)
-    source = points
+    wanted = points.reshape(3, -1)
+    source = wanted.copy()
+    active = np.arange(source.shape[1])
     for _ in range(MOST_INVERSE_STEPS):
-        *here, step = interpolate(field, source)
-        residual = source + here - points
-        error = float(np.abs(residual).max())
-        if error < tolerance:
-            return source
-        source = source - step * residual
+        *here, step = interpolate(field, source[:, active])
+        residual = source[:, active] + here - wanted[:, active]
+        error = np.abs(residual).max(axis=0)
+        moving = error > tolerance
+        active = active[moving]
+        if not len(active):
+            return source.reshape(points.shape)
+        source[:, active] -= (step * residual)[:, moving]
     raise DataError(
-        f'a simulated map could not be inverted: a point is still {error:.3g} voxels off; '
+        f'a simulated map could not be inverted: a point is still {error.max():.3g} voxels off; '
         'lower the amplitude of the anatomy or of the atrophy'
     )
 

@@ -1,0 +1,178 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.cli.simulate import main
+from surreal_bids.exceptions import OutputError
+from surreal_bids.simulation import cohort
+from surreal_bids.simulation.cohort import (
+    Simulator,
+    collect_volumes,
+    start_dataset,
+    write_person,
+    write_regions,
+    write_tables,
+)
+from surreal_bids.simulation.dataset import RECORD, volumes_path
+from surreal_bids.simulation.people import CohortPlan, draw_people
+from tests.simulation.phantom import phantom
+
+PLAN = CohortPlan(n_cn=1, n_pt=2, sites=2, patterns=1, voxel_size=2.0, atlases=1, seed=5)
+
+
+@pytest.fixture(scope='module')
+def phantom_simulator():
+    return Simulator(phantom(2.0))
+
+
+@pytest.fixture
+def use_phantom(monkeypatch, phantom_simulator):
+    monkeypatch.setattr(cohort, 'load_simulator', lambda voxel_size: phantom_simulator)
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob('*') if p.is_file()}
+
+
+@pytest.mark.usefixtures('use_phantom')
+def test_people_are_written_with_their_truth(tmp_path):
+    people = draw_people(PLAN)
+    for person in people:
+        write_person(tmp_path, PLAN, person)
+    collect_volumes(tmp_path, people[:3])
+    names = set(contents(tmp_path))
+    assert {
+        'sub-PT0001/anat/sub-PT0001_T1w.nii.gz',
+        'sub-PT0001/anat/sub-PT0001_T1w.json',
+        'sourcedata/truth/sub-PT0001/sub-PT0001_dseg.nii.gz',
+        'sourcedata/truth/sub-PT0001/sub-PT0001_desc-brain_mask.nii.gz',
+        'sourcedata/atlases/atlas-0001_T1w.nii.gz',
+        'sourcedata/atlases/atlas-0001_dseg.nii.gz',
+    } <= names
+    volumes = pd.read_csv(tmp_path / 'sourcedata/truth/volumes.tsv', sep='\t')
+    patients = volumes[volumes['participant_id'].str.startswith('sub-PT')]
+    hippocampus = patients[patients['index'] == 47]
+    assert (hippocampus['loss'] - hippocampus['prescribed_loss']).abs().max() < 0.001
+    assert (volumes.query('participant_id == "sub-CN0001"')['loss'] == 0).all()
+
+
+@pytest.mark.usefixtures('use_phantom')
+@pytest.mark.parametrize('change', [{}, {'n_cn': 4}, {'n_pt': 5, 'atlases': 0}])
+def test_a_person_is_the_same_to_the_last_byte_in_any_cohort(tmp_path, change):
+    person = draw_people(PLAN)[1]
+    write_person(tmp_path / 'one', PLAN, person)
+    write_person(tmp_path / 'other', replace(PLAN, **change), person)
+    assert contents(tmp_path / 'one') == contents(tmp_path / 'other')
+
+
+@pytest.mark.usefixtures('use_phantom')
+def test_atlases_are_skull_stripped(tmp_path):
+    write_person(tmp_path, PLAN, draw_people(PLAN)[-1])
+    image, labels = (
+        np.asarray(nib.load(tmp_path / f'sourcedata/atlases/atlas-0001_{name}.nii.gz').dataobj)
+        for name in ('T1w', 'dseg')
+    )
+    assert (image[labels > 0] > 0).mean() > 0.99
+    assert (image == 0).mean() > 0.5
+
+
+def test_tables_describe_their_columns(tmp_path):
+    template = phantom(2.0)
+    patterns = pd.DataFrame({'pattern': [1], 'pattern_name': 'x', 'index': 47, 'name': 'y'})
+    write_tables(tmp_path, PLAN, draw_people(PLAN))
+    write_regions(tmp_path, PLAN, template, patterns)
+    for table in ('participants', 'sourcedata/truth/severities', 'sourcedata/truth/regions'):
+        columns = pd.read_csv(tmp_path / f'{table}.tsv', sep='\t').columns
+        described = json.loads((tmp_path / f'{table}.json').read_text())
+        assert set(columns) - {'participant_id'} <= set(described)
+    regions = pd.read_csv(tmp_path / 'sourcedata/truth/regions.tsv', sep='\t').set_index('index')
+    assert regions['adjacent_to'].to_dict()[44] == 1
+    assert (tmp_path / 'sourcedata/atlases/dseg.tsv').is_file()
+
+
+def test_the_same_plan_is_taken_up_again_and_leftovers_go(tmp_path):
+    start_dataset(tmp_path / 'out', PLAN)
+    leftover = tmp_path / 'out' / '.0a1b2c3d.sub-PT0001_T1w.nii.gz'
+    leftover.write_bytes(b'half')
+    start_dataset(tmp_path / 'out', PLAN)
+    assert not leftover.exists()
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [({'seed': 6}, r'seed 5 \(now 6\)'), ({'n_cn': 3, 'sites': 1}, r'n_cn 1 .* sites 2')],
+)
+def test_another_plan_in_the_folder_is_refused(tmp_path, change, message):
+    start_dataset(tmp_path, PLAN)
+    with pytest.raises(OutputError, match=message):
+        start_dataset(tmp_path, replace(PLAN, **change))
+
+
+@pytest.mark.parametrize('name', ['notes.txt', '.hidden', 'sub-01/anat/sub-01_T1w.nii.gz'])
+def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path, name):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text('mine')
+    before = contents(tmp_path)
+    with pytest.raises(OutputError, match='something else'):
+        start_dataset(tmp_path, PLAN)
+    assert contents(tmp_path) == before
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / 'out').write_text('mine')
+    with pytest.raises(OutputError, match='a file of this name'):
+        start_dataset(tmp_path / 'out', PLAN)
+
+
+def test_a_damaged_record_is_refused(tmp_path):
+    start_dataset(tmp_path, PLAN)
+    (tmp_path / RECORD).write_text('{')
+    with pytest.raises(OutputError, match='not readable'):
+        start_dataset(tmp_path, PLAN)
+
+
+def _kill_after_the_first_head(command: list[str], out: Path, plan: CohortPlan) -> None:
+    process = subprocess.Popen(command, start_new_session=True)
+    done = [volumes_path(out, person) for person in draw_people(plan)]
+    try:
+        while process.poll() is None and not any(path.exists() for path in done):
+            time.sleep(0.1)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_killed_cohort_is_completed_and_valid(tmp_path):
+    out = tmp_path / 'out'
+    plan = CohortPlan(n_cn=1, n_pt=2, sites=2, patterns=2, atlases=1, seed=1)
+    words = '--n-cn 1 --n-pt 2 --sites 2 --patterns 2 --atlases 1 --seed 1 --nprocs 1'
+    arguments = ['cohort', str(out), *words.split()]
+    code = 'import sys; from surreal_bids.cli.simulate import main; sys.exit(main())'
+    _kill_after_the_first_head([sys.executable, '-c', code, *arguments], out, plan)
+    finished = {path: path.stat().st_mtime_ns for path in out.glob('sub-*/anat/*.nii.gz')}
+    assert main(arguments) == 0
+    people = draw_people(plan)
+    assert all(volumes_path(out, person).is_file() for person in people)
+    first = out / 'sub-CN0001/anat/sub-CN0001_T1w.nii.gz'
+    assert first.stat().st_mtime_ns == finished[first], 'what was complete is kept'
+    volumes = pd.read_csv(out / 'sourcedata/truth/volumes.tsv', sep='\t')
+    atrophied = volumes[volumes['prescribed_loss'] > 0]
+    assert (atrophied['loss'] - atrophied['prescribed_loss']).abs().max() < 0.005
+    report = subprocess.run(
+        [Path(sys.executable).with_name('bids-validator-deno'), '--format', 'json', out],
+        capture_output=True,
+        check=False,
+    )
+    issues = json.loads(report.stdout)['issues']['issues']
+    assert [issue for issue in issues if issue['severity'] == 'error'] == []
