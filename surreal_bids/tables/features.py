@@ -66,6 +66,11 @@ class FeatureList:
         """Names of the features, in order."""
         return [feature.name for feature in self.features]
 
+    @property
+    def atlas(self) -> str | None:
+        """MUSE, if the features are its regions."""
+        return 'MUSE' if all(feature.indices for feature in self.features) else None
+
     def to_json(self) -> dict[str, Any]:
         """Return name, unit and features as plain JSON values."""
         return {

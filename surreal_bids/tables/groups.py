@@ -26,6 +26,32 @@ CODES = ({'0': CONTROL, '1': PATIENT}, {'-1': CONTROL, '1': PATIENT})
 """Numbers that stand for the groups; the second are those of the authors' program."""
 
 
+@dataclass(frozen=True)
+class GroupLabels:
+    """What the user said of the groups.
+
+    Attributes
+    ----------
+    column
+        Column of the diagnosis; by default diagnosis, group or dx.
+    controls, patients
+        Its values for the two groups. Where only one is given, the only other value is the other
+        group; where none is given, common words, 0 and 1, or -1 and 1 are recognised.
+    """
+
+    column: str | None = None
+    controls: Sequence[str] = ()
+    patients: Sequence[str] = ()
+
+    @property
+    def says_all(self) -> bool:
+        """Whether nothing is left to be recognised."""
+        return bool(self.column and self.controls and self.patients)
+
+
+SAID_NOTHING = GroupLabels()
+
+
 @dataclass(frozen=True, eq=False)
 class Groups:
     """The two groups.
@@ -65,23 +91,15 @@ class Groups:
         )
 
 
-def find_groups(
-    people: Table,
-    column: str | None = None,
-    control_labels: Sequence[str] = (),
-    patient_labels: Sequence[str] = (),
-) -> Groups:
+def find_groups(people: Table, said: GroupLabels = SAID_NOTHING) -> Groups:
     """Tell controls from patients.
 
     Parameters
     ----------
     people
         Table with a column of the diagnosis.
-    column
-        Its name; by default diagnosis, group or dx.
-    control_labels, patient_labels
-        Its values for the two groups. Where only one is given, the only other value is the other
-        group; where none is given, common words, 0 and 1, or -1 and 1 are recognised.
+    said
+        What the user said; the rest is recognised.
 
     Raises
     ------
@@ -89,20 +107,20 @@ def find_groups(
         There is no such column or value, or groups cannot be recognised; the error says what there
         is and which option helps.
     """
-    found = _group_column(people, column)
-    values = names(people, found)
+    column = _group_column(people, said.column)
+    values = names(people, column)
     present = sorted(set(values.dropna()))
-    _require_labels(people, found, present, (*control_labels, *patient_labels))
+    _require_labels(people, column, present, (*said.controls, *said.patients))
     try:
-        controls, patients = _complete_labels(present, tuple(control_labels), tuple(patient_labels))
+        controls, patients = _complete_labels(present, tuple(said.controls), tuple(said.patients))
     except DataError as error:
-        raise DataError(f'{people.source}: column {found} {error}') from error
+        raise DataError(f'{people.source}: column {column} {error}') from error
     in_group = values.isin((*controls, *patients))
     return Groups(
-        found,
+        column,
         controls,
         patients,
-        not (column and control_labels and patient_labels),
+        not said.says_all,
         values[in_group].isin(patients),
         {str(person): value for person, value in values[~in_group].items()},
     )

@@ -22,6 +22,10 @@ SEX_CODES = {'f': 0.0, 'female': 0.0, 'm': 1.0, 'male': 1.0}
 """How the authors' checkpoints number the sexes."""
 
 
+OTHER_TABLE = '; if another table has it, give that as --participants'
+"""What to do about a missing column that describes people."""
+
+
 @dataclass(frozen=True)
 class PreprocessingOptions:
     """What is done to features before a model sees them.
@@ -108,7 +112,7 @@ def read_person_columns(
     DataError
         A column is missing, or text stands where a number should.
     """
-    found = require_columns(people, options.columns)
+    found = require_columns(people, options.columns, OTHER_TABLE)
     typed = people.typed()
     if text is None:
         text = [name for name in options.covariates if typed[found[name]].dtype == object]

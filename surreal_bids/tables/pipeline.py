@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from surreal_bids.bids.participants import Table
 from surreal_bids.exceptions import DataError
@@ -19,12 +20,15 @@ from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.tables.features import FeatureList, read_features
 from surreal_bids.tables.groups import CONTROL, PATIENT
 from surreal_bids.tables.people import PreprocessingOptions, read_person_columns
-from surreal_bids.tables.preprocessing import COMPLETE, Preprocessing, fit_preprocessing
+from surreal_bids.tables.preprocessing import COMPLETE, Prepared, Preprocessing, fit_preprocessing
 
 PREPROCESSING = 'preprocessing'
 """Prefix of the tensors of a bundle that belong to preprocessing."""
 
 STD_SUFFIX = '_std'
+
+NOTES = ('TrainingSample', 'Imported', 'HyperParameters')
+"""What a card may hold of `TableModel.notes`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +77,9 @@ class TableModel:
             `n_imputed` (if the model imputes); `status`: complete, unharmonized or incomplete.
             Incomplete people have missing values throughout.
         """
-        prepared = self.preprocessing.transform(features, people)
+        return self._describe(self.preprocessing.transform(features, people))
+
+    def _describe(self, prepared: Prepared) -> pd.DataFrame:
         r, spread = self.gan.transform(prepared.normalised, return_std=True)
         names = list(self.pattern_names)
         computed = pd.DataFrame(r, prepared.normalised.index, names)
@@ -81,7 +87,7 @@ class TableModel:
             computed[[f'{name}{STD_SUFFIX}' for name in names]] = spread
         if self.gan.domain_ is not None:
             computed['in_range'] = self.gan.in_range(prepared.normalised)
-        results = computed.reindex(features.index)
+        results = computed.reindex(prepared.status.index)
         extra = {'beyond_range': prepared.beyond_range, 'n_imputed': prepared.n_imputed}
         columns = {name: column for name, column in extra.items() if column is not None}
         return results.assign(**columns, status=prepared.status)
@@ -90,8 +96,8 @@ class TableModel:
         """The same model with another choice for people of unseen sites."""
         return replace(self, preprocessing=self.preprocessing.with_unseen_site(choice))
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the model as a bundle: `model.safetensors` and the card, `model.json`."""
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything the model needs: tensors, and the card as plain JSON values."""
         tensors, card = self.gan.state()
         state, arrays = self.preprocessing.to_state()
         tensors |= {
@@ -99,21 +105,21 @@ class TableModel:
         }
         card |= {
             'PatternNames': list(self.pattern_names),
+            'Atlas': self.preprocessing.features.atlas,
             'FeatureDetails': describe_features(self.preprocessing),
             'Preprocessing': state,
             **self.notes,
         }
-        return save_bundle(folder, tensors, card)
+        return tensors, card
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model as a bundle: `model.safetensors` and the card, `model.json`."""
+        return save_bundle(folder, *self.state())
 
     @classmethod
     def load(cls, folder: str | Path) -> TableModel:
         """Read a model that `save` wrote."""
-        tensors, card = load_bundle(folder)
-        if 'Preprocessing' not in card:
-            raise DataError(
-                f'{folder}: this model has no preprocessing, so that it takes normalised numbers '
-                'only; use SurrealGAN.load in Python'
-            )
+        tensors, card = load_table_bundle(folder)
         prefix = f'{PREPROCESSING}/'
         arrays = {
             name.removeprefix(prefix): tensor.numpy()
@@ -128,8 +134,15 @@ class TableModel:
         )
 
 
-NOTES = ('TrainingSample', 'Imported', 'HyperParameters')
-"""What a card may hold of `TableModel.notes`."""
+def load_table_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors and card of a bundle, which must have preprocessing."""
+    tensors, card = load_bundle(folder)
+    if 'Preprocessing' not in card:
+        raise DataError(
+            f'{folder}: this model has no preprocessing, so that it takes normalised numbers '
+            'only; use SurrealGAN.load in Python'
+        )
+    return tensors, card
 
 
 def fit_table_model(
@@ -139,8 +152,10 @@ def fit_table_model(
     people: pd.DataFrame,
     is_patient: pd.Series,
     gan: SurrealGAN,
-) -> TableModel:
+) -> tuple[TableModel, pd.DataFrame]:
     """Fit preprocessing, then the network on everyone who is complete and harmonized.
+
+    Returns the model, and of everyone what `TableModel.apply` gives.
 
     Parameters
     ----------
@@ -153,13 +168,13 @@ def fit_table_model(
     gan
         Not fitted yet; it will be.
     """
-    preprocessing = fit_preprocessing(wanted, options, features, people, ~is_patient)
-    prepared = preprocessing.transform(features, people)
+    preprocessing, prepared = fit_preprocessing(wanted, options, features, people, ~is_patient)
     trained = prepared.normalised[prepared.status[prepared.normalised.index] == COMPLETE]
     gan.fit(trained, is_patient[trained.index].to_numpy(dtype=bool))
     sample = describe_sample(people.loc[trained.index], is_patient[trained.index], options)
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
-    return TableModel(preprocessing, gan, names, {'TrainingSample': sample})
+    model = TableModel(preprocessing, gan, names, {'TrainingSample': sample})
+    return model, model._describe(prepared)
 
 
 def describe_sample(

@@ -117,13 +117,23 @@ class Preprocessing:
         filled = _fill(self.imputer, inputs)
         harmonized, unharmonized = _harmonize(self.combat, filled, inputs)
         adjusted = _residualise(self.residualiser, harmonized, inputs)
-        status = pd.Series(INCOMPLETE, index=features.index, dtype=object)
-        status[complete] = np.where(unharmonized, UNHARMONIZED, COMPLETE)
+        return self._prepared(inputs, adjusted, unharmonized, features.index)
+
+    def _prepared(
+        self,
+        inputs: _Inputs,
+        adjusted: pd.DataFrame,
+        unharmonized: NDArray[np.bool_],
+        everyone: pd.Index,
+    ) -> Prepared:
+        """Normalise, and say of everyone what was done."""
+        status = pd.Series(INCOMPLETE, index=everyone, dtype=object)
+        status[adjusted.index] = np.where(unharmonized, UNHARMONIZED, COMPLETE)
         return Prepared(
             self.normaliser.transform(adjusted),
             status,
-            self._beyond_range(inputs, features.index),
-            self._count_imputed(inputs, features.index),
+            self._beyond_range(inputs, everyone),
+            self._count_imputed(inputs, everyone),
         )
 
     def _beyond_range(self, inputs: _Inputs, people: pd.Index) -> pd.Series | None:
@@ -184,8 +194,10 @@ def fit_preprocessing(
     features: pd.DataFrame,
     people: pd.DataFrame,
     is_control: pd.Series,
-) -> Preprocessing:
-    """Learn all steps. Those without a covariate, ICV or site are left out of the learning.
+) -> tuple[Preprocessing, Prepared]:
+    """Learn all steps, and prepare the people they were learned from.
+
+    Who lacks a covariate, ICV or site is left out of the learning.
 
     Parameters
     ----------
@@ -211,28 +223,18 @@ def fit_preprocessing(
         raise DataError(f'nobody has all of {name_some(options.columns)}; complete the table')
     control = is_control[complete]
     inputs = _Inputs.of(features[complete], people[complete], options)
-    imputer = None
-    if options.impute:
-        categories = () if options.site_column is None else (options.site_column,)
-        imputer = CNImputer(categories).fit(inputs.features, inputs.with_site, control)
+    imputer = _fit_imputer(inputs, control) if options.impute else None
     filled = _fill(imputer, inputs)
     _require_informative(filled)
-    combat = None
-    if inputs.site is not None:
-        combat = ComBat(unseen_site=options.unseen_site).fit(
-            filled,
-            inputs.site,
-            inputs.covariates,
-            fit_on=options.combat_fit_on,
-            is_control=control,
-        )
-    harmonized, _ = _harmonize(combat, filled, inputs)
+    combat = _fit_combat(filled, inputs, control, options)
+    harmonized, unharmonized = _harmonize(combat, filled, inputs)
     residualiser = None
     if not inputs.covariates.columns.empty:
         residualiser = Residualiser().fit(harmonized, inputs.covariates, control)
     adjusted = _residualise(residualiser, harmonized, inputs)
     normaliser = CNNormaliser().fit(adjusted, control)
-    return Preprocessing(wanted, options, normaliser, imputer, combat, residualiser)
+    steps = Preprocessing(wanted, options, normaliser, imputer, combat, residualiser)
+    return steps, steps._prepared(inputs, adjusted, unharmonized, features.index)
 
 
 def is_complete(people: pd.DataFrame, options: PreprocessingOptions) -> pd.Series:
@@ -268,6 +270,28 @@ class _Inputs:
         if self.site is None:
             return self.covariates
         return self.covariates.assign(**{str(self.site_column): self.site})
+
+
+def _fit_imputer(inputs: _Inputs, is_control: pd.Series) -> CNImputer:
+    categories = () if inputs.site_column is None else (inputs.site_column,)
+    return CNImputer(categories).fit(inputs.features, inputs.with_site, is_control)
+
+
+def _fit_combat(
+    features: pd.DataFrame,
+    inputs: _Inputs,
+    is_control: pd.Series,
+    options: PreprocessingOptions,
+) -> ComBat | None:
+    if inputs.site is None:
+        return None
+    return ComBat(unseen_site=options.unseen_site).fit(
+        features,
+        inputs.site,
+        inputs.covariates,
+        fit_on=options.combat_fit_on,
+        is_control=is_control,
+    )
 
 
 def _fill(imputer: CNImputer | None, inputs: _Inputs) -> pd.DataFrame:

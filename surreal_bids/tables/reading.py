@@ -114,14 +114,17 @@ def find_column(columns: Iterable[str], name: str) -> str | None:
     return similar[0] if len(similar) == 1 else None
 
 
-def require_columns(table: Table, names: Iterable[str]) -> dict[str, str]:
-    """Find columns as :func:`find_column` does: the column of each name, or a DataError."""
+def require_columns(table: Table, names: Iterable[str], remedy: str = '') -> dict[str, str]:
+    """Find columns as :func:`find_column` does: the column of each name, or a DataError.
+
+    `remedy` ends the message: what to do about it.
+    """
     found = {name: find_column(table.columns, name) for name in names}
     missing = [name for name, column in found.items() if column is None]
     if missing:
         raise DataError(
             f'{table.source}: no column {name_some(missing)}; '
-            f'{alternatives(missing, table.columns)}'
+            f'{alternatives(missing, table.columns)}{remedy}'
         )
     return {name: column for name, column in found.items() if column is not None}
 
