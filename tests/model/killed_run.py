@@ -1,0 +1,55 @@
+"""A training run that kills itself (SIGKILL), as `python -m tests.model.killed_run FILE MOMENT`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from surreal_bids.model import checkpoint, steps, train
+from tests.model.tiny import tiny_training
+
+ITERATIONS = 30
+BLOCK = 5
+"""Iterations between evaluations, fewer than the usual 50."""
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_on_call(function: Callable[..., Any], call: int) -> Callable[..., Any]:
+    """The function, which ends its process half-way through that call."""
+    calls = iter(range(1, call + 1))
+
+    def wrapped(*arguments: Any) -> Any:
+        result = function(*arguments)
+        if next(calls) == call:
+            if isinstance(arguments[1], Path):
+                os.truncate(arguments[1], arguments[1].stat().st_size // 2)
+            die()
+        return result
+
+    return wrapped
+
+
+def main() -> None:
+    """Train with a checkpoint after every evaluation until death."""
+    path, moment = Path(sys.argv[1]), sys.argv[2]
+    torch.set_num_threads(1)
+    steps.BLOCK = train.BLOCK = BLOCK
+    train.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    if moment == 'training':
+        steps.Steps.run = killed_on_call(steps.Steps.run, 4)  # type: ignore[method-assign]
+    else:
+        checkpoint.save_file = killed_on_call(checkpoint.save_file, 3)
+    tiny_training(ITERATIONS, path).run()
+
+
+if __name__ == '__main__':
+    main()
