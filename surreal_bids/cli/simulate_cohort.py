@@ -51,10 +51,17 @@ def add_parser(subparsers: Any) -> None:
         '--nprocs',
         '--n-cpus',
         type=int,
-        default=len(os.sched_getaffinity(0)),
-        help='number of processes; one needs about 1 GB at 2 mm and 4 GB at 1 mm',
+        default=_usable_cores(),
+        help='number of processes; one needs about 1 GB at 2 mm and 3 GB at 1 mm',
     )
     parser.set_defaults(run=run)
+
+
+def _usable_cores() -> int:
+    """Cores that this process may use, where the system tells, or else all."""
+    if hasattr(os, 'sched_getaffinity'):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -189,6 +189,8 @@ def write_regions(root: Path, plan: CohortPlan, template: Template, patterns: pd
     write_json(truth / 'regions.json', dataset.REGION_COLUMNS)
     if plan.atlases:
         write_tsv(root / dataset.ATLASES / 'dseg.tsv', regions)
+        described = {column: dataset.REGION_COLUMNS[str(column)] for column in regions}
+        write_json(root / dataset.ATLASES / 'dseg.json', described)
 
 
 def simulate_people(root: Path, plan: CohortPlan, people: list[Person], nprocs: int) -> None:

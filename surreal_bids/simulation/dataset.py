@@ -133,7 +133,7 @@ Sites differ in contrast, bias field, noise, voxel size and storage order.
 - `sourcedata/truth/volumes.tsv`: volume of each region before and after the disease.
 - `sourcedata/truth/sub-*/`: label map (`dseg`) and brain mask (`desc-brain_mask`) of each image.
 - `sourcedata/atlases/`, if asked for: skull-stripped healthy heads without site effects, their
-  label maps and `dseg.tsv`, which says what the labels are.
+  label maps and volumes, and `dseg.tsv`, which says what the labels are.
 
 Labels are those of Neuromorphometrics in MUSE numbering, less the voxels of the template that are
 more than {CSF_THRESHOLD:.0%} sulcal fluid.
