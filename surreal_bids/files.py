@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import nibabel as nib
     import pandas as pd
 
+CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+"""No permission, a read-only file system, a full disk or quota."""
 MISSING = 'n/a'
 """How BIDS writes a missing value in a table."""
 
@@ -40,8 +43,13 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
         yield temporary
         _flush(temporary)
         temporary.replace(target)
-    except PermissionError as error:
-        raise OutputError(f'{target}: not writable; choose another output folder') from error
+    except OSError as error:
+        if error.errno not in CANNOT_WRITE:
+            raise
+        raise OutputError(
+            f'{target}: cannot be written ({error.strerror}); '
+            'make room there, or choose another output folder'
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 

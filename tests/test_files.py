@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -59,11 +60,18 @@ def test_json_round_trip(tmp_path):
     assert json.loads(write_json(tmp_path / 'deep' / 'x.json', content).read_text()) == content
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
-def test_an_unwritable_folder_is_named(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(OutputError, match='not writable'):
-        write_text(tmp_path / 'x', '')
+@pytest.mark.parametrize('number', [errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT])
+def test_a_place_that_cannot_be_written_is_named(tmp_path, number):
+    with pytest.raises(OutputError, match='x.tsv: cannot be written'), atomic_path(
+        tmp_path / 'x.tsv'
+    ):
+        raise OSError(number, os.strerror(number))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unreadable_input_inside_the_block_is_not_blamed_on_the_output(tmp_path):
+    with pytest.raises(FileNotFoundError), atomic_path(tmp_path / 'x.tsv'):
+        (tmp_path / 'absent').read_text()
 
 
 def test_a_file_in_the_place_of_a_folder_is_named(tmp_path):

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from surreal_bids.cli import simulate_cohort, simulate_table
+from surreal_bids.cli import simulate_cohort, simulate_score, simulate_table
 from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
 from surreal_bids.cli.parser import with_hyphens
 
@@ -17,9 +17,10 @@ def build_parser() -> argparse.ArgumentParser:
         prog='surreal-simulate', description='Simulate data whose truth is known.'
     )
     add_common_options(parser)
-    subparsers = parser.add_subparsers(required=True, metavar='{table,cohort}')
+    subparsers = parser.add_subparsers(required=True, metavar='{table,cohort,score}')
     simulate_table.add_parser(subparsers)
     simulate_cohort.add_parser(subparsers)
+    simulate_score.add_parser(subparsers)
     return parser
 
 

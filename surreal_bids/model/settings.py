@@ -73,7 +73,7 @@ PRESETS: dict[str, HyperParameters] = {
     'correlated': HyperParameters(gamma=2.0, alpha=0.02, lr=8e-4),
     'robust': HyperParameters(
         lr=8e-4,
-        adversarial=0.5,
+        adversarial=0.25,
         discriminator_scale=10.0,
         discriminator_noise=1.0,
         decay_from=0.5,
