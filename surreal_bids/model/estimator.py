@@ -81,6 +81,8 @@ class SurrealGAN:
         Every member and what became of it.
     history_ : list of dict
         Losses and agreement in the course of training.
+    weights_ : dict of tensors
+        f, g1 and g2 of the members of the consensus, patterns in one order, the reference first.
     domain_ : Domain or None
         Where training people lie; None for imported models.
 
@@ -131,7 +133,7 @@ class SurrealGAN:
         batch_size = hyper.batch_size or max(n_patients // BATCHES_PER_EPOCH, 1)
         self._check_settings(batch_size, patient)
         device = find_device(self.device)
-        tensor = torch.from_numpy(values).float().to(device)
+        tensor = torch.tensor(values, dtype=torch.float32, device=device)
         sample = Sample(tensor[~patient], tensor[patient], batch_size)
 
         self.history_: list[dict[str, float]] = []
@@ -143,7 +145,7 @@ class SurrealGAN:
         self.members_: list[Member] = [m for setting in settings for m in setting.members]
         self.agreement_ = [setting.record(hyper.core_members) for setting in settings]
         winner = choose_setting(settings, hyper)
-        self._weights, self.selected_, used = form_consensus(winner, hyper)
+        self.weights_, self.selected_, used = form_consensus(winner, hyper)
         self.members_ = [
             member
             for setting in settings
@@ -211,7 +213,7 @@ class SurrealGAN:
         (N, M) array, or two of them
         """
         values = self._known_features(X)
-        r_ENM = members_r_indices(self._weights, torch.from_numpy(values).float())
+        r_ENM = members_r_indices(self.weights_, torch.tensor(values, dtype=torch.float32))
         if not return_std:
             return r_ENM.mean(axis=0)
         spread = r_ENM.std(axis=0, ddof=1) if len(r_ENM) > 1 else np.full(r_ENM.shape[1:], np.nan)
@@ -241,7 +243,7 @@ class SurrealGAN:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything a fitted model needs: tensors, and the card as plain JSON values."""
-        tensors = {f'members/{name}': value for name, value in self._weights.items()}
+        tensors = {f'members/{name}': value for name, value in self.weights_.items()}
         if self.domain_ is not None:
             tensors['domain/mean'] = torch.from_numpy(np.asarray(self.domain_.mean))
             tensors['domain/precision'] = torch.from_numpy(np.asarray(self.domain_.precision))
@@ -290,7 +292,7 @@ class SurrealGAN:
         model.sample_ = card['Sample']
         model.feature_names_in_ = card['Features']
         model.n_features_in_ = card['NumberOfFeatures']
-        model._weights = {
+        model.weights_ = {
             name.removeprefix('members/'): value
             for name, value in tensors.items()
             if name.startswith('members/')
