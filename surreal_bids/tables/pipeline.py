@@ -17,6 +17,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.bundle import load_bundle, save_bundle
+from surreal_bids.model.checks import FEWEST_PEOPLE
 from surreal_bids.tables.features import FeatureList, read_features
 from surreal_bids.tables.groups import CONTROL, PATIENT
 from surreal_bids.tables.people import PreprocessingOptions, read_person_columns
@@ -168,6 +169,7 @@ def fit_table_model(
     gan
         Not fitted yet; it will be.
     """
+    _require_groups(is_patient)
     preprocessing, prepared = fit_preprocessing(wanted, options, features, people, ~is_patient)
     trained = prepared.normalised[prepared.status[prepared.normalised.index] == COMPLETE]
     gan.fit(trained, is_patient[trained.index].to_numpy(dtype=bool))
@@ -175,6 +177,14 @@ def fit_table_model(
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
     model = TableModel(preprocessing, gan, names, {'TrainingSample': sample})
     return model, model._describe(prepared)
+
+
+def _require_groups(is_patient: pd.Series) -> None:
+    """Refuse groups that are too small, before preprocessing finds another fault with them."""
+    counts = {'controls': int((~is_patient).sum()), 'patients': int(is_patient.sum())}
+    for group, count in counts.items():
+        if count < FEWEST_PEOPLE:
+            raise DataError(f'{count} {group}, but training needs at least {FEWEST_PEOPLE}')
 
 
 def describe_sample(

@@ -160,9 +160,12 @@ def names(table: Table, column: str) -> pd.Series:
     A program that takes names for numbers writes them so as soon as one is missing.
     """
     cells = table.categories(column)
-    return cells.map(
-        lambda cell: None if cell is None else _WHOLE_NUMBER.sub(r'\1', cell), na_action='ignore'
-    ).astype(object)
+    return pd.Series([_name(cell) for cell in cells], cells.index, dtype=object, name=column)
+
+
+def _name(cell: str | None) -> str | None:
+    whole = None if cell is None else _WHOLE_NUMBER.fullmatch(cell)
+    return cell if whole is None else whole.group(1)
 
 
 @contextmanager

@@ -1,0 +1,397 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from surreal_bids.cli.gan import build_parser, main
+from surreal_bids.simulation.tables import simulate_table, write_simulated_table
+from surreal_bids.stats.concordance import pattern_c_index
+from tests.shared_data import shared_data
+from tests.tables.study import make_study
+
+TINY = (
+    *('--n-patterns', 2, '--ortho', 0.2, '--repetitions', 2),
+    *('--iterations', 60, '--lr', 0.01, '--device', 'cpu'),
+)
+PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 'site')
+OUTPUTS = {'model.json', 'model.safetensors', 'rindices.json', 'rindices.tsv', 'summary.txt'}
+
+
+def run(*words) -> int:
+    return main([str(word) for word in words])
+
+
+def read(path) -> pd.DataFrame:
+    return pd.read_csv(path, sep='\t', index_col='participant_id', keep_default_na=False)
+
+
+def listing(folder) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+@pytest.fixture(scope='module')
+def home(tmp_path_factory):
+    """A folder with a study and a model fitted to it."""
+    folder = tmp_path_factory.mktemp('home')
+    volumes, participants = make_study().write(folder)
+    fitted = run(
+        *('fit', volumes, '--participants', participants, '--out', folder / 'model'),
+        *(*PEOPLE, *TINY),
+    )
+    assert fitted == 0
+    return folder
+
+
+def apply(home, table, out, *more) -> int:
+    people = ('--participants', home / 'participants.tsv')
+    return run('apply', table, *people, '--model', home / 'model', '--out', out, *more)
+
+
+def test_fit_writes_a_model_r_indices_and_a_summary(home):
+    assert listing(home / 'model') == OUTPUTS
+    table = read(home / 'model' / 'rindices.tsv')
+    assert table['group'].value_counts().to_dict() == {'PT': 41, 'CN': 30}
+    assert list(json.loads((home / 'model' / 'rindices.json').read_text())) == [
+        'participant_id',
+        *table.columns,
+    ]
+    summary = (home / 'model' / 'summary.txt').read_text()
+    for words in ('30 controls (CN)', 'recognised', 'chosen', 'agreement', '2 of 2 members'):
+        assert words in summary
+
+
+def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
+    assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
+    again = read(tmp_path / 'r.tsv')
+    pd.testing.assert_frame_equal(
+        again, read(home / 'model' / 'rindices.tsv').drop(columns='group')
+    )
+    captured = capsys.readouterr()
+    assert 'R-indices of 71 people' in captured.out
+    assert str(tmp_path / 'r.json') in captured.out
+
+
+@pytest.mark.parametrize('row', [0, 33, 70])
+@pytest.mark.parametrize('separator', ['\t', ',', ';'])
+def test_one_person_in_any_order_of_columns(home, tmp_path, row, separator):
+    person = make_study().features.iloc[[row], ::-1]
+    person.to_csv(tmp_path / 'one.txt', sep=separator)
+    assert apply(home, tmp_path / 'one.txt', tmp_path / 'r.tsv') == 0
+    indices = ['r1', 'r2', 'r1_std', 'r2_std']
+    expected = read(home / 'model' / 'rindices.tsv').loc[person.index, indices]
+    assert np.abs(read(tmp_path / 'r.tsv')[indices] - expected).max(axis=None) < 1.5e-6
+
+
+def test_one_table_in_another_coding_gives_the_same_model(home, tmp_path):
+    study = make_study()
+    study.people['diagnosis'] = study.people['diagnosis'].map({'CN': -1, 'PT': 1})
+    study.features.join(study.people).to_csv(tmp_path / 'all.csv')
+    columns = (*PEOPLE, '--group-column', 'diagnosis')
+    out = tmp_path / 'model'
+    assert run('fit', tmp_path / 'all.csv', '--out', out, *columns, *TINY) == 0
+    same = (home / 'model' / 'rindices.tsv').read_bytes()
+    assert (out / 'rindices.tsv').read_bytes() == same
+
+
+def test_people_of_other_diagnoses_are_left_out_and_named(home, tmp_path, capsys):
+    study = make_study()
+    study.people.loc[['sub-005', 'sub-050'], 'diagnosis'] = ['MCI', None]
+    volumes, people = study.write(tmp_path)
+    labels = ('--control-label', 'CN', '--patient-label', 'PT')
+    out = tmp_path / 'model'
+    assert run('fit', volumes, '--participants', people, '--out', out, *labels, *TINY) == 0
+    assert '2 left out for their diagnosis: sub-005 (MCI), sub-050 (missing)' in (
+        capsys.readouterr().out
+    )
+    assert len(read(out / 'rindices.tsv')) == 69
+
+
+def spoil(study, how: str) -> None:
+    """Change a study in one of the ways in which real tables are wrong."""
+    changes = {
+        'text': lambda: study.features.astype(object).pipe(put, 'sub-004', 'region_c', 'big'),
+        'missing': lambda: study.features.pipe(put, 'sub-004', 'region_c', np.nan),
+        'constant': lambda: study.features.assign(region_c=7.0),
+        'copy': lambda: study.features.assign(region_d=study.features['region_a']),
+        'stranger': lambda: study.features.rename({'sub-004': 'sub-999'}),
+        'twice': lambda: study.features.rename({'sub-004': 'sub-005'}),
+        'age in table': lambda: study.features.assign(height=170.0),
+    }
+    if how in changes:
+        study.features = changes[how]()
+    elif how == 'no control':
+        study.people['diagnosis'] = study.people['diagnosis'].replace('CN', 'MCI')
+    elif how == 'few controls':
+        study.people = study.people.assign(diagnosis=['CN'] * 3 + ['PT'] * 68)
+
+
+def put(frame, row, column, value):
+    frame = frame.copy()
+    frame.loc[row, column] = value
+    return frame
+
+
+@pytest.mark.parametrize(
+    ('how', 'options', 'found'),
+    [
+        ('text', (), ['volumes.tsv', 'region_c', 'sub-004', '"big"']),
+        ('missing', (), ['volumes.tsv', 'region_c', 'sub-004', '--impute']),
+        ('constant', (), ['volumes.tsv', 'region_c', 'the same']),
+        ('copy', (), ['volumes.tsv', 'region_a and region_d']),
+        ('stranger', (), ['participants.tsv', 'sub-999']),
+        ('twice', (), ['volumes.tsv', 'sub-005', 'more than one row']),
+        ('age in table', (), ['volumes.tsv', 'height', '--features']),
+        ('no control', (), ['participants.tsv', 'MCI, PT', '--control-label']),
+        ('few controls', (), ['volumes.tsv', '3 controls']),
+        ('none', ('--batch-size', 31), ['volumes.tsv', '31', '30']),
+        ('none', ('--covariates', 'ages'), ['participants.tsv', 'ages', 'age']),
+        ('none', ('--covariates', 'diagnosis'), ['diagnosis']),
+        ('none', ('--group-column', 'dx'), ['participants.tsv', 'dx', 'diagnosis']),
+        ('none', ('--features', 'muse139'), ['volumes.tsv', 'MUSE region 23']),
+    ],
+)
+def test_bad_data_are_named_and_nothing_is_written(tmp_path, capsys, how, options, found):
+    study = make_study()
+    spoil(study, how)
+    volumes, people = study.write(tmp_path)
+    out = tmp_path / 'model'
+    given = ('--participants', people, '--out', out, *PEOPLE, *TINY, *options)
+    assert run('fit', volumes, *given) == 65
+    message = capsys.readouterr().err
+    assert all(words in message for words in found), message
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    'options',
+    [
+        ('--icv', 'proportion'),
+        ('--features', 'nowhere.txt'),
+        ('--repetitions', 0),
+        ('--iterations', 0),
+        ('--n-patterns', 0),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_writes_nothing(tmp_path, options):
+    volumes, people = make_study().write(tmp_path)
+    out = tmp_path / 'model'
+    assert run('fit', volumes, '--participants', people, '--out', out, *TINY, *options) == 2
+    assert not out.exists()
+
+
+def test_a_model_is_replaced_only_on_demand(home, tmp_path, capsys):
+    out = tmp_path / 'model'
+    command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
+    assert run(*command, '--out', out, *TINY) == 0
+    before = (out / 'model.json').read_bytes()
+    assert run(*command, '--out', out, *TINY, '--random-seed', 1) == 73
+    assert '--overwrite' in capsys.readouterr().err
+    assert (out / 'model.json').read_bytes() == before
+    assert run(*command, '--out', out, *TINY, '--random-seed', 1, '--overwrite') == 0
+    assert (out / 'model.json').read_bytes() != before
+    assert listing(out) == OUTPUTS
+
+
+def test_a_failed_fit_leaves_the_old_model_alone(home, tmp_path):
+    out = tmp_path / 'model'
+    command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
+    assert run(*command, '--out', out, *TINY) == 0
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    collapsing = (*TINY, '--lr', 1e-9, '--overwrite')
+    assert run(*command, '--out', out, *collapsing) == 65
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize('content', ['thesis.txt', 'rindices.csv'])
+def test_a_folder_of_someone_else_is_left_alone(home, tmp_path, capsys, content):
+    (tmp_path / content).write_text('years of work')
+    command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
+    assert run(*command, '--out', tmp_path, *TINY) == 73
+    assert content in capsys.readouterr().err
+    assert listing(tmp_path) == {content}
+
+
+@pytest.mark.parametrize('existing', ['r.tsv', 'r.json'])
+def test_apply_replaces_only_on_demand(home, tmp_path, existing):
+    (tmp_path / existing).write_text('precious')
+    assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 73
+    assert listing(tmp_path) == {existing}
+    assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv', '--overwrite') == 0
+    assert listing(tmp_path) == {'r.tsv', 'r.json'}
+
+
+@pytest.mark.parametrize(
+    ('change', 'found'),
+    [
+        (lambda t: t.drop(columns='region_c'), ['region_c', 'the nearest of', 'region_']),
+        (lambda t: t.assign(region_c='x'), ['region_c', 'sub-001', '"x"']),
+        (lambda t: t.pipe(put, 'sub-009', 'region_c', np.nan), ['sub-009', 'region_c']),
+        (lambda t: t.rename({'sub-004': 'sub-999'}), ['participants.tsv', 'sub-999']),
+    ],
+)
+def test_apply_names_what_is_wrong(home, tmp_path, capsys, change, found):
+    change(make_study().features).to_csv(tmp_path / 'new.tsv', sep='\t', na_rep='n/a')
+    assert apply(home, tmp_path / 'new.tsv', tmp_path / 'r.tsv') == 65
+    message = capsys.readouterr().err
+    assert all(words in message for words in found), message
+    assert not (tmp_path / 'r.tsv').exists()
+
+
+def test_extra_columns_are_named_and_ignored(home, tmp_path, capsys):
+    make_study().features.assign(note=5.0).to_csv(tmp_path / 'new.tsv', sep='\t')
+    assert apply(home, tmp_path / 'new.tsv', tmp_path / 'r.tsv') == 0
+    assert 'new.tsv: not used by this model: note' in capsys.readouterr().err
+
+
+def test_covariates_beyond_the_range_are_flagged(home, tmp_path, capsys):
+    study = make_study()
+    study.people.loc['sub-002', 'age'] = 99.0
+    volumes, people = study.write(tmp_path)
+    model = ('--model', home / 'model', '--out', tmp_path / 'r.tsv')
+    assert run('apply', volumes, '--participants', people, *model) == 0
+    assert read(tmp_path / 'r.tsv').loc['sub-002', 'beyond_range'] == 'age'
+    assert 'sub-002 (age)' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(('choice', 'code'), [(None, 65), ('error', 65), ('skip', 0)])
+def test_unseen_sites(home, tmp_path, choice, code):
+    study = make_study()
+    study.people.loc['sub-002', 'site'] = 'moon'
+    volumes, people = study.write(tmp_path)
+    model = ('--model', home / 'model', '--out', tmp_path / 'r.tsv')
+    options = () if choice is None else ('--unseen-site', choice)
+    assert run('apply', volumes, '--participants', people, *model, *options) == code
+    if code == 0:
+        status = read(tmp_path / 'r.tsv')['status']
+        assert status[status != 'complete'].to_dict() == {'sub-002': 'unharmonized'}
+
+
+@pytest.mark.parametrize('fit_on', ['controls', 'all'])
+def test_imputation_is_kept_in_the_model_and_counted(tmp_path, fit_on):
+    study = make_study()
+    study.features = put(study.features, 'sub-004', 'region_c', np.nan)
+    volumes, people = study.write(tmp_path)
+    given = ('--participants', people, *PEOPLE, '--impute', '--combat-fit-on', fit_on)
+    assert run('fit', volumes, '--out', tmp_path / 'model', *given, *TINY) == 0
+    n_imputed = read(tmp_path / 'model' / 'rindices.tsv')['n_imputed']
+    assert n_imputed[n_imputed > 0].to_dict() == {'sub-004': 1}
+
+
+def test_a_model_that_does_not_harmonize_refuses_a_choice_about_sites(home, tmp_path):
+    out = tmp_path / 'model'
+    command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
+    assert run(*command, '--out', out, *TINY) == 0
+    given = ('--model', out, '--out', tmp_path / 'r.tsv', '--unseen-site', 'skip')
+    assert run('apply', home / 'volumes.tsv', *given) == 2
+
+
+@pytest.mark.parametrize(
+    ('model', 'found'), [('volumes.tsv', 'not a model'), ('nowhere', 'not a model')]
+)
+def test_what_is_no_model_is_named(home, tmp_path, capsys, model, found):
+    given = ('--model', home / model, '--out', tmp_path / 'r.tsv')
+    assert run('apply', home / 'volumes.tsv', *given) == 65
+    assert found in capsys.readouterr().err
+    assert run('card', home / model) == 65
+
+
+def test_the_card_is_shown(home, capsys):
+    assert run('card', home / 'model') == 0
+    text = capsys.readouterr().out
+    for words in ('30 controls (CN)', 'region_c', 'ComBat', 'gamma', 'CN mean', 'by age'):
+        assert words in text
+
+
+@pytest.mark.parametrize('name', ['ad_2rindices', 'brain_aging_5rindices'])
+def test_published_checkpoints_become_models(tmp_path, capsys, name):
+    file = shared_data(f'official/{name}.pt')
+    covariates = {'ad_2rindices': ('sex', 'age'), 'brain_aging_5rindices': ('sex', 'icv')}[name]
+    simulated = simulate_table('mild', n_cn=3, n_pt=4, seed=2)
+    volumes, people = write_simulated_table(tmp_path, simulated)[1::-1]
+    out = tmp_path / 'model'
+    given = ('--features', 'muse72', '--covariates', *covariates, '--out', out)
+    assert run('import-checkpoint', file, *given) == 0
+    assert run('import-checkpoint', file, *given) == 73
+    rindices = tmp_path / 'r.tsv'
+    assert run('apply', volumes, '--participants', people, '--model', out, '--out', rindices) == 0
+    assert len(read(rindices)) == 7
+    assert run('card', out) == 0
+    assert 'hippocampus' in capsys.readouterr().out
+
+
+def test_a_malicious_checkpoint_is_exit_code_65(tmp_path, capsys):
+    torch.save({'npattern': print, 'nROI': 72}, tmp_path / 'bad.pt')
+    given = ('--features', 'muse72', '--out', tmp_path / 'model')
+    assert run('import-checkpoint', tmp_path / 'bad.pt', *given) == 65
+    assert 'refused' in capsys.readouterr().err
+    assert not (tmp_path / 'model').exists()
+
+
+@pytest.mark.parametrize('command', ['fit', 'apply', 'import-checkpoint', 'card'])
+def test_every_option_is_explained(command):
+    parser = build_parser()._subparsers._group_actions[0].choices[command]
+    for action in parser._actions:
+        assert action.help, action.option_strings
+        assert '%' not in parser.format_help()
+
+
+FASTER_CHECKPOINTS = """
+import sys
+import surreal_bids.model.train as train
+from surreal_bids.cli.gan import main
+train.SECONDS_BETWEEN_CHECKPOINTS = 0
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(tmp_path):
+    volumes, people = make_study().write(tmp_path)
+    settings = (*PEOPLE, *TINY, '--iterations', 300)
+    command = [sys.executable, '-c', FASTER_CHECKPOINTS, 'fit', volumes, '--participants', people]
+    outs = {name: tmp_path / name for name in ('whole', 'killed')}
+    arguments = {
+        name: [str(word) for word in (*command, '--out', out, *settings)]
+        for name, out in outs.items()
+    }
+    subprocess.run(arguments['whole'], check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(arguments['killed'], stdout=subprocess.DEVNULL)
+    checkpoint = outs['killed'] / 'checkpoints' / 'patterns-2.safetensors'
+    while not checkpoint.exists():
+        assert process.poll() is None, 'ended before it could be killed'
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not (outs['killed'] / 'model.json').exists()
+    resumed = subprocess.run(
+        [*arguments['killed'][:3], '-v', *arguments['killed'][3:]],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert 'resumed at iteration' in resumed.stderr
+    for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
+        assert (outs['killed'] / name).read_bytes() == (outs['whole'] / name).read_bytes()
+    assert listing(outs['killed']) == OUTPUTS
+
+
+@pytest.mark.slow
+def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
+    simulated = simulate_table('basic', n_cn=150, n_pt=250, seed=0)
+    people, volumes, _ = write_simulated_table(tmp_path, simulated)
+    out = tmp_path / 'model'
+    settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 3, '--iterations', 1500)
+    given = ('--features', 'muse72', '--icv-column', 'icv', '--covariates', 'age', 'sex')
+    command = ('fit', volumes, '--participants', people, '--out', out, '--preset', 'robust')
+    assert run(*command, *given, *settings, '--device', 'cpu') == 0
+    fitted = read(out / 'rindices.tsv')
+    rindices = tmp_path / 'r.tsv'
+    assert run('apply', volumes, '--participants', people, '--model', out, '--out', rindices) == 0
+    pd.testing.assert_frame_equal(read(rindices), fitted.drop(columns='group'))
+    patients = fitted['group'] == 'PT'
+    truth = simulated.severities.set_index('participant_id').loc[fitted.index[patients]]
+    assert pattern_c_index(fitted.loc[patients, ['r1', 'r2', 'r3']], truth) > 0.56

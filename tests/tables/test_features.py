@@ -1,0 +1,128 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.bids.participants import Table
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.regions import muse_indices, region_names
+from surreal_bids.tables.features import (
+    FeatureList,
+    column_features,
+    listed_features,
+    named_features,
+    read_features,
+    remaining_features,
+    unused_columns,
+)
+
+SPELLINGS = {
+    'index': lambda k: str(k),
+    'MUSE': lambda k: f'MUSE_{k}',
+    'DLMUSE': lambda k: f'DL_MUSE_Volume_{k}',
+    'H_MUSE': lambda k: f'H_MUSE_Volume_{k}',
+    'name': lambda k: region_names()[k],
+    'words': lambda k: region_names()[k].lower().replace(' ', '_'),
+}
+
+
+def text_table(frame: pd.DataFrame) -> Table:
+    return Table(Path('t.tsv'), frame.map(str).astype(object))
+
+
+@pytest.fixture
+def volumes() -> pd.DataFrame:
+    values = np.random.default_rng(0).uniform(100, 900, (3, 139))
+    return pd.DataFrame(values, ['sub-1', 'sub-2', 'sub-3'], list(muse_indices()))
+
+
+@pytest.mark.parametrize('spelling', SPELLINGS)
+@pytest.mark.parametrize('name', ['muse72', 'muse139'])
+def test_muse_sets_are_built_from_single_regions_in_any_spelling(volumes, spelling, name):
+    shuffled = volumes.sample(frac=1, axis=1, random_state=1).rename(columns=SPELLINGS[spelling])
+    features = read_features(text_table(shuffled), named_features(name))
+    assert features.shape == (3, int(name.removeprefix('muse')))
+    for feature in named_features(name).features:
+        expected = volumes[list(feature.indices)].sum(axis=1)
+        assert features[feature.name].tolist() == pytest.approx(expected.tolist())
+
+
+def test_a_table_that_has_the_sums_is_taken_as_it_is(volumes):
+    wanted = named_features('muse72')
+    sums = read_features(text_table(volumes.rename(columns=str)), wanted)
+    again = read_features(text_table(sums.iloc[:, ::-1]), wanted)
+    pd.testing.assert_frame_equal(sums, again)
+
+
+@pytest.mark.parametrize('fitted', ['index', 'MUSE', 'name'])
+@pytest.mark.parametrize('applied', ['DLMUSE', 'words', 'MUSE'])
+def test_columns_that_are_muse_regions_are_found_in_another_spelling(volumes, fitted, applied):
+    wanted = column_features([SPELLINGS[fitted](k) for k in volumes.columns])
+    table = text_table(volumes.rename(columns=SPELLINGS[applied]))
+    assert np.allclose(read_features(table, wanted), volumes)
+
+
+def test_columns_of_another_atlas_are_found_by_name_only():
+    wanted = column_features(['47', 'thickness'])
+    assert [feature.indices for feature in wanted.features] == [(), ()]
+    table = text_table(pd.DataFrame({'MUSE_47': [1.0], 'thickness': [2.0]}))
+    with pytest.raises(DataError, match=r't\.tsv: no column 47; there are: MUSE_47, thickness'):
+        read_features(table, wanted)
+
+
+@pytest.mark.parametrize(
+    ('drop', 'name', 'message'),
+    [(47, 'muse139', r'MUSE region 47 \(Right'), (35, 'muse72', r'MUSE region 35 \(Brain stem')],
+)
+def test_a_missing_region_is_named(volumes, drop, name, message):
+    table = text_table(volumes.drop(columns=drop).rename(columns=SPELLINGS['MUSE']))
+    with pytest.raises(DataError, match=message) as caught:
+        read_features(table, named_features(name))
+    assert 't.tsv' in str(caught.value)
+
+
+@pytest.mark.parametrize('name', ['muse72', 'muse139', 'columns'])
+def test_lists_go_to_json_and_back(name):
+    wanted = column_features(['a', 'b']) if name == 'columns' else named_features(name)
+    assert FeatureList.from_json(wanted.to_json()) == wanted
+
+
+@pytest.mark.parametrize(
+    ('content', 'names'), [('b\na\n', ['b', 'a']), ('\ufeffb \n\n a', ['b', 'a'])]
+)
+def test_a_file_of_names_gives_their_order(tmp_path, content, names):
+    path = tmp_path / 'list.txt'
+    path.write_text(content, encoding='utf-8')
+    assert listed_features(str(path)).names == names
+
+
+@pytest.mark.parametrize(('content', 'message'), [('', 'is empty'), ('a\nb\na', 'once: a')])
+def test_a_bad_list_is_named(tmp_path, content, message):
+    path = tmp_path / 'list.txt'
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        listed_features(str(path))
+
+
+def test_neither_set_nor_file():
+    with pytest.raises(UsageError, match='muse71: neither muse72 nor muse139'):
+        listed_features('muse71')
+
+
+@pytest.mark.parametrize('column', ['age', 'Sex', 'DLICV', 'session_id'])
+def test_a_column_that_is_hardly_a_feature_is_asked_about(column):
+    table = text_table(pd.DataFrame({'roi': [1.0], column: [2.0]}))
+    with pytest.raises(DataError, match=f'is {column} a feature'):
+        remaining_features(table, [])
+    assert remaining_features(table, [column]).names == ['roi']
+
+
+def test_nothing_left_to_be_a_feature():
+    with pytest.raises(DataError, match='no column is left'):
+        remaining_features(text_table(pd.DataFrame({'age': [2.0]})), ['age'])
+
+
+def test_unused_columns_are_told_from_used_ones_in_any_spelling():
+    table = text_table(pd.DataFrame(1.0, ['sub-1'], ['MUSE_47', 'MUSE_4', 'Age', 'note']))
+    assert unused_columns(table, named_features('muse139'), ['age']) == ['MUSE_4', 'note']

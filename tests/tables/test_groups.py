@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from surreal_bids.bids.participants import Table
+from surreal_bids.exceptions import DataError
+from surreal_bids.tables.groups import GroupLabels, find_groups
+
+
+def people(*values: str | None, column: str = 'diagnosis') -> Table:
+    index = [f'sub-{k}' for k in range(len(values))]
+    return Table(Path('people.tsv'), pd.DataFrame({column: values}, index, dtype=object))
+
+
+@pytest.mark.parametrize(
+    ('control', 'patient'),
+    [
+        ('CN', 'PT'),
+        ('cn', 'AD'),
+        ('Control', 'Depressed'),
+        ('HC', 'SZ'),
+        ('healthy', 'patient'),
+        ('0', '1'),
+        ('0.0', '1.0'),
+        ('-1', '1'),
+        ('-1.0', '1.0'),
+    ],
+)
+@pytest.mark.parametrize('column', ['diagnosis', 'Group', 'DX'])
+def test_groups_are_recognised(control, patient, column):
+    groups = find_groups(people(patient, control, control, column=column))
+    assert groups.is_patient.tolist() == [True, False, False]
+    assert groups.labels.tolist() == ['PT', 'CN', 'CN']
+    assert groups.recognised
+    assert 'recognised' in groups.describe()
+
+
+@pytest.mark.parametrize(
+    'said',
+    [
+        GroupLabels('diagnosis', ['b'], ['a']),
+        GroupLabels('diagnosis', ['b', 'c'], ['a']),
+        GroupLabels('DIAGNOSIS', ['c'], ['a', 'b']),
+    ],
+)
+def test_what_is_said_counts(said):
+    groups = find_groups(people('a', 'b', 'c', None), said)
+    assert set(groups.control_labels) == set(said.controls)
+    assert set(groups.patient_labels) == set(said.patients)
+    assert not groups.recognised
+    assert 'sub-3' in groups.left_out
+
+
+@pytest.mark.parametrize('said', [GroupLabels(controls=['0']), GroupLabels(patients=['2'])])
+def test_one_label_tells_the_other(said):
+    groups = find_groups(people('0', '2', '2'), said)
+    assert groups.is_patient.tolist() == [False, True, True]
+
+
+def test_people_of_no_group_are_left_out_with_their_value():
+    said = GroupLabels(controls=['CN'], patients=['AD'])
+    groups = find_groups(people('CN', 'MCI', 'AD', None), said)
+    assert groups.left_out == {'sub-1': 'MCI', 'sub-3': None}
+    assert groups.is_patient.index.tolist() == ['sub-0', 'sub-2']
+
+
+@pytest.mark.parametrize(
+    ('values', 'said', 'message'),
+    [
+        (('AD', 'MCI'), GroupLabels(), 'holds AD, MCI: none .*--control-label'),
+        (('1', '2'), GroupLabels(), 'holds 1, 2: none .*--control-label'),
+        (('CN', 'HC', 'AD'), GroupLabels(), 'more than one .*--control-label'),
+        (('CN', 'MCI', 'AD'), GroupLabels(), 'holds AD, MCI beside CN; .*--patient-label'),
+        (('CN', 'CN'), GroupLabels(), 'holds nothing beside CN; .*--patient-label'),
+        ((None, None), GroupLabels(), 'holds nothing: none'),
+        (('CN', 'AD'), GroupLabels(controls=['HC']), 'nobody has HC .*there are: AD, CN'),
+        (('CN', 'AD'), GroupLabels(controls=['CN'], patients=['CN']), 'at once by CN'),
+        (('CN', 'AD'), GroupLabels('status'), 'no column status; there are: diagnosis'),
+    ],
+)
+def test_what_cannot_be_told_is_explained(values, said, message):
+    with pytest.raises(DataError, match=message) as caught:
+        find_groups(people(*values), said)
+    assert 'people.tsv' in str(caught.value)
+
+
+def test_no_column_of_the_diagnosis():
+    with pytest.raises(DataError, match=r'--group-column .*there are: cohort'):
+        find_groups(people('CN', 'PT', column='cohort'))

@@ -1,0 +1,140 @@
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from surreal_bids.bids.participants import Table
+from surreal_bids.exceptions import DataError
+from surreal_bids.tables.reading import (
+    about,
+    find_column,
+    join_participants,
+    names,
+    read_people,
+    require_columns,
+)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_table(text: str, name: str = 'table.csv', encoding: str = 'utf-8') -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode(encoding))
+        return path
+
+    return write_table
+
+
+@pytest.mark.parametrize('separator', ['\t', ',', ';'])
+@pytest.mark.parametrize('line_end', ['\n', '\r\n'])
+@pytest.mark.parametrize('encoding', ['utf-8', 'utf-8-sig'])
+def test_separators_line_ends_and_byte_order_marks(write, separator, line_end, encoding):
+    text = 'age|participant_id|site\n61.5|sub-1|Göttingen\n\nn/a|sub-2|x\n'
+    table = read_people(write(text.replace('|', separator).replace('\n', line_end), 't', encoding))
+    assert table.text.index.tolist() == ['sub-1', 'sub-2']
+    assert table.columns == ['age', 'site']
+    assert table.categories('site').tolist() == ['Göttingen', 'x']
+    assert table.numbers('age').iloc[0] == 61.5
+
+
+@pytest.mark.parametrize('cell', ['', 'n/a', 'N/A', 'NA', 'NaN', 'nan', 'NULL'])
+def test_missing_in_the_usual_spellings(write, cell):
+    table = read_people(write(f'participant_id,age\nsub-1,{cell}\nsub-2,70\n'))
+    assert table.numbers('age').isna().tolist() == [True, False]
+
+
+def test_a_quoted_cell_may_hold_the_separator(write):
+    table = read_people(write('participant_id,site\nsub-1,"Bonn, Germany"\n'))
+    assert table.categories('site').tolist() == ['Bonn, Germany']
+
+
+@pytest.mark.parametrize(
+    ('text', 'message'),
+    [
+        ('', 'nobody in it'),
+        ('participant_id,age\n', 'nobody in it'),
+        ('person,age\nsub-1,60\n', r'no column participant_id.*person, age'),
+        ('participant_id,age\nsub-1,60,7\n', 'line 2 has 3 cells, but the header has 2'),
+        ('participant_id,age,age\nsub-1,60,61\n', 'more than one column age'),
+        ('participant_id,age\nsub-1,60\nsub-1,61\n', r'more than one row for sub-1.*ses-2'),
+        ('participant_id,age\nsub-1,60\n1,61\n', 'more than one row for 1'),
+        ('participant_id,age\n,60\n', 'line 2 has no participant_id'),
+        ('participant_id,age\n"sub-1,60\n', 'not a table'),
+    ],
+)
+def test_bad_tables_are_named_and_explained(write, text, message):
+    path = write(text)
+    with pytest.raises(DataError, match=message) as caught:
+        read_people(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize('content', [b'\xff\xfe\x00\x01', b'PK\x03\x04\x80\x81'])
+def test_a_spreadsheet_is_not_read_as_text(tmp_path, content):
+    path = tmp_path / 'table.xlsx'
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r'save it as \.tsv or \.csv'):
+        read_people(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r'nowhere\.tsv: cannot be read'):
+        read_people(tmp_path / 'nowhere.tsv')
+
+
+@pytest.mark.parametrize(
+    ('cell', 'message'),
+    [('sixty', 'sub-2 has "sixty"'), ('inf', 'sub-2 has "inf"'), ('6,5', 'sub-2 has "6,5"')],
+)
+def test_text_in_a_column_of_numbers_names_the_person(write, cell, message):
+    table = read_people(write(f'participant_id\tage\nsub-1\t60\nsub-2\t{cell}\n'))
+    with pytest.raises(DataError, match=message):
+        table.numbers('age')
+
+
+@pytest.mark.parametrize(
+    ('wanted', 'found'),
+    [('age', 'age'), ('Sex', 'sex'), ('icv', None), ('height', None), ('ICV', 'ICV')],
+)
+def test_columns_are_found_by_name_and_else_by_the_only_similar_one(wanted, found):
+    assert find_column(['age', 'sex', 'ICV', 'Icv'], wanted) == found
+
+
+def test_missing_columns_come_with_the_nearest():
+    table = Table(Path('t.tsv'), pd.DataFrame(columns=[f'MUSE_{k}' for k in range(100, 130)]))
+    with pytest.raises(DataError, match=r't\.tsv: no column MUSE_47; .*MUSE_1.7'):
+        require_columns(table, ['MUSE_100', 'MUSE_47'])
+
+
+@pytest.mark.parametrize('prefix', ['', 'sub-'])
+def test_participants_are_joined_by_name_whatever_the_order(write, prefix):
+    table = read_people(write('participant_id,age,roi\nsub-2,1,5.5\nsub-1,2,6.5\n'))
+    people = read_people(
+        write(f'participant_id\tage\n{prefix}1\t61\n{prefix}3\t63\n{prefix}2\t62\n', 'p.tsv')
+    )
+    joined = join_participants(table, people)
+    assert joined.text.index.tolist() == ['sub-2', 'sub-1']
+    assert joined.numbers('age').tolist() == [62, 61]
+    assert joined.numbers('roi').tolist() == [5.5, 6.5]
+
+
+def test_people_missing_from_participants_are_named(write):
+    table = read_people(write('participant_id,roi\nsub-1,5\nsub-2,6\nsub-3,7\n'))
+    people = read_people(write('participant_id\tage\nsub-2\t60\n', 'p.tsv'))
+    with pytest.raises(DataError, match=r'p\.tsv: no row for 2 of 3 people.*sub-1, sub-3'):
+        join_participants(table, people)
+
+
+@pytest.mark.parametrize(
+    ('cell', 'name'), [('3.0', '3'), ('-1.0', '-1'), ('3', '3'), ('3.05', '3.05'), ('A3.0', 'A3.0')]
+)
+def test_names_that_were_taken_for_numbers(write, cell, name):
+    table = read_people(write(f'participant_id,site\nsub-1,{cell}\nsub-2,n/a\n'))
+    assert names(table, 'site').tolist() == [name, None]
+
+
+@pytest.mark.parametrize('message', ['bad', 'some.tsv: bad'])
+def test_the_file_is_named_once(message):
+    with pytest.raises(DataError) as caught, about(Path('some.tsv')):
+        raise DataError(message)
+    assert str(caught.value) == 'some.tsv: bad'
