@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CANNOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 """No permission, a read-only file system, a full disk or quota."""
+RANDOM_BYTES = 4
+"""Random part of a temporary name."""
 MISSING = 'n/a'
 """How BIDS writes a missing value in a table."""
 
@@ -27,8 +29,9 @@ MISSING = 'n/a'
 def atomic_path(target: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `target`; move it there if the block ends without an error.
 
-    The temporary name is hidden and keeps the extension, since image writers look at it. The
-    content is flushed to the disk before the move, so that not even a power cut leaves half a file.
+    The temporary name is hidden and keeps the extension, since image writers look at it. The file
+    is as readable as any other, though some writers would keep it to its owner. The content is
+    flushed to the disk before the move, so that not even a power cut leaves half a file.
     """
     target = Path(target)
     try:
@@ -38,9 +41,12 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             f'{target.parent}: cannot make this folder ({error.strerror}); '
             'choose an output folder you may write to'
         ) from error
-    temporary = target.with_name(f'.{secrets.token_hex(4)}.{target.name}')
+    temporary = target.with_name(f'.{secrets.token_hex(RANDOM_BYTES)}.{target.name}')
     try:
+        temporary.touch()
+        usual_mode = temporary.stat().st_mode
         yield temporary
+        temporary.chmod(usual_mode)
         _flush(temporary)
         temporary.replace(target)
     except OSError as error:
@@ -52,6 +58,13 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(target: str | Path) -> None:
+    """Delete what killed writers of this file have left; only for files with a single writer."""
+    target = Path(target)
+    for leftover in target.parent.glob(f'.{"?" * 2 * RANDOM_BYTES}.{target.name}'):
+        leftover.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:

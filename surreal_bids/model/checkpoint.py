@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -22,6 +22,7 @@ def fingerprint(hyper: HyperParameters, numbers: dict[str, Any], *arrays: Tensor
     """Tell one run from another: a hash of its settings and its data."""
     digest = hashlib.sha256(json.dumps([asdict(hyper), numbers], sort_keys=True).encode())
     for array in arrays:
+        digest.update(repr((tuple(array.shape), str(array.dtype))).encode())
         digest.update(array.cpu().numpy().tobytes())
     return digest.hexdigest()
 
@@ -41,13 +42,17 @@ def load_checkpoint(
     path: Path, owner: str, device: torch.device
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and progress of a checkpoint; one of another run is an error, never used."""
-    with safe_open(path, framework='pt', device=str(device)) as file:
-        metadata = file.metadata()
-        if metadata['owner'] != owner:
-            raise DataError(
-                f'{path}: this checkpoint belongs to a run with other data or settings; '
-                'delete it, or choose another folder for checkpoints'
-            )
-        return {name: file.get_tensor(name) for name in file.keys()}, json.loads(  # noqa: SIM118
-            metadata['progress']
+    try:
+        with safe_open(path, framework='pt', device=str(device)) as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise DataError(
+            f'{path}: not a checkpoint, or a damaged one ({error}); delete it to start anew'
+        ) from error
+    if metadata.get('owner') != owner:
+        raise DataError(
+            f'{path}: this checkpoint belongs to a run with other data or settings; '
+            'delete it (surreal-gan fit: --overwrite), or choose another folder for checkpoints'
         )
+    return tensors, json.loads(metadata['progress'])

@@ -136,7 +136,7 @@ class SurrealGAN:
         tensor = torch.tensor(values, dtype=torch.float32, device=device)
         sample = Sample(tensor[~patient], tensor[patient], batch_size)
 
-        self.history_: list[dict[str, float]] = []
+        self.history_: list[dict[str, Any]] = []
         settings = [
             setting
             for n_patterns in _as_tuple(self.n_patterns)
@@ -166,6 +166,8 @@ class SurrealGAN:
             )
         if min(_as_tuple(self.n_patterns)) < 1 or self.repetitions < 1 or self.iterations < 1:
             raise UsageError('n_patterns, repetitions and iterations must be at least 1')
+        if min(_as_tuple(self.ortho)) < 0:
+            raise UsageError('ortho, a weight, must not be negative')
 
     def _train(self, n_patterns: int, sample: Sample, device: torch.device) -> list[Setting]:
         """Train every lambda and repetition with this number of patterns, in one stack."""

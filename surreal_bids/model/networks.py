@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,36 @@ SLOPE = 0.2
 """Negative slope of every leaky relu."""
 INITIAL_SD = 0.1
 """Weights start as N(0, 0.1), biases as torch's linear layers start theirs."""
+
+
+class _ProductOnCPU(torch.autograd.Function):
+    """Batched matrix product whose backward pass never multiplies by a transposed view.
+
+    OpenBLAS on ARM spends half a millisecond on each such product, whatever its size; a copy of
+    the weights costs a hundredth of that, and nothing to speak of elsewhere.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_EBI: Tensor, w_EIO: Tensor) -> Tensor:
+        ctx.save_for_backward(x_EBI, w_EIO)
+        return torch.bmm(x_EBI, w_EIO)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x_EBI, w_EIO = ctx.saved_tensors
+        (g_EBO,) = gradients
+        to_x, to_w = ctx.needs_input_grad
+        return (
+            torch.bmm(g_EBO, w_EIO.transpose(1, 2).contiguous()) if to_x else None,
+            torch.bmm(x_EBI.transpose(1, 2), g_EBO) if to_w else None,
+        )
+
+
+def product(x_EBI: Tensor, w_EIO: Tensor) -> Tensor:
+    """Batched matrix product (E, B, I) x (E, I, O), differentiable."""
+    return (
+        _ProductOnCPU.apply(x_EBI, w_EIO) if x_EBI.device.type == 'cpu' else torch.bmm(x_EBI, w_EIO)
+    )
 
 
 def hidden_sizes(n_regions: int) -> tuple[int, int]:
@@ -91,8 +122,8 @@ def network(weights: Weights, *names: str) -> dict[str, Tensor]:
 
 def encode(weights: Weights, x_EBS: Tensor) -> Tensor:
     """First half of f: people -> (E, B, Q)."""
-    hidden = F.leaky_relu(torch.bmm(x_EBS, weights['f.encode1']), SLOPE, inplace=True)
-    return F.leaky_relu(torch.bmm(hidden, weights['f.encode2']), SLOPE, inplace=True)
+    hidden = F.leaky_relu(product(x_EBS, weights['f.encode1']), SLOPE, inplace=True)
+    return F.leaky_relu(product(hidden, weights['f.encode2']), SLOPE, inplace=True)
 
 
 def synthesise(weights: Weights, code_EBQ: Tensor, z_EKBM: Tensor) -> Tensor:
@@ -100,8 +131,8 @@ def synthesise(weights: Weights, code_EBQ: Tensor, z_EKBM: Tensor) -> Tensor:
     z_EKB_M = z_EKBM.flatten(1, 2)
     gate = torch.sigmoid(_linear(weights, 'f.latent', z_EKB_M))
     gated = code_EBQ[:, None] * gate.unflatten(1, z_EKBM.shape[1:3])
-    hidden = F.leaky_relu(torch.bmm(gated.flatten(1, 2), weights['f.decode1']), SLOPE, inplace=True)
-    change = F.leaky_relu(torch.bmm(hidden, weights['f.decode2']), SLOPE, inplace=True)
+    hidden = F.leaky_relu(product(gated.flatten(1, 2), weights['f.decode1']), SLOPE, inplace=True)
+    change = F.leaky_relu(product(hidden, weights['f.decode2']), SLOPE, inplace=True)
     return change.unflatten(1, z_EKBM.shape[1:3])
 
 
@@ -134,7 +165,7 @@ def _perceptron(weights: Weights, name: str, x: Tensor, masks: tuple[Tensor, ...
 
 
 def _linear(weights: Weights, name: str, x: Tensor) -> Tensor:
-    return torch.bmm(x, weights[name]).add_(weights[f'{name}_bias'])
+    return product(x, weights[name]).add_(weights[f'{name}_bias'])
 
 
 def r_indices(weights: Weights, y_EBS: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class HyperParameters:
 
 PRESETS: dict[str, HyperParameters] = {
     'iclr2022': HyperParameters(),
-    'correlated': HyperParameters(gamma=2.0, alpha=0.02, lr=8e-4),
+    'correlated': HyperParameters(gamma=2.0, alpha=0.02, lr=8e-4, monotonicity_threshold=6e-5),
     'robust': HyperParameters(
         lr=8e-4,
         adversarial=0.25,

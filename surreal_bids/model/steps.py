@@ -115,7 +115,7 @@ class Steps:
     def _capture(self) -> Callable[[], None]:
         """Warm up on a side stream, capture one step, and undo what warming up has trained."""
         before = {name: value.clone() for name, value in self.stack.state().items()}
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream(self.stack.device)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             self.slot.zero_()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
+from surreal_bids.files import remove_leftovers
 from surreal_bids.model.agreement import compare_members
 from surreal_bids.model.checkpoint import fingerprint, load_checkpoint, save_checkpoint
 from surreal_bids.model.ensemble import LOSSES, Stack
@@ -58,8 +59,10 @@ class Progress:
     """Members whose weights are final."""
     converged: list[bool]
     """Members that met the stopping rule of section 3.3."""
+    kept: list[bool]
+    """Members of which some weights have been kept as final."""
     iteration: int = 0
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
     """One record per evaluation and lambda: mean losses and agreement."""
 
 
@@ -86,7 +89,8 @@ class Training:
         self.sample = sample
         self.iterations = iterations
         self.checkpoint = checkpoint
-        self.progress = Progress([False] * n_members, [False] * n_members)
+        nobody = [False] * n_members
+        self.progress = Progress(done=nobody, converged=nobody, kept=nobody)
         self.final = {name: value.clone() for name, value in stack.weights_now().items()}
         self.evaluate_every = max(round(iterations / EVALUATIONS / BLOCK), 1) * BLOCK
         self.settings = {
@@ -155,27 +159,26 @@ class Training:
     def _schedule(self, iteration: int) -> None:
         """Learning rates: full at first, then linearly down (`decay_from`)."""
         begin = self.stack.hyper.decay_from * self.iterations
-        passed = max(iteration - begin, 0) / max(self.iterations - begin, 1)
-        left = 1 - min(passed, 1.0)
-        self.stack.scale_learning_rates(SLOWEST_RATE + (1 - SLOWEST_RATE) * left)
+        passed = 0.0
+        if begin < min(iteration, self.iterations):
+            passed = min((iteration - begin) / (self.iterations - begin), 1.0)
+        self.stack.scale_learning_rates(1 - (1 - SLOWEST_RATE) * passed)
 
     def _evaluate(self, losses_EL: NDArray[np.floating], bar: tqdm) -> None:
         """Record losses and agreement, and decide which members are done."""
-        patients = self.sample.pt[:MONITORED_PATIENTS]
-        r_ENM = members_r_indices(self.stack.weights_now(), patients)
-        alive = np.isfinite(losses_EL).all(axis=1) & np.isfinite(r_ENM).all(axis=(1, 2))
+        r_ENM = members_r_indices(self.stack.weights_now(), self.sample.pt[:MONITORED_PATIENTS])
+        diverged = ~(np.isfinite(losses_EL).all(axis=1) & np.isfinite(r_ENM).all(axis=(1, 2)))
+        comparable = ~diverged & (np.ptp(r_ENM, axis=1) > 0).all(axis=1)
         for ortho, members in self.settings.items():
-            healthy = members[alive[members]]
-            if healthy.size > 0:
-                self._record(ortho, losses_EL[healthy], r_ENM[healthy])
-        self._keep(~alive)
+            if not diverged[members].all():
+                alive, varied = members[~diverged[members]], members[comparable[members]]
+                self._record(ortho, losses_EL[alive], r_ENM[varied])
+        self._give_up(diverged)
         if self.stack.hyper.early_stopping is None:
             self._stop_converged(losses_EL)
         else:
             self._stop_disagreeing(self.stack.hyper.early_stopping)
-        if self.progress.history:
-            shown = ('agreement', 'reconstruction', 'mapping')
-            bar.set_postfix({name: f'{self.progress.history[-1][name]:.3g}' for name in shown})
+        self._show(bar)
 
     def _record(
         self, ortho: float, losses_EL: NDArray[np.floating], r_ENM: NDArray[np.floating]
@@ -185,22 +188,37 @@ class Training:
                 'iteration': self.progress.iteration,
                 'n_patterns': self.stack.n_patterns,
                 'ortho': ortho,
-                'agreement': compare_members(r_ENM).mean,
+                'agreement': compare_members(r_ENM).mean if len(r_ENM) > 1 else None,
                 **dict(zip(LOSSES, losses_EL.mean(axis=0).tolist())),
             }
         )
+
+    def _show(self, bar: tqdm) -> None:
+        """Put the latest losses and agreement, means over lambda, behind the progress bar."""
+        latest = [r for r in self.progress.history if r['iteration'] == self.progress.iteration]
+        shown = {}
+        for name in ('agreement', 'reconstruction', 'mapping'):
+            values = [record[name] for record in latest if record[name] is not None]
+            if values:
+                shown[name] = f'{np.mean(values):.3g}'
+        bar.set_postfix(shown)
+
+    def _give_up(self, diverged_E: NDArray[np.bool_]) -> None:
+        """Members with NaN or infinite numbers are done; what was kept of them before stays."""
+        self._keep(diverged_E & ~np.array(self.progress.kept))
+        self.progress.done = (diverged_E | self.progress.done).tolist()
 
     def _stop_converged(self, losses_EL: NDArray[np.floating]) -> None:
         """Section 3.3: after `iterations`, members end when both losses are low."""
         if self.progress.iteration < self.iterations:
             return
         hyper = self.stack.hyper
-        met = (losses_EL[:, RECONSTRUCTION] < hyper.reconstruction_threshold) & (
-            losses_EL[:, MONOTONICITY] < hyper.monotonicity_threshold
+        met = (
+            (losses_EL[:, RECONSTRUCTION] < hyper.reconstruction_threshold)
+            & (losses_EL[:, MONOTONICITY] < hyper.monotonicity_threshold)
+            & ~np.array(self.progress.done)
         )
-        self.progress.converged = [
-            now or before for now, before in zip(met.tolist(), self.progress.converged)
-        ]
+        self.progress.converged = (met | self.progress.converged).tolist()
         self._keep(met if self.progress.iteration < self.last_iteration else np.ones_like(met))
 
     def _stop_disagreeing(self, tolerance: float) -> None:
@@ -210,6 +228,7 @@ class Training:
                 record['agreement']
                 for record in self.progress.history
                 if record['ortho'] == ortho
+                and record['agreement'] is not None
                 and record['iteration'] >= EARLIEST_STOP * self.iterations
             ]
             chosen = np.isin(np.arange(len(self.progress.done)), members)
@@ -217,6 +236,8 @@ class Training:
                 self._keep(chosen, done=False)
             if trace and max(trace[-PATIENCE:]) < max(trace) - tolerance:
                 self.progress.done = (chosen | self.progress.done).tolist()
+        if self.progress.iteration >= self.last_iteration:
+            self._keep(~np.array(self.progress.kept))
 
     def _keep(self, members_E: NDArray[np.bool_], done: bool = True) -> None:
         """Take the present weights of these members, where not done before, as their final ones."""
@@ -224,6 +245,7 @@ class Training:
         chosen = torch.from_numpy(fresh).to(self.stack.device)[:, None, None]
         for name, value in self.stack.weights_now().items():
             self.final[name].copy_(torch.where(chosen, value, self.final[name]))
+        self.progress.kept = (fresh | self.progress.kept).tolist()
         if done:
             self.progress.done = (fresh | self.progress.done).tolist()
 
@@ -235,7 +257,10 @@ class Training:
             save_checkpoint(self.checkpoint, tensors, asdict(self.progress), self.owner)
 
     def _resume(self) -> None:
-        if self.checkpoint is None or not self.checkpoint.exists():
+        if self.checkpoint is None:
+            return
+        remove_leftovers(self.checkpoint)
+        if not self.checkpoint.exists():
             return
         tensors, progress = load_checkpoint(self.checkpoint, self.owner, self.stack.device)
         self.progress = Progress(**progress)

@@ -183,7 +183,6 @@ def test_training_ends_at_once_when_all_members_have_diverged():
     assert training.progress.history == []
 
 
-@pytest.mark.xfail(raises=DataError, reason='a constant R-index has no c-index: the run ends')
 @pytest.mark.parametrize('early_stopping', [None, 0.1])
 def test_a_collapsed_member_does_not_end_the_run(early_stopping, monkeypatch):
     def collapsed(weights, patients):
@@ -213,7 +212,7 @@ def test_early_stopping_keeps_the_best_evaluation(broken):
             for record in training.progress.history
             if record['ortho'] == ortho and record['iteration'] >= EARLIEST_STOP * 40
         ]
-        best = max(late, key=lambda record: (record['agreement'], record['iteration']))
+        best = max(late, key=lambda record: (record['agreement'] or 0, record['iteration']))
         expected = weights_after(best['iteration'], ortho=REPEATED)
         for name, value in final.items():
             for member in members:
@@ -264,7 +263,6 @@ def test_learning_rates_fall_linearly_to_a_twentieth(decay_from, monkeypatch):
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
-@pytest.mark.xfail(reason='with decay_from = 1 the rates drop to a twentieth after `iterations`')
 @pytest.mark.parametrize('preset', ['iclr2022', 'correlated'])
 def test_learning_rates_of_the_published_models_never_fall(preset):
     final = tiny_training(10, preset=preset, extra_iterations=2.0, **NEVER_MET).run()
