@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from surreal_bids.model import losses
+import surreal_bids.model.losses as losses
 from surreal_bids.model.compilation import fused
 from surreal_bids.model.latent import (
     Latents,
