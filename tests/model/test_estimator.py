@@ -330,4 +330,4 @@ def test_the_authors_sample_is_on_the_way_after_a_tenth_of_the_iterations():
         n_patterns=3, ortho=0.4, repetitions=3, iterations=4000, gamma=0.8, lr=8e-4,
         device='cpu', extra_iterations=0.0,
     )  # fmt: skip
-    assert pattern_c_index(gan.fit(X, patient).transform(X[patient]), truth) > 0.72
+    assert pattern_c_index(gan.fit(X, patient).transform(X[patient]), truth) > 0.65
