@@ -1,0 +1,171 @@
+"""What is run: how many people, how long, and which units of work an experiment needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from surreal_bids.baselines import BASELINES
+from surreal_bids.model.estimator import PAPER_ORTHO
+
+EXPERIMENTS = ('table1', 'fig2', 'table7', 'table6', 'robustness', 'split_half')
+ROBUSTNESS_TASKS = ('basic', 'mild')
+"""The easy and the hard task, on which B.2 and B.3 try other hyper-parameters."""
+N_PATTERNS = 3
+HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta')
+"""What B.2 varies from 50 to 150 %."""
+REMOVED_TERMS = {
+    'no-decomposition': ('kappa',),
+    'no-orthogonality': ('ortho',),
+    'no-monotonicity': ('mu',),
+    'no-cn': ('eta',),
+    'no-monotonicity-no-cn': ('mu', 'eta'),
+    'pseudo-smile-gan': ('kappa', 'ortho', 'mu', 'eta'),
+}
+"""What B.3 removes. It calls the weight of the cn loss zeta; in section 2.3 that is eta."""
+UNCHANGED = 'as-preset'
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Members trained at once: so many for each lambda, for so many iterations."""
+
+    ortho: tuple[float, ...]
+    repetitions: int
+    iterations: int
+
+    @property
+    def member_iterations(self) -> int:
+        """What the cost is proportional to."""
+        return len(self.ortho) * self.repetitions * self.iterations
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that tells a quick run from a full one."""
+
+    label: str
+    n_cn: int
+    n_pt: int
+    all_people: Schedule
+    """Table 1 and Fig. 2."""
+    folds: Schedule
+    """Table 6, in each fold."""
+    halves: Schedule
+    """B.7, in each half."""
+    variants: Schedule
+    """B.2 and B.3; its lambda is not used, since that chosen in Table 1 is."""
+    factors: tuple[float, ...]
+    """By which B.2 multiplies a hyper-parameter."""
+    n_components: tuple[int, ...]
+    """Numbers of components of Table 7; the first is that of Table 1."""
+    baseline_seeds: int
+    n_folds: int
+    extra_iterations: float
+    """How long, as a part of the iterations, members may go on until they converge."""
+
+    def describe(self) -> str:
+        """One line that goes with every table and figure."""
+        own = self.all_people
+        text = (
+            f'{self.label}: {self.n_cn} + {self.n_pt} people, {len(own.ortho)} lambdas x '
+            f'{own.repetitions} members x {own.iterations} iterations'
+        )
+        return text if self.label == 'full' else f'{text}; not comparable with the paper'
+
+
+FULL_ITERATIONS = {'robust': 18_000, 'iclr2022': 60_000}
+"""Iterations of the full setting by preset."""
+
+
+def full_plan(preset: str) -> Plan:
+    """The paper's numbers of people, members and lambdas."""
+    iterations = FULL_ITERATIONS[preset]
+    grid = Schedule(PAPER_ORTHO, 10, iterations)
+    return Plan(
+        label='full',
+        n_cn=492,
+        n_pt=900,
+        all_people=grid,
+        folds=grid,
+        halves=grid,
+        variants=Schedule((), 10, iterations),
+        factors=(0.5, 0.75, 1.25, 1.5),
+        n_components=tuple(range(N_PATTERNS, 11)),
+        baseline_seeds=3,
+        n_folds=5,
+        extra_iterations=0.2,
+    )
+
+
+def quick_plan() -> Plan:
+    """Every table and panel in minutes on two cores, from few people and few iterations."""
+    return Plan(
+        label='quick',
+        n_cn=200,
+        n_pt=320,
+        all_people=Schedule((0.2, 0.6), 3, 1500),
+        folds=Schedule((0.4,), 2, 400),
+        halves=Schedule((0.4,), 3, 500),
+        variants=Schedule((), 2, 400),
+        factors=(0.5, 1.5),
+        n_components=(N_PATTERNS, 6, 10),
+        baseline_seeds=1,
+        n_folds=5,
+        extra_iterations=0.0,
+    )
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work whose result is kept as one file: its kind, its task and what of it."""
+
+    kind: str
+    task: str
+    what: tuple[str | int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of its file."""
+        return '_'.join(map(str, (self.kind, self.task, *self.what)))
+
+
+def variants(factors: Iterable[float]) -> dict[str, dict[str, float]]:
+    """Factors of hyper-parameters by the name of the variant (B.2 and B.3)."""
+    scaled = {
+        f'{name}-{factor:g}': {name: factor} for name in HYPER_PARAMETERS for factor in factors
+    }
+    removed = {name: dict.fromkeys(terms, 0.0) for name, terms in REMOVED_TERMS.items()}
+    return {UNCHANGED: {}, **scaled, **removed}
+
+
+def robustness_tasks(tasks: Iterable[str]) -> list[str]:
+    """The tasks of B.2 among these; all of these where none is."""
+    tasks = list(tasks)
+    return [task for task in ROBUSTNESS_TASKS if task in tasks] or tasks
+
+
+def units_of(experiment: str, task: str, plan: Plan) -> list[Unit]:
+    """The units that an experiment needs for one task, in the order in which they can run."""
+    if experiment == 'table6':
+        return [Unit('fold', task, (k,)) for k in range(plan.n_folds)]
+    if experiment == 'split_half':
+        return [Unit('half', task, (k,)) for k in range(2)]
+    members = [Unit('members', task)]
+    if experiment == 'fig2':
+        return members
+    if experiment == 'robustness':
+        return members + [Unit('variant', task, (name,)) for name in variants(plan.factors)]
+    components = plan.n_components if experiment == 'table7' else plan.n_components[:1]
+    return members + [Unit('baseline', task, (m, n)) for m in BASELINES for n in components]
+
+
+def units(experiments: Iterable[str], tasks: Iterable[str], plan: Plan) -> list[Unit]:
+    """Every unit of these experiments, once."""
+    wanted = [
+        unit
+        for experiment in experiments
+        for task in (robustness_tasks(tasks) if experiment == 'robustness' else tasks)
+        for unit in units_of(experiment, task, plan)
+    ]
+    return list(dict.fromkeys(wanted))

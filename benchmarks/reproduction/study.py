@@ -1,0 +1,111 @@
+"""A run of experiments: its settings, its folder, and what is done of it already."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.files import write_json
+from surreal_bids.model.settings import hyperparameters
+from surreal_bids.simulation.controls import Controls
+
+from .people import People, simulate_people
+from .plan import Plan, Schedule, Unit
+from .training import Recipe
+
+LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Settings of a run, and the folder that keeps the result of every unit.
+
+    A unit that is done is never run again, so that a killed run goes on where it was; one that
+    could not be done (`DataError`) is kept with the reason.
+    """
+
+    folder: Path
+    plan: Plan
+    preset: str
+    seed: int
+    device: str = 'auto'
+    controls: Controls | None = None
+
+    def open(self) -> None:
+        """Claim the folder; one that holds results of other settings is refused."""
+        path = self.folder / 'settings.json'
+        own = json.loads(json.dumps(self.settings()))
+        if not path.exists():
+            write_json(path, own)
+            return
+        found = json.loads(path.read_text(encoding='utf-8'))
+        other = [key for key in own if found.get(key) != own[key]]
+        if other:
+            raise UsageError(
+                f'{self.folder} holds results of another run, with another {", ".join(other)}; '
+                'give another folder, or the options it was begun with (settings.json)'
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """What results depend on."""
+        controls = 'built-in population'
+        if self.controls is not None:
+            total = float(self.controls.volumes.to_numpy().sum())
+            controls = f'{len(self.controls.volumes)} people, {total:.6g} mm3 in all'
+        return {
+            'setting': self.plan.describe(),
+            'preset': self.preset,
+            'seed': self.seed,
+            'controls': controls,
+            'plan': asdict(self.plan),
+        }
+
+    def people(self, task: str) -> People:
+        """The people of a task."""
+        return simulate_people(task, self.plan.n_cn, self.plan.n_pt, self.seed, self.controls)
+
+    def recipe(self, schedule: Schedule, unit: Unit, **changes: float) -> Recipe:
+        """How to train in this run, with some hyper-parameters changed."""
+        changes = {'extra_iterations': self.plan.extra_iterations, **changes}
+        hyper = hyperparameters(self.preset, **changes)
+        return Recipe(schedule, hyper, self.seed, self.device, self._checkpoint(unit))
+
+    def result(self, unit: Unit) -> dict[str, Any] | None:
+        """What a unit found; None where it is not done or could not be done."""
+        path = self._path(unit)
+        if not path.exists():
+            return None
+        found = json.loads(path.read_text(encoding='utf-8'))
+        return None if 'failed' in found else found
+
+    def run(
+        self, units: Iterable[Unit], work: Callable[[Study, Unit], dict[str, Any]]
+    ) -> list[Unit]:
+        """Do what is not done yet; the units done now."""
+        todo = [unit for unit in units if not self._path(unit).exists()]
+        for unit in (bar := tqdm(todo, unit='unit', disable=None)):
+            bar.set_description(unit.name)
+            start = time.perf_counter()
+            try:
+                result = work(self, unit)
+            except DataError as error:
+                LOGGER.warning('%s could not be done: %s', unit.name, error)
+                result = {'failed': str(error)}
+            result['seconds'] = round(time.perf_counter() - start, 3)
+            write_json(self._path(unit), result)
+            self._checkpoint(unit).unlink(missing_ok=True)
+        return todo
+
+    def _path(self, unit: Unit) -> Path:
+        return self.folder / 'units' / f'{unit.name}.json'
+
+    def _checkpoint(self, unit: Unit) -> Path:
+        return self.folder / 'checkpoints' / f'{unit.name}.safetensors'
