@@ -27,7 +27,7 @@ def feature_matrix(X: Any) -> tuple[Floats, list[str] | None]:
     """Values (N, S) as float64 and, for a DataFrame, the names of its columns."""
     names = [str(name) for name in X.columns] if hasattr(X, 'columns') else None
     try:
-        values = np.asarray(X, dtype=np.float64)
+        values = np.array(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f'the table holds something that is not a number: {error}') from error
     if values.ndim != 2:

@@ -37,11 +37,13 @@ class _ProductOnCPU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x_EBI: Tensor, w_EIO: Tensor) -> Tensor:
+        """Multiply, and keep both factors."""
         ctx.save_for_backward(x_EBI, w_EIO)
         return torch.bmm(x_EBI, w_EIO)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Gradients of both factors, where they are asked for."""
         x_EBI, w_EIO = ctx.saved_tensors
         (g_EBO,) = gradients
         to_x, to_w = ctx.needs_input_grad

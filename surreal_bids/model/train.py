@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,14 +122,26 @@ class Training:
         """Train to the end, from the checkpoint if there is one; the final weights."""
         self._resume()
         steps = Steps(self.stack, *self.sample)
-        saved = time.monotonic()
+        saved = started = time.monotonic()
+        first = self.progress.iteration
         with self._progress_bar() as bar:
             while not self._finished():
                 self._evaluate(self._train_until_evaluation(steps, bar), bar)
+                if self.progress.iteration - first == self.evaluate_every:
+                    self._tell_time_left(time.monotonic() - started)
                 if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                     self._save()
                     saved = time.monotonic()
         return self.final
+
+    def _tell_time_left(self, seconds: float) -> None:
+        """Say, after the first evaluation, how long the rest will take at this pace."""
+        left = (self.iterations - self.progress.iteration) / self.evaluate_every * seconds
+        LOGGER.info(
+            'M=%d: %d members, %d iterations: about %s left',
+            *(self.stack.n_patterns, len(self.stack.ortho), self.iterations),
+            timedelta(seconds=max(round(left), 0)),
+        )
 
     def _finished(self) -> bool:
         return all(self.progress.done) or self.progress.iteration >= self.last_iteration
