@@ -11,15 +11,12 @@ is one fit: lambda picked by agreement, the consensus of its members, and its me
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
 from machine import write_results
 
 from surreal_bids.harmonization.covariates import CNNormaliser

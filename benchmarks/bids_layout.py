@@ -12,24 +12,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import bids
 import pandas as pd
+from machine import write_results
 
-from surreal_bids import __version__
 from surreal_bids.bids import database
 from surreal_bids.bids.layout import find_t1w
-from surreal_bids.files import write_tsv
 
-RESULTS = Path(__file__).parent / 'results'
 TARGET = 0.2
 """Finding all T1w images may take this fraction of the time of a default index."""
 
@@ -105,23 +99,6 @@ def with_ratios(table: pd.DataFrame) -> pd.DataFrame:
     return table.round(4)
 
 
-def provenance(n_subjects: int) -> dict[str, str]:
-    here = Path(__file__).parent
-    commit = subprocess.run(
-        ['git', 'rev-parse', '--short', 'HEAD'], cwd=here, capture_output=True, text=True
-    )
-    return {
-        'subjects': str(n_subjects),
-        'files_each': str(len(FILES)),
-        'date': datetime.now(UTC).strftime('%Y-%m-%d'),
-        'commit': commit.stdout.strip() or 'unknown',
-        'surreal_bids': __version__,
-        'pybids': bids.__version__,
-        'python': platform.python_version(),
-        'machine': f'{platform.system()} {platform.machine()}, {os.cpu_count()} cores',
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--subjects', type=int, default=1000)
@@ -134,8 +111,8 @@ def main() -> None:
         table = measure(root, Path(folder) / 'store', arguments.subjects, arguments.rounds)
     medians = table.drop(columns='round').groupby('method', sort=False).median()
     print(medians.assign(target=TARGET).round(4).to_string())
-    table = table.assign(target=TARGET, **provenance(arguments.subjects))
-    print('Written to', write_tsv(RESULTS / f'{table["date"].iloc[0]}_bids_layout.tsv', table))
+    table = table.assign(target=TARGET, subjects=arguments.subjects, files_each=len(FILES))
+    write_results('bids_layout', table, 'surreal_bids', 'pybids')
 
 
 if __name__ == '__main__':

@@ -10,27 +10,20 @@ and the data) is its own. neuroCombat takes part if it can be imported. Every ro
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import io
 import multiprocessing
 import os
-import platform
 import resource
-import subprocess
 import time
 from contextlib import redirect_stdout
-from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from machine import write_results
 
-from surreal_bids import __version__
-from surreal_bids.files import write_tsv
 from surreal_bids.harmonization.combat import ComBat
 
-RESULTS = Path(__file__).parent / 'results'
 TARGET_SECONDS = 5.0
 """A fit may take this long on two cores."""
 
@@ -111,29 +104,6 @@ def has_neurocombat() -> bool:
     return importlib.util.find_spec('neuroCombat') is not None
 
 
-def provenance(size: tuple[int, int, int]) -> dict[str, str]:
-    commit = subprocess.run(
-        ['git', 'rev-parse', '--short', 'HEAD'],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-    )
-    return {
-        'people': str(size[0]),
-        'features': str(size[1]),
-        'sites': str(size[2]),
-        'date': datetime.now(UTC).strftime('%Y-%m-%d'),
-        'commit': commit.stdout.strip() or 'unknown',
-        'surreal_bids': __version__,
-        'neurocombat': importlib.metadata.version('neuroCombat') if has_neurocombat() else 'n/a',
-        'numpy': np.__version__,
-        'pandas': pd.__version__,
-        'python': platform.python_version(),
-        'machine': f'{platform.system()} {platform.machine()}, {os.cpu_count()} cores',
-        'threads': os.environ.get('OMP_NUM_THREADS', 'default'),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--people', type=int, default=10_000)
@@ -146,8 +116,14 @@ def main() -> None:
     targets = {'target_seconds': TARGET_SECONDS, 'target_mb': TARGET_MB}
     medians = table.drop(columns='round').groupby('method', sort=False).median()
     print(medians.assign(**targets).to_string())
-    table = table.assign(**targets, **provenance(size))
-    print('Written to', write_tsv(RESULTS / f'{table["date"].iloc[0]}_combat.tsv', table))
+    table = table.assign(
+        **targets,
+        people=arguments.people,
+        features=arguments.features,
+        sites=arguments.sites,
+        threads=os.environ.get('OMP_NUM_THREADS', 'default'),
+    )
+    write_results('combat', table, 'surreal_bids', 'neuroCombat', 'numpy', 'pandas')
 
 
 if __name__ == '__main__':

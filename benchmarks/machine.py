@@ -6,16 +6,18 @@ import datetime
 import os
 import platform
 import subprocess
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pandas as pd
+
+from surreal_bids.files import MISSING, write_tsv
 
 RESULTS = Path(__file__).parent / 'results'
 
 
 def circumstances(*packages: str) -> dict[str, str]:
-    """Date, commit, machine and the versions of these packages."""
+    """Date, commit, machine and the versions of these packages (`n/a` for absent ones)."""
     commit = subprocess.run(
         ['git', 'rev-parse', '--short', 'HEAD'],
         cwd=Path(__file__).parent,
@@ -28,16 +30,20 @@ def circumstances(*packages: str) -> dict[str, str]:
         'commit': commit or 'unknown',
         'machine': f'{platform.machine()}, {os.cpu_count()} cores',
         'python': platform.python_version(),
-        **{package: version(package) for package in packages},
+        **{package: _version(package) for package in packages},
     }
 
 
-def write_results(name: str, rows: list[dict[str, object]], *packages: str) -> Path:
-    """Keep rows as a dated TSV, each with its circumstances; show them."""
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return MISSING
+
+
+def write_results(name: str, rows: pd.DataFrame | list[dict], *packages: str) -> Path:
+    """Keep rows as a dated TSV, each with its circumstances."""
     table = pd.DataFrame(rows).assign(**circumstances(*packages))
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f'{table["date"].iloc[0]}_{name}.tsv'
-    table.to_csv(path, sep='\t', index=False, float_format='%.5g')
-    print(table.to_string(index=False))
-    print(f'written to {path}')
+    path = write_tsv(RESULTS / f'{table["date"].iloc[0]}_{name}.tsv', table)
+    print(f'Written to {path}')
     return path

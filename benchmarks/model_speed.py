@@ -17,12 +17,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
 from machine import write_results
 
 from surreal_bids.model.ensemble import Stack
