@@ -22,11 +22,12 @@ from machine import circumstances
 from reproduction.experiments import run_unit
 from reproduction.figures import write_figure
 from reproduction.plan import EXPERIMENTS, FULL_ITERATIONS, full_plan, quick_plan, units
-from reproduction.study import Study
+from reproduction.study import Study, run_units
 from reproduction.tables import TABLES
 
 from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import write_tsv
+from surreal_bids.model.estimator import find_device
 from surreal_bids.simulation.controls import read_controls
 from surreal_bids.simulation.tasks import TASKS
 
@@ -51,20 +52,27 @@ def make_parser() -> argparse.ArgumentParser:
         'too few. Default: the built-in population',
     )
     parser.add_argument('--device', choices=('auto', 'cpu', 'cuda'), default='auto')
+    parser.add_argument('--jobs', type=int, help='processes at once; 2 on a CPU, 1 on a GPU')
     parser.add_argument('--seed', type=int, default=0, help='of the people and of the members')
     return parser
+
+
+def default_jobs(device: str) -> int:
+    """One process for a GPU, which a stack of members fills; two for a CPU."""
+    return 1 if find_device(device).type == 'cuda' else 2
 
 
 def assemble(study: Study, experiment: str, tasks: list[str]) -> dict[str, pd.DataFrame]:
     """Write the tables and the figure of an experiment from what is done of it."""
     tables = {name: make(study, tasks) for name, make in TABLES[experiment].items()}
     tables = {name: table for name, table in tables.items() if not table.empty}
-    about = {'setting': study.plan.describe(), 'preset': study.preset, 'seed': study.seed}
+    setting = study.plan.describe(experiment)
+    about = {'setting': setting, 'preset': study.preset, 'seed': study.seed}
     for name, table in tables.items():
         described = table.round(DECIMALS).assign(**about, **circumstances(*PACKAGES))
         write_tsv(study.folder / f'{name}.tsv', described)
     if tables:
-        write_figure(study.folder, experiment, tables, study.plan.describe())
+        write_figure(study.folder, experiment, tables, setting)
     return tables
 
 
@@ -74,11 +82,11 @@ def run(arguments: argparse.Namespace) -> None:
     controls = read_controls(arguments.from_table) if arguments.from_table else None
     study = Study(arguments.out, plan, arguments.preset, arguments.seed, arguments.device, controls)
     study.open()
-    print(plan.describe())
-    study.run(units(arguments.experiments, arguments.tasks, plan), run_unit)
+    todo = units(arguments.experiments, arguments.tasks, plan)
+    run_units(study, todo, run_unit, arguments.jobs or default_jobs(arguments.device))
     for experiment in arguments.experiments:
         for name, table in assemble(study, experiment, arguments.tasks).items():
-            print(f'\n{name} ({plan.describe()})')
+            print(f'\n{name} ({plan.describe(experiment)})')
             print(table.round(3).to_string(index=False, na_rep='-'))
     print(f'\nwritten to {arguments.out}')
 

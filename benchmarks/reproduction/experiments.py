@@ -23,9 +23,9 @@ from surreal_bids.model.settings import hyperparameters
 from surreal_bids.stats.concordance import pattern_c_index
 
 from .people import People, Rows, split_folds, split_halves
-from .plan import Schedule, Unit, variants
+from .plan import Unit, variants
 from .study import Study
-from .training import Chosen, choose, member_accuracies, train
+from .training import Chosen, Recipe, choose, member_accuracies, train
 
 Result = dict[str, Any]
 DECIMALS = 6
@@ -114,7 +114,7 @@ def _surreal_gan_in_fold(
     study: Study, unit: Unit, X: Floats, people: People, train_rows: Rows, parts: dict[str, Rows]
 ) -> Result:
     """Lambda is chosen within the fold: no one of the test set has a say in it."""
-    chosen = train_and_choose(study, unit, study.plan.folds, X, people, train_rows)
+    chosen = train_and_choose(study.recipe(study.plan.folds, unit), X, people, train_rows)
     members, consensus = {}, {}
     for part, rows in parts.items():
         truth = people.severities[rows]
@@ -127,11 +127,8 @@ def _surreal_gan_in_fold(
     }
 
 
-def train_and_choose(
-    study: Study, unit: Unit, schedule: Schedule, X: Floats, people: People, rows: Rows
-) -> Chosen:
+def train_and_choose(recipe: Recipe, X: Floats, people: People, rows: Rows) -> Chosen:
     """Train on some people and choose lambda by agreement among them."""
-    recipe = study.recipe(schedule, unit)
     return choose(train(recipe, X[rows], people.is_patient[rows]), recipe.hyper)
 
 
@@ -154,12 +151,18 @@ def run_variant(study: Study, unit: Unit) -> Result:
 
 
 def run_half(study: Study, unit: Unit) -> Result:
-    """B.7: train on one half; R-indices of patients who are in neither."""
+    """B.7: train on one half; R-indices of patients who are in neither.
+
+    Each half has a seed of its own: members that begin with the same weights agree on anyone, in
+    short training above all, whatever they are trained on.
+    """
     people = study.people(unit.task)
     *halves, held_out = split_halves(people.is_patient, study.seed)
-    rows, patients = halves[unit.what[0]], people.patients(held_out)
+    number = unit.what[0]
+    rows, patients = halves[number], people.patients(held_out)
     X = people.normalised(rows)
-    chosen = train_and_choose(study, unit, study.plan.halves, X, people, rows)
+    recipe = replace(study.recipe(study.plan.halves, unit), seed=study.seed + number)
+    chosen = train_and_choose(recipe, X, people, rows)
     r_indices = chosen.consensus(X[patients])
     return {
         'ortho': chosen.selection.ortho,

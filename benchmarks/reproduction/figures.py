@@ -16,6 +16,8 @@ from surreal_bids.files import atomic_path
 ACCURACY = 'pattern-c-index'
 AGREEMENT = 'pattern-agr-index'
 CHANCE = 0.5
+WHOLE_RANGE = (0.45, 1.0)
+"""From a little below chance to perfect: differences look as large as they are."""
 PNG_RESOLUTION = 80
 PAPER_MARK = {'marker': 'D', 'color': 'black', 'linestyle': 'none', 'markersize': 4}
 STYLE = {'font.size': 8, 'axes.spines.top': False, 'axes.spines.right': False}
@@ -30,6 +32,12 @@ def new_figure(width: float, height: float, title: str) -> Figure:
     return figure
 
 
+def add_legend(figure: Figure, axes: Axes) -> None:
+    """The names of one panel's series, below all panels."""
+    handles, names = axes.get_legend_handles_labels()
+    figure.legend(handles, names, loc='outside lower center', ncols=9, fontsize=7, frameon=False)
+
+
 def grouped_bars(axes: Axes, table: pd.DataFrame, group: str, series: str) -> None:
     """A bar for each series in each group, sd as error bar, the paper's number as a diamond."""
     groups, names = table[group].unique(), table[series].unique()
@@ -42,21 +50,24 @@ def grouped_bars(axes: Axes, table: pd.DataFrame, group: str, series: str) -> No
         axes.plot(x, part['paper'], label=label, **PAPER_MARK)
     axes.set_xticks(np.arange(len(groups)), groups)
     axes.set_ylabel(ACCURACY)
-    axes.set_ylim(CHANCE - 0.05, 1)
-    axes.legend(ncols=4, loc='upper right', fontsize=7, frameon=False)
+    axes.set_ylim(*WHOLE_RANGE)
 
 
 def draw_table1(tables: Tables, title: str) -> Figure:
     """Bars by task and method."""
     figure = new_figure(9, 3.5, title)
-    grouped_bars(figure.subplots(), tables['table1'], 'task', 'method')
+    axes = figure.subplots()
+    grouped_bars(axes, tables['table1'], 'task', 'method')
+    add_legend(figure, axes)
     return figure
 
 
 def draw_table7(tables: Tables, title: str) -> Figure:
     """Bars by task and method."""
     figure = new_figure(9, 3.5, title)
-    grouped_bars(figure.subplots(), tables['table7'], 'task', 'method')
+    axes = figure.subplots()
+    grouped_bars(axes, tables['table7'], 'task', 'method')
+    add_legend(figure, axes)
     return figure
 
 
@@ -67,6 +78,7 @@ def draw_table6(tables: Tables, title: str) -> Figure:
     for axes, (part, table) in zip(panels, tables['table6'].groupby('part', sort=False)):
         grouped_bars(axes, table, 'task', 'method')
         axes.set_title(part)
+    add_legend(figure, panels[0])
     return figure
 
 
@@ -84,7 +96,7 @@ def draw_fig2(tables: Tables, title: str) -> Figure:
     _label(middle, 'lambda', AGREEMENT, '(b)')
     overall = tables['fig2_correlation'].iloc[0]
     _label(right, AGREEMENT, ACCURACY, f'(c) correlation {overall["pearson"]:.2f}')
-    left.legend(fontsize=7, frameon=False)
+    add_legend(figure, left)
     return figure
 
 
@@ -101,9 +113,11 @@ def draw_robustness(tables: Tables, title: str) -> Figure:
             row[1].errorbar(100 * line['factor'], line['agreement'], line['agreement_se'])
         _label(row[0], '% of the preset', ACCURACY, f'(a) {task}')
         _label(row[1], '% of the preset', AGREEMENT, f'(b) {task}')
-        row[0].legend(fontsize=7, frameon=False)
+        for axes in row[:2]:
+            axes.set_ylim(*WHOLE_RANGE)
         _removed_terms(row[2], removed)
         _label(row[2], ACCURACY, '', f'(c) {task}')
+    add_legend(figure, row[0])
     return figure
 
 
@@ -125,8 +139,8 @@ def draw_split_half(tables: Tables, title: str) -> Figure:
         x = np.arange(len(table)) + (number - (len(names) - 1) / 2) * width
         axes.bar(x, table[name] - CHANCE, width, CHANCE, label=name.replace('_', ' '))
     axes.set_xticks(np.arange(len(table)), table.index)
-    axes.set_ylim(CHANCE - 0.05, 1)
-    axes.legend(ncols=3, fontsize=7, frameon=False)
+    axes.set_ylim(*WHOLE_RANGE)
+    add_legend(figure, axes)
     return figure
 
 

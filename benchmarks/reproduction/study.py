@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import multiprocessing
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from surreal_bids.exceptions import DataError, UsageError
@@ -22,6 +27,7 @@ from .plan import Plan, Schedule, Unit
 from .training import Recipe
 
 LOGGER = logging.getLogger(__name__)
+Work = Callable[['Study', Unit], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Study:
             total = float(self.controls.volumes.to_numpy().sum())
             controls = f'{len(self.controls.volumes)} people, {total:.6g} mm3 in all'
         return {
-            'setting': self.plan.describe(),
+            'setting': self.plan.label,
             'preset': self.preset,
             'seed': self.seed,
             'controls': controls,
@@ -74,8 +80,7 @@ class Study:
 
     def recipe(self, schedule: Schedule, unit: Unit, **changes: float) -> Recipe:
         """How to train in this run, with some hyper-parameters changed."""
-        changes = {'extra_iterations': self.plan.extra_iterations, **changes}
-        hyper = hyperparameters(self.preset, **changes)
+        hyper = hyperparameters(self.preset, **self.plan.changes | changes)
         return Recipe(schedule, hyper, self.seed, self.device, self._checkpoint(unit))
 
     def result(self, unit: Unit) -> dict[str, Any] | None:
@@ -86,26 +91,56 @@ class Study:
         found = json.loads(path.read_text(encoding='utf-8'))
         return None if 'failed' in found else found
 
-    def run(
-        self, units: Iterable[Unit], work: Callable[[Study, Unit], dict[str, Any]]
-    ) -> list[Unit]:
-        """Do what is not done yet; the units done now."""
-        todo = [unit for unit in units if not self._path(unit).exists()]
-        for unit in (bar := tqdm(todo, unit='unit', disable=None)):
-            bar.set_description(unit.name)
-            start = time.perf_counter()
-            try:
-                result = work(self, unit)
-            except DataError as error:
-                LOGGER.warning('%s could not be done: %s', unit.name, error)
-                result = {'failed': str(error)}
-            result['seconds'] = round(time.perf_counter() - start, 3)
-            write_json(self._path(unit), result)
-            self._checkpoint(unit).unlink(missing_ok=True)
-        return todo
+    def missing(self, units: Iterable[Unit]) -> list[Unit]:
+        """Those of the units that are not done yet."""
+        return [unit for unit in units if not self._path(unit).exists()]
+
+    def do(self, unit: Unit, work: Work) -> None:
+        """Do a unit and keep what it found, or why it could not be done."""
+        start = time.perf_counter()
+        try:
+            result = work(self, unit)
+        except DataError as error:
+            LOGGER.warning('%s could not be done: %s', unit.name, error)
+            result = {'failed': str(error)}
+        result['seconds'] = round(time.perf_counter() - start, 3)
+        write_json(self._path(unit), result)
+        self._checkpoint(unit).unlink(missing_ok=True)
 
     def _path(self, unit: Unit) -> Path:
         return self.folder / 'units' / f'{unit.name}.json'
 
     def _checkpoint(self, unit: Unit) -> Path:
         return self.folder / 'checkpoints' / f'{unit.name}.safetensors'
+
+
+def run_units(study: Study, units: Iterable[Unit], work: Work, n_jobs: int) -> list[Unit]:
+    """Do what is not done yet, in so many processes at once; the units done now.
+
+    A process has its share of the cores. What others depend on (`Unit.stage`) is done first.
+    """
+    todo = study.missing(units)
+    with tqdm(total=len(todo), unit='unit', disable=None) as bar:
+        for _, stage in itertools.groupby(todo, key=lambda unit: unit.stage):
+            for unit in _run_stage(study, list(stage), work, n_jobs):
+                bar.set_description(unit.name)
+                bar.update()
+    return todo
+
+
+def _run_stage(study: Study, units: list[Unit], work: Work, n_jobs: int) -> Iterator[Unit]:
+    """Do units that do not depend on each other; each as it is done."""
+    if n_jobs == 1:
+        for unit in units:
+            study.do(unit, work)
+            yield unit
+        return
+    n_threads = max((os.cpu_count() or 1) // n_jobs, 1)
+    processes = ProcessPoolExecutor(
+        n_jobs, multiprocessing.get_context('spawn'), torch.set_num_threads, (n_threads,)
+    )
+    with processes:
+        futures = {processes.submit(study.do, unit, work): unit for unit in units}
+        for future in as_completed(futures):
+            future.result()
+            yield futures[future]

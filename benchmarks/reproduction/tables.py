@@ -19,6 +19,8 @@ from .study import Study
 Row = dict[str, Any]
 UNKNOWN = Reported(np.nan, np.nan)
 """Where the paper gives no number."""
+FEWEST_POINTS = 3
+"""Two points always lie on a line: no correlation is told of less than three."""
 GAN_REFERENCE = 'Surreal-GAN, selected member'
 
 
@@ -112,8 +114,12 @@ def fig2_correlation(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             'task': task,
-            'pearson': part['c_index'].corr(part['agreement']),
-            'spearman': part['c_index'].corr(part['agreement'], method='spearman'),
+            **{
+                method: part['c_index'].corr(
+                    part['agreement'], method=method, min_periods=FEWEST_POINTS
+                )
+                for method in ('pearson', 'spearman')
+            },
             'n': len(part),
         }
         for task, part in groups

@@ -14,10 +14,11 @@ from surreal_bids.stats.concordance import concordance_matrix, pattern_c_index
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'benchmarks'))
 import paper
+from reproduction import experiments, reference
 from reproduction import plan as plans
-from reproduction import reference
+from reproduction.experiments import run_unit
 from reproduction.people import simulate_people, split_folds, split_halves
-from reproduction.study import Study
+from reproduction.study import Study, run_units
 from reproduction.tables import chosen_accuracies, spread
 
 BRIEFLY = plans.Schedule((0.2, 0.6), 3, 4)
@@ -33,8 +34,9 @@ TINY = plans.Plan(
     n_components=(3, 5),
     baseline_seeds=2,
     n_folds=2,
-    extra_iterations=0.0,
+    changes={'extra_iterations': 0.0},
 )
+ALONE = ['--quick', '--device', 'cpu', '--jobs', '1']
 TASKS_TRIED = ['basic', 'scarce']
 METHODS = {'Surreal-GAN', *BASELINES}
 COLUMNS = {
@@ -54,7 +56,9 @@ def folder(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp('paper') / 'out'
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paper, 'quick_plan', lambda: TINY)
-        code = paper.main([str(out), '--quick', '--device', 'cpu', '--tasks', *TASKS_TRIED])
+        code = paper.main(
+            [str(out), '--quick', '--device', 'cpu', '--jobs', '1', '--tasks', *TASKS_TRIED]
+        )
     assert code == 0
     return out
 
@@ -93,6 +97,14 @@ def test_every_row_stands_beside_the_paper(folder, name, rows):
 
 
 @pytest.mark.slow
+def test_no_correlation_is_told_of_two_lambdas(folder):
+    table = read(folder, 'fig2_correlation').set_index('task')
+    assert table.loc[TASKS_TRIED, 'pearson'].isna().all()
+    assert np.isfinite(table.loc['all', 'pearson'])
+    assert table.loc['all', 'n'] == 4
+
+
+@pytest.mark.slow
 def test_upper_bounds_are_at_least_the_accuracies_of_table_1(folder):
     first, bounds = (
         read(folder, name).set_index(['task', 'method'])
@@ -121,7 +133,16 @@ def test_a_second_run_trains_nothing_and_gives_the_same_tables(folder, monkeypat
     before = read(folder, 'table1')
     monkeypatch.setattr(paper, 'quick_plan', lambda: TINY)
     monkeypatch.setattr(paper, 'run_unit', lambda study, unit: pytest.fail(f'{unit} again'))
-    command = [str(folder), '--quick', '--experiments', 'table1', '--tasks', *TASKS_TRIED]
+    command = [
+        str(folder),
+        '--quick',
+        '--experiments',
+        'table1',
+        '--tasks',
+        *TASKS_TRIED,
+        '--jobs',
+        '1',
+    ]
     assert paper.main(command) == 0
     pd.testing.assert_frame_equal(read(folder, 'table1'), before)
     assert 'not comparable with the paper' in capsys.readouterr().out
@@ -151,9 +172,20 @@ def test_an_interrupted_run_goes_on_with_the_units_that_are_missing(tmp_path):
         return {'accuracy': 0.5}
 
     with pytest.raises(KeyboardInterrupt):
-        study.run(todo, interrupted)
-    assert study.run(todo, lambda study, unit: {'accuracy': 0.7}) == todo[1:]
+        run_units(study, todo, interrupted, 1)
+    assert run_units(study, todo, lambda study, unit: {'accuracy': 0.7}, 1) == todo[1:]
     assert [study.result(unit)['accuracy'] for unit in todo] == [0.5, 0.7, 0.7]
+
+
+@pytest.mark.slow
+def test_two_processes_find_what_one_finds(tmp_path):
+    todo = [plans.Unit('baseline', 'mild', (name, 3)) for name in ('NMF', 'FA')]
+    found = []
+    for n_jobs in (1, 2):
+        study = tiny_study(tmp_path / str(n_jobs))
+        assert run_units(study, todo, run_unit, n_jobs) == todo
+        found.append([study.result(unit)['accuracies'] for unit in todo])
+    assert found[0] == found[1]
 
 
 def test_a_unit_that_cannot_be_done_is_kept_with_the_reason_and_left_out(tmp_path):
@@ -162,11 +194,11 @@ def test_a_unit_that_cannot_be_done_is_kept_with_the_reason_and_left_out(tmp_pat
     def fail(study, unit):
         raise DataError('too few members trained well')
 
-    study.run([unit], fail)
+    run_units(study, [unit], fail, 1)
     assert study.result(unit) is None
     kept = json.loads((tmp_path / 'units' / 'half_mild_0.json').read_text())
     assert kept['failed'] == 'too few members trained well'
-    assert study.run([unit], fail) == []
+    assert run_units(study, [unit], fail, 1) == []
 
 
 @pytest.mark.parametrize('n_components', [3, 4, 7, 10])
@@ -201,6 +233,18 @@ def test_halves_and_the_people_held_out_never_share_a_person(seed):
     assert all(0 < is_patient[part].sum() < len(part) for part in parts)
 
 
+def test_the_two_halves_start_from_different_members(tmp_path, monkeypatch):
+    seeds = []
+
+    def record(recipe, X, is_patient):
+        seeds.append(recipe.seed)
+        raise DataError('recorded')
+
+    monkeypatch.setattr(experiments, 'train', record)
+    run_units(tiny_study(tmp_path), plans.units_of('split_half', 'basic', TINY), run_unit, 1)
+    assert len(set(seeds)) == 2
+
+
 def test_normalisation_asks_only_the_controls_of_the_training_people():
     people = simulate_people('basic', 30, 20, seed=0, controls=None)
     rows = np.arange(10, 40)
@@ -225,7 +269,21 @@ def test_the_full_plan_is_the_paper_s(preset):
     assert plan.n_components == (3, 4, 5, 6, 7, 8, 9, 10)
     assert plan.all_people.ortho == (0.1, 0.2, 0.4, 0.6, 0.8)
     assert plan.all_people.repetitions == 10
-    assert 'not comparable' not in plan.describe()
+    assert 'not comparable' not in plan.describe('table1')
+
+
+@pytest.mark.parametrize(
+    ('experiment', 'trained'),
+    [
+        ('table1', '2 lambdas x 3 members x 4 iterations'),
+        ('table6', '1 lambda x 2 members x 3 iterations'),
+        ('split_half', '1 lambda x 3 members x 3 iterations'),
+        ('robustness', '1 lambda x 2 members x 3 iterations'),
+    ],
+)
+def test_every_output_says_how_long_its_own_members_were_trained(experiment, trained):
+    text = TINY.describe(experiment)
+    assert text == f'quick: 20 + 32 people, {trained}; not comparable with the paper'
 
 
 @pytest.mark.parametrize('table', [reference.TABLE_1, reference.TABLE_7])
