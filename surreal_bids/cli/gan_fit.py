@@ -15,7 +15,7 @@ from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
 from surreal_bids.harmonization.tables import name_some
 from surreal_bids.model import SurrealGAN
-from surreal_bids.model.bundle import CARD, TENSORS
+from surreal_bids.model.bundle import CARD, CHECKPOINTS, TENSORS
 from surreal_bids.model.estimator import PAPER_ORTHO
 from surreal_bids.model.settings import PRESETS
 from surreal_bids.tables.groups import GroupLabels
@@ -26,7 +26,7 @@ from surreal_bids.tables.results import write_results
 from surreal_bids.tables.summary import summarise_training
 from surreal_bids.tables.training import TrainingTable, read_training_table
 
-CHECKPOINTS, RINDICES, SUMMARY = 'checkpoints', 'rindices.tsv', 'summary.txt'
+RINDICES, SUMMARY = 'rindices.tsv', 'summary.txt'
 OWN_FILES = frozenset({CARD, TENSORS, CHECKPOINTS, RINDICES, 'rindices.json', SUMMARY})
 """What a folder may hold for a fit to go on in it."""
 

@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
         'model that "surreal-gan apply" takes. The file does not say which features and covariates '
         "it was trained with. The authors' two published models take muse72; that of Alzheimer's "
         'disease the covariates sex and age, that of brain ageing sex and ICV (mm3), in this '
-        'order. Sex may be written F and M, or 0 and 1. Nothing in the file is executed.',
+        'order. Sex may be written F and M, or 0 (F) and 1 (M). Nothing in the file is executed.',
         allow_abbrev=False,
     )
     parser.add_argument('file', type=Path, metavar='FILE', help='the checkpoint')

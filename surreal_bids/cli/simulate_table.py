@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from surreal_bids.files import write_json
 from surreal_bids.simulation.controls import read_controls
 from surreal_bids.simulation.tables import RESAMPLINGS, simulate_table, write_simulated_table
 from surreal_bids.simulation.tasks import TASKS
+
+LOGGER = logging.getLogger(__name__)
 
 RECORD = 'simulation.json'
 """File of the output folder that says what was simulated, so that it can be done again."""
@@ -73,6 +76,12 @@ def run(arguments: argparse.Namespace) -> int:
     )
     write_json(arguments.out / RECORD, record)
     written = write_simulated_table(arguments.out, simulated)
+    unknown = simulated.participants.columns[simulated.participants.isna().all()]
+    if len(unknown):
+        LOGGER.warning(
+            '%s of these people: not known (n/a), so do not name them as covariates or sites',
+            ', '.join(unknown),
+        )
     sys.stdout.write(
         f'{arguments.n_cn} controls and {arguments.n_pt} patients, task {arguments.task}:\n'
         + ''.join(f'  {path}\n' for path in written)

@@ -248,8 +248,9 @@ class ComBat:
             names = np.unique(as_labels(places[unseen])).tolist()
             raise DataError(
                 f'unseen site {name_some(names)} ({unseen.sum()} people: '
-                f'{name_some(people[unseen])}); add the site from its controls, or skip it '
-                "(unseen_site='skip'), which leaves these people unharmonized"
+                f'{name_some(people[unseen])}); learn the site from its controls '
+                "(ComBat.add_site), or skip it (unseen_site='skip', surreal-gan: --unseen-site "
+                'skip), which leaves these people unharmonized'
             )
         status = np.select([lacking, unseen], [EXCLUDED, UNHARMONIZED], HARMONIZED)
         return pd.Series(status, index=people, name='harmonization')

@@ -15,6 +15,8 @@ from surreal_bids.files import atomic_path, write_json
 
 TENSORS = 'model.safetensors'
 CARD = 'model.json'
+CHECKPOINTS = 'checkpoints'
+"""Folder inside a bundle's in which an unfinished training keeps its state."""
 FORMAT = 1
 """Raised when a bundle of this version cannot be read by an older one."""
 
@@ -33,10 +35,10 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     folder = Path(folder)
     missing = [name for name in (CARD, TENSORS) if not (folder / name).is_file()]
     if missing:
-        raise DataError(
-            f'{folder}: not a model, since {" and ".join(missing)} is missing; '
-            'give the folder that surreal-gan fit or import-checkpoint wrote'
-        )
+        remedy = 'give the folder that surreal-gan fit or import-checkpoint wrote'
+        if (folder / CHECKPOINTS).is_dir():
+            remedy = 'its training has not ended: repeat the same surreal-gan fit to go on with it'
+        raise DataError(f'{folder}: not a model, since it lacks {" and ".join(missing)}; {remedy}')
     try:
         card = json.loads((folder / CARD).read_text(encoding='utf-8'))
         tensors = load_file(folder / TENSORS)

@@ -127,7 +127,7 @@ class SurrealGAN:
         """
         hyper = hyperparameters(self.preset, **self.changes)
         values, names = feature_matrix(X)
-        patient = np.asarray(is_patient)
+        patient = np.array(is_patient)
         check_training_sample(values, patient, names)
         n_patients = int(patient.sum())
         batch_size = hyper.batch_size or max(n_patients // BATCHES_PER_EPOCH, 1)

@@ -28,6 +28,8 @@ LOGGER = logging.getLogger(__name__)
 
 SMALLEST_SPREAD = 0.01
 """A member whose R-index has a smaller sd than this over the patients has collapsed."""
+LOW_AGREEMENT = 0.65
+"""Unrelated R-indices agree to about 0.52; below this, the patterns have not been found."""
 FEWEST_MEMBERS = 3
 """A consensus needs this many healthy members (or all, where fewer were asked for)."""
 
@@ -171,6 +173,12 @@ def form_consensus(
         else member
         for member in setting.members
     )
+    if setting.mean_agreement is not None and setting.mean_agreement < LOW_AGREEMENT:
+        LOGGER.warning(
+            'members hardly agree (%.2f; unrelated ones would reach about 0.52, and 0.8 is good): '
+            'do not trust these R-indices; train longer (iterations) or with more people',
+            setting.mean_agreement,
+        )
     selection = Selection(
         setting.n_patterns, setting.ortho, setting.mean_agreement, repetitions[0], repetitions
     )

@@ -92,6 +92,7 @@ class Training:
         self.checkpoint = checkpoint
         nobody = [False] * n_members
         self.progress = Progress(done=nobody, converged=nobody, kept=nobody)
+        self.losses = torch.zeros(n_members, len(LOSSES), device=stack.device)
         self.final = {name: value.clone() for name, value in stack.weights_now().items()}
         self.evaluate_every = max(round(iterations / EVALUATIONS / BLOCK), 1) * BLOCK
         self.settings = {
@@ -126,17 +127,19 @@ class Training:
         first = self.progress.iteration
         with self._progress_bar() as bar:
             while not self._finished():
-                self._evaluate(self._train_until_evaluation(steps, bar), bar)
-                if self.progress.iteration - first == self.evaluate_every:
+                self._train_block(steps, bar)
+                if self.progress.iteration == first + BLOCK:
                     self._tell_time_left(time.monotonic() - started)
+                if self._evaluation_is_due():
+                    self._evaluate(bar)
                 if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                     self._save()
                     saved = time.monotonic()
         return self.final
 
     def _tell_time_left(self, seconds: float) -> None:
-        """Say, after the first evaluation, how long the rest will take at this pace."""
-        left = (self.iterations - self.progress.iteration) / self.evaluate_every * seconds
+        """Say, after the first block, how long the rest will take at this pace."""
+        left = (self.iterations - self.progress.iteration) / BLOCK * seconds
         LOGGER.info(
             'M=%d: %d members, %d iterations: about %s left',
             *(self.stack.n_patterns, len(self.stack.ortho), self.iterations),
@@ -156,18 +159,26 @@ class Training:
             smoothing=0.1,
         )
 
-    def _train_until_evaluation(self, steps: Steps, bar: tqdm) -> NDArray[np.floating]:
-        """Train to the next evaluation; mean losses of the way there, (E, len(LOSSES))."""
+    def _train_block(self, steps: Steps, bar: tqdm) -> None:
+        """Train over a block of iterations, which ends at an evaluation at the latest."""
         start = self.progress.iteration
-        stop = min(start + self.evaluate_every, self.last_iteration)
-        total = torch.zeros_like(steps.losses)
-        for first in range(start, stop, BLOCK):
-            block = range(first, min(first + BLOCK, stop))
-            self._schedule(first)
-            total += steps.run(block)
-            bar.update(len(block))
+        stop = min(start + BLOCK, self.last_iteration)
+        self._schedule(start)
+        self.losses += steps.run(range(start, stop))
         self.progress.iteration = stop
-        return (total / (stop - start)).cpu().numpy()
+        bar.update(stop - start)
+
+    def _evaluation_is_due(self) -> bool:
+        iteration = self.progress.iteration
+        return iteration % self.evaluate_every == 0 or iteration == self.last_iteration
+
+    def _mean_losses(self) -> NDArray[np.floating]:
+        """Mean losses since the last evaluation, (E, len(LOSSES)); counting starts anew."""
+        iteration = self.progress.iteration
+        last_evaluation = (iteration - 1) // self.evaluate_every * self.evaluate_every
+        mean = self.losses / (iteration - last_evaluation)
+        self.losses.zero_()
+        return mean.cpu().numpy()
 
     def _schedule(self, iteration: int) -> None:
         """Learning rates: full at first, then linearly down (`decay_from`)."""
@@ -177,8 +188,9 @@ class Training:
             passed = min((iteration - begin) / (self.iterations - begin), 1.0)
         self.stack.scale_learning_rates(1 - (1 - SLOWEST_RATE) * passed)
 
-    def _evaluate(self, losses_EL: NDArray[np.floating], bar: tqdm) -> None:
+    def _evaluate(self, bar: tqdm) -> None:
         """Record losses and agreement, and decide which members are done."""
+        losses_EL = self._mean_losses()
         r_ENM = members_r_indices(self.stack.weights_now(), self.sample.pt[:MONITORED_PATIENTS])
         diverged = ~(np.isfinite(losses_EL).all(axis=1) & np.isfinite(r_ENM).all(axis=(1, 2)))
         comparable = ~diverged & (np.ptp(r_ENM, axis=1) > 0).all(axis=1)
@@ -264,9 +276,8 @@ class Training:
 
     def _save(self) -> None:
         if self.checkpoint is not None:
-            tensors = self.stack.state() | {
-                f'final/{name}': value for name, value in self.final.items()
-            }
+            final = {f'final/{name}': value for name, value in self.final.items()}
+            tensors = self.stack.state() | final | {'losses': self.losses}
             save_checkpoint(self.checkpoint, tensors, asdict(self.progress), self.owner)
 
     def _resume(self) -> None:
@@ -278,6 +289,7 @@ class Training:
         tensors, progress = load_checkpoint(self.checkpoint, self.owner, self.stack.device)
         self.progress = Progress(**progress)
         self.stack.restore(tensors)
+        self.losses.copy_(tensors['losses'])
         for name, value in self.final.items():
             value.copy_(tensors[f'final/{name}'])
         LOGGER.info('%s: resumed at iteration %d', self.checkpoint, self.progress.iteration)

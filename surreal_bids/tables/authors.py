@@ -60,6 +60,12 @@ SETTINGS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'alpha', 'lr')
 """Hyper-parameters that a checkpoint may hold under the names we use."""
 
 SEX_NAMES = ('sex', 'gender')
+SPELLINGS = {'sex': SEX_NAMES, 'age': ('age',), 'ICV': ('icv', 'tiv', 'intracranial', '702')}
+"""What the name of a column of each covariate of the published models contains, lower case."""
+
+LARGEST_USUAL_Z = 3.0
+"""Root mean square of a person's z-scores (against CN) beyond which an imported model, which does
+not know its training sample, takes the person for outside of it: wrong units, or wrong regions."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,7 @@ def read_checkpoint(path: Path) -> dict[Any, Any]:
     except UnpicklingError as error:
         raise DataError(
             f'{path}: refused, since it is damaged or holds more than numbers, which could run '
-            f'programs on this computer; only checkpoints of SurrealGAN are read ({_brief(error)})'
+            'programs on this computer; only checkpoints of SurrealGAN are read'
         ) from error
     except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
         raise DataError(f'{path}: cannot be read as a checkpoint ({_brief(error)})') from error
@@ -187,11 +193,15 @@ def _require_covariates(
             f'{path}: a model with {expected} covariates, but {len(covariates)} are named '
             f'({name_some(covariates) or "none"}); see --covariates'
         )
-    if published and not covariates[0].lower().startswith(SEX_NAMES):
+    if published and not all(map(_is_spelled, covariates, published.covariates)):
         raise UsageError(
             f'{path}: the covariates of {published.title} are {" and ".join(published.covariates)} '
-            f'in this order, not {" and ".join(covariates)}'
+            f'in this order, not {" and ".join(covariates)}; name columns accordingly'
         )
+
+
+def _is_spelled(column: str, covariate: str) -> bool:
+    return any(spelling in column.lower() for spelling in SPELLINGS[covariate])
 
 
 def _make_preprocessing(
@@ -261,11 +271,19 @@ def _make_gan(
         'Agreement': [],
         'Members': [],
         'History': [],
-        'DomainLimit': None,
+        'DomainLimit': LARGEST_USUAL_Z,
     }
-    return SurrealGAN.from_state(
-        {f'members/{name}': value for name, value in tensors.items()}, card
-    )
+    members = {f'members/{name}': value for name, value in tensors.items()}
+    return SurrealGAN.from_state(members | _domain(len(names)), card)
+
+
+def _domain(n_features: int) -> dict[str, Tensor]:
+    """A domain whose distance is the root mean square of the z-scores: CN have mean 1, sd 0.1."""
+    variance = 0.1**2
+    return {
+        'domain/mean': torch.ones(n_features, dtype=torch.float64),
+        'domain/precision': torch.eye(n_features, dtype=torch.float64) / (variance * n_features),
+    }
 
 
 def _settings(content: Mapping[Any, Any]) -> dict[str, Any]:

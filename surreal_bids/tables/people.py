@@ -130,7 +130,16 @@ def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Serie
     cells = people.categories(column)
     coded = cells.map(lambda cell: codes.get(cell.lower()), na_action='ignore')
     spelled = cells.where(coded.isna(), coded.astype(object).map(str, na_action='ignore'))
-    return Table(people.source, people.text.assign(**{column: spelled})).numbers(column)
+    numbers = Table(people.source, people.text.assign(**{column: spelled})).numbers(column)
+    strange = numbers.notna() & ~numbers.isin(list(codes.values()))
+    if codes and strange.any():
+        meaning = ', '.join(f'{word} = {number:g}' for word, number in codes.items())
+        person = str(strange.idxmax())
+        raise DataError(
+            f'{people.source}: column {column}: {person} has {cells[person]}, '
+            f'but the model knows {meaning}'
+        )
+    return numbers
 
 
 def require_distinct(options: PreprocessingOptions, group_column: str) -> None:

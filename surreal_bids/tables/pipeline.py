@@ -73,8 +73,8 @@ class TableModel:
         -------
         DataFrame, one row a person
             The R-indices under their names; with `_std`, their spread over members (if there are
-            several); `in_range`, whether the profile lies within the training population (unknown
-            to imported models); `beyond_range`, covariates that do not (if there are any);
+            several); `in_range`, whether the profile lies within the training population (coarsely,
+            for imported models); `beyond_range`, covariates that do not (if there are any);
             `n_imputed` (if the model imputes); `status`: complete, unharmonized or incomplete.
             Incomplete people have missing values throughout.
         """

@@ -30,6 +30,12 @@ def test_an_incomplete_folder_is_no_model(bundle, missing):
         load_bundle(folder)
 
 
+def test_an_unfinished_training_is_told_from_no_model(tmp_path):
+    (tmp_path / 'checkpoints').mkdir()
+    with pytest.raises(DataError, match='training has not ended'):
+        load_bundle(tmp_path)
+
+
 @pytest.mark.parametrize('damaged', [CARD, TENSORS])
 def test_a_damaged_file_is_named(bundle, damaged):
     folder, _ = bundle

@@ -167,6 +167,12 @@ def test_one_repetition_has_no_agreement_and_no_spread(table, is_patient):
     assert np.isnan(gan.transform(table, return_std=True)[1]).all()
 
 
+def test_members_that_hardly_agree_are_warned_of(table, is_patient, caplog):
+    gan = tiny_gan(ortho=0.2, iterations=50).fit(table, is_patient)
+    assert gan.selected_.agreement < 0.65
+    assert 'members hardly agree' in caplog.text
+
+
 def test_a_diverged_member_is_left_out_and_reported(table, is_patient, monkeypatch, caplog):
     _break_members(monkeypatch, [1])
     gan = tiny_gan(ortho=0.2, repetitions=4).fit(table, is_patient)

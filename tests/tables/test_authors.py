@@ -116,7 +116,7 @@ def test_r_indices_of_a_checkpoint_equal_plain_linear_layers(tmp_path, checkpoin
     content = read_checkpoint(checkpoint)
     expected = reference_r_indices(content, epoch or 6000, volumes.to_numpy(), people.to_numpy())
     assert np.abs(results[['r1', 'r2', 'r3']].to_numpy() - expected).max() < 1e-5
-    assert set(results.columns) == {'r1', 'r2', 'r3', 'beyond_range', 'status'}
+    assert set(results.columns) == {'r1', 'r2', 'r3', 'in_range', 'beyond_range', 'status'}
 
 
 @pytest.mark.parametrize(('name', 'covariates'), PUBLISHED.items())
@@ -158,6 +158,46 @@ def test_covariates_of_a_published_model_in_the_wrong_order(name):
     path = shared_data(f'official/{name}.pt')
     with pytest.raises(UsageError, match='in this order'):
         import_checkpoint(path, named_features('muse72'), PUBLISHED[name][::-1])
+
+
+@pytest.mark.parametrize(
+    ('name', 'covariates'),
+    [
+        ('ad_2rindices', ['sex', 'icv']),
+        ('brain_aging_5rindices', ['sex', 'age']),
+        ('brain_aging_5rindices', ['MUSE_702', 'Sex']),
+    ],
+)
+def test_covariates_of_another_model_are_refused(name, covariates):
+    path = shared_data(f'official/{name}.pt')
+    with pytest.raises(UsageError, match='in this order'):
+        import_checkpoint(path, named_features('muse72'), covariates)
+
+
+@pytest.mark.parametrize('name', PUBLISHED)
+@pytest.mark.parametrize(('factor', 'inside'), [(1.0, True), (0.001, False), (1000.0, False)])
+def test_volumes_in_another_unit_are_flagged(name, factor, inside):
+    """Mm3 are the model's unit; ml and their like lie far outside of anybody's range."""
+    model = import_checkpoint(
+        shared_data(f'official/{name}.pt'), named_features('muse72'), PUBLISHED[name]
+    )
+    simulated = simulate_table('basic', n_cn=30, n_pt=8, seed=5)
+    people = simulated.participants.set_index('participant_id').iloc[:30]
+    volumes = simulated.volumes.set_index('participant_id').iloc[:30] * factor
+    results = model.apply(*model.read(as_text(volumes), as_text(people)))
+    assert results['in_range'].mean() == pytest.approx(float(inside), abs=0.1)
+
+
+@pytest.mark.parametrize('code', ['2', '-1', '0.5'])
+def test_a_number_that_is_no_sex_is_refused(code):
+    path = shared_data('official/ad_2rindices.pt')
+    model = import_checkpoint(path, named_features('muse72'), ['sex', 'age'])
+    simulated = simulate_table('basic', n_cn=9, n_pt=8, seed=5)
+    people = simulated.participants.set_index('participant_id').assign(sex='M')
+    people.iloc[3, people.columns.get_loc('sex')] = code
+    volumes = simulated.volumes.set_index('participant_id')
+    with pytest.raises(DataError, match=f'{people.index[3]} has {code}, but the model knows f = 0'):
+        model.read(as_text(volumes), as_text(people))
 
 
 class Payload:
