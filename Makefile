@@ -9,7 +9,7 @@ REFERENCES := neuroCombat==0.2.12 neuroHarmonize==2.5.2 opnmf==0.0.2 SurrealGAN=
 # Several processes with one thread each beat one process with several threads on small problems.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test lint bench paper clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -53,6 +53,9 @@ bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/resu
 	$(BIN)/python benchmarks/combat.py
 	$(BIN)/python benchmarks/cohort.py
 	$(BIN)/python benchmarks/model_speed.py
+
+paper: $(STAMP)  ## The paper's experiments in a quick setting (docs/paper.md tells of the full one)
+	$(ONE_THREAD) $(BIN)/python benchmarks/paper.py $(DEMO)/paper --quick
 
 clean:  ## Remove what the demo wrote and the caches
 	rm -rf $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis
