@@ -95,10 +95,7 @@ class Training:
         self.losses = torch.zeros(n_members, len(LOSSES), device=stack.device)
         self.final = {name: value.clone() for name, value in stack.weights_now().items()}
         self.evaluate_every = max(round(iterations / EVALUATIONS / BLOCK), 1) * BLOCK
-        self.settings = {
-            value: np.flatnonzero(np.equal(stack.ortho, value))
-            for value in sorted(set(stack.ortho))
-        }
+        self.settings = members_by_ortho(stack.ortho)
         self.owner = fingerprint(
             stack.hyper,
             {
@@ -123,13 +120,12 @@ class Training:
         """Train to the end, from the checkpoint if there is one; the final weights."""
         self._resume()
         steps = Steps(self.stack, *self.sample)
-        saved = started = time.monotonic()
-        first = self.progress.iteration
+        saved = time.monotonic()
+        self._first = self.progress.iteration
         with self._progress_bar() as bar:
             while not self._finished():
                 self._train_block(steps, bar)
-                if self.progress.iteration == first + BLOCK:
-                    self._tell_time_left(time.monotonic() - started)
+                self._tell_time_left()
                 if self._evaluation_is_due():
                     self._evaluate(bar)
                 if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
@@ -137,13 +133,22 @@ class Training:
                     saved = time.monotonic()
         return self.final
 
-    def _tell_time_left(self, seconds: float) -> None:
-        """Say, after the first block, how long the rest will take at this pace."""
-        left = (self.iterations - self.progress.iteration) / BLOCK * seconds
+    def _tell_time_left(self) -> None:
+        """Say how long the rest will take, by the second block: the first one also compiles."""
+        blocks = (self.progress.iteration - self._first) / BLOCK
+        if blocks not in (1, 2):
+            return
+        if self.stack.device.type == 'cuda':
+            torch.cuda.synchronize(self.stack.device)
+        if blocks == 1:
+            self._second_block_began = time.monotonic()
+            return
+        seconds = time.monotonic() - self._second_block_began
+        left = max(self.iterations - self.progress.iteration, 0) / BLOCK * seconds
         LOGGER.info(
             'M=%d: %d members, %d iterations: about %s left',
             *(self.stack.n_patterns, len(self.stack.ortho), self.iterations),
-            timedelta(seconds=max(round(left), 0)),
+            timedelta(seconds=round(left)),
         )
 
     def _finished(self) -> bool:

@@ -372,3 +372,12 @@ def test_the_data_are_left_as_they_are(group):
     before = Sample(sample.cn.clone(), sample.pt.clone(), sample.batch_size)
     Training(tiny_stack(**ALWAYS_MET), sample, 5).run()
     assert torch.equal(getattr(sample, group), getattr(before, group))
+
+
+@pytest.mark.parametrize('start', [0, 10])
+def test_the_time_left_is_told_once_also_after_resuming(start, caplog, tmp_path):
+    caplog.set_level('INFO', logger='surreal_bids')
+    training = tiny_training(40, extra_iterations=0.0)
+    training.progress.iteration = start
+    training.run()
+    assert [record.getMessage().endswith('left') for record in caplog.records].count(True) == 1
