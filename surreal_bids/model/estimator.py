@@ -5,7 +5,6 @@ Shapes: N people, S regions, M patterns, E members.
 
 from __future__ import annotations
 
-import logging
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -36,8 +35,6 @@ from surreal_bids.model.train import Sample, Training, members_by_ortho, members
 
 if TYPE_CHECKING:
     import pandas as pd
-
-LOGGER = logging.getLogger(__name__)
 
 Floats = NDArray[np.floating]
 PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
