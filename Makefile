@@ -52,7 +52,7 @@ bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/resu
 	$(BIN)/python benchmarks/bids_layout.py
 	$(BIN)/python benchmarks/combat.py
 	$(BIN)/python benchmarks/cohort.py
-	$(BIN)/python benchmarks/model_speed.py
+	$(BIN)/python benchmarks/speed.py
 
 paper: $(STAMP)  ## The paper's experiments in a quick setting (docs/paper.md tells of the full one)
 	$(ONE_THREAD) $(BIN)/python benchmarks/paper.py $(DEMO)/paper --quick

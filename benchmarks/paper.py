@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -52,14 +53,9 @@ def make_parser() -> argparse.ArgumentParser:
         'too few. Default: the built-in population',
     )
     parser.add_argument('--device', choices=('auto', 'cpu', 'cuda'), default='auto')
-    parser.add_argument('--jobs', type=int, help='processes at once; 2 on a CPU, 1 on a GPU')
+    parser.add_argument('--jobs', type=int, help='processes at once; as many as cores')
     parser.add_argument('--seed', type=int, default=0, help='of the people and of the members')
     return parser
-
-
-def default_jobs(device: str) -> int:
-    """One process for a GPU, which a stack of members fills; two for a CPU."""
-    return 1 if find_device(device).type == 'cuda' else 2
 
 
 def assemble(study: Study, experiment: str, tasks: list[str]) -> dict[str, pd.DataFrame]:
@@ -83,7 +79,8 @@ def run(arguments: argparse.Namespace) -> None:
     study = Study(arguments.out, plan, arguments.preset, arguments.seed, arguments.device, controls)
     study.open()
     todo = units(arguments.experiments, arguments.tasks, plan)
-    run_units(study, todo, run_unit, arguments.jobs or default_jobs(arguments.device))
+    on_gpu = find_device(arguments.device).type == 'cuda'
+    run_units(study, todo, run_unit, arguments.jobs or os.cpu_count() or 1, train_here=on_gpu)
     for experiment in arguments.experiments:
         for name, table in assemble(study, experiment, arguments.tasks).items():
             print(f'\n{name} ({plan.describe(experiment)})')

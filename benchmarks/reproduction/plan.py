@@ -133,6 +133,11 @@ class Unit:
         return '_'.join(map(str, (self.kind, self.task, *self.what)))
 
     @property
+    def trains(self) -> bool:
+        """Whether it trains Surreal-GAN, which a GPU is for."""
+        return self.kind != 'baseline'
+
+    @property
     def stage(self) -> int:
         """Units of a later stage may read the results of an earlier one."""
         return 1 if self.kind == 'variant' else 0

@@ -114,33 +114,39 @@ class Study:
         return self.folder / 'checkpoints' / f'{unit.name}.safetensors'
 
 
-def run_units(study: Study, units: Iterable[Unit], work: Work, n_jobs: int) -> list[Unit]:
+def run_units(
+    study: Study, units: Iterable[Unit], work: Work, n_jobs: int, train_here: bool = False
+) -> list[Unit]:
     """Do what is not done yet, in so many processes at once; the units done now.
 
-    A process has its share of the cores. What others depend on (`Unit.stage`) is done first.
+    With `train_here`, units that train do so one after another in this process, which has the GPU,
+    while others go on beside it. What others depend on (`Unit.stage`) is done first.
     """
     todo = study.missing(units)
     with tqdm(total=len(todo), unit='unit', disable=None) as bar:
         for _, stage in itertools.groupby(todo, key=lambda unit: unit.stage):
-            for unit in _run_stage(study, list(stage), work, n_jobs):
+            for unit in _run_stage(study, list(stage), work, n_jobs, train_here):
                 bar.set_description(unit.name)
                 bar.update()
     return todo
 
 
-def _run_stage(study: Study, units: list[Unit], work: Work, n_jobs: int) -> Iterator[Unit]:
+def _run_stage(
+    study: Study, units: list[Unit], work: Work, n_jobs: int, train_here: bool
+) -> Iterator[Unit]:
     """Do units that do not depend on each other; each as it is done."""
-    if n_jobs == 1:
-        for unit in units:
-            study.do(unit, work)
-            yield unit
-        return
+    here = [unit for unit in units if n_jobs == 1 or (train_here and unit.trains)]
     n_threads = max((os.cpu_count() or 1) // n_jobs, 1)
     processes = ProcessPoolExecutor(
         n_jobs, multiprocessing.get_context('spawn'), torch.set_num_threads, (n_threads,)
     )
     with processes:
-        futures = {processes.submit(study.do, unit, work): unit for unit in units}
+        futures = {
+            processes.submit(study.do, unit, work): unit for unit in units if unit not in here
+        }
+        for unit in here:
+            study.do(unit, work)
+            yield unit
         for future in as_completed(futures):
             future.result()
             yield futures[future]
