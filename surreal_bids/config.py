@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -12,6 +13,39 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_text
+
+BUILTIN_ATLAS = 'muse'
+BUILTIN_TEMPLATE = 'MNI152NLin2009cAsym'
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    'analysis_levels': ('participant', 'group'),
+    'segmentation_mode': ('default', 'fast'),
+    'icv': ('covariate', 'proportion', 'none'),
+    'preset': ('iclr2022', 'correlated', 'robust'),
+    'map_tissues': ('GM', 'WM', 'CSF'),
+    'device': ('auto', 'cpu', 'cuda'),
+}
+"""Options that take one of a few words."""
+
+LEAST: Mapping[str, float] = {
+    'nprocs': 1,
+    'omp_nthreads': 1,
+    'mem_gb': 1,
+    'random_seed': 0,
+    'template_library': 0,
+    'ravens_smoothing': 0,
+    'n_patterns': 1,
+    'ortho': 0,
+    'repetitions': 1,
+    'iterations': 1,
+    'permutations': 0,
+}
+"""The smallest value that each number may have."""
+
+NOT_EMPTY = ('analysis_levels', 'n_patterns', 'ortho')
+"""Lists that need at least one value."""
+
+EXPECTED: Mapping[type, str] = {str: 'text', Path: 'text', int: 'whole number', float: 'number'}
 
 
 @dataclass(frozen=True)
@@ -28,12 +62,61 @@ class AppConfig:
         Labels without `sub-` and `ses-`; all where empty.
     bids_filter_file
         Which T1w images count, in fMRIPrep's format.
+    skip_bids_validation
+        Do not read every image to its end before the long work starts.
     bids_database_dir
         Where the index of the dataset is kept between runs.
+    derivatives
+        Results of other programs to use, each `NAME=PATH`; see :func:`derivative_folders`.
+    atlas
+        `muse`, the built-in atlas, or a folder of labelled brains.
+    template
+        `MNI152NLin2009cAsym`, the built-in template, or a folder with another.
+    template_library
+        How many people of the dataset serve as intermediate templates (MAGeT-Brain).
+    segmentation_mode
+        `default`, or `fast`: shorter registrations.
+    ravens_smoothing
+        Full width at half maximum in mm of the smoothing of RAVENS maps.
     group_column, control_label, patient_label
         Column of `participants.tsv` with the diagnosis, and its values for the two groups.
+    site_column, covariates
+        Columns of `participants.tsv`: the site to harmonize, effects to remove.
+    icv_column, icv
+        Column of the intracranial volume, and what to do with it. None: as a covariate if there is
+        such a column.
+    roi_table
+        Start the group level from this table instead of the outputs of the participant level.
+    model
+        Apply this model instead of training one.
+    n_patterns, ortho, repetitions, iterations, preset
+        Training, as in `surreal-gan fit`.
+    split_half
+        Also train on two halves of the people, to see whether patterns are found again.
+    phenotype
+        Tables of other measures, to associate with R-indices.
+    map_tissues
+        Tissues whose RAVENS maps go into voxelwise maps of the R-indices.
+    permutations
+        Sign flips or relabellings for family-wise errors in these maps; 0: none.
+    work_dir
+        Where intermediate results are kept.
+    nprocs, omp_nthreads, mem_gb
+        Processes, threads of each, and memory. None: all that this machine has.
+    use_plugin
+        Nipype plugin to run with, a YAML file.
+    device
+        Where torch works.
+    random_seed
+        Seed of all draws.
+    stop_on_first_crash, clean_on_success
+        Stop at the first participant who fails; delete intermediate results of those who do not.
     dry_run
         Check everything and write nothing.
+    reports_only
+        Only write reports, from outputs that exist.
+    write_graph, resource_monitor
+        Draw the workflow; record memory and time of each step.
     """
 
     bids_dir: Path
@@ -42,11 +125,99 @@ class AppConfig:
     participant_label: tuple[str, ...] = ()
     session_label: tuple[str, ...] = ()
     bids_filter_file: Path | None = None
+    skip_bids_validation: bool = False
     bids_database_dir: Path | None = None
+    derivatives: tuple[str, ...] = ()
+    atlas: str = BUILTIN_ATLAS
+    template: str = BUILTIN_TEMPLATE
+    template_library: int = 0
+    segmentation_mode: str = 'default'
+    ravens_smoothing: float = 0.0
     group_column: str | None = None
     control_label: str | None = None
     patient_label: str | None = None
+    site_column: str | None = None
+    covariates: tuple[str, ...] = ()
+    icv_column: str | None = None
+    icv: str | None = None
+    roi_table: Path | None = None
+    model: Path | None = None
+    n_patterns: tuple[int, ...] = (2, 3, 4)
+    ortho: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8)
+    repetitions: int = 10
+    iterations: int = 100_000
+    preset: str = 'iclr2022'
+    split_half: bool = False
+    phenotype: tuple[Path, ...] = ()
+    map_tissues: tuple[str, ...] = ('GM',)
+    permutations: int = 0
+    work_dir: Path = Path('work')
+    nprocs: int | None = None
+    omp_nthreads: int = 1
+    mem_gb: float | None = None
+    use_plugin: Path | None = None
+    device: str = 'auto'
+    random_seed: int = 0
+    stop_on_first_crash: bool = False
+    clean_on_success: bool = False
     dry_run: bool = False
+    reports_only: bool = False
+    write_graph: bool = False
+    resource_monitor: bool = False
+
+
+def option_of(name: str) -> str:
+    """Spell a field as on the command line: `--n-patterns` for `n_patterns`."""
+    return '--' + name.replace('_', '-')
+
+
+def derivative_folders(config: AppConfig) -> dict[str, Path]:
+    """Folders of other programs' results by the names they were given.
+
+    Raises
+    ------
+    UsageError
+        If one is not `NAME=PATH`, is not a folder, or has the name of another.
+    """
+    folders: dict[str, Path] = {}
+    for text in config.derivatives:
+        name, equals, path = text.partition('=')
+        if not (name and equals and path):
+            raise UsageError(
+                f'--derivatives {text}: expected NAME=PATH, as fmriprep=/data/fmriprep'
+            )
+        if name in folders:
+            raise UsageError(f'--derivatives {text}: {name} is given twice; use another name')
+        if not Path(path).is_dir():
+            raise UsageError(f'--derivatives {text}: no such folder; correct the path')
+        folders[name] = Path(path)
+    return folders
+
+
+def check_config(config: AppConfig) -> AppConfig:
+    """Check words, numbers and pairs of options; raise a :class:`UsageError` for the first bad."""
+    for name, allowed in CHOICES.items():
+        for value in _values(config, name):
+            if value not in allowed:
+                raise UsageError(f'{option_of(name)} {value}; expected {", ".join(allowed)}')
+    for name, least in LEAST.items():
+        for value in _values(config, name):
+            if not (math.isfinite(value) and value >= least):
+                raise UsageError(f'{option_of(name)} {value}; expected {least:g} or more')
+    for name in NOT_EMPTY:
+        if not getattr(config, name):
+            raise UsageError(f'{option_of(name)}: expected at least one value')
+    if config.icv in {'covariate', 'proportion'} and config.icv_column is None:
+        raise UsageError(f'--icv {config.icv}: needs --icv-column, the intracranial volume')
+    return config
+
+
+def _values(config: AppConfig, name: str) -> tuple[Any, ...]:
+    """Values of an option: none, one, or those of a list."""
+    value = getattr(config, name)
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else (value,)
 
 
 def config_to_toml(config: AppConfig) -> str:
@@ -59,6 +230,8 @@ def config_to_toml(config: AppConfig) -> str:
 def _to_toml(value: Any) -> str:
     if isinstance(value, bool):
         return 'true' if value else 'false'
+    if isinstance(value, int | float):
+        return repr(value)
     if isinstance(value, tuple):
         return f'[{", ".join(map(_to_toml, value))}]'
     # A JSON string is a TOML string, but for DEL, which TOML wants escaped.
@@ -90,23 +263,29 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def _typed(name: str, value: Any, kind: Any, path: Path) -> Any:
-    """Give a value of TOML the type of its field: texts, a path, a text, or a switch."""
+    """Give a value of TOML the type of its field: a switch, a text, a path, a number, or a list."""
     wanted = next((option for option in get_args(kind) if option is not NoneType), kind)
     if get_origin(kind) is tuple:
-        wanted, expected, fits = tuple, 'a list of texts', _is_list_of_texts(value)
-    elif kind is bool:
-        expected, fits = 'true or false', isinstance(value, bool)
+        expected = f'a list of {EXPECTED[wanted]}s'
+        fits = isinstance(value, list) and all(_fits(item, wanted) for item in value)
     else:
-        expected, fits = 'a text', isinstance(value, str)
+        expected = 'true or false' if kind is bool else f'a {EXPECTED[wanted]}'
+        fits = _fits(value, wanted)
     if not fits:
         raise UsageError(f'--config-file {path}: {name} = {value!r}; expected {expected}')
-    return wanted(value)
+    return tuple(map(wanted, value)) if get_origin(kind) is tuple else wanted(value)
 
 
-def _is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+def _fits(value: Any, kind: type) -> bool:
+    """Tell whether a value of TOML can become one of the type; a switch is not a number."""
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, str if kind is Path else kind)
 
 
 def make_config(given: Mapping[str, Any], config_file: Path | None = None) -> AppConfig:
-    """Put a configuration together: options that were given, over those of a file."""
-    return AppConfig(**{**(read_options(config_file) if config_file else {}), **given})
+    """Put a configuration together: options that were given, over those of a file; and check it."""
+    options = {**(read_options(config_file) if config_file else {}), **given}
+    return check_config(AppConfig(**options))

@@ -1,46 +1,123 @@
 import tomllib
 from pathlib import Path
+from types import NoneType
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal_bids.config import AppConfig, config_to_toml, make_config, read_options, write_config
+from surreal_bids.config import (
+    CHOICES,
+    LEAST,
+    AppConfig,
+    config_to_toml,
+    derivative_folders,
+    make_config,
+    option_of,
+    read_options,
+    write_config,
+)
 from surreal_bids.exceptions import UsageError
+from surreal_bids.harmonization.icv import ICVHandling
+from surreal_bids.model.estimator import PAPER_ORTHO
+from surreal_bids.model.settings import PRESETS
 
 TEXT = st.text(st.characters(exclude_categories=['Cs']), min_size=1)
 PATH = TEXT.filter(lambda text: '\x00' not in text).map(Path)
+WHOLE = st.integers(1, 2**31)
+NUMBER = st.floats(1, 1e300)
+STRATEGIES = {str: TEXT, Path: PATH, int: WHOLE, float: NUMBER, bool: st.booleans()}
 REQUIRED = {'bids_dir': Path('in'), 'output_dir': Path('out'), 'analysis_levels': ('group',)}
 
 
-@given(
-    st.builds(
-        AppConfig,
-        bids_dir=PATH,
-        output_dir=PATH,
-        analysis_levels=st.lists(TEXT).map(tuple),
-        participant_label=st.lists(TEXT).map(tuple),
-        session_label=st.lists(TEXT).map(tuple),
-        bids_filter_file=st.none() | PATH,
-        bids_database_dir=st.none() | PATH,
-        group_column=st.none() | TEXT,
-        control_label=st.none() | TEXT,
-        patient_label=st.none() | TEXT,
-        dry_run=st.booleans(),
+def _any_value(name, kind):
+    """Strategy for the values that an option may have."""
+    inner = [STRATEGIES[option] for option in get_args(kind) if option in STRATEGIES]
+    base = (
+        st.sampled_from(CHOICES[name]) if name in CHOICES else (inner or [STRATEGIES.get(kind)])[0]
     )
-)
-def test_round_trip(tmp_path_factory, config):
+    if get_origin(kind) is tuple:
+        return st.lists(base, min_size=1).map(tuple)
+    return st.none() | base if NoneType in get_args(kind) else base
+
+
+KINDS = get_type_hints(AppConfig)
+ANY_CONFIG = st.fixed_dictionaries({name: _any_value(name, kind) for name, kind in KINDS.items()})
+
+
+@given(ANY_CONFIG)
+def test_round_trip(tmp_path_factory, options):
+    config = AppConfig(**{**options, 'icv_column': 'icv'})
     path = write_config(tmp_path_factory.mktemp('config') / 'config.toml', config)
     assert make_config({}, path) == config
 
 
 def test_toml_is_readable():
-    config = AppConfig(Path('in'), Path('out'), ('participant',), participant_label=('01', '02'))
-    assert config_to_toml(config) == (
-        'bids_dir = "in"\noutput_dir = "out"\nanalysis_levels = ["participant"]\n'
-        'participant_label = ["01", "02"]\nsession_label = []\ndry_run = false\n'
+    config = AppConfig(Path('in'), Path('out'), ('participant',), n_patterns=(2, 3), mem_gb=4.5)
+    lines = config_to_toml(config).splitlines()
+    assert lines[:3] == [
+        'bids_dir = "in"',
+        'output_dir = "out"',
+        'analysis_levels = ["participant"]',
+    ]
+    assert {'n_patterns = [2, 3]', 'mem_gb = 4.5', 'dry_run = false', 'repetitions = 10'} <= set(
+        lines
     )
-    assert tomllib.loads(config_to_toml(config))['participant_label'] == ['01', '02']
+    assert not any(line.startswith('nprocs') for line in lines), 'options not set are left out'
+    assert tomllib.loads(config_to_toml(config))['n_patterns'] == [2, 3]
+
+
+def test_defaults_are_those_of_the_model():
+    assert CHOICES['preset'] == tuple(PRESETS)
+    assert CHOICES['icv'] == get_args(ICVHandling)
+    assert AppConfig.ortho == PAPER_ORTHO
+
+
+@pytest.mark.parametrize('name', CHOICES)
+def test_wrong_words_are_refused(name):
+    value = ('red',) if get_origin(KINDS[name]) is tuple else 'red'
+    with pytest.raises(UsageError, match=f'{option_of(name)} red; expected {CHOICES[name][0]}'):
+        make_config({**REQUIRED, name: value})
+
+
+@pytest.mark.parametrize('name', LEAST)
+@pytest.mark.parametrize('distance', [1, float('nan')])
+def test_numbers_have_bounds(name, distance):
+    below = LEAST[name] - distance
+    value = (below,) if get_origin(KINDS[name]) is tuple else below
+    with pytest.raises(UsageError, match=f'{option_of(name)} .* expected {LEAST[name]:g} or more'):
+        make_config({**REQUIRED, name: value})
+
+
+@pytest.mark.parametrize('name', ['n_patterns', 'ortho', 'analysis_levels'])
+def test_lists_that_may_not_be_empty(name):
+    with pytest.raises(UsageError, match=f'{option_of(name)}: expected at least one value'):
+        make_config({**REQUIRED, name: ()})
+
+
+def test_head_size_needs_its_column():
+    with pytest.raises(UsageError, match='--icv proportion: needs --icv-column'):
+        make_config({**REQUIRED, 'icv': 'proportion'})
+
+
+def test_folders_of_derivatives(tmp_path):
+    config = AppConfig(**REQUIRED, derivatives=(f'fmriprep={tmp_path}', f'dlmuse={tmp_path}'))
+    assert derivative_folders(config) == {'fmriprep': tmp_path, 'dlmuse': tmp_path}
+
+
+@pytest.mark.parametrize(
+    ('given_texts', 'message'),
+    [
+        (['fmriprep'], 'expected NAME=PATH'),
+        (['=.'], 'expected NAME=PATH'),
+        (['a=nowhere'], 'a=nowhere: no such folder'),
+        (['a=.', 'a=.'], 'a is given twice'),
+    ],
+)
+def test_wrong_derivatives(given_texts, message):
+    with pytest.raises(UsageError, match=message):
+        derivative_folders(AppConfig(**REQUIRED, derivatives=tuple(given_texts)))
 
 
 @pytest.mark.parametrize(
@@ -64,6 +141,10 @@ def test_the_command_line_wins_over_the_file(tmp_path, given_options, expected):
         ('participant_label = [1]', r'participant_label = \[1\]; expected a list of texts'),
         ('group_column = 1', 'group_column = 1; expected a text'),
         ('bids_filter_file = true', 'bids_filter_file = True; expected a text'),
+        ('nprocs = 1.5', 'nprocs = 1.5; expected a whole number'),
+        ('nprocs = true', 'nprocs = True; expected a whole number'),
+        ('ravens_smoothing = "8"', "ravens_smoothing = '8'; expected a number"),
+        ('n_patterns = [2, 2.5]', r'n_patterns = \[2, 2.5\]; expected a list of whole numbers'),
         ('dry_run = "yes"', "dry_run = 'yes'; expected true or false"),
     ],
 )

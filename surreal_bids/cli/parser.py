@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
+from surreal_bids.cli import options
 from surreal_bids.cli.main import add_common_options
 from surreal_bids.config import AppConfig, make_config
-
-LEVELS = ('participant', 'group')
 
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
@@ -17,12 +15,10 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
 
     Options that are not given are not in the namespace, so that those of `--config-file` count.
     """
-    options = vars(build_parser().parse_args(with_hyphens(arguments)))
-    verbosity = options.pop('verbosity')
-    config_file = options.pop('config_file', None)
-    given = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
-    }
+    given = vars(build_parser().parse_args(with_hyphens(arguments)))
+    verbosity = given.pop('verbosity')
+    config_file = given.pop('config_file', None)
+    given = {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
     return make_config(given, config_file), verbosity
 
 
@@ -50,85 +46,15 @@ def build_parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    _add_positionals(parser)
-    _add_filters(parser)
-    _add_groups(parser)
-    _add_running(parser)
-    add_common_options(parser)
+    for add in (
+        options.add_positionals,
+        options.add_filters,
+        options.add_anatomy,
+        options.add_groups,
+        options.add_patterns,
+        options.add_resources,
+        options.add_running,
+        add_common_options,
+    ):
+        add(parser)
     return parser
-
-
-def _add_positionals(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('bids_dir', type=Path, metavar='BIDS_DIR', help='root of a BIDS dataset')
-    parser.add_argument(
-        'output_dir',
-        type=Path,
-        metavar='OUTPUT_DIR',
-        help='folder for the outputs: outside the dataset, or BIDS_DIR/derivatives/NAME',
-    )
-    parser.add_argument(
-        'analysis_levels',
-        nargs='+',
-        choices=LEVELS,
-        metavar='{participant,group}',
-        help='what to run: each participant, the group, or both',
-    )
-
-
-def _add_filters(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group('Options for filtering the dataset')
-    group.add_argument(
-        '--participant-label',
-        nargs='+',
-        metavar='LABEL',
-        help='participants to use, with or without "sub-"; all by default',
-    )
-    group.add_argument(
-        '--session-label',
-        '--session-id',
-        nargs='+',
-        metavar='LABEL',
-        help='sessions to use, with or without "ses-"; all by default',
-    )
-    group.add_argument(
-        '--bids-filter-file',
-        type=Path,
-        metavar='FILE',
-        help='which T1w image to use where there are several: a JSON file as fMRIPrep takes it, '
-        'such as {"t1w": {"acquisition": "mprage", "run": 2}}. A value may be a list, null (the '
-        'entity is absent) or "*" (it is present). By default, the first image of each session',
-    )
-    group.add_argument(
-        '--bids-database-dir',
-        type=Path,
-        metavar='DIR',
-        help='folder to keep the index of the dataset in, which makes the next call faster; '
-        'an index is used only while the dataset is unchanged',
-    )
-
-
-def _add_groups(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group('Options for controls and patients')
-    group.add_argument(
-        '--group-column',
-        metavar='NAME',
-        help='column of participants.tsv with the diagnosis; by default diagnosis, group or dx',
-    )
-    group.add_argument('--control-label', metavar='VALUE', help='its value for controls')
-    group.add_argument('--patient-label', metavar='VALUE', help='its value for patients')
-
-
-def _add_running(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group('Options for running')
-    group.add_argument(
-        '--config-file',
-        type=Path,
-        metavar='FILE',
-        help='TOML file of options, named as here with underscores; the command line wins',
-    )
-    group.add_argument(
-        '--dry-run',
-        action='store_true',
-        help='check the dataset and every image, show what was found and where outputs go, and '
-        'write nothing but the index that --bids-database-dir asks for',
-    )

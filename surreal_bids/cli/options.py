@@ -1,0 +1,290 @@
+"""Options of the BIDS App, in the groups in which its help shows them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE, CHOICES, AppConfig
+
+
+def _default(name: str) -> str:
+    """How help tells the default of an option."""
+    value = AppConfig.__dataclass_fields__[name].default
+    listed = ' '.join(map(str, value)) if isinstance(value, tuple) else value
+    return f'(default: {listed})'
+
+
+def add_positionals(parser: argparse.ArgumentParser) -> None:
+    """Add the three arguments that every BIDS App has."""
+    parser.add_argument('bids_dir', type=Path, metavar='BIDS_DIR', help='root of a BIDS dataset')
+    parser.add_argument(
+        'output_dir',
+        type=Path,
+        metavar='OUTPUT_DIR',
+        help='folder for the outputs: outside the dataset, or BIDS_DIR/derivatives/NAME',
+    )
+    parser.add_argument(
+        'analysis_levels',
+        nargs='+',
+        choices=CHOICES['analysis_levels'],
+        metavar='{participant,group}',
+        help='what to run: each participant, the group, or both',
+    )
+
+
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    """Add options that say what of the dataset, and of other results, is used."""
+    group = parser.add_argument_group('Options for filtering the dataset')
+    group.add_argument(
+        '--participant-label',
+        nargs='+',
+        metavar='LABEL',
+        help='participants to use, with or without "sub-"; all by default',
+    )
+    group.add_argument(
+        '--session-label',
+        '--session-id',
+        nargs='+',
+        metavar='LABEL',
+        help='sessions to use, with or without "ses-"; all by default',
+    )
+    group.add_argument(
+        '--bids-filter-file',
+        type=Path,
+        metavar='FILE',
+        help='which T1w image to use where there are several: a JSON file as fMRIPrep takes it, '
+        'such as {"t1w": {"acquisition": "mprage", "run": 2}}. A value may be a list, null (the '
+        'entity is absent) or "*" (it is present). By default, the first image of each session',
+    )
+    group.add_argument(
+        '--skip-bids-validation',
+        action='store_true',
+        help='do not read every image to its end first, which finds damaged ones at once',
+    )
+    group.add_argument(
+        '-d',
+        '--derivatives',
+        nargs='+',
+        metavar='NAME=PATH',
+        help='results of other programs to use. fmriprep=PATH or smriprep=PATH: T1w image, brain '
+        'mask, tissues and transforms; any other NAME=PATH: a segmentation (files *_dseg.nii.gz, '
+        'such as of DLMUSE, FastSurfer or SynthSeg), used in place of --atlas. What is missing is '
+        'computed',
+    )
+    group.add_argument(
+        '--bids-database-dir',
+        type=Path,
+        metavar='DIR',
+        help='folder to keep the index of the dataset in, which makes the next call faster; '
+        'an index is used only while the dataset is unchanged',
+    )
+
+
+def add_anatomy(parser: argparse.ArgumentParser) -> None:
+    """Add options of the participant level."""
+    group = parser.add_argument_group('Options for the participant level')
+    group.add_argument(
+        '--atlas',
+        metavar='FOLDER',
+        help=f'{BUILTIN_ATLAS}, the built-in atlas, or a folder of labelled brains: for each a '
+        f'NAME_T1w.nii.gz and NAME_dseg.nii.gz, and dseg.tsv for all {_default("atlas")}',
+    )
+    group.add_argument(
+        '--template',
+        metavar='FOLDER',
+        help=f'{BUILTIN_TEMPLATE}, the built-in template, or a folder with another: files '
+        'tpl-NAME_T1w.nii.gz, tpl-NAME_desc-brain_mask.nii.gz and '
+        f'tpl-NAME_label-{{GM,WM,CSF}}_probseg.nii.gz {_default("template")}',
+    )
+    group.add_argument(
+        '--template-library',
+        type=int,
+        metavar='N',
+        help='first label N people of the dataset, drawn with --random-seed, and use them as the '
+        f'atlases of everyone (MAGeT-Brain) {_default("template_library")}',
+    )
+    group.add_argument(
+        '--segmentation-mode',
+        choices=CHOICES['segmentation_mode'],
+        help=f'fast: shorter registrations, less accurate {_default("segmentation_mode")}',
+    )
+    group.add_argument(
+        '--ravens-smoothing',
+        type=float,
+        metavar='MM',
+        help='full width at half maximum of the smoothing of RAVENS maps '
+        f'{_default("ravens_smoothing")}',
+    )
+
+
+def add_groups(parser: argparse.ArgumentParser) -> None:
+    """Add options that say who is who: diagnosis, site, covariates."""
+    group = parser.add_argument_group('Options for controls and patients')
+    group.add_argument(
+        '--group-column',
+        metavar='NAME',
+        help='column of participants.tsv with the diagnosis; by default diagnosis, group or dx',
+    )
+    group.add_argument('--control-label', metavar='VALUE', help='its value for controls')
+    group.add_argument('--patient-label', metavar='VALUE', help='its value for patients')
+    group.add_argument(
+        '--site-column',
+        metavar='NAME',
+        help='column of the site or scanner: harmonize with ComBat, which keeps the covariates',
+    )
+    group.add_argument(
+        '--covariates',
+        nargs='+',
+        metavar='NAME',
+        help='columns whose effect, learned from controls, is removed, such as age sex',
+    )
+    group.add_argument('--icv-column', metavar='NAME', help='column of the intracranial volume')
+    group.add_argument(
+        '--icv',
+        choices=CHOICES['icv'],
+        help='what to do with it: remove its effect as of a covariate (default), divide all '
+        'volumes by it, or nothing',
+    )
+
+
+def add_patterns(parser: argparse.ArgumentParser) -> None:
+    """Add options of the group level: the model, and what is done with R-indices."""
+    group = parser.add_argument_group('Options for the group level')
+    group.add_argument(
+        '--roi-table',
+        type=Path,
+        metavar='TSV',
+        help='start from this table of volumes, not from the outputs of the participant level',
+    )
+    group.add_argument(
+        '--model', type=Path, metavar='FOLDER', help='apply this model instead of training one'
+    )
+    _add_training(group)
+    group.add_argument(
+        '--split-half',
+        action='store_true',
+        help='also train on two halves of the people, to see whether patterns are found again',
+    )
+    group.add_argument(
+        '--phenotype',
+        type=Path,
+        nargs='+',
+        metavar='TSV',
+        help='tables with participant_id and other measures, to associate with R-indices',
+    )
+    group.add_argument(
+        '--map-tissues',
+        nargs='*',
+        choices=CHOICES['map_tissues'],
+        metavar='{GM,WM,CSF}',
+        help='tissues whose RAVENS maps are compared voxel by voxel; none of them if nothing '
+        f'follows {_default("map_tissues")}',
+    )
+    group.add_argument(
+        '--permutations',
+        type=int,
+        metavar='N',
+        help='permutations for family-wise errors in these maps; 0: false discovery rate only '
+        f'{_default("permutations")}',
+    )
+
+
+def _add_training(group: Any) -> None:
+    group.add_argument(
+        '--n-patterns',
+        type=int,
+        nargs='+',
+        metavar='M',
+        help='number of patterns; of several, that of best agreement is chosen '
+        f'{_default("n_patterns")}',
+    )
+    group.add_argument(
+        '--ortho',
+        type=float,
+        nargs='+',
+        metavar='LAMBDA',
+        help='weight of the orthogonality loss; of several, that of best agreement is chosen '
+        f'{_default("ortho")}',
+    )
+    group.add_argument(
+        '--repetitions',
+        type=int,
+        metavar='N',
+        help=f'members trained for each M and LAMBDA {_default("repetitions")}',
+    )
+    group.add_argument(
+        '--iterations',
+        type=int,
+        metavar='N',
+        help=f'least number of iterations {_default("iterations")}',
+    )
+    group.add_argument(
+        '--preset',
+        choices=CHOICES['preset'],
+        help='iclr2022: as in the paper; correlated: as the program of the authors, whose '
+        'R-indices may correlate; robust: what we found to train better '
+        f'{_default("preset")}',
+    )
+
+
+def add_resources(parser: argparse.ArgumentParser) -> None:
+    """Add options that say what of the machine may be used."""
+    group = parser.add_argument_group('Options for performance')
+    group.add_argument(
+        '-w',
+        '--work-dir',
+        type=Path,
+        metavar='DIR',
+        help=f'folder for intermediate results, kept for the next call {_default("work_dir")}',
+    )
+    group.add_argument(
+        '--nprocs', '--n-cpus', type=int, metavar='N', help='processes (default: all cores)'
+    )
+    group.add_argument(
+        '--omp-nthreads',
+        type=int,
+        metavar='N',
+        help='threads of each process; several processes of one thread are faster '
+        f'{_default("omp_nthreads")}',
+    )
+    group.add_argument(
+        '--mem-gb', type=float, metavar='GB', help='memory to use (default: 90 %% of what there is)'
+    )
+    group.add_argument(
+        '--use-plugin',
+        type=Path,
+        metavar='FILE',
+        help='YAML file with the Nipype plugin to run with, and its plugin_args',
+    )
+    group.add_argument(
+        '--device',
+        choices=CHOICES['device'],
+        help=f'where registration and training run {_default("device")}',
+    )
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Add options that say how to run, and what to write beside the results."""
+    group = parser.add_argument_group('Options for running')
+    group.add_argument(
+        '--config-file',
+        type=Path,
+        metavar='FILE',
+        help='TOML file of options, named as here with underscores; the command line wins',
+    )
+    group.add_argument(
+        '--random-seed', type=int, metavar='N', help=f'seed of all draws {_default("random_seed")}'
+    )
+    switches = {
+        '--stop-on-first-crash': 'stop when a participant fails; by default, the others go on',
+        '--clean-on-success': 'delete the intermediate results of participants who succeeded',
+        '--dry-run': 'check the dataset and every image, show what was found, what would run and '
+        'where outputs go, and write nothing but the index that --bids-database-dir asks for',
+        '--reports-only': 'only write reports anew, from outputs that exist',
+        '--write-graph': 'draw the workflow of each participant into logs/',
+        '--resource-monitor': 'record time and memory of each step (needs psutil)',
+    }
+    for option, meaning in switches.items():
+        group.add_argument(option, action='store_true', help=meaning)
