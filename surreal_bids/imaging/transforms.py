@@ -1,0 +1,247 @@
+"""Spatial transforms as dense displacement fields in world space (RAS, millimetres).
+
+A transform belongs to a grid, that of the fixed image: for each of its voxels it says where in the
+world of the moving image to look. It therefore pulls moving images onto the fixed grid. The affine
+part is included, so that one field, one interpolation and one Jacobian determinant say everything.
+
+On disk a transform is an ITK displacement field, which `antsApplyTransforms` takes as it is.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+from nibabel.nifti1 import Nifti1Image
+from numpy.typing import ArrayLike, NDArray
+from scipy import ndimage
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_image
+from surreal_bids.imaging.images import to_ants
+
+RAS_TO_LPS = np.array([-1.0, -1.0, 1.0], dtype=np.float32)
+"""ITK's world differs from that of NIfTI in the sign of the first two axes."""
+
+VECTOR_INTENT = 1007
+"""NIfTI intent code of a vector at each voxel, which ITK expects of a displacement field."""
+
+FIT_POINTS = 4000
+"""About so many voxels decide the affine part of a field."""
+
+INVERSION_ITERATIONS = 50
+INVERSION_TOLERANCE = 1e-3
+"""Inversion ends when no point moves by more than this (mm), or after so many iterations."""
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Where each voxel of a fixed grid lies in the world of the moving image.
+
+    Attributes
+    ----------
+    field : ndarray, shape (X, Y, Z, 3), float32
+        RAS displacement in mm, affine part included: moving world = fixed world + field.
+    affine : ndarray, shape (4, 4)
+        Voxel-to-world matrix of the fixed grid.
+    """
+
+    field: NDArray[np.float32]
+    affine: NDArray[np.float64]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Size of the fixed grid."""
+        x, y, z = self.field.shape[:3]
+        return x, y, z
+
+
+def identity_transform(shape: Sequence[int], affine: ArrayLike) -> Transform:
+    """The transform that moves nothing."""
+    return affine_transform(shape, affine, np.eye(4))
+
+
+def affine_transform(shape: Sequence[int], affine: ArrayLike, matrix: ArrayLike) -> Transform:
+    """The transform x -> matrix @ x, from fixed to moving world, on a grid."""
+    grid_affine = np.asarray(affine, dtype=np.float64)
+    displacement = (np.asarray(matrix, dtype=np.float64) - np.eye(4)) @ grid_affine
+    return Transform(np.moveaxis(_map_indices(shape, displacement), 0, -1), grid_affine)
+
+
+def compose(first: Transform, second: Transform) -> Transform:
+    """The transform x -> second(first(x)) on the grid of `first`.
+
+    With `first` from fixed to middle and `second` from middle to moving, the result pulls moving
+    images onto the fixed grid in one interpolation. Outside its grid, `second` goes on as its
+    affine part does.
+    """
+    matrix, residual = split_affine(second)
+    middle = _moved_points(first)
+    middle += _sample_vectors(residual, np.linalg.inv(second.affine), middle)
+    moved = middle @ matrix[:3, :3].T.astype(np.float32) + matrix[:3, 3].astype(np.float32)
+    return Transform(moved - _grid_points(first.shape, first.affine), first.affine)
+
+
+def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Transform:
+    """The inverse, on a grid of the moving image (`shape`, `affine`).
+
+    The transform is split as M(x + e(x)) with M affine; the fixed-point iteration
+    x <- M^-1 y - e(x) (Chen et al., Med Phys 35:81, 2008) then converges whatever M rotates.
+    """
+    grid_affine = np.asarray(affine, dtype=np.float64)
+    matrix, residual = split_affine(transform)
+    start = np.moveaxis(_map_indices(shape, np.linalg.inv(matrix) @ grid_affine), 0, -1)
+    to_voxel = np.linalg.inv(transform.affine)
+    points = start
+    for _ in range(INVERSION_ITERATIONS):
+        moved = start - _sample_vectors(residual, to_voxel, points)
+        change = float(np.abs(moved - points).max())
+        points = moved
+        if change < INVERSION_TOLERANCE:
+            break
+    return Transform(points - _grid_points(shape, grid_affine), grid_affine)
+
+
+def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """Divide a transform into M(x + e(x)), M the affine map that fits it best.
+
+    Returns
+    -------
+    matrix : ndarray, shape (4, 4)
+        M, from fixed to moving world.
+    residual : ndarray, shape (X, Y, Z, 3)
+        e, in mm, at the voxels of the grid.
+    """
+    points = _grid_points(transform.shape, transform.affine)
+    moved = points + transform.field
+    stride = max(1, round((np.prod(transform.shape) / FIT_POINTS) ** (1 / 3)))
+    sparse = (slice(None, None, stride),) * 3
+    sources = points[sparse].reshape(-1, 3).astype(np.float64)
+    design = np.column_stack([sources, np.ones(len(sources))])
+    solution = np.linalg.lstsq(design, moved[sparse].reshape(-1, 3), rcond=None)[0]
+    matrix = np.eye(4)
+    matrix[:3] = solution.T
+    back = np.linalg.inv(matrix)
+    straightened = moved @ back[:3, :3].T.astype(np.float32) + back[:3, 3].astype(np.float32)
+    return matrix, straightened - points
+
+
+def resample(image: Nifti1Image, transform: Transform, *, order: int = 1) -> Nifti1Image:
+    """Pull an image onto the fixed grid of a transform; what lies outside it is zero.
+
+    Parameters
+    ----------
+    image : Nifti1Image
+        In the moving world, on any grid.
+    transform : Transform
+    order : int
+        Of the spline; 0 (nearest voxel) for labels, which keeps their data type. Other orders
+        give float32.
+    """
+    values = np.asanyarray(image.dataobj)
+    if order > 0:
+        values = values.astype(np.float32, copy=False)
+    coordinates = _voxel_coordinates(transform, image.affine)
+    resampled = ndimage.map_coordinates(values, coordinates, order=order, mode='grid-constant')
+    return Nifti1Image(resampled, transform.affine)
+
+
+def jacobian_determinant(transform: Transform) -> Nifti1Image:
+    """Determinant of the derivative of the whole transform, affine part included, float32.
+
+    Moving volume per fixed volume: above 1 where the moving brain is larger.
+    """
+    # A: voxel-to-world matrix; G: derivative by voxel; det(I + G A^-1) = det(A + G) / det(A).
+    axes = transform.affine[:3, :3].astype(np.float32)
+    a, b, c = (np.gradient(transform.field, axis=axis) + axes[:, axis] for axis in range(3))
+    determinant = np.einsum('...i,...i', a, np.cross(b, c)) / np.linalg.det(axes)
+    return Nifti1Image(determinant, transform.affine)
+
+
+def write_transform(path: str | Path, transform: Transform) -> Path:
+    """Write an ITK displacement field (5-D NIfTI, LPS vectors)."""
+    vectors = (transform.field * RAS_TO_LPS)[:, :, :, np.newaxis, :]
+    image = Nifti1Image(vectors, transform.affine)
+    image.header.set_intent(VECTOR_INTENT)
+    image.header.set_xyzt_units('mm')
+    image.set_qform(transform.affine, code='aligned')
+    image.set_sform(transform.affine, code='aligned')
+    return write_image(path, image)
+
+
+def read_transform(path: str | Path) -> Transform:
+    """Read an ITK displacement field."""
+    image = nib.load(path)
+    if image.ndim != 5 or image.shape[3:] != (1, 3):
+        raise DataError(
+            f'{path}: its size is {image.shape}, where a displacement field has (X, Y, Z, 1, 3); '
+            'give the field that write_transform or ITK has written'
+        )
+    vectors = np.asarray(image.dataobj, dtype=np.float32)[:, :, :, 0]
+    return Transform(vectors * RAS_TO_LPS, image.affine)
+
+
+def read_composite(path: str | Path, reference: Nifti1Image) -> Transform:
+    """Read any transform of ITK (.h5, .mat, .txt, field) as a displacement field.
+
+    Parameters
+    ----------
+    path : path
+        For example the `_xfm.h5` of fMRIPrep.
+    reference : Nifti1Image
+        Its grid becomes the fixed grid: for `from-T1w_to-MNI` files, the template.
+    """
+    import ants  # takes seconds, and few runs need it
+
+    image = to_ants(reference)
+    with tempfile.TemporaryDirectory() as folder:
+        field = ants.apply_transforms(
+            image, image, [str(path)], compose=str(Path(folder) / 'field_')
+        )
+        return read_transform(field)
+
+
+def _map_indices(shape: Sequence[int], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
+    """`matrix` applied to the index of each voxel: shape (3, X, Y, Z)."""
+    i, j, k = np.ogrid[: shape[0], : shape[1], : shape[2]]
+    rows = [row[0] * i + row[1] * j + (row[2] * k + row[3]) for row in matrix[:3]]
+    return np.stack([row.astype(np.float32) for row in rows])
+
+
+def _grid_points(shape: Sequence[int], affine: NDArray[np.float64]) -> NDArray[np.float32]:
+    """World position of each voxel: shape (X, Y, Z, 3), mm."""
+    return np.moveaxis(_map_indices(shape, affine), 0, -1)
+
+
+def _moved_points(transform: Transform) -> NDArray[np.float32]:
+    return _grid_points(transform.shape, transform.affine) + transform.field
+
+
+def _voxel_coordinates(
+    transform: Transform, moving_affine: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """Position of each fixed voxel in voxels of a moving grid: shape (3, X, Y, Z)."""
+    to_voxel = np.linalg.inv(moving_affine)
+    coordinates = _map_indices(transform.shape, to_voxel @ transform.affine)
+    coordinates += np.moveaxis(transform.field @ to_voxel[:3, :3].T.astype(np.float32), -1, 0)
+    return coordinates
+
+
+def _sample_vectors(
+    field: NDArray[np.float32], to_voxel: NDArray[np.float64], points: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Vectors of a field at world points, linearly between voxels, constant beyond the grid."""
+    coordinates = points @ to_voxel[:3, :3].T.astype(np.float32) + to_voxel[:3, 3].astype(
+        np.float32
+    )
+    coordinates = np.moveaxis(coordinates, -1, 0)
+    sampled = np.empty_like(points)
+    for axis in range(3):
+        ndimage.map_coordinates(
+            field[..., axis], coordinates, output=sampled[..., axis], order=1, mode='nearest'
+        )
+    return sampled

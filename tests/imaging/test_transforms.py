@@ -1,0 +1,228 @@
+"""Laws of transforms: identity, inverse, composition, volume; and the same answers as ITK's."""
+
+import nibabel as nib
+import numpy as np
+import pytest
+from nibabel.nifti1 import Nifti1Image
+from scipy import ndimage
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.transforms import (
+    Transform,
+    affine_transform,
+    compose,
+    identity_transform,
+    invert,
+    jacobian_determinant,
+    read_composite,
+    read_transform,
+    resample,
+    split_affine,
+    write_transform,
+)
+
+SHAPE = (21, 26, 23)
+TENTH_OF_A_VOXEL = 0.2
+
+
+def rotation(degrees: float, axis: int) -> np.ndarray:
+    angle = np.deg2rad(degrees)
+    matrix = np.eye(4)
+    i, j = (other for other in range(3) if other != axis)
+    matrix[i, i] = matrix[j, j] = np.cos(angle)
+    matrix[i, j], matrix[j, i] = -np.sin(angle), np.sin(angle)
+    return matrix
+
+
+def grid_affine(kind: str) -> np.ndarray:
+    """Voxel-to-world matrices, as scanners and converters write them."""
+    affine = np.diag([2.0, 2.0, 2.0, 1.0])
+    affine[:3, 3] = (-19.0, -26.0, -21.0)
+    if kind == 'anisotropic':
+        affine[2, 2] = 3.0
+    elif kind == 'flipped':
+        affine[0] *= -1
+    elif kind == 'permuted':
+        affine[:3, :3] = [[0, 0, 2], [-2, 0, 0], [0, 2, 0]]
+        affine[:3, 3] = (-20, 19, -24)
+    elif kind == 'oblique':
+        affine = rotation(17, 0) @ rotation(-9, 2) @ affine
+    return affine
+
+
+KINDS = ['plain', 'anisotropic', 'flipped', 'permuted', 'oblique']
+MATRIX = rotation(12, 2) @ rotation(-20, 0) @ np.diag([1.1, 0.9, 1.05, 1.0])
+MATRIX[:3, 3] = (4.0, -3.0, 6.0)
+
+
+def smooth_field(shape: tuple[int, ...], size: float, seed: int = 0) -> np.ndarray:
+    """A smooth random displacement whose largest component is `size` mm and which ends in zero."""
+    rng = np.random.default_rng(seed)
+    raw = ndimage.gaussian_filter(rng.normal(size=(*shape, 3)), (4, 4, 4, 0))
+    window = np.ones(())
+    for length in shape:
+        window = np.multiply.outer(window, np.hanning(length))
+    raw *= window[..., np.newaxis]
+    return (raw * size / np.abs(raw).max()).astype(np.float32)
+
+
+def warp(kind: str = 'plain', size: float = 2.0, seed: int = 0) -> Transform:
+    """MATRIX after a smooth displacement."""
+    affine = grid_affine(kind)
+    return compose(
+        Transform(smooth_field(SHAPE, size, seed), affine), affine_transform(SHAPE, affine, MATRIX)
+    )
+
+
+def world(shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
+    return nib.affines.apply_affine(affine, np.moveaxis(np.indices(shape), 0, -1))
+
+
+def picture(shape: tuple[int, ...], affine: np.ndarray) -> Nifti1Image:
+    """A smooth function of world position, the same on every grid."""
+    x, y, z = np.moveaxis(world(shape, affine), -1, 0)
+    values = np.exp(-((x + 3) ** 2 + (y - 4) ** 2 + 1.5 * z**2) / 60)
+    return Nifti1Image(values.astype(np.float32), affine)
+
+
+def inner(array: np.ndarray, margin: int = 4) -> np.ndarray:
+    return array[margin:-margin, margin:-margin, margin:-margin]
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('order', [0, 1, 3])
+def test_identity_changes_nothing(kind, order):
+    image = picture(SHAPE, grid_affine(kind))
+    same = resample(image, identity_transform(SHAPE, image.affine), order=order)
+    np.testing.assert_allclose(same.get_fdata(), image.get_fdata(), atol=1e-5)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_affine_displacement_is_the_matrix_applied_to_world_points(kind):
+    affine = grid_affine(kind)
+    points = world(SHAPE, affine)
+    moved = points + affine_transform(SHAPE, affine, MATRIX).field
+    np.testing.assert_allclose(moved, nib.affines.apply_affine(MATRIX, points), atol=1e-4)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_jacobian_of_an_affine_map_is_its_determinant(kind):
+    determinant = jacobian_determinant(affine_transform(SHAPE, grid_affine(kind), MATRIX))
+    np.testing.assert_allclose(determinant.get_fdata(), np.linalg.det(MATRIX[:3, :3]), rtol=1e-4)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_composition_with_the_inverse_is_the_identity(kind):
+    transform = warp(kind)
+    moving_affine = MATRIX @ grid_affine('plain')
+    back = invert(transform, (24, 30, 27), moving_affine)
+    there_and_back = compose(transform, back)
+    assert np.abs(inner(there_and_back.field)).max() < TENTH_OF_A_VOXEL
+    back_and_there = compose(back, transform)
+    assert np.abs(inner(back_and_there.field)).max() < TENTH_OF_A_VOXEL
+
+
+@pytest.mark.parametrize('degrees', [0, 90, 180])
+def test_inverse_of_an_affine_map_is_exact_however_far_it_turns(degrees):
+    matrix = rotation(degrees, 1) @ MATRIX
+    affine = grid_affine('plain')
+    inverse = invert(affine_transform(SHAPE, affine, matrix), SHAPE, grid_affine('oblique'))
+    expected = affine_transform(SHAPE, grid_affine('oblique'), np.linalg.inv(matrix))
+    np.testing.assert_allclose(inverse.field, expected.field, atol=1e-3)
+
+
+def test_affine_maps_compose_as_matrices_also_outside_the_second_grid():
+    first = affine_transform(SHAPE, grid_affine('oblique'), MATRIX)
+    second = affine_transform((5, 6, 7), grid_affine('flipped'), rotation(30, 2))
+    expected = affine_transform(SHAPE, grid_affine('oblique'), rotation(30, 2) @ MATRIX)
+    np.testing.assert_allclose(compose(first, second).field, expected.field, atol=1e-3)
+
+
+def test_composition_pulls_as_two_resamplings_do():
+    image = picture(SHAPE, grid_affine('plain'))
+    first, second = warp('oblique', seed=1), warp('plain', seed=2)
+    at_once = resample(image, compose(first, second), order=3).get_fdata()
+    in_turn = resample(resample(image, second, order=3), first, order=3).get_fdata()
+    np.testing.assert_allclose(inner(at_once), inner(in_turn), atol=0.02)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_the_way_an_image_is_stored_does_not_matter(kind):
+    transform = warp()
+    expected = resample(picture(SHAPE, grid_affine('plain')), transform, order=3).get_fdata()
+    stored = picture((41, 51, 51), grid_affine(kind) @ np.diag([0.5, 0.5, 0.5, 1.0]))
+    seen = resample(stored, transform, order=3).get_fdata()
+    np.testing.assert_allclose(inner(seen), inner(expected), atol=0.01)
+
+
+def test_split_affine_finds_matrix_and_residual():
+    transform = warp(size=1.0)
+    matrix, residual = split_affine(transform)
+    assert np.abs(matrix - MATRIX).max() < 0.2
+    assert np.abs(residual).max() < 1.5
+    points = world(SHAPE, transform.affine)
+    rebuilt = nib.affines.apply_affine(matrix, points + residual)
+    np.testing.assert_allclose(rebuilt, points + transform.field, atol=1e-3)
+
+
+@pytest.mark.parametrize('seed', [0, 1])
+def test_mass_is_preserved_by_the_jacobian(seed):
+    affine = grid_affine('anisotropic')
+    image = picture(SHAPE, affine)
+    transform = Transform(smooth_field(SHAPE, 3.0, seed), affine)
+    mass = (
+        resample(image, transform, order=3).get_fdata()
+        * jacobian_determinant(transform).get_fdata()
+    )
+    assert mass.sum() == pytest.approx(image.get_fdata().sum(), rel=2e-3)
+
+
+def test_labels_keep_their_values_and_type():
+    labels = np.random.default_rng(0).integers(0, 207, SHAPE).astype(np.int16)
+    moved = resample(Nifti1Image(labels, grid_affine('plain')), warp('oblique'), order=0)
+    values = np.asanyarray(moved.dataobj)
+    assert values.dtype == np.int16
+    assert set(np.unique(values)) <= set(np.unique(labels)) | {0}
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_files_come_back_as_written(tmp_path, kind):
+    transform = warp(kind)
+    again = read_transform(write_transform(tmp_path / 'to-x_xfm.nii.gz', transform))
+    np.testing.assert_array_equal(again.field, transform.field)
+    np.testing.assert_allclose(again.affine, transform.affine, atol=1e-5)
+
+
+def test_a_file_that_is_no_field_is_refused(tmp_path):
+    path = tmp_path / 'image.nii.gz'
+    picture(SHAPE, np.eye(4)).to_filename(path)
+    with pytest.raises(DataError, match='displacement field'):
+        read_transform(path)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_itk_resamples_as_we_do(tmp_path, kind):
+    ants = pytest.importorskip('ants')
+    transform = warp(kind)
+    moving = picture((24, 25, 26), grid_affine('oblique'))
+    fixed = picture(SHAPE, grid_affine(kind))
+    moving.to_filename(tmp_path / 'moving.nii.gz')
+    fixed.to_filename(tmp_path / 'fixed.nii.gz')
+    field = write_transform(tmp_path / 'field.nii.gz', transform)
+    theirs = ants.apply_transforms(
+        ants.image_read(str(tmp_path / 'fixed.nii.gz')),
+        ants.image_read(str(tmp_path / 'moving.nii.gz')),
+        [str(field)],
+    )
+    ours = resample(moving, transform).get_fdata()
+    np.testing.assert_allclose(inner(theirs.numpy()), inner(ours), atol=1e-3)
+
+
+@pytest.mark.parametrize('kind', ['plain', 'oblique'])
+def test_composites_of_itk_are_read(tmp_path, kind):
+    pytest.importorskip('ants')
+    transform = warp(kind)
+    field = write_transform(tmp_path / 'field.nii.gz', transform)
+    reference = picture((15, 16, 17), transform.affine)
+    again = read_composite(field, reference)
+    np.testing.assert_allclose(again.field, transform.field[:15, :16, :17], atol=1e-3)
