@@ -38,6 +38,18 @@ def read_people(path: Path) -> Table:
         The file cannot be read, a row is too short or too long, a column or a person comes twice,
         or nobody is in it.
     """
+    return _by_person(read_delimited(path))
+
+
+def read_delimited(path: Path) -> Table:
+    """Read a table with a header, its rows indexed by where they are in the file.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, a row is too short or too long, a column comes twice, or there is
+        no row.
+    """
     header, rows = _read_rows(path)
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:
@@ -49,8 +61,7 @@ def read_people(path: Path) -> Table:
                 f'write {MISSING} for a missing value, and quote cells that hold the separator'
             )
     cells = [[_cell(cell) for cell in row] for row in rows.values()]
-    table = Table(path, pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object))
-    return _by_person(table)
+    return Table(path, pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object))
 
 
 def _read_rows(path: Path) -> tuple[list[str], dict[int, list[str]]]:
