@@ -1,0 +1,130 @@
+"""What R-indices go along with: correlations with clinical variables (section B.9, Table 2)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.stats.designs import Skipped
+from surreal_bids.stats.multiple_testing import fdr_adjusted
+
+MINIMUM_PAIRS = 5
+"""People with both numbers that a correlation needs."""
+
+COLUMNS = (
+    'variable',
+    'pattern',
+    'test',
+    'higher_level',
+    'n',
+    'r',
+    'r_low',
+    'r_high',
+    'p',
+    'p_fdr',
+)
+"""Columns of the table of associations."""
+
+
+class _Variable(NamedTuple):
+    """A clinical variable as numbers; `higher_level` is what 1 stands for in one of two values."""
+
+    numbers: pd.Series
+    test: str
+    higher_level: str | None
+
+
+def associate(
+    clinical: pd.DataFrame, r_indices: pd.DataFrame
+) -> tuple[pd.DataFrame, list[Skipped]]:
+    """Correlate every clinical column with each R-index, over the people who have both.
+
+    Parameters
+    ----------
+    clinical
+        Clinical variables, a row a person; NaN is missing. Columns of two values, words or
+        numbers, are dichotomous; numbers written as text are numbers.
+    r_indices
+        R-indices, a row a person (in the paper, patients), with the same kind of index.
+
+    Returns
+    -------
+    table
+        A row a variable and pattern: `test` (`pearson`, or `point_biserial` for dichotomous
+        variables, where a positive r means more of the pattern in people of the `higher_level`),
+        people used, r with its 95 % confidence interval, p, and p adjusted for the false discovery
+        rate over the whole table (Benjamini and Hochberg).
+    skipped
+        Columns, or column and pattern, that were not tested, and why.
+    """
+    _require_unique(clinical, r_indices)
+    people = r_indices.index.intersection(clinical.index)
+    rows: list[dict[str, object]] = []
+    skipped: list[Skipped] = []
+    for name, column in clinical.loc[people].items():
+        variable = _to_numbers(column)
+        if isinstance(variable, str):
+            skipped.append(Skipped(str(name), variable))
+            continue
+        for pattern in r_indices.columns:
+            found = _correlate(variable, r_indices[pattern].loc[people])
+            if isinstance(found, str):
+                skipped.append(Skipped(f'{name} and {pattern}', found))
+            else:
+                rows.append({'variable': str(name), 'pattern': str(pattern)} | found)
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return table.assign(p_fdr=fdr_adjusted(table['p'])), skipped
+
+
+def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:
+    for table in (clinical, r_indices):
+        twice = table.index[table.index.duplicated()]
+        if twice.size:
+            raise DataError(f'{twice[0]} has several rows; give one row a person')
+    if r_indices.index.intersection(clinical.index).empty:
+        raise DataError(
+            'no one has both R-indices and clinical variables; '
+            'check that both tables name people alike'
+        )
+
+
+def _to_numbers(column: pd.Series) -> _Variable | str:
+    """Numbers of a clinical variable, or why it has none."""
+    present = column.dropna()
+    levels = sorted(present.unique(), key=str)
+    if len(levels) < 2:
+        return 'all who have a value have the same' if levels else 'no one has a value'
+    numbers = pd.to_numeric(column.astype(object), errors='coerce').astype(float)
+    is_number = bool(np.isfinite(numbers[present.index]).all())
+    if is_number:
+        levels = sorted(present.unique(), key=float)
+    elif len(levels) > 2:
+        return f'text of {len(levels)} different values has no order'
+    if len(levels) > 2:
+        return _Variable(numbers, 'pearson', None)
+    return _Variable(column.map({levels[0]: 0.0, levels[1]: 1.0}), 'point_biserial', str(levels[1]))
+
+
+def _correlate(variable: _Variable, index: pd.Series) -> dict[str, object] | str:
+    """Correlation of those who have both numbers, or why there is none."""
+    both = variable.numbers.notna() & index.notna()
+    x, y = variable.numbers[both].to_numpy(float), index[both].to_numpy(float)
+    if x.size < MINIMUM_PAIRS:
+        return f'only {x.size} people have both; at least {MINIMUM_PAIRS} are needed'
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return 'all who have both have the same value'
+    result = stats.pearsonr(x, y)
+    interval = result.confidence_interval()
+    return {
+        'test': variable.test,
+        'higher_level': variable.higher_level,
+        'n': x.size,
+        'r': result.statistic,
+        'r_low': interval.low,
+        'r_high': interval.high,
+        'p': result.pvalue,
+    }
