@@ -83,8 +83,8 @@ class AppConfig:
     site_column, covariates
         Columns of `participants.tsv`: the site to harmonize, effects to remove.
     icv_column, icv
-        Column of the intracranial volume, and what to do with it. None: as a covariate if there is
-        such a column.
+        Column of the intracranial volume (None: one called `icv`, or else the volume of the brain
+        mask), and what to do with it (None: remove its effect as that of a covariate).
     roi_table
         Start the group level from this table instead of the outputs of the participant level.
     model
@@ -145,8 +145,8 @@ class AppConfig:
     n_patterns: tuple[int, ...] = (2, 3, 4)
     ortho: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8)
     repetitions: int = 10
-    iterations: int = 100_000
-    preset: str = 'iclr2022'
+    iterations: int = 20_000
+    preset: str = 'robust'
     split_half: bool = False
     phenotype: tuple[Path, ...] = ()
     map_tissues: tuple[str, ...] = ('GM',)
@@ -207,8 +207,6 @@ def check_config(config: AppConfig) -> AppConfig:
     for name in NOT_EMPTY:
         if not getattr(config, name):
             raise UsageError(f'{option_of(name)}: expected at least one value')
-    if config.icv in {'covariate', 'proportion'} and config.icv_column is None:
-        raise UsageError(f'--icv {config.icv}: needs --icv-column, the intracranial volume')
     return config
 
 

@@ -48,7 +48,7 @@ ANY_CONFIG = st.fixed_dictionaries({name: _any_value(name, kind) for name, kind 
 
 @given(ANY_CONFIG)
 def test_round_trip(tmp_path_factory, options):
-    config = AppConfig(**{**options, 'icv_column': 'icv'})
+    config = AppConfig(**options)
     path = write_config(tmp_path_factory.mktemp('config') / 'config.toml', config)
     assert make_config({}, path) == config
 
@@ -94,11 +94,6 @@ def test_numbers_have_bounds(name, distance):
 def test_lists_that_may_not_be_empty(name):
     with pytest.raises(UsageError, match=f'{option_of(name)}: expected at least one value'):
         make_config({**REQUIRED, name: ()})
-
-
-def test_head_size_needs_its_column():
-    with pytest.raises(UsageError, match='--icv proportion: needs --icv-column'):
-        make_config({**REQUIRED, 'icv': 'proportion'})
 
 
 def test_folders_of_derivatives(tmp_path):

@@ -140,7 +140,12 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
         metavar='NAME',
         help='columns whose effect, learned from controls, is removed, such as age sex',
     )
-    group.add_argument('--icv-column', metavar='NAME', help='column of the intracranial volume')
+    group.add_argument(
+        '--icv-column',
+        metavar='NAME',
+        help='column of the intracranial volume; by default one called icv, or else the volume of '
+        'the brain mask',
+    )
     group.add_argument(
         '--icv',
         choices=CHOICES['icv'],

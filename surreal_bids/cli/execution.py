@@ -1,0 +1,210 @@
+"""Run a Nipype workflow as the configuration says, and tell which steps failed and why."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import nipype
+from nipype.pipeline import plugins
+from nipype.pipeline.engine import Workflow
+
+from surreal_bids.cli.multiproc import SturdyMultiProcPlugin
+from surreal_bids.config import AppConfig
+from surreal_bids.exceptions import UsageError
+
+LOGGER = logging.getLogger(__name__)
+
+THREAD_SETTINGS = (
+    'OMP_NUM_THREADS',
+    'MKL_NUM_THREADS',
+    'OPENBLAS_NUM_THREADS',
+    'ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS',
+)
+"""Environment variables that numerical libraries read when a process starts."""
+
+POLL_SECONDS = '0.1'
+"""How long Nipype rests between looking for finished steps."""
+
+ERROR_LINE = re.compile(r'^\s*((?:\w+\.)*)(\w+(?:Error|Exception)): (.+)$', re.MULTILINE)
+"""Where a traceback names an error: its module, type and message."""
+
+StatusCallback = Callable[[Any, str], None]
+"""Told of a node and `start`, `end` or `exception`."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A step that failed.
+
+    Attributes
+    ----------
+    hierarchy
+        Names of the workflows around the step, outermost first.
+    step
+        Name of the node.
+    reason
+        Last line of the error, without its type where that is one of ours.
+    report
+        What Nipype wrote about it.
+    """
+
+    hierarchy: tuple[str, ...]
+    step: str
+    reason: str
+    report: str
+
+
+def run_workflow(
+    workflow: Workflow, config: AppConfig, status_callback: StatusCallback | None = None
+) -> list[Crash]:
+    """Run a workflow to its end, whatever fails on the way.
+
+    Parameters
+    ----------
+    workflow
+        Its `base_dir` becomes the work folder of the configuration.
+    config
+        Processes, memory, plugin, and whether to stop at the first failure.
+    status_callback
+        Called in this process as steps start and end.
+
+    Returns
+    -------
+    list of Crash
+        Steps that failed; those that depend on them were not run.
+    """
+    crash_dir = config.work_dir.absolute() / f'crashes-{secrets.token_hex(4)}'
+    workflow.base_dir = os.fspath(config.work_dir.absolute())
+    workflow.config['execution'].update(_execution_settings(config, crash_dir))
+    _quieten(_log_level())
+    if config.resource_monitor:
+        _start_monitor()
+    with limited_threads(config.omp_nthreads):
+        plugin = _make_plugin(config)
+        plugin._status_callback = status_callback
+        try:
+            workflow.run(plugin=plugin)
+        except Exception:
+            # Nipype raises whatever type of error when steps failed; their reports tell which.
+            if not crash_dir.is_dir():
+                raise
+        finally:
+            if isinstance(plugin, SturdyMultiProcPlugin):
+                plugin.close()
+    return _collect_crashes(crash_dir)
+
+
+def _execution_settings(config: AppConfig, crash_dir: Path) -> dict[str, str]:
+    return {
+        'crashdump_dir': os.fspath(crash_dir),
+        'crashfile_format': 'txt',
+        'create_report': 'false',
+        'hash_method': 'content',
+        'poll_sleep_duration': POLL_SECONDS,
+        'remove_unnecessary_outputs': 'false',
+        'stop_on_first_crash': str(config.stop_on_first_crash).lower(),
+    }
+
+
+def _log_level() -> int:
+    """Nipype says what we say one level higher: its decisions are our details."""
+    return logging.INFO if LOGGER.isEnabledFor(logging.DEBUG) else logging.CRITICAL
+
+
+def _quieten(level: int) -> None:
+    for name in ('nipype.workflow', 'nipype.interface', 'nipype.utils'):
+        logging.getLogger(name).setLevel(level)
+
+
+def _start_monitor() -> None:
+    if find_spec('psutil') is None:
+        raise UsageError('--resource-monitor: needs psutil; install it with "pip install psutil"')
+    nipype.config.enable_resource_monitor()
+
+
+@contextmanager
+def limited_threads(number: int) -> Iterator[None]:
+    """Let processes that are started meanwhile use this many threads each."""
+    before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
+    os.environ.update(dict.fromkeys(THREAD_SETTINGS, str(number)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, where the system tells, or else all."""
+    if hasattr(os, 'sched_getaffinity'):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _make_plugin(config: AppConfig) -> Any:
+    """The plugin of the file, or MultiProc with the processes and memory that were given."""
+    resources: dict[str, Any] = {'n_procs': config.nprocs or usable_cores()}
+    if config.mem_gb is not None:
+        resources['memory_gb'] = config.mem_gb
+    resources |= {'raise_insufficient': False, 'log_level': _log_level()}
+    if config.use_plugin is None:
+        return SturdyMultiProcPlugin(plugin_args=resources)
+    settings = read_plugin(config.use_plugin)
+    arguments = {**resources, **settings.get('plugin_args', {})}
+    if settings['plugin'] == 'MultiProc':
+        return SturdyMultiProcPlugin(plugin_args=arguments)
+    return getattr(plugins, f'{settings["plugin"]}Plugin')(plugin_args=arguments)
+
+
+def read_plugin(path: Path) -> dict[str, Any]:
+    """Read a plugin file as fMRIPrep has it: `plugin`, and perhaps `plugin_args`."""
+    import yaml  # type: ignore[import-untyped]
+
+    try:
+        settings = yaml.safe_load(path.read_text(encoding='utf-8'))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f'--use-plugin {path}: cannot be read as YAML ({error})') from error
+    if not (isinstance(settings, dict) and isinstance(settings.get('plugin'), str)):
+        raise UsageError(f'--use-plugin {path}: expected "plugin: NAME" and perhaps "plugin_args:"')
+    if not isinstance(settings.get('plugin_args', {}), dict):
+        raise UsageError(f'--use-plugin {path}: plugin_args must be names with values')
+    if not hasattr(plugins, f'{settings["plugin"]}Plugin'):
+        known = [name.removesuffix('Plugin') for name in dir(plugins) if name.endswith('Plugin')]
+        raise UsageError(
+            f'--use-plugin {path}: no plugin {settings["plugin"]}; there are: {", ".join(known)}'
+        )
+    return settings
+
+
+def _collect_crashes(folder: Path) -> list[Crash]:
+    """Read the reports of failed steps, and delete them: they are kept among the logs."""
+    crashes = [_read_crash(path.read_text(encoding='utf-8')) for path in folder.glob('crash-*')]
+    shutil.rmtree(folder, ignore_errors=True)
+    return sorted(crashes, key=lambda crash: (crash.hierarchy, crash.step))
+
+
+def _read_crash(report: str) -> Crash:
+    match = re.search(r'^Node: (.+)$', report, re.MULTILINE)
+    *hierarchy, step = match[1].split('.') if match else ('unknown',)
+    return Crash(tuple(hierarchy), step, _reason(report), report)
+
+
+def _reason(report: str) -> str:
+    """The error itself: the last line that starts with the name of an error, but for Nipype's."""
+    errors = [match for match in ERROR_LINE.finditer(report) if match[2] != 'NodeExecutionError']
+    if not errors:
+        return 'unknown; see the report'
+    module, kind, message = errors[-1].groups()
+    return message if module == 'surreal_bids.exceptions.' else f'{kind}: {message}'

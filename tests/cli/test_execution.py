@@ -1,0 +1,156 @@
+import os
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from nipype import Function, MapNode, Node, Workflow
+
+from surreal_bids.cli.execution import (
+    THREAD_SETTINGS,
+    limited_threads,
+    read_plugin,
+    run_workflow,
+)
+from surreal_bids.config import AppConfig
+from surreal_bids.exceptions import UsageError
+
+
+def double(x):
+    return 2 * x
+
+
+def double_again(x):
+    return 2 * x
+
+
+def refuse(x):
+    from surreal_bids.exceptions import DataError
+
+    raise DataError(f'x is {x}; choose another')
+
+
+def stumble(x):
+    raise KeyError(x)
+
+
+def die(x):
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def tell_threads(x):
+    import os
+
+    from surreal_bids.exceptions import DataError
+
+    names = ('OMP_NUM_THREADS', 'ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS')
+    raise DataError(' '.join(os.environ[name] for name in names))
+
+
+def _chain(name, *functions):
+    """A workflow of functions, each taking the result of the one before."""
+    workflow = Workflow(name)
+    nodes = [Node(Function(function=function), name=function.__name__) for function in functions]
+    nodes[0].inputs.x = 3
+    workflow.add_nodes(nodes)
+    for before, after in pairwise(nodes):
+        workflow.connect(before, 'out', after, 'x')
+    return workflow
+
+
+@pytest.fixture
+def config(tmp_path):
+    return AppConfig(
+        tmp_path, tmp_path / 'out', ('participant',), work_dir=tmp_path / 'work', nprocs=2
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('function', 'reason'),
+    [
+        (refuse, 'x is 6; choose another'),
+        (stumble, 'KeyError: 6'),
+        (die, 'RuntimeError: the process of this step was killed, twice'),
+    ],
+)
+def test_one_bad_branch_does_not_stop_the_others(config, function, reason):
+    everyone = Workflow('everyone')
+    everyone.add_nodes(
+        [_chain('good', double, double_again), _chain('bad', double, function, double_again)]
+    )
+    events = []
+    crashes = run_workflow(everyone, config, lambda *event: events.append(event))
+    events = {(node.fullname, status) for node, status in events}
+    assert [(crash.hierarchy, crash.step) for crash in crashes] == [
+        (('everyone', 'bad'), function.__name__)
+    ]
+    assert crashes[0].reason.startswith(reason)
+    assert 'Traceback' in crashes[0].report or function is die
+    assert ('everyone.good.double_again', 'end') in events
+    assert ('everyone.bad.double_again', 'end') not in events
+    assert not list(config.work_dir.glob('crashes-*'))
+
+
+@pytest.mark.slow
+def test_steps_of_a_map_fail_one_by_one(config):
+    workflow = Workflow('mapped')
+    node = MapNode(Function(function=refuse), iterfield=['x'], name='refuse')
+    node.inputs.x = [1, 2]
+    workflow.add_nodes([node])
+    assert {crash.reason for crash in run_workflow(workflow, config)} == {
+        'x is 1; choose another',
+        'x is 2; choose another',
+    }
+
+
+@pytest.mark.slow
+def test_threads_of_workers(config):
+    before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
+    crashes = run_workflow(_chain('w', tell_threads), replace(config, omp_nthreads=3))
+    assert crashes[0].reason == '3 3'
+    assert {name: os.environ.get(name) for name in THREAD_SETTINGS} == before
+
+
+@pytest.mark.parametrize('before', [None, '7'])
+def test_limits_are_lifted_again(monkeypatch, before):
+    monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
+    if before:
+        monkeypatch.setenv('OMP_NUM_THREADS', before)
+    with limited_threads(3):
+        assert os.environ['OMP_NUM_THREADS'] == '3'
+    assert os.environ.get('OMP_NUM_THREADS') == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('plugin', ['Linear', 'MultiProc'])
+def test_a_plugin_file(config, tmp_path, plugin):
+    path = tmp_path / 'plugin.yml'
+    path.write_text(f'plugin: {plugin}\nplugin_args: {{n_procs: 1}}\n')
+    assert read_plugin(path)['plugin'] == plugin
+    crashes = run_workflow(_chain('w', double, refuse), replace(config, use_plugin=path))
+    assert [crash.step for crash in crashes] == ['refuse']
+
+
+@pytest.mark.parametrize(
+    ('text', 'message'),
+    [
+        (': :', 'cannot be read as YAML'),
+        ('n_procs: 2', 'expected "plugin: NAME"'),
+        ('plugin: Red', r'no plugin Red; there are: .*MultiProc'),
+        ('plugin: Linear\nplugin_args: 3', 'plugin_args must be names with values'),
+    ],
+)
+def test_wrong_plugin_files(tmp_path, text, message):
+    path = tmp_path / 'plugin.yml'
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        read_plugin(path)
+
+
+def test_the_monitor_needs_psutil(config, monkeypatch):
+    monkeypatch.setattr('surreal_bids.cli.execution.find_spec', lambda name: None)
+    with pytest.raises(UsageError, match='pip install psutil'):
+        run_workflow(_chain('w', double), replace(config, resource_monitor=True))
