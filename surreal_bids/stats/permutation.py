@@ -50,10 +50,13 @@ class ScratchMaps:
     shape: tuple[int, int]
 
     def store(self, rows: NDArray[np.intp], values: NDArray) -> None:
-        """Write the voxels (B, V) of some people (B,)."""
-        with self.path.open('r+b' if self.path.exists() else 'w+b') as file:
+        """Write the voxels (B, V) of some people (B,); those never written take no room."""
+        n_bytes = self.shape[1] * np.dtype(np.float32).itemsize
+        self.path.touch()
+        with self.path.open('r+b') as file:
+            file.truncate(self.shape[0] * n_bytes)
             for row, voxels in zip(rows, values):
-                file.seek(int(row) * self.shape[1] * np.dtype(np.float32).itemsize)
+                file.seek(int(row) * n_bytes)
                 file.write(np.ascontiguousarray(voxels, np.float32).data)
 
     def chunks(self, rows: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
