@@ -31,6 +31,7 @@ from surreal_bids.model.selection import (
     make_setting,
 )
 from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.timing import time_iteration
 from surreal_bids.model.train import Sample, Training, members_by_ortho, members_r_indices
 
 if TYPE_CHECKING:
@@ -125,13 +126,8 @@ class SurrealGAN:
         hyper = hyperparameters(self.preset, **self.changes)
         values, names = feature_matrix(X)
         patient = np.array(is_patient)
-        check_training_sample(values, patient, names)
-        n_patients = int(patient.sum())
-        batch_size = hyper.batch_size or max(n_patients // BATCHES_PER_EPOCH, 1)
-        self._check_settings(batch_size, patient)
         device = find_device(self.device)
-        tensor = torch.tensor(values, dtype=torch.float32, device=device)
-        sample = Sample(tensor[~patient], tensor[patient], batch_size)
+        sample = self._sample(values, names, patient, device)
 
         self.history_: list[dict[str, Any]] = []
         settings = [
@@ -151,8 +147,59 @@ class SurrealGAN:
         self.domain_: Domain | None = fit_domain(values, np.random.default_rng(self.random_state))
         self.feature_names_in_ = names
         self.n_features_in_ = values.shape[1]
-        self.sample_ = {'n_cn': int((~patient).sum()), 'n_pt': n_patients}
+        self.sample_ = {'n_cn': int((~patient).sum()), 'n_pt': int(patient.sum())}
         return self
+
+    def train(self, X: ArrayLike | pd.DataFrame, is_patient: ArrayLike, n_patterns: int) -> Path:
+        """Train the members of one number of patterns only, for a later `fit` to find.
+
+        `fit` with the same settings and people takes finished members from `checkpoint_dir`, so
+        that the numbers of patterns can be trained side by side, in several processes or machines.
+
+        Parameters
+        ----------
+        X, is_patient
+            As in `fit`.
+        n_patterns
+            M.
+
+        Returns
+        -------
+        Path
+            The checkpoint, which holds the finished members.
+        """
+        checkpoint = self._checkpoint(n_patterns)
+        if checkpoint is None:
+            raise UsageError('training one number of patterns needs a checkpoint_dir to keep it in')
+        self.history_ = []
+        values, names = feature_matrix(X)
+        device = find_device(self.device)
+        self._train(n_patterns, self._sample(values, names, np.array(is_patient), device), device)
+        return checkpoint
+
+    def seconds_per_iteration(
+        self, X: ArrayLike | pd.DataFrame, is_patient: ArrayLike, n_patterns: int
+    ) -> float:
+        """Time one iteration of all members of one number of patterns, on this machine."""
+        values, names = feature_matrix(X)
+        device = find_device(self.device)
+        sample = self._sample(values, names, np.array(is_patient), device)
+        return time_iteration(self._stack(n_patterns, values.shape[1], device), sample)
+
+    def _sample(
+        self,
+        values: Floats,
+        names: list[str] | None,
+        patient: NDArray[np.bool_],
+        device: torch.device,
+    ) -> Sample:
+        """Both groups on the device, checked."""
+        check_training_sample(values, patient, names)
+        hyper = hyperparameters(self.preset, **self.changes)
+        batch_size = hyper.batch_size or max(int(patient.sum()) // BATCHES_PER_EPOCH, 1)
+        self._check_settings(batch_size, patient)
+        tensor = torch.tensor(values, dtype=torch.float32, device=device)
+        return Sample(tensor[~patient], tensor[patient], batch_size)
 
     def _check_settings(self, batch_size: int, patient: NDArray[np.bool_]) -> None:
         smallest = int(min(patient.sum(), (~patient).sum()))
@@ -168,9 +215,7 @@ class SurrealGAN:
 
     def _train(self, n_patterns: int, sample: Sample, device: torch.device) -> list[Setting]:
         """Train every lambda and repetition with this number of patterns, in one stack."""
-        ortho = tuple(float(v) for v in _as_tuple(self.ortho) for _ in range(self.repetitions))
-        hyper = hyperparameters(self.preset, **self.changes)
-        stack = Stack(sample.pt.shape[1], n_patterns, ortho, hyper, self.random_state, device)
+        stack = self._stack(n_patterns, sample.pt.shape[1], device)
         training = Training(stack, sample, self.iterations, self._checkpoint(n_patterns))
         weights = training.run()
         self.history_ += training.progress.history
@@ -183,8 +228,14 @@ class SurrealGAN:
                 r_ENM[rows],
                 [training.progress.converged[row] for row in rows],
             )
-            for value, rows in members_by_ortho(ortho).items()
+            for value, rows in members_by_ortho(stack.ortho).items()
         ]
+
+    def _stack(self, n_patterns: int, n_features: int, device: torch.device) -> Stack:
+        """Fresh members: every lambda, every repetition."""
+        ortho = tuple(float(v) for v in _as_tuple(self.ortho) for _ in range(self.repetitions))
+        hyper = hyperparameters(self.preset, **self.changes)
+        return Stack(n_features, n_patterns, ortho, hyper, self.random_state, device)
 
     def _checkpoint(self, n_patterns: int) -> Path | None:
         if self.checkpoint_dir is None:
