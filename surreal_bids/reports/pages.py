@@ -1,0 +1,303 @@
+"""Pages that people read: one HTML file each, with all figures inside, that needs no network.
+
+A page is a list of sections, a section a list of blocks; :func:`write_page` turns them into HTML.
+All text is escaped, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+from urllib.parse import quote
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_text
+
+NOTHING = '\N{EN DASH}'
+"""How a missing value is shown."""
+
+_BEFORE_SVG = re.compile(r'^.*?(?=<svg\b)', re.DOTALL)
+_METADATA = re.compile(r'<metadata\b.*?</metadata>', re.DOTALL)
+_SIZE = re.compile(r'(<svg\b[^>]*?)\s(?:width|height)="[^"]*"')
+_IDENTIFIER = re.compile(r'(\bid="|url\(#|href="#)')
+_ACTIVE = re.compile(r'<script\b|\son\w+\s*=|<foreignObject\b', re.IGNORECASE)
+_REMOTE = re.compile(r'(?:href|src)\s*=\s*"\s*(?:https?:|//)', re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Running text."""
+
+    kind: ClassVar[str] = 'paragraph'
+    text: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Text that stands out: something to know, or to look at."""
+
+    kind: ClassVar[str] = 'notice'
+    text: str
+    level: Literal['good', 'note', 'warning'] = 'note'
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number to see at a glance, with its unit, and what it is."""
+
+    label: str
+    value: str
+    unit: str = ''
+    note: str = ''
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers side by side."""
+
+    kind: ClassVar[str] = 'numbers'
+    numbers: tuple[Number, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, one below the other."""
+
+    kind: ClassVar[str] = 'facts'
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure file: SVG is put into the page as it is, PNG and JPEG as data.
+
+    Attributes
+    ----------
+    path
+        The file, which the page also links to.
+    title
+        What it shows, in a few words; read aloud to those who cannot see it, with the caption.
+    caption
+        How to read it.
+    """
+
+    kind: ClassVar[str] = 'figure'
+    path: Path
+    title: str
+    caption: str = ''
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes
+    ----------
+    frame
+        Its content; numbers are aligned to the right.
+    caption
+        What it holds.
+    formats
+        How to write the values of a column, e.g. ``{'volume': '{:,.0f}'}``.
+    gauges
+        Columns whose values are also drawn as a dot between minus and plus this.
+    marked
+        For each row, whether it stands out.
+    fold
+        If given, the table opens when this line is clicked.
+    """
+
+    kind: ClassVar[str] = 'table'
+    frame: pd.DataFrame
+    caption: str = ''
+    formats: Mapping[str, str] | None = None
+    gauges: Mapping[str, float] | None = None
+    marked: Sequence[bool] = ()
+    fold: str = ''
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text in a fixed-width font, folded under a line that opens it."""
+
+    kind: ClassVar[str] = 'code'
+    text: str
+    fold: str
+
+
+@dataclass(frozen=True)
+class Html:
+    """HTML that is known to be safe: its text was escaped by whoever made it."""
+
+    kind: ClassVar[str] = 'html'
+    markup: Markup
+
+
+Block = Paragraph | Notice | Numbers | Facts | Figure | Table | Code | Html
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page with its heading, blocks, and smaller parts (one level)."""
+
+    title: str
+    blocks: tuple[Block, ...] = ()
+    parts: tuple[Section, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table as the template draws it: `place` is a percentage along its gauge."""
+
+    text: str
+    is_number: bool
+    place: float | None = None
+
+
+def write_page(
+    path: str | Path,
+    title: str,
+    sections: Sequence[Section],
+    *,
+    subtitle: str = '',
+    footer: str = '',
+    template: str = 'page.html',
+) -> Path:
+    """Write a page, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        The HTML file; figures are linked relative to it.
+    title, subtitle
+        What the page is about.
+    sections
+        Its content; the navigation lists their titles.
+    footer
+        Where the page comes from.
+    template
+        File among the templates of this package that extends or is `page.html`.
+
+    Raises
+    ------
+    DataError
+        A figure is missing or is no picture that can be shown offline.
+    """
+    path = Path(path)
+    html = (
+        _environment()
+        .get_template(template)
+        .render(
+            title=title,
+            subtitle=subtitle,
+            sections=sections,
+            footer=footer,
+            draw_figure=_Figures(path.parent),
+            rows=table_rows,
+        )
+    )
+    return write_text(path, html)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader('surreal_bids.reports'),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+class _Figures:
+    """Puts the figures of a page into it, each with names of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+
+    def __call__(self, figure: Figure) -> dict[str, Any]:
+        self.count += 1
+        return {
+            'number': self.count,
+            'link': quote(os.path.relpath(figure.path, self.folder)),
+            'content': embed(figure, f'figure{self.count}-'),
+        }
+
+
+def embed(figure: Figure, prefix: str) -> Markup:
+    """Content of a figure file as HTML; identifiers in an SVG start with `prefix`."""
+    if not figure.path.is_file():
+        raise DataError(
+            f'{figure.path}: this figure is missing, so the page cannot show it; '
+            'run again to draw it'
+        )
+    if figure.path.suffix == '.svg':
+        return _embed_svg(figure, prefix)
+    return _embed_pixels(figure)
+
+
+def _embed_svg(figure: Figure, prefix: str) -> Markup:
+    text = figure.path.read_text(encoding='utf-8')
+    if '<svg' not in text or _ACTIVE.search(text) or _REMOTE.search(_METADATA.sub('', text)):
+        raise DataError(
+            f'{figure.path}: not an SVG picture without scripts and remote parts; '
+            'delete it and run again'
+        )
+    text = _METADATA.sub('', _BEFORE_SVG.sub('', text, count=1), count=1)
+    text = _SIZE.sub(r'\1', _SIZE.sub(r'\1', text, count=1), count=1)
+    text = _IDENTIFIER.sub(rf'\g<1>{prefix}', text)
+    label = Markup('<svg role="img" aria-label="{}"').format(_spoken(figure))
+    # The file was checked above: it holds no script and nothing remote.
+    return Markup(text.replace('<svg', label, 1))  # noqa: S704
+
+
+def _embed_pixels(figure: Figure) -> Markup:
+    kinds = {'.png': 'png', '.jpg': 'jpeg', '.jpeg': 'jpeg'}
+    if figure.path.suffix not in kinds:
+        raise DataError(f'{figure.path}: a page shows SVG, PNG and JPEG files; convert it')
+    data = base64.b64encode(figure.path.read_bytes()).decode('ascii')
+    source = f'data:image/{kinds[figure.path.suffix]};base64,{data}'
+    return Markup('<img src="{}" alt="{}">').format(source, _spoken(figure))
+
+
+def _spoken(figure: Figure) -> str:
+    return f'{figure.title}. {figure.caption}'.strip()
+
+
+def table_rows(table: Table) -> list[tuple[bool, list[Cell]]]:
+    """Rows of a table: whether each stands out, and its cells."""
+    marked = list(table.marked) or [False] * len(table.frame)
+    columns = [_cells(table, str(name)) for name in table.frame.columns]
+    return [(bool(mark), list(cells)) for mark, *cells in zip(marked, *columns)]
+
+
+def _cells(table: Table, column: str) -> list[Cell]:
+    values = table.frame[column]
+    is_number = pd.api.types.is_numeric_dtype(values)
+    style = (table.formats or {}).get(column, '{}')
+    limit = (table.gauges or {}).get(column)
+    return [
+        Cell(NOTHING, is_number)
+        if pd.isna(value)
+        else Cell(style.format(value), is_number, _place(value, limit))
+        for value in values
+    ]
+
+
+def _place(value: float, limit: float | None) -> float | None:
+    """Where a value lies between minus and plus the limit, in per cent."""
+    if limit is None:
+        return None
+    return round(50 + 50 * min(max(float(value) / limit, -1.0), 1.0), 1)

@@ -1,0 +1,281 @@
+"""The page of one participant: what was done, how it looks, and which volumes deserve a look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from surreal_bids.reports.methods import MethodsOptions, methods_html
+from surreal_bids.reports.outliers import ASYMMETRY, RANGE_SD, assess_volumes
+from surreal_bids.reports.pages import (
+    Block,
+    Code,
+    Facts,
+    Figure,
+    Html,
+    Notice,
+    Number,
+    Numbers,
+    Paragraph,
+    Section,
+    Table,
+    write_page,
+)
+
+MM3_PER_ML = 1000.0
+
+MASK_ORIGINS = {
+    'deepbet': 'found by deepbet',
+    'stripped': 'the image came without the skull',
+    'given': 'taken from existing derivatives',
+}
+"""How the brain mask came about, in words."""
+
+FORMATS = {
+    'Volume (mm³)': '{:,.0f}',
+    'Deviation (SD)': '{:+.1f}',
+    'Left - right (%)': '{:+.0f}',
+}
+
+GAUGE_SD = 5.0
+"""Deviations are drawn between minus and plus this."""
+
+
+@dataclass(frozen=True)
+class SessionReport:
+    """What is known of one scan of a participant.
+
+    Attributes
+    ----------
+    source
+        The T1w image, as people know it (relative to the dataset).
+    mask_origin
+        How the brain mask came about: `deepbet`, `stripped`, `given`, or other words.
+    atlas, template
+        Their names.
+    volumes
+        One row a region: index, name, volume_mm3.
+    session
+        Label without `ses-`; None in datasets without sessions.
+    tissue_mm3
+        Volumes of GM, WM and CSF, as far as known.
+    mask_mm3
+        Volume of the brain mask, the proxy of the intracranial volume.
+    figures
+        What to show, in order.
+    warnings
+        What people should know before they use the results.
+    reused
+        What was taken from other programs, and from which.
+    parameters
+        Other settings that mattered.
+    """
+
+    source: str
+    mask_origin: str
+    atlas: str
+    template: str
+    volumes: pd.DataFrame
+    session: str | None = None
+    tissue_mm3: Mapping[str, float] = field(default_factory=dict)
+    mask_mm3: float | None = None
+    figures: tuple[Figure, ...] = ()
+    warnings: tuple[str, ...] = ()
+    reused: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ParticipantReport:
+    """All that the page of a participant shows.
+
+    Attributes
+    ----------
+    name
+        The participant, with `sub-`.
+    sessions
+        At least one.
+    methods
+        What was done, for the methods text.
+    version
+        Of this package.
+    configuration
+        The options as run, as text.
+    """
+
+    name: str
+    sessions: tuple[SessionReport, ...]
+    methods: MethodsOptions
+    version: str
+    configuration: str = ''
+
+
+def write_participant_report(path: str | Path, data: ParticipantReport) -> Path:
+    """Write the page of a participant.
+
+    Parameters
+    ----------
+    path
+        The HTML file, e.g. `OUT/sub-01.html`; figures are linked relative to it.
+    data
+        What to show.
+    """
+    return write_page(
+        path,
+        title=f'{data.name}: brain regions from T1-weighted MRI',
+        subtitle=_subtitle(data),
+        sections=[*_results(data), _methods(data)],
+        footer=f'Made by surreal_bids {data.version}. Not for diagnosis.',
+    )
+
+
+def _subtitle(data: ParticipantReport) -> str:
+    count = len(data.sessions)
+    scans = '1 scan' if count == 1 else f'{count} scans'
+    return f'{scans} · atlas {data.sessions[0].atlas} · template {data.sessions[0].template}'
+
+
+def _results(data: ParticipantReport) -> list[Section]:
+    """Sections of the only scan, or one section a scan."""
+    if len(data.sessions) == 1:
+        return _scan(data.sessions[0])
+    return [
+        Section(f'ses-{each.session}' if each.session else each.source, parts=tuple(_scan(each)))
+        for each in data.sessions
+    ]
+
+
+def _scan(session: SessionReport) -> list[Section]:
+    volumes = assess_volumes(session.volumes)
+    sections = [Section('Summary', (*_summary(session, volumes),))]
+    if session.figures:
+        convention = Paragraph(
+            'The left of each picture is the left of the head (axial and coronal slices), or its '
+            'back (sagittal slices). Positions are in mm.'
+        )
+        sections.append(Section('Pictures', (convention, *session.figures)))
+    return [*sections, Section('Volumes', tuple(_volumes(volumes)))]
+
+
+def _summary(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
+    blocks: list[Block] = [Notice(warning, 'warning') for warning in session.warnings]
+    n_marked = int((volumes['reason'] != '').sum())
+    blocks.append(_marked_notice(n_marked, len(volumes)))
+    blocks.append(Numbers(tuple(_numbers(session))))
+    blocks.append(Facts(_facts(session)))
+    return blocks
+
+
+def _marked_notice(n_marked: int, n_regions: int) -> Notice:
+    if n_marked == 0:
+        return Notice(f'none of the {n_regions} volumes is unusual by the rules below.', 'good')
+    are = 'volume is' if n_marked == 1 else 'volumes are'
+    return Notice(
+        f'{n_marked} of {n_regions} {are} unusual by the rules below; a look at the '
+        'pictures tells whether the segmentation or the anatomy is.',
+        'warning',
+    )
+
+
+def _numbers(session: SessionReport) -> list[Number]:
+    """Total volumes in millilitres, as far as known."""
+    tissue = session.tissue_mm3
+    numbers = []
+    if {'GM', 'WM'} <= set(tissue):
+        numbers.append(_number('Brain', tissue['GM'] + tissue['WM'], 'grey and white matter'))
+    words = {'GM': 'Grey matter', 'WM': 'White matter', 'CSF': 'Fluid (CSF)'}
+    numbers += [
+        _number(words.get(name, name), volume, _part(volume, session.mask_mm3))
+        for name, volume in tissue.items()
+    ]
+    if session.mask_mm3 is not None:
+        numbers.append(_number('ICV (proxy)', session.mask_mm3, 'volume of the brain mask'))
+    total = float(session.volumes['volume_mm3'].sum())
+    return [*numbers, _number('All regions', total, f'{len(session.volumes)} of {session.atlas}')]
+
+
+def _number(label: str, volume_mm3: float, note: str) -> Number:
+    return Number(label, f'{volume_mm3 / MM3_PER_ML:,.0f}', 'ml', note)
+
+
+def _part(volume: float, whole: float | None) -> str:
+    return f'{volume / whole:.0%} of the brain mask' if whole else ''
+
+
+def _facts(session: SessionReport) -> dict[str, Any]:
+    return {
+        'Image': session.source,
+        'Brain mask': MASK_ORIGINS.get(session.mask_origin, session.mask_origin),
+        'Atlas': session.atlas,
+        'Template': session.template,
+        **{f'{what} taken from': whence for what, whence in session.reused.items()},
+        **session.parameters,
+    }
+
+
+def _volumes(volumes: pd.DataFrame) -> list[Block]:
+    """The rules, the regions that they mark, and all regions."""
+    shown = _shown(volumes)
+    marked = volumes['reason'] != ''
+    blocks: list[Block] = [Paragraph(_rules(volumes))]
+    if marked.any():
+        unusual = shown[marked].reset_index(drop=True)
+        caption = 'Volumes that deserve a look'
+        blocks.append(_table(unusual, [True] * len(unusual), caption=caption))
+    blocks.append(_table(shown, marked.tolist(), fold=f'All {len(shown)} volumes'))
+    return blocks
+
+
+def _rules(volumes: pd.DataFrame) -> str:
+    """The rules that apply to this table, in words."""
+    rules = ['a region has no volume']
+    if volumes['deviation'].notna().any():
+        rules.append(
+            'its share in the tissue of all regions (for ventricles, their volume relative to that '
+            f'tissue), on the log scale, is more than {RANGE_SD:g} standard deviations from the '
+            'average of a reference population of healthy people of 40 to 86 years'
+        )
+    if volumes['asymmetry'].notna().any():
+        rules.append(
+            f'left and right differ by more than {ASYMMETRY:.0%} of their mean (ventricles and '
+            'very small regions left aside)'
+        )
+    return (
+        f'A volume is marked if {"; or if ".join(rules)}. About two in five healthy people have '
+        'such a mark; in ages, scanners or atlases far from the reference, marks are more '
+        'frequent. A mark says where to look, not that something is wrong.'
+    )
+
+
+def _shown(volumes: pd.DataFrame) -> pd.DataFrame:
+    """Columns as people read them; those that hold nothing are left out."""
+    table = pd.DataFrame(
+        {
+            'Index': volumes['index'].astype(str),
+            'Region': volumes['name'],
+            'Volume (mm³)': volumes['volume_mm3'].astype(float),
+            'Deviation (SD)': volumes['deviation'],
+            'Left - right (%)': 100 * volumes['asymmetry'],
+            'Remark': volumes['reason'],
+        }
+    )
+    return table.dropna(axis=1, how='all')
+
+
+def _table(shown: pd.DataFrame, marked: list[bool], *, caption: str = '', fold: str = '') -> Table:
+    gauges = {name: GAUGE_SD for name in shown.columns if name == 'Deviation (SD)'}
+    return Table(shown, caption, FORMATS, gauges, marked, fold)
+
+
+def _methods(data: ParticipantReport) -> Section:
+    blocks: list[Block] = [
+        Paragraph('This text may be copied into a manuscript as it is.'),
+        Html(methods_html(data.methods)),
+    ]
+    if data.configuration:
+        blocks.append(Code(data.configuration, 'Configuration as run'))
+    return Section('Methods', tuple(blocks))
