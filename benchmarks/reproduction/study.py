@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from surreal_bids.exceptions import DataError, UsageError
@@ -138,7 +139,7 @@ def _run_stage(
     here = [unit for unit in units if n_jobs == 1 or (train_here and unit.trains)]
     n_threads = max((os.cpu_count() or 1) // n_jobs, 1)
     processes = ProcessPoolExecutor(
-        n_jobs, multiprocessing.get_context('spawn'), torch.set_num_threads, (n_threads,)
+        n_jobs, multiprocessing.get_context('spawn'), _use_threads, (n_threads,)
     )
     with processes:
         futures = {
@@ -150,3 +151,9 @@ def _run_stage(
         for future in as_completed(futures):
             future.result()
             yield futures[future]
+
+
+def _use_threads(n_threads: int) -> None:
+    """Keep a process to its share of the cores: torch, and the BLAS of numpy and scikit-learn."""
+    torch.set_num_threads(n_threads)
+    threadpool_limits(n_threads)
