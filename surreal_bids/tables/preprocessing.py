@@ -113,15 +113,23 @@ class Preprocessing:
                 f'nobody has all of {name_some(self.options.columns)}, which the model needs; '
                 'complete the table'
             )
-        inputs = _Inputs.of(features[complete], people[complete], self.options)
+        inputs = prepare_inputs(features[complete], people[complete], self.options)
         filled = _fill(self.imputer, inputs)
         harmonized, unharmonized = _harmonize(self.combat, filled, inputs)
         adjusted = _residualise(self.residualiser, harmonized, inputs)
         return self._prepared(inputs, adjusted, unharmonized, features.index)
 
+    def harmonize(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
+        """Features without site effects, as far as they are known, and ICV handled; else as given.
+
+        Everyone must have all covariates, ICV and site; parameters are those of `transform`.
+        """
+        inputs = prepare_inputs(features, people, self.options)
+        return _harmonize(self.combat, _fill(self.imputer, inputs), inputs)[0]
+
     def _prepared(
         self,
-        inputs: _Inputs,
+        inputs: Inputs,
         adjusted: pd.DataFrame,
         unharmonized: NDArray[np.bool_],
         everyone: pd.Index,
@@ -136,7 +144,7 @@ class Preprocessing:
             self._count_imputed(inputs, everyone),
         )
 
-    def _beyond_range(self, inputs: _Inputs, people: pd.Index) -> pd.Series | None:
+    def _beyond_range(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:
         if self.residualiser is None or not self.residualiser.encoder_.range_:
             return None
         outside = self.residualiser.beyond_training_range(inputs.covariates)
@@ -145,7 +153,7 @@ class Preprocessing:
         ]
         return pd.Series(listed, outside.index, dtype=object).reindex(people)
 
-    def _count_imputed(self, inputs: _Inputs, people: pd.Index) -> pd.Series | None:
+    def _count_imputed(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:
         if self.imputer is None:
             return None
         return inputs.features.isna().sum(axis=1).reindex(people).astype('Int64')
@@ -222,7 +230,7 @@ def fit_preprocessing(
     if not complete.any():
         raise DataError(f'nobody has all of {name_some(options.columns)}; complete the table')
     control = is_control[complete]
-    inputs = _Inputs.of(features[complete], people[complete], options)
+    inputs = prepare_inputs(features[complete], people[complete], options)
     imputer = _fit_imputer(inputs, control) if options.impute else None
     filled = _fill(imputer, inputs)
     _require_informative(filled)
@@ -244,25 +252,13 @@ def is_complete(people: pd.DataFrame, options: PreprocessingOptions) -> pd.Serie
 
 
 @dataclass(frozen=True, eq=False)
-class _Inputs:
+class Inputs:
     """People with all that is needed, after ICV was handled."""
 
     features: pd.DataFrame
     covariates: pd.DataFrame
     site: pd.Series | None
     site_column: str | None
-
-    @classmethod
-    def of(
-        cls, features: pd.DataFrame, people: pd.DataFrame, options: PreprocessingOptions
-    ) -> _Inputs:
-        covariates = people[list(options.covariates)]
-        if options.icv_column is not None and options.uses_icv:
-            features, covariates = handle_icv(
-                features, covariates, people[options.icv_column], options.icv
-            )
-        site = None if options.site_column is None else people[options.site_column]
-        return cls(features, covariates, site, options.site_column)
 
     @property
     def with_site(self) -> pd.DataFrame:
@@ -272,14 +268,27 @@ class _Inputs:
         return self.covariates.assign(**{str(self.site_column): self.site})
 
 
-def _fit_imputer(inputs: _Inputs, is_control: pd.Series) -> CNImputer:
+def prepare_inputs(
+    features: pd.DataFrame, people: pd.DataFrame, options: PreprocessingOptions
+) -> Inputs:
+    """Take apart what is known of people, and handle ICV as asked."""
+    covariates = people[list(options.covariates)]
+    if options.icv_column is not None and options.uses_icv:
+        features, covariates = handle_icv(
+            features, covariates, people[options.icv_column], options.icv
+        )
+    site = None if options.site_column is None else people[options.site_column]
+    return Inputs(features, covariates, site, options.site_column)
+
+
+def _fit_imputer(inputs: Inputs, is_control: pd.Series) -> CNImputer:
     categories = () if inputs.site_column is None else (inputs.site_column,)
     return CNImputer(categories).fit(inputs.features, inputs.with_site, is_control)
 
 
 def _fit_combat(
     features: pd.DataFrame,
-    inputs: _Inputs,
+    inputs: Inputs,
     is_control: pd.Series,
     options: PreprocessingOptions,
 ) -> ComBat | None:
@@ -294,7 +303,7 @@ def _fit_combat(
     )
 
 
-def _fill(imputer: CNImputer | None, inputs: _Inputs) -> pd.DataFrame:
+def _fill(imputer: CNImputer | None, inputs: Inputs) -> pd.DataFrame:
     if imputer is None:
         require_finite(inputs.features, 'features', f'{FILL_OR_EXCLUDE} (surreal-gan fit --impute)')
         return inputs.features
@@ -302,7 +311,7 @@ def _fill(imputer: CNImputer | None, inputs: _Inputs) -> pd.DataFrame:
 
 
 def _harmonize(
-    combat: ComBat | None, features: pd.DataFrame, inputs: _Inputs
+    combat: ComBat | None, features: pd.DataFrame, inputs: Inputs
 ) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
     """Harmonized features, and who had to be left as measured."""
     if combat is None or inputs.site is None:
@@ -313,7 +322,7 @@ def _harmonize(
 
 
 def _residualise(
-    residualiser: Residualiser | None, features: pd.DataFrame, inputs: _Inputs
+    residualiser: Residualiser | None, features: pd.DataFrame, inputs: Inputs
 ) -> pd.DataFrame:
     if residualiser is None:
         return features
