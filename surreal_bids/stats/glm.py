@@ -71,6 +71,12 @@ class LinearModels:
         self._squares = np.zeros((len(designs), n_voxels))
         self._origin: NDArray | None = None
 
+    @staticmethod
+    def n_bytes(designs: Sequence[Design], n_voxels: int) -> int:
+        """Memory that the sums take: a column's products with every voxel, and the squares."""
+        n_sums = sum(2 + design.nuisance.shape[1] for design in designs)
+        return n_sums * n_voxels * np.dtype(np.float64).itemsize
+
     def add(self, rows: NDArray[np.intp], values: NDArray) -> None:
         """Take in a batch: people (B,) and their voxels (B, V)."""
         if self._origin is None:

@@ -9,7 +9,7 @@ Memory does not grow with the number of people: see `surreal_bids.stats.glm`.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,9 @@ from surreal_bids.stats.permutation import (
     family_wise_p,
     largest_t,
 )
+
+SUMS_BYTES = 2 << 30
+"""Memory that the sums of designs which share one reading of the images may take."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,9 @@ def compute_maps(
 ) -> list[PatternMap]:
     """Test every design at every voxel, reading each image once.
 
+    Designs of so many columns that their sums would take more than `SUMS_BYTES` share as many
+    readings as are needed.
+
     Parameters
     ----------
     series
@@ -111,14 +117,40 @@ def compute_maps(
     """
     if not designs:
         raise DataError('no comparison can be made; see why each was skipped')
-    rows = np.unique(np.concatenate([design.rows for design in designs]))
-    if rows[-1] >= len(series.paths):
-        raise DataError(f'{len(series.paths)} images for at least {rows[-1] + 1} people')
-    models = LinearModels(designs, len(series.paths), series.voxels.size)
+    n_needed = 1 + max(int(design.rows.max()) for design in designs)
+    if n_needed > len(series.paths):
+        raise DataError(f'{len(series.paths)} images for at least {n_needed} people')
+    return [
+        found
+        for some in _passes(designs, series.voxels.size)
+        for found in _one_pass(series, some, fdr_level, permutation)
+    ]
+
+
+def _passes(designs: Sequence[Design], n_voxels: int) -> Iterator[list[Design]]:
+    """Designs whose sums fit into memory together; usually that is all of them."""
+    some: list[Design] = []
+    for design in designs:
+        if some and LinearModels.n_bytes([*some, design], n_voxels) > SUMS_BYTES:
+            yield some
+            some = []
+        some.append(design)
+    yield some
+
+
+def _one_pass(
+    series: MapSeries,
+    designs: Sequence[Design],
+    fdr_level: float,
+    permutation: Permutation | None,
+) -> list[PatternMap]:
+    """Read the images of all who are in these designs once, and test."""
+    size = (len(series.paths), series.voxels.size)
+    models = LinearModels(designs, *size)
     scratch_dir = None if permutation is None else permutation.scratch_dir
     with tempfile.TemporaryDirectory(dir=scratch_dir) as folder:
-        scratch = ScratchMaps(Path(folder) / 'maps', (len(series.paths), series.voxels.size))
-        for batch, values in series.batches(rows):
+        scratch = ScratchMaps(Path(folder) / 'maps', size)
+        for batch, values in series.batches(np.unique(np.hstack([d.rows for d in designs]))):
             models.add(batch, values)
             if permutation is not None:
                 scratch.store(batch, values)
@@ -145,7 +177,7 @@ def _to_map(
     fdr_level: float,
     largest: np.ndarray | None,
 ) -> PatternMap:
-    t = estimates.t[estimates.varies]
+    t = estimates.t[estimates.varies].astype(np.float32)  # as written, so that t_fdr fits the image
     t_fdr = fdr_t_threshold(t, design.df, fdr_level)
     log_p = None
     if largest is not None:

@@ -7,7 +7,7 @@ from nilearn.mass_univariate import permuted_ols
 from scipy import stats
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats import permutation
+from surreal_bids.stats import maps, permutation
 from surreal_bids.stats.designs import pattern_designs
 from surreal_bids.stats.images import MapSeries, mean_mask
 from surreal_bids.stats.maps import Permutation, compute_maps
@@ -23,14 +23,14 @@ def study(tmp_path_factory):
     """Maps of people in whom two patterns lower two places; the outermost layer is empty."""
     rng = np.random.default_rng(0)
     r_indices, is_control, covariates = simulate_people(rng)
-    maps = 3 + 0.3 * smooth_fields(rng, len(r_indices))
-    maps += 0.01 * covariates['age'].to_numpy()[:, None, None, None]
+    images = 3 + 0.3 * smooth_fields(rng, len(r_indices))
+    images += 0.01 * covariates['age'].to_numpy()[:, None, None, None]
     for pattern, place in ATROPHY.items():
         loss = np.where(is_control, 0, r_indices[pattern])
-        maps[:, *place] -= loss[:, None, None, None]
-    maps[:, 0] = 0
-    paths = write_maps(tmp_path_factory.mktemp('maps'), maps)
-    return paths, maps.astype(np.float32), (r_indices, is_control, covariates)
+        images[:, *place] -= loss[:, None, None, None]
+    images[:, 0] = 0
+    paths = write_maps(tmp_path_factory.mktemp('maps'), images)
+    return paths, images.astype(np.float32), (r_indices, is_control, covariates)
 
 
 @pytest.fixture(scope='module')
@@ -59,16 +59,16 @@ def ordinary_model(name, r_indices, is_control, covariates):
 
 @pytest.mark.parametrize('name', ['low', 'r1high', 'r2mid', 'r1slope'])
 def test_maps_are_those_of_statsmodels_and_nilearn(study, results, name):
-    _, maps, people = study
+    _, images, people = study
     rows, model = ordinary_model(name, *people)
     found = results[name]
     t, effect = found.t.get_fdata(), found.effect.get_fdata()
     for voxel in [(1, 2, 3), (4, 5, 2), (6, 7, 8), (3, 0, 7)]:
-        fit = sm.OLS(maps[(rows, *voxel)].astype(float), model[rows]).fit()
+        fit = sm.OLS(images[(rows, *voxel)].astype(float), model[rows]).fit()
         assert t[voxel] == pytest.approx(fit.tvalues[0], abs=1e-5)
         assert effect[voxel] == pytest.approx(fit.params[0], abs=1e-5)
         assert found.design.df == fit.df_resid
-    brain = maps[rows, 1:].reshape(rows.size, -1).astype(float)
+    brain = images[rows, 1:].reshape(rows.size, -1).astype(float)
     expected = permuted_ols(model[rows][:, :1], brain, model[rows][:, 2:], n_perm=0)['t'][0]
     np.testing.assert_allclose(t[1:].ravel(), expected, atol=1e-5)
 
@@ -103,6 +103,24 @@ def test_images_are_zero_outside_the_mask_and_never_nan(study, results, name):
         assert np.isfinite(data).all()
         assert not data[0].any()
     assert found.n_tested == np.prod(SHAPE) - np.prod(SHAPE[1:])
+
+
+@pytest.mark.parametrize('n_bytes', [0, 60_000])
+def test_several_readings_give_the_same(study, results, n_bytes, monkeypatch):
+    monkeypatch.setattr(maps, 'SUMS_BYTES', n_bytes)
+    paths, _, people = study
+    designs, _ = pattern_designs(*people)
+    again = compute_maps(MapSeries.open(paths), designs)
+    assert [found.design.name for found in again] == list(results)
+    for found in again:
+        expected = results[found.design.name]
+        np.testing.assert_allclose(found.t.get_fdata(), expected.t.get_fdata(), atol=1e-5)
+
+
+@pytest.mark.parametrize('name', ['r1mid', 'r1slope'])
+def test_the_threshold_fits_the_image(results, name):
+    found = results[name]
+    assert np.sum(np.abs(found.t.get_fdata()) >= found.t_fdr) == found.n_discoveries > 0
 
 
 def test_voxels_that_never_vary_are_not_tested(study):
