@@ -13,7 +13,6 @@ from surreal_bids.model import SurrealGAN
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.pipeline import TableModel, fit_table_model
 from surreal_bids.tables.preprocessing import Prepared, Preprocessing, fit_preprocessing
-from surreal_bids.tables.reference import adapt_to_controls
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,6 @@ def select_model(
         settings.make_gan(checkpoint_dir),
     )
     return model, model.apply(cohort.features, cohort.people)
-
-
-def apply_model(cohort: Cohort, model: TableModel) -> tuple[TableModel, pd.DataFrame]:
-    """Bring the cohort to the model's reference by its controls, and compute R-indices."""
-    adapted, named = adapt_to_controls(model, cohort)
-    return adapted, adapted.apply(named.features, named.people)
 
 
 def split_halves(cohort: Cohort, seed: int) -> pd.Series:
