@@ -60,7 +60,7 @@ class Slice:
     position
         World coordinate (mm) along the axis across it.
     box
-        World limits (mm) in the picture: left, right, foot and top.
+        World coordinates (mm) of the centres of the outermost pixels: left, right, foot and top.
     """
 
     plane: Plane
@@ -70,7 +70,7 @@ class Slice:
     def shape(self, pixel_mm: float) -> tuple[int, int]:
         """Number of pixels, upwards and sideways."""
         left, right, foot, top = self.box
-        return round((top - foot) / pixel_mm), round((right - left) / pixel_mm)
+        return round((top - foot) / pixel_mm) + 1, round((right - left) / pixel_mm) + 1
 
 
 Slices = dict[Plane, tuple[Slice, ...]]
@@ -123,8 +123,9 @@ def _spread(plane: Plane, count: int, low: NDArray, high: NDArray) -> tuple[Slic
         float(low[upwards] - MARGIN_MM),
         float(high[upwards] + MARGIN_MM),
     )
-    inset = ENDS * (high[across] - low[across])
-    positions = np.linspace(low[across] + inset, high[across] - inset, count)
+    extent = high[across] - low[across]
+    # Whole millimetres from a voxel's centre: nothing is blurred where voxels have that size.
+    positions = low[across] + np.round(np.linspace(ENDS, 1 - ENDS, count) * extent)
     return tuple(Slice(plane, float(position), box) for position in positions)
 
 
@@ -151,7 +152,7 @@ def sample(volume: Volume, where: Slice, pixel_mm: float, *, order: Literal[0, 1
     n_rows, n_columns = where.shape(pixel_mm)
     world = np.empty((n_rows, n_columns, 3))
     world[..., across] = where.position
-    world[..., sideways] = where.box[0] + (np.arange(n_columns) + 0.5) * pixel_mm
-    world[..., upwards] = where.box[2] + (np.arange(n_rows)[:, None] + 0.5) * pixel_mm
+    world[..., sideways] = where.box[0] + np.arange(n_columns) * pixel_mm
+    world[..., upwards] = where.box[2] + np.arange(n_rows)[:, None] * pixel_mm
     voxels = np.moveaxis(apply_affine(volume.to_voxel, world), -1, 0)
     return ndimage.map_coordinates(volume.data, voxels, order=order, mode='constant')

@@ -1,0 +1,122 @@
+"""Methods text: says what was done and no more, and cites what belongs to it."""
+
+import json
+import re
+from dataclasses import replace
+from importlib.resources import files
+
+import pytest
+
+from surreal_bids.reports.methods import (
+    GroupMethods,
+    ImagingMethods,
+    MethodsOptions,
+    citations,
+    methods_html,
+    methods_text,
+)
+from tests.reports.html_page import HOSTILE, Page, check_structure
+
+IMAGING = ImagingMethods()
+GROUP = GroupMethods(n_controls=50, n_patients=70, n_features=139)
+
+CASES = [
+    ({}, None, ['N4', 'deepbet', 'Atropos', 'MNI152NLin2009cAsym', 'RAVENS'], ['Surreal-GAN']),
+    ({'bias_corrected': False}, None, ['deepbet'], ['N4 ', 'N4ITK']),
+    ({'masks': ('stripped',)}, None, ['without the skull'], ['deepbet [', 'deepbet: fast']),
+    ({'masks': ('given', 'deepbet')}, None, ['masks were taken', 'deepbet: fast'], []),
+    ({'masks': ()}, None, ['Atropos'], ['deepbet: fast']),
+    ({'tissue_classified': False}, None, ['from existing derivatives'], ['Atropos']),
+    ({'engine': 'ants'}, None, ['SyN'], ['PyTorch']),
+    ({'engine': 'torch'}, None, ['PyTorch'], ['SyN)']),
+    ({'template': 'mine', 'atlas': 'own', 'n_atlases': 8}, None, ['8 labelled'], ['Fonov', 'MUSE']),
+    ({'atlas': 'own'}, None, ['one labelled brain', 'sums of'], ['voting', 'registered to each']),
+    ({'registrations_per_atlas': 4}, None, ['4 times', 'voting'], ['MAGeT']),
+    ({'template_library': 9}, None, ['9 people', 'MAGeT', 'voting'], ['times with']),
+    ({'segmentation': 'dlmuse'}, None, ['segmentation of dlmuse'], ['voting', 'deepmriprep']),
+    ({'ravens': False}, None, ['Atropos'], ['RAVENS']),
+    ({'ravens_smoothing': 6.0}, None, ['smoothed (6 mm'], []),
+    ({'reused': ('fmriprep', 'dlmuse')}, None, ['fmriprep and dlmuse were used'], []),
+    (None, {}, ['50 controls and 70 patients', 'Surreal-GAN'], ['ComBat', 'N4', 'voxel by voxel']),
+    (None, {'harmonization': 'linear'}, ['ComBat', 'Fortin', 'Johnson'], ['Pomponio']),
+    (None, {'harmonization': 'splines'}, ['smooth curves', 'Pomponio'], []),
+    (None, {'covariates': ('age', 'sex')}, ['Effects of age and sex'], ['intracranial']),
+    (None, {'icv': 'covariate'}, ['Effects of intracranial volume'], ['divided']),
+    (None, {'icv': 'proportion'}, ['divided by the intracranial volume'], ['Effects of']),
+    (None, {'model': 'ad_model', 'n_patterns': 2}, ['model ad_model'], ['repetitions']),
+    (None, {'candidates': (2, 3, 4), 'n_patterns': 3}, ['3 was chosen among 2, 3 and 4'], []),
+    (None, {'preset': 'correlated'}, ['may correlate', '49,482'], []),
+    (None, {'preset': 'robust'}, ['steadier'], ['settings of the paper']),
+    (None, {'map_tissues': ('GM',)}, ['voxel by voxel', 'Benjamini'], ['permutations']),
+    (None, {'map_tissues': ('GM', 'WM'), 'permutations': 5000}, ['5,000 permutations'], []),
+    (None, {'associations': True}, ['point-biserial', 'Benjamini'], ['voxel by voxel']),
+]  # fmt: skip
+
+
+def options_of(imaging, group):
+    return MethodsOptions(
+        version='1.2.3',
+        imaging=None if imaging is None else replace(IMAGING, **imaging),
+        group=None if group is None else replace(GROUP, **group),
+    )
+
+
+EVERYTHING = [options_of(imaging, group) for imaging, group, _, _ in CASES]
+
+
+@pytest.mark.parametrize(('imaging', 'group', 'said', 'unsaid'), CASES)
+def test_says_what_was_done_and_no_more(imaging, group, said, unsaid):
+    text = methods_text(options_of(imaging, group))
+    for phrase in [*said, 'surreal_bids 1.2.3', 'Nipype']:
+        assert phrase in text
+    for phrase in unsaid:
+        assert phrase not in text
+
+
+@pytest.mark.parametrize('options', EVERYTHING)
+def test_numbers_match(options):
+    text, references = methods_text(options).split('# References')
+    assert '[@' not in text
+    cited = [int(n) for group in re.findall(r'\[([\d, ]+)\]', text) for n in group.split(',')]
+    in_order = list(dict.fromkeys(cited))
+    assert in_order == list(range(1, len(in_order) + 1))
+    listed = re.findall(r'^(\d+)\. ', references, re.MULTILINE)
+    assert [int(number) for number in listed] == in_order
+    assert [each.number for each in citations(options)] == in_order
+
+
+def test_every_reference_is_used():
+    known = json.loads(files('surreal_bids.reports').joinpath('references.json').read_text())
+    titles = {each.title for options in EVERYTHING for each in citations(options)}
+    assert titles == {reference['title'] for reference in known.values()}
+
+
+@pytest.mark.parametrize('options', EVERYTHING[:1] + EVERYTHING[-1:])
+def test_links_are_whole(options):
+    for reference in citations(options):
+        assert re.fullmatch(
+            r'https://(doi\.org/10\.\d{4,5}/\S+|arxiv\.org/abs/\d{4}\.\d{5}|openreview\.net/\S+)',
+            reference.link,
+        )
+        assert re.search(r'(19|20)\d\d', reference.source)
+
+
+def test_html_says_the_same(tmp_path):
+    options = MethodsOptions('1', IMAGING, GROUP)
+    path = tmp_path / 'm.html'
+    path.write_text(f'<h1>M</h1><h2>M</h2>{methods_html(options)}', encoding='utf-8')
+    page = Page(path)
+    check_structure(page)
+    text = methods_text(options).split('# References')[0].split('# Methods')[1]
+    assert ' '.join(text.split()) in ' '.join(page.words.split())
+    assert len(page.of('li')) == len(citations(options))
+
+
+@pytest.mark.parametrize('name', [HOSTILE, '[@bids] [@nobody]'])
+def test_names_of_others_do_no_harm(tmp_path, name):
+    options = MethodsOptions('1', replace(IMAGING, atlas=name, template=name))
+    path = tmp_path / 'm.html'
+    path.write_text(str(methods_html(options)), encoding='utf-8')
+    page = Page(path)
+    assert not page.of('script', 'img')
+    assert name.split()[-1] in page.words

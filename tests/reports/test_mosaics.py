@@ -1,0 +1,185 @@
+"""Mosaics: left is left, the same input gives the same file, and files stay small."""
+
+import nibabel as nib
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.regions import region_mates, region_names
+from surreal_bids.reports.canvas import Row, Scale, save_mosaic
+from surreal_bids.reports.mosaics import (
+    MASK_COLOUR,
+    TISSUE_COLOURS,
+    label_mosaic,
+    mask_mosaic,
+    ravens_mosaic,
+    region_colour,
+    registration_mosaic,
+    statistic_mosaic,
+    tissue_mosaic,
+)
+from surreal_bids.reports.slices import MARGIN_MM, Slice
+from tests.reports.heads import (
+    HALF_AXES,
+    draw_head,
+    oblique_grid,
+    oriented_grid,
+    ras_grid,
+    read_raster,
+    world_of,
+)
+from tests.shared_data import shared_data
+
+LARGEST_FILE = 1.5e6
+
+
+def halves(mask):
+    """Labels 48 on the left and 47 on the right: the hippocampi of MUSE."""
+    x = world_of(mask.shape, mask.affine)[0]
+    labels = np.where(x < 0, 48, 47) * (np.asarray(mask.dataobj) > 0)
+    return nib.Nifti1Image(labels.astype(np.int16), mask.affine)
+
+
+def part(mask, which):
+    x, _, z = world_of(mask.shape, mask.affine)
+    inside = np.asarray(mask.dataobj) > 0
+    chosen = {'GM': x < 0, 'WM': (x >= 0) & (z > 0), 'CSF': (x >= 0) & (z <= 0)}[which]
+    return nib.Nifti1Image((inside & chosen).astype(np.float32), mask.affine)
+
+
+def draw_each(name, folder, grid):
+    """Draw a kind of mosaic of the simple head."""
+    t1w, mask = draw_head(grid)
+    path = folder / f'{name}.svg'
+    tissues = {tissue: part(mask, tissue) for tissue in TISSUE_COLOURS}
+    drawings = {
+        'mask': lambda: mask_mosaic(path, t1w, mask),
+        'tissue': lambda: tissue_mosaic(path, t1w, mask, tissues),
+        'labels': lambda: label_mosaic(path, t1w, mask, halves(mask), region_names()),
+        'registration': lambda: registration_mosaic(path, t1w, t1w, mask, {'WM': tissues['WM']}),
+        'ravens': lambda: ravens_mosaic(path, tissues['GM'], mask),
+        'statistic': lambda: statistic_mosaic(path, tissues['GM'], t1w, mask, label='t'),
+    }
+    return drawings[name]()
+
+
+KINDS = ('mask', 'tissue', 'labels', 'registration', 'ravens', 'statistic')
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_same_input_same_file(tmp_path, kind):
+    first = draw_each(kind, tmp_path / 'a', ras_grid((2, 2, 2))).read_bytes()
+    assert draw_each(kind, tmp_path / 'b', ras_grid((2, 2, 2))).read_bytes() == first
+    assert b'<dc:date>' not in first
+    assert len(first) < LARGEST_FILE
+
+
+@pytest.mark.parametrize('codes', ['LAS', 'LPI', 'PIR', 'ASL'])
+@pytest.mark.parametrize('kind', ['mask', 'labels'])
+def test_orientation_of_the_file_does_not_matter(tmp_path, kind, codes):
+    usual = read_raster(draw_each(kind, tmp_path / 'usual', ras_grid()))
+    turned = read_raster(draw_each(kind, tmp_path / 'turned', oriented_grid(codes)))
+    assert turned.shape == usual.shape
+    assert np.mean(np.abs(turned.astype(int) - usual) > 8) < 0.005
+
+
+@pytest.mark.parametrize(
+    'grid', [ras_grid(), oriented_grid('LPI'), oblique_grid()], ids=['RAS', 'LPI', 'oblique']
+)
+def test_left_is_on_the_left(tmp_path, grid):
+    t1w, mask = draw_head(grid)
+    path = label_mosaic(tmp_path / 'l.svg', t1w, mask, part(mask, 'GM'), {1: 'Left half'})
+    raster = read_raster(path).astype(int)
+    width = int(2 * (HALF_AXES[0] + MARGIN_MM))
+    first_tile = raster[: int(2 * HALF_AXES[1]), :width]
+    columns = np.nonzero(np.ptp(first_tile, axis=2) > 20)[1]
+    assert len(columns) > 200
+    assert columns.max() <= width / 2 + 1
+
+
+@pytest.mark.parametrize('threshold', [1.0, 4.0])
+def test_statistic_colours_and_places(tmp_path, threshold):
+    t1w, mask = draw_head(ras_grid())
+    x = world_of(mask.shape, mask.affine)[0]
+    values = np.where(x < -4, -5.0, np.where(x > 4, 3.0, 0.5)) * np.asarray(mask.dataobj)
+    image = nib.Nifti1Image(values.astype(np.float32), mask.affine)
+    path = statistic_mosaic(tmp_path / 's.svg', image, t1w, mask, label='t', threshold=threshold)
+    first_tile = read_raster(path)[: int(2 * HALF_AXES[1]), : int(2 * HALF_AXES[0])].astype(int)
+    blueness = first_tile[..., 2] - first_tile[..., 0]
+    blue, red = np.nonzero(blueness > 40)[1], np.nonzero(blueness < -40)[1]
+    assert len(blue) > 50
+    assert (len(red) > 50) == (threshold < 3)
+    if len(red):
+        assert blue.mean() + 8 < red.mean()
+
+
+@pytest.mark.parametrize(
+    ('kind', 'texts'),
+    [
+        ('mask', ['brain mask', '>L<', '>R<', '>P<', '>A<']),
+        ('tissue', ['GM', 'WM', 'CSF']),
+        ('registration', ['participant', 'template', 'WM of the template']),
+        ('ravens', ['tissue volume per template volume']),
+    ],
+)
+def test_says_what_it_shows(tmp_path, kind, texts):
+    content = draw_each(kind, tmp_path, ras_grid((2, 2, 2))).read_text(encoding='utf-8')
+    for text in texts:
+        assert text in content
+
+
+@pytest.mark.parametrize(('kind', 'at_least'), [('mask', 18), ('registration', 2 * 12)])
+def test_outlines_are_vectors(tmp_path, kind, at_least):
+    content = draw_each(kind, tmp_path, ras_grid((2, 2, 2))).read_text(encoding='utf-8')
+    assert content.count(f'stroke: {MASK_COLOUR}') >= at_least
+    assert content.count('<image') == 1
+
+
+@pytest.mark.parametrize('index', [47, 31, 207])
+def test_pairs_share_a_hue_and_left_is_lighter(index):
+    names, mate = region_names(), region_mates()[index]
+    colours = {names[i].split()[0]: np.array(region_colour(i, names[i])) for i in (index, mate)}
+    order = [np.argsort(colour) for colour in colours.values()]
+    np.testing.assert_array_equal(*order)
+    assert colours['Left'].sum() > colours['Right'].sum()
+
+
+def test_regions_without_names_differ():
+    colours = {region_colour(index, '') for index in range(1, 200)}
+    assert len(colours) == 199
+
+
+@pytest.mark.parametrize('widths', [(40, 40, 40), (60, 60)])
+def test_rows_are_spread_over_the_width(tmp_path, widths):
+    slices = tuple(Slice('axial', 0.0, (1.0, width, 1.0, 20.0)) for width in widths)
+    long = tuple(Slice('axial', 0.0, (1.0, 80.0, 1.0, 30.0)) for _ in range(4))
+    rows = [Row(each, lambda where: np.ones((*where.shape(1.0), 3))) for each in (long, slices)]
+    raster = read_raster(save_mosaic(tmp_path / 'r.svg', rows, scale=Scale('magma', 0, 1, 'x')))
+    second = raster[raster.shape[0] - 20, :, 0] > 0
+    assert second[0]
+    assert second[-1]
+    assert second.sum() == sum(widths)
+
+
+def test_refuses_images_of_different_spaces(tmp_path):
+    t1w, mask = draw_head(ras_grid())
+    elsewhere = nib.Nifti1Image(np.asarray(t1w.dataobj), t1w.affine + np.eye(4, k=3) * 900)
+    with pytest.raises(DataError, match='share a space'):
+        mask_mosaic(tmp_path / 'm.svg', elsewhere, mask)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('kind', ['mask', 'labels'])
+def test_real_heads_make_small_files(tmp_path, kind):
+    folder = shared_data('ixi2mm')
+    t1w = nib.load(folder / 'T1w' / 'IXI105-HH-1471.nii.gz')
+    labels = nib.load(folder / 'dseg' / 'IXI105-HH-1471.nii.gz')
+    brain = ndimage.binary_closing(np.asarray(labels.dataobj) > 0, iterations=2)
+    mask = nib.Nifti1Image(brain.astype(np.uint8), labels.affine)
+    path = tmp_path / 'm.svg'
+    if kind == 'mask':
+        mask_mosaic(path, t1w, mask)
+    else:
+        label_mosaic(path, t1w, mask, labels, region_names())
+    assert 2e5 < path.stat().st_size < LARGEST_FILE

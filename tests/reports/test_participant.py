@@ -1,0 +1,128 @@
+"""The page of a participant: numbers, marks, several sessions, hostile names, no network."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from surreal_bids.regions import muse_table
+from surreal_bids.reports.methods import ImagingMethods, MethodsOptions
+from surreal_bids.reports.mosaics import mask_mosaic
+from surreal_bids.reports.pages import Figure
+from surreal_bids.reports.participant import (
+    ParticipantReport,
+    SessionReport,
+    write_participant_report,
+)
+from tests.reports.heads import draw_head, ras_grid
+from tests.reports.html_page import HOSTILE, Page, check_offline, check_structure
+
+
+@pytest.fixture(scope='module')
+def figure(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('out')
+    path = mask_mosaic(folder / 'sub-01' / 'figures' / 'mask.svg', *draw_head(ras_grid((2, 2, 2))))
+    return Figure(path, 'Brain mask', 'The line follows the brain.')
+
+
+@pytest.fixture
+def session(figure):
+    return SessionReport(
+        source='sub-01/anat/sub-01_T1w.nii.gz',
+        mask_origin='deepbet',
+        atlas='muse',
+        template='MNI152NLin2009cAsym',
+        volumes=muse_table()[['index', 'name', 'volume_mm3']],
+        tissue_mm3={'GM': 600_000.0, 'WM': 500_000.0, 'CSF': 250_000.0},
+        mask_mm3=1_400_000.0,
+        figures=(figure,),
+    )
+
+
+def write(folder, *sessions, name='sub-01', configuration='atlas = "muse"'):
+    methods = MethodsOptions('9.9', ImagingMethods())
+    data = ParticipantReport(name, sessions, methods, '9.9', configuration)
+    return Page(write_participant_report(folder / 'sub-01.html', data))
+
+
+def test_page_is_offline_and_well_built(tmp_path, session):
+    page = write(tmp_path, session, replace(session, session='b'))
+    check_offline(page)
+    check_structure(page)
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        '1,100 ml', '600 ml', '43% of the brain mask', '1,400 ml', 'found by deepbet',
+        'none of the 145 volumes', '3.5 standard deviations', '60% of their mean',
+        'All 145 volumes', 'Right hippocampus', 'N4 [', 'atlas = "muse"', 'surreal_bids 9.9',
+        'Figure 1. Brain mask.',
+    ],
+)  # fmt: skip
+def test_says(tmp_path, session, text):
+    assert text in write(tmp_path, session).words
+
+
+@pytest.mark.parametrize(
+    ('index', 'factor', 'remark', 'n_marked'),
+    [(47, 0.45, 'unusually small', 2), (35, 2.0, 'unusually large', 1), (47, 0.0, 'no volume', 2)],
+)
+def test_unusual_volumes_stand_out(tmp_path, session, index, factor, remark, n_marked):
+    volumes = session.volumes.astype({'volume_mm3': float})
+    volumes.loc[volumes['index'] == index, 'volume_mm3'] *= factor
+    page = write(tmp_path, replace(session, volumes=volumes))
+    marked = [attributes for attributes in page.of('tr') if attributes.get('class') == 'marked']
+    assert remark in page.words
+    assert f'{n_marked} of 145 volume' in page.words
+    # Once among those to look at, once among all.
+    assert len(marked) == 2 * n_marked
+
+
+@pytest.mark.parametrize(
+    ('change', 'said', 'unsaid'),
+    [
+        ({'tissue_mm3': {}, 'mask_mm3': None}, 'All regions', 'Grey matter 6'),
+        ({'mask_origin': 'stripped'}, 'came without the skull', 'found by deepbet'),
+        ({'mask_origin': 'drawn by hand'}, 'drawn by hand', 'found by deepbet'),
+        ({'warnings': ('two runs',)}, 'two runs', 'nothing'),
+        ({'reused': {'Transforms': 'fmriprep'}}, 'Transforms taken from', 'nothing'),
+        ({'parameters': {'Voxel size': '1 mm'}}, 'Voxel size', 'nothing'),
+        ({'figures': ()}, 'Summary', 'Pictures'),
+    ],
+)
+def test_shows_what_is_known(tmp_path, session, change, said, unsaid):
+    words = write(tmp_path, replace(session, **change)).words
+    assert said in words
+    assert unsaid not in words
+
+
+def test_other_atlases_have_no_range(tmp_path, session):
+    volumes = pd.DataFrame(
+        {'index': [17, 53], 'name': ['Left-Hippocampus', 'Right-Hippocampus'], 'volume_mm3': [9, 8]}
+    )
+    words = write(tmp_path, replace(session, volumes=volumes, atlas='aseg')).words
+    assert 'standard deviations' not in words
+    assert 'Deviation' not in words
+
+
+@pytest.mark.parametrize('n_sessions', [1, 3])
+def test_sessions(tmp_path, session, n_sessions):
+    sessions = [replace(session, session=f's{k}') for k in range(n_sessions)]
+    page = write(tmp_path, *sessions)
+    assert len(page.of('svg')) == n_sessions
+    assert ('ses-s0' in page.words) == (n_sessions > 1)
+    assert f'{n_sessions} scan' in page.words
+
+
+def test_hostile_names_are_text(tmp_path, session):
+    volumes = session.volumes.assign(name=HOSTILE)
+    hostile = replace(
+        session, source=HOSTILE, mask_origin=HOSTILE, atlas=HOSTILE, template=HOSTILE,
+        volumes=volumes, warnings=(HOSTILE,), reused={HOSTILE: HOSTILE},
+        parameters={HOSTILE: HOSTILE}, session=HOSTILE,
+    )  # fmt: skip
+    page = write(tmp_path, hostile, hostile, name=HOSTILE, configuration=HOSTILE)
+    check_offline(page)
+    check_structure(page)
+    assert page.words.count(HOSTILE) > 2 * (145 + 8)
