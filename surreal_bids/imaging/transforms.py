@@ -13,9 +13,10 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-import nibabel as nib
 import numpy as np
+import torch
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
@@ -23,6 +24,9 @@ from scipy import ndimage
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
 from surreal_bids.imaging.images import to_ants
+
+Order = Literal[0, 1, 2, 3, 4, 5]
+"""Of the spline that interpolates."""
 
 RAS_TO_LPS = np.array([-1.0, -1.0, 1.0], dtype=np.float32)
 """ITK's world differs from that of NIfTI in the sign of the first two axes."""
@@ -34,8 +38,11 @@ FIT_POINTS = 4000
 """About so many voxels decide the affine part of a field."""
 
 INVERSION_ITERATIONS = 50
-INVERSION_TOLERANCE = 1e-3
-"""Inversion ends when no point moves by more than this (mm), or after so many iterations."""
+INVERSION_TOLERANCE = 0.01
+"""A point is inverted when it moves by less than this (mm), or after so many iterations."""
+
+UNDAMPED_ITERATIONS = 10
+"""Points that still move after so many go half the way, which ends oscillation."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +103,17 @@ def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Tra
     matrix, residual = split_affine(transform)
     start = np.moveaxis(_map_indices(shape, np.linalg.inv(matrix) @ grid_affine), 0, -1)
     to_voxel = np.linalg.inv(transform.affine)
-    points = start
-    for _ in range(INVERSION_ITERATIONS):
-        moved = start - _sample_vectors(residual, to_voxel, points)
-        change = float(np.abs(moved - points).max())
-        points = moved
-        if change < INVERSION_TOLERANCE:
+    points = start.reshape(-1, 3).copy()
+    moving = np.arange(len(points))
+    for iteration in range(INVERSION_ITERATIONS):
+        goal = start.reshape(-1, 3)[moving]
+        change = goal - _sample_vectors(residual, to_voxel, points[moving]) - points[moving]
+        points[moving] += change if iteration < UNDAMPED_ITERATIONS else change / 2
+        moving = moving[np.abs(change).max(axis=1) > INVERSION_TOLERANCE]
+        if len(moving) == 0:
             break
-    return Transform(points - _grid_points(shape, grid_affine), grid_affine)
+    field = points.reshape(start.shape) - _grid_points(shape, grid_affine)
+    return Transform(field, grid_affine)
 
 
 def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
@@ -130,7 +140,7 @@ def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.
     return matrix, straightened - points
 
 
-def resample(image: Nifti1Image, transform: Transform, *, order: int = 1) -> Nifti1Image:
+def resample(image: Nifti1Image, transform: Transform, *, order: Order = 1) -> Nifti1Image:
     """Pull an image onto the fixed grid of a transform; what lies outside it is zero.
 
     Parameters
@@ -138,7 +148,7 @@ def resample(image: Nifti1Image, transform: Transform, *, order: int = 1) -> Nif
     image : Nifti1Image
         In the moving world, on any grid.
     transform : Transform
-    order : int
+    order : {0, 1, 2, 3, 4, 5}
         Of the spline; 0 (nearest voxel) for labels, which keeps their data type. Other orders
         give float32.
     """
@@ -175,7 +185,7 @@ def write_transform(path: str | Path, transform: Transform) -> Path:
 
 def read_transform(path: str | Path) -> Transform:
     """Read an ITK displacement field."""
-    image = nib.load(path)
+    image = Nifti1Image.from_filename(path)
     if image.ndim != 5 or image.shape[3:] != (1, 3):
         raise DataError(
             f'{path}: its size is {image.shape}, where a displacement field has (X, Y, Z, 1, 3); '
@@ -185,27 +195,27 @@ def read_transform(path: str | Path) -> Transform:
     return Transform(vectors * RAS_TO_LPS, image.affine)
 
 
-def read_composite(path: str | Path, reference: Nifti1Image) -> Transform:
+def read_composite(paths: str | Path | Sequence[str | Path], reference: Nifti1Image) -> Transform:
     """Read any transform of ITK (.h5, .mat, .txt, field) as a displacement field.
 
     Parameters
     ----------
-    path : path
-        For example the `_xfm.h5` of fMRIPrep.
+    paths : path, or several
+        For example the `_xfm.h5` of fMRIPrep. Of several, the last is applied first to images, as
+        ANTs lists them.
     reference : Nifti1Image
         Its grid becomes the fixed grid: for `from-T1w_to-MNI` files, the template.
     """
     import ants  # takes seconds, and few runs need it
 
+    names = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     image = to_ants(reference)
     with tempfile.TemporaryDirectory() as folder:
-        field = ants.apply_transforms(
-            image, image, [str(path)], compose=str(Path(folder) / 'field_')
-        )
+        field = ants.apply_transforms(image, image, names, compose=str(Path(folder) / 'field_'))
         return read_transform(field)
 
 
-def _map_indices(shape: Sequence[int], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
+def _map_indices(shape: Sequence[int], matrix: NDArray) -> NDArray[np.float32]:
     """`matrix` applied to the index of each voxel: shape (3, X, Y, Z)."""
     i, j, k = np.ogrid[: shape[0], : shape[1], : shape[2]]
     rows = [row[0] * i + row[1] * j + (row[2] * k + row[3]) for row in matrix[:3]]
@@ -232,16 +242,20 @@ def _voxel_coordinates(
 
 
 def _sample_vectors(
-    field: NDArray[np.float32], to_voxel: NDArray[np.float64], points: NDArray[np.float32]
+    field: NDArray[np.float32], to_voxel: NDArray, points: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Vectors of a field at world points, linearly between voxels, constant beyond the grid."""
-    coordinates = points @ to_voxel[:3, :3].T.astype(np.float32) + to_voxel[:3, 3].astype(
-        np.float32
+    matrix = to_voxel.copy()
+    sizes = np.array(field.shape[:3])
+    # grid_sample wants coordinates in [-1, 1], the fastest axis first.
+    matrix[:3] *= 2 / (sizes[:, np.newaxis] - 1)
+    matrix[:3, 3] -= 1
+    matrix = matrix[2::-1].astype(np.float32)
+    scaled = points.reshape(-1, 3) @ matrix[:, :3].T + matrix[:, 3]
+    sampled = torch.nn.functional.grid_sample(
+        torch.from_numpy(np.ascontiguousarray(np.moveaxis(field, -1, 0)))[None],
+        torch.from_numpy(scaled)[None, None, None],
+        padding_mode='border',
+        align_corners=True,
     )
-    coordinates = np.moveaxis(coordinates, -1, 0)
-    sampled = np.empty_like(points)
-    for axis in range(3):
-        ndimage.map_coordinates(
-            field[..., axis], coordinates, output=sampled[..., axis], order=1, mode='nearest'
-        )
-    return sampled
+    return np.ascontiguousarray(sampled[0, :, 0, 0].numpy().T).reshape(points.shape)

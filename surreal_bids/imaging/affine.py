@@ -1,0 +1,207 @@
+"""Affine registration of two brains: coarse search of rotations, then Gauss-Newton descent.
+
+Both images show a brain on a background of zero. In world space, with y = A (x - c) + t the point
+of the moving image for point x of the fixed one (c: centre of the fixed brain), the sum of squares
+
+    sum_x (f(x) - gain * m(y(x)) - offset)^2
+
+is minimised over the twelve numbers of A and t together with gain and offset, so that the images
+need not have the same scale. This is how SPM normalises (Friston et al., Hum Brain Mapp 3:165,
+1995). It starts from the centres of mass, the ratio of sizes, and the best of a set of rotations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from nibabel.affines import apply_affine, voxel_sizes
+from nibabel.nifti1 import Nifti1Image
+from numpy.typing import NDArray
+from scipy import ndimage
+from scipy.spatial.transform import Rotation
+
+from surreal_bids.exceptions import DataError
+
+LEVELS_MM = (8.0, 4.0)
+"""Distance between the points compared, coarse to fine; images are smoothed alike."""
+
+MARGIN_MM = 8.0
+"""Points up to so far outside the box around the fixed brain are compared too."""
+
+START_ANGLES = (-30.0, -15.0, 0.0, 15.0, 30.0)
+"""Degrees about each world axis from which the search may start."""
+
+MOST_STEPS = 40
+LEAST_GAIN = 1e-5
+"""A level ends when the sum of squares falls by less than this share, or after so many steps."""
+
+FIRST_DAMPING = 1e-3
+LAST_DAMPING = 1e3
+"""Levenberg-Marquardt: damping falls tenfold with each good step, and rises with each bad one."""
+
+LENGTH_MM = 50.0
+"""Half the size of a brain: makes the entries of A and t comparable."""
+
+
+@dataclass(frozen=True)
+class _Level:
+    """What is compared at one resolution.
+
+    `points` (N, 3): offsets from the centre of the fixed brain, mm; `values` (N,): fixed image
+    there; `moving` (4, X, Y, Z): moving image and its derivatives along the voxel axes; `to_voxel`
+    (4, 4): from the moving world to its voxels.
+    """
+
+    points: NDArray[np.float64]
+    values: NDArray[np.float64]
+    moving: NDArray[np.float32]
+    to_voxel: NDArray
+
+
+def align_affine(fixed: Nifti1Image, moving: Nifti1Image) -> NDArray[np.float64]:
+    """Find the affine map from the world of one brain to that of another.
+
+    Parameters
+    ----------
+    fixed, moving : Nifti1Image
+        Brains on a background of zero, on any grids, anywhere in space.
+
+    Returns
+    -------
+    ndarray, shape (4, 4)
+        From fixed to moving world, RAS in mm.
+    """
+    centre, mass = _moments(fixed)
+    moving_centre, moving_mass = _moments(moving)
+    scale = (moving_mass / mass) ** (1 / 3)
+    estimate = np.column_stack([np.eye(3) * scale, moving_centre])
+    for number, spacing in enumerate(LEVELS_MM):
+        level = _make_level(fixed, moving, centre, spacing)
+        if number == 0:
+            estimate = _best_rotation(level, estimate)
+        estimate = _descend(level, estimate)
+    matrix = np.eye(4)
+    matrix[:3, :3] = estimate[:, :3]
+    matrix[:3, 3] = estimate[:, 3] - estimate[:, :3] @ centre
+    return matrix
+
+
+def _moments(image: Nifti1Image) -> tuple[NDArray[np.float64], float]:
+    """Centre (mm, world) and volume (mm3) of what is not zero."""
+    inside = np.asanyarray(image.dataobj) != 0
+    if not inside.any():
+        raise DataError('a brain to be registered has no voxel above zero; check its mask')
+    centre = apply_affine(image.affine, np.argwhere(inside).mean(axis=0))
+    return centre, inside.sum() * abs(np.linalg.det(image.affine[:3, :3]))
+
+
+def _make_level(
+    fixed: Nifti1Image, moving: Nifti1Image, centre: NDArray[np.float64], spacing: float
+) -> _Level:
+    values, affine = _reduce(fixed, spacing)
+    moving_values, moving_affine = _reduce(moving, spacing)
+    indices = np.argwhere(_box(values != 0, MARGIN_MM / voxel_sizes(affine)))
+    return _Level(
+        points=apply_affine(affine, indices) - centre,
+        values=values[tuple(indices.T)].astype(np.float64),
+        moving=np.stack([moving_values, *np.gradient(moving_values)]),
+        to_voxel=np.linalg.inv(moving_affine),
+    )
+
+
+def _reduce(image: Nifti1Image, spacing: float) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Smooth an image and keep voxels about `spacing` mm apart; scaled to mean square 1."""
+    sizes = voxel_sizes(image.affine)
+    steps = np.maximum(1, np.round(spacing / sizes)).astype(int)
+    values = np.asarray(image.dataobj, dtype=np.float32)
+    sigma = np.where(steps > 1, spacing / (2 * sizes), 0)
+    smooth = ndimage.gaussian_filter(values, sigma, mode='constant', truncate=2.5)
+    kept = smooth[:: steps[0], :: steps[1], :: steps[2]]
+    scale = np.sqrt(np.mean(kept[kept != 0] ** 2))
+    return kept / scale, image.affine @ np.diag([*steps, 1])
+
+
+def _box(inside: NDArray[np.bool_], margin: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The box around a mask, `margin` voxels wider on each side."""
+    box = np.zeros_like(inside)
+    (found,) = ndimage.find_objects(inside.astype(np.uint8))
+    wider = np.ceil(margin).astype(int)
+    box[
+        tuple(
+            slice(max(0, side.start - more), side.stop + more) for side, more in zip(found, wider)
+        )
+    ] = True
+    return box
+
+
+def _best_rotation(level: _Level, estimate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Turn the estimate by the angles of `START_ANGLES` that make the images correlate best."""
+    best, best_correlation = estimate, -np.inf
+    for angles in product(START_ANGLES, repeat=3):
+        turn = Rotation.from_euler('xyz', angles, degrees=True).as_matrix()
+        candidate = np.column_stack([turn @ estimate[:, :3], estimate[:, 3]])
+        sampled = _sample(level, candidate, channels=1)[0]
+        correlation = np.corrcoef(level.values, sampled)[0, 1]
+        if correlation > best_correlation:
+            best, best_correlation = candidate, correlation
+    return best
+
+
+def _descend(level: _Level, estimate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Levenberg-Marquardt steps until they no longer pay."""
+    damping = FIRST_DAMPING
+    samples = _sample(level, estimate)
+    error = _misfit(level, samples[0])
+    for _ in range(MOST_STEPS):
+        candidate = estimate + _step(level, samples, damping)
+        candidate_samples = _sample(level, candidate)
+        candidate_error = _misfit(level, candidate_samples[0])
+        if candidate_error >= error:
+            damping *= 10
+            if damping > LAST_DAMPING:
+                break
+            continue
+        gain = 1 - candidate_error / error
+        estimate, samples, error = candidate, candidate_samples, candidate_error
+        damping /= 10
+        if gain < LEAST_GAIN:
+            break
+    return estimate
+
+
+def _sample(level: _Level, estimate: NDArray[np.float64], channels: int = 4) -> NDArray[np.float64]:
+    """Moving image, and its derivatives by voxel, where the estimate puts the points."""
+    world = level.points @ estimate[:, :3].T + estimate[:, 3]
+    coordinates = apply_affine(level.to_voxel, world).T
+    return np.stack(
+        [
+            ndimage.map_coordinates(
+                channel, coordinates, order=1, mode='constant', output=np.float64
+            )
+            for channel in level.moving[:channels]
+        ]
+    )
+
+
+def _misfit(level: _Level, sampled: NDArray[np.float64]) -> float:
+    """Share of the variance that remains after the best gain and offset: 1 - r^2."""
+    correlation = np.corrcoef(level.values, sampled)[0, 1]
+    return 1 - max(correlation, 0) ** 2
+
+
+def _step(level: _Level, samples: NDArray[np.float64], damping: float) -> NDArray[np.float64]:
+    """Change of (A | t), shape (3, 4), that a damped Gauss-Newton step proposes."""
+    sampled, slopes = samples[0], level.to_voxel[:3, :3].T @ samples[1:]
+    design = np.column_stack([sampled, np.ones_like(sampled)])
+    gain, offset = np.linalg.lstsq(design, level.values, rcond=None)[0]
+    unit = np.column_stack([level.points / LENGTH_MM, np.ones(len(level.points))])
+    moves = (gain * LENGTH_MM * slopes[:, np.newaxis, :] * unit.T).reshape(12, -1)
+    jacobian = np.vstack([moves, design.T])
+    normal = jacobian @ jacobian.T
+    normal[np.diag_indices_from(normal)] *= 1 + damping
+    residual = level.values - gain * sampled - offset
+    change = np.linalg.solve(normal, jacobian @ residual)[:12].reshape(3, 4) * LENGTH_MM
+    change[:, :3] /= LENGTH_MM
+    return change
