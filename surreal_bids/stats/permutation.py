@@ -24,8 +24,8 @@ from surreal_bids.stats.glm import CONSTANT
 
 Floats = NDArray[np.float64]
 
-CHUNK = 1 << 13
-"""Voxels read from the scratch file at once."""
+CHUNK_BYTES = 1 << 25
+"""Size, in double precision, of the voxels read from the scratch file at once."""
 
 PERMUTATIONS_AT_ONCE = 32
 """Permutations that share a matrix product."""
@@ -60,10 +60,11 @@ class ScratchMaps:
                 file.write(np.ascontiguousarray(voxels, np.float32).data)
 
     def chunks(self, rows: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
-        """Voxels of some people, (n, CHUNK) at a time."""
-        for start in range(0, self.shape[1], CHUNK):
+        """Voxels of some people (n, v), as many at a time as `CHUNK_BYTES` allows."""
+        n_voxels = max(1, CHUNK_BYTES // (rows.size * np.dtype(np.float64).itemsize))
+        for start in range(0, self.shape[1], n_voxels):
             maps = np.memmap(self.path, np.float32, 'r', shape=self.shape)
-            yield maps[rows, start : start + CHUNK]
+            yield maps[rows, start : start + n_voxels]
 
 
 def draw_permutations(n_people: int, n_permutations: int, seed: int) -> NDArray[np.intp]:
@@ -103,11 +104,13 @@ def largest_t(
 
 def _unit_residuals(values: Floats, design: Design) -> NDArray[np.float32]:
     """What nuisance leaves of each voxel that varies, scaled to length 1 (n, v' <= v)."""
-    centred = values - values[0]
-    residuals = centred - design.nuisance @ (design.nuisance.T @ centred)
+    residuals = values - values[0]
+    total = np.einsum('nv,nv->v', residuals, residuals)
+    residuals -= design.nuisance @ (design.nuisance.T @ residuals)
     squares = np.einsum('nv,nv->v', residuals, residuals)
-    varies = squares > CONSTANT * np.einsum('nv,nv->v', centred, centred)
-    return (residuals[:, varies] / np.sqrt(squares[varies])).astype(np.float32)
+    varies = squares > CONSTANT * total
+    lengths = np.sqrt(squares[varies]).astype(np.float32)
+    return residuals[:, varies].astype(np.float32) / lengths
 
 
 def _largest_of_chunk(

@@ -133,9 +133,9 @@ def test_voxels_that_never_vary_are_not_tested(study):
         assert not found.t.get_fdata()[0].any()
 
 
-@pytest.mark.parametrize('chunk', [100, 8192])
-def test_permutation_finds_the_same_places(study, results, tmp_path, chunk, monkeypatch):
-    monkeypatch.setattr(permutation, 'CHUNK', chunk)
+@pytest.mark.parametrize('n_bytes', [100_000, 1 << 25])
+def test_permutation_finds_the_same_places(study, results, tmp_path, n_bytes, monkeypatch):
+    monkeypatch.setattr(permutation, 'CHUNK_BYTES', n_bytes)
     paths, _, people = study
     designs = [design for design in pattern_designs(*people)[0] if design.name == 'r1slope']
     (found,) = compute_maps(

@@ -59,9 +59,9 @@ def test_a_permutation_is_freedman_and_lanes(order):
     assert largest == pytest.approx(np.abs(expected).max(), rel=1e-4)
 
 
-@pytest.mark.parametrize('chunk', [5, 64])
-def test_scratch_file_gives_back_what_was_stored(tmp_path, chunk, monkeypatch):
-    monkeypatch.setattr(permutation, 'CHUNK', chunk)
+@pytest.mark.parametrize('n_bytes', [0, 200, 10_000])
+def test_scratch_file_gives_back_what_was_stored(tmp_path, n_bytes, monkeypatch):
+    monkeypatch.setattr(permutation, 'CHUNK_BYTES', n_bytes)
     values = np.random.default_rng(1).normal(size=(9, 23)).astype(np.float32)
     scratch = ScratchMaps(tmp_path / 'maps', values.shape)
     for rows in ([3, 6], [0], [7, 2, 5]):
