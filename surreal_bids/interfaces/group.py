@@ -6,8 +6,6 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +33,8 @@ SKIPPED = 'skipped.json'
 
 def write_frame(path: Path, table: pd.DataFrame) -> str:
     """Write a table with the visits of its index as a column; the path as text."""
-    return os.fspath(write_tsv(path, table.rename_axis(VISIT).reset_index()))
+    # A copy holds its columns together, which those of a table put together by columns are not.
+    return os.fspath(write_tsv(path, table.copy().rename_axis(VISIT).reset_index()))
 
 
 def read_frame(path: str | Path) -> pd.DataFrame:
@@ -56,16 +55,24 @@ def r_index_names(results: pd.DataFrame) -> list[str]:
     return [str(name) for name in results if R_INDEX.fullmatch(str(name))]
 
 
-@contextmanager
-def said_elsewhere() -> Iterator[None]:
-    """Hold back warnings about people that the first step of the group level gives too."""
-    logger = logging.getLogger('surreal_bids')
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+class QuietStep(SimpleInterface):
+    """A step that holds back warnings: the report has them, and every step would give them again.
+
+    Steps define `run_step`, which does what `_run_interface` does for other interfaces.
+    """
+
+    def _run_interface(self, runtime: Any) -> Any:
+        logger = logging.getLogger('surreal_bids')
+        level = logger.level
+        logger.setLevel(logging.ERROR)
+        try:
+            return self.run_step(runtime)
+        finally:
+            logger.setLevel(level)
+
+    def run_step(self, runtime: Any) -> Any:
+        """Do the work."""
+        raise NotImplementedError
 
 
 def _settings(values: dict[str, Any]) -> TrainingSettings:
@@ -92,13 +99,13 @@ class _HarmonizeOutput(TraitedSpec):
     quality_file = File(desc='what harmonization did, if there are several sites')
 
 
-class HarmonizeVolumes(SimpleInterface):
+class HarmonizeVolumes(QuietStep):
     """Harmonize, residualise and normalise; see :mod:`surreal_bids.tables.preprocessing`."""
 
     input_spec = _HarmonizeInput
     output_spec = _HarmonizeOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.assessment import assess_cohort, write_quality
         from surreal_bids.tables.steps import prepare
 
@@ -129,24 +136,23 @@ class _TrainMembersOutput(TraitedSpec):
     checkpoint_file = File(exists=True, desc='trained members')
 
 
-class TrainMembers(SimpleInterface):
+class TrainMembers(QuietStep):
     """Train one number of patterns; see :func:`surreal_bids.tables.steps.train_patterns`."""
 
     input_spec = _TrainMembersInput
     output_spec = _TrainMembersOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.steps import train_patterns
 
         inputs = self.inputs
         _use_threads(inputs.n_threads)
-        with said_elsewhere():
-            checkpoint = train_patterns(
-                Cohort.load(inputs.cohort_dir),
-                _settings(inputs.settings),
-                inputs.n_patterns,
-                Path(inputs.checkpoint_dir),
-            )
+        checkpoint = train_patterns(
+            Cohort.load(inputs.cohort_dir),
+            _settings(inputs.settings),
+            inputs.n_patterns,
+            Path(inputs.checkpoint_dir),
+        )
         self._results['checkpoint_file'] = os.fspath(checkpoint)
         return runtime
 
@@ -163,13 +169,13 @@ class _SelectModelInput(BaseInterfaceInputSpec):
     checkpoint_files = InputMultiObject(File(exists=True), desc='members of each M', nohash=True)
 
 
-class SelectModel(SimpleInterface):
+class SelectModel(QuietStep):
     """Choose by agreement, and average; see :func:`surreal_bids.tables.steps.select_model`."""
 
     input_spec = _SelectModelInput
     output_spec = _ModelOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.steps import select_model
 
         inputs = self.inputs
@@ -198,13 +204,13 @@ class _ApplyModelOutput(_ModelOutput):
     normalised_file = File(exists=True, desc='what the network sees, of first visits')
 
 
-class ApplyModel(SimpleInterface):
+class ApplyModel(QuietStep):
     """Apply a model to a dataset; see :func:`surreal_bids.tables.steps.apply_model`."""
 
     input_spec = _ApplyModelInput
     output_spec = _ApplyModelOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.pipeline import TableModel
         from surreal_bids.tables.reference import adapt_to_controls
 
@@ -233,13 +239,13 @@ class _TrainHalfOutput(TraitedSpec):
     rindices_file = File(exists=True, desc="everyone's R-indices by the model of this half")
 
 
-class TrainHalf(SimpleInterface):
+class TrainHalf(QuietStep):
     """Train on half of the people; see :func:`surreal_bids.tables.steps.train_half`."""
 
     input_spec = _TrainHalfInput
     output_spec = _TrainHalfOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.steps import train_half
 
         inputs = self.inputs
@@ -249,13 +255,12 @@ class TrainHalf(SimpleInterface):
             'n_patterns': [card['Selected']['n_patterns']],
             'ortho': [card['Selected']['ortho']],
         }
-        with said_elsewhere():
-            results = train_half(
-                Cohort.load(inputs.cohort_dir),
-                _settings(inputs.settings | chosen),
-                inputs.half,
-                Path(inputs.checkpoint_dir) / f'half-{inputs.half}',
-            )
+        results = train_half(
+            Cohort.load(inputs.cohort_dir),
+            _settings(inputs.settings | chosen),
+            inputs.half,
+            Path(inputs.checkpoint_dir) / f'half-{inputs.half}',
+        )
         self._results['rindices_file'] = write_frame(Path(runtime.cwd) / RINDICES, results)
         return runtime
 
@@ -272,13 +277,13 @@ class _CompareHalvesOutput(TraitedSpec):
     held_out_file = File(exists=True, desc='R-indices by the model of the other half')
 
 
-class CompareHalves(SimpleInterface):
+class CompareHalves(QuietStep):
     """Compare models of two halves; see :mod:`surreal_bids.tables.halves`."""
 
     input_spec = _CompareHalvesInput
     output_spec = _CompareHalvesOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.halves import compare_halves, held_out_indices
         from surreal_bids.tables.steps import split_halves
 
@@ -305,13 +310,13 @@ class _DescribePatternsOutput(TraitedSpec):
     out_file = File(exists=True, desc='change of each region by each pattern')
 
 
-class DescribePatterns(SimpleInterface):
+class DescribePatterns(QuietStep):
     """Tell what each pattern changes; see :mod:`surreal_bids.tables.patterns`."""
 
     input_spec = _DescribePatternsInput
     output_spec = _DescribePatternsOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.patterns import describe_patterns
         from surreal_bids.tables.pipeline import TableModel
 
@@ -335,13 +340,13 @@ class _AssociateOutput(TraitedSpec):
     skipped_file = File(exists=True, desc='what was not tested, and why')
 
 
-class Associate(SimpleInterface):
+class Associate(QuietStep):
     """Relate R-indices of patients to other measures; see `surreal_bids.stats.associations`."""
 
     input_spec = _AssociateInput
     output_spec = _AssociateOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.stats.associations import associate
 
         folder = Path(runtime.cwd)
@@ -369,13 +374,13 @@ class _DiagnoseOutput(TraitedSpec):
     out_file = File(exists=True, desc='area under the ROC curve of each split')
 
 
-class Diagnose(SimpleInterface):
+class Diagnose(QuietStep):
     """Tell patients from controls; see :mod:`surreal_bids.stats.diagnosis`."""
 
     input_spec = _DiagnoseInput
     output_spec = _DiagnoseOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.stats.diagnosis import diagnosis_auc
 
         inputs = self.inputs

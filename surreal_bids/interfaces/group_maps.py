@@ -12,7 +12,6 @@ from nipype.interfaces.base import (
     Directory,
     File,
     OutputMultiObject,
-    SimpleInterface,
     TraitedSpec,
     traits,
 )
@@ -21,7 +20,7 @@ from surreal_bids.bids.derivatives import output_path
 from surreal_bids.bids.labels import without_prefix
 from surreal_bids.bids.participants import PARTICIPANT, SESSION
 from surreal_bids.files import write_image, write_json, write_tsv
-from surreal_bids.interfaces.group import SKIPPED, r_index_names, read_frame
+from surreal_bids.interfaces.group import SKIPPED, QuietStep, r_index_names, read_frame
 from surreal_bids.tables.cohort import Cohort
 
 if TYPE_CHECKING:
@@ -65,13 +64,13 @@ class _MapPatternsOutput(TraitedSpec):
     maps_dir = Directory(exists=True, desc='maps of each contrast, a summary, what was skipped')
 
 
-class MapPatterns(SimpleInterface):
+class MapPatterns(QuietStep):
     """Compare RAVENS maps voxel by voxel; see :mod:`surreal_bids.stats.maps`."""
 
     input_spec = _MapPatternsInput
     output_spec = _MapPatternsOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.stats.designs import pattern_designs
         from surreal_bids.stats.images import MapSeries
         from surreal_bids.stats.maps import compute_maps
@@ -134,13 +133,13 @@ class _PaintPatternsOutput(TraitedSpec):
     out_files = OutputMultiObject(File(exists=True), desc='an image a pattern, named after it')
 
 
-class PaintPatterns(SimpleInterface):
+class PaintPatterns(QuietStep):
     """Draw what patterns change on the atlas; see :func:`surreal_bids.tables.patterns`."""
 
     input_spec = _PaintPatternsInput
     output_spec = _PaintPatternsOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import default_atlas
         from surreal_bids.imaging.images import load_image
         from surreal_bids.tables.patterns import paint_regions, values_by_region

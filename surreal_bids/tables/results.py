@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from surreal_bids.bids.participants import PARTICIPANT
+from surreal_bids.bids.participants import PARTICIPANT, SESSION
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.tables.groups import CONTROL, PATIENT
@@ -20,6 +20,7 @@ DECIMALS = 6
 
 _DESCRIPTIONS: dict[str, dict[str, Any]] = {
     PARTICIPANT: {'Description': 'Person, named as in the table of features'},
+    SESSION: {'Description': 'Session'},
     'group': {
         'Description': 'Group in training',
         'Levels': {CONTROL: 'control', PATIENT: 'patient'},
@@ -71,12 +72,17 @@ def write_results(
     if group is not None:
         table.insert(0, 'group', group)
     table = table.rename_axis(PARTICIPANT).reset_index()
-    known = _DESCRIPTIONS | _describe_patterns(pattern_names)
     written = write_tsv(path, table)
-    sidecar = write_json(
-        path.with_suffix('.json'), {column: known[column] for column in table.columns}
-    )
-    return [written, sidecar]
+    described = describe_results(table.columns, pattern_names)
+    return [written, write_json(path.with_suffix('.json'), described)]
+
+
+def describe_results(
+    columns: Iterable[str], pattern_names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Describe the columns of a table of R-indices as a BIDS sidecar does."""
+    known = _DESCRIPTIONS | _describe_patterns(pattern_names)
+    return {column: known[column] for column in columns}
 
 
 def _describe_patterns(names: Sequence[str]) -> dict[str, dict[str, Any]]:

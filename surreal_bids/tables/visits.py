@@ -207,15 +207,26 @@ def _parse_visit(path: Path, where: str, person: str | None, session: str | None
     return label, session
 
 
-def describe_volumes(columns: Iterable[str], names: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the columns of a table of volumes as a BIDS sidecar does."""
+def describe_volumes(columns: Iterable[str], is_volume: bool = True) -> dict[str, Any]:
+    """Describe the columns of a table of volumes as a BIDS sidecar does.
+
+    Parameters
+    ----------
+    columns
+        Columns of the table.
+    is_volume
+        Whether the numbers are in mm3; else they are shares of the intracranial volume.
+    """
+    columns = list(columns)
+    names = {column: region_names()[index] for column, index in recognise(columns).items()}
     known: dict[str, dict[str, Any]] = {
         PARTICIPANT: {'Description': 'Participant'},
         SESSION: {'Description': 'Session'},
-        ICV: {'Description': 'Head size: intracranial volume, or that of the brain mask'},
+        ICV: {'Description': 'Intracranial volume, or that of the brain mask', 'Units': 'mm^3'},
     }
+    unit = 'mm^3' if is_volume else '1'
     regions = {
-        column: {'Description': f'Volume of {names.get(column, column)}', 'Units': 'mm^3'}
+        column: {'Description': f'Volume of {names.get(column, column)}', 'Units': unit}
         for column in columns
     }
     return regions | {column: known[column] for column in columns if column in known}

@@ -1,0 +1,249 @@
+"""The group level: who is in, how long it will take, run, and say what was found."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from surreal_bids.bids.checks import check_output_folder
+from surreal_bids.bids.derivatives import output_path, start_dataset
+from surreal_bids.bids.layout import read_description
+from surreal_bids.bids.participants import Visit
+from surreal_bids.bids.reuse import segmentation_label
+from surreal_bids.cli.execution import Crash, run_workflow, usable_cores
+from surreal_bids.cli.identity import template_name
+from surreal_bids.config import AppConfig, derivative_folders, write_config
+from surreal_bids.exceptions import DataError, SurrealError, UsageError
+from surreal_bids.files import write_text, write_tsv
+from surreal_bids.interfaces.group import write_frame
+from surreal_bids.interfaces.group_maps import ravens_files
+from surreal_bids.interfaces.group_outputs import EXCLUSIONS, VOLUMES
+from surreal_bids.model.bundle import CARD
+from surreal_bids.model.estimator import find_device
+from surreal_bids.model.timing import longest_first
+from surreal_bids.stats.diagnosis import MINIMUM_PEOPLE
+from surreal_bids.tables.cohort import Cohort
+from surreal_bids.tables.gathering import Gathered, gather_cohort
+from surreal_bids.tables.groups import CONTROL, PATIENT
+from surreal_bids.tables.pipeline import TableModel
+from surreal_bids.tables.steps import TrainingSettings, time_training
+from surreal_bids.tables.visits import collect_volumes, read_roi_table, visit_columns
+from surreal_bids.workflows.group import init_group_wf
+
+SHOWN = 10
+"""People left out who are named on the screen; the table has all."""
+
+
+def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
+    """Run the group level and say where the report is.
+
+    Everything that can be wrong with the data is found before anything is written.
+
+    Parameters
+    ----------
+    config
+        What was asked for.
+    expected
+        Visits that should have volumes: those with an image.
+
+    Raises
+    ------
+    DataError
+        The data cannot be used, or a step found that they cannot.
+    """
+    check_output_folder(config.bids_dir, config.output_dir)
+    model = None if config.model is None else TableModel.load(config.model)
+    volumes = (
+        read_roi_table(config.roi_table)
+        if config.roi_table
+        else collect_volumes(config.output_dir, segmentation_label(config))
+    )
+    needs = None if model is None else model.preprocessing
+    gathered = gather_cohort(config, volumes, expected, needs)
+    sys.stdout.write(summarise_people(gathered))
+    if config.dry_run:
+        return 0
+    folder = _keep(config, gathered)
+    workflow = make_workflow(config, gathered.cohort, folder)
+    start_dataset(
+        config.output_dir,
+        config.bids_dir,
+        read_description(config.bids_dir),
+        derivative_folders(config),
+    )
+    write_config(output_path(config.output_dir, 'configuration'), config)
+    if model is None and not config.reports_only:
+        sys.stdout.write(_announce(config, gathered.cohort))
+        sys.stdout.flush()
+    crashes = run_workflow(workflow, config)
+    _raise_crashes(config, crashes)
+    sys.stdout.write(f'Done; open {output_path(config.output_dir, "group_report")}.\n')
+    return 0
+
+
+def summarise_people(gathered: Gathered) -> str:
+    """Say who is in and who is not, and what was decided."""
+    cohort, out = gathered.cohort, gathered.exclusions
+    counts = cohort.counts
+    lines = [
+        f'{counts[CONTROL]} controls and {counts[PATIENT]} patients, {len(cohort)} visits, '
+        f'{len(cohort.wanted)} regions',
+        *(f'  {note}' for note in cohort.notes),
+        f'{len(out)} left out' + (':' if len(out) else ''),
+        *(f'  {visit}: {reason}' for visit, reason in out['reason'].head(SHOWN).items()),
+    ]
+    if len(out) > SHOWN:
+        lines.append(f'  and {len(out) - SHOWN} more')
+    return '\n'.join(lines) + '\n'
+
+
+def _settings(config: AppConfig) -> TrainingSettings:
+    return TrainingSettings(
+        list(dict.fromkeys(config.n_patterns)),
+        list(dict.fromkeys(config.ortho)),
+        config.repetitions,
+        config.iterations,
+        config.preset,
+        config.device,
+        config.random_seed,
+    )
+
+
+def _keep(config: AppConfig, gathered: Gathered) -> Path:
+    """Write the cohort to the work folder, under a name that tells it from any other."""
+    cohort = gathered.cohort
+    model = None
+    if config.model is not None:
+        model = hashlib.sha256((config.model / CARD).read_bytes()).hexdigest()
+    identity = cohort.fingerprint(asdict(_settings(config)), model)
+    folder = config.work_dir.absolute() / 'group' / identity
+    if config.reports_only and not folder.is_dir():
+        raise UsageError(
+            f'--reports-only: {config.work_dir} holds no results for these people and options; run '
+            'once without it'
+        )
+    cohort.save(folder)
+    write_tsv(folder / EXCLUSIONS, gathered.exclusions)
+    write_frame(folder / VOLUMES, _measured(gathered))
+    return folder
+
+
+def _measured(gathered: Gathered) -> pd.DataFrame:
+    """Volumes of everyone, in or out, with the columns that name visits."""
+    typed = gathered.volumes.table.typed()
+    numbers = typed.select_dtypes('number')
+    return pd.concat([visit_columns(gathered.volumes.visits), numbers], axis=1)
+
+
+def make_workflow(config: AppConfig, cohort: Cohort, folder: Path) -> Any:
+    """Build the graph for a cohort that is kept in `folder`."""
+    settings = None if config.model is not None else asdict(_settings(config))
+    tissues, stamps = _ravens(config, cohort)
+    return init_group_wf(
+        cohort_dir=os.fspath(folder),
+        output_dir=os.fspath(config.output_dir.absolute()),
+        training=settings,
+        checkpoint_dir=os.fspath(folder / 'checkpoints'),
+        model_dir=None if config.model is None else os.fspath(config.model.absolute()),
+        follow_up={
+            'tissues': tissues,
+            'stamps': stamps,
+            'template_name': template_name(config),
+            'permutations': config.permutations,
+            'diagnose': min(cohort.counts.values()) >= MINIMUM_PEOPLE,
+            'split_half': config.split_half and settings is not None,
+            'paint': cohort.wanted.atlas is not None,
+            'cache_dir': os.fspath(config.work_dir.absolute() / 'atlases'),
+            'random_seed': config.random_seed,
+        },
+        report={
+            'title': read_description(config.bids_dir).get('Name', config.bids_dir.name),
+            'template': config.template,
+            'methods': _methods(config, cohort, tissues),
+        },
+        n_threads=_threads(config),
+    )
+
+
+def _ravens(config: AppConfig, cohort: Cohort) -> tuple[list[str], dict[str, str]]:
+    """Tissues of which there are RAVENS maps, and what tells that the maps have changed."""
+    visits = cohort.first_visits().visits
+    stamps = {}
+    for tissue in config.map_tissues:
+        files = ravens_files(config.output_dir, visits, template_name(config), tissue)
+        seen = [
+            (visit, path.stat().st_size, path.stat().st_mtime_ns) for visit, path in files.items()
+        ]
+        if seen:
+            stamps[tissue] = hashlib.sha256(repr(seen).encode()).hexdigest()
+    return list(stamps), stamps
+
+
+def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> Mapping[str, Any]:
+    harmonized = cohort.options.site_column is not None
+    return {
+        'harmonization': 'linear' if harmonized else None,
+        'model': None if config.model is None else config.model.absolute().name,
+        'preset': config.preset,
+        'candidates': list(dict.fromkeys(config.n_patterns)),
+        'repetitions': config.repetitions,
+        'iterations': config.iterations,
+        'map_tissues': tissues,
+        'permutations': config.permutations,
+        'associations': True,
+    }
+
+
+def _threads(config: AppConfig) -> int:
+    """Threads of a long step: the cores are shared out to the numbers of patterns."""
+    cores = config.nprocs or usable_cores()
+    return max(config.omp_nthreads, cores // len(set(config.n_patterns)), 1)
+
+
+def _announce(config: AppConfig, cohort: Cohort) -> str:
+    """Say how long training will take on this machine, from a few iterations."""
+    import torch
+
+    settings = _settings(config)
+    threads = _threads(config)
+    torch.set_num_threads(threads)
+    seconds = time_training(cohort, settings)
+    at_once = 1 if find_device(config.device).type == 'cuda' else _side_by_side(config, threads)
+    total = longest_first(list(seconds.values()), at_once)
+    members = len(settings.ortho) * settings.repetitions
+    each = ', '.join(f'M = {m}: {_duration(time)}' for m, time in seconds.items())
+    return (
+        f'Training {members} members for each number of patterns, {settings.iterations:,} '
+        f'iterations: about {_duration(total)} on this machine ({each}; {at_once} at a time), less '
+        'what an earlier run has done. It may be stopped: the same command goes on from there.\n'
+    )
+
+
+def _side_by_side(config: AppConfig, threads: int) -> int:
+    return max((config.nprocs or usable_cores()) // threads, 1)
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _raise_crashes(config: AppConfig, crashes: Sequence[Crash]) -> None:
+    """Keep what Nipype says of failed steps, and raise the first of them as an error of ours."""
+    for crash in crashes:
+        step = ''.join(filter(str.isalnum, crash.step))
+        write_text(output_path(config.output_dir, 'group_crash', step=step), crash.report)
+    if not crashes:
+        return
+    first = crashes[0]
+    kind = DataError if 'surreal_bids.exceptions.DataError' in first.report else SurrealError
+    raise kind(
+        f'group level, step {first.step}: {first.reason} (details in {config.output_dir / "logs"})'
+    )

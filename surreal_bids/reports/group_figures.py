@@ -1,0 +1,289 @@
+"""Figures of the group report: people, agreement, R-indices, regions, associations, diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from surreal_bids.files import atomic_path
+from surreal_bids.reports.canvas import SVG_SETTINGS
+from surreal_bids.stats.subgroups import HIGH, LOW
+from surreal_bids.tables.groups import CONTROL, PATIENT
+
+COLOURS = {CONTROL: '#0072b2', PATIENT: '#d55e00'}
+SERIES = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#555555')
+"""Colours that colour-blind readers can tell apart (Okabe and Ito)."""
+
+NEUTRAL = '#777777'
+GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
+
+BY_CHANCE = 0.52
+"""About what the R-indices of unrelated models agree to."""
+
+SHOWN_REGIONS = 14
+"""Regions shown of each pattern: those that change most."""
+
+PANEL = 2.6
+"""Inches of a panel of the scatter plots."""
+
+SIGNIFICANT = 0.05
+
+
+def save_figure(path: Path, figure: Figure) -> Path:
+    """Write a figure as SVG, text as text; the same figure gives the same file."""
+    with mpl.rc_context(SVG_SETTINGS), atomic_path(path) as temporary:
+        figure.savefig(temporary, format='svg', metadata={'Date': None})
+    return path
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout='constrained')
+    FigureCanvasSVG(figure)
+    return figure
+
+
+def _tidy(axes: Axes) -> None:
+    axes.spines[['top', 'right']].set_visible(False)
+
+
+def plot_people(people: pd.DataFrame, group: pd.Series) -> Figure:
+    """Draw how the covariates are distributed in the two groups.
+
+    Parameters
+    ----------
+    people : frame of shape (n_people, n_columns)
+        Covariates, ICV and site; numbers become histograms, text bars.
+    group : Series
+        CN or PT.
+    """
+    count = max(people.shape[1], 1)
+    figure = _new_figure(3.4 * count, 3.0)
+    for axes, name in zip(figure.subplots(1, count, squeeze=False)[0], people):
+        values = people[name]
+        draw = _histograms if pd.api.types.is_numeric_dtype(values) else _bars
+        draw(axes, values, group)
+        axes.set(xlabel=str(name), ylabel='share of the group')
+        _tidy(axes)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside upper left', ncols=2, frameon=False)
+    return figure
+
+
+def _histograms(axes: Axes, values: pd.Series, group: pd.Series) -> None:
+    bins = np.histogram_bin_edges(values.dropna(), bins=14).tolist()
+    for name, colour in COLOURS.items():
+        mine = values[group == name]
+        if len(mine):
+            weights = np.full(len(mine), 1 / len(mine))
+            axes.hist(
+                mine, bins, weights=weights, color=colour, alpha=0.55, label=_legend(group, name)
+            )
+
+
+def _bars(axes: Axes, values: pd.Series, group: pd.Series) -> None:
+    levels = sorted(set(values))
+    for number, (name, colour) in enumerate(COLOURS.items()):
+        mine = values[group == name]
+        if len(mine):
+            share = mine.value_counts(normalize=True).reindex(levels, fill_value=0)
+            places = np.arange(len(levels)) + 0.4 * number - 0.2
+            axes.bar(places, share, 0.4, color=colour, alpha=0.8, label=_legend(group, name))
+    axes.set_xticks(range(len(levels)), [str(level) for level in levels])
+    if len(levels) > 4:
+        axes.tick_params('x', rotation=60)
+
+
+def _legend(group: pd.Series, name: str) -> str:
+    return f'{GROUP_NAMES[name]} ({name}, n = {int((group == name).sum())})'
+
+
+def plot_agreement(
+    agreement: pd.DataFrame, history: pd.DataFrame, selected: Mapping[str, Any]
+) -> Figure:
+    """Draw agreement over M and lambda, and in the course of training, with the choice made.
+
+    Parameters
+    ----------
+    agreement : frame
+        `n_patterns`, `ortho`, `agreement`, `score` of each setting.
+    history : frame
+        `iteration`, `n_patterns`, `ortho`, `agreement`.
+    selected
+        `n_patterns` and `ortho` of the choice.
+    """
+    figure = _new_figure(10.5, 3.8)
+    choice, course = figure.subplots(1, 2)
+    _draw_choice(choice, agreement, selected)
+    _draw_course(course, history, selected)
+    for axes in (choice, course):
+        axes.axhline(BY_CHANCE, color=NEUTRAL, ls='--', lw=1)
+        axes.text(0.99, BY_CHANCE, 'unrelated models', color=NEUTRAL, fontsize=8, ha='right',
+                  va='bottom', transform=axes.get_yaxis_transform())  # fmt: skip
+        axes.set(ylabel='agreement (pattern-agr-index)')
+        _tidy(axes)
+    return figure
+
+
+def _draw_choice(axes: Axes, agreement: pd.DataFrame, selected: Mapping[str, Any]) -> None:
+    levels = sorted(set(agreement['ortho']))
+    for (n_patterns, rows), colour in zip(agreement.groupby('n_patterns'), SERIES):
+        places = [levels.index(value) for value in rows['ortho']]
+        axes.plot(places, rows['agreement'], 'o-', color=colour, label=f'M = {n_patterns}')
+        chosen = (rows['ortho'] == selected['ortho']) & (n_patterns == selected['n_patterns'])
+        if chosen.any():
+            place = levels.index(selected['ortho'])
+            axes.plot(
+                place, rows['agreement'][chosen], 'o', ms=15, mfc='none', mec='black', mew=1.6,
+                label='chosen',
+            )  # fmt: skip
+    axes.set_xticks(range(len(levels)), [f'{value:g}' for value in levels])
+    axes.set(title='Agreement of the members', xlabel='λ (weight of orthogonality)')
+    axes.margins(0.15)
+    axes.legend(frameon=False, ncols=2, fontsize=9)
+
+
+def _draw_course(axes: Axes, history: pd.DataFrame, selected: Mapping[str, Any]) -> None:
+    mine = history[history['n_patterns'] == selected['n_patterns']]
+    for ortho, rows in mine.groupby('ortho'):
+        is_chosen = ortho == selected['ortho']
+        style = {'color': 'black', 'lw': 2, 'zorder': 3} if is_chosen else {'color': '#b0b0b0'}
+        label = f'λ = {ortho:g} (chosen)' if is_chosen else None
+        axes.plot(rows['iteration'], rows['agreement'].astype(float), label=label, **style)
+    axes.set(
+        title=f'Agreement in the course of training, M = {selected["n_patterns"]}',
+        xlabel='iteration',
+    )
+    axes.legend(frameon=False, fontsize=9)
+
+
+def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series) -> Figure:
+    """Draw every R-index against every other, controls and patients apart.
+
+    Lines at 0.4 and 0.7 are the borders of the subgroups (section 4.3).
+
+    Parameters
+    ----------
+    r_indices : frame of shape (n_people, M)
+        R-indices.
+    group : Series
+        CN or PT.
+    """
+    names = list(r_indices)
+    size = len(names)
+    figure = _new_figure(PANEL * size + 0.6, PANEL * size + 0.4)
+    panels: Any = figure.subplots(size, size, squeeze=False)
+    limits = _limits(r_indices)
+    for row, column in np.ndindex(size, size):
+        axes = panels[row, column]
+        if row == column:
+            _histograms(axes, r_indices[names[row]], group)
+            axes.set(xlim=limits, yticks=[])
+        elif column < row:
+            _scatter(axes, r_indices[names[column]], r_indices[names[row]], group)
+            axes.set(xlim=limits, ylim=limits)
+        else:
+            axes.set_axis_off()
+            continue
+        _tidy(axes)
+        axes.set(xlabel=names[column], ylabel=names[row] if column < row else 'share')
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside upper right', ncols=2, frameon=False)
+    return figure
+
+
+def _limits(r_indices: pd.DataFrame) -> tuple[float, float]:
+    values = r_indices.to_numpy()
+    low, high = np.nanpercentile(values, [0.2, 99.8])
+    return min(-0.05, float(low)), max(1.05, float(high))
+
+
+def _scatter(axes: Axes, x: pd.Series, y: pd.Series, group: pd.Series) -> None:
+    for name, colour in COLOURS.items():
+        mine = group == name
+        axes.scatter(x[mine], y[mine], s=9, color=colour, alpha=0.55, linewidths=0)
+    for border in (LOW, HIGH):
+        axes.axvline(border, color=NEUTRAL, lw=0.7, ls=':')
+        axes.axhline(border, color=NEUTRAL, lw=0.7, ls=':')
+
+
+def plot_regions(patterns: pd.DataFrame) -> Figure:
+    """Draw the regions that each pattern changes most, with the spread over members.
+
+    Parameters
+    ----------
+    patterns : frame
+        `pattern`, `region`, `change_percent`, `change_percent_std`.
+    """
+    names = list(dict.fromkeys(patterns['pattern']))
+    figure = _new_figure(4.6 * len(names), 4.4)
+    for number, (axes, name) in enumerate(
+        zip(figure.subplots(1, len(names), squeeze=False)[0], names)
+    ):
+        mine = patterns[patterns['pattern'] == name]
+        order = mine['change_percent'].abs().sort_values(ascending=False).index[:SHOWN_REGIONS]
+        shown = mine.loc[order[::-1]]
+        axes.barh(
+            shown['region'], shown['change_percent'], xerr=shown['change_percent_std'].fillna(0),
+            color=SERIES[number % len(SERIES)], alpha=0.85, error_kw={'lw': 1, 'ecolor': '#444444'},
+        )  # fmt: skip
+        axes.axvline(0, color=NEUTRAL, lw=0.8)
+        axes.tick_params('y', labelsize=8)
+        axes.set(title=name, xlabel=f'% of the mean of controls, {name} from 0 to 1')
+        _tidy(axes)
+    return figure
+
+
+def plot_associations(table: pd.DataFrame) -> Figure:
+    """Draw correlations with their confidence intervals; filled where significant after FDR.
+
+    Parameters
+    ----------
+    table : frame
+        What :func:`surreal_bids.stats.associations.associate` returned.
+    """
+    variables = list(dict.fromkeys(table['variable']))
+    patterns = list(dict.fromkeys(table['pattern']))
+    figure = _new_figure(8.5, 1.2 + 0.32 * len(variables) * max(1, len(patterns) / 2))
+    axes = figure.subplots()
+    for number, name in enumerate(patterns):
+        mine = table[table['pattern'] == name]
+        shift = 0.6 * ((number + 0.5) / len(patterns) - 0.5)
+        for _, row in mine.iterrows():
+            place = len(variables) - 1 - variables.index(row['variable']) - shift
+            colour = SERIES[number % len(SERIES)]
+            face = colour if row['p_fdr'] < SIGNIFICANT else 'white'
+            axes.plot([row['r_low'], row['r_high']], [place, place], color=colour, lw=1.4)
+            axes.plot(row['r'], place, 'o', ms=6, mfc=face, mec=colour)
+        axes.plot([], [], 'o-', color=SERIES[number % len(SERIES)], label=name)
+    axes.set_yticks(range(len(variables)), variables[::-1])
+    axes.axvline(0, color=NEUTRAL, lw=0.8)
+    axes.set(xlabel='correlation with the R-index (95 % interval); filled: p < 0.05 after FDR')
+    axes.legend(frameon=False, loc='upper left', bbox_to_anchor=(1.0, 1.0))
+    _tidy(axes)
+    return figure
+
+
+def plot_diagnosis(scores: pd.DataFrame) -> Figure:
+    """Draw the areas under the ROC curve over random splits, for each set of features."""
+    figure = _new_figure(7.5, 1.1 + 0.55 * scores.shape[1])
+    axes = figure.subplots()
+    names: Sequence[str] = [str(name) for name in scores][::-1]
+    axes.boxplot(
+        [scores[name].dropna() for name in names], orientation='horizontal', tick_labels=names,
+        widths=0.55, showfliers=False, medianprops={'color': 'black'},
+    )  # fmt: skip
+    for place, name in enumerate(names, start=1):
+        spread = np.random.default_rng(place).uniform(-0.18, 0.18, len(scores))
+        axes.scatter(scores[name], place + spread, s=7, color=COLOURS[PATIENT], alpha=0.45, lw=0)
+    axes.axvline(0.5, color=NEUTRAL, ls='--', lw=1)
+    axes.set(xlabel='area under the ROC curve, people left out', xlim=(None, 1.01))
+    _tidy(axes)
+    return figure
