@@ -58,7 +58,7 @@ def r_index_names(results: pd.DataFrame) -> list[str]:
 class QuietStep(SimpleInterface):
     """A step that holds back warnings: the report has them, and every step would give them again.
 
-    Steps define `run_step`, which does what `_run_interface` does for other interfaces.
+    Steps define `_run_step`, which does what `_run_interface` does for other interfaces.
     """
 
     def _run_interface(self, runtime: Any) -> Any:
@@ -66,11 +66,11 @@ class QuietStep(SimpleInterface):
         level = logger.level
         logger.setLevel(logging.ERROR)
         try:
-            return self.run_step(runtime)
+            return self._run_step(runtime)
         finally:
             logger.setLevel(level)
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         """Do the work."""
         raise NotImplementedError
 
@@ -105,7 +105,7 @@ class HarmonizeVolumes(QuietStep):
     input_spec = _HarmonizeInput
     output_spec = _HarmonizeOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.assessment import assess_cohort, write_quality
         from surreal_bids.tables.steps import prepare
 
@@ -142,7 +142,7 @@ class TrainMembers(QuietStep):
     input_spec = _TrainMembersInput
     output_spec = _TrainMembersOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.steps import train_patterns
 
         inputs = self.inputs
@@ -175,7 +175,7 @@ class SelectModel(QuietStep):
     input_spec = _SelectModelInput
     output_spec = _ModelOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.steps import select_model
 
         inputs = self.inputs
@@ -210,7 +210,7 @@ class ApplyModel(QuietStep):
     input_spec = _ApplyModelInput
     output_spec = _ApplyModelOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.pipeline import TableModel
         from surreal_bids.tables.reference import adapt_to_controls
 
@@ -245,7 +245,7 @@ class TrainHalf(QuietStep):
     input_spec = _TrainHalfInput
     output_spec = _TrainHalfOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.steps import train_half
 
         inputs = self.inputs
@@ -283,7 +283,7 @@ class CompareHalves(QuietStep):
     input_spec = _CompareHalvesInput
     output_spec = _CompareHalvesOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.halves import compare_halves, held_out_indices
         from surreal_bids.tables.steps import split_halves
 
@@ -316,7 +316,7 @@ class DescribePatterns(QuietStep):
     input_spec = _DescribePatternsInput
     output_spec = _DescribePatternsOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables.patterns import describe_patterns
         from surreal_bids.tables.pipeline import TableModel
 
@@ -346,7 +346,7 @@ class Associate(QuietStep):
     input_spec = _AssociateInput
     output_spec = _AssociateOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.stats.associations import associate
 
         folder = Path(runtime.cwd)
@@ -380,7 +380,7 @@ class Diagnose(QuietStep):
     input_spec = _DiagnoseInput
     output_spec = _DiagnoseOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.stats.diagnosis import diagnosis_auc
 
         inputs = self.inputs

@@ -70,7 +70,7 @@ class MapPatterns(QuietStep):
     input_spec = _MapPatternsInput
     output_spec = _MapPatternsOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.stats.designs import pattern_designs
         from surreal_bids.stats.images import MapSeries
         from surreal_bids.stats.maps import compute_maps
@@ -139,7 +139,7 @@ class PaintPatterns(QuietStep):
     input_spec = _PaintPatternsInput
     output_spec = _PaintPatternsOutput
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import default_atlas
         from surreal_bids.imaging.images import load_image
         from surreal_bids.tables.patterns import paint_regions, values_by_region

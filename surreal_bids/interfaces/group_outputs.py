@@ -62,7 +62,7 @@ class PublishResults(QuietStep):
     # An output that someone deleted must come back, even if the node itself is cached.
     _always_run = True
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.tables import publishing
 
         inputs = self.inputs
@@ -125,7 +125,7 @@ class ReportGroup(QuietStep):
     output_spec = _ReportGroupOutput
     _always_run = True
 
-    def run_step(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.reports.group import write_group_report
 
         inputs = self.inputs
