@@ -1,7 +1,8 @@
 """Rows of slices put together to one picture, with outlines and text, as an SVG file.
 
 The slices are one raster layer; outlines and text are vectors. Distances are in pixels of that
-layer, counted from its upper left corner. The same input gives the same file, byte for byte.
+layer, counted from its upper left corner; a pixel is a point of the SVG, so that coordinates are
+short numbers. The same input gives the same file, byte for byte.
 """
 
 from __future__ import annotations
@@ -38,25 +39,24 @@ COLOUR_LEVELS = 64
 GAP = 3
 """Least distance between two slices of a row."""
 
-STRIP = 11
+STRIP = 13
 """Height of the strip under each row that tells where its slices lie."""
 
-FIGURE_WIDTH = 12.0
-"""Inches."""
+FOOT = 32
+"""Height of the legend under the slices."""
 
-FOOT = 0.36
-"""Inches under the slices, for the legend."""
+POINTS_PER_INCH = 72
+
+STRAY = 0.15
+"""A point of an outline may be dropped if it lies this close to the line between its neighbours."""
+
+FEWEST_POINTS = 6
+"""Outlines of fewer points are specks."""
 
 INK, FAINT_INK = '#ffffff', '#b8c0cc'
 
-SVG_SETTINGS: dict[Any, Any] = {
-    'svg.hashsalt': 'surreal_bids',
-    'svg.fonttype': 'none',
-    'path.simplify': True,
-    'path.simplify_threshold': 0.2,
-}
-"""Names inside a file depend on its content only, text stays text, and a curve may be off by a
-fifth of a point where that saves points."""
+SVG_SETTINGS: dict[Any, Any] = {'svg.hashsalt': 'surreal_bids', 'svg.fonttype': 'none'}
+"""Names inside a file depend on its content only, and text stays text."""
 
 SIDES: dict[Plane, tuple[str, str]] = {
     'axial': ('L', 'R'),
@@ -147,7 +147,8 @@ def save_mosaic(
     _draw_legend(figure, lines, swatches)
     if scale is not None:
         _draw_scale(figure, scale)
-    _write(path, figure, dpi=width / FIGURE_WIDTH)
+    with mpl.rc_context(SVG_SETTINGS), atomic_path(path) as temporary:
+        figure.savefig(temporary, format='svg', dpi=POINTS_PER_INCH, metadata={'Date': None})
     return path
 
 
@@ -182,11 +183,10 @@ def _paint(tiles: Sequence[Tile]) -> NDArray[np.uint8]:
 
 def _empty_figure(height: int, width: int) -> tuple[Figure, Axes]:
     """A black figure whose axes, in pixels, fill all but its foot."""
-    slices_height = FIGURE_WIDTH * height / width
-    total = slices_height + FOOT
-    figure = Figure(figsize=(FIGURE_WIDTH, total), facecolor='black')
+    total = height + FOOT
+    figure = Figure(figsize=(width / POINTS_PER_INCH, total / POINTS_PER_INCH), facecolor='black')
     FigureCanvasSVG(figure)
-    axes = figure.add_axes((0, FOOT / total, 1, slices_height / total))
+    axes = figure.add_axes((0, FOOT / total, 1, height / total))
     axes.set_axis_off()
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.set_autoscale_on(False)
@@ -203,9 +203,19 @@ def _draw_outline(axes: Axes, tiles: Sequence[Tile], outline: Outline) -> None:
         rows = tile.top + tile.height - np.arange(tile.height) - 0.5
         contour = axes.contour(columns, rows, values, levels=[outline.level])
         contour.remove()
-        # Unlike a contour set, a line drops the points that nobody would miss.
-        for curve in contour.allsegs[0]:
-            axes.plot(*curve.T, color=outline.colour, linewidth=0.9)
+        for curve in map(_thin, contour.allsegs[0]):
+            if len(curve) >= FEWEST_POINTS:
+                axes.plot(*curve.T, color=outline.colour, linewidth=1)
+
+
+def _thin(curve: NDArray) -> NDArray:
+    """Drop every other point of a curve (n, 2) where nobody would miss it; round the rest."""
+    before, point, after = curve[:-2:2], curve[1:-1:2], curve[2::2]
+    chord, offset = after - before, point - before
+    area = np.abs(chord[:, 0] * offset[:, 1] - chord[:, 1] * offset[:, 0])
+    keep = np.ones(len(curve), dtype=bool)
+    keep[1:-1:2] = area > STRAY * np.hypot(*chord.T)
+    return np.round(curve[keep], 1)
 
 
 def _annotate(axes: Axes, tile: Tile) -> None:
@@ -213,48 +223,42 @@ def _annotate(axes: Axes, tile: Tile) -> None:
     foot = tile.top + tile.height + STRIP / 2
     centre = tile.left + tile.width / 2
     position = f'{COORDINATE[tile.where.plane]} {tile.where.position:+.0f}'
-    axes.text(centre, foot, position, color=FAINT_INK, fontsize=7.5, ha='center', va='center')
+    axes.text(centre, foot, position, color=FAINT_INK, fontsize=9, ha='center', va='center')
     if not tile.first:
         return
     left, right = SIDES[tile.where.plane]
     middle = tile.top + tile.height / 2
-    axes.text(tile.left + 3, middle, left, color=INK, fontsize=10, weight='bold', va='center')
+    axes.text(tile.left + 3, middle, left, color=INK, fontsize=12, weight='bold', va='center')
     axes.text(
         tile.left + tile.width - 3, middle, right,
-        color=INK, fontsize=10, weight='bold', va='center', ha='right',
+        color=INK, fontsize=12, weight='bold', va='center', ha='right',
     )  # fmt: skip
-    axes.text(tile.left + 4, tile.top + 4, tile.title, color=INK, fontsize=9, va='top')
+    axes.text(tile.left + 4, tile.top + 4, tile.title, color=INK, fontsize=11, va='top')
 
 
 def _draw_legend(
     figure: Figure, lines: Sequence[tuple[str, str]], swatches: Sequence[tuple[str, str]]
 ) -> None:
     handles: list[Artist] = [
-        Line2D([], [], color=colour, linewidth=1.8, label=name) for name, colour in lines
+        Line2D([], [], color=colour, linewidth=2, label=name) for name, colour in lines
     ]
     handles += [
-        Line2D([], [], color=colour, linewidth=0, marker='s', markersize=8, label=name)
+        Line2D([], [], color=colour, linewidth=0, marker='s', markersize=9, label=name)
         for name, colour in swatches
     ]
     if handles:
         figure.legend(
             handles=handles, loc='lower left', ncols=len(handles), frameon=False,
-            labelcolor=INK, fontsize=9, borderaxespad=0.2,
+            labelcolor=INK, fontsize=11, borderaxespad=0.2,
         )  # fmt: skip
 
 
 def _draw_scale(figure: Figure, scale: Scale) -> None:
     """A colour bar on the right of the foot, its label beside it."""
-    inch = 1 / figure.get_figheight()
-    axes = figure.add_axes((0.7, 0.2 * inch, 0.28, 0.1 * inch))
+    point = 1 / (POINTS_PER_INCH * figure.get_figheight())
+    axes = figure.add_axes((0.7, 17 * point, 0.28, 9 * point))
     mappable = ScalarMappable(Normalize(scale.low, scale.high), scale.colours)
     bar = figure.colorbar(mappable, cax=axes, orientation='horizontal')
     bar.outline.set_visible(False)
-    axes.tick_params(colors=INK, labelsize=7.5, length=2, pad=1)
-    figure.text(0.69, 0.25 * inch, scale.label, color=INK, fontsize=9, ha='right', va='center')
-
-
-def _write(path: Path, figure: Figure, dpi: float) -> None:
-    """Save without a date; `dpi` makes a pixel of the raster one of the file."""
-    with mpl.rc_context(SVG_SETTINGS), atomic_path(path) as temporary:
-        figure.savefig(temporary, format='svg', dpi=dpi, metadata={'Date': None})
+    axes.tick_params(colors=INK, labelsize=9, length=2, pad=1)
+    figure.text(0.69, 21 * point, scale.label, color=INK, fontsize=11, ha='right', va='center')

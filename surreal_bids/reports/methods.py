@@ -113,6 +113,10 @@ class GroupMethods:
         Tissues of the voxelwise maps, and permutations for family-wise errors.
     associations
         R-indices were associated with clinical measures.
+    diagnosis
+        R-indices and volumes were tried as features of a classifier.
+    split_half
+        Training was repeated on two halves of the people.
     """
 
     n_controls: int
@@ -130,6 +134,8 @@ class GroupMethods:
     map_tissues: tuple[str, ...] = ()
     permutations: int = 0
     associations: bool = False
+    diagnosis: bool = False
+    split_half: bool = False
 
 
 @dataclass(frozen=True)
@@ -433,6 +439,25 @@ def _associations(done: GroupMethods) -> str:
     )
 
 
+def _diagnosis(done: GroupMethods) -> str:
+    if not done.diagnosis:
+        return ''
+    return (
+        'How well R-indices tell patients from controls was measured by the area under the ROC '
+        'curve of a support vector machine [@sklearn] in people left out of its training, beside '
+        'that of all volumes.'
+    )
+
+
+def _split_half(done: GroupMethods) -> str:
+    if not done.split_half:
+        return ''
+    return (
+        'Reproducibility was measured by training on two halves of the people and comparing the '
+        'R-indices that both give.'
+    )
+
+
 def _listing(items: Sequence[object]) -> str:
     """Items in a row, the last one after `and`."""
     words = [str(item) for item in items]
@@ -442,5 +467,5 @@ def _listing(items: Sequence[object]) -> str:
 IMAGE_STEPS = (_reuse, _bias, _mask, _tissue, _template)
 REGION_STEPS = (_regions, _ravens)
 GROUP_STEPS = (_people, _harmonization, _residuals, _model)
-FOLLOW_UP_STEPS = (_maps, _associations)
+FOLLOW_UP_STEPS = (_maps, _associations, _diagnosis, _split_half)
 """The sentences of each paragraph, in order; a step that was not done says nothing."""

@@ -30,7 +30,7 @@ _BEFORE_SVG = re.compile(r'^.*?(?=<svg\b)', re.DOTALL)
 _METADATA = re.compile(r'<metadata\b.*?</metadata>', re.DOTALL)
 _SIZE = re.compile(r'(<svg\b[^>]*?)\s(?:width|height)="[^"]*"')
 _IDENTIFIER = re.compile(r'(\bid="|url\(#|href="#)')
-_ACTIVE = re.compile(r'<script\b|\son\w+\s*=|<foreignObject\b', re.IGNORECASE)
+_ACTIVE = re.compile(r'<script\b|<foreignObject\b|<[^>]*\son\w+\s*=', re.IGNORECASE)
 _REMOTE = re.compile(r'(?:href|src)\s*=\s*"\s*(?:https?:|//)', re.IGNORECASE)
 
 

@@ -232,7 +232,7 @@ def _volumes(volumes: pd.DataFrame) -> list[Block]:
 
 def _rules(volumes: pd.DataFrame) -> str:
     """The rules that apply to this table, in words."""
-    rules = ['a region has no volume']
+    rules = ['there is none']
     if volumes['deviation'].notna().any():
         rules.append(
             'its share in the tissue of all regions (for ventricles, their volume relative to that '
@@ -252,14 +252,14 @@ def _rules(volumes: pd.DataFrame) -> str:
 
 
 def _shown(volumes: pd.DataFrame) -> pd.DataFrame:
-    """Columns as people read them; those that hold nothing are left out."""
+    """Columns as people read them, without minus zero; those that hold nothing are left out."""
     table = pd.DataFrame(
         {
             'Index': volumes['index'].astype(str),
             'Region': volumes['name'],
             'Volume (mm³)': volumes['volume_mm3'].astype(float),
-            'Deviation (SD)': volumes['deviation'],
-            'Left - right (%)': 100 * volumes['asymmetry'],
+            'Deviation (SD)': volumes['deviation'].round(1) + 0.0,
+            'Left - right (%)': (100 * volumes['asymmetry']).round() + 0.0,
             'Remark': volumes['reason'],
         }
     )

@@ -75,11 +75,17 @@ def test_same_input_same_file(tmp_path, kind):
     assert len(first) < LARGEST_FILE
 
 
+@pytest.fixture(scope='module', params=['mask', 'labels'])
+def usual(request, tmp_path_factory):
+    """A kind of mosaic, and its raster for a head on the usual grid."""
+    path = draw_each(request.param, tmp_path_factory.mktemp('usual'), ras_grid())
+    return request.param, read_raster(path)
+
+
 @pytest.mark.parametrize('codes', ['LAS', 'LPI', 'PIR', 'ASL'])
-@pytest.mark.parametrize('kind', ['mask', 'labels'])
-def test_orientation_of_the_file_does_not_matter(tmp_path, kind, codes):
-    usual = read_raster(draw_each(kind, tmp_path / 'usual', ras_grid()))
-    turned = read_raster(draw_each(kind, tmp_path / 'turned', oriented_grid(codes)))
+def test_orientation_of_the_file_does_not_matter(tmp_path, usual, codes):
+    kind, usual = usual
+    turned = read_raster(draw_each(kind, tmp_path, oriented_grid(codes)))
     assert turned.shape == usual.shape
     assert np.mean(np.abs(turned.astype(int) - usual) > 8) < 0.005
 

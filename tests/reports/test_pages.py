@@ -108,7 +108,7 @@ def test_pixels_become_data(tmp_path, suffix):
 
 def test_names_inside_of_svg_get_a_prefix(tmp_path):
     path = tmp_path / 'f.svg'
-    body = '<defs><g id="m"/></defs><use href="#m"/><g clip-path="url(#m)">id m</g>'
+    body = '<defs><g id="m"/></defs><use href="#m"/><g clip-path="url(#m)">id m, one = 1</g>'
     path.write_text('<?xml version="1.0"?>\n<!DOCTYPE svg>\n' + SVG.format(body))
     markup = embed(Figure(path, 'F'), 'p-')
     assert markup.startswith('<svg role="img"')

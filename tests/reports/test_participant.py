@@ -25,7 +25,7 @@ def figure(tmp_path_factory):
     return Figure(path, 'Brain mask', 'The line follows the brain.')
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def session(figure):
     return SessionReport(
         source='sub-01/anat/sub-01_T1w.nii.gz',
@@ -45,6 +45,11 @@ def write(folder, *sessions, name='sub-01', configuration='atlas = "muse"'):
     return Page(write_participant_report(folder / 'sub-01.html', data))
 
 
+@pytest.fixture(scope='module')
+def words(tmp_path_factory, session):
+    return write(tmp_path_factory.mktemp('page'), session).words
+
+
 def test_page_is_offline_and_well_built(tmp_path, session):
     page = write(tmp_path, session, replace(session, session='b'))
     check_offline(page)
@@ -60,8 +65,8 @@ def test_page_is_offline_and_well_built(tmp_path, session):
         'Figure 1. Brain mask.',
     ],
 )  # fmt: skip
-def test_says(tmp_path, session, text):
-    assert text in write(tmp_path, session).words
+def test_says(words, text):
+    assert text in words
 
 
 @pytest.mark.parametrize(
