@@ -117,7 +117,8 @@ def covariate_columns(covariates: pd.DataFrame) -> Floats:
     """
     if covariates.shape[1] == 0:
         return np.empty((len(covariates), 0))
-    columns = pd.get_dummies(covariates, drop_first=True, dtype=float).to_numpy(np.float64)
+    indicators = pd.get_dummies(covariates, drop_first=True, dtype=float)
+    columns = indicators.to_numpy(np.float64, na_value=np.nan)
     lacking = covariates.isna().any(axis=1).to_numpy() | ~np.isfinite(columns).all(axis=1)
     if lacking.any():
         raise DataError(

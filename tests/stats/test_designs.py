@@ -63,9 +63,18 @@ def test_text_becomes_indicators():
     }
 
 
-@pytest.mark.parametrize('lacking', [np.nan, None, np.inf])
-def test_missing_covariates_are_refused(lacking):
-    table = pd.DataFrame({'age': [60.0, lacking], 'sex': ['F', 'M']}, ['sub-01', 'sub-02'])
+@pytest.mark.parametrize(
+    ('age', 'sex'),
+    [
+        ([60.0, np.nan], ['F', 'M']),
+        ([60.0, np.inf], ['F', 'M']),
+        ([60.0, 70.0], ['F', None]),
+        (pd.array([60, None], 'Int64'), ['F', 'M']),
+    ],
+    ids=['number', 'infinite', 'text', 'nullable'],
+)
+def test_missing_covariates_are_refused(age, sex):
+    table = pd.DataFrame({'age': age, 'sex': sex}, ['sub-01', 'sub-02'])
     with pytest.raises(DataError, match='sub-02'):
         covariate_columns(table)
 
