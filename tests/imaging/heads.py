@@ -1,0 +1,61 @@
+"""Simulated heads at 2 mm whose tissue, brain and bias field are known."""
+
+from dataclasses import replace
+from functools import cache
+
+import nibabel as nib
+import numpy as np
+from nibabel.affines import apply_affine
+
+from surreal_bids.simulation.acquisition import Scan, Scanner, draw_protocol
+from surreal_bids.simulation.anatomy import Anatomy, draw_anatomy
+from surreal_bids.simulation.warps import interpolate, pull_back
+from tests.simulation.phantom import real_template
+
+TISSUES = ('GM', 'WM', 'CSF')
+
+
+@cache
+def scanner() -> Scanner:
+    return Scanner(real_template(2.0))
+
+
+@cache
+def anatomy(seed: int = 0) -> Anatomy:
+    """A person's own anatomy, size and pose."""
+    return draw_anatomy(real_template(2.0), 'F', np.random.default_rng(seed))
+
+
+@cache
+def scan(seed: int = 0, orientation: str = 'RAS') -> Scan:
+    """A scan with bias field, noise and voxels of unequal edges, and its true brain."""
+    rng = np.random.default_rng(seed)
+    protocol = replace(draw_protocol(1, 2.0, rng), orientation=orientation)
+    person = anatomy(seed)
+    return scanner().scan(person.displacement, person.placement, protocol, rng)
+
+
+def true_tissue(image: nib.Nifti1Image, seed: int = 0) -> dict[str, nib.Nifti1Image]:
+    """Fraction of each tissue in each voxel of a scan of this person."""
+    template, person = real_template(2.0), anatomy(seed)
+    return template_at(image, person.placement, person.displacement, template)
+
+
+def affine_priors(image: nib.Nifti1Image, seed: int = 0) -> dict[str, nib.Nifti1Image]:
+    """Tissue of the template at the person's size and pose, without the person's own anatomy."""
+    template, person = real_template(2.0), anatomy(seed)
+    return template_at(image, person.placement, np.zeros_like(person.displacement), template)
+
+
+def template_at(image, placement, displacement, template) -> dict[str, nib.Nifti1Image]:
+    to_template = np.linalg.inv(placement @ template.affine) @ image.affine
+    voxels = np.moveaxis(np.indices(image.shape), 0, -1)
+    points = np.moveaxis(apply_affine(to_template, voxels), -1, 0).astype(np.float32)
+    fractions = interpolate(template.tissue, pull_back(displacement, points)).clip(0, 1)
+    return {
+        name: nib.Nifti1Image(fraction, image.affine) for name, fraction in zip(TISSUES, fractions)
+    }
+
+
+def dice(a: np.ndarray, b: np.ndarray) -> float:
+    return float(2 * np.sum(a & b) / (np.sum(a) + np.sum(b)))
