@@ -177,8 +177,12 @@ def write_sidecar(name: str, path: str | Path, metadata: Mapping[str, Any]) -> P
     return write_json(sidecar_path(path), metadata)
 
 
-def dataset_description(source: Path, source_description: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a dataset of outputs: what made it, and from which dataset.
+def dataset_description(
+    source: Path,
+    source_description: Mapping[str, Any],
+    derivatives: Mapping[str, Path] | None = None,
+) -> dict[str, Any]:
+    """Describe a dataset of outputs: what made it, and from which datasets.
 
     Parameters
     ----------
@@ -186,7 +190,10 @@ def dataset_description(source: Path, source_description: Mapping[str, Any]) -> 
         Root of the dataset it was made from, which `bids:raw:` then stands for.
     source_description
         That dataset's own description: its DOI and name are carried over.
+    derivatives
+        Results of other programs that were used, by the names that stand for them in `bids:NAME:`.
     """
+    links = {name: path.resolve().as_uri() for name, path in (derivatives or {}).items()}
     origin = {'URL': source.resolve().as_uri()}
     doi = source_description.get('DatasetDOI')
     return {
@@ -200,13 +207,21 @@ def dataset_description(source: Path, source_description: Mapping[str, Any]) -> 
                 'Description': 'R-indices of disease-related brain patterns (Surreal-GAN)',
             }
         ],
-        'DatasetLinks': {'raw': origin['URL']},
-        'SourceDatasets': [{**origin, 'DOI': doi} if doi else origin],
+        'DatasetLinks': {'raw': origin['URL'], **links},
+        'SourceDatasets': [
+            {**origin, 'DOI': doi} if doi else origin,
+            *({'URL': url} for url in links.values()),
+        ],
     }
 
 
-def start_dataset(root: Path, source: Path, source_description: Mapping[str, Any]) -> None:
+def start_dataset(
+    root: Path,
+    source: Path,
+    source_description: Mapping[str, Any],
+    derivatives: Mapping[str, Path] | None = None,
+) -> None:
     """Write what every dataset of outputs has: its description and `.bidsignore`."""
-    content = dataset_description(source, source_description)
+    content = dataset_description(source, source_description, derivatives)
     write_json(output_path(root, 'dataset_description'), content)
     write_text(output_path(root, 'bidsignore'), '\n'.join(BIDSIGNORE) + '\n')

@@ -33,8 +33,8 @@ class Reusable:
 
     Attributes
     ----------
-    t1w, mask
-        The corrected T1w image and its brain mask.
+    anatomy_name, t1w, mask
+        The program that made them, the corrected T1w image and its brain mask.
     tpms
         Probabilities of GM, WM and CSF, in this order.
     anat2std_xfm, std2anat_xfm
@@ -43,6 +43,7 @@ class Reusable:
         A segmentation, the name it goes by, and the table that names its labels.
     """
 
+    anatomy_name: str | None = None
     t1w: Path | None = None
     mask: Path | None = None
     tpms: tuple[Path, ...] = ()
@@ -51,6 +52,11 @@ class Reusable:
     dseg: Path | None = None
     dseg_name: str | None = None
     dseg_table: Path | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the programs."""
+        return tuple(name for name in (self.anatomy_name, self.dseg_name) if name)
 
     @property
     def files(self) -> dict[str, Path]:
@@ -102,13 +108,15 @@ def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -
     found = Reusable()
     for name, folder in folders.items():
         if name in ANATOMY:
-            found = _add_anatomy(found, folder, image, template)
+            found = _add_anatomy(found, name, folder, image, template)
         else:
             found = _add_segmentation(found, name, folder, image)
     return found
 
 
-def _add_anatomy(found: Reusable, folder: Path, image: T1wImage, template: str) -> Reusable:
+def _add_anatomy(
+    found: Reusable, name: str, folder: Path, image: T1wImage, template: str
+) -> Reusable:
     """Add an anatomical workflow's outputs; without its T1w image the others have no place."""
     t1w = _find(folder, image, '_desc-preproc_T1w.nii.gz')
     if t1w is None:
@@ -116,6 +124,7 @@ def _add_anatomy(found: Reusable, folder: Path, image: T1wImage, template: str) 
     tissues = [_find(folder, image, f'_label-{tissue}_probseg.nii.gz') for tissue in TISSUES]
     return replace(
         found,
+        anatomy_name=name,
         t1w=t1w,
         mask=_find(folder, image, '_desc-brain_mask.nii.gz'),
         tpms=tuple(path for path in tissues if path) if all(tissues) else (),

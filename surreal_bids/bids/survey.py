@@ -57,12 +57,15 @@ class Survey:
         Why some of them, or some participants, cannot be processed.
     groups
         None where the dataset has none and none are needed.
+    damaged
+        Names of images that cannot be read; the other problems are not the images'.
     """
 
     description: Mapping[str, Any]
     images: list[T1wImage]
     problems: list[Problem]
     groups: Groups | None
+    damaged: frozenset[str] = frozenset()
 
 
 def survey_dataset(config: AppConfig) -> Survey:
@@ -71,12 +74,15 @@ def survey_dataset(config: AppConfig) -> Survey:
     check_output_folder(config.bids_dir, config.output_dir)
     participants, images = _select(config)
     groups = _read_groups(config, images)
+    damaged = [] if config.skip_bids_validation else check_images(images)
     problems = [
         *missing_images(participants, images),
         *_without_group(images, groups),
-        *check_images(images),
+        *damaged,
     ]
-    return Survey(description, images, sorted(problems, key=str), groups)
+    bad = {(problem.participant, problem.session) for problem in damaged}
+    names = frozenset(i.name for i in images if (i.participant, i.session) in bad)
+    return Survey(description, images, sorted(problems, key=str), groups, names)
 
 
 def _select(config: AppConfig) -> tuple[list[str], list[T1wImage]]:

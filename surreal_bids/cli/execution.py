@@ -18,6 +18,7 @@ import nipype
 from nipype.pipeline import plugins
 from nipype.pipeline.engine import Workflow
 
+from surreal_bids.cli.machine import usable_cores
 from surreal_bids.cli.multiproc import SturdyMultiProcPlugin
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
@@ -144,13 +145,6 @@ def limited_threads(number: int) -> Iterator[None]:
             os.environ.pop(name)
             if value is not None:
                 os.environ[name] = value
-
-
-def usable_cores() -> int:
-    """Cores that this process may use, where the system tells, or else all."""
-    if hasattr(os, 'sched_getaffinity'):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _make_plugin(config: AppConfig) -> Any:

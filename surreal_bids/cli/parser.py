@@ -39,8 +39,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='surreal-bids',
         description='R-indices of disease-related brain patterns from T1-weighted MRI: a BIDS App. '
-        'This version checks whether a dataset is ready for it (--dry-run).',
-        epilog='Exit codes: 0 all is well; 1 some participants have problems, each named; 2 wrong '
+        'The participant level makes ROI volumes and RAVENS maps of each T1w image, the group '
+        'level finds the patterns. Repeat a command to go on where it stopped.',
+        epilog='Exit codes: 0 all is well; 1 some participants failed, each named; 2 wrong '
         'usage; 16 not a BIDS dataset; 18 nothing matches the filters; 65 bad data; 73 the output '
         'cannot be written.',
         argument_default=argparse.SUPPRESS,

@@ -195,9 +195,27 @@ def test_an_error_of_ours_is_70(check, monkeypatch):
     assert 'Traceback' in err
 
 
-def test_without_dry_run_it_says_what_it_can_do(dataset, tmp_path, capsys):
-    assert main([str(dataset), str(tmp_path / 'out'), 'participant']) == 2
-    assert 'this version checks datasets only' in capsys.readouterr().err
+def test_damaged_images_may_be_left_to_the_steps(check, dataset):
+    (dataset / IMAGES[2]).write_bytes(b'')
+    assert check()[0] == 1
+    assert check('--skip-bids-validation')[0] == 0
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        (['--n-patterns', '0'], '--n-patterns 0; expected 1 or more'),
+        (['--nprocs', '0'], '--nprocs 0; expected 1 or more'),
+        (['--ravens-smoothing', '-1'], '--ravens-smoothing -1.0; expected 0 or more'),
+        (['--template-library', '9'], '--template-library 9: expected 2 to 3'),
+        (['-d', 'fmriprep'], '--derivatives fmriprep: expected NAME=PATH'),
+        (['-d', 'a=.', 'b=.'], 'a and b are segmentations; give one'),
+    ],
+)
+def test_values_that_cannot_be(check, options, message):
+    code, out, err = check(*options)
+    assert (code, out) == (2, '')
+    assert message in err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""What the participant level will take: time, memory, disk."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+from nibabel.filebasedimages import ImageFileError
+from nibabel.spatialimages import SpatialImage
+
+from surreal_bids.bids.layout import T1wImage
+from surreal_bids.cli.jobs import Job
+from surreal_bids.config import BUILTIN_ATLAS, AppConfig
+
+HEAD_VOXELS = 11.5e6
+"""Voxels of the head at 1 mm on which the costs below were measured, with one thread."""
+
+SECONDS = {
+    'mask': 42.0,
+    'bias': 5.0,
+    'template': 65.0,
+    'tissue': 40.0,
+    'atlas': 50.0,
+    'fast atlas': 15.0,
+    'fusion': 15.0,
+    'rest': 40.0,
+}
+"""Processor time of each step; `rest` is RAVENS maps, copies and the report."""
+
+FIXED = ('mask', 'template')
+"""Steps whose time does not follow the voxels of the T1w image but those of their own grid."""
+
+PROCESS_GB = 3.0
+"""Memory of the largest step."""
+
+OUTPUT_BYTES_PER_VOXEL = 35.0
+WORK_BYTES_PER_VOXEL = 60.0
+ATLAS_BYTES_PER_VOXEL = 11.0
+"""Compressed files: outputs, intermediate results, and those for each atlas."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a number of images take.
+
+    Attributes
+    ----------
+    n_images
+        How many.
+    cpu_seconds
+        Processor time of all.
+    nprocs
+        Processes that share it.
+    memory_gb
+        Memory of all processes.
+    output_gb, work_gb
+        Room on the disk.
+    """
+
+    n_images: int
+    cpu_seconds: float
+    nprocs: int
+    memory_gb: float
+    output_gb: float
+    work_gb: float
+
+    def __str__(self) -> str:
+        hours = self.cpu_seconds / self.nprocs / 3600
+        time = f'{hours:.1f} h' if hours >= 1 else f'{max(1, round(60 * hours))} min'
+        return (
+            f'Estimate: about {time} with {self.nprocs} processes '
+            f'({self.cpu_seconds / self.n_images / 60:.0f} min of processor time an image), '
+            f'{self.memory_gb:.0f} GB of memory, {self.output_gb:.1f} GB for outputs and '
+            f'{self.work_gb:.1f} GB for intermediate results'
+        )
+
+
+def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
+    """Estimate what the jobs will take, from what one head took.
+
+    Parameters
+    ----------
+    config
+        Options that matter: atlas and mode.
+    jobs
+        Images to process.
+    nprocs
+        Processes that may run at once.
+    """
+    n_atlases = config.template_library or _count_atlases(config.atlas)
+    sizes = [_relative_size(job.image) for job in jobs]
+    seconds = [_seconds(job, size, config, n_atlases) for job, size in zip(jobs, sizes)]
+    voxels = HEAD_VOXELS * sum(sizes)
+    return Estimate(
+        n_images=len(jobs),
+        cpu_seconds=sum(seconds),
+        nprocs=nprocs,
+        memory_gb=PROCESS_GB * nprocs,
+        output_gb=voxels * OUTPUT_BYTES_PER_VOXEL / 1e9,
+        work_gb=voxels * (WORK_BYTES_PER_VOXEL + n_atlases * ATLAS_BYTES_PER_VOXEL) / 1e9,
+    )
+
+
+def _count_atlases(atlas: str) -> int:
+    return 1 if atlas == BUILTIN_ATLAS else len(list(Path(atlas).glob('*_dseg.nii.gz')))
+
+
+def _relative_size(image: T1wImage) -> float:
+    """Voxels of an image relative to those of the head that was measured; 1 where unreadable."""
+    try:
+        header = nib.load(image.path)
+    except (ImageFileError, OSError, EOFError, zlib.error):
+        return 1.0
+    shape = header.shape if isinstance(header, SpatialImage) else (HEAD_VOXELS,)
+    return float(np.prod(shape)) / HEAD_VOXELS
+
+
+def _seconds(job: Job, size: float, config: AppConfig, n_atlases: int) -> float:
+    """Processor time of one image, without the steps whose results are reused."""
+    reusable = job.reusable
+    atlas = 'fast atlas' if config.segmentation_mode == 'fast' else 'atlas'
+    counts = {
+        'mask': reusable.mask is None,
+        'bias': reusable.t1w is None,
+        'template': reusable.anat2std_xfm is None,
+        'tissue': not reusable.tpms,
+        atlas: n_atlases if reusable.dseg is None else 0,
+        'fusion': reusable.dseg is None,
+        'rest': 1,
+    }
+    return sum(n * SECONDS[step] * (1 if step in FIXED else size) for step, n in counts.items())

@@ -1,0 +1,73 @@
+"""What of a configuration changes the outputs of participants; nothing is written to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surreal_bids.bids.layout import T1wImage
+from surreal_bids.bids.record import digest_of, digest_of_files
+from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE, AppConfig
+from surreal_bids.exceptions import DataError, UsageError
+
+FEWEST = 2
+"""Nobody is an atlas of their own, so that even someone of the library needs another."""
+
+
+def study_identity(config: AppConfig, images: Sequence[T1wImage]) -> dict[str, Any]:
+    """Options and files that the outputs of every participant depend on, as JSON can hold them.
+
+    What is built in is told by its name: the version of this package is in every fingerprint.
+
+    Parameters
+    ----------
+    config
+        What was asked for.
+    images
+        All images that can be read, of which some may serve as intermediate templates.
+    """
+    library = choose_library(images, config.template_library, config.random_seed)
+    return {
+        'template': _identify(config.template, BUILTIN_TEMPLATE, 'tpl-*.nii.gz'),
+        'atlas': _identify(config.atlas, BUILTIN_ATLAS, '*'),
+        'template_library': {image.name: digest_of(image.path) for image in library},
+        'segmentation_mode': config.segmentation_mode,
+        'ravens_smoothing': config.ravens_smoothing,
+    }
+
+
+def _identify(value: str, builtin: str, pattern: str) -> str:
+    """The name of what is built in, or else the digest of the files in a folder."""
+    if value == builtin:
+        return builtin
+    return digest_of_files(path for path in Path(value).glob(pattern) if path.is_file())
+
+
+def template_name(config: AppConfig) -> str:
+    """Name of the template: that of its T1w image, if it is not built in."""
+    if config.template == BUILTIN_TEMPLATE:
+        return BUILTIN_TEMPLATE
+    names = {path.name for path in Path(config.template).glob('tpl-*_T1w.nii.gz')}
+    if len(names) != 1:
+        raise DataError(
+            f'--template {config.template}: {len(names)} files tpl-NAME_T1w.nii.gz, where one is '
+            'needed; give a folder with a template'
+        )
+    return names.pop().removeprefix('tpl-').split('_')[0]
+
+
+def choose_library(images: Sequence[T1wImage], number: int, seed: int) -> list[T1wImage]:
+    """Draw as many people as asked for, of each the first image, in the order of the dataset."""
+    if number == 0:
+        return []
+    first = list({image.participant: image for image in reversed(images)}.values())[::-1]
+    if not FEWEST <= number <= len(first):
+        raise UsageError(
+            f'--template-library {number}: expected {FEWEST} to {len(first)}, which is how many '
+            'participants can be used'
+        )
+    drawn = np.random.default_rng(seed).choice(len(first), size=number, replace=False)
+    return [first[index] for index in sorted(drawn)]

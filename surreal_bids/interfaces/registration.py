@@ -1,0 +1,113 @@
+"""Registration to the template, transforms of other programs, and RAVENS maps."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from nipype.interfaces.base import (
+    BaseInterfaceInputSpec,
+    Directory,
+    File,
+    SimpleInterface,
+    TraitedSpec,
+    traits,
+)
+
+from surreal_bids.imaging.images import load_image
+from surreal_bids.interfaces.images import load_brain, load_template, save, torch_device
+
+
+class _RegisterTemplateInput(BaseInterfaceInputSpec):
+    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
+    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+    template_dir = Directory(exists=True, mandatory=True, desc='template')
+    device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
+
+
+class _RegisterTemplateOutput(TraitedSpec):
+    anat2std_xfm = File(exists=True, desc='resamples T1w images on the grid of the template')
+    std2anat_xfm = File(exists=True, desc='resamples template images on the grid of the T1w')
+
+
+class RegisterTemplate(SimpleInterface):
+    """Register a T1w image to the template; see :mod:`surreal_bids.imaging.registration`."""
+
+    input_spec = _RegisterTemplateInput
+    output_spec = _RegisterTemplateOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        # Brings in torch, which only the process that runs this needs.
+        from surreal_bids.imaging.registration import register
+        from surreal_bids.imaging.transforms import write_transform
+
+        brain, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
+        template = load_template(self.inputs.template_dir)
+        registration = register(
+            template.t1w,
+            brain,
+            fixed_mask=template.mask,
+            moving_mask=mask,
+            device=torch_device(self.inputs.device),
+        )
+        for name, transform in (
+            ('anat2std_xfm', registration.forward),
+            ('std2anat_xfm', registration.inverse),
+        ):
+            path = write_transform(Path(runtime.cwd) / f'{name}.nii.gz', transform)
+            self._results[name] = os.fspath(path)
+        return runtime
+
+
+class _ConvertTransformInput(BaseInterfaceInputSpec):
+    in_file = File(exists=True, mandatory=True, desc='transform as ITK writes it')
+    reference = File(exists=True, mandatory=True, desc='image whose grid it leads to')
+
+
+class _ConvertTransformOutput(TraitedSpec):
+    out_file = File(exists=True, desc='displacement field')
+
+
+class ConvertTransform(SimpleInterface):
+    """Turn a transform of another program, such as fMRIPrep's, into a displacement field."""
+
+    input_spec = _ConvertTransformInput
+    output_spec = _ConvertTransformOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        from surreal_bids.imaging.transforms import read_composite, write_transform
+
+        transform = read_composite(self.inputs.in_file, load_image(self.inputs.reference))
+        path = write_transform(Path(runtime.cwd) / 'xfm.nii.gz', transform)
+        self._results['out_file'] = os.fspath(path)
+        return runtime
+
+
+class _MakeRavensInput(BaseInterfaceInputSpec):
+    in_file = File(exists=True, mandatory=True, desc='probability of a tissue')
+    xfm_file = File(exists=True, mandatory=True, desc='transform of T1w images to the template')
+    smoothing = traits.Range(low=0.0, value=0.0, usedefault=True, desc='FWHM in mm')
+
+
+class _MakeRavensOutput(TraitedSpec):
+    out_file = File(exists=True, desc='RAVENS map')
+
+
+class MakeRavens(SimpleInterface):
+    """Make a RAVENS map of a tissue; see :func:`surreal_bids.imaging.ravens.ravens_map`."""
+
+    input_spec = _MakeRavensInput
+    output_spec = _MakeRavensOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        from surreal_bids.imaging.ravens import ravens_map
+        from surreal_bids.imaging.transforms import read_transform
+
+        density = ravens_map(
+            load_image(self.inputs.in_file),
+            read_transform(self.inputs.xfm_file),
+            smoothing_fwhm=self.inputs.smoothing,
+        )
+        self._results['out_file'] = save(runtime, 'ravens.nii.gz', density)
+        return runtime

@@ -1,0 +1,157 @@
+import doctest
+import importlib
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from nipype.interfaces.base import isdefined
+from nipype.interfaces.utility import IdentityInterface
+from nipype.pipeline import engine as pe
+from nipype.pipeline.engine.utils import generate_expanded_graph
+
+from surreal_bids.bids.reuse import Reusable
+from surreal_bids.bids.sidecars import Provenance
+from surreal_bids.workflows.participant import (
+    AnatomySettings,
+    connect_by_name,
+    init_given_wf,
+    init_participant_wf,
+)
+from surreal_bids.workflows.segmentation import AtlasFiles
+
+HERE = Path(__file__)
+ATLASES = (AtlasFiles(HERE, HERE), AtlasFiles(HERE, HERE))
+SETTINGS = AnatomySettings(HERE.parent, HERE, ATLASES, HERE)
+PROVENANCE = Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', '', 0.0)
+COMPUTED = {
+    'mask': 'find_brain',
+    't1w': 'n4',
+    'transforms': 'register_template',
+    'tpms': 'classify',
+    'dseg': 'fuse',
+}
+GIVEN = {
+    'mask': {'mask': HERE, 'anatomy_name': 'fmriprep'},
+    't1w': {'t1w': HERE, 'anatomy_name': 'fmriprep'},
+    'transforms': {'anat2std_xfm': HERE, 'std2anat_xfm': HERE},
+    'tpms': {'tpms': (HERE, HERE, HERE)},
+    'dseg': {'dseg': HERE, 'dseg_name': 'dlmuse'},
+}
+MODULES = ('bias', 'brain', 'outputs', 'participant', 'ravens', 'registration', 'report')
+MODULES += ('segmentation', 'tissue')
+SUBSETS = [names for size in range(len(GIVEN) + 1) for names in itertools.combinations(GIVEN, size)]
+
+
+def _participant(given=(), settings=SETTINGS, session=None):
+    fields = {key: value for name in given for key, value in GIVEN[name].items()}
+    return init_participant_wf(
+        t1w=HERE,
+        output_dir=Path('out'),
+        entities={'participant': '01', 'session': session},
+        settings=settings,
+        reusable=Reusable(**fields),
+        provenance=PROVENANCE,
+        made_from={},
+    )
+
+
+def _nodes(workflow):
+    return {node.name for node in generate_expanded_graph(workflow._create_flat_graph()).nodes()}
+
+
+def _undeclared_ports(workflow):
+    """Connections to or from a port that an interface does not have; Nipype lets some pass."""
+    wrong = []
+    for source, target, data in workflow._create_flat_graph().edges(data=True):
+        for output, field in data['connect']:
+            if output not in source.interface._outputs().copyable_trait_names():
+                wrong.append(f'{source}.{output}')
+            if field not in target.inputs.copyable_trait_names():
+                wrong.append(f'{target}.{field}')
+    return wrong
+
+
+def _ports_into(workflow, name):
+    """Ports of a node that are connected."""
+    graph = workflow._create_flat_graph()
+    node = next(node for node in graph.nodes() if node.name == name)
+    return {port for *_, data in graph.in_edges(node, data=True) for _, port in data['connect']}
+
+
+def _unset_inputs(workflow):
+    """Mandatory inputs that are neither set nor connected once identity nodes are gone."""
+    graph = generate_expanded_graph(workflow._create_flat_graph())
+    missing = []
+    for node in graph.nodes():
+        connected = {
+            field for *_, data in graph.in_edges(node, data=True) for _, field in data['connect']
+        }
+        for name in node.interface.inputs.traits(mandatory=True):
+            # A MapNode keeps what it iterates over itself, and the rest in its interface.
+            values = (getattr(node.inputs, name), getattr(node.interface.inputs, name))
+            if name not in connected and not any(map(isdefined, values)):
+                missing.append(f'{node}.{name}')
+    return missing
+
+
+@pytest.mark.parametrize('given', SUBSETS, ids=lambda names: '+'.join(names) or 'nothing')
+def test_each_combination_of_what_exists_builds(given):
+    workflow = _participant(given)
+    assert _undeclared_ports(workflow) == []
+    assert _unset_inputs(workflow) == []
+    nodes = _nodes(workflow)
+    for name, node in COMPUTED.items():
+        assert (node in nodes) == (name not in given)
+
+
+@pytest.mark.parametrize('session', [None, 'pre'])
+@pytest.mark.parametrize('mode', ['default', 'fast'])
+@pytest.mark.parametrize('smoothing', [0.0, 8.0])
+@pytest.mark.parametrize('omp_nthreads', [1, 4])
+def test_options_reach_their_nodes(session, mode, smoothing, omp_nthreads):
+    settings = replace(
+        SETTINGS, segmentation_mode=mode, ravens_smoothing=smoothing, omp_nthreads=omp_nthreads
+    )
+    workflow = _participant(settings=settings, session=session)
+    assert _undeclared_ports(workflow) == []
+    edges = _ports_into(workflow, 'register_atlas')
+    assert ('std2anat_xfm' in edges) == (mode == 'fast')
+    assert workflow.get_node('segmentation_wf.register_atlas').n_procs == 1
+    assert workflow.get_node('ravens_wf.make_ravens').inputs.smoothing == smoothing
+    assert workflow.get_node('registration_wf.register_template').n_procs == omp_nthreads
+    assert workflow.get_node('outputs_wf.save_t1w').inputs.entities['session'] == session
+
+
+@pytest.mark.parametrize('name', MODULES)
+def test_graphs_of_docstrings_build(name):
+    module = importlib.import_module(f'surreal_bids.workflows.{name}')
+    examples = {e.name.split('.')[-1]: e for e in doctest.DocTestFinder().find(module)}
+    factories = [factory for factory in examples if factory.startswith('init_')]
+    assert factories
+    for factory in factories:
+        example = examples[factory]
+        example.globs['__file__'] = str(HERE)
+        assert doctest.DocTestRunner().run(example, clear_globs=False).failed == 0
+        assert _undeclared_ports(example.globs['wf']) == []
+
+
+def test_a_wrong_port_would_be_found():
+    workflow = _participant()
+    workflow.connect(
+        workflow.get_node('inputnode'), 't2w', workflow.get_node('outputnode'), 'colour'
+    )
+    assert _undeclared_ports(workflow) == [
+        'participant_wf.inputnode.t2w',
+        'participant_wf.outputnode.colour',
+    ]
+
+
+def test_stages_are_connected_by_the_names_of_results():
+    workflow = pe.Workflow('w')
+    inputnode, outputnode = (
+        pe.Node(IdentityInterface(fields=fields), name=name)
+        for name, fields in (('inputnode', ['t1w']), ('outputnode', ['t1w', 'mask']))
+    )
+    connect_by_name(workflow, inputnode, [init_given_wf(name='g', mask='m')], outputnode)
+    assert _undeclared_ports(workflow) == []
