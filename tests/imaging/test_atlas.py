@@ -1,0 +1,173 @@
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.atlas import default_atlas, read_atlas_set, strip_atlases
+from surreal_bids.imaging.brain import is_stripped
+from surreal_bids.imaging.images import like, load_image
+from surreal_bids.regions import muse_table
+from surreal_bids.simulation.cohort import simulate_cohort
+from surreal_bids.simulation.people import CohortPlan
+from tests.shared_data import shared_data
+
+SHAPE = (7, 8, 9)
+AFFINE = np.diag([2.0, 2.0, 2.0, 1.0])
+REGIONS = pd.DataFrame({'index': [1, 2, 7], 'name': ['one', 'two', 'seven']})
+
+
+def write_regions(folder, table=REGIONS):
+    table.to_csv(folder / 'dseg.tsv', sep='\t', index=False)
+
+
+def write_atlas(folder, name, labels=None, affine=AFFINE):
+    rng = np.random.default_rng(0)
+    t1w = rng.uniform(1, 100, SHAPE).astype(np.float32)
+    labels = rng.choice([0, 1, 2, 7], SHAPE).astype(np.uint8) if labels is None else labels
+    nib.Nifti1Image(t1w, AFFINE).to_filename(folder / f'{name}_T1w.nii.gz')
+    nib.Nifti1Image(labels, affine).to_filename(folder / f'{name}_dseg.nii.gz')
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / 'my_atlases'
+    folder.mkdir()
+    write_regions(folder)
+    for name in ('b', 'a'):
+        write_atlas(folder, name)
+    return folder
+
+
+def test_a_set_is_read_in_order(folder):
+    found = read_atlas_set(folder)
+    assert found.name == 'myatlases', 'BIDS entities hold letters and digits only'
+    assert [atlas.name for atlas in found.atlases] == ['a', 'b']
+    assert found.atlases[0].t1w == folder / 'a_T1w.nii.gz'
+    assert found.regions[['index', 'name']].equals(REGIONS)
+    assert found.licence == 'not stated'
+
+
+def test_licence_and_further_columns_are_kept(folder):
+    write_regions(folder, REGIONS.assign(tissue=['GM', 'WM', 'CSF'], hemisphere=['L', 'R', 'n/a']))
+    (folder / 'LICENSE').write_text('CC0\n')
+    found = read_atlas_set(folder)
+    assert found.licence == 'CC0'
+    assert found.regions['tissue'].tolist() == ['GM', 'WM', 'CSF']
+
+
+@pytest.mark.parametrize('missing', ['a_T1w.nii.gz', 'a_dseg.nii.gz', 'dseg.tsv'])
+def test_incomplete_sets_are_refused(folder, missing):
+    (folder / missing).unlink()
+    with pytest.raises(DataError, match=missing.replace('.', r'\.')):
+        read_atlas_set(folder)
+
+
+@pytest.mark.parametrize('names', [(), ('dseg.tsv',)])
+def test_folders_without_atlases_are_refused(tmp_path, names):
+    folder = tmp_path / 'empty'
+    if names:
+        folder.mkdir()
+        write_regions(folder)
+    with pytest.raises(DataError, match=r'no atlas|no such folder'):
+        read_atlas_set(folder)
+
+
+@pytest.mark.parametrize(
+    ('table', 'message'),
+    [
+        ({'label': [1, 2], 'name': ['one', 'two']}, 'no column index'),
+        ({'index': [1, 2]}, 'no column name'),
+        ({'index': ['1', 'two'], 'name': ['one', 'two']}, 'no whole number in column index: two'),
+        ({'index': ['1', '2.5'], 'name': ['one', 'two']}, r'no whole number .*: 2\.5'),
+        ({'index': [1, 1], 'name': ['one', 'two']}, 'given twice as index: 1'),
+        ({'index': [1, 2], 'name': ['one', 'one']}, 'given twice as name: one'),
+        ({'index': [1, 2], 'name': ['one', 'n/a']}, 'no name for index: 2'),
+        ({'index': [0], 'name': ['background']}, 'lists no region'),
+    ],
+)
+def test_lists_of_regions_are_checked(folder, table, message):
+    write_regions(folder, pd.DataFrame(table))
+    with pytest.raises(DataError, match=message):
+        read_atlas_set(folder)
+
+
+@pytest.mark.parametrize(
+    ('labels', 'affine', 'message'),
+    [
+        (np.full((7, 8, 8), 2) * np.eye(8, dtype=np.uint8), AFFINE, 'not on the grid of a_T1w'),
+        (None, np.diag([2.0, 2.0, 2.1, 1.0]), 'not on the grid of a_T1w'),
+        (np.linspace(0, 2, 504).reshape(SHAPE), AFFINE, 'resampled without nearest'),
+        (np.arange(504).reshape(SHAPE) % 2 * -1, AFFINE, r'1 values are no labels \(-1'),
+        (np.arange(504).reshape(SHAPE) % 9, AFFINE, 'labels 3, 4, 5, 6, 8 are not in dseg.tsv'),
+    ],
+)
+def test_label_maps_are_checked(folder, labels, affine, message):
+    labels = labels if labels is None else labels.astype(np.float32)
+    write_atlas(folder, 'a', labels, affine)
+    with pytest.raises(DataError, match=message):
+        read_atlas_set(folder)
+
+
+def some_voxels(image):
+    """A mask of the first half of an image, in place of brain extraction."""
+    half = np.zeros(image.shape, dtype=np.uint8)
+    half[: image.shape[0] // 2] = 1
+    return like(image, half, np.uint8), 'half'
+
+
+def test_heads_are_cut_to_brain_and_labels_once(folder, tmp_path):
+    cache = tmp_path / 'cache'
+    original = read_atlas_set(folder)
+    stripped = strip_atlases(original, cache, some_voxels)
+    for before, after in zip(original.atlases, stripped.atlases):
+        head, brain, labels = (
+            np.asarray(load_image(path).dataobj) for path in (before.t1w, after.t1w, before.labels)
+        )
+        kept = (labels > 0) | (np.arange(SHAPE[0]) < SHAPE[0] // 2)[:, None, None]
+        np.testing.assert_allclose(brain, np.where(kept, head, 0))
+    times = {path: path.stat().st_mtime_ns for path in cache.iterdir()}
+    assert strip_atlases(original, cache, some_voxels) == stripped
+    assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == times
+
+
+def test_stripped_images_stay_as_they_are(folder, tmp_path):
+    original = read_atlas_set(folder)
+    assert strip_atlases(original, tmp_path, lambda image: (image, 'stripped')) == original
+
+
+@pytest.mark.slow
+def test_the_default_atlas_is_written_once(tmp_path):
+    first = default_atlas(tmp_path)
+    assert first.name == 'muse'
+    assert len(first.atlases) == 1
+    assert first.regions['index'].tolist() == muse_table()['index'].tolist()
+    assert 'Neuromorphometrics' in first.licence
+    assert is_stripped(load_image(first.atlases[0].t1w))
+    labels = first.atlases[0].labels
+    written = labels.stat().st_mtime_ns
+    assert default_atlas(tmp_path).atlases == first.atlases
+    assert labels.stat().st_mtime_ns == written
+
+
+@pytest.mark.slow
+def test_simulated_sets_are_read(tmp_path):
+    simulate_cohort(tmp_path, CohortPlan(n_cn=1, n_pt=1, atlases=1, seed=3))
+    found = read_atlas_set(tmp_path / 'sourcedata' / 'atlases')
+    assert len(found.atlases) == 1
+    assert is_stripped(load_image(found.atlases[0].t1w))
+
+
+@pytest.mark.slow
+def test_real_heads_become_a_set_of_brains(tmp_path):
+    source = shared_data('ixi2mm')
+    name = sorted(path.name for path in (source / 'T1w').iterdir())[0].removesuffix('.nii.gz')
+    for kind in ('T1w', 'dseg'):
+        (tmp_path / f'{name}_{kind}.nii.gz').symlink_to(source / kind / f'{name}.nii.gz')
+    labels = np.unique(nib.load(source / 'dseg' / f'{name}.nii.gz').dataobj)[1:]
+    write_regions(tmp_path, pd.DataFrame({'index': labels, 'name': [f'r{i}' for i in labels]}))
+    found = read_atlas_set(tmp_path)
+    brain = load_image(found.atlases[0].labels)
+    found = strip_atlases(found, tmp_path / 'cache', lambda _: (brain, 'labels'))
+    assert is_stripped(load_image(found.atlases[0].t1w))
+    assert not is_stripped(load_image(source / 'T1w' / f'{name}.nii.gz'))

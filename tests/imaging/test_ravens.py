@@ -1,0 +1,137 @@
+import nibabel as nib
+import numpy as np
+import pytest
+from nibabel.affines import apply_affine
+from scipy import ndimage
+
+from surreal_bids.imaging.images import voxel_volume
+from surreal_bids.imaging.ravens import ravens_map
+from surreal_bids.imaging.transforms import Transform, affine_transform, identity_transform
+
+NATIVE_SHAPE = (62, 67, 65)
+BALL_MM = 50.0
+CENTRE = np.array([3.0, -2.0, 4.0])
+
+
+def centred_affine(shape, voxel_size):
+    affine = np.diag([*np.broadcast_to(voxel_size, 3), 1.0])
+    affine[:3, 3] = CENTRE - np.diag(affine)[:3] * (np.array(shape) - 1) / 2
+    return affine
+
+
+def world_of(shape, affine):
+    return apply_affine(affine, np.moveaxis(np.indices(shape), 0, -1))
+
+
+def blobs(shape=NATIVE_SHAPE, voxel_size=2.0, seed=0):
+    """Uneven tissue with partial volumes at its edges, 12 mm inside its image."""
+    affine = centred_affine(shape, voxel_size)
+    noise = np.random.default_rng(seed).standard_normal(shape)
+    uneven = ndimage.gaussian_filter(noise, 3 / voxel_size) > 0
+    inside = np.linalg.norm(world_of(shape, affine) - CENTRE, axis=-1) < BALL_MM
+    soft = ndimage.gaussian_filter((uneven & inside).astype(np.float32), 0.5)
+    return nib.Nifti1Image(soft, affine)
+
+
+def mass(image):
+    return float(np.asarray(image.dataobj, dtype=float).sum() * voxel_volume(image))
+
+
+def wavy(shape, affine, amplitude):
+    """Strong smooth warp, its determinant known only by its mean."""
+    centred = world_of(shape, affine) - CENTRE
+    phases = 2 * np.pi * centred[..., [1, 2, 0]] / np.array([44.0, 52.0, 60.0])
+    return Transform((amplitude * np.sin(phases)).astype(np.float32), affine)
+
+
+@pytest.mark.parametrize('amplitude', [0.0, 4.0, 7.0])
+@pytest.mark.parametrize(
+    ('shape', 'voxel_size'),
+    [((68, 71, 69), 2.0), ((96, 99, 97), 1.4), ((54, 57, 55), 2.5), ((80, 68, 53), (1.7, 2, 2.6))],
+)
+def test_the_amount_of_tissue_is_preserved(shape, voxel_size, amplitude):
+    tissue = blobs()
+    result = ravens_map(tissue, wavy(shape, centred_affine(shape, voxel_size), amplitude))
+    assert result.shape == shape
+    assert mass(result) == pytest.approx(mass(tissue), rel=0.002)
+
+
+@pytest.mark.parametrize('native_voxel', [1.0, 1.6])
+def test_fine_images_lose_nothing_on_a_coarse_template(native_voxel):
+    tissue = blobs(tuple(int(124 / native_voxel) + k for k in range(3)), native_voxel)
+    shape = (62, 63, 61)
+    result = ravens_map(tissue, wavy(shape, centred_affine(shape, 2.2), 4.0))
+    assert mass(result) == pytest.approx(mass(tissue), rel=0.002)
+
+
+def test_the_identity_changes_nothing():
+    tissue = blobs()
+    result = ravens_map(tissue, identity_transform(tissue.shape, tissue.affine))
+    np.testing.assert_allclose(result.dataobj, tissue.dataobj, atol=1e-5)
+    assert result.get_data_dtype() == np.float32
+
+
+@pytest.mark.parametrize('scale', [(0.8, 1.1, 0.9), (1.2, 1.15, 1.0)])
+def test_an_affine_multiplies_by_its_determinant(scale):
+    tissue = blobs()
+    matrix = np.diag([*scale, 1.0])
+    matrix[:3, 3] = CENTRE - np.array(scale) * CENTRE
+    shape = (85, 86, 87)
+    result = ravens_map(tissue, affine_transform(shape, centred_affine(shape, 2.0), matrix))
+    solid = np.asarray(result.dataobj) > 0.99 * np.prod(scale)
+    assert solid.sum() > 1000
+    np.testing.assert_allclose(np.asarray(result.dataobj)[solid], np.prod(scale), rtol=0.011)
+    assert mass(result) == pytest.approx(mass(tissue), rel=0.002)
+
+
+def contracted(radius, strength):
+    """Radius that a smooth radial contraction takes to its centre."""
+    return radius * (1 - strength * np.exp(-((radius / 18.0) ** 4)))
+
+
+@pytest.mark.parametrize('loss', [0.1, 0.3])
+@pytest.mark.parametrize('voxel_size', [1.0, 2.0])
+def test_a_region_that_shrank_shows_its_loss(loss, voxel_size):
+    region_mm = 12.0
+    strength = (1 - (1 - loss) ** (1 / 3)) / np.exp(-((region_mm / 18.0) ** 4))
+    shape = tuple(int(96 / voxel_size) + k for k in range(3))
+    affine = centred_affine(shape, voxel_size)
+    offset = world_of(shape, affine) - CENTRE
+    radius = np.linalg.norm(offset, axis=-1)
+    field = offset * (contracted(radius, strength) / np.maximum(radius, 1e-9) - 1)[..., None]
+    native = nib.Nifti1Image(np.ones((70, 71, 72), np.float32), centred_affine((70, 71, 72), 2.0))
+    result = np.asarray(ravens_map(native, Transform(field.astype(np.float32), affine)).dataobj)
+    assert 1 - result[radius < region_mm].mean() == pytest.approx(loss, rel=0.05)
+    np.testing.assert_allclose(result[(radius > 34) & (radius < 44)], 1.0, atol=0.01)
+
+
+@pytest.mark.parametrize('fwhm', [4.0, 8.0])
+def test_smoothing_keeps_the_amount(fwhm):
+    tissue = blobs()
+    transform = wavy((68, 71, 69), centred_affine((68, 71, 69), 2.0), 4.0)
+    sharp, smooth = (ravens_map(tissue, transform, smoothing_fwhm=width) for width in (0.0, fwhm))
+    assert mass(smooth) == pytest.approx(mass(sharp), rel=1e-4)
+    assert np.asarray(smooth.dataobj).std() < np.asarray(sharp.dataobj).std()
+
+
+def test_smoothing_has_the_width_that_was_asked_for():
+    shape, voxel_size, fwhm = (41, 43, 45), (2.0, 1.0, 1.5), 8.0
+    affine = centred_affine(shape, voxel_size)
+    point = np.zeros(shape, dtype=np.float32)
+    point[20, 21, 22] = 1
+    result = ravens_map(
+        nib.Nifti1Image(point, affine), identity_transform(shape, affine), smoothing_fwhm=fwhm
+    )
+    world = world_of(shape, affine) - CENTRE
+    variance = (world**2 * np.asarray(result.dataobj)[..., None]).sum(axis=(0, 1, 2))
+    np.testing.assert_allclose(np.sqrt(variance * 8 * np.log(2)), fwhm, rtol=0.02)
+
+
+def test_folds_hold_no_tissue_and_are_reported(caplog):
+    shape = (20, 21, 22)
+    affine = centred_affine(shape, 2.0)
+    field = -2.0 * (world_of(shape, affine) - CENTRE) * np.array([1, 0, 0])
+    native = nib.Nifti1Image(np.ones(shape, np.float32), affine)
+    result = ravens_map(native, Transform(field.astype(np.float32), affine))
+    assert np.asarray(result.dataobj).min() == 0
+    assert 'folds in' in caplog.text
