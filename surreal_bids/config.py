@@ -31,6 +31,7 @@ LEAST: Mapping[str, float] = {
     'nprocs': 1,
     'omp_nthreads': 1,
     'mem_gb': 1,
+    'slurm_memory': 1,
     'random_seed': 0,
     'template_library': 0,
     'ravens_smoothing': 0,
@@ -117,6 +118,10 @@ class AppConfig:
         Only write reports, from outputs that exist.
     write_graph, resource_monitor
         Draw the workflow; record memory and time of each step.
+    write_slurm
+        Folder to write jobs for Slurm to, instead of running.
+    slurm_partition, slurm_time, slurm_memory, slurm_container
+        Partition, time limit, memory in GB and container of these jobs.
     """
 
     bids_dir: Path
@@ -164,6 +169,11 @@ class AppConfig:
     reports_only: bool = False
     write_graph: bool = False
     resource_monitor: bool = False
+    write_slurm: Path | None = None
+    slurm_partition: str | None = None
+    slurm_time: str | None = None
+    slurm_memory: int | None = None
+    slurm_container: Path | None = None
 
 
 def option_of(name: str) -> str:

@@ -13,6 +13,7 @@ from surreal_bids.cli.failures import failure_table
 from surreal_bids.cli.main import run_command, set_up_logging
 from surreal_bids.cli.overview import summarise
 from surreal_bids.cli.parser import parse_arguments
+from surreal_bids.cli.slurm import write_slurm
 from surreal_bids.config import AppConfig
 
 
@@ -29,17 +30,24 @@ def run(arguments: Sequence[str]) -> int:
     if config.roi_table is not None and config.analysis_levels == ('group',):
         read_description(config.bids_dir)
         check_output_folder(config.bids_dir, config.output_dir)
-        return _run_group(config, ())
+        return _write_slurm(config, None) if config.write_slurm else _run_group(config, ())
     survey = survey_dataset(config)
     if config.dry_run:
         sys.stdout.write(summarise(config, survey))
         return 1 if survey.problems else 0
+    if config.write_slurm:
+        return _write_slurm(config, survey)
     code = 0
     if 'participant' in config.analysis_levels:
         code = _run_participants(config, survey)
     if 'group' in config.analysis_levels:
         code = max(code, _run_group(config, [(i.participant, i.session) for i in survey.images]))
     return code
+
+
+def _write_slurm(config: AppConfig, survey: Survey | None) -> int:
+    sys.stdout.write(write_slurm(config, survey))
+    return 1 if survey and survey.problems else 0
 
 
 def _run_participants(config: AppConfig, survey: Survey) -> int:

@@ -293,3 +293,35 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     }
     for option, meaning in switches.items():
         group.add_argument(option, action='store_true', help=meaning)
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add options that write jobs for a cluster."""
+    group = parser.add_argument_group('Options for clusters')
+    group.add_argument(
+        '--write-slurm',
+        type=Path,
+        metavar='DIR',
+        help='write jobs for Slurm to this folder instead of running: an array of participants, '
+        'the group level after it, and submit.sh, which submits both',
+    )
+    group.add_argument(
+        '--slurm-partition', metavar='NAME', help='their partition (default: that of the cluster)'
+    )
+    group.add_argument(
+        '--slurm-time',
+        metavar='TIME',
+        help='time limit of each job, as 04:00:00 (default: three times what --dry-run estimates)',
+    )
+    group.add_argument(
+        '--slurm-memory',
+        type=int,
+        metavar='GB',
+        help='memory of each job (default: what --dry-run estimates)',
+    )
+    group.add_argument(
+        '--slurm-container',
+        type=Path,
+        metavar='SIF',
+        help='Apptainer image to run the jobs in (default: the program that writes them)',
+    )

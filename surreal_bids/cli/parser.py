@@ -55,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
         options.add_patterns,
         options.add_resources,
         options.add_running,
+        options.add_cluster,
         add_common_options,
     ):
         add(parser)

@@ -1,0 +1,319 @@
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from surreal_bids.cli import slurm
+from surreal_bids.cli.app import main
+from surreal_bids.cli.estimates import Estimate
+from surreal_bids.cli.slurm import (
+    Needs,
+    as_time,
+    estimate_task,
+    people_per_task,
+    write_jobs,
+    write_slurm,
+)
+from surreal_bids.config import AppConfig, read_options
+from surreal_bids.exceptions import UsageError
+
+NEEDS = Needs(cores=2, memory_gb=6, time='01:00:00')
+GROUP = Needs(cores=8, memory_gb=16, time='1-00:00:00')
+IMAGES = [f'sub-{label}/anat/sub-{label}_T1w.nii.gz' for label in ('01', '02', '03')]
+
+STAND_IN = """#!/usr/bin/env python3
+import json, os, sys
+with open(os.environ['CALLS'], 'a') as calls:
+    calls.write(json.dumps(sys.argv) + '\\n')
+"""
+"""In place of a program: notes how it was called."""
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / 'data set').mkdir()
+    return AppConfig(
+        bids_dir=tmp_path / 'data set',
+        output_dir=tmp_path / 'out',
+        analysis_levels=('participant', 'group'),
+        write_slurm=tmp_path / 'jobs of 50%',
+        work_dir=tmp_path / 'work',
+    )
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Make a program of a name that notes its arguments; give a function that reads them."""
+
+    def make(name):
+        folder = tmp_path / 'bin'
+        folder.mkdir(exist_ok=True)
+        program = folder / name
+        program.write_text(STAND_IN)
+        program.chmod(0o755)
+        monkeypatch.setenv('PATH', f'{folder}{os.pathsep}{os.environ["PATH"]}')
+        monkeypatch.setenv('CALLS', str(tmp_path / 'calls'))
+        return program
+
+    return make
+
+
+def _calls(tmp_path):
+    lines = (tmp_path / 'calls').read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _run(script, task=None):
+    environment = os.environ | {'SLURM_CPUS_PER_TASK': '2'}
+    if task is not None:
+        environment['SLURM_ARRAY_TASK_ID'] = str(task)
+    return subprocess.run(
+        ['bash', str(script)], env=environment, check=True, capture_output=True, text=True
+    )
+
+
+def _directives(script):
+    lines = [line for line in script.read_text().splitlines() if line.startswith('#SBATCH')]
+    return dict(shlex.split(line)[1].removeprefix('--').split('=', 1) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ('seconds', 'expected'),
+    [
+        (1, '00:01:00'),
+        (60, '00:01:00'),
+        (61, '00:02:00'),
+        (3600, '01:00:00'),
+        (86400 + 2 * 3600 + 1800, '1-02:30:00'),
+    ],
+)
+def test_times_are_whole_minutes(seconds, expected):
+    assert as_time(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ('levels', 'labels', 'names'),
+    [
+        (['participant'], ['01', '02'], {'participant.sbatch', 'participants.txt'}),
+        (['group'], [], {'group.sbatch'}),
+        (
+            ['participant', 'group'],
+            ['01', '02'],
+            {'participant.sbatch', 'participants.txt', 'group.sbatch'},
+        ),
+    ],
+)
+def test_only_what_was_asked_for_is_written(config, levels, labels, names):
+    written = write_jobs(replace(config, analysis_levels=tuple(levels)), labels, NEEDS, GROUP)
+    assert {path.name for path in written} == names | {'submit.sh', 'options.toml'}
+    assert written[0].name == 'submit.sh'
+
+
+def test_what_a_job_asks_for(config):
+    write_jobs(replace(config, slurm_partition='long'), ['01', '02', '03'], NEEDS, GROUP)
+    participant = _directives(config.write_slurm / 'participant.sbatch')
+    assert participant == {
+        'job-name': 'surreal_participant',
+        'cpus-per-task': '2',
+        'mem': '6G',
+        'time': '01:00:00',
+        'output': f'{config.write_slurm}/logs/participant-%A_%a.log'.replace('50%', '50%%'),
+        'partition': 'long',
+        'array': '1-3',
+    }
+    group = _directives(config.write_slurm / 'group.sbatch')
+    assert (group['cpus-per-task'], group['mem'], group['time']) == ('8', '16G', '1-00:00:00')
+
+
+@pytest.mark.parametrize(('device', 'asked'), [('cuda', True), ('cpu', False), ('auto', False)])
+def test_a_gpu_is_asked_for_with_cuda(config, device, asked, tmp_path):
+    sif = tmp_path / 'app.sif'
+    sif.touch()
+    config = replace(config, device=device, slurm_container=sif)
+    write_jobs(config, ['01'], NEEDS, GROUP)
+    script = config.write_slurm / 'participant.sbatch'
+    assert (_directives(script).get('gres') == 'gpu:1') is asked
+    assert ('--nv' in script.read_text()) is asked
+
+
+@pytest.mark.parametrize('n_participants', [1, 7, 1000, 1001, 2500])
+def test_every_participant_is_in_one_task(config, n_participants, stand_in, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, 'argv', [str(stand_in('app'))])
+    monkeypatch.setattr(slurm, 'MOST_TASKS', n_participants if n_participants < 8 else 5)
+    labels = [f'{number:04}' for number in range(n_participants)]
+    write_jobs(config, labels, NEEDS, GROUP)
+    script = config.write_slurm / 'participant.sbatch'
+    first, last = map(int, _directives(script)['array'].split('-'))
+    for task in range(first, last + 1):
+        _run(script, task)
+    given = [call[call.index('--participant-label') + 1 :] for call in _calls(tmp_path)]
+    assert sorted(label for labels in given for label in labels) == labels
+    assert max(map(len, given)) - min(map(len, given)) <= 1
+
+
+@pytest.mark.parametrize(
+    ('n_participants', 'people'), [(0, 1), (1, 1), (1000, 1), (1001, 2), (2500, 3)]
+)
+def test_large_datasets_have_several_people_a_task(n_participants, people):
+    assert people_per_task(n_participants) == people
+
+
+@pytest.mark.parametrize(
+    ('options', 'people', 'expected'),
+    [
+        ({}, 1, Needs(2, 6, '01:00:00')),
+        ({}, 3, Needs(2, 6, '03:00:00')),
+        ({'nprocs': 4}, 1, Needs(4, 12, '01:00:00')),
+        ({'slurm_time': '10', 'slurm_memory': 9}, 3, Needs(2, 9, '10')),
+    ],
+)
+def test_needs_follow_the_estimate_of_a_dry_run(config, options, people, expected, monkeypatch):
+    def estimate(config, jobs, nprocs):
+        return Estimate(len(jobs), 1200.0, nprocs, 3.0 * nprocs, 0.0, 0.0)
+
+    monkeypatch.setattr(slurm, 'estimate', estimate)
+    assert estimate_task(replace(config, **options), ['a job'], people) == expected
+
+
+def test_nobody_to_process_still_gives_needs(config):
+    assert estimate_task(config, [], 1) == Needs(2, 6, '00:30:00')
+
+
+def test_a_plain_job_calls_this_program(config, stand_in, tmp_path, monkeypatch):
+    program = stand_in('run me.py')
+    monkeypatch.setattr(sys, 'argv', [str(program)])
+    write_jobs(config, ['01', '02'], NEEDS, GROUP)
+    _run(config.write_slurm / 'participant.sbatch', task=2)
+    _run(config.write_slurm / 'group.sbatch')
+    options = ['--config-file', str(config.write_slurm / 'options.toml'), '--nprocs', '2']
+    start = [str(program), str(config.bids_dir), str(config.output_dir)]
+    assert _calls(tmp_path) == [
+        [*start, 'participant', *options, '--mem-gb', '6', '--participant-label', '02'],
+        [*start, 'group', *options, '--mem-gb', '16'],
+    ]
+
+
+@pytest.mark.parametrize('program', ['apptainer', 'singularity'])
+def test_a_container_sees_what_it_needs_and_no_more(config, program, stand_in, tmp_path):
+    stand_in(program)
+    sif = tmp_path / 'app.sif'
+    atlas = tmp_path / 'atlas'
+    atlas.mkdir()
+    sif.touch()
+    config = replace(config, slurm_container=sif, atlas=str(atlas), derivatives=(f'x={atlas}',))
+    write_jobs(config, ['01'], NEEDS, GROUP)
+    _run(config.write_slurm / 'participant.sbatch', task=1)
+    (call,) = _calls(tmp_path)
+    before, after = call[: call.index(str(sif))], call[call.index(str(sif)) + 1 :]
+    binds = [value for option, value in pairwise(before) if option == '-B']
+    assert binds[0].endswith(':/tmp')
+    assert binds[1:] == [
+        *(f'{p}:{p}:ro' for p in (config.bids_dir, config.write_slurm, atlas)),
+        *(f'{p}:{p}' for p in (config.output_dir, config.work_dir)),
+    ]
+    assert before[1:4] == ['run', '--containall', '--cleanenv']
+    assert after[:3] == [str(config.bids_dir), str(config.output_dir), 'participant']
+    assert config.work_dir.is_dir(), 'a folder that is bound has to be there'
+
+
+def test_options_are_those_of_the_configuration(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'seg').mkdir()
+    config = replace(
+        config,
+        covariates=('age', 'sex'),
+        phenotype=(tmp_path.relative_to(tmp_path) / 'scores.tsv',),
+        derivatives=('synthseg=seg',),
+        atlas='seg',
+        nprocs=4,
+        slurm_time='04:00:00',
+    )
+    write_jobs(config, ['01'], NEEDS, GROUP)
+    path = config.write_slurm / 'options.toml'
+    options = AppConfig(**read_options(path))
+    assert options.phenotype == (tmp_path / 'scores.tsv',)
+    assert options.derivatives == (f'synthseg={tmp_path / "seg"}',)
+    assert options.atlas == str(tmp_path / 'seg')
+    assert options.template == config.template
+    assert options.covariates == config.covariates
+    assert not [name for name in tomllib.loads(path.read_text()) if 'slurm' in name]
+    assert options.nprocs is None, 'the scheduler tells'
+
+
+def test_submission_makes_the_group_wait_for_everyone(config, stand_in, tmp_path):
+    stand_in('sbatch').write_text(STAND_IN + "print('17;lab')\n")
+    write_jobs(config, ['01'], NEEDS, GROUP)
+    shown = subprocess.run(
+        [config.write_slurm / 'submit.sh', '--account=me'], check=True, capture_output=True
+    ).stdout.decode()
+    assert [call[1:] for call in _calls(tmp_path)] == [
+        ['--parsable', '--account=me', 'participant.sbatch'],
+        ['--parsable', '--dependency=afterany:17', '--account=me', 'group.sbatch'],
+    ]
+    assert shown == 'participant level: job 17\ngroup level: job 17\n'
+
+
+@pytest.mark.parametrize(
+    ('wrong', 'message'),
+    [
+        ({'use_plugin': 'plugin.yml'}, '--use-plugin'),
+        ({'template_library': 5}, '--template-library'),
+        ({'slurm_time': 'soon'}, '--slurm-time soon'),
+        ({'slurm_container': 'none.sif'}, 'none.sif: no such file'),
+    ],
+)
+def test_what_cannot_work_is_said(config, wrong, message, tmp_path):
+    paths = ('use_plugin', 'slurm_container')
+    options = {n: tmp_path / value if n in paths else value for n, value in wrong.items()}
+    with pytest.raises(UsageError, match=message):
+        write_slurm(replace(config, **options), None)
+    assert not config.write_slurm.exists()
+
+
+def test_a_path_that_apptainer_cannot_bind(config, tmp_path):
+    (tmp_path / 'app.sif').touch()
+    config = replace(config, slurm_container=tmp_path / 'app.sif', output_dir=tmp_path / 'out:put')
+    with pytest.raises(UsageError, match='out:put: apptainer cannot bind'):
+        write_jobs(config, ['01'], NEEDS, GROUP)
+
+
+@pytest.fixture
+def dataset(make_dataset):
+    people = 'participant_id\tdiagnosis\nsub-01\tCN\nsub-02\tPT\nsub-03\tPT\n'
+    root = make_dataset(*IMAGES, participants=people)
+    (root / IMAGES[1]).write_bytes(b'no image')
+    return root
+
+
+@pytest.mark.parametrize('levels', [['participant'], ['participant', 'group'], ['group']])
+def test_the_command_writes_jobs_and_runs_nothing(dataset, tmp_path, levels, capsys):
+    jobs = tmp_path / 'jobs'
+    code = main([str(dataset), str(tmp_path / 'out'), *levels, '--write-slurm', str(jobs)])
+    shown = capsys.readouterr().out
+    assert code == 1, 'the damaged image is a problem'
+    assert 'This will fail: sub-02' in shown
+    assert shown.endswith(f'Submit with {jobs / "submit.sh"}\n')
+    assert not (tmp_path / 'out').exists()
+    if 'participant' in levels:
+        assert (jobs / 'participants.txt').read_text() == '01\n02\n03\n'
+    else:
+        assert not (jobs / 'participant.sbatch').exists()
+
+
+def test_a_table_needs_no_images(make_dataset, tmp_path, capsys):
+    root = make_dataset(participants='participant_id\tdiagnosis\nsub-01\tCN\n')
+    options = [
+        '--roi-table',
+        str(tmp_path / 'volumes.tsv'),
+        '--write-slurm',
+        str(tmp_path / 'jobs'),
+    ]
+    assert main([str(root), str(tmp_path / 'out'), 'group', *options]) == 0
+    assert 'group.sbatch' in {path.name for path in (tmp_path / 'jobs').iterdir()}
+    assert capsys.readouterr().out == f'Submit with {tmp_path / "jobs" / "submit.sh"}\n'
