@@ -21,7 +21,7 @@ from nipype.interfaces.base import (
 )
 
 from surreal_bids.files import write_json, write_tsv
-from surreal_bids.tables.cohort import VISIT, Cohort
+from surreal_bids.tables.cohort import VISIT, Cohort, read_exact
 
 if TYPE_CHECKING:
     from surreal_bids.tables.steps import TrainingSettings
@@ -35,19 +35,6 @@ def write_frame(path: Path, table: pd.DataFrame) -> str:
     """Write a table with the visits of its index as a column; the path as text."""
     # A copy holds its columns together, which those of a table put together by columns are not.
     return os.fspath(write_tsv(path, table.copy().rename_axis(VISIT).reset_index()))
-
-
-def read_frame(path: str | Path) -> pd.DataFrame:
-    """Read what :func:`write_frame` wrote, to the last digit."""
-    table = pd.read_csv(
-        path,
-        sep='\t',
-        dtype={VISIT: str},
-        na_values=['n/a'],
-        keep_default_na=False,
-        float_precision='round_trip',
-    )
-    return table.set_index(VISIT).rename_axis(None)
 
 
 def r_index_names(results: pd.DataFrame) -> list[str]:
@@ -289,9 +276,9 @@ class CompareHalves(QuietStep):
 
         inputs, folder = self.inputs, Path(runtime.cwd)
         cohort = Cohort.load(inputs.cohort_dir)
-        results = read_frame(inputs.rindices_file)
+        results = read_exact(inputs.rindices_file)
         everyone = results[r_index_names(results)]
-        of_half = {n: read_frame(path) for n, path in enumerate(inputs.half_files, start=1)}
+        of_half = {n: read_exact(path) for n, path in enumerate(inputs.half_files, start=1)}
         halves = split_halves(cohort, inputs.random_seed)
         table = compare_halves(everyone, of_half, halves, cohort.is_patient)
         held_out = held_out_indices(everyone, of_half, halves, cohort.is_patient)
@@ -321,7 +308,7 @@ class DescribePatterns(QuietStep):
         from surreal_bids.tables.pipeline import TableModel
 
         cohort = Cohort.load(self.inputs.cohort_dir)
-        normalised = read_frame(self.inputs.normalised_file)
+        normalised = read_exact(self.inputs.normalised_file)
         patients = normalised[cohort.is_patient[normalised.index].to_numpy(dtype=bool)]
         people = normalised if patients.empty else patients
         table = describe_patterns(TableModel.load(self.inputs.model_dir), people)
@@ -352,7 +339,7 @@ class Associate(QuietStep):
         folder = Path(runtime.cwd)
         first = Cohort.load(self.inputs.cohort_dir).first_visits()
         patients = first.select(first.is_patient)
-        results = read_frame(self.inputs.rindices_file).loc[patients.visits.index]
+        results = read_exact(self.inputs.rindices_file).loc[patients.visits.index]
         measures = pd.concat([patients.people, patients.others], axis=1)
         table, skipped = associate(measures, results[r_index_names(results)])
         self._results['out_file'] = os.fspath(write_tsv(folder / 'associations.tsv', table))
@@ -384,11 +371,11 @@ class Diagnose(QuietStep):
         from surreal_bids.stats.diagnosis import diagnosis_auc
 
         inputs = self.inputs
-        regions = read_frame(inputs.normalised_file)
-        results = read_frame(inputs.rindices_file).loc[regions.index]
+        regions = read_exact(inputs.normalised_file)
+        results = read_exact(inputs.rindices_file).loc[regions.index]
         features = {'R-indices': results[r_index_names(results)]}
         if inputs.held_out_file:
-            held_out = read_frame(inputs.held_out_file).loc[regions.index]
+            held_out = read_exact(inputs.held_out_file).loc[regions.index]
             features['R-indices, model of the other half'] = held_out
         features['all regions'] = regions
         patient = Cohort.load(inputs.cohort_dir).is_patient[regions.index].to_numpy(dtype=bool)

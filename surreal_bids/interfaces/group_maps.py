@@ -20,8 +20,8 @@ from surreal_bids.bids.derivatives import output_path
 from surreal_bids.bids.labels import without_prefix
 from surreal_bids.bids.participants import PARTICIPANT, SESSION
 from surreal_bids.files import write_image, write_json, write_tsv
-from surreal_bids.interfaces.group import SKIPPED, QuietStep, r_index_names, read_frame
-from surreal_bids.tables.cohort import Cohort
+from surreal_bids.interfaces.group import SKIPPED, QuietStep, r_index_names
+from surreal_bids.tables.cohort import Cohort, read_exact
 
 if TYPE_CHECKING:
     from surreal_bids.stats.maps import PatternMap
@@ -79,7 +79,7 @@ class MapPatterns(QuietStep):
         first = Cohort.load(inputs.cohort_dir).first_visits()
         files = ravens_files(Path(inputs.output_dir), first.visits, inputs.template, inputs.tissue)
         people = first.select([str(visit) in files for visit in first.visits.index])
-        results = read_frame(inputs.rindices_file).loc[people.visits.index]
+        results = read_exact(inputs.rindices_file).loc[people.visits.index]
         designs, skipped = pattern_designs(
             results[r_index_names(results)], ~people.is_patient, people.people
         )

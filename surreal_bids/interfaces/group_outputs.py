@@ -21,10 +21,10 @@ from nipype.interfaces.base import (
 from surreal_bids.bids.derivatives import output_path, write_sidecar
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
 from surreal_bids.files import write_tsv
-from surreal_bids.interfaces.group import SKIPPED, QuietStep, r_index_names, read_frame
+from surreal_bids.interfaces.group import SKIPPED, QuietStep, r_index_names
 from surreal_bids.interfaces.group_maps import MAP_NAME, SUMMARY
 from surreal_bids.interfaces.outputs import copy_whole
-from surreal_bids.tables.cohort import Cohort
+from surreal_bids.tables.cohort import Cohort, read_exact
 
 if TYPE_CHECKING:
     from surreal_bids.reports.group import VoxelMaps
@@ -68,17 +68,17 @@ class PublishResults(QuietStep):
         inputs = self.inputs
         root, source = Path(inputs.output_dir), Path(inputs.cohort_dir)
         cohort, model_dir = Cohort.load(source), Path(inputs.model_dir)
-        measured = read_frame(source / VOLUMES)
+        measured = read_exact(source / VOLUMES)
         visits = publishing.identifiers(measured)
         volumes = measured.drop(columns=visits.columns)
         publishing.publish_volumes(root, 'roi_volumes', visits, volumes, cohort)
-        harmonized = read_frame(inputs.harmonized_file)
+        harmonized = read_exact(inputs.harmonized_file)
         who = publishing.identifiers(cohort.visits)
         publishing.publish_volumes(root, 'harmonized_volumes', who, harmonized, cohort)
         write_tsv(output_path(root, 'exclusions'), read_exclusions(source))
         publishing.publish_agreement(root, read_card(model_dir))
         publishing.publish_model(root, model_dir)
-        results = read_frame(inputs.rindices_file)
+        results = read_exact(inputs.rindices_file)
         path = publishing.publish_r_indices(root, cohort, results, r_index_names(results))
         self._results['out_file'] = os.fspath(path)
         return runtime
@@ -152,7 +152,7 @@ class ReportGroup(QuietStep):
             cohort=cohort,
             exclusions=read_exclusions(Path(inputs.cohort_dir)),
             card=card,
-            results=read_frame(inputs.rindices_file),
+            results=read_exact(inputs.rindices_file),
             patterns=_publish_table(root, 'patterns', inputs.patterns_file),
             associations=_publish_table(root, 'associations', inputs.associations_file),
             untested=json.loads(Path(inputs.untested_file).read_text(encoding='utf-8')),

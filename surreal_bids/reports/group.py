@@ -184,7 +184,7 @@ class _Drawing:
         numbers = [
             Number('Controls', str(counts[CONTROL])),
             Number('Patients', str(counts[PATIENT])),
-            Number('Left out', str(len(found.exclusions)), note='see below why'),
+            Number('Left out', str(len(found.exclusions))),
             Number('Patterns', str(chosen['n_patterns'])),
         ]
         if chosen['agreement'] is not None:
@@ -217,8 +217,8 @@ class _Drawing:
                 'effects of covariates are taken out as learned from controls.'
             )
             blocks.append(self._figure('people', figure, 'Who the people are', caption))
-        notes = {f'{number}.': note for number, note in enumerate(found.cohort.notes, start=1)}
-        blocks += [Facts(notes), self._exclusions(), *self._unusual()]
+        decisions = dict(note.split(': ', 1) for note in found.cohort.notes)
+        blocks += [Facts(decisions), self._exclusions(), *self._unusual()]
         return Section('People', tuple(blocks))
 
     def _exclusions(self) -> Block:

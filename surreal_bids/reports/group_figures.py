@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from surreal_bids.files import atomic_path
 from surreal_bids.reports.canvas import SVG_SETTINGS
@@ -28,11 +29,19 @@ GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
 BY_CHANCE = 0.52
 """About what the R-indices of unrelated models agree to."""
 
+REGION_COLUMNS = 2
+"""Patterns side by side in the figure of regions."""
+
 SHOWN_REGIONS = 14
 """Regions shown of each pattern: those that change most."""
 
-PANEL = 2.6
+WIDTH = 10.5
+"""Inches: all figures are as wide as the page, so that their letters are of one size."""
+
+PANEL = 3.3
 """Inches of a panel of the scatter plots."""
+
+BINS = 24
 
 SIGNIFICANT = 0.05
 
@@ -65,20 +74,24 @@ def plot_people(people: pd.DataFrame, group: pd.Series) -> Figure:
         CN or PT.
     """
     count = max(people.shape[1], 1)
-    figure = _new_figure(3.4 * count, 3.0)
+    figure = _new_figure(WIDTH, 2.7)
     for axes, name in zip(figure.subplots(1, count, squeeze=False)[0], people):
         values = people[name]
         draw = _histograms if pd.api.types.is_numeric_dtype(values) else _bars
         draw(axes, values, group)
-        axes.set(xlabel=str(name), ylabel='share of the group')
+        axes.set(xlabel=str(name))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         _tidy(axes)
+    figure.axes[0].set_ylabel('share of the group')
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside upper left', ncols=2, frameon=False)
     return figure
 
 
-def _histograms(axes: Axes, values: pd.Series, group: pd.Series) -> None:
-    bins = np.histogram_bin_edges(values.dropna(), bins=14).tolist()
+def _histograms(
+    axes: Axes, values: pd.Series, group: pd.Series, limits: tuple[float, float] | None = None
+) -> None:
+    bins = np.histogram_bin_edges(values.dropna(), bins=BINS, range=limits).tolist()
     for name, colour in COLOURS.items():
         mine = values[group == name]
         if len(mine):
@@ -119,7 +132,7 @@ def plot_agreement(
     selected
         `n_patterns` and `ortho` of the choice.
     """
-    figure = _new_figure(10.5, 3.8)
+    figure = _new_figure(WIDTH, 3.8)
     choice, course = figure.subplots(1, 2)
     _draw_choice(choice, agreement, selected)
     _draw_course(course, history, selected)
@@ -178,13 +191,13 @@ def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series) -> Figure:
     """
     names = list(r_indices)
     size = len(names)
-    figure = _new_figure(PANEL * size + 0.6, PANEL * size + 0.4)
+    figure = _new_figure(WIDTH, min(PANEL, WIDTH / size) * size)
     panels: Any = figure.subplots(size, size, squeeze=False)
     limits = _limits(r_indices)
     for row, column in np.ndindex(size, size):
         axes = panels[row, column]
         if row == column:
-            _histograms(axes, r_indices[names[row]], group)
+            _histograms(axes, r_indices[names[row]], group, limits)
             axes.set(xlim=limits, yticks=[])
         elif column < row:
             _scatter(axes, r_indices[names[column]], r_indices[names[row]], group)
@@ -195,7 +208,7 @@ def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series) -> Figure:
         _tidy(axes)
         axes.set(xlabel=names[column], ylabel=names[row] if column < row else 'share')
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc='outside upper right', ncols=2, frameon=False)
+    figure.legend(handles, labels, loc='outside upper center', ncols=2, frameon=False)
     return figure
 
 
@@ -223,10 +236,13 @@ def plot_regions(patterns: pd.DataFrame) -> Figure:
         `pattern`, `region`, `change_percent`, `change_percent_std`.
     """
     names = list(dict.fromkeys(patterns['pattern']))
-    figure = _new_figure(4.6 * len(names), 4.4)
-    for number, (axes, name) in enumerate(
-        zip(figure.subplots(1, len(names), squeeze=False)[0], names)
-    ):
+    columns = min(len(names), REGION_COLUMNS)
+    rows = -(-len(names) // columns)
+    figure = _new_figure(WIDTH, 3.9 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in panels[len(names) :]:
+        axes.set_axis_off()
+    for number, (axes, name) in enumerate(zip(panels, names)):
         mine = patterns[patterns['pattern'] == name]
         order = mine['change_percent'].abs().sort_values(ascending=False).index[:SHOWN_REGIONS]
         shown = mine.loc[order[::-1]]
@@ -236,7 +252,7 @@ def plot_regions(patterns: pd.DataFrame) -> Figure:
         )  # fmt: skip
         axes.axvline(0, color=NEUTRAL, lw=0.8)
         axes.tick_params('y', labelsize=8)
-        axes.set(title=name, xlabel=f'% of the mean of controls, {name} from 0 to 1')
+        axes.set(title=name, xlabel='change (% of the mean of controls)')
         _tidy(axes)
     return figure
 
@@ -251,7 +267,7 @@ def plot_associations(table: pd.DataFrame) -> Figure:
     """
     variables = list(dict.fromkeys(table['variable']))
     patterns = list(dict.fromkeys(table['pattern']))
-    figure = _new_figure(8.5, 1.2 + 0.32 * len(variables) * max(1, len(patterns) / 2))
+    figure = _new_figure(WIDTH, 1.2 + 0.32 * len(variables) * max(1, len(patterns) / 2))
     axes = figure.subplots()
     for number, name in enumerate(patterns):
         mine = table[table['pattern'] == name]
@@ -273,7 +289,7 @@ def plot_associations(table: pd.DataFrame) -> Figure:
 
 def plot_diagnosis(scores: pd.DataFrame) -> Figure:
     """Draw the areas under the ROC curve over random splits, for each set of features."""
-    figure = _new_figure(7.5, 1.1 + 0.55 * scores.shape[1])
+    figure = _new_figure(WIDTH, 1.2 + 0.6 * scores.shape[1])
     axes = figure.subplots()
     names: Sequence[str] = [str(name) for name in scores][::-1]
     axes.boxplot(

@@ -26,6 +26,14 @@ MOSTLY_KNOWN = 0.9
 """A column that was not asked for is used if it is known of at least this share of people."""
 
 
+ICV_WORDS = {
+    'covariate': 'its effect is removed ({})',
+    'proportion': 'volumes are divided by it ({})',
+    'none': 'left in the volumes',
+}
+"""What is said of each way to handle the intracranial volume."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """Columns to use.
@@ -79,12 +87,13 @@ def _for_training(config: AppConfig, people: Table) -> Choice:
         site_column=site_column,
     )
     found = require_columns(people, options.columns)
-    notes = [
-        *([] if said else [f'covariates, since none were named: {", ".join(covariates) or NONE}']),
-        f'head size: {options.icv}' + (f' ({icv_column})' if options.uses_icv else ''),
-        f'site: {site_column or "not known, so that nothing is harmonized"}',
-    ]
-    return Choice(options, found, notes=tuple(notes))
+    removed = ', '.join(covariates) or NONE
+    notes = (
+        f'Covariates: {removed}' + ('' if said else ' (since none were named)'),
+        f'Head size: {ICV_WORDS[options.icv].format(icv_column)}',
+        f'Site: {site_column or "not known, so that nothing is harmonized"}',
+    )
+    return Choice(options, found, notes=notes)
 
 
 def _covariates(config: AppConfig, people: Table) -> tuple[list[str], bool]:
@@ -130,6 +139,6 @@ def _for_model(config: AppConfig, people: Table, model: Preprocessing) -> Choice
     found = require_columns(people, needed, ', which the model needs')
     own_site = _site_column(config, people)
     if own_site is None:
-        return Choice(options, found, True, ('site: everyone is taken for one site',))
+        return Choice(options, found, True, ('Site: everyone is taken for one site',))
     found |= {site: require_columns(people, [own_site])[own_site]}
-    return Choice(options, found, notes=(f'site: {own_site}',))
+    return Choice(options, found, notes=(f'Site: {own_site}',))

@@ -86,12 +86,12 @@ class Cohort:
         return digest.hexdigest()[:12]
 
     def _record(self) -> dict[str, Any]:
-        text = self.people.select_dtypes(object).columns
+        text = [n for n in self.people if not pd.api.types.is_numeric_dtype(self.people[n])]
         return {
             'wanted': self.wanted.to_json(),
             'options': self.options.to_json(),
             'notes': list(self.notes),
-            'text': list(text),
+            'text': text,
         }
 
     def save(self, folder: Path) -> Path:
@@ -106,29 +106,41 @@ class Cohort:
         """Read what `save` wrote, to the last digit."""
         folder = Path(folder)
         record = json.loads((folder / RECORD).read_text(encoding='utf-8'))
-        text = {VISIT: str, **dict.fromkeys(record['text'], str)}
-        visits = _read(folder / 'visits.tsv', str)
+        visits = read_exact(folder / 'visits.tsv', None)
         return cls(
             visits.assign(is_first=visits['is_first'] == 'True'),
-            _read(folder / 'features.tsv', {VISIT: str}),
-            _read(folder / 'people.tsv', text),
-            _read(folder / 'others.tsv', str),
+            read_exact(folder / 'features.tsv'),
+            read_exact(folder / 'people.tsv', record['text']),
+            read_exact(folder / 'others.tsv', None),
             FeatureList.from_json(record['wanted']),
             PreprocessingOptions.from_json(record['options']),
             tuple(record['notes']),
         )
 
 
-def _read(path: Path, kinds: Any) -> pd.DataFrame:
-    table = pd.read_csv(
-        path,
-        sep='\t',
-        dtype=kinds,
-        na_values=['n/a'],
-        keep_default_na=False,
-        float_precision='round_trip',
-    )
-    return table.set_index(VISIT).rename_axis(None)
+def read_exact(path: str | Path, text: Sequence[str] | None = ()) -> pd.DataFrame:
+    """Read a table of visits whose numbers are the same to the last digit as when written.
+
+    Parameters
+    ----------
+    path
+        A table with a column `visit`, which becomes the index.
+    text
+        Columns that are text, whatever they hold; None: all are. Others are numbers if they can be.
+    """
+    table = pd.read_csv(path, sep='\t', dtype=str, na_values=['n/a'], keep_default_na=False)
+    table = table.set_index(VISIT).rename_axis(None)
+    if text is None:
+        return table
+    columns = {name: table[name] if name in text else _numbers(table[name]) for name in table}
+    return pd.DataFrame(columns, index=table.index)
+
+
+def _numbers(cells: pd.Series) -> pd.Series:
+    try:
+        return cells.astype(np.float64)
+    except ValueError:
+        return cells
 
 
 def mark_first_visits(visits: pd.DataFrame) -> pd.DataFrame:

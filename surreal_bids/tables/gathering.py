@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -51,8 +50,6 @@ from surreal_bids.tables.screening import (
     unusable_regions,
 )
 from surreal_bids.tables.visits import ICV, Volumes, in_order, visit_columns, visit_name
-
-LOGGER = logging.getLogger(__name__)
 
 GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
 
@@ -134,7 +131,7 @@ def gather_cohort(
     table = _screen_people(screen, people, choice, model)
     wanted, dropped = _find_features(volumes, screen.remaining, described, model)
     features = read_features(_rows(volumes.table, screen.remaining), wanted)
-    screen.exclude(empty_regions(features))
+    screen.exclude(empty_regions(features.rename(columns=volumes.names)))
     features = features.loc[screen.remaining]
     screen.exclude(outlying_volumes(features, groups.is_patient[features.index]))
     choice = _screen_sites(screen, table, groups, choice, model)
@@ -147,7 +144,7 @@ def gather_cohort(
         read_others(described, used, config.phenotype, [screen.visits[name] for name in names]),
         wanted,
         choice.options,
-        (groups.describe(), *choice.notes, *dropped),
+        (f'Groups: {groups.describe()}', *choice.notes, *dropped),
     )
     _require_groups(cohort, screen.reasons, training=model is None)
     return Gathered(cohort, _exclusion_table(screen), volumes)
@@ -257,7 +254,7 @@ def _find_features(
             f'{volumes.source}: {len(kept)} regions can be used, {FEWEST_FEATURES} are needed; '
             f'left out: {name_some([f"{name} ({why})" for name, why in unusable.items()])}'
         )
-    dropped = [f'region {volumes.names.get(n, n)} left out: {why}' for n, why in unusable.items()]
+    dropped = [f'{volumes.names.get(n, n)}: left out, {why}' for n, why in unusable.items()]
     return column_features(kept), dropped
 
 
@@ -278,14 +275,13 @@ def _screen_sites(
 ) -> Choice:
     """Leave out sites without controls; with one site left, there is nothing to harmonize."""
     column = choice.options.site_column
-    if column is None:
+    if column is None or groups.is_patient[screen.remaining].all():
         return choice
     site = table.loc[screen.remaining, column]
     screen.exclude(sites_without_controls(site, groups.is_patient[site.index]))
     if model is not None or len(set(site[screen.remaining])) > 1:
         return choice
-    note = f'column {column} has one site only, so that nothing is harmonized'
-    LOGGER.info(note)
+    note = f'Harmonization: none, since column {column} has one site only'
     return replace(
         choice, options=replace(choice.options, site_column=None), notes=(*choice.notes, note)
     )

@@ -64,7 +64,7 @@ def publish_r_indices(
     """
     table = results.round(DECIMALS)
     if 'in_range' in table:
-        table['in_range'] = table['in_range'].map({True: 'true', False: 'false'})
+        table['in_range'] = table['in_range'].map(str, na_action='ignore').str.lower()
     table = pd.concat([identifiers(cohort.visits), cohort.visits['group'], table], axis=1)
     path = write_tsv(output_path(output_dir, 'rindices'), table)
     write_sidecar('rindices', path, describe_results(table.columns, pattern_names))

@@ -51,7 +51,7 @@ def require_numbers(people: pd.DataFrame) -> None:
     DataError
         Some cells of a column are numbers and others are not, such as the age `89+`.
     """
-    for name in people.select_dtypes(object):
+    for name in people:
         cells = people[name].dropna()
         numeric = pd.to_numeric(cells, errors='coerce').notna()
         if numeric.any() and not numeric.all():

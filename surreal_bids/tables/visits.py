@@ -119,8 +119,13 @@ def collect_volumes(output_dir: Path, atlas: str) -> Volumes:
     rows = pd.DataFrame({name: table['volume_mm3'] for name, table in tables.items()}).T
     rows = rows[list(names)]
     rows[ICV] = [_mask_volume(_output(output_dir, 'brain_mask', visit)) for visit in found]
-    cells = rows.dropna(axis=1, how='all').astype(object)
-    return Volumes(list(found), Table(output_dir, cells), names, output_dir)
+    cells = rows.dropna(axis=1, how='all').map(_cell)
+    return Volumes(list(found), Table(output_dir, cells.astype(object)), names, output_dir)
+
+
+def _cell(value: float) -> str | None:
+    """A number as a table holds it: text, None where missing."""
+    return None if np.isnan(value) else repr(float(value))
 
 
 def _read_segmentation(path: Path) -> pd.DataFrame:

@@ -1,0 +1,120 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.tables.screening import (
+    empty_regions,
+    implausible_values,
+    missing_values,
+    outlying_volumes,
+    require_numbers,
+    require_people,
+    sites_without_controls,
+    summarise_reasons,
+    unusable_regions,
+)
+
+
+def names(count):
+    return [f'sub-{k}' for k in range(count)]
+
+
+def healthy(n_people=80, n_regions=40, seed=0):
+    """Log-normal volumes that share a head size."""
+    rng = np.random.default_rng(seed)
+    head = rng.normal(0, 0.08, (n_people, 1))
+    logs = 7 + head + rng.normal(0, 0.1, (n_people, n_regions))
+    return pd.DataFrame(np.exp(logs), names(n_people))
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_nobody_of_a_plain_population_is_left_out(seed):
+    volumes = healthy(seed=seed)
+    is_patient = pd.Series(np.arange(80) < 40, volumes.index)
+    volumes.loc[is_patient] *= np.random.default_rng(seed).uniform(0.6, 1, (40, 1))
+    assert outlying_volumes(volumes, is_patient) == {}
+    ages = pd.DataFrame({'age': np.random.default_rng(seed).uniform(18, 90, 80)}, volumes.index)
+    assert implausible_values(ages) == {}
+
+
+@pytest.mark.parametrize(
+    'damage',
+    [lambda v: v * 2.5, lambda v: v / 3, lambda v: np.where(np.arange(v.size) < 12, v / 4, v)],
+    ids=['too large', 'too small', 'a third of the brain is missing'],
+)
+@pytest.mark.parametrize('who', [3, 60])
+def test_failed_segmentations_are_found(damage, who):
+    volumes = healthy()
+    volumes.iloc[who] = damage(volumes.iloc[who].to_numpy())
+    is_patient = pd.Series(np.arange(80) < 40, volumes.index)
+    assert set(outlying_volumes(volumes, is_patient)) == {f'sub-{who}'}
+
+
+@pytest.mark.parametrize(
+    ('column', 'value', 'out'),
+    [
+        ('age', 999, True),
+        ('age', -1, True),
+        ('age', 95, False),
+        ('icv', 3e6, True),
+        ('sex', 1, False),
+    ],
+)
+def test_numbers_that_cannot_be_meant(column, value, out):
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame(
+        {
+            'age': rng.normal(65, 10, 50),
+            'icv': rng.normal(1.4e6, 1e5, 50),
+            'sex': np.zeros(50),
+            'site': 'a',
+        },
+        names(50),
+    )
+    people.loc['sub-7', column] = value
+    assert list(implausible_values(people)) == (['sub-7'] if out else [])
+
+
+@pytest.mark.parametrize(
+    ('cells', 'bad'),
+    [(['61', '89+'], True), (['61', None], False), (['F', 'M'], False), (['1', '2'], False)],
+)
+def test_text_among_numbers_is_refused(cells, bad):
+    people = pd.DataFrame({'age': pd.Series(cells, names(2), dtype=object)})
+    if bad:
+        with pytest.raises(DataError, match=r'age holds numbers, but not for sub-1 \("89\+"\)'):
+            require_numbers(people)
+    else:
+        require_numbers(people)
+
+
+def test_missing_values_are_named():
+    people = pd.DataFrame({'age': [1, None, 3], 'site': ['a', None, None]}, names(3))
+    assert missing_values(people) == {
+        'sub-1': 'age, site is missing',
+        'sub-2': 'site is missing',
+    }
+
+
+@pytest.mark.parametrize(('n_empty', 'region_is_dropped'), [(1, False), (30, True)])
+@pytest.mark.parametrize('value', [0.0, np.nan])
+def test_an_empty_region_costs_the_person_or_the_region(n_empty, region_is_dropped, value):
+    volumes = healthy()
+    volumes.iloc[:n_empty, 4] = value
+    assert list(unusable_regions(volumes)) == (['4'] if region_is_dropped else [])
+    kept = volumes.drop(columns=[4]) if region_is_dropped else volumes
+    assert list(empty_regions(kept)) == ([] if region_is_dropped else ['sub-0'])
+
+
+def test_sites_without_controls():
+    site = pd.Series(['a', 'a', 'b'], names(3))
+    is_patient = pd.Series([False, True, True], names(3))
+    assert list(sites_without_controls(site, is_patient)) == ['sub-2']
+
+
+def test_with_nobody_left_the_reasons_are_told():
+    reasons = dict.fromkeys(names(3), 'age is missing') | {'sub-9': 'no volumes'}
+    assert summarise_reasons(reasons.values()) == '3 for "age is missing", 1 for "no volumes"'
+    with pytest.raises(DataError, match=r'everyone is excluded .*3 for "age is missing"'):
+        require_people([], reasons)
