@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,11 @@ POLL_SECONDS = '0.1'
 ERROR_LINE = re.compile(r'^\s*((?:\w+\.)*)(\w+(?:Error|Exception)): (.+)$', re.MULTILINE)
 """Where a traceback names an error: its module, type and message."""
 
-StatusCallback = Callable[[Any, str], None]
-"""Told of a node and `start`, `end` or `exception`."""
+PART = re.compile(r'^_(.+?)(\d+)$')
+"""How Nipype calls the parts of a step that is done for each of a list."""
+
+StatusCallback = Callable[[tuple[str, ...], str], None]
+"""Told the names of the workflows around a step and its own, and `start`, `end` or `exception`."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Crash:
     hierarchy
         Names of the workflows around the step, outermost first.
     step
-        Name of the node.
+        Name of the node; `name[2]` is the third part of a step that is done for each of a list.
     reason
         Last line of the error, without its type where that is one of ours.
     report
@@ -92,7 +96,8 @@ def run_workflow(
         _start_monitor()
     with limited_threads(config.omp_nthreads):
         plugin = _make_plugin(config)
-        plugin._status_callback = status_callback
+        if status_callback is not None:
+            plugin._status_callback = partial(_report, status_callback, config.work_dir)
         try:
             workflow.run(plugin=plugin)
         except Exception:
@@ -102,7 +107,24 @@ def run_workflow(
         finally:
             if isinstance(plugin, SturdyMultiProcPlugin):
                 plugin.close()
-    return _collect_crashes(crash_dir)
+    return _collect_crashes(crash_dir, config.work_dir)
+
+
+def _report(callback: StatusCallback, work_dir: Path, node: Any, status: str) -> None:
+    callback(step_names(node.output_dir(), work_dir), status)
+
+
+def step_names(folder: str, work_dir: Path) -> tuple[str, ...]:
+    """Names of the workflows around a step and its own, from the folder in which it runs.
+
+    Its parts have no other sign of where they belong: `w/a/step/mapflow/_step2` becomes
+    `w`, `a`, `step[2]`.
+    """
+    *hierarchy, name = Path(folder).relative_to(work_dir.resolve()).parts
+    part = PART.match(name) if hierarchy[-1:] == ['mapflow'] else None
+    if part is None:
+        return (*hierarchy, name)
+    return (*hierarchy[:-2], f'{part[1]}[{part[2]}]')
 
 
 def _execution_settings(config: AppConfig, crash_dir: Path) -> dict[str, str]:
@@ -182,16 +204,17 @@ def read_plugin(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _collect_crashes(folder: Path) -> list[Crash]:
+def _collect_crashes(folder: Path, work_dir: Path) -> list[Crash]:
     """Read the reports of failed steps, and delete them: they are kept among the logs."""
-    crashes = [_read_crash(path.read_text(encoding='utf-8')) for path in folder.glob('crash-*')]
+    reports = (path.read_text(encoding='utf-8') for path in folder.glob('crash-*'))
+    crashes = [_read_crash(report, work_dir) for report in reports]
     shutil.rmtree(folder, ignore_errors=True)
     return sorted(crashes, key=lambda crash: (crash.hierarchy, crash.step))
 
 
-def _read_crash(report: str) -> Crash:
-    match = re.search(r'^Node: (.+)$', report, re.MULTILINE)
-    *hierarchy, step = match[1].split('.') if match else ('unknown',)
+def _read_crash(report: str, work_dir: Path) -> Crash:
+    match = re.search(r'^Working directory: (.+)$', report, re.MULTILINE)
+    *hierarchy, step = step_names(match[1], work_dir) if match else ('unknown',)
     return Crash(tuple(hierarchy), step, _reason(report), report)
 
 

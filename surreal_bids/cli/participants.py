@@ -148,7 +148,7 @@ def _failures_of(config: AppConfig, job: Job, crashes: Iterable[Crash]) -> list[
     for crash in crashes:
         if len(crash.hierarchy) < 2 or crash.hierarchy[1] != job.workflow_name:
             continue
-        step = crash.step.strip('_').rstrip('0123456789')
+        step = crash.step.partition('[')[0]
         label = ''.join(filter(str.isalnum, step))
         path = output_path(config.output_dir, 'crash', **job.entities, step=label)
         write_text(path, crash.report)

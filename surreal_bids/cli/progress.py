@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from nipype.pipeline import engine as pe
 from nipype.pipeline.engine.utils import generate_expanded_graph
@@ -39,10 +39,10 @@ class Progress:
         graph = generate_expanded_graph(workflow._create_flat_graph())
         self._waiting = {name: set[str]() for name in logs}
         for node in graph.nodes():
-            participant, step = _split(node.fullname)
-            self._waiting[participant].add(step)
-        self._started: dict[str, float] = {}
-        self._failed: set[str] = set()
+            _, participant, *steps = node.fullname.split('.')
+            self._waiting[participant].add('.'.join(steps))
+        self._started: dict[tuple[str, ...], float] = {}
+        self._failed: set[tuple[str, ...]] = set()
         total = sum(map(len, self._waiting.values()))
         self._bar = tqdm(desc=description, total=total, unit='step', disable=None)
 
@@ -57,21 +57,20 @@ class Progress:
     ) -> None:
         self._bar.close()
 
-    def __call__(self, node: Any, status: str) -> None:
-        """Take note of a node that started, ended, or failed."""
-        participant, step = _split(node.fullname)
+    def __call__(self, names: tuple[str, ...], status: str) -> None:
+        """Take note of a step that started, ended, or failed."""
+        participant, step = names[1], '.'.join(names[2:])
         if status == 'start':
-            self._started[node.fullname] = time.monotonic()
+            self._started[names] = time.monotonic()
             self._note(participant, f'{step}: started')
         elif status == 'exception':
-            self._failed.add(node.fullname)
+            self._failed.add(names)
             self._note(participant, f'{step}: failed')
-        elif node.fullname not in self._failed:
-            self._finish(participant, step, node.fullname)
+        elif names not in self._failed:
+            self._finish(participant, step, self._started.get(names))
 
-    def _finish(self, participant: str, step: str, fullname: str) -> None:
-        begin = self._started.get(fullname)
-        took = 'was done before' if begin is None else f'done in {time.monotonic() - begin:.1f} s'
+    def _finish(self, participant: str, step: str, begin: float | None) -> None:
+        took = 'ready' if begin is None else f'done in {time.monotonic() - begin:.1f} s'
         self._note(participant, f'{step}: {took}')
         if step in self._waiting[participant]:
             self._waiting[participant].remove(step)
@@ -81,9 +80,3 @@ class Progress:
 
     def _note(self, participant: str, text: str) -> None:
         append_to_log(self._logs[participant], text)
-
-
-def _split(fullname: str) -> tuple[str, str]:
-    """Split the name of a node, `all.sub-01.bias_wf.n4`, into the participant and the step."""
-    _, participant, *steps = fullname.split('.')
-    return participant, '.'.join(steps)

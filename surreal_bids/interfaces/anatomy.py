@@ -8,7 +8,6 @@ from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     Directory,
     File,
-    OutputMultiObject,
     SimpleInterface,
     TraitedSpec,
     traits,
@@ -74,7 +73,7 @@ class _ClassifyTissueInput(BaseInterfaceInputSpec):
 
 
 class _ClassifyTissueOutput(TraitedSpec):
-    tpm_files = OutputMultiObject(File(exists=True), desc='probabilities of GM, WM and CSF')
+    tpm_files = traits.List(File(exists=True), desc='probabilities of GM, WM and CSF')
 
 
 class ClassifyTissue(SimpleInterface):

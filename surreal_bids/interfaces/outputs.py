@@ -12,7 +12,6 @@ from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     File,
     InputMultiObject,
-    OutputMultiObject,
     SimpleInterface,
     TraitedSpec,
     traits,
@@ -33,7 +32,7 @@ class _SaveOutputInput(BaseInterfaceInputSpec):
 
 
 class _SaveOutputOutput(TraitedSpec):
-    out_files = OutputMultiObject(File(exists=True), desc='the output, and its sidecar')
+    out_files = traits.List(File(exists=True), desc='the output, and its sidecar')
 
 
 class SaveOutput(SimpleInterface):

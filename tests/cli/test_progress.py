@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import pytest
 from nipype import Function, Node, Workflow
 
@@ -37,20 +35,20 @@ def _log(tmp_path, name='sub-01'):
     ('events', 'expected'),
     [
         (['start', 'end'], ['n4: started', 'n4: done in 0.0 s']),
-        (['end'], ['n4: was done before']),
+        (['end'], ['n4: ready']),
         (['start', 'exception', 'end'], ['n4: started', 'n4: failed']),
     ],
 )
 def test_the_log_of_a_participant(progress, tmp_path, events, expected):
     for event in events:
-        progress(SimpleNamespace(fullname='all.sub-01.n4'), event)
+        progress(('all', 'sub-01', 'n4'), event)
     assert _log(tmp_path) == expected
     assert not (tmp_path / 'logs' / 'sub-02.log').exists()
 
 
 def test_the_bar_counts_each_step_once(progress):
-    for name in ('n4', 'mask', 'mask', '_part0'):
-        progress(SimpleNamespace(fullname=f'all.sub-01.{name}'), 'end')
+    for name in ('n4', 'mask', 'mask', 'part[0]'):
+        progress(('all', 'sub-01', name), 'end')
     assert progress._bar.total == 4
     assert [len(steps) for steps in progress._waiting.values()] == [0, 2]
 

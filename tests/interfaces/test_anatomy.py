@@ -1,0 +1,172 @@
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_image
+from surreal_bids.imaging.transforms import (
+    Transform,
+    identity_transform,
+    read_transform,
+    write_transform,
+)
+from surreal_bids.interfaces.anatomy import CorrectBias
+from surreal_bids.interfaces.images import load_brain, torch_device
+from surreal_bids.interfaces.registration import ConvertTransform, MakeRavens, RegisterTemplate
+from surreal_bids.interfaces.segmentation import FuseLabels, MeasureSegmentation, RegisterAtlas
+from tests.interfaces import phantom
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+    return phantom.write_all(tmp_path_factory.mktemp('phantom'))
+
+
+@pytest.fixture
+def identity(tmp_path):
+    return write_transform(
+        tmp_path / 'identity.nii.gz', identity_transform(phantom.SHAPE, phantom.AFFINE)
+    )
+
+
+@pytest.fixture
+def shifted(tmp_path, files):
+    """The brain, 6 mm to the left of where it was, and further up."""
+    image = nib.Nifti1Image.from_filename(files['t1w'])
+    affine = phantom.AFFINE.copy()
+    affine[:3, 3] += (-6, 0, 4)
+    return write_image(tmp_path / 'shifted.nii.gz', nib.Nifti1Image(image.get_fdata(), affine))
+
+
+def _run(interface, tmp_path):
+    result = interface.run(cwd=str(tmp_path))
+    return result.outputs
+
+
+def _field(path, inside):
+    transform: Transform = read_transform(path)
+    return transform.field[inside]
+
+
+def test_a_brain_is_cut_to_its_mask(files, tmp_path):
+    head = nib.Nifti1Image(np.random.default_rng(0).uniform(5, 9, phantom.SHAPE), phantom.AFFINE)
+    path = write_image(tmp_path / 'head.nii.gz', head)
+    brain, mask = load_brain(str(path), str(files['mask']))
+    inside = np.asarray(mask.dataobj) > 0
+    assert (np.asarray(brain.dataobj)[~inside] == 0).all()
+    assert (np.asarray(brain.dataobj)[inside] > 0).all()
+
+
+def test_a_mask_of_another_grid_is_refused(files, shifted):
+    with pytest.raises(DataError, match=r'mask .* is not on the grid of .*shifted'):
+        load_brain(str(shifted), str(files['mask']))
+
+
+@pytest.mark.parametrize('name', ['cpu', 'cuda', 'auto'])
+def test_devices(name):
+    assert torch_device(name) in ({name} if name != 'auto' else {'cpu', 'cuda'})
+
+
+@pytest.mark.slow
+def test_bias_is_removed(files, tmp_path):
+    clean = nib.Nifti1Image.from_filename(files['t1w']).get_fdata()
+    field = np.exp(np.linspace(-0.3, 0.3, phantom.SHAPE[1]))[None, :, None]
+    biased = write_image(tmp_path / 'b.nii.gz', nib.Nifti1Image(clean * field, phantom.AFFINE))
+    out = _run(CorrectBias(in_file=biased, mask_file=files['mask']), tmp_path).out_file
+    white = phantom.tissues()['WM'].get_fdata() > 0
+
+    def spread(values):
+        return values[white].std() / values[white].mean()
+
+    corrected = nib.Nifti1Image.from_filename(out)
+    assert spread(corrected.get_fdata()) < 0.5 * spread(clean * field)
+    np.testing.assert_allclose(corrected.affine, phantom.AFFINE)
+
+
+def test_registration_undoes_a_shift(files, shifted, tmp_path):
+    moved = nib.Nifti1Image.from_filename(shifted)
+    mask = write_image(
+        tmp_path / 'm.nii.gz',
+        nib.Nifti1Image((moved.get_fdata() > 0).astype(np.uint8), moved.affine),
+    )
+    outputs = _run(
+        RegisterTemplate(t1w_file=shifted, mask_file=mask, template_dir=files['template']), tmp_path
+    )
+    inside = np.asarray(phantom.mask().dataobj) > 0
+    forward, inverse = (
+        _field(path, inside) for path in (outputs.anat2std_xfm, outputs.std2anat_xfm)
+    )
+    np.testing.assert_allclose(np.median(forward, axis=0), (-6, 0, 4), atol=1)
+    np.testing.assert_allclose(np.median(inverse, axis=0), (6, 0, -4), atol=1)
+
+
+@pytest.mark.parametrize('start', ['nowhere', 'template', 'atlas to template'])
+def test_atlases_are_registered_from_any_start(files, shifted, identity, tmp_path, start):
+    interface = RegisterAtlas(t1w_file=files['t1w'], mask_file=files['mask'], atlas_t1w=shifted)
+    if start != 'nowhere':
+        interface.inputs.std2anat_xfm = identity
+    if start == 'atlas to template':
+        shift = identity_transform(phantom.SHAPE, phantom.AFFINE)
+        known = Transform(shift.field + np.float32([-6, 0, 4]), shift.affine)
+        interface.inputs.atlas2std_xfm = write_transform(tmp_path / 'known.nii.gz', known)
+    inside = np.asarray(phantom.mask().dataobj) > 0
+    found = np.median(_field(_run(interface, tmp_path).xfm_file, inside), axis=0)
+    np.testing.assert_allclose(found, (-6, 0, 4), atol=2 if start == 'template' else 1)
+
+
+def test_labels_of_an_atlas_in_place_are_kept(files, identity, tmp_path):
+    outputs = _run(
+        FuseLabels(
+            t1w_file=files['t1w'],
+            mask_file=files['mask'],
+            atlas_t1ws=[files['t1w']] * 2,
+            atlas_labels=[files['labels']] * 2,
+            xfm_files=[identity] * 2,
+            regions_file=files['regions'],
+        ),
+        tmp_path,
+    )
+    fused = np.asarray(nib.Nifti1Image.from_filename(outputs.dseg_file).dataobj)
+    truth = np.asarray(phantom.labels().dataobj)
+    assert (fused != truth).mean() < 0.001
+    volumes = pd.read_csv(outputs.volumes_file, sep='\t').set_index('index')['volume_mm3']
+    for index in (47, 48):
+        assert volumes[index] == pytest.approx((truth == index).sum() * 64, rel=1e-3)
+    assert volumes[49] == 0
+
+
+@pytest.mark.parametrize(
+    ('with_table', 'names'), [(True, 'Right half'), (False, 'Right hippocampus')]
+)
+def test_an_existing_segmentation_is_measured(files, tmp_path, with_table, names):
+    interface = MeasureSegmentation(in_file=files['labels'])
+    if with_table:
+        interface.inputs.regions_file = files['regions']
+    table = pd.read_csv(_run(interface, tmp_path).volumes_file, sep='\t').set_index('index')
+    assert table.loc[47, 'name'] == names
+    expected = (np.asarray(phantom.labels().dataobj) == 47).sum() * 64
+    assert table.loc[47, 'volume_mm3'] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize('smoothing', [0.0, 12.0])
+def test_ravens_maps_keep_the_volume(files, identity, tmp_path, smoothing):
+    out = _run(
+        MakeRavens(in_file=files['GM'], xfm_file=identity, smoothing=smoothing), tmp_path
+    ).out_file
+    total = nib.Nifti1Image.from_filename(out).get_fdata().sum()
+    assert total == pytest.approx(phantom.tissues()['GM'].get_fdata().sum(), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_transforms_of_itk_are_taken(files, tmp_path):
+    import ants
+
+    path = tmp_path / 'shift.mat'
+    translation = ants.create_ants_transform(
+        transform_type='AffineTransform', dimension=3, translation=(6.0, 0.0, 4.0)
+    )
+    ants.write_transform(translation, str(path))
+    out = _run(ConvertTransform(in_file=path, reference=files['t1w']), tmp_path).out_file
+    field = read_transform(out).field
+    np.testing.assert_allclose(field[20, 20, 20], (-6, 0, 4), atol=1e-3)
