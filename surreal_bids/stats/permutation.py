@@ -51,20 +51,27 @@ class ScratchMaps:
 
     def store(self, rows: NDArray[np.intp], values: NDArray) -> None:
         """Write the voxels (B, V) of some people (B,); those never written take no room."""
-        n_bytes = self.shape[1] * np.dtype(np.float32).itemsize
         self.path.touch()
         with self.path.open('r+b') as file:
-            file.truncate(self.shape[0] * n_bytes)
+            file.truncate(self._position(self.shape[0], 0))
             for row, voxels in zip(rows, values):
-                file.seek(int(row) * n_bytes)
+                file.seek(self._position(row, 0))
                 file.write(np.ascontiguousarray(voxels, np.float32).data)
 
     def chunks(self, rows: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
         """Voxels of some people (n, v), as many at a time as `CHUNK_BYTES` allows."""
         n_voxels = max(1, CHUNK_BYTES // (rows.size * np.dtype(np.float64).itemsize))
-        for start in range(0, self.shape[1], n_voxels):
-            maps = np.memmap(self.path, np.float32, 'r', shape=self.shape)
-            yield maps[rows, start : start + n_voxels]
+        with self.path.open('rb', buffering=0) as file:
+            for start in range(0, self.shape[1], n_voxels):
+                values = np.empty((rows.size, min(n_voxels, self.shape[1] - start)), np.float32)
+                for row, voxels in zip(rows, values):
+                    file.seek(self._position(row, start))
+                    file.readinto(voxels.data)
+                yield values
+
+    def _position(self, row: int, voxel: int) -> int:
+        """Where a number is in the file."""
+        return (int(row) * self.shape[1] + voxel) * np.dtype(np.float32).itemsize
 
 
 def draw_permutations(n_people: int, n_permutations: int, seed: int) -> NDArray[np.intp]:
