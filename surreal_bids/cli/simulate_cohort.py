@@ -12,6 +12,7 @@ from surreal_bids.exceptions import UsageError
 from surreal_bids.simulation.atrophy import PATTERNS
 from surreal_bids.simulation.cohort import simulate_cohort
 from surreal_bids.simulation.people import CohortPlan
+from surreal_bids.simulation.templates import VOXEL_SIZES_MM
 
 
 def add_parser(subparsers: Any) -> None:
@@ -37,7 +38,7 @@ def add_parser(subparsers: Any) -> None:
         + ', '.join(name for name, _ in PATTERNS),
     )
     parser.add_argument(
-        '--voxel-size', type=float, choices=(1.0, 2.0), default=plan.voxel_size, help='in mm'
+        '--voxel-size', type=float, choices=VOXEL_SIZES_MM, default=plan.voxel_size, help='in mm'
     )
     parser.add_argument(
         '--atlases',

@@ -29,8 +29,8 @@ BOX_ORIGIN_MM = (-96, -130, -96)
 BOX_EXTENT_MM = (192, 240, 200)
 """Extent of the grid; its factors are 2, 3 and 5, which suits the Fourier transforms."""
 
-VOXEL_SIZES_MM = (1.0, 2.0)
-"""Voxel sizes of the working grid; both divide the box."""
+VOXEL_SIZES_MM = (1.0, 2.0, 3.0)
+"""Voxel sizes of the working grid; the coarsest is for trials."""
 
 UNUSED_LABELS = (69,)
 """The optic chiasm: all but 21 mm3 of it lie outside the brain of the template."""
@@ -120,9 +120,10 @@ class Template:
 
 
 def load_template(voxel_size: float = 2.0) -> Template:
-    """Load the template on the working grid of a voxel size in mm (1 or 2)."""
+    """Load the template on the working grid of a voxel size in mm."""
     if voxel_size not in VOXEL_SIZES_MM:
-        raise UsageError(f'--voxel-size {voxel_size:g}: the template grid comes in 1 or 2 mm')
+        sizes = ', '.join(f'{size:g}' for size in VOXEL_SIZES_MM)
+        raise UsageError(f'--voxel-size {voxel_size:g}: the template grid comes in {sizes} mm')
     affine = np.diag([voxel_size] * 3 + [1.0])
     affine[:3, 3] = BOX_ORIGIN_MM
     shape = tuple(int(extent // voxel_size) for extent in BOX_EXTENT_MM)
