@@ -13,6 +13,7 @@ need not have the same scale. This is how SPM normalises (Friston et al., Hum Br
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -32,6 +33,9 @@ MARGIN_MM = 8.0
 
 START_ANGLES = (-30.0, -15.0, 0.0, 15.0, 30.0)
 """Degrees about each world axis from which the search may start."""
+
+N_DESCENTS = 4
+"""Number of starts that are followed at the coarsest level."""
 
 MOST_STEPS = 40
 LEAST_GAIN = 1e-5
@@ -79,9 +83,8 @@ def align_affine(fixed: Nifti1Image, moving: Nifti1Image) -> NDArray[np.float64]
     estimate = np.column_stack([np.eye(3) * scale, moving_centre])
     for number, spacing in enumerate(LEVELS_MM):
         level = _make_level(fixed, moving, centre, spacing)
-        if number == 0:
-            estimate = _best_rotation(level, estimate)
-        estimate = _descend(level, estimate)
+        search = _best_rotation if number == 0 else _descend
+        estimate = search(level, estimate)
     matrix = np.eye(4)
     matrix[:3, :3] = estimate[:, :3]
     matrix[:3, 3] = estimate[:, 3] - estimate[:, :3] @ centre
@@ -137,16 +140,13 @@ def _box(inside: NDArray[np.bool_], margin: NDArray[np.float64]) -> NDArray[np.b
 
 
 def _best_rotation(level: _Level, estimate: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turn the estimate by the angles of `START_ANGLES` that make the images correlate best."""
-    best, best_correlation = estimate, -np.inf
-    for angles in product(START_ANGLES, repeat=3):
-        turn = Rotation.from_euler('xyz', angles, degrees=True).as_matrix()
-        candidate = np.column_stack([turn @ estimate[:, :3], estimate[:, 3]])
-        sampled = _sample(level, candidate, channels=1)[0]
-        correlation = np.corrcoef(level.values, sampled)[0, 1]
-        if correlation > best_correlation:
-            best, best_correlation = candidate, correlation
-    return best
+    """Turn the estimate about all axes, descend from the most promising turns, keep the best."""
+    turns = Rotation.from_euler('xyz', list(product(START_ANGLES, repeat=3)), degrees=True)
+    turned = [
+        np.column_stack([turn @ estimate[:, :3], estimate[:, 3]]) for turn in turns.as_matrix()
+    ]
+    promising = sorted(turned, key=lambda start: _misfit_of(level, start))[:N_DESCENTS]
+    return min((_descend(level, start) for start in promising), key=partial(_misfit_of, level))
 
 
 def _descend(level: _Level, estimate: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -183,6 +183,10 @@ def _sample(level: _Level, estimate: NDArray[np.float64], channels: int = 4) -> 
             for channel in level.moving[:channels]
         ]
     )
+
+
+def _misfit_of(level: _Level, estimate: NDArray[np.float64]) -> float:
+    return _misfit(level, _sample(level, estimate, channels=1)[0])
 
 
 def _misfit(level: _Level, sampled: NDArray[np.float64]) -> float:

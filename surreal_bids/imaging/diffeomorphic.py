@@ -18,14 +18,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from surreal_bids.exceptions import UsageError
+
 COARSEST_MM = 6.0
 """Levels are added until voxels of the coarsest are at least this wide."""
 
 KERNEL_REACH = 2.5
 """Gaussian kernels end after so many standard deviations."""
 
-TINY = 1e-12
-"""Keeps a division by the length of the longest update finite."""
+LEAST_ELASTIC = 0.5
+"""Composition to first order is unstable for waves of few voxels; this much smoothing damps them."""
+
+FULL_STEP_SLOPE = 0.3
+"""Slopes of the correlation, per voxel of displacement, from which on an update has its full length.
+Brains that do not match yet have 0.2 to 0.7 where they are steepest; below, steps shrink in
+proportion, so that equal images stay where they are."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +49,27 @@ class Settings:
     fluid
         Standard deviation of the smoothing of each update.
     elastic
-        Standard deviation of the smoothing of the whole displacement, after each update.
+        Standard deviation of the smoothing of the whole displacement, after each update; at least
+        LEAST_ELASTIC.
     step
-        Length of the longest vector of an update.
+        Length of the longest vector of an update, while images do not match.
     noise
         Variance that counts as no signal, where the brain's bright tissue has intensity 1.
     """
 
     iterations: tuple[int, ...] = (60, 40, 20)
     radius: int = 2
-    fluid: float = 1.5
+    fluid: float = 1.0
     elastic: float = 0.5
     step: float = 0.7
     noise: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if self.elastic < LEAST_ELASTIC:
+            raise UsageError(
+                f'elastic smoothing of {self.elastic} voxels lets small waves of the displacement '
+                f'grow; use {LEAST_ELASTIC} or more'
+            )
 
 
 class LocalCorrelation:
@@ -202,8 +217,8 @@ def _ascend(
         slope = correlation.slope(warped)
         uphill = torch.stack([central_difference(warped, axis) * slope for axis in range(3)])
         update = smooth(uphill, settings.fluid)
-        longest = update.square().sum(0).max().sqrt()
-        update.mul_(settings.step / (longest + TINY))
+        steepest = update.square().sum(0).max().sqrt()
+        update.mul_(settings.step / steepest.clamp_min(FULL_STEP_SLOPE))
         displacement = smooth(compose_small(displacement, update), settings.elastic)
     return displacement
 

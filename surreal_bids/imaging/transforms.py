@@ -155,9 +155,19 @@ def resample(image: Nifti1Image, transform: Transform, *, order: Order = 1) -> N
     values = np.asanyarray(image.dataobj)
     if order > 0:
         values = values.astype(np.float32, copy=False)
-    coordinates = _voxel_coordinates(transform, image.affine)
+    coordinates = voxel_coordinates(transform, image.affine)
     resampled = ndimage.map_coordinates(values, coordinates, order=order, mode='grid-constant')
     return Nifti1Image(resampled, transform.affine)
+
+
+def voxel_coordinates(
+    transform: Transform, moving_affine: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """Where each fixed voxel lies, in voxels of a moving grid: shape (3, X, Y, Z)."""
+    to_voxel = np.linalg.inv(moving_affine)
+    coordinates = _map_indices(transform.shape, to_voxel @ transform.affine)
+    coordinates += np.moveaxis(transform.field @ to_voxel[:3, :3].T.astype(np.float32), -1, 0)
+    return coordinates
 
 
 def jacobian_determinant(transform: Transform) -> Nifti1Image:
@@ -229,16 +239,6 @@ def _grid_points(shape: Sequence[int], affine: NDArray[np.float64]) -> NDArray[n
 
 def _moved_points(transform: Transform) -> NDArray[np.float32]:
     return _grid_points(transform.shape, transform.affine) + transform.field
-
-
-def _voxel_coordinates(
-    transform: Transform, moving_affine: NDArray[np.float64]
-) -> NDArray[np.float32]:
-    """Position of each fixed voxel in voxels of a moving grid: shape (3, X, Y, Z)."""
-    to_voxel = np.linalg.inv(moving_affine)
-    coordinates = _map_indices(transform.shape, to_voxel @ transform.affine)
-    coordinates += np.moveaxis(transform.field @ to_voxel[:3, :3].T.astype(np.float32), -1, 0)
-    return coordinates
 
 
 def _sample_vectors(

@@ -1,0 +1,237 @@
+"""Multi-atlas segmentation: labels of registered atlases, fused by locally weighted voting.
+
+Each atlas votes, voxel by voxel, for the label that registration puts there, with the weight r^p:
+r is the local correlation of its image with the target, p a high power, so that the atlases that
+fit best in a place decide there (Artaechevarria et al., IEEE Trans Med Imaging 28:1266, 2009).
+
+Atlases are taken one at a time and forgotten. Of the votes a voxel has received only those for its
+leading labels are kept, so that memory depends neither on the number of atlases nor on that of
+labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import torch
+from nibabel.nifti1 import Nifti1Image
+from numpy.typing import NDArray
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.atlas import Atlas
+from surreal_bids.imaging.diffeomorphic import LocalCorrelation, Settings
+from surreal_bids.imaging.images import like, load_image, voxel_volume
+from surreal_bids.imaging.registration import DEFAULT, normalise_intensity, register
+from surreal_bids.imaging.transforms import Transform, resample, voxel_coordinates
+
+SLOTS = 12
+"""Labels remembered per voxel. As many atlases can disagree before a vote is forgotten."""
+
+POWER = 8.0
+"""p: exponent of the local correlation."""
+
+RADIUS = 2
+"""Of the cube of voxels in which images are correlated."""
+
+NOISE = 1e-4
+"""Variance that counts as no signal, where the brain's bright tissue has intensity 1."""
+
+LEAST_CORRELATION = 0.1
+"""Where no atlas fits, all count alike."""
+
+INT16_MAX = np.iinfo(np.int16).max
+
+EMPTY = -1
+"""Label of a slot without votes."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An atlas, and where the voxels of a target lie in it.
+
+    Attributes
+    ----------
+    t1w, labels : Nifti1Image
+        Of the atlas, on its own grid.
+    transform : Transform
+        On the grid of the target; from a registration, or composed of several.
+    """
+
+    t1w: Nifti1Image
+    labels: Nifti1Image
+    transform: Transform
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A segmentation.
+
+    Attributes
+    ----------
+    labels : Nifti1Image
+        The label with most votes, int16 or int32; 0 outside the mask.
+    volumes : dict
+        Volume of each label in mm3: sum of its shares of the votes, times the volume of a voxel.
+        0, the background, is left out.
+    background : float
+        Volume inside the mask that went to no label, mm3.
+    confidence : Nifti1Image
+        Share of the votes that the winning label has, float32.
+    """
+
+    labels: Nifti1Image
+    volumes: dict[int, float]
+    background: float
+    confidence: Nifti1Image
+
+
+class Votes:
+    """Weighted votes at N voxels, for up to SLOTS labels each.
+
+    Labels and weights have shape (SLOTS, N).
+    """
+
+    def __init__(self, n_voxels: int) -> None:
+        self.labels = np.full((SLOTS, n_voxels), EMPTY, dtype=np.int32)
+        self.weights = np.zeros((SLOTS, n_voxels), dtype=np.float32)
+
+    def add(self, labels: NDArray[np.integer], weights: NDArray[np.float32]) -> None:
+        """Count one vote per voxel.
+
+        A label that finds no slot replaces the one with least weight if its own is larger.
+        """
+        late = np.flatnonzero(weights)
+        for slot_labels, slot_weights in zip(self.labels, self.weights):
+            kept = slot_labels[late]
+            fits = (kept == labels[late]) | (kept == EMPTY)
+            here = late[fits]
+            slot_labels[here] = labels[here]
+            slot_weights[here] += weights[here]
+            late = late[~fits]
+        weakest = self.weights[:, late].argmin(axis=0)
+        stronger = self.weights[weakest, late] < weights[late]
+        slots, places = weakest[stronger], late[stronger]
+        self.labels[slots, places] = labels[places]
+        self.weights[slots, places] = weights[places]
+
+    def shares(self) -> NDArray[np.float32]:
+        """Weights as shares of their sum at each voxel."""
+        return self.weights / self.weights.sum(axis=0)
+
+    def winners(self) -> NDArray[np.int32]:
+        """The label with most weight at each voxel."""
+        return np.take_along_axis(self.labels, self.weights.argmax(axis=0)[np.newaxis], axis=0)[0]
+
+
+def fuse_labels(
+    target: Nifti1Image, candidates: Iterable[Candidate], mask: Nifti1Image | None = None
+) -> Fusion:
+    """Segment an image by the votes of registered atlases.
+
+    Parameters
+    ----------
+    target : Nifti1Image
+        T1w image; skull-stripped, unless a mask is given.
+    candidates : iterable of Candidate
+        Taken one at a time, so that a generator may load them.
+    mask : Nifti1Image, optional
+        Where to label; where the target is not zero if not given.
+    """
+    brain = normalise_intensity(target, mask)
+    values = torch.from_numpy(np.asarray(brain.dataobj))
+    inside = np.asanyarray((mask or brain).dataobj) > 0
+    correlation = LocalCorrelation(values, RADIUS, NOISE)
+    votes = Votes(int(inside.sum()))
+    for candidate in candidates:
+        atlas = resample(normalise_intensity(candidate.t1w), candidate.transform)
+        similarity = correlation.value(torch.from_numpy(np.asarray(atlas.dataobj))).numpy()
+        weights = similarity[inside].clip(LEAST_CORRELATION, 1) ** np.float32(POWER)
+        for labels, shares in corner_labels(candidate.labels, candidate.transform, inside):
+            votes.add(labels, weights * shares)
+    if not votes.weights.any():
+        raise DataError('no atlas to take labels from; give at least one')
+    return _count(brain, inside, votes)
+
+
+def corner_labels(
+    labels: Nifti1Image, transform: Transform, inside: NDArray[np.bool_]
+) -> Iterator[tuple[NDArray[np.integer], NDArray[np.float32]]]:
+    """The labels of the eight voxels around each point, and their shares in a linear interpolation.
+
+    Parameters
+    ----------
+    labels : Nifti1Image
+        Of the atlas, on its own grid.
+    transform : Transform
+        From the grid of the target.
+    inside : ndarray, shape (X, Y, Z)
+        Voxels of the target that are asked about.
+
+    Yields
+    ------
+    labels, shares : ndarray, shape (N,)
+        One pair per corner; shares add up to 1. Beyond the grid lies background.
+    """
+    values = np.pad(np.asanyarray(labels.dataobj), 1)
+    points = voxel_coordinates(transform, labels.affine)[:, inside] + 1
+    limits = np.array(values.shape)[:, np.newaxis] - 1
+    lower = np.floor(points)
+    fraction = points - lower
+    for corner in product((0, 1), repeat=3):
+        upper = np.array(corner)[:, np.newaxis]
+        indices = np.clip(lower.astype(np.int64) + upper, 0, limits)
+        shares = np.where(upper, fraction, 1 - fraction).prod(axis=0)
+        yield values[tuple(indices)], shares
+
+
+def segment(
+    target: Nifti1Image,
+    mask: Nifti1Image,
+    atlases: Sequence[Atlas],
+    *,
+    engine: str = 'torch',
+    settings: Settings = DEFAULT,
+    device: str = 'cpu',
+) -> Fusion:
+    """Segment a T1w image with atlases, registered one after the other.
+
+    Parameters
+    ----------
+    target : Nifti1Image
+        T1w image, best corrected for inhomogeneity.
+    mask : Nifti1Image
+        Its brain.
+    atlases : sequence of Atlas
+        Their T1w images are skull-stripped.
+    engine, settings, device
+        See :func:`surreal_bids.imaging.registration.register`.
+    """
+    brain = normalise_intensity(target, mask)
+
+    def candidates() -> Iterator[Candidate]:
+        for atlas in atlases:
+            t1w, labels = load_image(atlas.t1w), load_image(atlas.labels)
+            found = register(brain, t1w, engine=engine, settings=settings, device=device)
+            yield Candidate(t1w, labels, found.forward)
+
+    return fuse_labels(brain, candidates(), mask)
+
+
+def _count(target: Nifti1Image, inside: NDArray[np.bool_], votes: Votes) -> Fusion:
+    """Turn votes into an image of labels, and shares into volumes."""
+    shares = votes.shares()
+    sums = np.bincount(votes.labels.clip(0).ravel(), shares.ravel()) * voxel_volume(target)
+    volumes = {int(label): float(sums[label]) for label in np.flatnonzero(sums) if label > 0}
+    winners = np.zeros(inside.shape, np.int32)
+    winners[inside] = votes.winners()
+    confidence = np.zeros(inside.shape, np.float32)
+    confidence[inside] = shares.max(axis=0)
+    return Fusion(
+        labels=like(target, winners, np.int16 if winners.max() <= INT16_MAX else np.int32),
+        volumes=volumes,
+        background=float(sums[0]),
+        confidence=like(target, confidence, np.float32),
+    )

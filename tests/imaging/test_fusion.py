@@ -1,0 +1,197 @@
+"""Label fusion: votes add up, the atlas that fits wins, volumes are those of the mask."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from nibabel.nifti1 import Nifti1Image
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.atlas import Atlas
+from surreal_bids.imaging.diffeomorphic import Settings
+from surreal_bids.imaging.fusion import (
+    SLOTS,
+    Candidate,
+    Votes,
+    corner_labels,
+    fuse_labels,
+    segment,
+)
+from surreal_bids.imaging.transforms import (
+    Transform,
+    compose,
+    identity_transform,
+    invert,
+    resample,
+)
+from tests.imaging.brains import AFFINE, SHAPE, brain, mean_dice, smooth_displacement
+
+VOXEL_MM3 = 64.0
+HERE = identity_transform(SHAPE, AFFINE)
+
+
+@pytest.fixture(scope='module')
+def head() -> tuple[Nifti1Image, Nifti1Image]:
+    return brain()
+
+
+def displaced(size: float, seed: int) -> Transform:
+    return Transform(smooth_displacement(size, seed), AFFINE)
+
+
+def bad_candidates(head: tuple[Nifti1Image, Nifti1Image], number: int) -> list[Candidate]:
+    """The same brain, badly registered."""
+    return [Candidate(*head, displaced(14.0, seed)) for seed in range(number)]
+
+
+@pytest.mark.parametrize('n_votes', [1, 5, 30])
+@pytest.mark.parametrize('n_labels', [2, SLOTS])
+def test_votes_are_counted_as_a_dictionary_would(n_votes, n_labels):
+    rng = np.random.default_rng(0)
+    votes = Votes(7)
+    counts: list[Counter] = [Counter() for _ in range(7)]
+    for _ in range(n_votes):
+        labels = rng.integers(0, n_labels, 7)
+        weights = rng.uniform(0.1, 1, 7).astype(np.float32)
+        votes.add(labels, weights)
+        for count, label, weight in zip(counts, labels, weights):
+            count[int(label)] += float(weight)
+    assert votes.winners().tolist() == [count.most_common(1)[0][0] for count in counts]
+    np.testing.assert_allclose(votes.shares().sum(axis=0), 1, rtol=1e-5)
+    np.testing.assert_allclose(votes.weights.sum(axis=0), [c.total() for c in counts], rtol=1e-5)
+
+
+def test_a_strong_late_label_takes_the_slot_of_a_weak_one():
+    votes = Votes(1)
+    for label in range(SLOTS):
+        votes.add(np.array([label]), np.array([0.1 + label], np.float32))
+    votes.add(np.array([99]), np.array([50.0], np.float32))
+    votes.add(np.array([98]), np.array([0.01], np.float32))
+    assert votes.winners().tolist() == [99]
+    assert set(votes.labels[:, 0]) == {*range(1, SLOTS), 99}
+
+
+def test_corner_labels_are_linear_interpolation_of_each_label(head):
+    _, labels = head
+    transform = displaced(9.0, 0)
+    inside = np.asarray(labels.dataobj) > 0
+    seen: defaultdict[int, np.ndarray] = defaultdict(lambda: np.zeros(inside.sum()))
+    for corner, shares in corner_labels(labels, transform, inside):
+        for label in np.unique(corner):
+            seen[int(label)][corner == label] += shares[corner == label]
+    for label in (1, 7, 24):
+        one = Nifti1Image((np.asarray(labels.dataobj) == label).astype(np.float32), AFFINE)
+        expected = np.asarray(resample(one, transform).dataobj)[inside]
+        np.testing.assert_allclose(seen[label], expected, atol=1e-4)
+    np.testing.assert_allclose(sum(seen.values()), 1, rtol=1e-5)
+
+
+def test_beyond_the_grid_of_an_atlas_lies_background():
+    labels = Nifti1Image(np.full((4, 5, 6), 3, np.uint8), np.eye(4))
+    far = Transform(np.full((4, 5, 6, 3), 100, np.float32), np.eye(4))
+    for corner, _ in corner_labels(labels, far, np.ones((4, 5, 6), bool)):
+        assert not corner.any()
+
+
+def test_one_perfect_atlas_gives_its_labels_and_volumes(head):
+    fusion = fuse_labels(head[0], [Candidate(*head, HERE)])
+    truth = np.asarray(head[1].dataobj)
+    np.testing.assert_array_equal(np.asarray(fusion.labels.dataobj), truth)
+    counts = np.bincount(truth.ravel())
+    for label in range(1, 25):
+        assert fusion.volumes[label] == pytest.approx(counts[label] * VOXEL_MM3, rel=1e-3)
+
+
+@pytest.mark.parametrize('n_bad', [1, 4])
+@pytest.mark.parametrize('first', [True, False])
+def test_the_atlas_that_fits_wins_against_those_that_do_not(head, n_bad, first):
+    good, bad = [Candidate(*head, HERE)], bad_candidates(head, n_bad)
+    fusion = fuse_labels(head[0], good + bad if first else bad + good)
+    alone = fuse_labels(head[0], bad)
+    assert mean_dice(head[1], fusion.labels) > 0.97
+    assert mean_dice(head[1], alone.labels) < 0.85
+
+
+def test_a_fit_matters_where_it_is(head):
+    """Two atlases, each right in one half only, are right together."""
+    left = np.arange(SHAPE[0])[:, np.newaxis, np.newaxis, np.newaxis] < SHAPE[0] // 2
+    halves = [
+        Transform((smooth_displacement(14.0, seed) * where).astype(np.float32), AFFINE)
+        for seed, where in ((0, left), (1, ~left))
+    ]
+    together = fuse_labels(head[0], [Candidate(*head, half) for half in halves])
+    alone = [fuse_labels(head[0], [Candidate(*head, half)]) for half in halves]
+    best = max(mean_dice(head[1], one.labels) for one in alone)
+    assert mean_dice(head[1], together.labels) > best + 0.1
+
+
+def test_volumes_and_background_fill_the_mask(head):
+    mask = np.asarray(head[1].dataobj) > 0
+    wide = Nifti1Image(np.roll(mask, 2, axis=1).astype(np.uint8), AFFINE)
+    target = Nifti1Image(np.asarray(head[0].dataobj) + 1, AFFINE)
+    fusion = fuse_labels(target, bad_candidates(head, 3), wide)
+    total = sum(fusion.volumes.values()) + fusion.background
+    assert total == pytest.approx(np.asarray(wide.dataobj).sum() * VOXEL_MM3, rel=1e-4)
+    assert fusion.background > 0
+    assert not np.asarray(fusion.labels.dataobj)[np.asarray(wide.dataobj) == 0].any()
+
+
+def test_order_of_atlases_does_not_matter(head):
+    candidates = bad_candidates(head, 4)
+    one, other = fuse_labels(head[0], candidates), fuse_labels(head[0], candidates[::-1])
+    assert one.volumes == pytest.approx(other.volumes, rel=1e-3)
+    assert mean_dice(one.labels, other.labels) > 0.999
+
+
+def test_candidates_are_taken_one_at_a_time(head):
+    alive = 0
+
+    def stream():
+        nonlocal alive
+        for candidate in bad_candidates(head, 3):
+            alive += 1
+            yield candidate
+            assert alive == 1
+            alive -= 1
+
+    fuse_labels(head[0], stream())
+    assert alive == 0
+
+
+def test_an_atlas_may_vote_through_another_brain(head):
+    """Atlas -> library brain -> target, composed: labels are interpolated once."""
+    to_library, to_atlas = displaced(8.0, 1), displaced(8.0, 2)
+    through = compose(to_library, to_atlas)
+    target = resample(head[0], through, order=3)
+    truth = resample(head[1], through, order=0)
+    there_and_back = compose(invert(to_library, SHAPE, AFFINE), through)
+    assert np.abs(there_and_back.field - to_atlas.field)[8:-8, 8:-8, 8:-8].max() < 1.0
+    fusion = fuse_labels(target, [Candidate(*head, through)])
+    assert mean_dice(truth, fusion.labels) > 0.9
+
+
+@pytest.mark.parametrize('largest', [200, 40_000])
+def test_labels_are_stored_in_a_type_that_holds_them(head, largest):
+    labels = np.where(np.asarray(head[1].dataobj) > 0, largest, 0).astype(np.int32)
+    fusion = fuse_labels(head[0], [Candidate(head[0], Nifti1Image(labels, AFFINE), HERE)])
+    assert set(fusion.volumes) == {largest}
+    assert fusion.labels.get_data_dtype() == (np.int16 if largest == 200 else np.int32)
+
+
+def test_no_atlas_is_an_error(head):
+    with pytest.raises(DataError, match='at least one'):
+        fuse_labels(head[0], [])
+
+
+@pytest.mark.slow
+def test_segmentation_from_files(head, tmp_path):
+    atlases = []
+    for seed in (1, 2, 3):
+        warp = displaced(8.0, seed)
+        t1w, labels = tmp_path / f'{seed}_T1w.nii.gz', tmp_path / f'{seed}_dseg.nii.gz'
+        resample(head[0], warp, order=3).to_filename(t1w)
+        resample(head[1], warp, order=0).to_filename(labels)
+        atlases.append(Atlas(str(seed), t1w, labels))
+    mask = Nifti1Image((np.asarray(head[1].dataobj) > 0).astype(np.uint8), AFFINE)
+    fusion = segment(head[0], mask, atlases, settings=Settings(iterations=(30, 20, 10)))
+    assert mean_dice(head[1], fusion.labels) > 0.88
