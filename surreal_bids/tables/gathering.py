@@ -53,7 +53,7 @@ from surreal_bids.tables.visits import ICV, Volumes, in_order, visit_columns, vi
 
 GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
 
-ONE_SITE = 'dataset'
+ONE_SITE = 'everyone'
 """Name of the only site of a dataset that does not tell its sites apart."""
 
 

@@ -118,8 +118,9 @@ def _reference_state(steps: Preprocessing) -> dict[str, Any]:
         'encoder': encoder.to_json(),
         'prior': None,
         'grand_mean': steps.normaliser.mean_ - residualiser.center_ @ slopes,
-        'scale': np.asarray(steps.normaliser.sd_),
-        'slopes': slopes,
+        # Copies: tensors of a bundle may not share memory.
+        'scale': np.array(steps.normaliser.sd_),
+        'slopes': np.array(slopes),
         'penalties': np.zeros((len(steps.features), 0)),
     }
 

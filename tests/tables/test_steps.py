@@ -1,0 +1,167 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from surreal_bids.exceptions import UsageError
+from surreal_bids.model import SurrealGAN
+from surreal_bids.model.patterns import pattern_changes
+from surreal_bids.model.timing import longest_first
+from surreal_bids.regions import Feature
+from surreal_bids.tables.gathering import gather_cohort
+from surreal_bids.tables.halves import compare_halves, held_out_indices
+from surreal_bids.tables.patterns import (
+    COLUMNS,
+    describe_patterns,
+    paint_regions,
+    readable_name,
+    values_by_region,
+)
+from surreal_bids.tables.steps import (
+    TrainingSettings,
+    prepare,
+    select_model,
+    time_training,
+    train_half,
+    train_patterns,
+)
+from surreal_bids.tables.visits import read_roi_table
+from tests.tables.group_study import make_config, write_dataset
+
+SETTINGS = TrainingSettings([2, 3], [0.2], 2, 200, 'robust', 'cpu', 0)
+
+
+@pytest.fixture(scope='module')
+def cohort(tmp_path_factory):
+    config = make_config(write_dataset(tmp_path_factory.mktemp('study')))
+    return gather_cohort(config, read_roi_table(config.roi_table)).cohort
+
+
+@pytest.fixture(scope='module')
+def selected(cohort, tmp_path_factory):
+    return select_model(cohort, SETTINGS, tmp_path_factory.mktemp('checkpoints'))
+
+
+def test_trained_side_by_side_is_trained_together(cohort, selected, tmp_path):
+    paths = [train_patterns(cohort, SETTINGS, m, tmp_path) for m in (3, 2)]
+    before = [path.read_bytes() for path in paths]
+    model, results = select_model(cohort, SETTINGS, tmp_path)
+    assert [path.read_bytes() for path in paths] == before
+    pd.testing.assert_frame_equal(results, selected[1])
+    assert model.gan.selected_ == selected[0].gan.selected_
+
+
+def test_training_apart_needs_a_place_to_keep_members(cohort):
+    normalised = prepare(cohort)[1].normalised
+    with pytest.raises(UsageError, match='checkpoint_dir'):
+        SurrealGAN(2, device='cpu').train(normalised, cohort.is_patient.to_numpy(), 2)
+
+
+def test_time_is_told_for_each_number_of_patterns(cohort):
+    seconds = time_training(cohort, SETTINGS)
+    assert set(seconds) == {2, 3}
+    assert all(value > 0 for value in seconds.values())
+
+
+@pytest.mark.parametrize(
+    ('jobs', 'at_once', 'expected'),
+    [([3, 2, 2], 1, 7), ([3, 2, 2], 2, 4), ([3, 2, 2], 9, 3), ([5], 0, 5)],
+)
+def test_jobs_side_by_side(jobs, at_once, expected):
+    assert longest_first(jobs, at_once) == expected
+
+
+@pytest.mark.parametrize('half', [1, 2])
+def test_a_half_describes_everyone(cohort, half, tmp_path):
+    settings = replace(SETTINGS, n_patterns=[2])
+    indices = train_half(cohort, settings, half, tmp_path)
+    assert indices.index.equals(cohort.visits.index)
+    assert list(indices) == ['r1', 'r2']
+    assert indices.notna().all(axis=None)
+
+
+def tables_of_halves(n=60, seed=0):
+    """R-indices of a model, and of two others that name its patterns the other way round."""
+    rng = np.random.default_rng(seed)
+    index = [f'sub-{k}' for k in range(n)]
+    truth = pd.DataFrame(rng.uniform(size=(n, 2)), index, ['r1', 'r2'])
+    turned = truth[['r2', 'r1']].set_axis(['r1', 'r2'], axis=1)
+    of_half = {1: turned + rng.normal(0, 0.01, (n, 2)), 2: truth + 0.2}
+    halves = pd.Series(1 + np.arange(n) % 2, index)
+    return truth, of_half, halves, pd.Series(True, index)
+
+
+def test_patterns_of_halves_are_matched():
+    truth, of_half, halves, is_patient = tables_of_halves()
+    table = compare_halves(truth, of_half, halves, is_patient)
+    assert (table['c_index'] > 0.95).all()
+    assert table['people'].tolist() == [60, 60, 30, 30, 30, 30]
+    assert table['counterpart'].tolist() == ['r2', 'r1', 'r2', 'r1', 'r1', 'r2']
+
+
+def test_held_out_indices_come_from_the_other_half_in_one_order():
+    truth, of_half, halves, is_patient = tables_of_halves()
+    held_out = held_out_indices(truth, of_half, halves, is_patient)
+    assert held_out.index.equals(truth.index)
+    np.testing.assert_allclose(held_out[halves == 1], truth[halves == 1] + 0.2)
+    np.testing.assert_allclose(held_out[halves == 2], truth[halves == 2], atol=0.06)
+
+
+def linear_weights(slopes_MS, n_patterns=2, n_regions=6):
+    """A member that takes the change of each pattern from one region, and gives it back as r."""
+    weights = {
+        'g1.weight': torch.zeros(1, n_regions, n_patterns * n_regions),
+        'g1.weight_bias': torch.zeros(1, 1, n_patterns * n_regions),
+    }
+    for pattern in range(n_patterns):
+        block = slice(pattern * n_regions, (pattern + 1) * n_regions)
+        weights['g1.weight'][0, pattern, block] = torch.tensor(slopes_MS[pattern])
+    sizes = (n_regions, n_regions, n_regions, n_patterns)
+    for layer, (inputs, outputs) in enumerate(pairwise(sizes), start=1):
+        identity = torch.eye(inputs, outputs)
+        weights[f'g2.layer{layer}'] = identity[None]
+        weights[f'g2.layer{layer}_bias'] = torch.zeros(1, 1, outputs)
+    return weights
+
+
+def test_slopes_of_a_linear_decomposer_are_its_weights():
+    slopes = np.array([[1, 0, 3, 0, 0, 0.5], [0, 1, 0, 0, 2, 0]], dtype=np.float32)
+    people = torch.rand(30, 6, generator=torch.Generator().manual_seed(0))
+    # Where a change is positive, leaky units are linear, and r_i is that of region i.
+    found = pattern_changes(linear_weights(slopes), people)
+    np.testing.assert_allclose(found[0], slopes, atol=1e-4)
+
+
+def test_the_table_of_patterns_has_a_row_a_region_and_pattern(cohort, selected):
+    model = selected[0]
+    table = describe_patterns(model, prepare(cohort)[1].normalised)
+    assert list(table) == list(COLUMNS)
+    assert len(table) == len(model.pattern_names) * len(cohort.wanted)
+    relative = model.preprocessing.normaliser.sd_ / model.preprocessing.normaliser.mean_
+    expected = np.tile(100 * relative, len(model.pattern_names)) * table['change_sd']
+    np.testing.assert_allclose(table['change_percent'], expected)
+
+
+@pytest.mark.parametrize(
+    ('feature', 'name'),
+    [
+        (Feature('MUSE_47', (47,)), 'Right hippocampus'),
+        (Feature('hippocampus', (47, 48)), 'hippocampus'),
+        (Feature('thickness', ()), 'thickness'),
+    ],
+)
+def test_features_have_names_for_people(feature, name):
+    assert readable_name(feature) == name
+
+
+def test_regions_are_painted_with_their_values():
+    labels = nib.Nifti1Image(np.arange(24, dtype=np.int16).reshape(2, 3, 4), np.eye(4))
+    table = pd.DataFrame({'muse_regions': ['3 5', '7', None], 'change_percent': [-10.0, 4, 9]})
+    image = paint_regions(labels, values_by_region(table) | {500: 1.0})
+    expected = np.zeros(24)
+    expected[[3, 5]], expected[7] = -10, 4
+    np.testing.assert_array_equal(np.asarray(image.dataobj).ravel(), expected)
