@@ -1,0 +1,202 @@
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.bias import correct_bias
+from surreal_bids.imaging.images import like, load_image
+from surreal_bids.imaging.registration import FAST, register
+from surreal_bids.imaging.template import builtin_template
+from surreal_bids.imaging.tissue import TISSUES, classify_tissue
+from surreal_bids.imaging.transforms import resample
+from tests.imaging.heads import affine_priors, dice, scan, true_tissue
+from tests.shared_data import shared_data
+
+SHAPE = (24, 28, 26)
+INTENSITY = {'GM': 62, 'WM': 100, 'CSF': 18}
+
+
+@cache
+def ball():
+    """Nested balls on unequal axes: fractions (tissues, X, Y, Z), and the mask that holds them."""
+    axes = (np.arange(n) - n / 2 + 0.5 for n in SHAPE)
+    radius = np.sqrt(sum(x**2 for x in np.meshgrid(*axes, indexing='ij')))
+    white, brain_without_rim, brain = (np.clip(r - radius, 0, 1) for r in (6, 9, 11))
+    grey, fluid = brain_without_rim - white, brain - brain_without_rim
+    return np.stack([grey, white, fluid]), radius < 10.5
+
+
+def make_image(array, dtype=np.float32):
+    return nib.Nifti1Image(np.asarray(array, dtype), np.diag([2.0, 2.1, 1.9, 1.0]))
+
+
+def ball_images(brightness=INTENSITY, noise=3.0, blur=0.3):
+    """T1w image, mask and priors; the priors know the tissue only vaguely."""
+    fractions, inside = ball()
+    clean = np.tensordot([brightness[name] for name in TISSUES], fractions, axes=1)
+    t1w = clean + np.random.default_rng(0).normal(0, noise, SHAPE)
+    vague = (1 - blur) * fractions + blur / 3
+    priors = {name: make_image(prior) for name, prior in zip(TISSUES, vague)}
+    return make_image(t1w), make_image(inside, np.uint8), priors
+
+
+def stack(images):
+    return np.stack([images[name].get_fdata() for name in TISSUES])
+
+
+def test_probabilities_add_up_inside_and_vanish_outside():
+    t1w, mask, priors = ball_images()
+    found = classify_tissue(t1w, mask, priors)
+    assert tuple(found) == TISSUES
+    posterior, inside = stack(found), mask.get_fdata() > 0
+    np.testing.assert_allclose(posterior[:, inside].sum(axis=0), 1, atol=1e-5)
+    assert (posterior[:, ~inside] == 0).all()
+    assert (posterior >= 0).all()
+    for image in found.values():
+        assert image.get_data_dtype() == np.float32
+        np.testing.assert_allclose(image.affine, t1w.affine, atol=1e-6)
+
+
+@pytest.mark.parametrize('index', range(3), ids=TISSUES)
+def test_tissue_is_found_and_its_volume_kept(index):
+    fractions, inside = ball()
+    posterior = stack(classify_tissue(*ball_images()))
+    assert (
+        dice((posterior.argmax(0) == index) & inside, (fractions.argmax(0) == index) & inside) > 0.9
+    )
+    assert posterior[index].sum() == pytest.approx(fractions[index][inside].sum(), rel=0.15)
+
+
+@pytest.mark.parametrize('factor', [0.01, 100.0])
+def test_scale_of_intensities_does_not_matter(factor):
+    t1w, mask, priors = ball_images()
+    scaled = classify_tissue(make_image(t1w.get_fdata() * factor), mask, priors)
+    np.testing.assert_allclose(stack(scaled), stack(classify_tissue(t1w, mask, priors)), atol=1e-4)
+
+
+@pytest.mark.parametrize('margin', [1, 5])
+def test_empty_space_around_the_brain_does_not_matter(margin):
+    t1w, mask, priors = ball_images()
+
+    def padded(image):
+        return make_image(np.pad(image.get_fdata(), margin), image.get_data_dtype())
+
+    wide = stack(
+        classify_tissue(
+            padded(t1w), padded(mask), {name: padded(prior) for name, prior in priors.items()}
+        )
+    )
+    core = (slice(None), *(slice(margin, -margin),) * 3)
+    np.testing.assert_allclose(wide[core], stack(classify_tissue(t1w, mask, priors)), atol=1e-5)
+
+
+@pytest.mark.parametrize('bad', [np.nan, 0.0, -1.0])
+def test_priors_that_say_nothing_somewhere_do_no_harm(bad):
+    t1w, mask, priors = ball_images()
+    holed = {name: prior.get_fdata().copy() for name, prior in priors.items()}
+    for prior in holed.values():
+        prior[10:13, 12:15, 11:14] = bad
+    found = stack(classify_tissue(t1w, mask, {k: make_image(v) for k, v in holed.items()}))
+    inside = mask.get_fdata() > 0
+    np.testing.assert_allclose(found[:, inside].sum(axis=0), 1, atol=1e-5)
+    assert (found[1, 10:13, 12:15, 11:14] > 0.5).all()
+
+
+@pytest.mark.parametrize(
+    'brightness',
+    [{'GM': 62, 'WM': 18, 'CSF': 100}, {'GM': 100, 'WM': 62, 'CSF': 18}],
+    ids=['T2w', 'grey matter brightest'],
+)
+def test_other_contrasts_are_refused_with_what_was_found(brightness):
+    with pytest.raises(DataError, match=r'mean intensities are CSF \d+.*check that this is a T1w'):
+        classify_tissue(*ball_images(brightness))
+
+
+@pytest.mark.parametrize('culprit', ['mask', 'prior of WM'])
+def test_another_grid_is_refused_by_name(culprit):
+    t1w, mask, priors = ball_images()
+    images = {'mask': mask, **{f'prior of {name}': prior for name, prior in priors.items()}}
+    moved = images[culprit].affine.copy()
+    moved[0, 3] += 1
+    images[culprit] = nib.Nifti1Image(images[culprit].get_fdata(dtype=np.float32), moved)
+    with pytest.raises(DataError, match=f'the {culprit} .* is not on the grid'):
+        classify_tissue(t1w, images['mask'], {k: images[f'prior of {k}'] for k in TISSUES})
+
+
+def test_an_empty_mask_is_refused():
+    t1w, mask, priors = ball_images()
+    with pytest.raises(DataError, match='mask is empty'):
+        classify_tissue(t1w, like(mask, np.zeros(SHAPE), np.uint8), priors)
+
+
+def test_an_image_without_contrast_is_refused():
+    t1w, mask, priors = ball_images()
+    with pytest.raises(DataError, match='nearly all voxels of the brain are 5'):
+        classify_tissue(like(t1w, np.full(SHAPE, 5), np.uint8), mask, priors)
+
+
+def test_no_temporary_file_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
+    classify_tissue(*ball_images())
+    assert tempfile.tempdir == str(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_failure_of_atropos_is_an_error_of_the_data(monkeypatch):
+    import ants
+
+    def fail(**kwargs):
+        warnings.warn('ERROR: Non-zero exit status!', stacklevel=1)
+
+    monkeypatch.setattr(ants, 'atropos', fail)
+    with pytest.raises(DataError, match='Atropos failed'):
+        classify_tissue(*ball_images())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('orientation', ['RAS', 'PSR'])
+def test_tissue_of_simulated_heads_is_found_better_than_the_priors_know_it(orientation):
+    simulated = scan(0, orientation)
+    truth = stack(true_tissue(simulated.t1w))
+    priors = affine_priors(simulated.t1w)
+    corrected = correct_bias(simulated.t1w, simulated.brain)
+    posterior = stack(classify_tissue(corrected, simulated.brain, priors))
+    inside = np.asarray(simulated.brain.dataobj) > 0
+
+    def overlaps(estimate):
+        return [
+            dice((estimate.argmax(0) == k) & inside, (truth.argmax(0) == k) & inside)
+            for k in range(len(TISSUES))
+        ]
+
+    assert (np.array(overlaps(posterior)) > [0.91, 0.92, 0.82]).all()
+    assert (np.array(overlaps(posterior)) > overlaps(stack(priors))).all()
+    error = np.sqrt(np.mean((posterior - truth)[:, inside] ** 2, axis=1))
+    assert (error < [0.12, 0.10, 0.10]).all()
+
+
+@pytest.mark.slow
+def test_tissue_of_a_real_head_is_that_of_the_regions_of_dlmuse():
+    t1w = load_image(shared_data('ixi2mm/T1w/IXI051-HH-1328.nii.gz'))
+    labels = load_image(shared_data('ixi2mm/dseg/IXI051-HH-1328.nii.gz'))
+    inside = np.asarray(labels.dataobj) > 0
+    mask = like(t1w, inside, np.uint8)
+    corrected = correct_bias(t1w, mask)
+    template = builtin_template(2.0)
+    brain = like(t1w, corrected.get_fdata() * inside, np.float32)
+    transform = register(brain, template.t1w, settings=FAST).forward
+    priors = {name: resample(template.priors[name], transform) for name in TISSUES}
+    found = stack(classify_tissue(corrected, mask, priors)).argmax(axis=0)
+    for index, (tissue, least) in enumerate({'GM': 0.82, 'WM': 0.82}.items()):
+        assert dice((found == index) & inside, np.isin(labels.dataobj, regions_of(tissue))) > least
+
+
+def regions_of(tissue):
+    table = pd.read_csv(Path(shared_data('tables/muse_139.csv')))
+    return table.loc[table['TISSUE_SEG'] == tissue, 'ROI_INDEX']
