@@ -1,0 +1,246 @@
+"""The group report: what is in it, that it works offline, and that hostile names stay text."""
+
+import re
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.files import write_image
+from surreal_bids.reports import group_figures as figures
+from surreal_bids.reports.group import GroupResults, VoxelMaps, write_group_report
+from surreal_bids.reports.group_maps import Background
+from surreal_bids.reports.methods import GroupMethods
+from surreal_bids.stats.associations import associate
+from surreal_bids.tables.cohort import Cohort, mark_first_visits
+from surreal_bids.tables.features import column_features
+from surreal_bids.tables.people import PreprocessingOptions
+from tests.reports.html_page import HOSTILE, Page
+
+N_CN, N_PT = 14, 18
+SHAPE = (12, 14, 11)
+AFFINE = np.array([[4.0, 0, 0, -24], [0, 4, 0, -28], [0, 0, 4, -22], [0, 0, 0, 1]])
+
+
+def make_cohort(rng) -> Cohort:
+    names = [f'sub-{k:02}' for k in range(N_CN + N_PT)]
+    visits = pd.DataFrame({'participant_id': names}, names)
+    visits['group'] = ['CN'] * N_CN + ['PT'] * N_PT
+    people = pd.DataFrame({'age': rng.uniform(50, 80, len(names))}, names)
+    people['site'] = rng.choice(['a', 'b'], len(names))
+    features = pd.DataFrame(rng.normal(100, 10, (len(names), 5)), names, list('vwxyz'))
+    return Cohort(
+        mark_first_visits(visits),
+        features,
+        people,
+        pd.DataFrame({'mmse': [str(k) for k in range(len(names))]}, names),
+        column_features('vwxyz'),
+        PreprocessingOptions(('age',), site_column='site'),
+        ('Groups: as given', f'Odd: {HOSTILE}'),
+    )
+
+
+def make_card(agreement=0.83):
+    rows = [
+        {'n_patterns': m, 'ortho': o, 'n_members': 3, 'n_healthy': 3, 'agreement': a, 'score': a}
+        for m, o, a in [(2, 0.1, 0.7), (2, 0.4, agreement), (3, 0.1, 0.6), (3, 0.4, 0.55)]
+    ]
+    history = [
+        {'iteration': i, 'n_patterns': 2, 'ortho': o, 'agreement': 0.5 + i / 100}
+        for i in (10, 20)
+        for o in (0.1, 0.4)
+    ]
+    return {
+        'PatternNames': ['r1', 'r2'],
+        'Selected': {'n_patterns': 2, 'ortho': 0.4, 'agreement': agreement, 'members': [0, 1]},
+        'Agreement': rows,
+        'History': history,
+        'Repetitions': 3,
+        'Iterations': 20,
+        'Preset': 'robust',
+        'NumberOfFeatures': 5,
+    }
+
+
+def make_map(folder, name, rng):
+    data = rng.normal(0, 2, SHAPE).astype(np.float32)
+    return write_image(folder / f'{name}.nii.gz', nib.Nifti1Image(data, AFFINE))
+
+
+def make_results(folder, **changes) -> GroupResults:
+    rng = np.random.default_rng(0)
+    cohort = make_cohort(rng)
+    index = cohort.visits.index
+    results = pd.DataFrame(rng.uniform(size=(len(index), 2)), index, ['r1', 'r2'])
+    results = results.assign(r1_std=0.1, r2_std=0.2, in_range='True', beyond_range='none')
+    results = results.assign(status='complete')
+    results.loc['sub-03', ['in_range', 'beyond_range']] = ['False', 'age']
+    patterns = pd.DataFrame({'pattern': ['r1'] * 5 + ['r2'] * 5, 'region': list('vwxyz') * 2})
+    patterns['change_percent'] = rng.normal(0, 10, 10)
+    patterns['change_percent_std'] = 2.0
+    measures = pd.concat([cohort.people, cohort.others], axis=1)
+    associations, skipped = associate(measures, results[['r1', 'r2']])
+    summary = pd.DataFrame(
+        {
+            'contrast': ['r1high', 'r1slope'],
+            'description': ['r1 > 0.7', 'r1 among patients'],
+            't_at_fdr_0.05': [2.0, np.nan],
+            'discoveries': [7, 0],
+        }
+    )
+    maps = {name: make_map(folder, name, rng) for name in ('r1high', 'r1slope')}
+    made = {
+        'cohort': cohort,
+        'exclusions': pd.DataFrame({'participant_id': ['sub-99'], 'reason': [HOSTILE]}),
+        'card': make_card(),
+        'results': results,
+        'patterns': patterns,
+        'associations': associations,
+        'untested': {each.name: each.reason for each in skipped},
+        'methods': GroupMethods(N_CN, N_PT, 5, harmonization='linear', preset='robust'),
+        'diagnosis': pd.DataFrame(rng.uniform(0.5, 1, (6, 2)), columns=['R-indices', 'all']),
+        'halves': pd.DataFrame({'comparison': ['half 1 and half 2'], 'c_index': [0.9]}),
+        'pattern_maps': {'r1': make_map(folder, 'r1', rng)},
+        'voxel_maps': {'GM': VoxelMaps(maps, summary, {'r2high': 'only 2 patients'})},
+    }
+    return GroupResults(**{**made, **changes})
+
+
+def background():
+    ball = np.linalg.norm(np.indices(SHAPE) - np.array(SHAPE)[:, None, None, None] / 2, axis=0)
+    mask = nib.Nifti1Image((ball < 5).astype(np.uint8), AFFINE)
+    t1w = nib.Nifti1Image((10 * (ball < 5) * (6 - ball)).astype(np.float32), AFFINE)
+    return Background('tiny', t1w, mask)
+
+
+@pytest.fixture(scope='module')
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('report')
+    path = write_group_report(folder / 'out', make_results(folder), background(), HOSTILE)
+    return Page(path), folder / 'out'
+
+
+def test_everything_is_told(report):
+    page, _ = report
+    for words in (
+        'found the same patterns',
+        'sub-99',
+        'outside the population of the model, covariate beyond those of controls',
+        'Harmonization',
+        'What was chosen, and why',
+        'R-indices of controls and patients',
+        'Regions that change most',
+        'Pattern r1 on the atlas',
+        'GM: r1 > 0.7',
+        'only 2 patients',
+        'mmse',
+        'Patient or control',
+        'half 1 and half 2',
+        'Surreal-GAN',
+        'As Markdown',
+    ):
+        assert words in page.words, words
+
+
+def test_names_stay_text(report):
+    page, _ = report
+    assert page.words.count(HOSTILE) >= 3
+    assert not [a for _, a in page.tags if 'onerror' in a]
+
+
+def test_nothing_is_fetched(report):
+    page, _ = report
+    assert not page.of('link', 'object', 'embed', 'base', 'script')
+    for tag, attributes in page.tags:
+        for name, value in attributes.items():
+            if tag == 'a' or name.startswith('xmlns'):
+                continue
+            for address in re.findall(r'(?:src|href)="?\s*(https?:[^"\s>]*)', value or ''):
+                pytest.fail(f'{tag} {name} fetches {address}')
+            assert not re.match(r'\s*(https?:|//)', value or ''), (tag, name)
+
+
+def test_viewers_are_in_the_page_and_cannot_reach_out_of_it(report):
+    page, folder = report
+    frames = page.of('iframe')
+    assert [frame['title'] for frame in frames] == [
+        'Move through: Pattern r1 on the atlas',
+        'Move through: GM: r1 > 0.7',
+    ]
+    for frame in frames:
+        assert frame['sandbox'] == 'allow-scripts'
+        assert 'brainsprite' in frame['srcdoc']
+    assert len(list((folder / 'group_figures').glob('*.html'))) == 2
+
+
+def test_every_figure_is_a_file_too(report):
+    page, folder = report
+    figures_shown = [a for a in page.of('figure') if a.get('id', '').startswith('figure-')]
+    files = sorted(path.name for path in (folder / 'group_figures').glob('*.svg'))
+    assert len(files) == len(figures_shown)
+    for name in ('people', 'agreement', 'rindices', 'regions', 'associations', 'diagnosis'):
+        assert f'group_desc-{name}.svg' in files
+
+
+@pytest.mark.parametrize(
+    ('agreement', 'words'),
+    [(0.6, 'hardly agree'), (0.7, 'agree fairly'), (0.9, 'found the same patterns')],
+)
+def test_trust_follows_agreement(tmp_path, agreement, words):
+    found = make_results(tmp_path, card=make_card(agreement), pattern_maps={}, voxel_maps={})
+    page = Page(write_group_report(tmp_path / 'out', found, None, 'Study'))
+    assert words in page.words
+
+
+@pytest.mark.parametrize(
+    'absent', [{'diagnosis': None}, {'halves': None}, {'voxel_maps': {}}, {'pattern_maps': {}}]
+)
+def test_what_was_not_done_is_not_there(tmp_path, absent):
+    maps = {'pattern_maps': {}, 'voxel_maps': {}}
+    found = make_results(tmp_path, **{**maps, **absent})
+    words = Page(write_group_report(tmp_path / 'out', found, None, 'Study')).words
+    titles = {'diagnosis': 'Patient or control', 'halves': 'Split halves'}
+    for name, title in titles.items():
+        assert (title in words) == (name not in absent)
+    assert 'Patterns by voxel' not in words
+
+
+def test_an_applied_model_is_named(tmp_path):
+    methods = GroupMethods(N_CN, N_PT, 5, model='ad_model')
+    found = make_results(tmp_path, methods=methods, pattern_maps={}, voxel_maps={})
+    page = Page(write_group_report(tmp_path / 'out', found, None, 'Study'))
+    assert 'the model ad_model was applied' in page.words
+    assert 'What was chosen' not in page.words
+
+
+@pytest.mark.parametrize('n_patterns', [1, 2, 5])
+def test_r_indices_are_drawn_pair_by_pair(n_patterns):
+    rng = np.random.default_rng(0)
+    names = [f'r{k + 1}' for k in range(n_patterns)]
+    r_indices = pd.DataFrame(rng.uniform(size=(30, n_patterns)), columns=names)
+    group = pd.Series(['CN'] * 10 + ['PT'] * 20)
+    drawn = figures.plot_r_indices(r_indices, group)
+    scatters = [axes for axes in drawn.axes if len(axes.collections) == 2]
+    assert len(scatters) == n_patterns * (n_patterns - 1) // 2
+    if scatters:
+        points = scatters[0].collections[1].get_offsets()
+        np.testing.assert_allclose(points, r_indices[['r1', 'r2']][10:])
+
+
+@pytest.mark.parametrize('extension', ['svg'])
+def test_the_same_figure_gives_the_same_file(tmp_path, extension):
+    scores = pd.DataFrame(np.random.default_rng(0).uniform(size=(9, 2)), columns=['a', 'b'])
+    paths = [tmp_path / f'{name}.{extension}' for name in 'ab']
+    for path in paths:
+        figures.save_figure(path, figures.plot_diagnosis(scores))
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_the_choice_is_marked():
+    card = make_card()
+    drawn = figures.plot_agreement(
+        pd.DataFrame(card['Agreement']), pd.DataFrame(card['History']), card['Selected']
+    )
+    ring = next(line for line in drawn.axes[0].lines if line.get_label() == 'chosen')
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (1, 0.83)
