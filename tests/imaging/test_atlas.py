@@ -8,8 +8,8 @@ from surreal_bids.imaging.atlas import default_atlas, read_atlas_set, strip_atla
 from surreal_bids.imaging.brain import is_stripped
 from surreal_bids.imaging.images import like, load_image
 from surreal_bids.regions import muse_table
-from surreal_bids.simulation.cohort import simulate_cohort
-from surreal_bids.simulation.people import CohortPlan
+from surreal_bids.simulation import dataset
+from surreal_bids.simulation.people import CohortPlan, draw_people
 from tests.shared_data import shared_data
 
 SHAPE = (7, 8, 9)
@@ -150,15 +150,21 @@ def test_the_default_atlas_is_written_once(tmp_path):
     assert labels.stat().st_mtime_ns == written
 
 
-@pytest.mark.slow
-def test_simulated_sets_are_read(tmp_path):
-    simulate_cohort(tmp_path, CohortPlan(n_cn=1, n_pt=1, atlases=1, seed=3))
-    found = read_atlas_set(tmp_path / 'sourcedata' / 'atlases')
-    assert len(found.atlases) == 1
-    assert is_stripped(load_image(found.atlases[0].t1w))
+def test_sets_are_found_where_simulated_cohorts_have_them(tmp_path):
+    plan = CohortPlan(n_cn=1, n_pt=1, atlases=2)
+    people = [person for person in draw_people(plan) if person.site is None]
+    folder = tmp_path / dataset.ATLASES
+    folder.mkdir(parents=True)
+    write_regions(folder)
+    for person in people:
+        write_atlas(folder, person.label)
+        assert dataset.t1w_path(tmp_path, person).is_file()
+        assert dataset.truth_path(tmp_path, person, 'dseg.nii.gz').is_file()
+        dataset.volumes_path(tmp_path, person).touch()
+    found = read_atlas_set(folder)
+    assert [atlas.name for atlas in found.atlases] == ['atlas-0001', 'atlas-0002']
 
 
-@pytest.mark.slow
 def test_real_heads_become_a_set_of_brains(tmp_path):
     source = shared_data('ixi2mm')
     name = sorted(path.name for path in (source / 'T1w').iterdir())[0].removesuffix('.nii.gz')
