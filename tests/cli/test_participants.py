@@ -1,0 +1,144 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.cli.app import main
+from surreal_bids.files import write_image
+from tests.cli.tiny_study import write_study
+from tests.interfaces import phantom
+
+RUN_PY = Path(__file__).resolve().parents[2] / 'run.py'
+T1W = 'sub-{0}/anat/sub-{0}_T1w.nii.gz'
+ANAT = [
+    'desc-brain_mask.json',
+    'desc-brain_mask.nii.gz',
+    'desc-preproc_T1w.json',
+    'desc-preproc_T1w.nii.gz',
+    'from-T1w_to-Tiny_mode-image_xfm.nii.gz',
+    'from-Tiny_to-T1w_mode-image_xfm.nii.gz',
+    *(f'label-{tissue}_probseg.nii.gz' for tissue in ('CSF', 'GM', 'WM')),
+    *(f'seg-halves_dseg.{extension}' for extension in ('json', 'nii.gz', 'tsv')),
+    *(
+        f'space-Tiny_label-{tissue}_ravens.{extension}'
+        for tissue in ('CSF', 'GM', 'WM')
+        for extension in ('json', 'nii.gz')
+    ),
+]
+
+
+def _contents(root):
+    """Voxels and tables of all outputs, in a form that can be compared."""
+    content = {}
+    for path in sorted(root.rglob('*')):
+        if path.name.endswith('.nii.gz'):
+            content[path.relative_to(root)] = nib.Nifti1Image.from_filename(path).get_fdata()
+        elif path.suffix == '.tsv':
+            content[path.relative_to(root)] = path.read_bytes()
+    return content
+
+
+def _times(root):
+    outputs = (path for path in root.rglob('*') if path.is_file() and 'logs' not in path.parts)
+    return {path: path.stat().st_mtime_ns for path in outputs if path.parent != root}
+
+
+def _validation_errors(root):
+    validator = Path(sys.executable).with_name('bids-validator-deno')
+    done = subprocess.run(
+        [validator, '--format', 'json', str(root)], capture_output=True, check=False, text=True
+    )
+    issues = json.loads(done.stdout)['issues']['issues']
+    return [issue for issue in issues if issue['severity'] == 'error']
+
+
+def _run_until(arguments, log, text):
+    """Run the app in processes of its own, and kill them all once the log has a text."""
+    process = subprocess.Popen([sys.executable, RUN_PY, *arguments], start_new_session=True)
+    for _ in range(3000):
+        if log.is_file() and text in log.read_text():
+            break
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
+    whole = write_study(tmp_path / 'whole', T1W.format('01'))
+    assert main(whole) == 0
+    assert 'All 1 images are done' in capsys.readouterr().out
+    root = tmp_path / 'whole' / 'out'
+    anat = root / 'sub-01' / 'anat'
+    assert sorted(path.name for path in anat.iterdir()) == [f'sub-01_{name}' for name in ANAT]
+    assert (root / 'sub-01.html').stat().st_size > 10_000
+    before = _times(root)
+    assert main(whole) == 0
+    assert _times(root) == before, 'the second call does nothing'
+
+    killed = write_study(tmp_path / 'killed', T1W.format('01'))
+    log = tmp_path / 'killed' / 'out' / 'logs' / 'sub-01.log'
+    _run_until(killed, log, 'register_atlas[0]: started')
+    assert not (tmp_path / 'killed' / 'out' / 'sub-01.html').exists()
+    assert main(killed) == 0
+    assert 'n4: ready' in log.read_text(), 'what was done is kept'
+    expected, found = _contents(root), _contents(tmp_path / 'killed' / 'out')
+    assert list(found) == list(expected)
+    for name, content in expected.items():
+        np.testing.assert_array_equal(found[name], content, str(name))
+    assert _validation_errors(root) == []
+
+
+@pytest.mark.slow
+def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys):
+    names = [f'sub-01/ses-{s}/anat/sub-01_ses-{s}_T1w.nii.gz' for s in 'ab']
+    arguments = write_study(tmp_path, *names, T1W.format('02'), T1W.format('03'))
+    dataset, out = tmp_path / 'dataset', tmp_path / 'out'
+    (dataset / T1W.format('02')).write_bytes((dataset / T1W.format('02')).read_bytes()[:2000])
+    blank = nib.Nifti1Image(np.pad(np.ones((2, 2, 2), np.int16), 10), phantom.AFFINE)
+    write_image(dataset / T1W.format('03'), blank)
+    for session in 'ab':
+        folder = tmp_path / 'dlmuse' / 'sub-01' / f'ses-{session}' / 'anat'
+        write_image(folder / f'sub-01_ses-{session}_dseg.nii.gz', phantom.labels())
+    code = main([*arguments, '-d', f'dlmuse={tmp_path / "dlmuse"}', '--clean-on-success'])
+    told = capsys.readouterr().out
+    assert code == 1
+    failures = {line.split()[0]: line.split()[1] for line in told.splitlines()[1:-1]}
+    assert failures == {'sub-02': 'check', 'sub-03': 'find_brain'}
+    assert (out / 'logs' / 'sub-03_desc-findbrain_crash.txt').is_file()
+    work = tmp_path / 'work' / 'participants_wf'
+    assert [path.name for path in work.glob('sub-*')] == ['sub-03']
+    for session in 'ab':
+        stem = out / 'sub-01' / f'ses-{session}' / 'anat' / f'sub-01_ses-{session}'
+        table = pd.read_csv(f'{stem}_seg-dlmuse_dseg.tsv', sep='\t').set_index('index')
+        voxels = (np.asarray(phantom.labels().dataobj) == 47).sum()
+        assert table.loc[47, 'volume_mm3'] == pytest.approx(64 * voxels)
+        sidecar = json.loads(Path(f'{stem}_seg-dlmuse_dseg.json').read_text())
+        assert sidecar['Sources'][0].startswith('bids:dlmuse:sub-01/ses-')
+    assert 'ses-a' in (out / 'sub-01.html').read_text()
+    assert _validation_errors(out) == []
+    (out / 'sub-01.html').unlink()
+    assert main([*arguments, '--reports-only', '--participant-label', '01', '03']) == 1
+    assert 'sub-03' in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_people_as_templates_of_each_other(tmp_path, capsys):
+    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
+    options = ['--template-library', '2', '--segmentation-mode', 'fast', '--write-graph']
+    assert main([*arguments, *options]) == 0
+    assert 'All 2 images are done' in capsys.readouterr().out
+    truth = np.asarray(phantom.labels().dataobj)
+    for label in ('01', '02'):
+        anat = tmp_path / 'out' / f'sub-{label}' / 'anat'
+        dseg = nib.Nifti1Image.from_filename(anat / f'sub-{label}_seg-halves_dseg.nii.gz')
+        assert (np.asarray(dseg.dataobj) == truth).mean() > 0.98
+    assert 'register_atlas' in (tmp_path / 'out' / 'logs' / 'workflow.dot').read_text()
