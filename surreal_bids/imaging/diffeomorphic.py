@@ -27,10 +27,10 @@ KERNEL_REACH = 2.5
 """Gaussian kernels end after so many standard deviations."""
 
 LEAST_ELASTIC = 0.5
-"""Composition to first order is unstable for waves of few voxels; this much smoothing damps them."""
+"""First-order composition lets waves of few voxels grow; this much smoothing damps them."""
 
 FULL_STEP_SLOPE = 0.3
-"""Slopes of the correlation, per voxel of displacement, from which on an update has its full length.
+"""Slope of the correlation, per voxel of displacement, from which an update has its full length.
 Brains that do not match yet have 0.2 to 0.7 where they are steepest; below, steps shrink in
 proportion, so that equal images stay where they are."""
 

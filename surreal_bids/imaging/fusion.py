@@ -12,7 +12,7 @@ labels.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -24,7 +24,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.imaging.atlas import Atlas
 from surreal_bids.imaging.diffeomorphic import LocalCorrelation, Settings
 from surreal_bids.imaging.images import like, load_image, voxel_volume
-from surreal_bids.imaging.registration import DEFAULT, normalise_intensity, register
+from surreal_bids.imaging.registration import DEFAULT, cut_out, normalise_intensity, register
 from surreal_bids.imaging.transforms import Transform, resample, voxel_coordinates
 
 SLOTS = 12
@@ -209,15 +209,29 @@ def segment(
     engine, settings, device
         See :func:`surreal_bids.imaging.registration.register`.
     """
-    brain = normalise_intensity(target, mask)
+    box, place = cut_out(normalise_intensity(target, mask))
+    box_mask = like(box, np.asanyarray(mask.dataobj)[place] > 0, np.uint8)
 
     def candidates() -> Iterator[Candidate]:
         for atlas in atlases:
             t1w, labels = load_image(atlas.t1w), load_image(atlas.labels)
-            found = register(brain, t1w, engine=engine, settings=settings, device=device)
+            found = register(box, t1w, engine=engine, settings=settings, device=device)
             yield Candidate(t1w, labels, found.forward)
 
-    return fuse_labels(brain, candidates(), mask)
+    fusion = fuse_labels(box, candidates(), box_mask)
+    return replace(
+        fusion,
+        labels=_put_back(fusion.labels, target, place),
+        confidence=_put_back(fusion.confidence, target, place),
+    )
+
+
+def _put_back(part: Nifti1Image, whole: Nifti1Image, place: tuple[slice, ...]) -> Nifti1Image:
+    """A box on the grid it was cut out of, with zeros around it."""
+    values = np.asanyarray(part.dataobj)
+    array = np.zeros(whole.shape[:3], values.dtype)
+    array[place] = values
+    return like(whole, array, values.dtype)
 
 
 def _count(target: Nifti1Image, inside: NDArray[np.bool_], votes: Votes) -> Fusion:

@@ -242,14 +242,18 @@ def test_nothing_moves_between_equal_images(head):
 @pytest.mark.slow
 @pytest.mark.parametrize('engine', ['syn', 'syn-cc'])
 def test_syn_recovers_a_known_warp_through_the_same_function(head, engine):
-    image, labels = head
-    truth = compose(
-        Transform(smooth_displacement(8.0, 5), AFFINE),
-        affine_transform(SHAPE, AFFINE, placement(degrees=(10, 0, 0))),
+    image, labels = (
+        Nifti1Image(np.asanyarray(one.dataobj)[::2, ::2, ::2], AFFINE @ np.diag([2, 2, 2, 1]))
+        for one in head
     )
+    matrix = placement(degrees=(10, 0, 0))
+    turned = affine_transform(image.shape, image.affine, matrix)
+    displacement = smooth_displacement(10.0, 5)[::2, ::2, ::2]
+    truth = compose(Transform(displacement, image.affine), turned)
     fixed, fixed_labels = resample(image, truth, order=3), resample(labels, truth, order=0)
     found = register(fixed, image, engine=engine)
-    assert mean_dice(fixed_labels, resample(labels, found.forward, order=0)) > 0.8
+    by_affine = mean_dice(fixed_labels, resample(labels, turned, order=0))
+    assert mean_dice(fixed_labels, resample(labels, found.forward, order=0)) > by_affine + 0.1
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='no CUDA device here')
