@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 
 from surreal_bids.cli.app import main
+from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.files import write_image
+from surreal_bids.imaging.template import builtin_template
 from tests.cli.tiny_study import write_study
 from tests.interfaces import phantom
 
@@ -142,3 +144,49 @@ def test_people_as_templates_of_each_other(tmp_path, capsys):
         dseg = nib.Nifti1Image.from_filename(anat / f'sub-{label}_seg-halves_dseg.nii.gz')
         assert (np.asarray(dseg.dataobj) == truth).mean() > 0.98
     assert 'register_atlas' in (tmp_path / 'out' / 'logs' / 'workflow.dot').read_text()
+
+
+@pytest.fixture(scope='module')
+def heads(tmp_path_factory):
+    """Two simulated people and two atlases; skulls removed as the truth has them, one image cut."""
+    root = tmp_path_factory.mktemp('heads')
+    simulated = ['cohort', str(root), '--n-cn', '1', '--n-pt', '1', '--atlases', '2']
+    assert simulate([*simulated, '--voxel-size', '2', '--nprocs', '1']) == 0
+    for name in ('CN0001', 'PT0001'):
+        path = root / T1W.format(name)
+        mask = root / 'sourcedata' / 'truth' / f'sub-{name}' / f'sub-{name}_desc-brain_mask.nii.gz'
+        head, brain = (nib.Nifti1Image.from_filename(each) for each in (path, mask))
+        values = np.asarray(head.dataobj) * (np.asarray(brain.dataobj) > 0)
+        write_image(path, nib.Nifti1Image(values, head.affine, head.header))
+    bad = root / T1W.format('PT0001')
+    bad.write_bytes(bad.read_bytes()[:-5000])
+    template = builtin_template(2.0)
+    images = {'T1w': template.t1w, 'desc-brain_mask': template.mask}
+    images |= {f'label-{name}_probseg': image for name, image in template.priors.items()}
+    for name, image in images.items():
+        write_image(root / 'sourcedata' / 'template' / f'tpl-Coarse_{name}.nii.gz', image)
+    return root
+
+
+@pytest.mark.slow
+def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
+    out, source = tmp_path / 'out', heads / 'sourcedata'
+    options = ['--atlas', source / 'atlases', '--template', source / 'template', '--nprocs', '1']
+    arguments = [heads, out, 'participant', *options, '-w', tmp_path / 'work']
+    assert main(list(map(str, arguments))) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].split() == ['Participant', 'Step', 'Reason']
+    assert told[1].split()[:2] == ['sub-PT0001', 'check']
+    assert 'truncated or damaged' in told[1]
+    assert not (out / 'sub-PT0001').exists()
+    assert _validation_errors(out) == []
+    before = _times(out)
+    assert main([*map(str, arguments), '--participant-label', 'CN0001']) == 0
+    assert _times(out) == before, 'the second call does nothing'
+    table = pd.read_csv(out / 'sub-CN0001/anat/sub-CN0001_seg-atlases_dseg.tsv', sep='\t')
+    truth = pd.read_csv(source / 'truth' / 'volumes.tsv', sep='\t')
+    truth = truth[truth['participant_id'] == 'sub-CN0001'].set_index('index')['achieved_mm3']
+    ratio = (table.set_index('index')['volume_mm3'] / truth).dropna()
+    assert len(ratio) > 120
+    assert ratio.median() == pytest.approx(1, abs=0.03)
+    assert ((ratio - 1).abs() < 0.1).mean() > 0.9
