@@ -1,0 +1,116 @@
+"""ROI volumes and RAVENS maps inside another Nipype pipeline; docs/plugging_in.md explains it.
+
+    python docs/plugging_in.py T1W MASK TEMPLATE_DIR ATLAS_DIR WORK_DIR
+
+The host pipeline has a bias-corrected T1w image and a brain mask, as fMRIPrep and sMRIPrep do.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from nipype.interfaces.utility import Function, IdentityInterface
+from nipype.pipeline import engine as pe
+
+from surreal_bids.imaging.atlas import AtlasSet, read_atlas_set
+from surreal_bids.workflows.ravens import init_ravens_wf
+from surreal_bids.workflows.registration import init_registration_wf
+from surreal_bids.workflows.segmentation import AtlasFiles, init_segmentation_wf
+from surreal_bids.workflows.tissue import init_tissue_wf
+
+
+def largest_region(volumes: str) -> str:
+    """A step of the host: it reads the table that `segmentation_wf` writes."""
+    import pandas as pd
+
+    table = pd.read_csv(volumes, sep='\t')
+    return str(table.loc[table['volume_mm3'].idxmax(), 'name'])
+
+
+def init_host_wf(*, template_dir: Path, atlas: AtlasSet, name: str = 'host_wf') -> pe.Workflow:
+    """A pipeline of somebody else's that wants volumes and RAVENS maps.
+
+    Parameters
+    ----------
+    template_dir
+        Folder with the template.
+    atlas
+        Labelled brains.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w_preproc, t1w_mask
+        Bias-corrected T1w image, and brain mask.
+
+    Outputs
+    -------
+    dseg, volumes, ravens
+        Label map, table of volumes, and maps of GM, WM and CSF.
+    largest
+        Name of the largest region.
+    """
+    workflow = pe.Workflow(name=name)
+    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
+    outputnode = pe.Node(
+        IdentityInterface(fields=['dseg', 'volumes', 'ravens', 'largest']), name='outputnode'
+    )
+    segmentation_wf = init_segmentation_wf(
+        atlases=[AtlasFiles(each.t1w, each.labels) for each in atlas.atlases],
+        regions_file=atlas.atlases[0].labels.parent / 'dseg.tsv',
+        mode='default',
+        device='cpu',
+    )
+    registration_wf = init_registration_wf(template_dir=template_dir, device='cpu', omp_nthreads=1)
+    tissue_wf = init_tissue_wf(template_dir=template_dir, omp_nthreads=1)
+    ravens_wf = init_ravens_wf(smoothing=0.0)
+    largest = pe.Node(Function(function=largest_region, output_names=['out']), name='largest')
+    anatomy = (
+        ('t1w_preproc', 'inputnode.t1w_preproc'),
+        ('t1w_mask', 'inputnode.t1w_mask'),
+    )
+    workflow.connect(
+        [
+            (inputnode, segmentation_wf, [*anatomy]),
+            (inputnode, registration_wf, [*anatomy]),
+            (inputnode, tissue_wf, [*anatomy]),
+            (
+                registration_wf,
+                tissue_wf,
+                [('outputnode.std2anat_xfm', 'inputnode.std2anat_xfm')],
+            ),
+            (
+                registration_wf,
+                ravens_wf,
+                [('outputnode.anat2std_xfm', 'inputnode.anat2std_xfm')],
+            ),
+            (tissue_wf, ravens_wf, [('outputnode.t1w_tpms', 'inputnode.t1w_tpms')]),
+            (segmentation_wf, largest, [('outputnode.volumes', 'volumes')]),
+            (
+                segmentation_wf,
+                outputnode,
+                [('outputnode.dseg', 'dseg'), ('outputnode.volumes', 'volumes')],
+            ),
+            (ravens_wf, outputnode, [('outputnode.ravens', 'ravens')]),
+            (largest, outputnode, [('out', 'largest')]),
+        ]
+    )
+    return workflow
+
+
+def main(t1w: str, mask: str, template_dir: str, atlas_dir: str, work_dir: str) -> None:
+    """Run the pipeline on one image."""
+    host_wf = init_host_wf(
+        template_dir=Path(template_dir).absolute(),
+        atlas=read_atlas_set(Path(atlas_dir).absolute()),
+    )
+    host_wf.base_dir = work_dir
+    host_wf.inputs.inputnode.t1w_preproc = str(Path(t1w).absolute())
+    host_wf.inputs.inputnode.t1w_mask = str(Path(mask).absolute())
+    host_wf.run(plugin='Linear')
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

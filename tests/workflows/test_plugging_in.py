@@ -1,0 +1,57 @@
+"""The page that shows how to use the workflows elsewhere: its code runs, and is the example's."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.interfaces import phantom
+
+DOCS = Path(__file__).resolve().parents[2] / 'docs'
+EXAMPLE = DOCS / 'plugging_in.py'
+BLOCKS = re.findall(r'```python\n(.+?)```', (DOCS / 'plugging_in.md').read_text(), re.DOTALL)
+
+
+def _squeeze(code):
+    return ' '.join(code.split())
+
+
+@pytest.mark.parametrize('block', BLOCKS)
+def test_the_page_shows_lines_of_the_example(block):
+    assert _squeeze(block) in _squeeze(EXAMPLE.read_text())
+
+
+@pytest.fixture
+def atlas_dir(tmp_path):
+    files = phantom.write_all(tmp_path / 'brain')
+    folder = tmp_path / 'atlas'
+    folder.mkdir()
+    shutil.copy(files['t1w'], folder / 'one_T1w.nii.gz')
+    shutil.copy(files['labels'], folder / 'one_dseg.nii.gz')
+    regions = pd.read_csv(files['regions'], sep='\t').query('name != "Absent"')
+    regions.to_csv(folder / 'dseg.tsv', sep='\t', index=False)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_example_runs(atlas_dir, tmp_path):
+    brain = tmp_path / 'brain'
+    arguments = [brain / 't1w.nii.gz', brain / 'mask.nii.gz', brain / 'template', atlas_dir]
+    command = [sys.executable, EXAMPLE, *arguments, tmp_path / 'work']
+    subprocess.run(command, check=True, cwd=tmp_path)
+    (table,) = (tmp_path / 'work').glob('host_wf/segmentation_wf/fuse/*.tsv')
+    found = pd.read_csv(table, sep='\t').set_index('index')['volume_mm3']
+    labels = np.asarray(phantom.labels().dataobj)
+    voxel = abs(np.linalg.det(phantom.AFFINE[:3, :3]))
+    for index in (47, 48):
+        assert found[index] == pytest.approx((labels == index).sum() * voxel, rel=0.05)
+    maps = sorted((tmp_path / 'work').glob('host_wf/ravens_wf/**/*.nii.gz'))
+    assert len(maps) == 3
+    grid = nib.Nifti1Image.from_filename(brain / 'template' / 'tpl-Tiny_T1w.nii.gz')
+    assert all(nib.Nifti1Image.from_filename(path).shape == grid.shape for path in maps)
