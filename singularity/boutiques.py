@@ -1,0 +1,130 @@
+"""Write the Boutiques descriptor from the command line's own parser.
+
+    python singularity/boutiques.py > singularity/boutiques.json
+
+A test holds that the file is what this writes, so that no option is forgotten in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from surreal_bids import __version__
+from surreal_bids.cli.parser import build_parser
+
+FIRST = ('participant_label', 'session_label')
+"""Options that BIDS Apps name right after the analysis level."""
+
+SKIPPED = ('help', 'version', 'write_slurm', 'slurm_container')
+"""Actions that run nothing; the options of Slurm follow `write_slurm`."""
+
+NUMBERS: dict[Any, dict[str, Any]] = {
+    int: {'type': 'Number', 'integer': True},
+    float: {'type': 'Number'},
+    Path: {'type': 'File'},
+    None: {'type': 'String'},
+}
+"""How Boutiques calls the types of argparse."""
+
+
+def describe_app() -> dict[str, Any]:
+    """The descriptor: positional arguments as BIDS has them, then every option."""
+    actions = {action.dest: action for action in build_parser()._actions}
+    options = [
+        action
+        for name, action in actions.items()
+        if action.option_strings and name not in SKIPPED and not name.startswith('slurm_')
+    ]
+    options.sort(key=lambda action: action.dest not in FIRST)
+    keys = ' '.join(f'[{action.dest.upper()}]' for action in options)
+    return {
+        'name': 'surreal_bids',
+        'description': 'R-indices of disease-related brain patterns from T1-weighted MRI '
+        '(Surreal-GAN): a BIDS App.',
+        'tool-version': __version__,
+        'schema-version': '0.5',
+        'command-line': 'mkdir -p [OUTPUT_DIR]; surreal-bids [BIDS_DIR] [OUTPUT_DIR] '
+        f'[ANALYSIS_LEVEL] {keys}',
+        'tags': {'domain': ['neuroinformatics', 'mri'], 'toolType': ['bids app']},
+        'inputs': [*_positionals(), *map(describe_option, options)],
+        'groups': [
+            {
+                'id': 'output',
+                'name': 'Output folder',
+                'members': ['output_dir_name', 'output_dir'],
+                'mutually-exclusive': True,
+                'one-is-required': True,
+            }
+        ],
+        'output-files': [
+            {'id': 'outputs', 'name': 'Outputs', 'path-template': '[OUTPUT_DIR]', 'optional': False}
+        ],
+        'error-codes': [
+            {'code': code, 'description': meaning} for code, meaning in EXIT_CODES.items()
+        ],
+    }
+
+
+EXIT_CODES = {
+    1: 'some participants failed, each named',
+    2: 'wrong usage',
+    16: 'not a BIDS dataset',
+    18: 'nothing matches the filters',
+    65: 'bad data',
+    73: 'the output cannot be written',
+}
+
+
+def _positionals() -> list[dict[str, Any]]:
+    output = {'value-key': '[OUTPUT_DIR]', 'optional': True}
+    return [
+        {
+            'id': 'bids_dir',
+            'name': 'BIDS dataset',
+            'type': 'File',
+            'value-key': '[BIDS_DIR]',
+            'description': 'Root of a BIDS dataset.',
+            'optional': False,
+        },
+        {'id': 'output_dir_name', 'name': 'Output folder to make', 'type': 'String', **output},
+        {'id': 'output_dir', 'name': 'Output folder that exists', 'type': 'File', **output},
+        {
+            'id': 'analysis_level',
+            'name': 'Levels to run',
+            'type': 'String',
+            'value-key': '[ANALYSIS_LEVEL]',
+            'value-choices': ['participant', 'group'],
+            'list': True,
+            'min-list-entries': 1,
+            'max-list-entries': 2,
+            'optional': False,
+        },
+    ]
+
+
+def describe_option(action: argparse.Action) -> dict[str, Any]:
+    """One option as an input of the descriptor."""
+    described: dict[str, Any] = {
+        'id': action.dest,
+        'name': action.dest.replace('_', ' ').capitalize(),
+        'description': (action.help or '').replace('%%', '%'),
+        'value-key': f'[{action.dest.upper()}]',
+        'command-line-flag': max(action.option_strings, key=len),
+        'optional': True,
+    }
+    if action.nargs == 0:
+        return {**described, 'type': 'Flag'}
+    described |= NUMBERS[action.type]
+    if action.choices:
+        described['value-choices'] = list(action.choices)
+    if action.nargs in ('+', '*'):
+        described['list'] = True
+    return described
+
+
+if __name__ == '__main__':
+    sys.stdout.write(json.dumps(describe_app(), indent=2) + '\n')

@@ -1,0 +1,34 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from surreal_bids.cli.parser import build_parser
+
+FOLDER = Path(__file__).resolve().parents[2] / 'singularity'
+DESCRIPTOR = json.loads((FOLDER / 'boutiques.json').read_text())
+NOT_FOR_BOUTIQUES = {'--help', '--version', '--write-slurm'}
+
+
+def test_the_descriptor_is_that_of_the_parser():
+    command = [sys.executable, FOLDER / 'boutiques.py']
+    written = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert json.loads(written) == DESCRIPTOR, (
+        'options have changed: python singularity/boutiques.py > singularity/boutiques.json'
+    )
+
+
+@pytest.mark.parametrize('action', build_parser()._actions, ids=lambda action: action.dest)
+def test_every_option_is_described(action):
+    flags = {described.get('command-line-flag') for described in DESCRIPTOR['inputs']}
+    names = set(action.option_strings)
+    skipped = names & NOT_FOR_BOUTIQUES or any(name.startswith('--slurm') for name in names)
+    assert not names or skipped or names & flags
+
+
+@pytest.mark.skipif(shutil.which('bosh') is None, reason='needs Boutiques: pip install boutiques')
+def test_boutiques_accepts_it():
+    subprocess.run(['bosh', 'validate', '-b', FOLDER / 'boutiques.json'], check=True)
