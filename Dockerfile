@@ -39,7 +39,7 @@ COPY . .
 RUN --mount=type=secret,id=ca_bundle,target=/run/secrets/ca_bundle \
     set -eu; \
     if [ -s /run/secrets/ca_bundle ]; then export PIP_CERT=/run/secrets/ca_bundle; fi; \
-    /opt/venv/bin/pip wheel --no-deps --wheel-dir /build/wheel .
+    /opt/venv/bin/pip install --no-deps --prefix /build/installed .
 
 FROM ${BASE_IMAGE}
 ARG APT_PACKAGES=""
@@ -66,8 +66,7 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
     OPENBLAS_NUM_THREADS=1 \
     ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS=1
 COPY --from=dependencies /opt/venv /opt/venv
-RUN --mount=type=bind,from=code,source=/build/wheel,target=/wheel \
-    pip install --no-cache-dir --no-index --no-deps /wheel/*.whl
+COPY --from=code /build/installed /opt/venv
 COPY run.py /opt/surreal_bids/run.py
 # The build checks itself: everything imports, the entry point runs, nothing was left behind.
 RUN python -c "import ants, deepbet, nipype, torch; import surreal_bids.cli.app, surreal_bids.cli.gan" \
