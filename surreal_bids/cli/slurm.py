@@ -16,7 +16,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from surreal_bids import __version__
 from surreal_bids.bids.survey import Survey
 from surreal_bids.cli.estimates import PROCESS_GB, estimate
 from surreal_bids.cli.identity import study_identity, template_name
@@ -281,7 +280,7 @@ def _submission(scripts: Sequence[str]) -> str:
 
 
 def _script(head: Sequence[str], *lines: str) -> str:
-    made_by = f'# Written by surreal-bids {__version__} --write-slurm.'
+    made_by = '# Written by surreal-bids --write-slurm.'
     return '\n'.join(['#!/bin/bash', *head, made_by, 'set -euo pipefail', *lines, ''])
 
 

@@ -6,6 +6,7 @@ import sys
 import tomllib
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -317,3 +318,22 @@ def test_a_table_needs_no_images(make_dataset, tmp_path, capsys):
     assert main([str(root), str(tmp_path / 'out'), 'group', *options]) == 0
     assert 'group.sbatch' in {path.name for path in (tmp_path / 'jobs').iterdir()}
     assert capsys.readouterr().out == f'Submit with {tmp_path / "jobs" / "submit.sh"}\n'
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / 'singularity' / 'slurm'
+
+
+@pytest.mark.parametrize('name', ['participant.sbatch', 'group.sbatch', 'submit.sh'])
+def test_the_example_is_what_the_program_writes(name, tmp_path):
+    config = AppConfig(
+        bids_dir=Path('/data/study'),
+        output_dir=Path('/data/derivatives/surreal_bids'),
+        analysis_levels=('participant', 'group'),
+        work_dir=Path('/scratch/surreal_bids'),
+        write_slurm=tmp_path,
+        slurm_partition='normal',
+        slurm_container=Path('/images/surreal_bids.sif'),
+    )
+    write_jobs(config, ['01', '02', '03'], Needs(2, 6, '00:30:00'), slurm.GROUP_NEEDS)
+    written = (tmp_path / name).read_text().replace(str(tmp_path), '/data/jobs')
+    assert written == (EXAMPLE / name).read_text()
