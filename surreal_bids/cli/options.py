@@ -132,13 +132,15 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         '--site-column',
         metavar='NAME',
-        help='column of the site or scanner: harmonize with ComBat, which keeps the covariates',
+        help='column of the site: harmonize with ComBat, which keeps the covariates; by default '
+        'site or scanner, if there are several. "none": do not harmonize',
     )
     group.add_argument(
         '--covariates',
         nargs='+',
         metavar='NAME',
-        help='columns whose effect, learned from controls, is removed, such as age sex',
+        help='columns whose effect, learned from controls, is removed; by default age and sex, if '
+        'they are known. "none": remove none',
     )
     group.add_argument(
         '--icv-column',

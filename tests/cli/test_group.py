@@ -1,0 +1,250 @@
+"""The group level from the command line: what it writes, what it refuses, and that it goes on."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.bids.derivatives import output_path
+from surreal_bids.cli.app import main
+from surreal_bids.cli.group import run_group_level
+from surreal_bids.files import write_image, write_tsv
+from surreal_bids.interfaces.group import Diagnose
+from surreal_bids.regions import muse_indices, region_names
+from tests.tables.group_study import make_config, with_sessions, write_dataset
+from tests.tables.study import make_study
+
+TINY = (
+    *('--n-patterns', 2, 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 200),
+    *('--device', 'cpu', '--nprocs', 1),
+)
+TEMPLATE = 'MNI152NLin2009cAsym'
+
+
+@pytest.fixture(autouse=True)
+def few_splits(monkeypatch):
+    monkeypatch.setattr('surreal_bids.workflows.group.Diagnose', partial(Diagnose, n_repeats=3))
+
+
+def run(root, *words, work='work', out='out', table='volumes.tsv') -> int:
+    """Run the group level in this process."""
+    folder = root.parent
+    plugin = folder / 'linear.yml'
+    plugin.write_text('plugin: Linear\n')
+    places = (root, folder / out, 'group', '--roi-table', folder / table, '-w', folder / work)
+    return main([str(word) for word in (*places, '--use-plugin', plugin, *TINY, *words)])
+
+
+def read(path) -> pd.DataFrame:
+    return pd.read_csv(path, sep='\t', keep_default_na=False, na_values=['n/a'])
+
+
+@pytest.fixture(scope='module')
+def done(tmp_path_factory):
+    """A dataset, some of whose people cannot be used, and a finished run."""
+    study = make_study()
+    study.people['mmse'] = np.linspace(20, 30, 71)
+    study.people.loc['sub-002', 'age'] = None
+    study.features.loc['sub-050'] *= 5
+    root = write_dataset(tmp_path_factory.mktemp('home'), study)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('surreal_bids.workflows.group.Diagnose', partial(Diagnose, n_repeats=3))
+        assert run(root, '--split-half') == 0
+    return root
+
+
+def test_r_indices_of_everyone_are_written(done):
+    out = done.parent / 'out'
+    table = read(out / 'phenotype' / 'rindices.tsv')
+    assert table['group'].value_counts().to_dict() == {'PT': 40, 'CN': 29}
+    n_patterns = json.loads((out / 'models' / 'model.json').read_text())['Selected']['n_patterns']
+    indices = [f'r{k}' for k in range(1, n_patterns + 1)]
+    wanted = ['participant_id', 'group', *indices, *(f'{name}_std' for name in indices)]
+    assert list(table)[: len(wanted)] == wanted
+    assert set(table['in_range'].map(str).str.lower()) <= {'true', 'false'}
+    described = json.loads((out / 'phenotype' / 'rindices.json').read_text())
+    assert list(described) == list(table)
+
+
+def test_who_was_left_out_is_a_table(done):
+    table = read(done.parent / 'out' / 'group_exclusions.tsv')
+    assert table['participant_id'].tolist() == ['sub-002', 'sub-050']
+    assert 'age is missing' in table['reason'][0]
+    assert 'volumes far from those of the group' in table['reason'][1]
+
+
+@pytest.mark.parametrize(
+    ('name', 'columns', 'rows'),
+    [
+        ('phenotype/roi_volumes.tsv', 33, 71),
+        ('phenotype/harmonized_volumes.tsv', 33, 69),
+        ('group_agreement.tsv', 6, 2),
+        ('group_associations.tsv', 10, None),
+        ('group_diagnosis.tsv', 3, 3),
+        ('group_splithalf.tsv', 6, None),
+        ('group_patterns.tsv', 6, None),
+    ],
+)
+def test_other_tables(done, name, columns, rows):
+    table = read(done.parent / 'out' / name)
+    assert table.shape[1] == columns
+    assert rows is None or len(table) == rows
+
+
+def test_measures_are_associated(done):
+    table = read(done.parent / 'out' / 'group_associations.tsv')
+    assert {'age', 'sex', 'mmse'} <= set(table['variable'])
+
+
+def test_the_report_opens(done):
+    page = (done.parent / 'out' / 'group.html').read_text()
+    for words in ('Tiny', 'sub-050', 'Split halves', 'Patient or control'):
+        assert words in page
+
+
+@pytest.mark.slow
+def test_the_validator_finds_no_error(done):
+    validator = Path(sys.executable).with_name('bids-validator-deno')
+    out = done.parent / 'out'
+    ran = subprocess.run(
+        [validator, '--format', 'json', str(out)], capture_output=True, check=False, text=True
+    )
+    issues = json.loads(ran.stdout)['issues']['issues']
+    assert [issue for issue in issues if issue['severity'] == 'error'] == []
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_r_indices(done):
+    assert run(done, '--split-half', work='other', out='again') == 0
+    for name in ('phenotype/rindices.tsv', 'group_splithalf.tsv', 'group_patterns.tsv'):
+        paths = [done.parent / out / name for out in ('out', 'again')]
+        assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
+    def refuse(*_):
+        raise AssertionError('trained again')
+
+    monkeypatch.setattr('surreal_bids.model.train.Training._train_block', refuse)
+    path = done.parent / 'out' / 'phenotype' / 'rindices.tsv'
+    before = path.read_bytes()
+    path.unlink()
+    assert run(done, '--split-half', '--reports-only') == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize('by_site', [True, False])
+def test_a_model_is_applied_to_other_people(done, tmp_path, by_site, capsys):
+    study = make_study(20, 15, seed=8, n_sites=2 if by_site else 1)
+    study.features += 60
+    root = write_dataset(tmp_path, study)
+    assert run(root, '--model', done.parent / 'out' / 'models') == 0
+    table = read(tmp_path / 'out' / 'phenotype' / 'rindices.tsv')
+    assert len(table) == 35
+    assert (table['status'] == 'complete').all()
+    sites = json.loads((tmp_path / 'out' / 'models' / 'model.json').read_text())
+    known = sites['Preprocessing']['combat']['sites']
+    assert sum('(this dataset)' in site for site in known) == (2 if by_site else 1)
+    assert 'Training' not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ('change', 'words', 'message'),
+    [
+        (lambda p: p.assign(diagnosis='PT'), (), 'controls'),
+        (lambda p: p.assign(diagnosis='CN'), (), '--patient-label'),
+        (lambda p: p.assign(diagnosis=['CN'] * 68 + ['PT'] * 3), (), '3 patients are left'),
+        (lambda p: p, ('--site-column', 'scanner'), 'no column scanner'),
+        (lambda p: p.assign(age=None), ('--covariates', 'age'), 'everyone is excluded'),
+        (None, (), 'participants.tsv: no such file'),
+    ],
+    ids=['no CN', 'no PT', 'few PT', 'no site column', 'everyone excluded', 'no participants'],
+)
+def test_bad_data_end_with_65_and_nothing_written(tmp_path, change, words, message, capsys):
+    study = make_study()
+    if change is not None:
+        study.people = change(study.people)
+    root = write_dataset(tmp_path, study)
+    if change is None:
+        (root / 'participants.tsv').unlink()
+    assert run(root, *words) == 65
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / 'out').exists()
+    assert not (tmp_path / 'work').exists()
+
+
+def test_a_dry_run_tells_who_is_in_and_writes_nothing(tmp_path, capsys):
+    assert run(write_dataset(tmp_path), '--dry-run') == 0
+    assert '30 controls and 41 patients' in capsys.readouterr().out
+    assert not (tmp_path / 'out').exists()
+
+
+def test_reports_only_needs_results(tmp_path, capsys):
+    assert run(write_dataset(tmp_path), '--reports-only') == 2
+    assert 'run once without it' in capsys.readouterr().err
+
+
+def test_a_step_that_fails_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr('surreal_bids.model.selection.SMALLEST_SPREAD', 1e9)
+    assert run(write_dataset(tmp_path)) == 65
+    assert 'step select: too few members trained well' in capsys.readouterr().err
+    assert (tmp_path / 'out' / 'logs' / 'group_desc-select_crash.txt').is_file()
+    assert not (tmp_path / 'out' / 'phenotype').exists()
+
+
+@pytest.mark.slow
+def test_visits_are_described_and_people_counted_once(tmp_path):
+    root = write_dataset(tmp_path)
+    with_sessions(make_study()).to_csv(tmp_path / 'volumes.tsv', sep='\t')
+    assert run(root) == 0
+    table = read(tmp_path / 'out' / 'phenotype' / 'rindices.tsv')
+    assert list(table)[:3] == ['participant_id', 'session_id', 'group']
+    assert len(table) == 142
+    card = json.loads((tmp_path / 'out' / 'models' / 'model.json').read_text())
+    assert card['Sample'] == {'n_cn': 30, 'n_pt': 41}
+
+
+def write_participants(out: Path) -> None:
+    """Outputs of the participant level: volumes of 32 MUSE regions, masks and RAVENS maps."""
+    study, names = make_study(), region_names()
+    regions = muse_indices()[: study.features.shape[1]]
+    rng = np.random.default_rng(0)
+    for name, volumes in study.features.iterrows():
+        participant = name.removeprefix('sub-')
+        table = pd.DataFrame({'index': regions, 'name': [names[index] for index in regions]})
+        table['volume_mm3'] = volumes.to_numpy()
+        path = output_path(out, 'segmentation_volumes', participant=participant, atlas='muse')
+        write_tsv(path, table)
+        data = rng.normal(0.5, 0.05, (7, 8, 9)) + 0.003 * (volumes.mean() - 300)
+        ravens = nib.Nifti1Image(data.astype(np.float32), np.diag([8.0, 8, 8, 1]))
+        entities = {'participant': participant, 'template': TEMPLATE, 'tissue': 'GM'}
+        write_image(output_path(out, 'ravens', **entities), ravens)
+
+
+@pytest.mark.slow
+def test_from_outputs_of_participants_to_maps(tmp_path):
+    root = write_dataset(tmp_path)
+    (tmp_path / 'linear.yml').write_text('plugin: Linear\n')
+    config = make_config(
+        root, roi_table=None, iterations=200, use_plugin=tmp_path / 'linear.yml', permutations=10
+    )
+    write_participants(config.output_dir)
+    assert run_group_level(config, [('999', None)]) == 0
+    out = config.output_dir
+    slope = out / f'group_space-{TEMPLATE}_label-GM_contrast-r1slope_stat-t_statmap.nii.gz'
+    assert nib.load(slope).shape == (7, 8, 9)
+    assert json.loads(slope.with_name(slope.name.replace('.nii.gz', '.json')).read_text())[
+        'DegreesOfFreedom'
+    ]
+    assert slope.with_name(slope.name.replace('stat-t', 'stat-logp')).is_file()
+    assert (
+        out / f'group_space-{TEMPLATE}_seg-muse_contrast-r1_stat-change_statmap.nii.gz'
+    ).is_file()
+    assert 'sub-999' in read(out / 'group_exclusions.tsv')['participant_id'].tolist()
+    assert 'Patterns by voxel' in (out / 'group.html').read_text()
