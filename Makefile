@@ -9,10 +9,10 @@ REFERENCES := neuroCombat==0.2.12 neuroHarmonize==2.5.2 opnmf==0.0.2 SurrealGAN=
 # Several processes with one thread each beat one process with several threads on small problems.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help setup demo test lint bench paper clean
+.PHONY: help setup demo test lint bench paper image sif test-image test-slurm clean
 
 help:  ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -56,6 +56,19 @@ bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/resu
 
 paper: $(STAMP)  ## The paper's experiments in a quick setting (docs/paper.md tells of the full one)
 	$(ONE_THREAD) $(BIN)/python benchmarks/paper.py $(DEMO)/paper --quick
+
+image:  ## Build the image, with docker or podman
+	singularity/build_image.sh
+
+sif: image  ## Turn the image into an Apptainer (Singularity) image
+	singularity/build_sif.sh
+
+test-image: $(STAMP)  ## Build both images and run both levels in them, without network
+	tests/containers/test_image.sh
+	tests/containers/test_sif.sh
+
+test-slurm: $(STAMP)  ## Participants and group through a Slurm of one node
+	tests/containers/test_slurm.sh
 
 clean:  ## Remove what the demo wrote and the caches
 	rm -rf $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis

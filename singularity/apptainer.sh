@@ -53,4 +53,4 @@ enter() {
 export SID BUILD APPTAINER_FOLDERS=${APPTAINER_FOLDERS:-$BUILD}
 mkdir -p "$BUILD/apptainer"
 chown 4321:4321 "$BUILD/apptainer"
-exec unshare --mount --pid --fork bash -c "$(declare -f enter); set -e; enter \"\$@\"" apptainer "$@"
+exec unshare --mount bash -c "$(declare -f enter); set -e; enter \"\$@\"" apptainer "$@"
