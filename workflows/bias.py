@@ -7,7 +7,7 @@ from nipype.pipeline import engine as pe
 
 from surreal_bids.interfaces.anatomy import CorrectBias
 
-BIAS_GB = 1.0
+BIAS_GB = 2.0
 """Memory of N4 at 1 mm, measured."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 from nipype.interfaces.utility import IdentityInterface
 from nipype.pipeline import engine as pe
 
-from surreal_bids.interfaces.outputs import CopyFile
 from surreal_bids.interfaces.segmentation import FuseLabels, MeasureSegmentation, RegisterAtlas
 from surreal_bids.workflows.registration import REGISTRATION_GB
 
@@ -23,11 +21,10 @@ BRAIN = (('t1w_preproc', 't1w_file'), ('t1w_mask', 'mask_file'))
 
 @dataclass(frozen=True)
 class AtlasFiles:
-    """Files of one atlas: T1w image, labels, and if need be its transform to the template."""
+    """Files of one atlas: T1w image and labels."""
 
     t1w: Path
     labels: Path
-    atlas2std_xfm: Path | None = None
 
 
 def init_segmentation_wf(
@@ -56,7 +53,7 @@ def init_segmentation_wf(
     regions_file
         Table of the regions.
     mode
-        `default`, or `fast`: registrations start from that to the template, and are short.
+        `default`, or `fast`: shorter registrations.
     device
         Where torch works.
     name
@@ -68,8 +65,6 @@ def init_segmentation_wf(
         Corrected T1w image.
     t1w_mask
         Brain mask.
-    std2anat_xfm
-        Transform that resamples the template on the grid of the T1w image; only if fast.
 
     Outputs
     -------
@@ -78,12 +73,16 @@ def init_segmentation_wf(
     volumes
         Table of volumes.
     """
-    fast = mode == 'fast'
     workflow = pe.Workflow(name=name)
-    fields = ['t1w_preproc', 't1w_mask', *(['std2anat_xfm'] if fast else [])]
-    inputnode = pe.Node(IdentityInterface(fields=fields), name='inputnode')
+    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
     outputnode = pe.Node(IdentityInterface(fields=['dseg', 'volumes']), name='outputnode')
-    register_atlas = _register_node(atlases, fast, device)
+    register_atlas = pe.MapNode(
+        RegisterAtlas(mode=mode, device=device),
+        iterfield=['atlas_t1w'],
+        name='register_atlas',
+        mem_gb=REGISTRATION_GB,
+    )
+    register_atlas.inputs.atlas_t1w = [atlas.t1w for atlas in atlases]
     fuse = pe.Node(
         FuseLabels(
             atlas_t1ws=[atlas.t1w for atlas in atlases],
@@ -101,71 +100,6 @@ def init_segmentation_wf(
             (fuse, outputnode, [('dseg_file', 'dseg'), ('volumes_file', 'volumes')]),
         ]
     )
-    if fast:
-        workflow.connect(inputnode, 'std2anat_xfm', register_atlas, 'std2anat_xfm')
-    return workflow
-
-
-def _register_node(atlases: Sequence[AtlasFiles], fast: bool, device: str) -> pe.MapNode:
-    """The registrations; where they start from the template, so do atlases of another space."""
-    elsewhere = fast and all(atlas.atlas2std_xfm for atlas in atlases)
-    node = pe.MapNode(
-        RegisterAtlas(device=device),
-        iterfield=['atlas_t1w', *(['atlas2std_xfm'] if elsewhere else [])],
-        name='register_atlas',
-        mem_gb=REGISTRATION_GB,
-    )
-    node.inputs.atlas_t1w = [atlas.t1w for atlas in atlases]
-    if elsewhere:
-        node.inputs.atlas2std_xfm = [atlas.atlas2std_xfm for atlas in atlases]
-    return node
-
-
-def init_atlas_registration_wf(
-    *,
-    atlas_t1ws: Sequence[Path],
-    template_t1w: Path,
-    template_mask: Path,
-    out_files: Sequence[Path],
-    device: str,
-    name: str = 'atlas_registration_wf',
-) -> pe.Workflow:
-    """Register atlases to the template, once for all participants.
-
-    Workflow Graph
-        >>> from surreal_bids.workflows.segmentation import init_atlas_registration_wf
-        >>> wf = init_atlas_registration_wf(
-        ...     atlas_t1ws=[__file__],
-        ...     template_t1w=__file__,
-        ...     template_mask=__file__,
-        ...     out_files=['xfm.nii.gz'],
-        ...     device='cpu',
-        ... )
-
-    Parameters
-    ----------
-    atlas_t1ws
-        T1w image of each atlas, brain only.
-    template_t1w, template_mask
-        The template.
-    out_files
-        Where to write the transform that resamples each atlas on the grid of the template.
-    device
-        Where torch works.
-    name
-        Name of the workflow.
-    """
-    workflow = pe.Workflow(name=name)
-    register_to_template = pe.MapNode(
-        RegisterAtlas(t1w_file=template_t1w, mask_file=template_mask, device=device),
-        iterfield=['atlas_t1w'],
-        name='register_to_template',
-        mem_gb=REGISTRATION_GB,
-    )
-    register_to_template.inputs.atlas_t1w = list(atlas_t1ws)
-    export = pe.MapNode(CopyFile(), iterfield=['in_file', 'out_file'], name='export')
-    export.inputs.out_file = [os.fspath(path) for path in out_files]
-    workflow.connect(register_to_template, 'xfm_file', export, 'in_file')
     return workflow
 
 

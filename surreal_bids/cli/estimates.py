@@ -22,10 +22,10 @@ HEAD_VOXELS = 11.5e6
 SECONDS = {
     'mask': 42.0,
     'bias': 5.0,
-    'template': 65.0,
+    'template': 155.0,
     'tissue': 40.0,
     'atlas': 50.0,
-    'fast atlas': 15.0,
+    'fast atlas': 25.0,
     'fusion': 15.0,
     'rest': 40.0,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -34,7 +35,7 @@ THREAD_SETTINGS = (
 )
 """Environment variables that numerical libraries read when a process starts."""
 
-POLL_SECONDS = '0.1'
+POLL_SECONDS = '0.5'
 """How long Nipype rests between looking for finished steps."""
 
 ERROR_LINE = re.compile(r'^\s*((?:\w+\.)*)(\w+(?:Error|Exception)): (.+)$', re.MULTILINE)
@@ -98,6 +99,9 @@ def run_workflow(
         plugin = _make_plugin(config)
         if status_callback is not None:
             plugin._status_callback = partial(_report, status_callback, config.work_dir)
+        # Nipype collects garbage whenever it looks for finished steps. What has been made so far,
+        # mostly by imports, need not be looked at each time, which would keep a core busy.
+        gc.freeze()
         try:
             workflow.run(plugin=plugin)
         except Exception:
@@ -105,6 +109,7 @@ def run_workflow(
             if not crash_dir.is_dir():
                 raise
         finally:
+            gc.unfreeze()
             if isinstance(plugin, SturdyMultiProcPlugin):
                 plugin.close()
     return _collect_crashes(crash_dir, config.work_dir)

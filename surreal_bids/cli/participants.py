@@ -27,7 +27,6 @@ from surreal_bids.cli.study import (
     make_workflow,
     prepare_study,
     visit_of,
-    with_atlases_placed,
     with_library,
 )
 from surreal_bids.config import AppConfig, derivative_folders, write_config
@@ -63,7 +62,6 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Failure]:
     jobs, failures = plan_jobs(config, study.template, identity, images)
     if not config.reports_only and any(job.reason for job in jobs):
         write_citation(config, study, jobs)
-        study = with_atlases_placed(config, study)
         study = _with_library(config, study, images)
         failures += process(config, study, jobs)
     failures += write_reports(config, study, jobs)
@@ -202,4 +200,4 @@ def _with_library(config: AppConfig, study: Study, images: Sequence[T1wImage]) -
         )
     visits = [visit_of(first, study, job) for job in jobs]
     library = write_library(folder / 'atlas', visits, study.settings.regions_file)
-    return with_library(study, library, visits)
+    return with_library(study, library)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from nipype.pipeline import engine as pe
 from surreal_bids.bids.reuse import TISSUES
 from surreal_bids.bids.sidecars import Provenance
 from surreal_bids.bids.visit import VisitOutputs
-from surreal_bids.cli.execution import run_workflow
 from surreal_bids.cli.jobs import Job
 from surreal_bids.config import (
     BUILTIN_ATLAS,
@@ -19,12 +17,11 @@ from surreal_bids.config import (
     AppConfig,
     derivative_folders,
 )
-from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
 from surreal_bids.imaging.atlas import AtlasSet, default_atlas, read_atlas_set, strip_atlases
 from surreal_bids.imaging.template import Template, builtin_template, read_template
 from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
-from surreal_bids.workflows.segmentation import AtlasFiles, init_atlas_registration_wf
+from surreal_bids.workflows.segmentation import AtlasFiles
 
 TEMPLATE_FILES = ('T1w', 'desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES))
 """How the names of a template's files end, before `.nii.gz`."""
@@ -79,51 +76,9 @@ def prepare_study(config: AppConfig) -> Study:
     )
 
 
-def with_atlases_placed(config: AppConfig, study: Study) -> Study:
-    """The same study, each atlas with its transform to the template.
-
-    Only the fast mode needs them, and not where atlas and template are both built in, since then
-    they lie in the same place.
-    """
-    together = (config.atlas, config.template) == (BUILTIN_ATLAS, BUILTIN_TEMPLATE)
-    if config.segmentation_mode != 'fast' or together:
-        return study
-    settings = study.settings
-    folder = config.work_dir.absolute() / 'atlases' / f'to-{study.template}'
-    targets = [folder / f'{files.t1w.name.split(".")[0]}_xfm.nii.gz' for files in settings.atlases]
-    workflow = init_atlas_registration_wf(
-        atlas_t1ws=[files.t1w for files in settings.atlases],
-        template_t1w=settings.template_t1w,
-        template_mask=_template_file(settings.template_dir, study.template, 'desc-brain_mask'),
-        out_files=targets,
-        device=config.device,
-    )
-    crashes = run_workflow(workflow, config)
-    if crashes:
-        raise DataError(
-            f'--atlas {config.atlas}: an atlas could not be registered to the template '
-            f'({crashes[0].reason}); check it, or use --segmentation-mode default'
-        )
-    placed = (replace(f, atlas2std_xfm=xfm) for f, xfm in zip(settings.atlases, targets))
-    return replace(study, settings=replace(settings, atlases=tuple(placed)))
-
-
-def with_library(study: Study, library: AtlasSet, visits: Sequence[VisitOutputs]) -> Study:
-    """The same study with people of the dataset as its atlases.
-
-    Parameters
-    ----------
-    study
-        What all participants share.
-    library
-        The people as atlases.
-    visits
-        Their outputs: each is registered to the template already.
-    """
-    transforms = {visit.name: visit.path('transform_to_template') for visit in visits}
-    atlases = tuple(
-        AtlasFiles(atlas.t1w, atlas.labels, transforms[atlas.name]) for atlas in library.atlases
-    )
+def with_library(study: Study, library: AtlasSet) -> Study:
+    """The same study with people of the dataset as its atlases."""
+    atlases = tuple(AtlasFiles(atlas.t1w, atlas.labels) for atlas in library.atlases)
     return replace(study, settings=replace(study.settings, atlases=atlases))
 
 

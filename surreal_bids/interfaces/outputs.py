@@ -63,28 +63,6 @@ def copy_whole(source: Path, target: Path) -> None:
         write_image(target, nib.Nifti1Image.from_filename(source))
 
 
-class _CopyFileInput(BaseInterfaceInputSpec):
-    in_file = File(exists=True, mandatory=True, desc='result')
-    out_file = File(mandatory=True, desc='where it goes')
-
-
-class _CopyFileOutput(TraitedSpec):
-    out_file = File(exists=True, desc='the copy')
-
-
-class CopyFile(SimpleInterface):
-    """Copy a result to a place outside the folders of nodes."""
-
-    input_spec = _CopyFileInput
-    output_spec = _CopyFileOutput
-    _always_run = True
-
-    def _run_interface(self, runtime: Any) -> Any:
-        copy_whole(Path(self.inputs.in_file), Path(self.inputs.out_file))
-        self._results['out_file'] = self.inputs.out_file
-        return runtime
-
-
 class _WriteRecordInput(BaseInterfaceInputSpec):
     out_files = InputMultiObject(File(exists=True), mandatory=True, desc='all outputs')
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')

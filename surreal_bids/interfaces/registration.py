@@ -39,7 +39,7 @@ class RegisterTemplate(SimpleInterface):
 
     def _run_interface(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
-        from surreal_bids.imaging.registration import register
+        from surreal_bids.imaging.registration import SMOOTH, register
         from surreal_bids.imaging.transforms import write_transform
 
         brain, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
@@ -47,6 +47,7 @@ class RegisterTemplate(SimpleInterface):
         registration = register(
             template.t1w,
             brain,
+            settings=SMOOTH,
             fixed_mask=template.mask,
             moving_mask=mask,
             device=torch_device(self.inputs.device),

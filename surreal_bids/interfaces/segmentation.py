@@ -23,15 +23,13 @@ from surreal_bids.regions import muse_table
 
 if TYPE_CHECKING:
     from surreal_bids.imaging.fusion import Candidate
-    from surreal_bids.imaging.transforms import Transform
 
 
 class _RegisterAtlasInput(BaseInterfaceInputSpec):
     t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
     mask_file = File(exists=True, mandatory=True, desc='brain mask')
     atlas_t1w = File(exists=True, mandatory=True, desc='T1w image of the atlas, brain only')
-    std2anat_xfm = File(exists=True, desc='transform of the template to the T1w, to start from')
-    atlas2std_xfm = File(exists=True, desc='transform of the atlas to the template')
+    mode = traits.Enum('default', 'fast', usedefault=True, desc='how long to register')
     device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
 
 
@@ -40,11 +38,7 @@ class _RegisterAtlasOutput(TraitedSpec):
 
 
 class RegisterAtlas(SimpleInterface):
-    """Bring an atlas onto a T1w image; see :func:`surreal_bids.imaging.registration.register`.
-
-    If it is known where the T1w lies in the template, that is only refined: the atlas lies in the
-    template too, or where `atlas2std_xfm` says.
-    """
+    """Bring an atlas onto a T1w image; see :func:`surreal_bids.imaging.registration.register`."""
 
     input_spec = _RegisterAtlasInput
     output_spec = _RegisterAtlasOutput
@@ -55,27 +49,15 @@ class RegisterAtlas(SimpleInterface):
         from surreal_bids.imaging.transforms import write_transform
 
         brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
-        initial = self._initial()
         registration = register(
             brain,
             load_image(self.inputs.atlas_t1w),
-            settings=DEFAULT if initial is None else FAST,
-            initial=initial,
+            settings=FAST if self.inputs.mode == 'fast' else DEFAULT,
             device=torch_device(self.inputs.device),
         )
         path = write_transform(Path(runtime.cwd) / 'xfm.nii.gz', registration.forward)
         self._results['xfm_file'] = os.fspath(path)
         return runtime
-
-    def _initial(self) -> Transform | None:
-        from surreal_bids.imaging.transforms import compose, read_transform
-
-        if not self.inputs.std2anat_xfm:
-            return None
-        to_template = read_transform(self.inputs.std2anat_xfm)
-        if not self.inputs.atlas2std_xfm:
-            return to_template
-        return compose(to_template, read_transform(self.inputs.atlas2std_xfm))
 
 
 class _FuseLabelsInput(BaseInterfaceInputSpec):

@@ -7,7 +7,7 @@ import pytest
 from surreal_bids.bids.record import read_record
 from surreal_bids.bids.sidecars import MASK_METHODS
 from surreal_bids.exceptions import UsageError
-from surreal_bids.interfaces.outputs import CopyFile, DescribeOutputs, SaveOutput, WriteRecord
+from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord
 
 ENTITIES = {'participant': '01', 'session': None}
 PROVENANCE = {
@@ -71,7 +71,7 @@ def test_outputs_without_a_sidecar(tmp_path):
     assert len(save.run(cwd=str(tmp_path)).outputs.out_files) == 1
 
 
-@pytest.mark.parametrize('interface', [SaveOutput, WriteRecord, CopyFile])
+@pytest.mark.parametrize('interface', [SaveOutput, WriteRecord])
 def test_what_someone_deleted_comes_back(interface):
     assert interface().always_run
 
