@@ -106,10 +106,10 @@ def default_atlas(cache_dir: Path) -> AtlasSet:
     ----------
     cache_dir
         The atlas is written into a folder of this one, once: its name tells versions of the
-        sources apart. Several processes may do so at once.
+        sources and of this package apart. Several processes may do so at once.
     """
     sources = b''.join(package_file(*source).read_bytes() for source in MUSE_SOURCES)
-    folder = cache_dir / f'{DEFAULT_ATLAS}-{_digest(sources, MUSE_LICENCE.encode())}'
+    folder = cache_dir / f'{DEFAULT_ATLAS}-{_digest(sources)}'
     if not (folder / REGIONS_FILE).is_file():
         t1w = muse_t1w()
         write_image(folder / f'{DEFAULT_ATLAS}{T1W_ENDING}', t1w)

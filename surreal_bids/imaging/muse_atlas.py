@@ -26,8 +26,16 @@ from surreal_bids.templates import (
     tissue_fractions,
 )
 
-MUSE_SOURCES = (T1_FILE, PRIORS_FILE, LABELS_FILE, TRACTS_FILE)
-"""Files that the atlas is made from."""
+MUSE_SOURCES = (
+    T1_FILE,
+    PRIORS_FILE,
+    LABELS_FILE,
+    TRACTS_FILE,
+    ('surreal_bids', 'data/muse.tsv'),
+    ('surreal_bids', 'templates.py'),
+    ('surreal_bids', 'imaging/muse_atlas.py'),
+)
+"""Package and path of what the atlas is made from, this file included."""
 
 MUSE_LICENCE = """\
 MUSE regions in MNI152NLin2009cAsym, made by surreal_bids from files of other packages.
@@ -100,8 +108,11 @@ amygdala, and the parietal operculum, which MUSE counts with the frontal insula.
 NO_LOBE = (102, 172)
 """The insula, right: white matter near it belongs to the lobes around it."""
 
-CSF_THRESHOLD = 0.5
-"""Labelled tissue with more cerebrospinal fluid than this is sulcus and belongs to no region."""
+CSF_THRESHOLD = 0.65
+"""Labelled tissue with more cerebrospinal fluid than this is sulcus and belongs to no region.
+
+On real heads overlap with DLMUSE is best from 0.65 to 0.8; higher, volumes of the cortex are larger.
+"""
 
 
 def muse_regions() -> pd.DataFrame:
