@@ -6,7 +6,8 @@
 source "$(dirname "$0")/../../singularity/common.sh"
 BIN=$ROOT/.venv/bin
 S=$BUILD/slurm
-DATA=$S/heads OUT=$S/out WORK=$S/work JOBS=$S/jobs
+DATA=$BUILD/slurm_data/heads MODEL=$BUILD/slurm_data/model
+OUT=$S/out WORK=$S/work JOBS=$S/jobs
 export LOGNAME=${LOGNAME:-root} SLURM_CONF=$S/slurm.conf
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
@@ -83,21 +84,24 @@ CONF
 
 # Five heads, one of them damaged, and a model to apply: training would need more people.
 prepare_data() {
+    [ -e "$BUILD/slurm_data/complete" ] && return
     say 'Simulating five heads and training a model'
     "$BIN/surreal-simulate" cohort "$DATA" --n-cn 3 --n-pt 2 --sites 1 --patterns 1 \
         --voxel-size 3 --atlases 1 --nprocs 2
     truncate --size=-2000 "$DATA/sub-PT0002/anat/sub-PT0002_T1w.nii.gz"
-    "$BIN/surreal-simulate" table "$S/table" --task basic --n-cn 16 --n-pt 16
-    "$BIN/surreal-gan" fit "$S/table/roi_volumes.tsv" --participants "$S/table/participants.tsv" \
-        --features muse139 --out "$S/model" --n-patterns 2 --ortho 0.4 --repetitions 2 \
+    local table=$BUILD/slurm_data/table
+    "$BIN/surreal-simulate" table "$table" --task basic --n-cn 16 --n-pt 16
+    "$BIN/surreal-gan" fit "$table/roi_volumes.tsv" --participants "$table/participants.tsv" \
+        --features muse139 --out "$MODEL" --n-patterns 2 --ortho 0.4 --repetitions 2 \
         --iterations 100
+    touch "$BUILD/slurm_data/complete"
 }
 
 check_array_and_group() {
     say 'An array of participants, and the group level after it'
     "$BIN/surreal-bids" "$DATA" "$OUT" participant group -w "$WORK" --skip-bids-validation \
         --atlas "$DATA/sourcedata/atlases" --segmentation-mode fast --map-tissues \
-        --model "$S/model" --nprocs 1 --write-slurm "$JOBS" \
+        --model "$MODEL" --nprocs 1 --write-slurm "$JOBS" \
         --slurm-partition debug --slurm-time 60 --slurm-memory 3
     "$JOBS/submit.sh" | tee "$S/submitted"
     local array group
