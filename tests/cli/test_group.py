@@ -59,6 +59,7 @@ def done(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_r_indices_of_everyone_are_written(done):
     out = done.parent / 'out'
     table = read(out / 'phenotype' / 'rindices.tsv')
@@ -72,6 +73,7 @@ def test_r_indices_of_everyone_are_written(done):
     assert list(described) == list(table)
 
 
+@pytest.mark.slow
 def test_who_was_left_out_is_a_table(done):
     table = read(done.parent / 'out' / 'group_exclusions.tsv')
     assert table['participant_id'].tolist() == ['sub-002', 'sub-050']
@@ -79,6 +81,7 @@ def test_who_was_left_out_is_a_table(done):
     assert 'volumes far from those of the group' in table['reason'][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('name', 'columns', 'rows'),
     [
@@ -97,11 +100,13 @@ def test_other_tables(done, name, columns, rows):
     assert rows is None or len(table) == rows
 
 
+@pytest.mark.slow
 def test_measures_are_associated(done):
     table = read(done.parent / 'out' / 'group_associations.tsv')
     assert {'age', 'sex', 'mmse'} <= set(table['variable'])
 
 
+@pytest.mark.slow
 def test_the_report_opens(done):
     page = (done.parent / 'out' / 'group.html').read_text()
     for words in ('Tiny', 'sub-050', 'Split halves', 'Patient or control'):
@@ -127,6 +132,7 @@ def test_the_same_seed_gives_the_same_r_indices(done):
         assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     def refuse(*_):
         raise AssertionError('trained again')
@@ -139,6 +145,7 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('by_site', [True, False])
 def test_a_model_is_applied_to_other_people(done, tmp_path, by_site, capsys):
     study = make_study(20, 15, seed=8, n_sites=2 if by_site else 1)
@@ -190,6 +197,7 @@ def test_reports_only_needs_results(tmp_path, capsys):
     assert 'run once without it' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr('surreal_bids.model.selection.SMALLEST_SPREAD', 1e9)
     assert run(write_dataset(tmp_path)) == 65
