@@ -111,7 +111,7 @@ NO_LOBE = (102, 172)
 CSF_THRESHOLD = 0.65
 """Labelled tissue with more cerebrospinal fluid than this is sulcus and belongs to no region.
 
-On real heads overlap with DLMUSE is best from 0.65 to 0.8; higher, volumes of the cortex are larger.
+On real heads, overlap with DLMUSE is best from 0.65 to 0.8; volumes of the cortex grow with it.
 """
 
 
