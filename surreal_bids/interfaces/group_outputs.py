@@ -184,7 +184,7 @@ class ReportGroup(QuietStep):
                 contrast=pattern,
             )
             copy_whole(path, target)
-            text = f'Change of each region as {pattern} goes from 0 to 1, per cent of controls'
+            text = f'Mean change in patients that belongs to {pattern}, per cent of controls'
             write_sidecar('pattern_map', target, {'Description': text})
             published[pattern] = target
         return published

@@ -307,7 +307,7 @@ class _Drawing:
         found = self.found
         figure = plot_regions(found.patterns)
         caption = (
-            'What the decomposer assigns to each pattern, as its R-index goes from 0 to 1. Bars: '
+            'The mean change in patients that the decomposer assigns to each pattern. Thin lines: '
             'spread over members. All regions are in group_patterns.tsv.'
         )
         title = 'Regions that change most'
@@ -321,7 +321,7 @@ class _Drawing:
             )
             for name, path in found.pattern_maps.items()
         ]
-        caption = 'Each region has the colour of its change, in per cent of the mean of controls.'
+        caption = 'Mean change in patients, in per cent of the mean of controls; blue is less.'
         return Section('Patterns by region', (*blocks, *self._draw_maps(maps, caption)))
 
     def _draw_maps(self, maps: list[DrawnMap], caption: str) -> list[Block]:

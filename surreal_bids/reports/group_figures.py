@@ -265,6 +265,7 @@ def plot_associations(table: pd.DataFrame) -> Figure:
     table : frame
         What :func:`surreal_bids.stats.associations.associate` returned.
     """
+    table = table.assign(variable=[_variable_label(row) for _, row in table.iterrows()])
     variables = list(dict.fromkeys(table['variable']))
     patterns = list(dict.fromkeys(table['pattern']))
     figure = _new_figure(WIDTH, 1.2 + 0.32 * len(variables) * max(1, len(patterns) / 2))
@@ -285,6 +286,13 @@ def plot_associations(table: pd.DataFrame) -> Figure:
     axes.legend(frameon=False, loc='upper left', bbox_to_anchor=(1.0, 1.0))
     _tidy(axes)
     return figure
+
+
+def _variable_label(row: pd.Series) -> str:
+    """Name of a measure and, if it has two values, the one that a positive correlation means."""
+    if isinstance(row['higher_level'], str):
+        return f'{row["variable"]} = {row["higher_level"]}'
+    return str(row['variable'])
 
 
 def plot_diagnosis(scores: pd.DataFrame) -> Figure:

@@ -21,8 +21,8 @@ COLUMNS: dict[str, dict[str, Any]] = {
     'region': {'Description': 'Region, or sum of regions'},
     'muse_regions': {'Description': 'MUSE indices of the regions, if it is made of such'},
     'change_percent': {
-        'Description': 'Change of the volume as the R-index goes from 0 to 1, of the mean of '
-        'controls',
+        'Description': 'Mean change of the volume in patients that the decomposer assigns to the '
+        'pattern, of the mean of controls',
         'Units': '%',
     },
     'change_percent_std': {

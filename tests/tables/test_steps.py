@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import pairwise
 
 import nibabel as nib
 import numpy as np
@@ -111,29 +110,20 @@ def test_held_out_indices_come_from_the_other_half_in_one_order():
     np.testing.assert_allclose(held_out[halves == 2], truth[halves == 2], atol=0.06)
 
 
-def linear_weights(slopes_MS, n_patterns=2, n_regions=6):
-    """A member that takes the change of each pattern from one region, and gives it back as r."""
+@pytest.mark.parametrize('n_people', [5, 600])
+def test_changes_are_the_mean_of_what_the_decomposer_says(n_people):
+    generator = torch.Generator().manual_seed(0)
     weights = {
-        'g1.weight': torch.zeros(1, n_regions, n_patterns * n_regions),
-        'g1.weight_bias': torch.zeros(1, 1, n_patterns * n_regions),
+        'g1.weight': torch.randn(3, 6, 12, generator=generator),
+        'g1.weight_bias': torch.randn(3, 1, 12, generator=generator),
     }
-    for pattern in range(n_patterns):
-        block = slice(pattern * n_regions, (pattern + 1) * n_regions)
-        weights['g1.weight'][0, pattern, block] = torch.tensor(slopes_MS[pattern])
-    sizes = (n_regions, n_regions, n_regions, n_patterns)
-    for layer, (inputs, outputs) in enumerate(pairwise(sizes), start=1):
-        identity = torch.eye(inputs, outputs)
-        weights[f'g2.layer{layer}'] = identity[None]
-        weights[f'g2.layer{layer}_bias'] = torch.zeros(1, 1, outputs)
-    return weights
-
-
-def test_slopes_of_a_linear_decomposer_are_its_weights():
-    slopes = np.array([[1, 0, 3, 0, 0, 0.5], [0, 1, 0, 0, 2, 0]], dtype=np.float32)
-    people = torch.rand(30, 6, generator=torch.Generator().manual_seed(0))
-    # Where a change is positive, leaky units are linear, and r_i is that of region i.
-    found = pattern_changes(linear_weights(slopes), people)
-    np.testing.assert_allclose(found[0], slopes, atol=1e-4)
+    people = torch.randn(n_people, 6, generator=generator)
+    found = pattern_changes(weights, people)
+    leaky = np.where(people < 0, 0.2 * people, people)
+    for member in range(3):
+        matrix, bias = weights['g1.weight'][member].numpy(), weights['g1.weight_bias'][member, 0]
+        expected = (leaky @ matrix + bias.numpy()).mean(axis=0).reshape(2, 6)
+        np.testing.assert_allclose(found[member], expected, atol=1e-5)
 
 
 def test_the_table_of_patterns_has_a_row_a_region_and_pattern(cohort, selected):
