@@ -34,6 +34,7 @@ LEAST: Mapping[str, float] = {
     'slurm_memory': 1,
     'random_seed': 0,
     'template_library': 0,
+    'template_resolution': 0.5,
     'ravens_smoothing': 0,
     'n_patterns': 1,
     'ortho': 0,
@@ -73,6 +74,8 @@ class AppConfig:
         `muse`, the built-in atlas, or a folder of labelled brains.
     template
         `MNI152NLin2009cAsym`, the built-in template, or a folder with another.
+    template_resolution
+        Voxel size in mm of the built-in template, and so of RAVENS and group maps.
     template_library
         How many people of the dataset serve as intermediate templates (MAGeT-Brain).
     segmentation_mode
@@ -135,6 +138,7 @@ class AppConfig:
     derivatives: tuple[str, ...] = ()
     atlas: str = BUILTIN_ATLAS
     template: str = BUILTIN_TEMPLATE
+    template_resolution: float = 1.0
     template_library: int = 0
     segmentation_mode: str = 'default'
     ravens_smoothing: float = 0.0

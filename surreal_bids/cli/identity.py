@@ -32,6 +32,7 @@ def study_identity(config: AppConfig, images: Sequence[T1wImage]) -> dict[str, A
     library = choose_library(images, config.template_library, config.random_seed)
     return {
         'template': _identify(config.template, BUILTIN_TEMPLATE, 'tpl-*.nii.gz'),
+        'template_resolution': config.template_resolution,
         'atlas': _identify(config.atlas, BUILTIN_ATLAS, '*'),
         'template_library': {image.name: digest_of(image.path) for image in library},
         'segmentation_mode': config.segmentation_mode,
@@ -50,6 +51,11 @@ def template_name(config: AppConfig) -> str:
     """Name of the template: that of its T1w image, if it is not built in."""
     if config.template == BUILTIN_TEMPLATE:
         return BUILTIN_TEMPLATE
+    if config.template_resolution != 1:
+        raise UsageError(
+            '--template-resolution is that of the built-in template; your own has the voxels of '
+            'its files'
+        )
     names = {path.name for path in Path(config.template).glob('tpl-*_T1w.nii.gz')}
     if len(names) != 1:
         raise DataError(

@@ -10,6 +10,7 @@ from nipype.pipeline import engine as pe
 from surreal_bids.bids.reuse import TISSUES
 from surreal_bids.bids.sidecars import Provenance
 from surreal_bids.bids.visit import VisitOutputs
+from surreal_bids.cli.identity import template_name
 from surreal_bids.cli.jobs import Job
 from surreal_bids.config import (
     BUILTIN_ATLAS,
@@ -83,12 +84,13 @@ def with_library(study: Study, library: AtlasSet) -> Study:
 
 
 def _prepare_template(config: AppConfig) -> tuple[Path, Template]:
-    if config.template != BUILTIN_TEMPLATE:
+    if template_name(config) != BUILTIN_TEMPLATE:
         folder = Path(config.template)
         return folder.absolute(), read_template(folder)
-    folder = config.work_dir.absolute() / 'templates' / BUILTIN_TEMPLATE
+    resolution = config.template_resolution
+    folder = config.work_dir.absolute() / 'templates' / f'{BUILTIN_TEMPLATE}_{resolution:g}mm'
     paths = [_template_file(folder, BUILTIN_TEMPLATE, ending) for ending in TEMPLATE_FILES]
-    template = builtin_template()
+    template = builtin_template(resolution)
     if not all(path.is_file() for path in paths):
         images = (template.t1w, template.mask, *(template.priors[tissue] for tissue in TISSUES))
         for path, image in zip(paths, images):

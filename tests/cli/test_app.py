@@ -206,6 +206,11 @@ def test_damaged_images_may_be_left_to_the_steps(check, dataset):
     [
         (['--n-patterns', '0'], '--n-patterns 0; expected 1 or more'),
         (['--nprocs', '0'], '--nprocs 0; expected 1 or more'),
+        (
+            ['--template-resolution', '0.1'],
+            '--template-resolution 0.1; expected 0.5 or more',
+        ),
+        (['--template', 'own', '--template-resolution', '2'], 'that of the built-in template'),
         (['--ravens-smoothing', '-1'], '--ravens-smoothing -1.0; expected 0 or more'),
         (['--template-library', '9'], '--template-library 9: expected 2 to 3'),
         (['-d', 'fmriprep'], '--derivatives fmriprep: expected NAME=PATH'),

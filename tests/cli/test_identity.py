@@ -31,6 +31,7 @@ def config(tmp_path):
     [
         ({'segmentation_mode': 'fast'}, True),
         ({'ravens_smoothing': 8.0}, True),
+        ({'template_resolution': 2.0}, True),
         ({'template_library': 2}, True),
         ({'nprocs': 3, 'mem_gb': 8.0, 'omp_nthreads': 2}, False),
         ({'random_seed': 5}, False),
