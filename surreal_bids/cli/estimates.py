@@ -37,9 +37,9 @@ FIXED = ('mask', 'template')
 PROCESS_GB = 3.0
 """Memory of the largest step."""
 
-OUTPUT_BYTES_PER_VOXEL = 35.0
-WORK_BYTES_PER_VOXEL = 60.0
-ATLAS_BYTES_PER_VOXEL = 11.0
+OUTPUT_BYTES_PER_VOXEL = 25.0
+WORK_BYTES_PER_VOXEL = 26.0
+ATLAS_BYTES_PER_VOXEL = 9.0
 """Compressed files: outputs, intermediate results, and those for each atlas."""
 
 
