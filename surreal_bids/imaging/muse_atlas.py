@@ -47,7 +47,7 @@ Workshop on Multi-Atlas Labeling; T1w images from the OASIS project, labels by N
 Inc. (http://neuromorphometrics.com) under academic subscription; CC BY-NC; from deepmriprep.
 White-matter labels: Mori et al., NeuroImage 2008 \
 (https://doi.org/10.1016/j.neuroimage.2007.12.035), and Oishi et al., NeuroImage 2009 \
-(https://doi.org/10.1016/j.neuroimage.2009.01.002); from deepmriprep.
+(https://doi.org/10.1016/j.neuroimage.2009.01.002); from deepmriprep, which states no terms.
 Names and numbers of the regions: MUSE, Doshi et al., NeuroImage 2016 \
 (https://doi.org/10.1016/j.neuroimage.2015.11.073)."""
 
