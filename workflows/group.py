@@ -38,7 +38,6 @@ def init_group_wf(
     follow_up: Mapping[str, Any],
     report: Mapping[str, Any],
     n_threads: int = 1,
-    name: str = 'group_wf',
 ) -> pe.Workflow:
     """Build the whole group level.
 
@@ -80,7 +79,7 @@ def init_group_wf(
     rindices_file, report_file
         R-indices and page among the outputs.
     """
-    workflow = pe.Workflow(name=name)
+    workflow = pe.Workflow(name='group_wf')
     inputnode = pe.Node(IdentityInterface(fields=['cohort_dir']), name='inputnode')
     inputnode.inputs.cohort_dir = cohort_dir
     outputnode = pe.Node(

@@ -27,8 +27,8 @@ from surreal_bids.interfaces.outputs import copy_whole
 from surreal_bids.tables.cohort import Cohort, read_exact
 
 if TYPE_CHECKING:
-    from surreal_bids.reports.group import VoxelMaps
     from surreal_bids.reports.group_maps import Background
+    from surreal_bids.reports.group_results import VoxelMaps
 
 EXCLUSIONS, VOLUMES = 'exclusions.tsv', 'volumes.tsv'
 """Beside a cohort: who is not in it, and volumes of everyone."""
@@ -141,7 +141,7 @@ class ReportGroup(QuietStep):
         return value if isdefined(value) else None
 
     def _results_found(self, root: Path) -> Any:
-        from surreal_bids.reports.group import GroupResults
+        from surreal_bids.reports.group_results import GroupResults
         from surreal_bids.reports.methods import GroupMethods
         from surreal_bids.tables.assessment import read_quality
 
@@ -212,7 +212,7 @@ def _publish_table(root: Path, name: str, source: str | None) -> Any:
 
 def publish_maps(root: Path, folder: Path, tissue: str, template: str) -> VoxelMaps:
     """Copy the maps of one tissue to their places, with descriptions, and their table."""
-    from surreal_bids.reports.group import VoxelMaps
+    from surreal_bids.reports.group_results import VoxelMaps
 
     summary = pd.read_csv(folder / SUMMARY, sep='\t', na_values=['n/a'], keep_default_na=False)
     write_tsv(output_path(root, 'contrasts', tissue=tissue), summary)
