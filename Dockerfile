@@ -55,6 +55,7 @@ LABEL org.opencontainers.image.title="surreal_bids" \
 ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     LANG=C.UTF-8 \
     HOME=/tmp \
+    MPLCONFIGDIR=/tmp/.matplotlib \
     NIPYPE_CONFIG_DIR=/tmp/.nipype \
     NIPYPE_NO_ET=1 \
     NO_ET=1 \

@@ -4,12 +4,13 @@
 #                                       /data, /out and /work; `app` is the entry point
 VALIDATOR=$ROOT/.venv/bin/bids-validator-deno
 
-# The smallest data that both levels accept: two heads of 3 mm with an atlas, and a table.
+# The smallest data that both levels accept: a head of 3 mm, and a table. Template and atlas are
+# those that are built in.
 simulate() {
     [ -e "$DATA/complete" ] && return
     say 'Simulating heads and a table, in the container'
     in_container surreal-simulate cohort /out/heads --n-cn 1 --n-pt 1 --sites 1 --patterns 1 \
-        --voxel-size 3 --atlases 1 --nprocs 2
+        --voxel-size 3 --nprocs 2
     in_container surreal-simulate table /out/table --task basic --n-cn 16 --n-pt 16
     cp "$OUT/heads/dataset_description.json" "$OUT/table/"
     mv "$OUT/heads" "$OUT/table" "$DATA/"
@@ -20,7 +21,7 @@ simulate() {
 check_participant_level() {
     say 'Participant level'
     in_container app /data/heads /out participant --participant-label PT0001 -w /work \
-        --atlas /data/heads/sourcedata/atlases --segmentation-mode fast --nprocs 2
+        --segmentation-mode fast --nprocs 2
     local file
     for file in anat/sub-PT0001_desc-preproc_T1w.nii.gz anat/sub-PT0001_desc-brain_mask.nii.gz \
         anat/sub-PT0001_space-MNI152NLin2009cAsym_label-GM_ravens.nii.gz; do

@@ -6,7 +6,7 @@
 source "$(dirname "$0")/../../singularity/common.sh"
 BIN=$ROOT/.venv/bin
 S=$BUILD/slurm
-DATA=$BUILD/slurm_data/heads MODEL=$BUILD/slurm_data/model
+DATA=$BUILD/slurm_data/heads MODEL=$BUILD/slurm_data/model TEMPLATE=$BUILD/slurm_data/template
 OUT=$S/out WORK=$S/work JOBS=$S/jobs
 export LOGNAME=${LOGNAME:-root} SLURM_CONF=$S/slurm.conf
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
@@ -82,6 +82,22 @@ CONF
     fail "the node is not ready: $(tail -n 5 "$S"/log/*.log)"
 }
 
+# A template as coarse as the heads: this is about the scheduler, not about brains.
+write_template() {
+    "$BIN/python" - "$TEMPLATE" << 'CODE'
+import sys
+from surreal_bids.files import write_image
+from surreal_bids.imaging.template import builtin_template
+
+template = builtin_template(resolution_mm=3.0)
+start = f'{sys.argv[1]}/tpl-{template.name}'
+write_image(f'{start}_T1w.nii.gz', template.t1w)
+write_image(f'{start}_desc-brain_mask.nii.gz', template.mask)
+for tissue, prior in template.priors.items():
+    write_image(f'{start}_label-{tissue}_probseg.nii.gz', prior)
+CODE
+}
+
 # Five heads, one of them damaged, and a model to apply: training would need more people.
 prepare_data() {
     [ -e "$BUILD/slurm_data/complete" ] && return
@@ -94,14 +110,15 @@ prepare_data() {
     "$BIN/surreal-gan" fit "$table/roi_volumes.tsv" --participants "$table/participants.tsv" \
         --features muse139 --out "$MODEL" --n-patterns 2 --ortho 0.4 --repetitions 2 \
         --iterations 100
+    write_template
     touch "$BUILD/slurm_data/complete"
 }
 
 check_array_and_group() {
     say 'An array of participants, and the group level after it'
     "$BIN/surreal-bids" "$DATA" "$OUT" participant group -w "$WORK" --skip-bids-validation \
-        --atlas "$DATA/sourcedata/atlases" --segmentation-mode fast --map-tissues \
-        --model "$MODEL" --nprocs 1 --write-slurm "$JOBS" \
+        --atlas "$DATA/sourcedata/atlases" --segmentation-mode fast --template "$TEMPLATE" \
+        --map-tissues --model "$MODEL" --nprocs 1 --write-slurm "$JOBS" \
         --slurm-partition debug --slurm-time 60 --slurm-memory 3
     "$JOBS/submit.sh" | tee "$S/submitted"
     local array group
@@ -150,7 +167,7 @@ check_plugin() {
         > "$S/plugin.yml"
     "$BIN/surreal-bids" "$DATA" "$S/out_plugin" participant --participant-label CN0001 \
         -w "$S/work_plugin" --atlas "$DATA/sourcedata/atlases" --segmentation-mode fast \
-        --use-plugin "$S/plugin.yml"
+        --template "$TEMPLATE" --use-plugin "$S/plugin.yml"
     ls "$S/out_plugin/sub-CN0001/anat/"*_dseg.tsv > /dev/null || fail 'no volumes'
     pass "the SLURM plugin ran $(scontrol show job | grep -c 'JobName=.*participants_wf') steps as jobs"
 }
