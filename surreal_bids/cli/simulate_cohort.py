@@ -47,6 +47,9 @@ def add_parser(subparsers: Any) -> None:
         metavar='K',
         help='also simulate K healthy people, skull-stripped and labelled, as an atlas set',
     )
+    parser.add_argument(
+        '--skull-stripped', action='store_true', help='show the brain only, without skull and scalp'
+    )
     parser.add_argument('--seed', type=int, default=plan.seed, help='seed of all draws')
     parser.add_argument(
         '--nprocs',
@@ -73,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         n_cn=arguments.n_cn,
         n_pt=arguments.n_pt,
         sites=arguments.sites,
+        stripped=arguments.skull_stripped,
         patterns=arguments.patterns,
         voxel_size=arguments.voxel_size,
         atlases=arguments.atlases,

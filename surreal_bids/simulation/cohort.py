@@ -245,7 +245,7 @@ def write_person(root: Path, plan: CohortPlan, person: Person) -> None:
         write_image(dataset.t1w_path(root, person), skull_stripped(scan))
     else:
         t1w = dataset.t1w_path(root, person)
-        write_image(t1w, scan.t1w)
+        write_image(t1w, skull_stripped(scan) if plan.stripped else scan.t1w)
         write_json(t1w.with_name(f'{person.label}_T1w.json'), sidecar(plan, person.site))
         write_image(dataset.truth_path(root, person, 'desc-brain_mask.nii.gz'), scan.brain)
     write_image(dataset.truth_path(root, person, 'dseg.nii.gz'), scan.labels)
@@ -266,6 +266,7 @@ def sidecar(plan: CohortPlan, site: int) -> dict[str, Any]:
         'InstitutionName': f'Simulated site {site + 1}',
         'PulseSequenceType': 'MPRAGE',
         'MRAcquisitionType': '3D',
+        'SkullStripped': plan.stripped,
         'ImageComments': 'Simulated head; no person was scanned',
     }
 

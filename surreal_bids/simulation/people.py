@@ -44,6 +44,8 @@ class CohortPlan:
         Of the working grid, in mm; sites scan at about this.
     atlases
         Number of healthy people in the atlas set.
+    stripped
+        Whether T1w images show the brain only.
     seed
         Of all draws.
     """
@@ -54,6 +56,7 @@ class CohortPlan:
     patterns: int = 2
     voxel_size: float = 2.0
     atlases: int = 0
+    stripped: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -86,6 +86,23 @@ def test_atlases_are_skull_stripped(tmp_path):
     assert (image == 0).mean() > 0.5
 
 
+@pytest.mark.usefixtures('use_phantom')
+@pytest.mark.parametrize('stripped', [True, False])
+def test_heads_have_a_skull_unless_they_are_stripped(tmp_path, stripped):
+    write_person(tmp_path, replace(PLAN, stripped=stripped), draw_people(PLAN)[0])
+    image, brain = (
+        np.asarray(nib.load(tmp_path / path).dataobj)
+        for path in (
+            'sub-CN0001/anat/sub-CN0001_T1w.nii.gz',
+            'sourcedata/truth/sub-CN0001/sub-CN0001_desc-brain_mask.nii.gz',
+        )
+    )
+    assert (image[brain == 0] == 0).all() == stripped
+    assert (image[brain > 0] > 0).mean() > 0.99
+    described = json.loads((tmp_path / 'sub-CN0001/anat/sub-CN0001_T1w.json').read_text())
+    assert described['SkullStripped'] == stripped
+
+
 def test_tables_describe_their_columns(tmp_path):
     template = phantom(2.0)
     patterns = pd.DataFrame({'pattern': [1], 'pattern_name': 'x', 'index': 47, 'name': 'y'})
