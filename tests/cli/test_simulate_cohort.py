@@ -13,7 +13,10 @@ def calls(monkeypatch):
 
 
 def test_options_become_the_plan(tmp_path, calls, capsys):
-    words = '--n-cn 3 --n-pt 4 --sites 5 --patterns 1 --voxel-size 1 --atlases 6 --skull-stripped --seed 7'
+    words = (
+        '--n-cn 3 --n-pt 4 --sites 5 --patterns 1 --voxel-size 1 --atlases 6 --skull-stripped '
+        '--seed 7'
+    )
     assert main(['cohort', str(tmp_path), *words.split(), '--nprocs', '2']) == 0
     plan = CohortPlan(3, 4, 5, 1, 1.0, 6, True, 7)
     assert calls == [(tmp_path, plan, 2)]
