@@ -23,21 +23,21 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## Make .venv and install everything into it
 
-demo: $(STAMP)  ## Simulate heads and a table, check the one, find the patterns in the other
-	$(BIN)/surreal-simulate cohort $(DEMO)/heads --n-cn 3 --n-pt 3 --atlases 2
-	$(BIN)/python run.py $(DEMO)/heads $(DEMO)/derivatives participant --dry-run
-	$(BIN)/surreal-simulate table $(DEMO)/table --task basic --n-cn 300 --n-pt 400
-	test -f $(DEMO)/model/model.json || $(BIN)/surreal-gan fit $(DEMO)/table/roi_volumes.tsv \
-	    --participants $(DEMO)/table/participants.tsv --features muse139 --covariates age sex \
-	    --icv-column icv --site-column site --out $(DEMO)/model \
-	    --preset robust --n-patterns 3 --ortho 0.4 --repetitions 5 --iterations 8000
-	$(BIN)/surreal-simulate score $(DEMO)/model/rindices.tsv $(DEMO)/table/severities.tsv
+demo: $(STAMP)  ## Simulate heads and a cohort; images to volumes, volumes to R-indices and a report
+	$(BIN)/surreal-simulate cohort $(DEMO)/heads --n-cn 2 --n-pt 2 --atlases 3 \
+	    --voxel-size 3 --skull-stripped
+	$(BIN)/python run.py $(DEMO)/heads $(DEMO)/images participant -w $(DEMO)/work \
+	    --atlas $(DEMO)/heads/sourcedata/atlases --template-resolution 3
+	$(BIN)/surreal-simulate table $(DEMO)/cohort --task basic --n-cn 300 --n-pt 400
+	$(BIN)/python run.py $(DEMO)/cohort $(DEMO)/group group -w $(DEMO)/work \
+	    --roi-table $(DEMO)/cohort/roi_volumes.tsv \
+	    --n-patterns 3 --ortho 0.4 --repetitions 5 --iterations 8000
+	$(BIN)/surreal-simulate score $(DEMO)/group/phenotype/rindices.tsv $(DEMO)/cohort/severities.tsv
 	@echo
 	@echo 'The demo is in $(DEMO)/. Worth opening:'
-	@echo '  $(DEMO)/model/summary.txt       what was trained, and what was chosen'
-	@echo '  $(DEMO)/model/rindices.tsv      R-indices of every simulated person'
-	@echo '  $(DEMO)/heads/sub-*/anat/*.nii.gz   simulated heads, in any NIfTI viewer'
-	@echo '  $(DEMO)/heads/sourcedata/truth/ what was done to them'
+	@echo '  $(DEMO)/images/sub-PT0001.html   a simulated head: mask, tissues, regions, volumes'
+	@echo '  $(DEMO)/group/group.html         the R-indices of 700 simulated people'
+	@echo '  $(DEMO)/heads/sourcedata/truth/  what was done to the heads'
 
 lint: $(STAMP)  ## Style, types, layers
 	$(BIN)/ruff check .
@@ -53,6 +53,7 @@ bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/resu
 	$(BIN)/python benchmarks/combat.py
 	$(BIN)/python benchmarks/cohort.py
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/maps.py
 
 paper: $(STAMP)  ## The paper's experiments in a quick setting (docs/paper.md tells of the full one)
 	$(ONE_THREAD) $(BIN)/python benchmarks/paper.py $(DEMO)/paper --quick

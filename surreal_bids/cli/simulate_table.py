@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal_bids import __version__
+from surreal_bids.bids.derivatives import BIDS_VERSION
 from surreal_bids.exceptions import DataError, OutputError
 from surreal_bids.files import write_json
 from surreal_bids.simulation.controls import read_controls
@@ -18,6 +19,9 @@ from surreal_bids.simulation.tables import RESAMPLINGS, simulate_table, write_si
 from surreal_bids.simulation.tasks import TASKS
 
 LOGGER = logging.getLogger(__name__)
+
+DESCRIPTION = 'dataset_description.json'
+"""Makes the folder a dataset, which the group level of the app takes with `--roi-table`."""
 
 RECORD = 'simulation.json'
 """File of the output folder that says what was simulated, so that it can be done again."""
@@ -75,6 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         resample=arguments.resample,
     )
     write_json(arguments.out / RECORD, record)
+    description = {'Name': f'Simulated cohort, task {arguments.task}', 'BIDSVersion': BIDS_VERSION}
+    write_json(arguments.out / DESCRIPTION, description)
     written = write_simulated_table(arguments.out, simulated)
     unknown = simulated.participants.columns[simulated.participants.isna().all()]
     if len(unknown):

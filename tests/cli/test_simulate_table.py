@@ -37,6 +37,7 @@ def test_tables_are_written_and_announced(tmp_path, capsys, task):
     out = tmp_path / 'new' / 'folder'
     assert run(out, '--task', task, *SMALL) == 0
     assert {path.stem for path in out.iterdir()} == {
+        'dataset_description',
         'participants',
         'roi_volumes',
         'severities',
