@@ -20,7 +20,7 @@ make_sid() {
         --dpkgopt=force-unsafe-io --aptopt='Acquire::Check-Valid-Until "false"' sid "$SID" >&2 \
         || return 1
     cp /etc/hosts "$SID/etc/hosts"
-    touch "$SID/etc/resolv.conf"
+    touch "$SID/etc/resolv.conf" "$SID/etc/localtime"
     echo 'hpc:x:4321:4321::/home/hpc:/bin/bash' >> "$SID/etc/passwd"
     echo 'hpc:x:4321:' >> "$SID/etc/group"
     mkdir -p "$SID/home/hpc" "$SID/old"
