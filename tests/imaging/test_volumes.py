@@ -34,7 +34,7 @@ def test_probabilities_are_no_labels(value):
 
 
 def test_the_table_follows_the_regions(caplog):
-    caplog.set_level('INFO')
+    caplog.set_level('INFO', 'surreal_bids')
     table = volume_table({3: 12.5, 7: 1.0, 5: 99.0}, REGIONS)
     assert table.columns.tolist() == ['index', 'name', 'volume_mm3']
     assert table['index'].tolist() == REGIONS['index'].tolist()
