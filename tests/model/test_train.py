@@ -345,7 +345,7 @@ def test_kill_minus_nine_changes_nothing(moment, resumed_at, tmp_path, caplog):
     )
     assert killed.returncode == -signal.SIGKILL
     training = tiny_training(ITERATIONS, path)
-    with caplog.at_level('INFO'):
+    with caplog.at_level('INFO', 'surreal_bids'):
         final = training.run()
     assert f'resumed at iteration {resumed_at}' in caplog.text
     assert_same(final, tiny_training(ITERATIONS).run())
