@@ -31,7 +31,7 @@ demo: $(STAMP)  ## Simulate heads and a cohort; images to volumes, volumes to R-
 	$(BIN)/surreal-simulate table $(DEMO)/cohort --task basic --n-cn 300 --n-pt 400
 	$(BIN)/python run.py $(DEMO)/cohort $(DEMO)/group group -w $(DEMO)/work \
 	    --roi-table $(DEMO)/cohort/roi_volumes.tsv \
-	    --n-patterns 3 --ortho 0.4 --repetitions 5 --iterations 8000
+	    --n-patterns 3 --ortho 0.4 --repetitions 5 --iterations 8000 --omp-nthreads 2
 	$(BIN)/surreal-simulate score $(DEMO)/group/phenotype/rindices.tsv $(DEMO)/cohort/severities.tsv
 	@echo
 	@echo 'The demo is in $(DEMO)/. Worth opening:'
