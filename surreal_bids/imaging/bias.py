@@ -21,8 +21,9 @@ ITERATIONS = (30, 20, 10)
 TOLERANCE = 1e-3
 """Change of the field (coefficient of variation) below which a level ends. With these iterations it
 is quick, and finds broad, weak fields; strong ones, and those that vary over less than about a
-lobe, are found only in part. ANTs' own (50, 50, 50, 50) and 1e-7 find more of them, at ten times
-the cost, but follow the anatomy where there is little field: see `benchmarks/bias.py`."""
+lobe, are found only in part. ANTs' own (50, 50, 50, 50) and 1e-7 find more of them, at three to
+fourteen times the cost, but follow the anatomy where there is little field (see
+`benchmarks/bias.py`)."""
 
 FEWEST_SAMPLES = 4
 """An axis keeps at least this many voxels: a cubic spline needs them."""

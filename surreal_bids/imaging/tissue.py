@@ -19,15 +19,17 @@ from surreal_bids.templates import TISSUES
 __all__ = ['TISSUES', 'classify_tissue']
 
 PRIOR_WEIGHT = 0.5
-"""Exponent of the priors against that of the likelihood, which is the rest to 1. On simulated heads
-0.4 gives a third too much fluid and 0.6 a tenth too much grey matter."""
+"""Exponent of the priors against that of the likelihood, which is the rest to 1. On a simulated
+head 0.4, 0.5 and 0.55 give 35, 13 and 1 % too much fluid, and -3, 4 and 7 % too much grey matter;
+the overlap with the true tissue is best near 0.45 to 0.5."""
 
 MRF_WEIGHT = 0.0
-"""Weight of the Markov random field. At 0.1 it adds 0.005 to the overlap with the true tissue, but
-moves soft fractions further from the true ones, and takes twice the time."""
+"""Weight of the Markov random field. On the same head 0.1 adds 0.005 to the overlap of grey and of
+white matter and takes 0.004 from that of fluid, moves soft fractions further from the true ones,
+and takes twice the time."""
 
 ITERATIONS = 5
-"""Most iterations; three are usually enough."""
+"""Most iterations; on the same head three gave the result of twelve."""
 
 SMALLEST_PRIOR = 0.02
 """Added to each prior, so that none of them rules a tissue out."""
