@@ -8,7 +8,7 @@ from nipype.pipeline import engine as pe
 from surreal_bids.interfaces.registration import MakeRavens
 
 RAVENS_GB = 1.5
-"""Memory of a map at 1 mm, measured."""
+"""Memory of a map at 1 mm, estimated."""
 
 
 def init_ravens_wf(*, smoothing: float, name: str = 'ravens_wf') -> pe.Workflow:

@@ -11,7 +11,7 @@ from nipype.pipeline import engine as pe
 from surreal_bids.interfaces.report import WriteReport
 
 REPORT_GB = 2.0
-"""Memory of a page at 1 mm, measured."""
+"""Memory of a page at 1 mm, estimated."""
 
 
 def init_reports_wf(

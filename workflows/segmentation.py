@@ -13,7 +13,7 @@ from surreal_bids.interfaces.segmentation import FuseLabels, MeasureSegmentation
 from surreal_bids.workflows.registration import REGISTRATION_GB
 
 FUSION_GB = 2.0
-"""Memory of the fusion at 1 mm, measured; it does not grow with the number of atlases."""
+"""Memory of the fusion at 1 mm, estimated; it does not grow with the number of atlases."""
 
 BRAIN = (('t1w_preproc', 't1w_file'), ('t1w_mask', 'mask_file'))
 """How nodes take a brain; lists are made of it, since Nipype changes those it is given."""

@@ -10,7 +10,7 @@ from nipype.pipeline import engine as pe
 from surreal_bids.interfaces.anatomy import ClassifyTissue
 
 TISSUE_GB = 2.0
-"""Memory of the classification at 1 mm, measured."""
+"""Memory of the classification at 1 mm, estimated."""
 
 
 def init_tissue_wf(

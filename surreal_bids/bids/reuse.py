@@ -10,15 +10,13 @@ from surreal_bids.bids.labels import is_label
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig, derivative_folders
 from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.templates import TISSUES
 
 ANATOMY = ('fmriprep', 'smriprep')
 """Names under which a folder holds an anatomical workflow's outputs; others, segmentations."""
 
 MUSE_NUMBERED = ('dlmuse', 'muse')
 """Names of segmentations whose labels are numbered as in MUSE, if no table says otherwise."""
-
-TISSUES = ('GM', 'WM', 'CSF')
-"""In the order in which tissues are listed everywhere."""
 
 DSEG = ('_dseg.nii.gz', '_dseg.nii', '_DLMUSE.nii.gz')
 """How names of segmentations end: in BIDS, and as NiChart's DLMUSE writes them."""

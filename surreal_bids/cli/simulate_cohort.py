@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from surreal_bids.cli.machine import usable_cores
 from surreal_bids.exceptions import UsageError
 from surreal_bids.simulation.atrophy import PATTERNS
 from surreal_bids.simulation.cohort import simulate_cohort
@@ -55,17 +55,10 @@ def add_parser(subparsers: Any) -> None:
         '--nprocs',
         '--n-cpus',
         type=int,
-        default=_usable_cores(),
+        default=usable_cores(),
         help='number of processes; one needs about 1 GB at 2 mm and 3 GB at 1 mm',
     )
     parser.set_defaults(run=run)
-
-
-def _usable_cores() -> int:
-    """Cores that this process may use, where the system tells, or else all."""
-    if hasattr(os, 'sched_getaffinity'):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def run(arguments: argparse.Namespace) -> int:
