@@ -202,9 +202,12 @@ def _some(values: Sequence[object]) -> str:
 
 
 def _pairs(folder: Path) -> tuple[Atlas, ...]:
-    """Atlases of a folder, in alphabetical order."""
+    """Atlases of a folder, in alphabetical order.
+
+    Hidden files are passed over: another process may be writing the same atlas just now.
+    """
     names = {
-        ending: {path.name.removesuffix(ending) for path in folder.glob(f'*{ending}')}
+        ending: {path.name.removesuffix(ending) for path in folder.glob(f'[!.]*{ending}')}
         for ending in (T1W_ENDING, LABELS_ENDING)
     }
     alone = sorted(names[T1W_ENDING] ^ names[LABELS_ENDING])

@@ -48,6 +48,11 @@ def test_a_set_is_read_in_order(folder):
     assert found.licence == 'not stated'
 
 
+def test_what_another_process_is_writing_is_no_atlas(folder):
+    (folder / '.0a1b2c3d.a_T1w.nii.gz').touch()
+    assert [atlas.name for atlas in read_atlas_set(folder).atlases] == ['a', 'b']
+
+
 def test_licence_and_further_columns_are_kept(folder):
     write_regions(folder, REGIONS.assign(tissue=['GM', 'WM', 'CSF'], hemisphere=['L', 'R', 'n/a']))
     (folder / 'LICENSE').write_text('CC0\n')
