@@ -7,7 +7,7 @@ The host pipeline has a bias-corrected T1w image and a brain mask, as fMRIPrep a
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 from nipype.interfaces.utility import Function, IdentityInterface
@@ -100,17 +100,20 @@ def init_host_wf(*, template_dir: Path, atlas: AtlasSet, name: str = 'host_wf') 
     return workflow
 
 
-def main(t1w: str, mask: str, template_dir: str, atlas_dir: str, work_dir: str) -> None:
+def main(t1w: Path, mask: Path, template_dir: Path, atlas_dir: Path, work_dir: Path) -> None:
     """Run the pipeline on one image."""
     host_wf = init_host_wf(
-        template_dir=Path(template_dir).absolute(),
-        atlas=read_atlas_set(Path(atlas_dir).absolute()),
+        template_dir=template_dir.absolute(),
+        atlas=read_atlas_set(atlas_dir.absolute()),
     )
-    host_wf.base_dir = work_dir
-    host_wf.inputs.inputnode.t1w_preproc = str(Path(t1w).absolute())
-    host_wf.inputs.inputnode.t1w_mask = str(Path(mask).absolute())
+    host_wf.base_dir = str(work_dir.absolute())
+    host_wf.inputs.inputnode.t1w_preproc = str(t1w.absolute())
+    host_wf.inputs.inputnode.t1w_mask = str(mask.absolute())
     host_wf.run(plugin='Linear')
 
 
 if __name__ == '__main__':
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description='ROI volumes and RAVENS maps of one T1w image.')
+    for name in ('t1w', 'mask', 'template_dir', 'atlas_dir', 'work_dir'):
+        parser.add_argument(name, type=Path, metavar=name.upper())
+    main(**vars(parser.parse_args()))
