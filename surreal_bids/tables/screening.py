@@ -29,6 +29,11 @@ OUTLYING_SHARE = 0.1
 """Someone with a larger share of outlying regions is taken for a failed segmentation: of normally
 distributed volumes, 1 in 16,000 is outlying, whereas a wrong brain mask moves most of them."""
 
+FEWEST_TO_COMPARE = 20
+"""Fewer people tell too little of the usual spread to call one of them unusual: of 5 sound people
+with 139 simulated regions, one of them a patient, more than half would be left out; of 20 people,
+1 in 300."""
+
 OFTEN_EMPTY = 0.05
 """A region that is empty in more people than this is not used; else the people are not."""
 
@@ -112,7 +117,8 @@ def outlying_volumes(features: pd.DataFrame, is_patient: pd.Series) -> Reasons:
     """People so many of whose regions are unusual that the segmentation must have failed.
 
     Log volumes are compared with the median of the person's own group, so that disease is not
-    taken for an error; the spread is that of all.
+    taken for an error; the spread is that of all. Nobody is judged by fewer than
+    `FEWEST_TO_COMPARE` people.
 
     Parameters
     ----------
@@ -121,6 +127,8 @@ def outlying_volumes(features: pd.DataFrame, is_patient: pd.Series) -> Reasons:
     is_patient : Series of bool
         The group of each.
     """
+    if len(features) < FEWEST_TO_COMPARE:
+        return {}
     logs = features.transform('log')
     distance = logs - logs.groupby(is_patient).transform('median')
     sd = NORMAL_SD_PER_MAD * distance.abs().median()

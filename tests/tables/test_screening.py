@@ -38,6 +38,14 @@ def test_nobody_of_a_plain_population_is_left_out(seed):
     assert implausible_values(ages) == {}
 
 
+@pytest.mark.parametrize('n_people', [3, 5, 8, 12])
+@pytest.mark.parametrize('n_patients', [0, 1])
+def test_few_people_do_not_make_each_other_unusual(n_people, n_patients):
+    volumes = healthy(n_people)
+    is_patient = pd.Series(np.arange(n_people) < n_patients, volumes.index)
+    assert outlying_volumes(volumes, is_patient) == {}
+
+
 @pytest.mark.parametrize(
     'damage',
     [lambda v: v * 2.5, lambda v: v / 3, lambda v: np.where(np.arange(v.size) < 12, v / 4, v)],
