@@ -39,7 +39,7 @@ class RegisterTemplate(SimpleInterface):
 
     def _run_interface(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
-        from surreal_bids.imaging.registration import SMOOTH, register
+        from surreal_bids.imaging.registration import FLUID, register
         from surreal_bids.imaging.transforms import write_transform
 
         brain, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
@@ -47,7 +47,7 @@ class RegisterTemplate(SimpleInterface):
         registration = register(
             template.t1w,
             brain,
-            settings=SMOOTH,
+            settings=FLUID,
             fixed_mask=template.mask,
             moving_mask=mask,
             device=torch_device(self.inputs.device),

@@ -16,7 +16,8 @@ in_container() {
     shift
     local -a entry=(--entrypoint "$program")
     if [ "$program" = app ]; then entry=(-e HOME=/nowhere); fi
-    contained "${entry[@]}" -v "$DATA":/data:ro -v "$OUT":/out -v "$WORK":/work "$IMAGE" "$@"
+    contained "${entry[@]}" -v "$DATA:/data:$DATA_ACCESS" -v "$OUT:/out" -v "$WORK:/work" \
+        "$IMAGE" "$@"
 }
 
 check_size() {
@@ -26,19 +27,30 @@ check_size() {
     pass "the image has $bytes bytes"
 }
 
-# Certificates are those of Debian and of certifi; wheels those that Python brings for venv.
+# Certificates are those of certifi and of Debian, whose bundle has no other; wheels are those that
+# Python brings for venv. The last line tells that the search came to its end.
 check_leftovers() {
     local found
     found=$(contained --user 0:0 --entrypoint sh "$IMAGE" -c '
-        find / -xdev -type f \( -name "*.pem" -o -name "*.crt" -o -name "*.key" -o -name "*.p12" \) \
-            -not -path "/etc/ssl/certs/*" -not -path "/usr/share/ca-certificates/*" \
+        debian=/usr/share/ca-certificates
+        find / -xdev -type f -regex ".*\.\(pem\|crt\|key\|p12\)" \
+            -not -path "$debian/*" -not -path /etc/ssl/certs/ca-certificates.crt \
             -not -name cacert.pem
-        find /run/secrets -type f 2> /dev/null
+        [ "$(grep -c BEGIN /etc/ssl/certs/ca-certificates.crt)" = \
+            "$(find $debian -name "*.crt" | wc -l)" ] || echo "certificates that Debian has not"
         find / -xdev -name "*.whl" -not -path "*/ensurepip/*" -not -path "*/python-wheels/*"
-        ls -d /root/.cache /root/.config /tmp/* /build /wheel/* /wheels/* /etc/pip.conf 2> /dev/null
-        find /usr/local/share/ca-certificates -type f') || true
-    [ -z "$found" ] || fail "left in the image: $found"
+        find /run/secrets /usr/local/share/ca-certificates -type f 2> /dev/null
+        ls -d /root/.cache /root/.config /tmp/* /build /wheels/* /etc/pip.conf 2> /dev/null
+        echo searched')
+    [ "$found" = searched ] || fail "left in the image: $found"
     pass 'no secret, certificate, wheel or cache was left'
+}
+
+# The weights of the network that finds brains are used only where a head has more than a brain.
+check_brain_extraction() {
+    local sidecar=$OUT/sub-PT0001/anat/sub-PT0001_desc-brain_mask.json
+    grep -q '"Method": "deepbet"' "$sidecar" || fail "the network found no brain: $(cat "$sidecar")"
+    pass 'the weights of the brain extraction are in the image'
 }
 
 # The image has only a part of ANTs: that which the app calls must work.
@@ -49,8 +61,8 @@ check_ants() {
 }
 
 "$ROOT/singularity/build_image.sh"
-"$ENGINE" image inspect "$IMAGE" > /dev/null 2>&1 || exit 0
 check_size
 check_leftovers
 check_ants
 check_levels image
+check_brain_extraction

@@ -1,31 +1,39 @@
 #!/usr/bin/env bash
 # A real scheduler: participants as an array, the group level after them, one participant who fails;
-# then the steps of one participant as jobs of Nipype's SLURM plugin: `make test-slurm`.
+# then a participant whose steps are jobs of Nipype's SLURM plugin, and one in the Apptainer image:
+# `make test-slurm`.
 #
 # Slurm is that of Debian, on this machine alone, with its own ports and files in $BUILD/slurm.
 source "$(dirname "$0")/../../singularity/common.sh"
 BIN=$ROOT/.venv/bin
 S=$BUILD/slurm
-DATA=$BUILD/slurm_data/heads MODEL=$BUILD/slurm_data/model TEMPLATE=$BUILD/slurm_data/template
+DATA=$S/heads MODEL=$S/model
+QUICK=(--segmentation-mode fast --template-resolution 3)
+MOST_SECONDS=1800
 OUT=$S/out WORK=$S/work JOBS=$S/jobs
 export LOGNAME=${LOGNAME:-root} SLURM_CONF=$S/slurm.conf
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 [ "$(id -u)" = 0 ] || skip 'only root can start a Slurm for itself'
 for program in slurmctld slurmd munged; do
-    command -v $program > /dev/null || install slurm-wlm munge || skip 'Slurm cannot be installed here'
+    command -v $program > /dev/null || install slurm-wlm munge \
+        || skip 'Slurm is missing, and cannot be installed'
 done
 
+# The number of a process may since have become that of another.
 stop_slurm() {
-    local daemon
+    local daemon number
     for daemon in slurmd slurmctld munged; do
-        [ -s "$S/$daemon.pid" ] && kill "$(cat "$S/$daemon.pid")" 2> /dev/null
+        [ -s "$S/$daemon.pid" ] || continue
+        number=$(cat "$S/$daemon.pid")
+        [ "$(cat "/proc/$number/comm" 2> /dev/null)" = "$daemon" ] && kill "$number"
     done
     return 0
 }
 
 start_slurm() {
     say 'Starting Slurm'
+    stop_slurm
     rm -rf "$S"
     mkdir -p "$S"/{ctld,d,log,munge}
     local host
@@ -82,54 +90,47 @@ CONF
     fail "the node is not ready: $(tail -n 5 "$S"/log/*.log)"
 }
 
-# A template as coarse as the heads: this is about the scheduler, not about brains.
-write_template() {
-    "$BIN/python" - "$TEMPLATE" << 'CODE'
-import sys
-from surreal_bids.files import write_image
-from surreal_bids.imaging.template import builtin_template
-
-template = builtin_template(resolution_mm=3.0)
-start = f'{sys.argv[1]}/tpl-{template.name}'
-write_image(f'{start}_T1w.nii.gz', template.t1w)
-write_image(f'{start}_desc-brain_mask.nii.gz', template.mask)
-for tissue, prior in template.priors.items():
-    write_image(f'{start}_label-{tissue}_probseg.nii.gz', prior)
-CODE
-}
-
-# Five heads, one of them damaged, and a model to apply: training would need more people.
+# Five brains, one of them damaged, and a model to apply, for which three controls are enough. All is
+# as coarse as it can be: this is about the scheduler.
 prepare_data() {
-    [ -e "$BUILD/slurm_data/complete" ] && return
-    say 'Simulating five heads and training a model'
+    say 'Simulating five brains and training a model'
     "$BIN/surreal-simulate" cohort "$DATA" --n-cn 3 --n-pt 2 --sites 1 --patterns 1 \
-        --voxel-size 3 --atlases 1 --nprocs 2
+        --voxel-size 3 --skull-stripped --nprocs 2
     truncate --size=-2000 "$DATA/sub-PT0002/anat/sub-PT0002_T1w.nii.gz"
-    local table=$BUILD/slurm_data/table
+    local table=$S/table
     "$BIN/surreal-simulate" table "$table" --task basic --n-cn 16 --n-pt 16
     "$BIN/surreal-gan" fit "$table/roi_volumes.tsv" --participants "$table/participants.tsv" \
         --features muse139 --out "$MODEL" --n-patterns 2 --ortho 0.4 --repetitions 2 \
         --iterations 100
-    write_template
-    touch "$BUILD/slurm_data/complete"
+}
+
+# Without the validation, a step finds that an image is damaged, as it would any other trouble.
+write_jobs() {
+    "$BIN/surreal-bids" "$DATA" "$OUT" participant group -w "$WORK" --skip-bids-validation \
+        "${QUICK[@]}" --map-tissues --model "$MODEL" --nprocs 1 --write-slurm "$JOBS" \
+        --slurm-partition debug --slurm-time 60 --slurm-memory 3
 }
 
 check_array_and_group() {
     say 'An array of participants, and the group level after it'
-    "$BIN/surreal-bids" "$DATA" "$OUT" participant group -w "$WORK" --skip-bids-validation \
-        --atlas "$DATA/sourcedata/atlases" --segmentation-mode fast --template "$TEMPLATE" \
-        --map-tissues --model "$MODEL" --nprocs 1 --write-slurm "$JOBS" \
-        --slurm-partition debug --slurm-time 60 --slurm-memory 3
+    write_jobs
     "$JOBS/submit.sh" | tee "$S/submitted"
     local array group
     array=$(sed -n 's/^participant level: job //p' "$S/submitted")
     group=$(sed -n 's/^group level: job //p' "$S/submitted")
     squeue --array
-    while squeue -h -j "$array,$group" -t PENDING,RUNNING,COMPLETING -o %i 2> /dev/null | grep -q .; do
-        sleep 3
-    done
+    wait_for "$array,$group"
     check_participants "$array"
     check_group "$group"
+    check_what_is_left
+}
+
+wait_for() {
+    local until=$((SECONDS + MOST_SECONDS))
+    while squeue -h -j "$1" -t PENDING,RUNNING,COMPLETING -o %i 2> /dev/null | grep -q .; do
+        [ "$SECONDS" -lt "$until" ] || fail "not done in $MOST_SECONDS s: $(squeue --array)"
+        sleep 3
+    done
 }
 
 state_of() { scontrol show job "$1" | grep -oE 'JobState=[A-Z_]+' | cut -d= -f2; }
@@ -161,19 +162,59 @@ check_group() {
     pass 'the group job ran after them, has R-indices of four people and names the missing one'
 }
 
+# Jobs that are written again are for those who are not done.
+check_what_is_left() {
+    write_jobs
+    [ "$(cat "$JOBS/participants.txt")" = PT0002 ] \
+        || fail "jobs written again are for $(tr '\n' ' ' < "$JOBS/participants.txt")"
+    pass 'jobs that are written again are for the damaged image alone'
+}
+
+# Jobs call apptainer by its name. Where it is not installed, ours runs as a user of its own, who must
+# be able to write what root would, and to see no more than $BUILD.
+name_apptainer() {
+    if command -v apptainer singularity > /dev/null; then return; fi
+    mkdir -p "$S/bin" "$S/tmp"
+    printf '%s\n' '#!/bin/bash' "PATH=\${PATH#$S/bin:}" "chmod a+rwx $S/tmp/*" \
+        "exec '$ROOT/singularity/apptainer.sh' \"\$@\"" > "$S/bin/apptainer"
+    chmod +x "$S/bin/apptainer"
+    export PATH=$S/bin:$PATH TMPDIR=$S/tmp
+}
+
+check_container() {
+    say 'A participant in the Apptainer image'
+    local sif=$BUILD/apptainer/surreal_bids.sif out=$S/out_container job
+    [ -e "$sif" ] || "$ROOT/singularity/build_sif.sh"
+    mkdir -p "$out" "$S/work_container"
+    chmod a+rwx "$out" "$S/work_container"
+    "$BIN/surreal-bids" "$DATA" "$out" participant --participant-label CN0001 \
+        -w "$S/work_container" "${QUICK[@]}" --nprocs 2 --slurm-memory 6 \
+        --write-slurm "$S/jobs_container" --slurm-container "$sif"
+    job=$(
+        name_apptainer
+        "$S/jobs_container/submit.sh" | sed -n 's/^participant level: job //p'
+    )
+    wait_for "$job"
+    [ "$(state_of "${job}_1")" = COMPLETED ] || fail "$(cat "$S"/jobs_container/logs/*)"
+    ls "$out/sub-CN0001/anat/"*_dseg.tsv > /dev/null || fail 'no volumes of sub-CN0001'
+    pass 'the job ran in the Apptainer image'
+}
+
 check_plugin() {
     say 'The steps of one participant as jobs of the SLURM plugin of Nipype'
     printf '%s\n' 'plugin: SLURM' 'plugin_args:' '  sbatch_args: "--mem=3G --time=30"' \
         > "$S/plugin.yml"
     "$BIN/surreal-bids" "$DATA" "$S/out_plugin" participant --participant-label CN0001 \
-        -w "$S/work_plugin" --atlas "$DATA/sourcedata/atlases" --segmentation-mode fast \
-        --template "$TEMPLATE" --use-plugin "$S/plugin.yml"
-    ls "$S/out_plugin/sub-CN0001/anat/"*_dseg.tsv > /dev/null || fail 'no volumes'
-    pass "the SLURM plugin ran $(scontrol show job | grep -c 'JobName=.*participants_wf') steps as jobs"
+        -w "$S/work_plugin" "${QUICK[@]}" --use-plugin "$S/plugin.yml"
+    ls "$S/out_plugin/sub-CN0001/anat/"*_dseg.tsv > /dev/null || fail 'no volumes of sub-CN0001'
+    local steps
+    steps=$(scontrol show job | grep -c 'JobName=.*participants_wf') || true
+    [ "$steps" -ge 10 ] || fail "only $steps steps were jobs: $(scontrol show job | grep JobName)"
+    pass "the SLURM plugin ran $steps steps as jobs"
 }
 
 start_slurm
 prepare_data
 check_array_and_group
 check_plugin
-"$ROOT/singularity/tested.sh" record test-slurm
+check_container

@@ -1,0 +1,135 @@
+"""How much of an imposed regional loss RAVENS maps show, on simulated twins.
+
+    python benchmarks/twins.py [--voxel-size 2] [--pairs 3]
+
+Each person is scanned without disease and with each pattern of atrophy, all else being the same.
+Scans go through the app's own steps: N4, registration to the template, Atropos, RAVENS. Regions are
+those of the template; tissue is grey and white matter. A loss is seen to the share that the change
+of the map's sum has of the prescribed one. Regions that were to lose nothing are counted apart
+where they touch one that was, since a label of the template holds some tissue of its neighbours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from machine import write_results
+from numpy.typing import NDArray
+
+from surreal_bids.imaging.bias import correct_bias
+from surreal_bids.imaging.images import Image, voxel_volume
+from surreal_bids.imaging.muse_atlas import muse_labels, muse_t1w
+from surreal_bids.imaging.ravens import ravens_map
+from surreal_bids.imaging.registration import FLUID, register
+from surreal_bids.imaging.template import Template, builtin_template
+from surreal_bids.imaging.tissue import classify_tissue
+from surreal_bids.imaging.transforms import identity_transform, resample
+from surreal_bids.simulation.acquisition import Scan
+from surreal_bids.simulation.atrophy import adjacent_regions
+from surreal_bids.simulation.cohort import load_simulator, skull_stripped
+from surreal_bids.simulation.people import CohortPlan, Person
+
+PATTERNS = 2
+SMALLEST_REGION_MM3 = 500.0
+"""Regions of the template smaller than this are not looked at."""
+
+
+def mass(image: Image) -> float:
+    return float(np.asarray(image.dataobj, dtype=float).sum() * voxel_volume(image))
+
+
+def ravens_of(scan: Scan, template: Template) -> tuple[dict[str, Image], dict[str, float]]:
+    """RAVENS maps of a scan by tissue, and by what share each differs from the native amount."""
+    t1w = correct_bias(skull_stripped(scan), scan.brain)
+    found = register(
+        template.t1w, t1w, settings=FLUID, fixed_mask=template.mask, moving_mask=scan.brain
+    )
+    priors = {name: resample(prior, found.inverse) for name, prior in template.priors.items()}
+    tissues = classify_tissue(t1w, scan.brain, priors)
+    maps = {name: ravens_map(tissue, found.forward) for name, tissue in tissues.items()}
+    return maps, {name: mass(maps[name]) / mass(tissues[name]) - 1 for name in maps}
+
+
+def template_labels(template: Template) -> Image:
+    grid = identity_transform(template.t1w.shape, template.t1w.affine)
+    return resample(muse_labels(muse_t1w()), grid, order=0)
+
+
+def region_sums(maps: dict[str, Image], labels: NDArray) -> NDArray:
+    """Grey and white matter in each label."""
+    tissue = np.asarray(maps['GM'].dataobj) + np.asarray(maps['WM'].dataobj)
+    return np.bincount(labels.ravel(), tissue.ravel())
+
+
+def compare(well: NDArray, ill: NDArray, losses: pd.Series, neighbours: set[int]) -> dict:
+    """Share of the losses that is seen, and how much regions without a loss move."""
+    weights = pd.Series(well[losses.index], losses.index)
+    change = 1 - ill[losses.index] / weights
+    lost = losses > 0
+    near = losses.index.isin(neighbours) & ~lost
+    moved = change.abs()
+    return {
+        'seen': (change * weights)[lost].sum() / (losses * weights)[lost].sum(),
+        'median_moved': moved[~lost].median(),
+        'largest_moved_neighbour': moved[near].max(),
+        'largest_moved_other': moved[~lost & ~near].max(),
+        'others': int((~lost & ~near).sum()),
+        'others_above_1_percent': int((moved[~lost & ~near] > 0.01).sum()),
+    }
+
+
+def measure(voxel_size: float, pairs: int) -> Iterator[dict]:
+    """Measure each pair of twins."""
+    template = builtin_template(voxel_size)
+    labels = np.asarray(template_labels(template).dataobj)
+    simulator = load_simulator(voxel_size)
+    regions = simulator.template.regions
+    sizes = np.bincount(labels.ravel(), minlength=regions['index'].max() + 1) * voxel_size**3
+    tissue = regions['tissue'].ne('CSF') & (sizes[regions['index']] >= SMALLEST_REGION_MM3)
+    for seed in range(pairs):
+        plan = CohortPlan(patterns=PATTERNS, sites=1, voxel_size=voxel_size, seed=seed)
+        sums = None
+        for pattern in range(PATTERNS + 1):
+            severities = tuple(float(k + 1 == pattern) for k in range(PATTERNS))
+            scan, truth = simulator.simulate(plan, Person('PT', 0, 65, 'F', 0, severities))
+            start = time.process_time()
+            maps, kept = ravens_of(scan, template)
+            seconds = time.process_time() - start
+            found = region_sums(maps, labels)
+            sums = found if sums is None else sums
+            losses = truth.set_index('index')['prescribed_loss'][tissue.to_numpy()]
+            affected = tuple(losses.index[losses > 0])
+            yield {
+                'voxel_mm': voxel_size,
+                'person': seed,
+                'pattern': pattern,
+                **(
+                    compare(
+                        sums, found, losses, adjacent_regions(simulator.template.labels, affected)
+                    )
+                    if pattern
+                    else {}
+                ),
+                **{f'{name}_mass_error': error for name, error in kept.items()},
+                'cpu_s': seconds,
+            }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
+    parser.add_argument('--voxel-size', type=float, default=2.0, help='of heads and template, mm')
+    parser.add_argument('--pairs', type=int, default=3, help='people, each with every pattern')
+    arguments = parser.parse_args()
+    rows = []
+    for row in measure(arguments.voxel_size, arguments.pairs):
+        rows.append(row)
+        print(pd.Series(row).round(4).to_dict(), flush=True)
+    write_results('twins', pd.DataFrame(rows))
+
+
+if __name__ == '__main__':
+    main()
