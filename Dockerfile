@@ -14,9 +14,9 @@ FROM ${WHEELS_IMAGE} AS wheels
 
 # Dependencies come before the code, so that a change of code does not install them again.
 FROM ${BASE_IMAGE} AS dependencies
-ARG TORCH_SPEC="torch==2.13.0"
 ARG TORCH_INDEX_URL="https://download.pytorch.org/whl/cpu"
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
+    PIP_PROGRESS_BAR=off
 RUN python3 -m venv /opt/venv
 COPY pyproject.toml constraints.txt /build/
 RUN --mount=type=secret,id=ca_bundle,target=/run/secrets/ca_bundle \
@@ -24,7 +24,8 @@ RUN --mount=type=secret,id=ca_bundle,target=/run/secrets/ca_bundle \
     set -eu; \
     if [ -s /run/secrets/ca_bundle ]; then export PIP_CERT=/run/secrets/ca_bundle; fi; \
     /opt/venv/bin/pip install --no-compile --find-links /wheels \
-        ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$TORCH_SPEC"; \
+        ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} \
+        "$(grep '^torch==' /build/constraints.txt)"; \
     /opt/venv/bin/python -c 'import tomllib; \
 print(*tomllib.load(open("/build/pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
         > /build/requirements.txt; \
@@ -70,7 +71,8 @@ COPY --from=dependencies /opt/venv /opt/venv
 COPY --from=code /build/installed /opt/venv
 COPY run.py /opt/surreal_bids/run.py
 # The build checks itself: everything imports, the entry point runs, nothing was left behind.
-RUN python -c "import ants, deepbet, nipype, torch; import surreal_bids.cli.app, surreal_bids.cli.gan" \
+RUN python -c "import ants, deepbet, nipype, torch" \
+    && python -c "import surreal_bids.cli.app, surreal_bids.cli.gan, surreal_bids.cli.simulate" \
     && /opt/surreal_bids/run.py --version \
     && rm -rf /tmp/* /tmp/.[!.]* /root/.cache /root/.nipype
 USER 1000:1000

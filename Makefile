@@ -8,6 +8,8 @@ DEMO := demo
 REFERENCES := neuroCombat==0.2.12 neuroHarmonize==2.5.2 opnmf==0.0.2 SurrealGAN==0.1.1
 # Several processes with one thread each beat one process with several threads on small problems.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# How the scripts of the containers end where a tool is missing; they have said so loudly.
+SKIPPED := 77
 
 .PHONY: help setup demo test lint bench paper image sif test-image test-slurm clean
 
@@ -59,17 +61,16 @@ paper: $(STAMP)  ## The paper's experiments in a quick setting (docs/paper.md te
 	$(ONE_THREAD) $(BIN)/python benchmarks/paper.py $(DEMO)/paper --quick
 
 image:  ## Build the image, with docker or podman
-	singularity/build_image.sh
+	singularity/build_image.sh || [ $$? = $(SKIPPED) ]
 
 sif: image  ## Turn the image into an Apptainer (Singularity) image
-	singularity/build_sif.sh
+	singularity/build_sif.sh || [ $$? = $(SKIPPED) ]
 
 test-image: $(STAMP)  ## Build both images and run both levels in them, without network
-	tests/containers/test_image.sh
-	tests/containers/test_sif.sh
+	tests/containers/run.sh test-image test_image.sh test_sif.sh
 
 test-slurm: $(STAMP)  ## Participants and group through a Slurm of one node
-	tests/containers/test_slurm.sh
+	tests/containers/run.sh test-slurm test_slurm.sh
 
 clean:  ## Remove what the demo wrote and the caches
 	rm -rf $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -19,6 +19,7 @@ make_sid() {
     mmdebstrap --quiet --variant=apt --include=apptainer,squashfuse,fuse2fs,fuse-overlayfs \
         --dpkgopt=force-unsafe-io --aptopt='Acquire::Check-Valid-Until "false"' sid "$SID" >&2 \
         || return 1
+    # Apptainer binds these into every container, and fails without them.
     cp /etc/hosts "$SID/etc/hosts"
     touch "$SID/etc/resolv.conf" "$SID/etc/localtime"
     echo 'hpc:x:4321:4321::/home/hpc:/bin/bash' >> "$SID/etc/passwd"
@@ -28,7 +29,8 @@ make_sid() {
     touch "$SID/.complete"
 }
 
-[ -e "$SID/.complete" ] || make_sid || skip 'apptainer is missing, and cannot be had from Debian sid'
+[ -e "$SID/.complete" ] || make_sid \
+    || skip 'apptainer is missing, and cannot be had from Debian sid'
 
 # Inside: a mount namespace of its own, whose root becomes sid (a plain chroot is refused).
 enter() {

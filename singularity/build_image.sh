@@ -5,11 +5,13 @@
 #               one like it, made of Debian's packages
 # TORCH_WHEELS  folder with a wheel of torch, for machines that do not reach TORCH_INDEX_URL
 # TORCH_INDEX_URL, APT_PACKAGES   see the Dockerfile
+# SURREAL_IMAGE name of the image (default: surreal_bids)
 # CA_BUNDLE     certificates that pip trusts while building (default: PIP_CERT, SSL_CERT_FILE)
 source "$(dirname "$0")/common.sh"
 find_engine
 STAND_IN=localhost/python:3.11-slim-bookworm
-TORCH_INDEX_URL=${TORCH_INDEX_URL-https://download.pytorch.org/whl/cpu}
+CPU_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX_URL=${TORCH_INDEX_URL-$CPU_INDEX}
 CA_BUNDLE=${CA_BUNDLE:-${PIP_CERT:-${SSL_CERT_FILE:-}}}
 
 # The caches of apt in it would be a third of it.
@@ -23,7 +25,7 @@ make_stand_in() {
         --dpkgopt='path-exclude=/usr/share/locale/*' \
         --customize-hook='printf "Dir::Cache::pkgcache \"\"; Dir::Cache::srcpkgcache \"\";\n" > "$1"/etc/apt/apt.conf.d/docker-clean' \
         --customize-hook='rm -rf "$1"/var/cache/apt/*.bin "$1"/etc/hostname "$1"/etc/resolv.conf' \
-        bookworm "$BUILD/base.tar"
+        bookworm "$BUILD/base.tar" || skip 'no base image can be pulled, and none can be made'
     "$ENGINE" import -c 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
         "$BUILD/base.tar" "$STAND_IN" > /dev/null
     rm "$BUILD/base.tar"
@@ -37,21 +39,25 @@ choose_base() {
     "$ENGINE" image inspect "$STAND_IN" > /dev/null 2>&1 || make_stand_in
 }
 
-# Where the index of torch cannot be reached, pip may know of a wheel without CUDA elsewhere.
+# Where the default index of torch cannot be reached, pip may know of a wheel without CUDA
+# elsewhere. Another index was asked for: nothing else will do.
 choose_torch() {
     if [ -z "${TORCH_WHEELS:-}" ]; then
+        [ "$TORCH_INDEX_URL" = "$CPU_INDEX" ] || return 0
         python3 -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1] + "/torch/", timeout=20)' \
             "$TORCH_INDEX_URL" 2> /dev/null && return 0
         TORCH_WHEELS=$BUILD/wheels
         say "$TORCH_INDEX_URL cannot be reached: asking pip for the wheel"
         python3 -m pip download --quiet --no-deps --dest "$TORCH_WHEELS" \
-            "$(grep '^torch==' "$ROOT/constraints.txt")"
+            "$(grep '^torch==' "$ROOT/constraints.txt")" || skip 'torch cannot be downloaded'
         ls "$TORCH_WHEELS"/torch-*+cpu-*.whl > /dev/null 2>&1 \
-            || fail "no wheel of torch without CUDA; put one into a folder, and set TORCH_WHEELS"
+            || skip 'no wheel of torch without CUDA; put one into a folder, and set TORCH_WHEELS'
     fi
-    tar -C "$TORCH_WHEELS" -c . | "$ENGINE" import - localhost/wheels:local > /dev/null
     TORCH_INDEX_URL=
-    WHEELS_IMAGE=localhost/wheels:local
+    WHEELS_IMAGE=localhost/wheels:$(cat "$TORCH_WHEELS"/*.whl | sha256sum | cut -c 1-16)
+    # The same wheels are not imported twice: a new image would make the engine forget its layers.
+    "$ENGINE" image inspect "$WHEELS_IMAGE" > /dev/null 2>&1 \
+        || tar -C "$TORCH_WHEELS" -c . | "$ENGINE" import - "$WHEELS_IMAGE" > /dev/null
 }
 
 choose_base

@@ -4,8 +4,8 @@ source "$(dirname "$0")/common.sh"
 find_engine
 "$ENGINE" image inspect "$IMAGE" > /dev/null 2>&1 || "$(dirname "$0")/build_image.sh"
 SIF=$BUILD/apptainer/surreal_bids.sif
-"$(dirname "$0")/apptainer.sh" --version || fail 'apptainer does not run'
-[ -d "$BUILD/apptainer" ] || mkdir -p "$BUILD/apptainer"
+mkdir -p "$BUILD/apptainer"
+"$(dirname "$0")/apptainer.sh" --version
 
 say "Saving $IMAGE"
 rm -f "$BUILD/apptainer/surreal_bids.tar"

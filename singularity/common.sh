@@ -3,18 +3,20 @@
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${SURREAL_BUILD:-$ROOT/build/containers}
-IMAGE=${SURREAL_IMAGE:-localhost/surreal_bids:latest}
+IMAGE=${SURREAL_IMAGE:-surreal_bids}
 mkdir -p "$BUILD"
 
 say() { printf '\n== %s\n' "$*"; }
 pass() { printf 'PASS  %s\n' "$*"; }
 fail() { printf 'FAIL  %s\n' "$*" >&2; exit 1; }
 
-# Nothing was tested where a tool is missing: nobody should overlook that.
+# Nothing was built or tested where a tool is missing: nobody should overlook that. The exit code
+# tells it from success, so that no script goes on with what an earlier run left.
+SKIPPED=77
 skip() {
-    printf '\n%s\n' '******************** SKIPPED ********************' "$*" \
+    printf '\n%s\n%s\n%s\n' '******************** SKIPPED ********************' "$*" \
         '*************************************************' >&2
-    exit 0
+    exit "$SKIPPED"
 }
 
 # Install Debian packages, where this is Debian and we may.

@@ -90,8 +90,8 @@ CONF
     fail "the node is not ready: $(tail -n 5 "$S"/log/*.log)"
 }
 
-# Five brains, one of them damaged, and a model to apply, for which three controls are enough. All is
-# as coarse as it can be: this is about the scheduler.
+# Five brains, one of them damaged, and a model to apply, for which three controls are enough. All
+# is as coarse as it can be: this is about the scheduler.
 prepare_data() {
     say 'Simulating five brains and training a model'
     "$BIN/surreal-simulate" cohort "$DATA" --n-cn 3 --n-pt 2 --sites 1 --patterns 1 \
@@ -170,8 +170,8 @@ check_what_is_left() {
     pass 'jobs that are written again are for the damaged image alone'
 }
 
-# Jobs call apptainer by its name. Where it is not installed, ours runs as a user of its own, who must
-# be able to write what root would, and to see no more than $BUILD.
+# Jobs call apptainer by its name. Where it is not installed, ours runs as a user of its own, who
+# sees only $BUILD, and must be able to write to the folders that root makes for the job.
 name_apptainer() {
     if command -v apptainer singularity > /dev/null; then return; fi
     mkdir -p "$S/bin" "$S/tmp"
