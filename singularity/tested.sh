@@ -34,7 +34,7 @@ digest() {
     local files
     files=$(files_of "$1") || exit 1
     # Unquoted: these are several files.
-    { sha256sum constraints.txt $files; packaging; } | sha256sum | cut -d ' ' -f 1
+    { sha256sum constraints.txt $files || exit 1; packaging; } | sha256sum | cut -d ' ' -f 1
 }
 
 state=$(digest "$2")
