@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -34,14 +34,14 @@ from surreal_bids.files import write_text
 from surreal_bids.imaging.atlas import default_atlas
 from surreal_bids.imaging.fusion import Candidate, Fusion, fuse_labels
 from surreal_bids.imaging.images import Image, like, load_image
-from surreal_bids.imaging.registration import DEFAULT, register
+from surreal_bids.imaging.registration import DEFAULT, STIFF, register
 from surreal_bids.imaging.transforms import Transform, compose, read_transform, write_transform
 from surreal_bids.imaging.volumes import volumes_of_labels
 from surreal_bids.regions import muse_table
 
 ENSEMBLE = {
     'default': DEFAULT,
-    'stiff': replace(DEFAULT, elastic=0.8),
+    'stiff': STIFF,
 }
 """Settings of the registrations of an ensemble: one suits the cortex, the other what is deep.
 A wider cube (radius 3) and smoother updates (fluid 1.6) added nothing to these two."""

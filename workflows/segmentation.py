@@ -15,6 +15,9 @@ from surreal_bids.workflows.registration import REGISTRATION_GB
 FUSION_GB = 2.0
 """Memory of the fusion at 1 mm, estimated; it does not grow with the number of atlases."""
 
+ENSEMBLE = ('default', 'stiff')
+"""Settings of the registrations of an atlas that is the only one; see `imaging.registration`."""
+
 BRAIN = (('t1w_preproc', 't1w_file'), ('t1w_mask', 'mask_file'))
 """How nodes take a brain; lists are made of it, since Nipype changes those it is given."""
 
@@ -35,7 +38,9 @@ def init_segmentation_wf(
     device: str,
     name: str = 'segmentation_wf',
 ) -> pe.Workflow:
-    """Label the brain with atlases: one registration each, with one thread, then fusion.
+    """Label the brain with atlases: registration of each, with one thread, then fusion.
+
+    A single atlas is registered with several settings, which take the place of several atlases.
 
     Workflow Graph
         >>> from surreal_bids.workflows.segmentation import AtlasFiles, init_segmentation_wf
@@ -53,7 +58,7 @@ def init_segmentation_wf(
     regions_file
         Table of the regions.
     mode
-        `default`, or `fast`: shorter registrations.
+        `default`, or `fast`: shorter registrations, and one only of a single atlas.
     device
         Where torch works.
     name
@@ -76,17 +81,20 @@ def init_segmentation_wf(
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
     outputnode = pe.Node(IdentityInterface(fields=['dseg', 'volumes']), name='outputnode')
+    settings = ENSEMBLE if mode == 'default' and len(atlases) == 1 else (mode,)
+    candidates = [(atlas, each) for atlas in atlases for each in settings]
     register_atlas = pe.MapNode(
-        RegisterAtlas(mode=mode, device=device),
-        iterfield=['atlas_t1w'],
+        RegisterAtlas(device=device),
+        iterfield=['atlas_t1w', 'settings'],
         name='register_atlas',
         mem_gb=REGISTRATION_GB,
     )
-    register_atlas.inputs.atlas_t1w = [atlas.t1w for atlas in atlases]
+    register_atlas.inputs.atlas_t1w = [atlas.t1w for atlas, _ in candidates]
+    register_atlas.inputs.settings = [each for _, each in candidates]
     fuse = pe.Node(
         FuseLabels(
-            atlas_t1ws=[atlas.t1w for atlas in atlases],
-            atlas_labels=[atlas.labels for atlas in atlases],
+            atlas_t1ws=[atlas.t1w for atlas, _ in candidates],
+            atlas_labels=[atlas.labels for atlas, _ in candidates],
             regions_file=regions_file,
         ),
         name='fuse',

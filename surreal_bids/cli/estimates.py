@@ -32,8 +32,12 @@ SECONDS = {
 """Processor time of each step; `rest` is RAVENS maps, copies and the report. Those of mask, bias
 and atlas were measured, the others are guesses; a whole run with the built-in atlas took 366 s."""
 
+SETTINGS_OF_ONE_ATLAS = 2
+"""A single atlas is registered with so many settings."""
+
 FIXED = ('mask', 'template')
-"""Steps whose time does not follow the voxels of the T1w image but those of their own grid."""
+"""Steps whose time does not follow the voxels of the T1w image: the network sees a grid of its own,
+and registration to the template that of the template."""
 
 PROCESS_GB = 3.0
 """Memory of the largest step."""
@@ -92,9 +96,9 @@ def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
     nprocs
         Processes that may run at once.
     """
-    n_atlases = config.template_library or _count_atlases(config.atlas)
+    n_registrations = _count_registrations(config)
     sizes = [_relative_size(job.image) for job in jobs]
-    seconds = [_seconds(job, size, config, n_atlases) for job, size in zip(jobs, sizes)]
+    seconds = [_seconds(job, size, config, n_registrations) for job, size in zip(jobs, sizes)]
     voxels = HEAD_VOXELS * sum(sizes)
     return Estimate(
         n_images=len(jobs),
@@ -102,12 +106,18 @@ def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
         nprocs=nprocs,
         memory_gb=PROCESS_GB * nprocs,
         output_gb=voxels * OUTPUT_BYTES_PER_VOXEL / 1e9,
-        work_gb=voxels * (WORK_BYTES_PER_VOXEL + n_atlases * ATLAS_BYTES_PER_VOXEL) / 1e9,
+        work_gb=voxels * (WORK_BYTES_PER_VOXEL + n_registrations * ATLAS_BYTES_PER_VOXEL) / 1e9,
     )
 
 
-def _count_atlases(atlas: str) -> int:
-    return 1 if atlas == BUILTIN_ATLAS else len(list(Path(atlas).glob('*_dseg.nii.gz')))
+def _count_registrations(config: AppConfig) -> int:
+    """Registrations of atlases to an image; a single atlas is registered with several settings."""
+    if config.template_library:
+        return config.template_library
+    builtin = config.atlas == BUILTIN_ATLAS
+    atlases = 1 if builtin else len(list(Path(config.atlas).glob('*_dseg.nii.gz')))
+    several = atlases == 1 and config.segmentation_mode == 'default'
+    return SETTINGS_OF_ONE_ATLAS if several else atlases
 
 
 def _relative_size(image: T1wImage) -> float:
@@ -120,16 +130,16 @@ def _relative_size(image: T1wImage) -> float:
     return float(np.prod(shape)) / HEAD_VOXELS
 
 
-def _seconds(job: Job, size: float, config: AppConfig, n_atlases: int) -> float:
+def _seconds(job: Job, size: float, config: AppConfig, n_registrations: int) -> float:
     """Processor time of one image, without the steps whose results are reused."""
     reusable = job.reusable
     atlas = 'fast atlas' if config.segmentation_mode == 'fast' else 'atlas'
     counts = {
         'mask': reusable.mask is None,
         'bias': reusable.t1w is None,
-        'template': reusable.anat2std_xfm is None,
+        'template': (reusable.anat2std_xfm is None) / config.template_resolution**3,
         'tissue': not reusable.tpms,
-        atlas: n_atlases if reusable.dseg is None else 0,
+        atlas: n_registrations if reusable.dseg is None else 0,
         'fusion': reusable.dseg is None,
         'rest': 1,
     }

@@ -29,7 +29,7 @@ class _RegisterAtlasInput(BaseInterfaceInputSpec):
     t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
     mask_file = File(exists=True, mandatory=True, desc='brain mask')
     atlas_t1w = File(exists=True, mandatory=True, desc='T1w image of the atlas, brain only')
-    mode = traits.Enum('default', 'fast', usedefault=True, desc='how long to register')
+    settings = traits.Enum('default', 'fast', 'stiff', usedefault=True, desc='how to register')
     device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
 
 
@@ -45,14 +45,14 @@ class RegisterAtlas(SimpleInterface):
 
     def _run_interface(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
-        from surreal_bids.imaging.registration import DEFAULT, FAST, register
+        from surreal_bids.imaging.registration import DEFAULT, FAST, STIFF, register
         from surreal_bids.imaging.transforms import write_transform
 
         brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
         registration = register(
             brain,
             load_image(self.inputs.atlas_t1w),
-            settings=FAST if self.inputs.mode == 'fast' else DEFAULT,
+            settings={'default': DEFAULT, 'fast': FAST, 'stiff': STIFF}[self.inputs.settings],
             device=torch_device(self.inputs.device),
         )
         path = write_transform(Path(runtime.cwd) / 'xfm.nii.gz', registration.forward)

@@ -10,6 +10,7 @@ from surreal_bids.bids.reuse import Reusable
 from surreal_bids.cli.estimates import HEAD_VOXELS, SECONDS, estimate
 from surreal_bids.cli.jobs import Job
 from surreal_bids.config import AppConfig
+from surreal_bids.workflows.segmentation import ENSEMBLE
 
 HERE = Path(__file__)
 
@@ -34,7 +35,7 @@ def head(tmp_path):
 
 
 def test_one_head_takes_what_was_measured(config, head):
-    steps = ('mask', 'bias', 'template', 'tissue', 'atlas', 'fusion', 'rest')
+    steps = ('mask', 'bias', 'template', 'tissue', *['atlas'] * len(ENSEMBLE), 'fusion', 'rest')
     found = estimate(config, [_job(head)], nprocs=1)
     assert found.cpu_seconds == pytest.approx(sum(SECONDS[step] for step in steps))
 
@@ -46,7 +47,7 @@ def test_one_head_takes_what_was_measured(config, head):
         ({'t1w': HERE}, ['bias']),
         ({'tpms': (HERE,) * 3}, ['tissue']),
         ({'anat2std_xfm': HERE, 'std2anat_xfm': HERE}, ['template']),
-        ({'dseg': HERE}, ['atlas', 'fusion']),
+        ({'dseg': HERE}, [*['atlas'] * len(ENSEMBLE), 'fusion']),
     ],
 )
 def test_what_is_reused_costs_nothing(config, head, given, saved):
@@ -64,8 +65,16 @@ def test_costs_grow_with_images_and_atlases(config, head, tmp_path):
     assert (two.cpu_seconds, two.output_gb) == (2 * one.cpu_seconds, 2 * one.output_gb)
     assert two.memory_gb == one.memory_gb
     three = estimate(replace(config, atlas=str(atlas)), [_job(head)], 2)
-    assert three.cpu_seconds - one.cpu_seconds == pytest.approx(2 * SECONDS['atlas'])
+    assert three.cpu_seconds - one.cpu_seconds == pytest.approx(SECONDS['atlas'])
     assert three.work_gb > one.work_gb
+
+
+def test_a_coarse_template_costs_less(config, head):
+    fine, coarse = (
+        estimate(replace(config, template_resolution=mm), [_job(head)], 1).cpu_seconds
+        for mm in (1.0, 2.0)
+    )
+    assert fine - coarse == pytest.approx(SECONDS['template'] * 7 / 8)
 
 
 def test_an_image_that_cannot_be_read_counts_as_one_head(config, head, tmp_path):

@@ -18,7 +18,7 @@ from surreal_bids.workflows.participant import (
     init_given_wf,
     init_participant_wf,
 )
-from surreal_bids.workflows.segmentation import AtlasFiles
+from surreal_bids.workflows.segmentation import AtlasFiles, init_segmentation_wf
 
 HERE = Path(__file__)
 ATLASES = (AtlasFiles(HERE, HERE), AtlasFiles(HERE, HERE))
@@ -105,6 +105,23 @@ def test_each_combination_of_what_exists_builds(given):
         assert (node in nodes) == (name not in given)
 
 
+@pytest.mark.parametrize(
+    ('mode', 'n_atlases', 'expected'),
+    [
+        ('default', 1, ['default', 'stiff']),
+        ('fast', 1, ['fast']),
+        ('default', 3, ['default'] * 3),
+        ('fast', 2, ['fast'] * 2),
+    ],
+)
+def test_a_single_atlas_is_registered_in_several_ways(mode, n_atlases, expected):
+    workflow = init_segmentation_wf(
+        atlases=[AtlasFiles(HERE, HERE)] * n_atlases, regions_file=HERE, mode=mode, device='cpu'
+    )
+    assert workflow.get_node('register_atlas').inputs.settings == expected
+    assert len(workflow.get_node('fuse').inputs.atlas_labels) == len(expected)
+
+
 @pytest.mark.parametrize('session', [None, 'pre'])
 @pytest.mark.parametrize('mode', ['default', 'fast'])
 @pytest.mark.parametrize('smoothing', [0.0, 8.0])
@@ -115,7 +132,8 @@ def test_options_reach_their_nodes(session, mode, smoothing, omp_nthreads):
     )
     workflow = _participant(settings=settings, session=session)
     assert _undeclared_ports(workflow) == []
-    assert workflow.get_node('segmentation_wf.register_atlas').inputs.mode == mode
+    used = workflow.get_node('segmentation_wf.register_atlas').inputs.settings
+    assert used == [mode] * len(settings.atlases)
     assert workflow.get_node('segmentation_wf.register_atlas').n_procs == 1
     assert _ports_into(workflow, 'register_atlas') == {'t1w_file', 'mask_file'}
     assert workflow.get_node('ravens_wf.make_ravens').inputs.smoothing == smoothing
