@@ -40,6 +40,7 @@ LEAST: Mapping[str, float] = {
     'ortho': 0,
     'repetitions': 1,
     'iterations': 1,
+    'map_smoothing': 0,
     'permutations': 0,
 }
 """The smallest value that each number may have."""
@@ -101,6 +102,9 @@ class AppConfig:
         Tables of other measures, to associate with R-indices.
     map_tissues
         Tissues whose RAVENS maps go into voxelwise maps of the R-indices.
+    map_smoothing
+        Full width at half maximum in mm of the smoothing of RAVENS maps before they are compared,
+        in addition to `ravens_smoothing`.
     permutations
         Sign flips or relabellings for family-wise errors in these maps; 0: none.
     work_dir
@@ -159,6 +163,7 @@ class AppConfig:
     split_half: bool = False
     phenotype: tuple[Path, ...] = ()
     map_tissues: tuple[str, ...] = ('GM',)
+    map_smoothing: float = 8.0
     permutations: int = 0
     work_dir: Path = Path('work')
     nprocs: int | None = None

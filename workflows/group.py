@@ -49,8 +49,8 @@ def init_group_wf(
     >>> wf = init_group_wf(
     ...     cohort_dir='.', output_dir='out', training=settings, checkpoint_dir='work',
     ...     follow_up=dict(tissues=['GM'], stamps={'GM': ''}, template_name='MNI152NLin2009cAsym',
-    ...                    permutations=0, diagnose=True, split_half=False, paint=True,
-    ...                    cache_dir='work', random_seed=0),
+    ...                    smoothing=8.0, permutations=0, diagnose=True, split_half=False,
+    ...                    paint=True, cache_dir='work', random_seed=0),
     ...     report=dict(title='Study', template='MNI152NLin2009cAsym', methods={}),
     ... )
 
@@ -67,8 +67,8 @@ def init_group_wf(
     model_dir
         The model to apply, where nothing is trained.
     follow_up
-        What is done with R-indices: `tissues`, `stamps`, `template_name`, `permutations`,
-        `diagnose`, `split_half`, `paint`, `cache_dir` and `random_seed`.
+        What is done with R-indices: `tissues`, `stamps`, `template_name`, `smoothing`,
+        `permutations`, `diagnose`, `split_half`, `paint`, `cache_dir` and `random_seed`.
     report
         `title`, `template` and `methods` of the report.
     n_threads
@@ -316,6 +316,7 @@ def _connect_maps(
                 output_dir=output_dir,
                 template=options['template_name'],
                 tissue=tissue,
+                smoothing=options['smoothing'],
                 permutations=options['permutations'],
                 random_seed=options['random_seed'],
                 stamp=options['stamps'][tissue],

@@ -222,7 +222,7 @@ def _add_hyper_parameters(group: Any) -> None:
         '--batch-size',
         type=int,
         metavar='N',
-        help='people of each group in a batch (default: an eighth of the patients)',
+        help='people of each group in a batch (default: an eighth of the patients, at least 8)',
     )
 
 

@@ -157,6 +157,7 @@ def make_workflow(config: AppConfig, cohort: Cohort, folder: Path) -> Any:
             'tissues': tissues,
             'stamps': stamps,
             'template_name': template_name(config),
+            'smoothing': config.map_smoothing,
             'permutations': config.permutations,
             'diagnose': min(cohort.counts.values()) >= MINIMUM_PEOPLE,
             'split_half': config.split_half and settings is not None,
@@ -197,6 +198,7 @@ def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> Mapping[s
         'repetitions': config.repetitions,
         'iterations': config.iterations,
         'map_tissues': tissues,
+        'map_smoothing': config.map_smoothing,
         'permutations': config.permutations,
         'associations': True,
     }

@@ -197,6 +197,13 @@ def add_patterns(parser: argparse.ArgumentParser) -> None:
         f'follows {_default("map_tissues")}',
     )
     group.add_argument(
+        '--map-smoothing',
+        type=float,
+        metavar='MM',
+        help='full width at half maximum of the smoothing of RAVENS maps before they are compared, '
+        f'which makes up for what registration leaves apart {_default("map_smoothing")}',
+    )
+    group.add_argument(
         '--permutations',
         type=int,
         metavar='N',

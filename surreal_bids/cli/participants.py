@@ -35,7 +35,7 @@ from surreal_bids.files import write_text
 
 LOGGER = logging.getLogger(__name__)
 
-BATCH_PER_PROCESS = 4
+BATCH_PER_PROCESS = 8
 """Participants in a workflow for each process: enough to keep all of them busy. With thousands in
 one, Nipype would be busy with itself, and nobody would be done before nearly everybody is."""
 

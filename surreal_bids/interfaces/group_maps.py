@@ -54,6 +54,7 @@ class _MapPatternsInput(BaseInterfaceInputSpec):
     output_dir = traits.Str(mandatory=True, desc='where the RAVENS maps of people are')
     template = traits.Str(mandatory=True, desc='name of the template')
     tissue = traits.Str(mandatory=True, desc='GM, WM or CSF')
+    smoothing = traits.Float(0.0, usedefault=True, desc='of the maps, FWHM in mm')
     permutations = traits.Int(0, usedefault=True, desc='for family-wise errors; 0: none')
     random_seed = traits.Int(0, usedefault=True, desc='of the permutations')
     stamp = traits.Str(desc='changes when the RAVENS maps do')
@@ -85,7 +86,9 @@ class MapPatterns(QuietStep):
         )
         maps: list[PatternMap] = []
         if designs:
-            series = MapSeries.open(list(files.values()), n_threads=inputs.n_threads)
+            series = MapSeries.open(
+                list(files.values()), fwhm=inputs.smoothing, n_threads=inputs.n_threads
+            )
             maps = compute_maps(series, designs, permutation=self._permutation(folder.parent))
         _keep_maps(folder, maps)
         write_json(folder / SKIPPED, {each.name: each.reason for each in skipped})

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from surreal_bids.exceptions import DataError
 
 FEWEST_PEOPLE = 8
-"""Each group needs this many people, so that a batch is at least one person."""
+"""Each group needs this many people: those of the smallest batch."""
 FEWEST_FEATURES = 4
 """The smallest hidden layer has a quarter of the features."""
 MEAN_TOLERANCE, SD_TOLERANCE = 0.02, 0.02

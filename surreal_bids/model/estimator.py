@@ -42,6 +42,8 @@ PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
 """The values of lambda that the paper tries (sections 4.2 and 4.3)."""
 BATCHES_PER_EPOCH = 8
 """The batch is an eighth of the patients unless it is given (section 3.3)."""
+SMALLEST_BATCH = 8
+"""Fewer people tell too little of a distribution; the paper's samples are too large to need it."""
 
 
 class SurrealGAN:
@@ -196,7 +198,8 @@ class SurrealGAN:
         """Both groups on the device, checked."""
         check_training_sample(values, patient, names)
         hyper = hyperparameters(self.preset, **self.changes)
-        batch_size = hyper.batch_size or max(int(patient.sum()) // BATCHES_PER_EPOCH, 1)
+        share = int(patient.sum()) // BATCHES_PER_EPOCH
+        batch_size = hyper.batch_size or max(share, SMALLEST_BATCH)
         self._check_settings(batch_size, patient)
         tensor = torch.tensor(values, dtype=torch.float32, device=device)
         return Sample(tensor[~patient], tensor[patient], batch_size)

@@ -45,7 +45,7 @@ class HyperParameters:
     max_gradient_norm: float = 100.0
     """A longer gradient of f or D is shortened to this, member by member."""
     batch_size: int | None = None
-    """People per mini-batch and group; None: an eighth of the patients."""
+    """People per mini-batch and group; None: an eighth of the patients, and at least eight."""
     reconstruction_threshold: float = 0.003
     """Training may end when the reconstruction loss is below this (section 3.3) ..."""
     monotonicity_threshold: float = 6e-4

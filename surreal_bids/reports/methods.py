@@ -109,8 +109,9 @@ class GroupMethods:
         Name of the model that was applied; None if one was trained.
     preset, candidates, n_patterns, repetitions, iterations
         Training: numbers of patterns tried, the one chosen, members of each setting.
-    map_tissues, permutations
-        Tissues of the voxelwise maps, and permutations for family-wise errors.
+    map_tissues, map_smoothing, permutations
+        Tissues of the voxelwise maps, their smoothing (mm), and permutations for family-wise
+        errors.
     associations
         R-indices were associated with clinical measures.
     diagnosis
@@ -132,6 +133,7 @@ class GroupMethods:
     repetitions: int = 10
     iterations: int = 100_000
     map_tissues: tuple[str, ...] = ()
+    map_smoothing: float = 0.0
     permutations: int = 0
     associations: bool = False
     diagnosis: bool = False
@@ -423,10 +425,15 @@ def _maps(done: GroupMethods) -> str:
         if done.permutations
         else ''
     )
+    smoothed = (
+        f', smoothed with a Gaussian of {done.map_smoothing:g} mm (full width at half maximum),'
+        if done.map_smoothing
+        else ''
+    )
     return (
-        f'RAVENS maps [@ravens] of {_listing(done.map_tissues)} of people who mainly express one '
-        'pattern were compared with those of controls voxel by voxel in a linear model with the '
-        f'covariates; the false discovery rate [@fdr] was held at 0.05.{family}'
+        f'RAVENS maps [@ravens] of {_listing(done.map_tissues)}{smoothed} of people who mainly '
+        'express one pattern were compared with those of controls voxel by voxel in a linear model '
+        f'with the covariates; the false discovery rate [@fdr] was held at 0.05.{family}'
     )
 
 

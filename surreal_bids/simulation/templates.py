@@ -141,6 +141,15 @@ def load_template(voxel_size: float = 2.0) -> Template:
     )
 
 
+def labels_at(labels: LabelMap, affine: NDArray, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Label at each voxel of another grid of the template's space: the nearest one."""
+    to_label = np.linalg.inv(labels.affine) @ affine
+    return np.asarray(
+        ndimage.affine_transform(labels.data, to_label, output_shape=shape, order=0),
+        dtype=np.uint8,
+    )
+
+
 def distance_to(mask: NDArray[np.bool_], voxel_size: float) -> NDArray[np.float32]:
     """Distance (mm) of each voxel from the nearest voxel of a mask."""
     return np.asarray(ndimage.distance_transform_edt(~mask), dtype=np.float32) * voxel_size

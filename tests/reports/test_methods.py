@@ -48,6 +48,7 @@ CASES = [
     (None, {'preset': 'correlated'}, ['may correlate', '49,482'], []),
     (None, {'preset': 'robust'}, ['steadier'], ['settings of the paper']),
     (None, {'map_tissues': ('GM',)}, ['voxel by voxel', 'Benjamini'], ['permutations']),
+    (None, {'map_tissues': ('GM',), 'map_smoothing': 8.0}, ['Gaussian of 8 mm'], []),
     (None, {'map_tissues': ('GM', 'WM'), 'permutations': 5000}, ['5,000 permutations'], []),
     (None, {'diagnosis': True}, ['support vector machine', 'Scikit-learn'], ['two halves']),
     (None, {'split_half': True}, ['two halves of the people'], ['support vector']),

@@ -31,6 +31,7 @@ def build(training=SETTINGS, n_threads=1, **changes):
     options = {
         'tissues': ['GM'],
         'template_name': 'MNI152NLin2009cAsym',
+        'smoothing': 0.0,
         'permutations': 0,
         'diagnose': True,
         'split_half': False,
