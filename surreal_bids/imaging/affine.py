@@ -17,11 +17,13 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+import torch
 from nibabel.affines import apply_affine, voxel_sizes
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
+from torch.nn import functional as F
 
 from surreal_bids.exceptions import DataError
 
@@ -174,15 +176,12 @@ def _descend(level: _Level, estimate: NDArray[np.float64]) -> NDArray[np.float64
 def _sample(level: _Level, estimate: NDArray[np.float64], channels: int = 4) -> NDArray[np.float64]:
     """Moving image, and its derivatives by voxel, where the estimate puts the points."""
     world = level.points @ estimate[:, :3].T + estimate[:, 3]
-    coordinates = apply_affine(level.to_voxel, world).T
-    return np.stack(
-        [
-            ndimage.map_coordinates(
-                channel, coordinates, order=1, mode='constant', output=np.float64
-            )
-            for channel in level.moving[:channels]
-        ]
-    )
+    moving = torch.from_numpy(level.moving[:channels])
+    # grid_sample wants coordinates in [-1, 1], the fastest axis first.
+    scaled = apply_affine(level.to_voxel, world) * 2 / (np.array(moving.shape[1:]) - 1) - 1
+    grid = torch.from_numpy(scaled[:, ::-1].astype(np.float32))[None, None, None]
+    sampled = F.grid_sample(moving[None], grid, align_corners=True)
+    return sampled.reshape(channels, -1).double().numpy()
 
 
 def _misfit_of(level: _Level, estimate: NDArray[np.float64]) -> float:
@@ -198,11 +197,12 @@ def _misfit(level: _Level, sampled: NDArray[np.float64]) -> float:
 def _step(level: _Level, samples: NDArray[np.float64], damping: float) -> NDArray[np.float64]:
     """Change of (A | t), shape (3, 4), that a damped Gauss-Newton step proposes."""
     sampled, slopes = samples[0], level.to_voxel[:3, :3].T @ samples[1:]
-    design = np.column_stack([sampled, np.ones_like(sampled)])
-    gain, offset = np.linalg.lstsq(design, level.values, rcond=None)[0]
+    (variance, covariance), _ = np.cov(sampled, level.values)
+    gain = covariance / variance
+    offset = level.values.mean() - gain * sampled.mean()
     unit = np.column_stack([level.points / LENGTH_MM, np.ones(len(level.points))])
     moves = (gain * LENGTH_MM * slopes[:, np.newaxis, :] * unit.T).reshape(12, -1)
-    jacobian = np.vstack([moves, design.T])
+    jacobian = np.vstack([moves, sampled, np.ones_like(sampled)])
     normal = jacobian @ jacobian.T
     normal[np.diag_indices_from(normal)] *= 1 + damping
     residual = level.values - gain * sampled - offset
