@@ -82,21 +82,27 @@ def _map_scores(folder: Path, truth: Path, found: Sequence[str]) -> list[float]:
     # Scikit-learn and the template's labels take seconds, which only this option should cost.
     from sklearn.metrics import roc_auc_score
 
-    from surreal_bids.simulation.templates import labels_at, load_template
+    from surreal_bids.simulation.templates import labels_at, load_labels
 
+    paths = [_slope_map(folder, name) for name in found]
     patterns = pd.read_csv(truth / 'patterns.tsv', sep='\t')
+    atlas = load_labels()
     scores = []
-    for number, name in enumerate(found, start=1):
-        pattern = f'group_*_label-GM_contrast-{name}slope_stat-t_statmap.nii.gz'
-        paths = sorted(folder.glob(pattern))
-        if not paths:
-            raise DataError(f'{folder / pattern}: no such map; run the group level on images')
-        image = nib.Nifti1Image.from_filename(paths[0])
+    for number, path in enumerate(paths, start=1):
+        image = nib.Nifti1Image.from_filename(path)
         t = np.abs(np.asarray(image.dataobj))
         concerned = patterns.loc[patterns['pattern'] == number, 'index']
-        labels = labels_at(load_template().labels, image.affine, t.shape)
+        labels = labels_at(atlas, image.affine, t.shape)
         scores.append(roc_auc_score(np.isin(labels[t > 0], concerned), t[t > 0]))
     return scores
+
+
+def _slope_map(folder: Path, pattern: str) -> Path:
+    name = f'group_*_label-GM_contrast-{pattern}slope_stat-t_statmap.nii.gz'
+    found = sorted(folder.glob(name))
+    if not found:
+        raise DataError(f'{folder / name}: no such map; run the group level on images')
+    return found[0]
 
 
 def _patterns(path: Path) -> pd.DataFrame:

@@ -141,6 +141,12 @@ def load_template(voxel_size: float = 2.0) -> Template:
     )
 
 
+def load_labels() -> LabelMap:
+    """Load the labels of the template alone."""
+    t1_image, brain = read_brain()
+    return _tissue_labels(brain, t1_image.affine, load_regions())
+
+
 def labels_at(labels: LabelMap, affine: NDArray, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Label at each voxel of another grid of the template's space: the nearest one."""
     to_label = np.linalg.inv(labels.affine) @ affine
