@@ -13,7 +13,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.imaging.images import Image, like, same_grid
 
 GRID_SPACING_MM = 5.0
-"""Distance of the voxels that N4 sees; the field varies over centimetres. Voxels 4 mm apart cost
+"""N4 sees voxels at least so far apart; the field varies over centimetres. Voxels 4 mm apart cost
 twice as much, and correlate with a known field by 0.00 to 0.02 more."""
 
 ITERATIONS = (50, 50, 50, 50)
@@ -24,6 +24,9 @@ head find fields of centimetres only in part: correlation 0.57 to 0.84 instead o
 TOLERANCE = 1e-7
 """Change of the field (coefficient of variation) below which a level ends. See
 `benchmarks/bias.py`."""
+
+ROUNDING = 0.05
+"""Part of a voxel by which the distance may be missed."""
 
 FEWEST_SAMPLES = 4
 """An axis keeps at least this many voxels: a cubic spline needs them."""
@@ -50,7 +53,7 @@ def correct_bias(
         Where the field is estimated, on the grid of the image; without it, where the image is
         brighter than its mean. The field is smooth and divides the whole image.
     grid_spacing
-        Distance in mm of the voxels that N4 sees.
+        Least distance in mm of the voxels that N4 sees.
     iterations
         Most iterations at each level of the spline.
     tolerance
@@ -114,7 +117,7 @@ def _foreground(image: Image, mask: Image | None) -> NDArray[np.bool_]:
 
 def _steps(image: Image, grid_spacing: float) -> list[int]:
     """Voxels from one sample to the next, along each axis."""
-    wanted = np.rint(grid_spacing / voxel_sizes(image.affine))
+    wanted = np.ceil(grid_spacing / voxel_sizes(image.affine) - ROUNDING)
     most = np.array(image.shape) // FEWEST_SAMPLES
     return np.clip(wanted, 1, np.maximum(most, 1)).astype(int).tolist()
 

@@ -29,7 +29,7 @@ BOX_ORIGIN_MM = (-96, -130, -96)
 BOX_EXTENT_MM = (192, 240, 200)
 """Extent of the grid; its factors are 2, 3 and 5, which suits the Fourier transforms."""
 
-VOXEL_SIZES_MM = (1.0, 2.0, 3.0)
+VOXEL_SIZES_MM = (1.0, 2.0, 3.0, 4.0)
 """Voxel sizes of the working grid; the coarsest is for trials."""
 
 UNUSED_LABELS = (69,)
