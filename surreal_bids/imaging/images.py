@@ -87,11 +87,6 @@ def voxel_volume(image: SpatialImage) -> float:
     return float(abs(np.linalg.det(image.affine[:3, :3])))
 
 
-def reorient_to_ras(image: Image) -> Image:
-    """Flip and permute axes until they run closest to right, front and up; nothing is resampled."""
-    return nib.as_closest_canonical(image)
-
-
 def to_ants(image: SpatialImage) -> ants.ANTsImage:
     """Copy an image to ITK, as float32; oblique and sheared affines are kept."""
     # Importing ants takes seconds, which only those who need it should pay.
@@ -105,14 +100,6 @@ def to_ants(image: SpatialImage) -> ants.ANTsImage:
         spacing=spacing.tolist(),
         direction=matrix / spacing,
     )
-
-
-def from_ants(image: ants.ANTsImage) -> Image:
-    """Copy an image from ITK, as float32."""
-    affine = np.eye(4)
-    affine[:3, :3] = RAS_TO_LPS @ (np.asarray(image.direction) * np.asarray(image.spacing))
-    affine[:3, 3] = RAS_TO_LPS @ np.asarray(image.origin)
-    return _with_affine(image.numpy().astype(np.float32), affine)
 
 
 def _with_affine(array: NDArray, affine: NDArray, source: SpatialImage | None = None) -> Image:
