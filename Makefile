@@ -25,20 +25,20 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## Make .venv and install everything into it
 
-demo: $(STAMP)  ## Simulate heads and a cohort; images to volumes, volumes to R-indices and a report
-	$(BIN)/surreal-simulate cohort $(DEMO)/heads --n-cn 2 --n-pt 2 --atlases 3 \
-	    --voxel-size 3 --skull-stripped
-	$(BIN)/python run.py $(DEMO)/heads $(DEMO)/images participant -w $(DEMO)/work \
-	    --atlas $(DEMO)/heads/sourcedata/atlases --template-resolution 3
-	$(BIN)/surreal-simulate table $(DEMO)/cohort --task basic --n-cn 300 --n-pt 400
-	$(BIN)/python run.py $(DEMO)/cohort $(DEMO)/group group -w $(DEMO)/work \
-	    --roi-table $(DEMO)/cohort/roi_volumes.tsv \
-	    --n-patterns 3 --ortho 0.4 --repetitions 5 --iterations 8000 --omp-nthreads 2
-	$(BIN)/surreal-simulate score $(DEMO)/group/phenotype/rindices.tsv $(DEMO)/cohort/severities.tsv
+# Few people and coarse images, so that it takes minutes; in return they differ half as much in what
+# is not disease as real people do.
+demo: $(STAMP)  ## Simulate a cohort of heads; images to volumes and maps, these to R-indices, a report
+	$(BIN)/surreal-simulate cohort $(DEMO)/heads --n-cn 20 --n-pt 30 --atlases 2 --variation 0.5 \
+	    --voxel-size 4 --skull-stripped
+	$(BIN)/python run.py $(DEMO)/heads $(DEMO)/out participant group -w $(DEMO)/work \
+	    --atlas $(DEMO)/heads/sourcedata/atlases --segmentation-mode fast --template-resolution 4 \
+	    --icv proportion --n-patterns 2 --ortho 0.4 --repetitions 8 --iterations 8000
+	$(BIN)/surreal-simulate score $(DEMO)/out/phenotype/rindices.tsv \
+	    $(DEMO)/heads/sourcedata/truth/severities.tsv --maps $(DEMO)/out
 	@echo
 	@echo 'The demo is in $(DEMO)/. Worth opening:'
-	@echo '  $(DEMO)/images/sub-PT0001.html   a simulated head: mask, tissues, regions, volumes'
-	@echo '  $(DEMO)/group/group.html         the R-indices of 700 simulated people'
+	@echo '  $(DEMO)/out/group.html           the R-indices of the patients, and what they mean'
+	@echo '  $(DEMO)/out/sub-PT0001.html      a simulated head: mask, tissues, regions, volumes'
 	@echo '  $(DEMO)/heads/sourcedata/truth/  what was done to the heads'
 
 lint: $(STAMP)  ## Style, types, layers

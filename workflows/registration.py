@@ -9,7 +9,7 @@ from nipype.pipeline import engine as pe
 
 from surreal_bids.interfaces.registration import ConvertTransform, RegisterTemplate
 
-REGISTRATION_GB = 3.0
+REGISTRATION_GB = 2.0
 """Memory of a registration at 1 mm, measured."""
 
 TRANSFORMS = ['anat2std_xfm', 'std2anat_xfm']

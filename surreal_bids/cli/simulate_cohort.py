@@ -50,6 +50,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         '--skull-stripped', action='store_true', help='show the brain only, without skull and scalp'
     )
+    parser.add_argument(
+        '--variation',
+        type=float,
+        default=plan.variation,
+        help='how much the anatomy of people differs: 1 as that of real people; with less, '
+        'patterns are found with fewer people',
+    )
     parser.add_argument('--seed', type=int, default=plan.seed, help='seed of all draws')
     parser.add_argument(
         '--nprocs',
@@ -70,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         n_pt=arguments.n_pt,
         sites=arguments.sites,
         stripped=arguments.skull_stripped,
+        variation=arguments.variation,
         patterns=arguments.patterns,
         voxel_size=arguments.voxel_size,
         atlases=arguments.atlases,

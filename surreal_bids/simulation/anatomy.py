@@ -53,11 +53,25 @@ class Anatomy:
         return float(np.linalg.det(self.placement[:3, :3]))
 
 
-def draw_anatomy(template: Template, sex: str, rng: np.random.Generator) -> Anatomy:
-    """Draw a person's own anatomy."""
+def draw_anatomy(
+    template: Template, sex: str, rng: np.random.Generator, variation: float = 1.0
+) -> Anatomy:
+    """Draw a person's own anatomy.
+
+    Parameters
+    ----------
+    template
+        What it is a deformation of.
+    sex
+        Men have larger heads.
+    rng
+        Source of the draws.
+    variation
+        How much people differ in it, apart from the size of the head: 1 as real people do.
+    """
     placement = draw_placement(sex, rng)
     velocity = draw_velocity(template.shape, template.voxel_size, rng)
-    return Anatomy(exponential(velocity), placement)
+    return Anatomy(exponential(np.float32(variation) * velocity), placement)
 
 
 def draw_velocity(shape: tuple[int, ...], voxel_size: float, rng: np.random.Generator) -> Field:

@@ -75,7 +75,7 @@ class Simulator:
         """Simulate a person: the scan with its truth, and the volumes of all regions."""
         _, anatomy_rng, scan_rng = random_streams(plan, person.group, person.number)
         regions = self.template.regions
-        anatomy = draw_anatomy(self.template, person.sex, anatomy_rng)
+        anatomy = draw_anatomy(self.template, person.sex, anatomy_rng, plan.variation)
         losses = prescribed_losses(np.array(person.severities), regions)
         atrophy = self.solver.solve(anatomy.displacement, losses)
         protocol = site_protocol(plan, person.site)

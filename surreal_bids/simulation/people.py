@@ -24,6 +24,9 @@ AGE_MEAN, AGE_SD = 68.0, 8.0
 AGE_RANGE = (45, 89)
 """Years; the same in controls and patients."""
 
+MOST_VARIATION = 1.2
+"""Anatomies that vary more, relative to real ones, could not be inverted."""
+
 MOST_PEOPLE = 9999
 """People a group that the labels have digits for."""
 
@@ -46,6 +49,8 @@ class CohortPlan:
         Number of healthy people in the atlas set.
     stripped
         Whether T1w images show the brain only.
+    variation
+        How much the anatomy of people differs, relative to that of real people.
     seed
         Of all draws.
     """
@@ -57,6 +62,7 @@ class CohortPlan:
     voxel_size: float = 2.0
     atlases: int = 0
     stripped: bool = False
+    variation: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -66,6 +72,7 @@ class CohortPlan:
             raise UsageError('--n-cn 0 --n-pt 0: a cohort needs at least one person')
         _require_range('sites', self.sites, 1, MOST_PEOPLE)
         _require_range('seed', self.seed, 0, 2**63)
+        _require_range('variation', self.variation, 0, MOST_VARIATION)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -105,7 +112,7 @@ class Person:
         return f'{prefix}{self.number + 1:04d}'
 
 
-def _require_range(option: str, value: int, lowest: int, highest: int) -> None:
+def _require_range(option: str, value: float, lowest: float, highest: float) -> None:
     if not lowest <= value <= highest:
         flag = option.replace('_', '-')
         raise UsageError(f'--{flag} {value}: give a number between {lowest} and {highest}')

@@ -98,6 +98,12 @@ def _output(output_dir: Path, name: str, visit: Visit, atlas: str | None = None)
     return output_path(output_dir, name, participant=visit[0], session=visit[1], **entities)
 
 
+def _other_atlases(output_dir: Path) -> set[str]:
+    """Names of the atlases of which there are volumes."""
+    paths = output_dir.glob('sub-*/**/*_seg-*_dseg.tsv')
+    return {path.name.rsplit('_seg-', maxsplit=1)[1].split('_')[0] for path in paths}
+
+
 def collect_volumes(output_dir: Path, atlas: str) -> Volumes:
     """Read the volumes of everyone for whom the participant level has written some.
 
@@ -110,9 +116,11 @@ def collect_volumes(output_dir: Path, atlas: str) -> Volumes:
     """
     found = find_segmented(output_dir, atlas)
     if not found:
+        others = sorted(_other_atlases(output_dir))
+        hint = f' (there are some of {", ".join(others)}: give the same --atlas)' if others else ''
         raise DataError(
-            f'{output_dir}: no regional volumes (sub-*/anat/*_seg-{atlas}_dseg.tsv) in it; run the '
-            'participant level first, or give a table with --roi-table'
+            f'{output_dir}: no regional volumes (sub-*/anat/*_seg-{atlas}_dseg.tsv) in it{hint}; '
+            'run the participant level first, or give a table with --roi-table'
         )
     tables = {visit_name(visit): _read_segmentation(path) for visit, path in found.items()}
     names = _common_regions(tables, output_dir)
