@@ -13,7 +13,7 @@ MASK_METHODS = {
 """How a brain mask was found, by what brain extraction answers; else it is another program's."""
 
 VOLUME_COLUMNS: dict[str, dict[str, str]] = {
-    'index': {'Description': 'Value of the region in the label map'},
+    'index': {'Description': 'Value of the region in the label map', 'Format': 'integer'},
     'name': {'Description': 'Name of the region'},
     'volume_mm3': {
         'Description': 'Volume of the region: sum of its probability over voxels, or of its voxels '
