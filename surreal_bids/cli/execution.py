@@ -35,7 +35,7 @@ THREAD_SETTINGS = (
 )
 """Environment variables that numerical libraries read when a process starts."""
 
-POLL_SECONDS = '0.5'
+POLL_SECONDS = '0.1'
 """How long Nipype rests between looking for finished steps."""
 
 ERROR_LINE = re.compile(r'^\s*((?:\w+\.)*)(\w+(?:Error|Exception)): (.+)$', re.MULTILINE)
