@@ -56,6 +56,7 @@ bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/resu
 	$(BIN)/python benchmarks/cohort.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/maps.py
+	$(BIN)/python benchmarks/twins.py
 
 paper: $(STAMP)  ## The paper's experiments in a quick setting (docs/paper.md tells of the full one)
 	$(ONE_THREAD) $(BIN)/python benchmarks/paper.py $(DEMO)/paper --quick
