@@ -168,7 +168,7 @@ def test_one_repetition_has_no_agreement_and_no_spread(table, is_patient):
 
 
 def test_members_that_hardly_agree_are_warned_of(table, is_patient, caplog):
-    gan = tiny_gan(ortho=0.2, iterations=50).fit(table, is_patient)
+    gan = tiny_gan(ortho=0.2, iterations=50, batch_size=7).fit(table, is_patient)
     assert gan.selected_.agreement < 0.65
     assert 'members hardly agree' in caplog.text
 
