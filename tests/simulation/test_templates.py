@@ -14,9 +14,9 @@ from surreal_bids.simulation.templates import (
 from tests.simulation.phantom import real_template
 
 
-@pytest.mark.parametrize('voxel_size', [0.5, 1.5, 4.0])
+@pytest.mark.parametrize('voxel_size', [0.5, 1.5, 5.0])
 def test_only_some_voxel_sizes_are_offered(voxel_size):
-    with pytest.raises(UsageError, match='1, 2, 3 mm'):
+    with pytest.raises(UsageError, match='1, 2, 3, 4 mm'):
         load_template(voxel_size)
 
 
