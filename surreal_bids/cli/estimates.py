@@ -21,7 +21,7 @@ HEAD_VOXELS = 11.5e6
 
 SECONDS = {
     'mask': 42.0,
-    'bias': 5.0,
+    'bias': 10.0,
     'template': 155.0,
     'tissue': 40.0,
     'atlas': 50.0,
@@ -30,7 +30,7 @@ SECONDS = {
     'rest': 40.0,
 }
 """Processor time of each step; `rest` is RAVENS maps, copies and the report. Those of mask, bias
-and atlas were measured, the others are guesses; a whole run with the built-in atlas took 366 s."""
+and atlas were measured, the others are guesses; a whole run with the built-in atlas took 500 s."""
 
 SETTINGS_OF_ONE_ATLAS = 2
 """A single atlas is registered with so many settings."""

@@ -13,9 +13,11 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
+from surreal_bids.bids.derivatives import output_path
 from surreal_bids.exceptions import DataError
 from surreal_bids.stats.concordance import concordance_matrix, match_patterns
 from surreal_bids.tables.reading import read_people
+from surreal_bids.templates import TEMPLATE_SPACE
 
 PATTERN_COLUMN = re.compile(r'(r|pattern_)\d+')
 
@@ -98,11 +100,17 @@ def _map_scores(folder: Path, truth: Path, found: Sequence[str]) -> list[float]:
 
 
 def _slope_map(folder: Path, pattern: str) -> Path:
-    name = f'group_*_label-GM_contrast-{pattern}slope_stat-t_statmap.nii.gz'
-    found = sorted(folder.glob(name))
-    if not found:
-        raise DataError(f'{folder / name}: no such map; run the group level on images')
-    return found[0]
+    path = output_path(
+        folder,
+        'statistical_map',
+        template=TEMPLATE_SPACE,
+        tissue='GM',
+        contrast=f'{pattern}slope',
+        statistic='t',
+    )
+    if not path.is_file():
+        raise DataError(f'{path}: no such map; run the group level on images')
+    return path
 
 
 def _patterns(path: Path) -> pd.DataFrame:

@@ -31,8 +31,8 @@ MASKS: dict[str, str] = {
 
 ENGINES: dict[str, str] = {
     'torch': 'an affine and then a diffeomorphic registration that maximises the local normalised '
-    'cross-correlation [@syn] from coarse to fine with fluid and elastic smoothing, written in '
-    'PyTorch [@pytorch]',
+    'cross-correlation [@syn] from coarse to fine with fluid smoothing (for atlases also elastic), '
+    'written in PyTorch [@pytorch]',
     'ants': 'the affine and symmetric diffeomorphic registration (SyN) [@syn] of ANTs [@ants]',
 }
 """What is said of each registration engine."""

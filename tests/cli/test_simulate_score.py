@@ -96,7 +96,9 @@ def write_t_map(folder, contrast, labels, indices):
     t = rng.uniform(0.1, 1, index.shape) * (index > 0)
     t[np.isin(index, indices) & (rng.uniform(size=t.shape) < 0.9)] -= 5
     image = nib.Nifti1Image(t.astype(np.float32), labels.affine)
-    name = f'group_space-x_label-GM_contrast-{contrast}slope_stat-t_statmap.nii.gz'
+    name = (
+        f'group_space-MNI152NLin2009cAsym_label-GM_contrast-{contrast}slope_stat-t_statmap.nii.gz'
+    )
     return write_image(folder / name, image)
 
 
