@@ -23,9 +23,9 @@ from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
-from torch.nn import functional as F
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.transforms import sample
 
 LEVELS_MM = (8.0, 4.0)
 """Distance between the points compared, coarse to fine; images are smoothed alike."""
@@ -176,12 +176,9 @@ def _descend(level: _Level, estimate: NDArray[np.float64]) -> NDArray[np.float64
 def _sample(level: _Level, estimate: NDArray[np.float64], channels: int = 4) -> NDArray[np.float64]:
     """Moving image, and its derivatives by voxel, where the estimate puts the points."""
     world = level.points @ estimate[:, :3].T + estimate[:, 3]
+    voxels = apply_affine(level.to_voxel, world).astype(np.float32)
     moving = torch.from_numpy(level.moving[:channels])
-    # grid_sample wants coordinates in [-1, 1], the fastest axis first.
-    scaled = apply_affine(level.to_voxel, world) * 2 / (np.array(moving.shape[1:]) - 1) - 1
-    grid = torch.from_numpy(scaled[:, ::-1].astype(np.float32))[None, None, None]
-    sampled = F.grid_sample(moving[None], grid, align_corners=True)
-    return sampled.reshape(channels, -1).double().numpy()
+    return sample(moving, torch.from_numpy(voxels)).double().numpy()
 
 
 def _misfit_of(level: _Level, estimate: NDArray[np.float64]) -> float:

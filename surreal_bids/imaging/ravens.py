@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from surreal_bids.imaging.images import Image, like
-from surreal_bids.imaging.transforms import Transform, split_affine, voxel_coordinates
+from surreal_bids.imaging.transforms import Transform, sample, split_affine, voxel_coordinates
 
 LOGGER = logging.getLogger(__name__)
 
@@ -63,7 +63,8 @@ def ravens_map(tissue: Image, to_template: Transform, *, smoothing_fwhm: float =
         octants, planes = _octants(to_template, start)
         density = _jacobian_determinant(octants)[planes]
         folded += int((density < 0).sum())
-        pulled = _pull(native, tissue.affine, octants)[planes]
+        points = torch.from_numpy(voxel_coordinates(octants, tissue.affine)[:, planes])
+        pulled = sample(native[None], points.movedim(0, -1))[0]
         amount.append(F.avg_pool3d((pulled * density.clamp_min_(0))[None], 2)[0].numpy())
     if folded:
         # A fold holds no tissue.
@@ -102,15 +103,6 @@ def _slope(field: Tensor, axis: int) -> Tensor:
         pairs.diff(dim=axis + 1).repeat_interleave(2, axis + 1).flatten(axis, axis + 1)
     )
     return slope
-
-
-def _pull(values: Tensor, affine: NDArray[np.float64], transform: Transform) -> Tensor:
-    """Values (X, Y, Z) at the points of a transform, linearly between voxels, 0 outside."""
-    # grid_sample wants coordinates in [-1, 1], the fastest axis first.
-    points = torch.from_numpy(voxel_coordinates(transform, affine))
-    scale = 2 / (torch.tensor(values.shape).reshape(3, 1, 1, 1) - 1)
-    grid = points.mul_(scale).sub_(1).flip(0).movedim(0, -1)
-    return F.grid_sample(values[None, None], grid[None], align_corners=True)[0, 0]
 
 
 def _blurred_to_octants(to_template: Transform, tissue: Image) -> NDArray[np.float32]:

@@ -20,6 +20,8 @@ import torch
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
+from torch import Tensor
+from torch.nn import functional as F
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
@@ -170,16 +172,28 @@ def voxel_coordinates(
     return coordinates
 
 
-def jacobian_determinant(transform: Transform) -> Nifti1Image:
-    """Determinant of the derivative of the whole transform, affine part included, float32.
+def sample(
+    volumes: Tensor, voxels: Tensor, padding: Literal['zeros', 'border'] = 'zeros'
+) -> Tensor:
+    """Values of volumes at points, linearly between voxels.
 
-    Moving volume per fixed volume: above 1 where the moving brain is larger.
+    Parameters
+    ----------
+    volumes : Tensor, shape (C, X, Y, Z)
+    voxels : Tensor, shape (..., 3)
+        The points, in voxels.
+    padding : {'zeros', 'border'}
+        What lies beyond the outermost voxels: nothing, or their values for ever.
+
+    Returns
+    -------
+    Tensor, shape (C, ...)
     """
-    # A: voxel-to-world matrix; G: derivative by voxel; det(I + G A^-1) = det(A + G) / det(A).
-    axes = transform.affine[:3, :3].astype(np.float32)
-    a, b, c = (np.gradient(transform.field, axis=axis) + axes[:, axis] for axis in range(3))
-    determinant = np.einsum('...i,...i', a, np.cross(b, c)) / np.linalg.det(axes)
-    return Nifti1Image(determinant, transform.affine)
+    # grid_sample wants coordinates in [-1, 1], the fastest axis first.
+    sizes = torch.tensor(volumes.shape[1:], device=voxels.device)
+    grid = voxels.mul(2 / (sizes - 1)).sub_(1).flip(-1).reshape(1, 1, 1, -1, 3)
+    sampled = F.grid_sample(volumes[None], grid, padding_mode=padding, align_corners=True)
+    return sampled.reshape(len(volumes), *voxels.shape[:-1])
 
 
 def write_transform(path: str | Path, transform: Transform) -> Path:
@@ -245,17 +259,7 @@ def _sample_vectors(
     field: NDArray[np.float32], to_voxel: NDArray, points: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Vectors of a field at world points, linearly between voxels, constant beyond the grid."""
-    matrix = to_voxel.copy()
-    sizes = np.array(field.shape[:3])
-    # grid_sample wants coordinates in [-1, 1], the fastest axis first.
-    matrix[:3] *= 2 / (sizes[:, np.newaxis] - 1)
-    matrix[:3, 3] -= 1
-    matrix = matrix[2::-1].astype(np.float32)
-    scaled = points.reshape(-1, 3) @ matrix[:, :3].T + matrix[:, 3]
-    sampled = torch.nn.functional.grid_sample(
-        torch.from_numpy(np.ascontiguousarray(np.moveaxis(field, -1, 0)))[None],
-        torch.from_numpy(scaled)[None, None, None],
-        padding_mode='border',
-        align_corners=True,
-    )
-    return np.ascontiguousarray(sampled[0, :, 0, 0].numpy().T).reshape(points.shape)
+    matrix = to_voxel.astype(np.float32)
+    voxels = torch.from_numpy(points @ matrix[:3, :3].T + matrix[:3, 3])
+    sampled = sample(torch.from_numpy(field).movedim(-1, 0).contiguous(), voxels, 'border')
+    return sampled.movedim(0, -1).contiguous().numpy()
