@@ -6,6 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from nibabel.affines import voxel_sizes
+from nibabel.orientations import (
+    apply_orientation,
+    axcodes2ornt,
+    io_orientation,
+    ornt_transform,
+)
 from numpy.typing import NDArray
 from scipy.interpolate import make_interp_spline
 
@@ -30,6 +36,9 @@ ROUNDING = 0.05
 
 FEWEST_SAMPLES = 4
 """An axis keeps at least this many voxels: a cubic spline needs them."""
+
+UPRIGHT = axcodes2ornt('RAS')
+"""Axes to the right, to the front, and up."""
 
 FEWEST_FOREGROUND = 100
 """N4 needs a histogram: fewer voxels than this on the coarse grid are not worth one."""
@@ -85,21 +94,26 @@ def log_bias_field(
 
     N4 sees single voxels a few millimetres apart, not means over blocks: means mix tissues, and
     N4 works by telling the peaks of the histogram apart. Its field, a cubic spline with control
-    points some centimetres apart, is then interpolated by cubic splines. Parameters are those of
+    points some centimetres apart, is then interpolated by cubic splines. Which voxels are seen
+    depends on where they are, not on how the image is stored. Parameters are those of
     `correct_bias`.
     """
-    steps = _steps(image, grid_spacing)
+    orientation = io_orientation(image.affine)
+    upright = image.as_reoriented(orientation)
+    steps = _steps(upright, grid_spacing)
     samples = tuple(slice(step // 2, None, step) for step in steps)
-    values = np.asarray(image.dataobj[samples], dtype=np.float32)
-    inside = _foreground(image, mask)[samples] & (values > 0)
+    values = np.asarray(upright.dataobj[samples], dtype=np.float32)
+    foreground = apply_orientation(_foreground(image, mask), orientation)
+    inside = foreground[samples] & (values > 0)
     if inside.sum() < FEWEST_FOREGROUND:
         raise DataError(
             f'bias field: {inside.sum()} voxels {grid_spacing:g} mm apart are positive and inside '
             'the mask, too few to estimate it; check image and mask, or exclude this image'
         )
-    spacing = voxel_sizes(image.affine) * steps
+    spacing = voxel_sizes(upright.affine) * steps
     log_field = np.log(_n4_field(values, inside, spacing, iterations, tolerance))
-    return _refine(log_field, samples, image.shape)
+    fine = _refine(log_field, samples, upright.shape)
+    return apply_orientation(fine, ornt_transform(UPRIGHT, orientation))
 
 
 def _foreground(image: Image, mask: Image | None) -> NDArray[np.bool_]:

@@ -3,8 +3,8 @@
 Two images on one grid; the displacement u is sought such that moving(x + u(x)) looks like
 fixed(x). Each iteration follows the gradient of the local normalised cross-correlation (Avants et
 al., Med Image Anal 12:26, 2008), smooths the update as a viscous fluid would, composes it with u,
-and may smooth u as an elastic body would. Elastic smoothing makes up for a quick composition; what
-it costs is that all local changes of volume are found too small.
+and may smooth u as an elastic body would. Elastic smoothing makes regions overlap better; what it
+costs is that all local changes of volume are found too small.
 
 Shapes: an image is (X, Y, Z); a displacement is (3, X, Y, Z), in voxels along the array's axes.
 Filters are sums of shifted slices, which on a CPU take a tenth of the time of convolutions.
@@ -25,10 +25,6 @@ COARSEST_MM = 6.0
 KERNEL_REACH = 2.5
 """Gaussian kernels end after so many standard deviations."""
 
-DAMPING_ELASTIC = 0.5
-"""Composition to first order lets waves of few voxels grow, which this much smoothing damps. With
-less, updates are composed by interpolation, at half as much time again for an iteration."""
-
 FULL_STEP_SLOPE = 0.3
 """Slope of the correlation, per voxel of displacement, from which an update has its full length.
 Brains that do not match yet have 0.2 to 0.7 where they are steepest; below, steps shrink in
@@ -37,7 +33,7 @@ proportion, so that equal images stay where they are."""
 
 @dataclass(frozen=True)
 class Settings:
-    """How to register; lengths are in voxels of each level.
+    """How to register; lengths are in voxels of each level, unless they say otherwise.
 
     Attributes
     ----------
@@ -46,6 +42,9 @@ class Settings:
         last is that of the images. Where COARSEST_MM asks for more levels, the first is repeated.
     radius
         Of the cube in which the correlation is computed.
+    radius_mm
+        The cube's radius is at least this, in mm. What is deep has little contrast: cubes of
+        millimetres are too few voxels to tell it from noise.
     fluid
         Standard deviation of the smoothing of each update.
     elastic
@@ -59,6 +58,7 @@ class Settings:
 
     iterations: tuple[int, ...] = (60, 40, 20)
     radius: int = 2
+    radius_mm: float = 0.0
     fluid: float = 1.0
     elastic: float = 0.5
     step: float = 0.7
@@ -133,9 +133,12 @@ def deform(fixed: Tensor, moving: Tensor, settings: Settings, voxel_mm: float) -
     schedule = level_iterations(settings.iterations, voxel_mm)
     pyramid = _pyramid(torch.stack([fixed, moving]), len(schedule))
     displacement = fixed.new_zeros(3, *pyramid[0].shape[1:])
-    for images, iterations in zip(pyramid, schedule):
+    for level, (images, iterations) in enumerate(zip(pyramid, schedule), start=1):
+        level_mm = voxel_mm * 2 ** (len(schedule) - level)
+        radius = max(settings.radius, round(settings.radius_mm / level_mm))
+        correlation = LocalCorrelation(images[0], radius, settings.noise)
         displacement = _refine(displacement, images.shape[1:])
-        displacement = _ascend(images[0], images[1], displacement, iterations, settings)
+        displacement = _ascend(correlation, images[1], displacement, iterations, settings)
     x, y, z = fixed.shape
     return displacement[:, :x, :y, :z]
 
@@ -188,25 +191,31 @@ def central_difference(volumes: Tensor, axis: int) -> Tensor:
     return difference.mul_(0.5)
 
 
-def compose(displacement: Tensor, update: Tensor) -> Tensor:
-    """The displacement of x -> x + v(x) followed by u: u(x + v) + v."""
-    return pull(displacement, update) + update
+def add_update(displacement: Tensor, update: Tensor) -> Tensor:
+    """The displacement of x -> x + v(x) followed by u: u(x + v) + v, for v below one voxel.
 
-
-def compose_small(displacement: Tensor, update: Tensor) -> Tensor:
-    """The same for small v, to first order: u + v + (Du) v, in an eighth of the time."""
+    Along each axis u is looked up between the voxel and the neighbour that v points to. Of linear
+    interpolation this leaves out what v has along two axes at once; it is as stable, gives the same
+    registrations, and takes an eighth of the time.
+    """
     composed = displacement + update
-    for axis in range(3):
-        composed.addcmul_(central_difference(displacement, axis), update[axis])
+    for axis, along in enumerate(update):
+        steps = displacement.diff(dim=axis + 1)
+        gaps = steps.shape[axis + 1]
+        ahead, behind = along.narrow(axis, 0, gaps), along.narrow(axis, 1, gaps)
+        composed.narrow(axis + 1, 0, gaps).addcmul_(ahead.clamp_min(0), steps)
+        composed.narrow(axis + 1, 1, gaps).addcmul_(behind.clamp_max(0), steps)
     return composed
 
 
 def _ascend(
-    fixed: Tensor, moving: Tensor, displacement: Tensor, iterations: int, settings: Settings
+    correlation: LocalCorrelation,
+    moving: Tensor,
+    displacement: Tensor,
+    iterations: int,
+    settings: Settings,
 ) -> Tensor:
     """Iterate at one level."""
-    correlation = LocalCorrelation(fixed, settings.radius, settings.noise)
-    composed = compose_small if settings.elastic >= DAMPING_ELASTIC else compose
     for _ in range(iterations):
         warped = pull(moving[None], displacement)[0]
         slope = correlation.slope(warped)
@@ -214,7 +223,7 @@ def _ascend(
         update = smooth(uphill, settings.fluid)
         steepest = update.square().sum(0).max().sqrt()
         update.mul_(settings.step / steepest.clamp_min(FULL_STEP_SLOPE))
-        displacement = smooth(composed(displacement, update), settings.elastic)
+        displacement = smooth(add_update(displacement, update), settings.elastic)
     return displacement
 
 

@@ -45,10 +45,10 @@ STIFF = Settings(elastic=0.8)
 """Better for what is deep, worse for the cortex. Where there is only one atlas, it is registered
 with these as well as with DEFAULT, and both are fused: 0.005 more overlap than one alone."""
 
-FLUID = Settings(iterations=(30, 30, 60), fluid=2.5, elastic=0.0)
+FLUID = Settings(iterations=(15, 15, 80), radius_mm=4.0, fluid=2.5, elastic=0.0)
 """Where the Jacobian determinant is what matters: without elastic smoothing, losses of regions are
-seen at more of their size (`benchmarks/twins.py`). With less fluid smoothing, or more iterations at
-coarse levels, determinants correlate less with those of a known warp."""
+seen at more of their size (`benchmarks/twins.py`). With less fluid smoothing, more iterations at
+coarse levels, or smaller cubes, regions without a loss move more."""
 
 BRIGHT_PERCENTILE = 98.0
 """This percentile of the brain's intensities becomes 1."""

@@ -14,9 +14,9 @@ from surreal_bids.imaging.affine import align_affine
 from surreal_bids.imaging.diffeomorphic import (
     LocalCorrelation,
     Settings,
+    add_update,
     box_sums,
     central_difference,
-    compose_small,
     deform,
     level_iterations,
     pull,
@@ -165,7 +165,17 @@ def test_small_updates_compose_as_interpolation_does():
     large = torch.from_numpy(np.moveaxis(smooth_displacement(3.0, 0), -1, 0).copy())
     update = torch.from_numpy(np.moveaxis(smooth_displacement(0.2, 1), -1, 0).copy())
     expected = pull(large, update) + update
-    assert (compose_small(large, update) - expected).abs().max() < 0.03
+    assert (add_update(large, update) - expected).abs().max() < 0.03
+
+
+@pytest.mark.parametrize('axis', [0, 1, 2])
+def test_updates_along_one_axis_compose_exactly(axis):
+    rng = np.random.default_rng(axis)
+    displacement = torch.from_numpy(rng.normal(size=(3, *SMALL)).astype(np.float32))
+    update = torch.zeros_like(displacement)
+    update[axis] = torch.from_numpy(rng.uniform(-1, 1, SMALL).astype(np.float32))
+    expected = pull(displacement, update) + update
+    np.testing.assert_allclose(add_update(displacement, update), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
