@@ -11,11 +11,12 @@ that a run that was stopped goes on. The last heads are the targets, the first o
 - `library`: the template registered to each person of the library, each of them to the head, and
   the labels sent along both ways, fused (MAGeT-Brain: Chakravarty et al., Hum Brain Mapp 2013).
 - `both`: the ensemble and the library, fused.
-- `one, all heads`: as `one`, on as many heads as there are, which correlations need.
+- `one, all heads`, `ensemble, all heads`: the same on as many heads as there are, which
+  correlations need. The second is what the app does unless told otherwise.
 
 For each: mean Dice over labels, correlation over heads with the volumes of the other program
-(median over regions), and processor seconds a head. The threshold of fluid of the atlas and the
-settings of the ensemble were chosen on some of the same heads.
+(median over regions), and processor seconds a head; of the last also each region's. The threshold
+of fluid of the atlas and the settings of the ensemble were chosen on some of the same heads.
 """
 
 from __future__ import annotations
@@ -208,6 +209,14 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def region_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Overlap and correlation of each region, over heads."""
+    regions = muse_table()[['index', 'name']].set_index('index')
+    regions['dice'] = rows.groupby('index')['dice'].mean().round(4)
+    regions['volume_correlation'] = correlations(rows).round(4)
+    return regions.reset_index()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('data', type=Path)
@@ -223,9 +232,13 @@ def main() -> None:
             rows.append(rows_of(method, head, *way(head)))
             print(f'{head.name} {method}: Dice {rows[-1]["dice"].mean():.4f}', flush=True)
     rows += [rows_of('one, all heads', head, *comparison.one(head)) for head in heads]
-    table = summary(pd.concat(rows)).assign(library=arguments.library)
+    usual = [rows_of('ensemble, all heads', head, *comparison.ensemble(head)) for head in heads]
+    table = summary(pd.concat(rows + usual)).assign(library=arguments.library)
     print(table.to_string(index=False))
     write_results('default_atlas', table, 'surreal_bids', 'torch')
+    regions = region_table(pd.concat(usual))
+    print(regions.nsmallest(8, 'volume_correlation').to_string(index=False))
+    write_results('default_atlas_regions', regions, 'surreal_bids', 'torch')
 
 
 if __name__ == '__main__':

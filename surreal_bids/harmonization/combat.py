@@ -377,19 +377,15 @@ class ComBat:
         """Set gamma and delta of each site, and the priors for sites to come."""
         if self.empirical_bayes and not self._borrows():
             LOGGER.warning('fewer than two features that vary: no strength to borrow, no shrinkage')
-        by_site = [z[cohort.codes == number] for number in range(len(cohort.sites))]
-        rough = [least_squares(mine) for mine in by_site]
-        estimates = [
-            self._estimate_site(name, mine, moments_prior(*hat) if self._borrows() else None)
-            for name, mine, hat in zip(cohort.sites, by_site, rough)
-        ]
-        self.shift_ = np.array([shift for shift, _ in estimates])
-        self.ratio_ = np.array([ratio for _, ratio in estimates])
-        pooled = [
-            hat
-            for name, mine, hat in zip(cohort.sites, by_site, rough)
-            if len(mine) >= FEWEST_FOR_SCALE and name != self.reference_
-        ]
+        estimates, pooled = [], []
+        for number, name in enumerate(cohort.sites):
+            mine = z[cohort.codes == number]
+            rough = least_squares(mine)
+            prior = moments_prior(*rough) if self._borrows() else None
+            estimates.append(self._estimate_site(name, mine, prior))
+            if len(mine) >= FEWEST_FOR_SCALE and name != self.reference_:
+                pooled.append(rough)
+        self.shift_, self.ratio_ = (np.array(parts) for parts in zip(*estimates))
         self.prior_ = pooled_prior(pooled) if pooled and self._borrows() else None
 
     def _estimate_site(

@@ -1,20 +1,22 @@
 """The methods of a run in words ready to paste, with the references that belong to them.
 
-Only what was done is described. A sentence cites with ``[@key]``, a key of `references.json`;
-references are numbered in the order in which they are first cited.
+Only what was done is described. A sentence cites with ``[@key]``, a key of `references.json`.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files as package_files
 from typing import Literal
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
+
+from surreal_bids.reports.citations import (
+    Reference,
+    cited_html,
+    cited_markdown,
+    cited_references,
+)
 
 BUILTIN_ATLAS = 'muse'
 BUILTIN_TEMPLATE = 'MNI152NLin2009cAsym'
@@ -28,14 +30,6 @@ MASKS: dict[str, str] = {
     'given': 'brain masks were taken from existing derivatives',
 }
 """What is said of each origin of a brain mask."""
-
-ENGINES: dict[str, str] = {
-    'torch': 'an affine and then a diffeomorphic registration that maximises the local normalised '
-    'cross-correlation [@syn] from coarse to fine with fluid smoothing (for atlases also elastic), '
-    'written in PyTorch [@pytorch]',
-    'ants': 'the affine and symmetric diffeomorphic registration (SyN) [@syn] of ANTs [@ants]',
-}
-"""What is said of each registration engine."""
 
 PRESETS: dict[str, str] = {
     'iclr2022': 'with the settings of the paper',
@@ -58,8 +52,6 @@ class ImagingMethods:
         Where the brain masks came from; several where people differ.
     tissue_classified
         Atropos was run; else tissue maps were taken from derivatives.
-    engine
-        Registration engine.
     template
         Name of the template.
     atlas, n_atlases
@@ -79,7 +71,6 @@ class ImagingMethods:
     bias_corrected: bool = True
     masks: tuple[MaskOrigin, ...] = ('deepbet',)
     tissue_classified: bool = True
-    engine: Literal['torch', 'ants'] = 'torch'
     template: str = BUILTIN_TEMPLATE
     atlas: str = BUILTIN_ATLAS
     n_atlases: int = 1
@@ -149,101 +140,21 @@ class MethodsOptions:
     group: GroupMethods | None = None
 
 
-@dataclass(frozen=True)
-class Reference:
-    """A publication, with its number in the text."""
-
-    number: int
-    authors: str
-    title: str
-    source: str
-    link: str
-
-
 def methods_text(options: MethodsOptions) -> str:
     """Methods and numbered references as Markdown."""
-    numbers = _numbers(_paragraphs(options))
-    text = [
-        _citation().sub(lambda found: f'[{_joined(found, numbers)}]', paragraph)
-        for paragraph in _paragraphs(options)
-    ]
-    listed = [
-        f'{each.number}. {each.authors}. {each.title}. *{each.source}*. <{each.link}>'
-        for each in citations(options)
-    ]
-    return '\n\n'.join(['# Methods', *text, '# References', '\n'.join(listed)]) + '\n'
+    text, references = cited_markdown(_paragraphs(options))
+    return '\n\n'.join(['# Methods', text, '# References', references]) + '\n'
 
 
 def methods_html(options: MethodsOptions) -> Markup:
     """Methods and numbered references as HTML; numbers in the text lead to the references."""
-    numbers = _numbers(_paragraphs(options))
-    text = Markup('\n').join(
-        Markup('<p>{}</p>').format(_linked(paragraph, numbers))
-        for paragraph in _paragraphs(options)
-    )
-    listed = Markup('\n').join(
-        Markup('<li id="reference-{}">{}. {}. <i>{}</i>. <a href="{}">{}</a></li>').format(
-            each.number, each.authors, each.title, each.source, each.link, each.link
-        )
-        for each in citations(options)
-    )
-    heading = Markup('<h3>References</h3>\n')
-    return text + heading + Markup('<ol class="references">\n{}\n</ol>').format(listed)
+    text, references = cited_html(_paragraphs(options))
+    return text + Markup('<h3>References</h3>\n') + references
 
 
 def citations(options: MethodsOptions) -> tuple[Reference, ...]:
     """The references of the methods, in the order of their numbers."""
-    known = _references()
-    return tuple(
-        Reference(
-            number=number,
-            authors=known[key]['authors'].removesuffix('.'),
-            title=known[key]['title'],
-            source=known[key]['source'],
-            link=known[key].get('url') or f'https://doi.org/{known[key]["doi"]}',
-        )
-        for key, number in _numbers(_paragraphs(options)).items()
-    )
-
-
-@cache
-def _references() -> dict[str, dict[str, str]]:
-    path = package_files('surreal_bids.reports').joinpath('references.json')
-    return dict(json.loads(path.read_text(encoding='utf-8')))
-
-
-@cache
-def _citation() -> re.Pattern[str]:
-    """Pattern of a citation; names of a dataset that merely look like one stay what they are."""
-    key = f'@(?:{"|".join(map(re.escape, _references()))})'
-    return re.compile(rf'\[({key}(?:, {key})*)\]')
-
-
-def _keys(found: re.Match[str]) -> list[str]:
-    return [key.strip(' @') for key in found.group(1).split(',')]
-
-
-def _numbers(paragraphs: Sequence[str]) -> dict[str, int]:
-    """Number of each key that is cited, in the order of first citation."""
-    cited = [
-        key for text in paragraphs for found in _citation().finditer(text) for key in _keys(found)
-    ]
-    return {key: number for number, key in enumerate(dict.fromkeys(cited), start=1)}
-
-
-def _joined(found: re.Match[str], numbers: dict[str, int]) -> str:
-    return ', '.join(str(numbers[key]) for key in _keys(found))
-
-
-def _linked(paragraph: str, numbers: dict[str, int]) -> Markup:
-    """A paragraph with its text escaped and its citations as links."""
-
-    def link(found: re.Match[str]) -> str:
-        links = (f'<a href="#reference-{numbers[key]}">{numbers[key]}</a>' for key in _keys(found))
-        return f'[{", ".join(links)}]'
-
-    # The text is escaped before links are put into it; escaping leaves citations alone.
-    return Markup(_citation().sub(link, str(escape(paragraph))))  # noqa: S704
+    return cited_references(_paragraphs(options))
 
 
 def _paragraphs(options: MethodsOptions) -> list[str]:
@@ -302,7 +213,10 @@ def _tissue(done: ImagingMethods) -> str:
 def _template(done: ImagingMethods) -> str:
     cited = ' [@mni152]' if done.template == BUILTIN_TEMPLATE else ''
     return (
-        f'Images were registered to the template {done.template}{cited} by {ENGINES[done.engine]}.'
+        f'Images were registered to the template {done.template}{cited} by an affine and then a '
+        'diffeomorphic registration that maximises the local normalised cross-correlation [@syn] '
+        'from coarse to fine with fluid smoothing (for atlases also elastic), written in PyTorch '
+        '[@pytorch].'
     )
 
 

@@ -27,8 +27,6 @@ CASES = [
     ({'masks': ('given', 'deepbet')}, None, ['masks were taken', 'deepbet: fast'], []),
     ({'masks': ()}, None, ['Atropos'], ['deepbet: fast']),
     ({'tissue_classified': False}, None, ['from existing derivatives'], ['Atropos']),
-    ({'engine': 'ants'}, None, ['SyN'], ['PyTorch']),
-    ({'engine': 'torch'}, None, ['PyTorch'], ['SyN)']),
     ({'template': 'mine', 'atlas': 'own', 'n_atlases': 8}, None, ['8 labelled'], ['Fonov', 'MUSE']),
     ({'atlas': 'own'}, None, ['one labelled brain', 'sums of'], ['voting', 'registered to each']),
     ({'registrations_per_atlas': 4}, None, ['4 times', 'voting'], ['MAGeT']),
