@@ -32,7 +32,7 @@ distributed volumes, 1 in 16,000 is outlying, whereas a wrong brain mask moves m
 FEWEST_TO_COMPARE = 20
 """Fewer people tell too little of the usual spread to call one of them unusual: of 5 sound people
 with 139 simulated regions, one of them a patient, more than half would be left out; of 20 people,
-1 in 300."""
+1 in 300. Of 5 normal numbers, 1 in 100 is `IMPLAUSIBLE`."""
 
 OFTEN_EMPTY = 0.05
 """A region that is empty in more people than this is not used; else the people are not."""
@@ -68,11 +68,15 @@ def require_numbers(people: pd.DataFrame) -> None:
 
 
 def implausible_values(people: pd.DataFrame) -> Reasons:
-    """People with a number that can hardly be meant, such as the age 999."""
+    """People with a number that can hardly be meant, such as the age 999.
+
+    Fewer people than `FEWEST_TO_COMPARE` are not compared with each other; an impossible age is
+    found all the same.
+    """
     reasons: Reasons = {}
     for name in people.select_dtypes('number'):
         values = people[name]
-        wrong = robust_z(values).abs() > IMPLAUSIBLE
+        wrong = (robust_z(values).abs() > IMPLAUSIBLE) & (len(values) >= FEWEST_TO_COMPARE)
         if str(name).lower() == 'age':
             wrong |= ~values.between(*POSSIBLE_AGE)
         for visit in values.index[wrong & values.notna()]:

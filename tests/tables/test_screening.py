@@ -44,6 +44,13 @@ def test_few_people_do_not_make_each_other_unusual(n_people, n_patients):
     volumes = healthy(n_people)
     is_patient = pd.Series(np.arange(n_people) < n_patients, volumes.index)
     assert outlying_volumes(volumes, is_patient) == {}
+    ages = pd.DataFrame({'age': [64.0, 64.1, 63.9, *range(70, 67 + n_people)]}, names(n_people))
+    assert implausible_values(ages) == {}
+
+
+def test_an_impossible_age_needs_no_comparison():
+    ages = pd.DataFrame({'age': [64.0, 66.0, 999.0]}, names(3))
+    assert list(implausible_values(ages)) == ['sub-2']
 
 
 @pytest.mark.parametrize(
