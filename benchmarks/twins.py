@@ -128,7 +128,7 @@ def main() -> None:
     for row in measure(arguments.voxel_size, arguments.pairs):
         rows.append(row)
         print(pd.Series(row).round(4).to_dict(), flush=True)
-    write_results('twins', pd.DataFrame(rows))
+    write_results(f'twins_{arguments.voxel_size:g}mm', pd.DataFrame(rows))
 
 
 if __name__ == '__main__':
