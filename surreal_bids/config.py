@@ -209,7 +209,7 @@ def derivative_folders(config: AppConfig) -> dict[str, Path]:
             raise UsageError(f'--derivatives {text}: {name} is given twice; use another name')
         if not Path(path).is_dir():
             raise UsageError(f'--derivatives {text}: no such folder; correct the path')
-        folders[name] = Path(path)
+        folders[name] = Path(path).absolute()
     return folders
 
 

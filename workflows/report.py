@@ -31,7 +31,9 @@ def init_reports_wf(
         >>> from surreal_bids.workflows.report import init_reports_wf
         >>> wf = init_reports_wf(
         ...     output_dir=Path('out'),
-        ...     participants={'01': [{'session': None, 'atlas': 'muse', 'reused': {}}]},
+        ...     participants={
+        ...         '01': [{'session': None, 'atlas': 'muse', 'warnings': [], 'reused': {}}]
+        ...     },
         ...     template_name='MNI152NLin2009cAsym',
         ...     template_dir=Path('.'),
         ...     methods={},
@@ -43,7 +45,7 @@ def init_reports_wf(
     output_dir
         Root of the outputs.
     participants
-        Label of each, and for each session its label, its atlas, and what was reused.
+        Label of each, and for each session its label, atlas, warnings, and what was reused.
     template_name, template_dir
         The template.
     methods

@@ -124,7 +124,7 @@ def _open(path: Path) -> nib.Nifti1Image:
 def _check_geometry(path: Path, image: nib.Nifti1Image) -> None:
     shape = image.shape
     size = ' x '.join(map(str, shape))
-    if len(shape) != 3:
+    if len(shape) != 3 and not (len(shape) == 4 and shape[3] == 1):
         raise DataError(
             f'{path}: {len(shape)} dimensions ({size}), but a T1w image has 3; '
             'extract one volume, or choose another image with --bids-filter-file'

@@ -68,6 +68,11 @@ class T1wImage:
         """How messages call it: `sub-01` or `sub-01_ses-02`."""
         return f'sub-{self.participant}' + (f'_ses-{self.session}' if self.session else '')
 
+    @property
+    def visit(self) -> tuple[str, str | None]:
+        """Participant and session."""
+        return self.participant, self.session
+
 
 def read_description(bids_dir: Path) -> dict[str, Any]:
     """Read `dataset_description.json`, without which a folder is not a BIDS dataset."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import output_path
-from surreal_bids.bids.layout import T1wImage
+from surreal_bids.bids.participants import Visit
 from surreal_bids.files import write_json
 
 CHUNK = 1 << 20
@@ -46,17 +46,37 @@ def fingerprint(files: Iterable[Path], options: Mapping[str, Any]) -> dict[str, 
     return {'version': __version__, 'inputs': digests, 'options': dict(options)}
 
 
-def record_path(root: Path, image: T1wImage) -> Path:
+def record_path(root: Path, visit: Visit) -> Path:
     """Path of the record of one participant and session."""
-    return output_path(root, 'record', participant=image.participant, session=image.session)
+    participant, session = visit
+    return output_path(root, 'record', participant=participant, session=session)
 
 
 def write_record(
-    path: Path, root: Path, made_from: Mapping[str, Any], outputs: Iterable[Path]
+    path: Path,
+    root: Path,
+    made_from: Mapping[str, Any],
+    outputs: Iterable[Path],
+    warnings: Sequence[str] = (),
 ) -> Path:
-    """Note what was written, with sizes, and what from; the last thing to be written."""
+    """Note what was written, with sizes, and what from; the last thing to be written.
+
+    Parameters
+    ----------
+    path
+        Path of the record.
+    root
+        The output folder.
+    made_from
+        The fingerprint of what the outputs depend on.
+    outputs
+        All files that were written.
+    warnings
+        What people should know of them.
+    """
     sizes = {output.relative_to(root).as_posix(): output.stat().st_size for output in outputs}
-    return write_json(path, {'made_from': made_from, 'outputs': dict(sorted(sizes.items()))})
+    content = {'made_from': made_from, 'outputs': dict(sorted(sizes.items()))}
+    return write_json(path, {**content, 'warnings': list(warnings)})
 
 
 def read_record(path: Path) -> dict[str, Any] | None:

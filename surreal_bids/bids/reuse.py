@@ -88,7 +88,11 @@ def atlas_label(config: AppConfig) -> str:
     """Name of the atlas: that of its folder, letters and digits only."""
     if config.atlas == BUILTIN_ATLAS:
         return BUILTIN_ATLAS
-    return ''.join(filter(str.isalnum, Path(config.atlas).resolve().name))
+    name = Path(config.atlas).resolve().name
+    label = ''.join(letter for letter in name if is_label(letter))
+    if not label:
+        raise UsageError(f'--atlas {config.atlas}: rename the folder: letters a-z and digits')
+    return label
 
 
 def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -> Reusable:
@@ -120,14 +124,16 @@ def _add_anatomy(
     if t1w is None:
         return found
     tissues = [_find(folder, image, f'_label-{tissue}_probseg.nii.gz') for tissue in TISSUES]
+    there = _find(folder, image, f'_from-T1w_to-{template}_mode-image_xfm.h5')
+    back = _find(folder, image, f'_from-{template}_to-T1w_mode-image_xfm.h5')
     return replace(
         found,
         anatomy_name=name,
         t1w=t1w,
         mask=_find(folder, image, '_desc-brain_mask.nii.gz'),
         tpms=tuple(path for path in tissues if path) if all(tissues) else (),
-        anat2std_xfm=_find(folder, image, f'_from-T1w_to-{template}_mode-image_xfm.h5'),
-        std2anat_xfm=_find(folder, image, f'_from-{template}_to-T1w_mode-image_xfm.h5'),
+        anat2std_xfm=there if back else None,
+        std2anat_xfm=back if there else None,
     )
 
 
@@ -161,14 +167,14 @@ def _stem(path: Path) -> str:
 def _find(folder: Path, image: T1wImage, ending: str) -> Path | None:
     """Find the one file of a T1w image whose name ends so, in native space.
 
-    Several are told apart by their run, which must then be that of the T1w image.
+    A file that names a run must be of that of the T1w image; of several, one that names it wins.
     """
     person = Path(f'sub-{image.participant}', *([f'ses-{image.session}'] if image.session else []))
     places = (folder / person / 'anat', folder / person, folder)
     files = [p for place in places for p in sorted(place.glob(f'{image.name}_*')) if p.is_file()]
-    matches = [path for path in files if path.name.endswith(ending) and _is_native(path, image)]
-    if len(matches) > 1:
-        matches = [path for path in matches if _entities(path).get('run') == image.run]
+    matches = [path for path in files if path.name.endswith(ending) and _belongs(path, image)]
+    if len(matches) > 1 and image.run:
+        matches = [path for path in matches if 'run' in _entities(path)]
     if len(matches) > 1:
         raise DataError(
             f'{image.name}: {len(matches)} files of {folder} end in {ending}: '
@@ -177,10 +183,17 @@ def _find(folder: Path, image: T1wImage, ending: str) -> Path | None:
     return matches[0] if matches else None
 
 
-def _is_native(path: Path, image: T1wImage) -> bool:
-    """Tell whether a file lies in the space of the T1w image, and is of the same session."""
+def _belongs(path: Path, image: T1wImage) -> bool:
+    """Tell whether a file lies in the space of the T1w image, and is of its session and run."""
     entities = _entities(path)
-    return entities.get('space') in NATIVE and entities.get('ses') == image.session
+    same_run = 'run' not in entities or _number(entities['run']) == _number(image.run or '')
+    native = entities.get('space') in NATIVE
+    return native and same_run and entities.get('ses') == image.session
+
+
+def _number(run: str) -> str:
+    """Run without leading zeros, which say nothing."""
+    return run.lstrip('0')
 
 
 def _entities(path: Path) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ from surreal_bids.bids.participants import (
 )
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError
+
+LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Survey:
         None where the dataset has none and none are needed.
     damaged
         Names of images that cannot be read; the other problems are not the images'.
+    other_sessions
+        Images of the same people in sessions that were not asked for.
     """
 
     description: Mapping[str, Any]
@@ -66,45 +71,50 @@ class Survey:
     problems: list[Problem]
     groups: Groups | None
     damaged: frozenset[str] = frozenset()
+    other_sessions: Sequence[T1wImage] = ()
 
 
 def survey_dataset(config: AppConfig) -> Survey:
     """Check a dataset, cheap checks first; errors that concern everyone are raised at once."""
     description = read_description(config.bids_dir)
     check_output_folder(config.bids_dir, config.output_dir)
-    participants, images = _select(config)
+    participants, images, others = _select(config)
     groups = _read_groups(config, images)
     damaged = [] if config.skip_bids_validation else check_images(images)
     problems = [
         *missing_images(participants, images),
-        *_without_group(images, groups),
+        *_without_group(config, images, groups),
         *damaged,
     ]
     bad = {(problem.participant, problem.session) for problem in damaged}
     names = frozenset(i.name for i in images if (i.participant, i.session) in bad)
-    return Survey(description, images, sorted(problems, key=str), groups, names)
+    return Survey(description, images, sorted(problems, key=str), groups, names, others)
 
 
-def _select(config: AppConfig) -> tuple[list[str], list[T1wImage]]:
+def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage]]:
+    """Participants, their images, and those in sessions that were not asked for."""
     filters = read_filters(config.bids_filter_file) if config.bids_filter_file else {}
     wanted = [without_prefix(label, 'sub') for label in config.participant_label]
     participants = select_participants(config.bids_dir, wanted)
     sessions = [without_prefix(label, 'ses') for label in config.session_label]
     if sessions:
         select_sessions(config.bids_dir, participants, sessions)
-    images = find_t1w(
+    everything = find_t1w(
         config.bids_dir,
         participants=set(participants),
-        sessions=set(sessions) or None,
+        sessions=None,
         filters=filters,
         database_dir=config.bids_database_dir,
     )
+    images = [image for image in everything if not sessions or image.session in sessions]
     if not images:
         raise NothingMatchedError(
             f'{config.bids_dir}: no T1w image of {len(participants)} participants passes the '
             'filters; loosen --bids-filter-file or --session-label'
         )
-    return participants, images
+    people = {image.participant for image in images}
+    others = [image for image in everything if image.participant in people and image not in images]
+    return participants, images, others
 
 
 def _read_groups(config: AppConfig, images: list[T1wImage]) -> Groups | None:
@@ -133,13 +143,19 @@ def _groups_are_needed(config: AppConfig) -> bool:
     return 'group' in config.analysis_levels or any(options)
 
 
-def _without_group(images: list[T1wImage], groups: Groups | None) -> list[Problem]:
+def _without_group(
+    config: AppConfig, images: list[T1wImage], groups: Groups | None
+) -> list[Problem]:
     """Name the participants who are not in the table; one whose group is `n/a` is no problem."""
     if groups is None:
         return []
     absent = dict.fromkeys(i.participant for i in images if i.name not in groups.of_visit)
     reason = 'no row in participants.tsv, so the group is not known; add one'
-    return [Problem(label, None, reason) for label in absent]
+    if _groups_are_needed(config):
+        return [Problem(label, None, reason) for label in absent]
+    for label in absent:
+        LOGGER.warning('sub-%s: %s before the group level', label, reason)
+    return []
 
 
 def _check_labels(people: Table, column: str, config: AppConfig, seen: set[str | None]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 from nibabel.filebasedimages import ImageFileError
-from nibabel.spatialimages import SpatialImage
+from nibabel.spatialimages import HeaderDataError, SpatialImage
 
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.cli.jobs import Job
@@ -124,7 +124,7 @@ def _relative_size(image: T1wImage) -> float:
     """Voxels of an image relative to those of the head that was measured; 1 where unreadable."""
     try:
         header = nib.load(image.path)
-    except (ImageFileError, OSError, EOFError, zlib.error):
+    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error):
         return 1.0
     shape = header.shape if isinstance(header, SpatialImage) else (HEAD_VOXELS,)
     return float(np.prod(shape)) / HEAD_VOXELS

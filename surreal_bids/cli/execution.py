@@ -20,6 +20,7 @@ import nipype
 from nipype.pipeline import plugins
 from nipype.pipeline.engine import Workflow
 
+from surreal_bids.cli.identity import steps_dir
 from surreal_bids.cli.machine import usable_cores
 from surreal_bids.cli.multiproc import SturdyMultiProcPlugin
 from surreal_bids.config import AppConfig
@@ -78,7 +79,7 @@ def run_workflow(
     Parameters
     ----------
     workflow
-        Its `base_dir` becomes the work folder of the configuration.
+        Its `base_dir` becomes a folder in the work folder of the configuration.
     config
         Processes, memory, plugin, and whether to stop at the first failure.
     status_callback
@@ -90,7 +91,7 @@ def run_workflow(
         Steps that failed; those that depend on them were not run.
     """
     crash_dir = config.work_dir.absolute() / f'crashes-{secrets.token_hex(4)}'
-    workflow.base_dir = os.fspath(config.work_dir.absolute())
+    workflow.base_dir = os.fspath(steps_dir(config))
     workflow.config['execution'].update(_execution_settings(config, crash_dir))
     _quieten(_log_level())
     if config.resource_monitor:
@@ -98,34 +99,34 @@ def run_workflow(
     with limited_threads(config.omp_nthreads):
         plugin = _make_plugin(config)
         if status_callback is not None:
-            plugin._status_callback = partial(_report, status_callback, config.work_dir)
+            plugin._status_callback = partial(_report, status_callback, steps_dir(config))
         # Nipype collects garbage whenever it looks for finished steps. What has been made so far,
         # mostly by imports, need not be looked at each time, which would keep a core busy.
         gc.freeze()
         try:
             workflow.run(plugin=plugin)
-        except Exception:
-            # Nipype raises whatever type of error when steps failed; their reports tell which.
+        except RuntimeError:
+            # Nipype raises it when steps failed; their reports tell which. All else is fatal.
             if not crash_dir.is_dir():
                 raise
         finally:
             gc.unfreeze()
             if isinstance(plugin, SturdyMultiProcPlugin):
                 plugin.close()
-    return _collect_crashes(crash_dir, config.work_dir)
+    return _collect_crashes(crash_dir, steps_dir(config))
 
 
-def _report(callback: StatusCallback, work_dir: Path, node: Any, status: str) -> None:
-    callback(step_names(node.output_dir(), work_dir), status)
+def _report(callback: StatusCallback, base_dir: Path, node: Any, status: str) -> None:
+    callback(step_names(node.output_dir(), base_dir), status)
 
 
-def step_names(folder: str, work_dir: Path) -> tuple[str, ...]:
+def step_names(folder: str, base_dir: Path) -> tuple[str, ...]:
     """Names of the workflows around a step and its own, from the folder in which it runs.
 
     Its parts have no other sign of where they belong: `w/a/step/mapflow/_step2` becomes
     `w`, `a`, `step[2]`.
     """
-    *hierarchy, name = Path(folder).relative_to(work_dir.resolve()).parts
+    *hierarchy, name = Path(folder).relative_to(base_dir.resolve()).parts
     part = PART.match(name) if hierarchy[-1:] == ['mapflow'] else None
     if part is None:
         return (*hierarchy, name)
@@ -209,17 +210,17 @@ def read_plugin(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _collect_crashes(folder: Path, work_dir: Path) -> list[Crash]:
+def _collect_crashes(folder: Path, base_dir: Path) -> list[Crash]:
     """Read the reports of failed steps, and delete them: they are kept among the logs."""
     reports = (path.read_text(encoding='utf-8') for path in folder.glob('crash-*'))
-    crashes = [_read_crash(report, work_dir) for report in reports]
+    crashes = [_read_crash(report, base_dir) for report in reports]
     shutil.rmtree(folder, ignore_errors=True)
     return sorted(crashes, key=lambda crash: (crash.hierarchy, crash.step))
 
 
-def _read_crash(report: str, work_dir: Path) -> Crash:
+def _read_crash(report: str, base_dir: Path) -> Crash:
     match = re.search(r'^Working directory: (.+)$', report, re.MULTILINE)
-    *hierarchy, step = step_names(match[1], work_dir) if match else ('unknown',)
+    *hierarchy, step = step_names(match[1], base_dir) if match else ('unknown',)
     return Crash(tuple(hierarchy), step, _reason(report), report)
 
 

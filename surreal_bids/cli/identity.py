@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from surreal_bids import __version__
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.record import digest_of, digest_of_files
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE, AppConfig
@@ -31,20 +33,37 @@ def study_identity(config: AppConfig, images: Sequence[T1wImage]) -> dict[str, A
     """
     library = choose_library(images, config.template_library, config.random_seed)
     return {
-        'template': _identify(config.template, BUILTIN_TEMPLATE, 'tpl-*.nii.gz'),
+        'template_name': template_name(config),
+        'template': _identify(config, 'template', BUILTIN_TEMPLATE, 'tpl-*.nii.gz'),
         'template_resolution': config.template_resolution,
-        'atlas': _identify(config.atlas, BUILTIN_ATLAS, '*'),
+        'atlas': _identify(config, 'atlas', BUILTIN_ATLAS, '*'),
         'template_library': {image.name: digest_of(image.path) for image in library},
         'segmentation_mode': config.segmentation_mode,
         'ravens_smoothing': config.ravens_smoothing,
     }
 
 
-def _identify(value: str, builtin: str, pattern: str) -> str:
+def steps_dir(config: AppConfig) -> Path:
+    """Folder for the steps of workflows; one of its own for all that a step does not look at.
+
+    Nipype takes a step for done if its inputs are what they were. It does not see that the program
+    is another, nor files in the template's folder; and it keeps nobody from working in its folder.
+    """
+    places = (config.bids_dir.resolve(), config.output_dir.resolve())
+    template = _identify(config, 'template', BUILTIN_TEMPLATE, 'tpl-*.nii.gz')
+    digest = hashlib.sha256('\n'.join(map(str, [*places, template])).encode()).hexdigest()
+    return config.work_dir.absolute() / f'surreal_bids-{__version__}-{digest[:12]}'
+
+
+def _identify(config: AppConfig, option: str, builtin: str, pattern: str) -> str:
     """The name of what is built in, or else the digest of the files in a folder."""
+    value = getattr(config, option)
     if value == builtin:
         return builtin
-    return digest_of_files(path for path in Path(value).glob(pattern) if path.is_file())
+    files = [path for path in Path(value).glob(pattern) if path.is_file()]
+    if not files:
+        raise DataError(f'--{option} {value}: no such folder, or nothing in it; correct the path')
+    return digest_of_files(files)
 
 
 def template_name(config: AppConfig) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.record import fingerprint, read_record, record_path, why_not_done
-from surreal_bids.bids.reuse import Reusable, find_reusable
+from surreal_bids.bids.reuse import Reusable, atlas_label, find_reusable
 from surreal_bids.cli.failures import Failure
 from surreal_bids.config import AppConfig, derivative_folders
 from surreal_bids.exceptions import DataError
@@ -36,7 +36,7 @@ class Job:
     image: T1wImage
     reusable: Reusable
     made_from: dict[str, Any]
-    reason: str
+    reason: str = ''
 
     @property
     def workflow_name(self) -> str:
@@ -77,21 +77,28 @@ def plan_jobs(
     for image in images:
         try:
             reusable = find_reusable(folders, image, template)
-            made_from = fingerprint([image.path, *reusable.files.values()], identity)
+            options = {**identity, 'segmentation': reusable.dseg_name or atlas_label(config)}
+            made_from = fingerprint([image.path, *reusable.files.values()], options)
         except (DataError, OSError) as error:
             failures.append(Failure(image.name, 'plan', str(error)))
             continue
-        record = read_record(record_path(config.output_dir, image))
-        reason = why_not_done(config.output_dir, record, made_from)
-        _tell(image, reusable, reason)
-        jobs.append(Job(image, reusable, made_from, reason))
+        job = Job(image, reusable, made_from)
+        jobs.append(replace(job, reason=why_unfinished(config, job)))
     return jobs, failures
 
 
-def _tell(image: T1wImage, reusable: Reusable, reason: str) -> None:
-    if not reason:
-        LOGGER.info('%s: outputs are complete and nothing changed, so nothing is done', image.name)
+def why_unfinished(config: AppConfig, job: Job) -> str:
+    """Say why a job has to be done; empty where its outputs are complete and current."""
+    record = read_record(record_path(config.output_dir, job.image.visit))
+    return why_not_done(config.output_dir, record, job.made_from)
+
+
+def tell(job: Job) -> None:
+    """Say in the log what is to be done, why, and what need not be."""
+    name = job.image.name
+    if not job.reason:
+        LOGGER.info('%s: outputs are complete and nothing changed, so nothing is done', name)
         return
-    LOGGER.info('%s: to be processed (%s)', image.name, reason)
-    for meaning, path in reusable.files.items():
-        LOGGER.info('%s: %s taken from %s', image.name, meaning, path)
+    LOGGER.info('%s: to be processed (%s)', name, job.reason)
+    for meaning, path in job.reusable.files.items():
+        LOGGER.info('%s: %s taken from %s', name, meaning, path)

@@ -19,15 +19,32 @@ from surreal_bids.reports.methods import ImagingMethods, MaskOrigin, MethodsOpti
 from surreal_bids.workflows.report import init_reports_wf
 
 
-def write_reports(config: AppConfig, study: Study, jobs: Sequence[Job]) -> list[Failure]:
-    """Write the page of each participant with new outputs, or without a page.
+def write_reports(
+    config: AppConfig, study: Study, jobs: Sequence[Job], others: Sequence[Job] = ()
+) -> list[Failure]:
+    """Write the page of each participant with outputs that are newer, or without a page.
 
     With `--reports-only`, all pages are written, and who has no outputs is a failure.
+
+    Parameters
+    ----------
+    config
+        What was asked for.
+    study
+        What all participants share.
+    jobs
+        What was to be done.
+    others
+        Sessions of the same people that were not asked for; the pages show them as well.
     """
     done = [job for job in jobs if not why_incomplete(config, job)]
     due = dict.fromkeys(job.image.participant for job in done if _needs_page(config, job))
+    shown = sorted(
+        [*done, *(job for job in others if not why_incomplete(config, job))],
+        key=lambda job: job.image.session or '',
+    )
     participants = {
-        label: [_session(job, study) for job in done if job.image.participant == label]
+        label: [_session(config, study, job) for job in shown if job.image.participant == label]
         for label in due
     }
     failures = []
@@ -53,20 +70,31 @@ def write_reports(config: AppConfig, study: Study, jobs: Sequence[Job]) -> list[
 
 def why_incomplete(config: AppConfig, job: Job) -> str:
     """Say which outputs of a job are missing, whatever they were made from; empty if none."""
-    return why_not_done(
-        config.output_dir, read_record(record_path(config.output_dir, job.image)), {}
-    )
+    record = read_record(record_path(config.output_dir, job.image.visit))
+    return why_not_done(config.output_dir, record, {})
+
+
+def warnings_of(config: AppConfig, job: Job) -> list[str]:
+    """What the steps of a job have warned of; nothing if it is not done."""
+    record = read_record(record_path(config.output_dir, job.image.visit)) or {}
+    return list(record.get('warnings', ()))
 
 
 def _needs_page(config: AppConfig, job: Job) -> bool:
     page = output_path(config.output_dir, 'report', participant=job.image.participant)
-    return bool(job.reason) or config.reports_only or not page.is_file()
+    record = record_path(config.output_dir, job.image.visit)
+    return (
+        config.reports_only
+        or not page.is_file()
+        or page.stat().st_mtime_ns < record.stat().st_mtime_ns
+    )
 
 
-def _session(job: Job, study: Study) -> dict[str, Any]:
+def _session(config: AppConfig, study: Study, job: Job) -> dict[str, Any]:
     return {
         'session': job.image.session,
         'atlas': job.reusable.dseg_name or study.atlas,
+        'warnings': warnings_of(config, job),
         'reused': {meaning: str(path) for meaning, path in job.reusable.files.items()},
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,14 +14,15 @@ from nipype.pipeline import engine as pe
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import output_path, start_dataset
 from surreal_bids.bids.layout import T1wImage
+from surreal_bids.bids.record import record_path
 from surreal_bids.bids.survey import Survey
 from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.failures import Failure
-from surreal_bids.cli.identity import choose_library, study_identity
-from surreal_bids.cli.jobs import Job, plan_jobs
+from surreal_bids.cli.identity import choose_library, steps_dir, study_identity
+from surreal_bids.cli.jobs import Job, plan_jobs, tell, why_unfinished
 from surreal_bids.cli.library import write_library
 from surreal_bids.cli.machine import usable_cores
-from surreal_bids.cli.pages import write_citation, write_reports
+from surreal_bids.cli.pages import warnings_of, write_citation, write_reports
 from surreal_bids.cli.progress import Progress, append_to_log
 from surreal_bids.cli.study import (
     Study,
@@ -60,11 +62,14 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Failure]:
     identity = study_identity(config, images)
     study = prepare_study(config)
     jobs, failures = plan_jobs(config, study.template, identity, images)
+    for job in jobs:
+        tell(job)
     if not config.reports_only and any(job.reason for job in jobs):
         write_citation(config, study, jobs)
         study = _with_library(config, study, images)
         failures += process(config, study, jobs)
-    failures += write_reports(config, study, jobs)
+    others, _ = plan_jobs(config, study.template, identity, survey.other_sessions)
+    failures += write_reports(config, study, jobs, others)
     write_citation(config, study, jobs)
     return [*_problems(survey), *failures]
 
@@ -119,7 +124,7 @@ def _run_batch(config: AppConfig, study: Study, jobs: Sequence[Job], title: str)
     _keep_resources(config, workflow)
     failures = [failure for job in jobs for failure in _failures_of(config, job, crashes)]
     if config.clean_on_success:
-        _clean(config, jobs, failures)
+        _clean(config, jobs)
     return failures
 
 
@@ -128,7 +133,8 @@ def _log_of(config: AppConfig, job: Job) -> Path:
 
 
 def _start_log(config: AppConfig, job: Job) -> None:
-    """Begin the log of a participant, and forget earlier crashes."""
+    """Begin the log of a participant, and forget earlier crashes and what was complete."""
+    record_path(config.output_dir, job.image.visit).unlink(missing_ok=True)
     pattern = output_path(config.output_dir, 'crash', **job.entities, step='STEP')
     for old in pattern.parent.glob(pattern.name.replace('STEP', '*')):
         old.unlink()
@@ -141,7 +147,10 @@ def _start_log(config: AppConfig, job: Job) -> None:
 
 
 def _failures_of(config: AppConfig, job: Job, crashes: Iterable[Crash]) -> list[Failure]:
-    """Failures of one job, their reports kept among the logs; several of one step count once."""
+    """Failures of one job, their reports kept among the logs; several of one step count once.
+
+    Outputs that are not complete are a failure even if no step has reported one.
+    """
     failures: dict[str, Failure] = {}
     for crash in crashes:
         if len(crash.hierarchy) < 2 or crash.hierarchy[1] != job.workflow_name:
@@ -152,6 +161,12 @@ def _failures_of(config: AppConfig, job: Job, crashes: Iterable[Crash]) -> list[
         write_text(path, crash.report)
         append_to_log(_log_of(config, job), f'{step}: {crash.reason}')
         failures.setdefault(step, Failure(job.image.name, step, crash.reason))
+    if not failures and (reason := why_unfinished(config, job)):
+        told = f'{reason}: the run ended before it; repeat the command'
+        failures['outputs'] = Failure(job.image.name, 'outputs', told)
+    for warning in warnings_of(config, job):
+        LOGGER.warning('%s: %s', job.image.name, warning)
+        append_to_log(_log_of(config, job), f'warning: {warning}')
     return list(failures.values())
 
 
@@ -162,11 +177,11 @@ def _keep_resources(config: AppConfig, workflow: pe.Workflow) -> None:
         write_text(output_path(config.output_dir, 'resources'), written.read_text('utf-8'))
 
 
-def _clean(config: AppConfig, jobs: Sequence[Job], failures: Sequence[Failure]) -> None:
-    failed = {failure.name for failure in failures}
+def _clean(config: AppConfig, jobs: Sequence[Job]) -> None:
+    """Delete the intermediate results of those whose outputs are complete."""
     for job in jobs:
-        if job.image.name not in failed:
-            shutil.rmtree(config.work_dir / 'participants_wf' / job.workflow_name)
+        if not why_unfinished(config, job):
+            shutil.rmtree(steps_dir(config) / 'participants_wf' / job.workflow_name)
 
 
 def draw_graph(config: AppConfig, workflow: pe.Workflow) -> None:
@@ -188,7 +203,9 @@ def _with_library(config: AppConfig, study: Study, images: Sequence[T1wImage]) -
     chosen = choose_library(images, config.template_library, config.random_seed)
     if not chosen:
         return study
-    folder = config.work_dir.absolute() / 'library' / '_'.join(image.name for image in chosen)
+    names = '\n'.join(image.name for image in chosen)
+    digest = hashlib.sha256(names.encode()).hexdigest()
+    folder = steps_dir(config) / 'library' / digest[:12]
     first = replace(config, output_dir=folder / 'outputs', template_library=0, derivatives=())
     jobs, failures = plan_jobs(first, study.template, study_identity(first, images), chosen)
     failures += process(first, study, jobs)

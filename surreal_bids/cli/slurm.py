@@ -121,7 +121,7 @@ def people_per_task(n_participants: int) -> int:
 
 
 def estimate_task(config: AppConfig, jobs: Sequence[Job], people: int) -> Needs:
-    """What a task of the array needs, from what a dry run estimates for the longest job.
+    """What a task of the array needs, from what a dry run estimates for the longest of them.
 
     Parameters
     ----------
@@ -133,7 +133,10 @@ def estimate_task(config: AppConfig, jobs: Sequence[Job], people: int) -> Needs:
         Participants of a task, who are processed one after the other.
     """
     cores = config.nprocs or PARTICIPANT_CORES
-    estimates = [estimate(config, [job], cores) for job in jobs]
+    sessions: dict[str, list[Job]] = {}
+    for job in jobs:
+        sessions.setdefault(job.image.participant, []).append(job)
+    estimates = [estimate(config, own, cores) for own in sessions.values()]
     seconds = SAFETY * people * max((e.cpu_seconds for e in estimates), default=0.0)
     memory = max((e.memory_gb for e in estimates), default=PROCESS_GB * cores)
     needs = Needs(cores, math.ceil(memory), as_time(max(seconds, LEAST_SECONDS)))

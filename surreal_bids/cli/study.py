@@ -10,7 +10,7 @@ from nipype.pipeline import engine as pe
 from surreal_bids.bids.reuse import TISSUES
 from surreal_bids.bids.sidecars import Provenance
 from surreal_bids.bids.visit import VisitOutputs
-from surreal_bids.cli.identity import template_name
+from surreal_bids.cli.identity import steps_dir, template_name
 from surreal_bids.cli.jobs import Job
 from surreal_bids.config import (
     BUILTIN_ATLAS,
@@ -88,7 +88,7 @@ def _prepare_template(config: AppConfig) -> tuple[Path, Template]:
         folder = Path(config.template)
         return folder.absolute(), read_template(folder)
     resolution = config.template_resolution
-    folder = config.work_dir.absolute() / 'templates' / f'{BUILTIN_TEMPLATE}_{resolution:g}mm'
+    folder = steps_dir(config) / 'templates' / f'{BUILTIN_TEMPLATE}_{resolution:g}mm'
     paths = [_template_file(folder, BUILTIN_TEMPLATE, ending) for ending in TEMPLATE_FILES]
     template = builtin_template(resolution)
     if not all(path.is_file() for path in paths):
@@ -113,13 +113,15 @@ def _prepare_atlas(config: AppConfig) -> AtlasSet:
 
 def make_workflow(config: AppConfig, study: Study, job: Job) -> pe.Workflow:
     """The workflow of one participant; nobody of a template library is their own atlas."""
-    own = f'sub-{job.image.participant}_'
-    others = tuple(p for p in study.settings.atlases if not p.t1w.name.startswith(own))
+    atlases = study.settings.atlases
+    if config.template_library:
+        own = f'sub-{job.image.participant}_'
+        atlases = tuple(atlas for atlas in atlases if not atlas.t1w.name.startswith(own))
     return init_participant_wf(
         t1w=job.image.path,
         output_dir=config.output_dir.absolute(),
         entities=job.entities,
-        settings=replace(study.settings, atlases=others or study.settings.atlases),
+        settings=replace(study.settings, atlases=atlases),
         reusable=job.reusable,
         provenance=provenance_of(config, study, job),
         made_from=job.made_from,

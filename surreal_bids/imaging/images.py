@@ -127,9 +127,19 @@ def _one_volume(path: Path, values: NDArray) -> NDArray:
         raise DataError(f'{path}: voxels of type {values.dtype}; store one real number per voxel')
     if values.dtype.kind == 'f':
         values = _finite(path, values.astype(np.float32))
+    elif values.dtype.itemsize > np.dtype(np.int32).itemsize:
+        values = _without_long_integers(path, values)
     if values.min() == values.max():
         raise DataError(f'{path}: all voxels are {values.min()}; convert it again or exclude it')
     return values
+
+
+def _without_long_integers(path: Path, values: NDArray) -> NDArray:
+    """Integers of 64 bits, which many programs cannot read, as integers of 32."""
+    limits = np.iinfo(np.int32)
+    if values.min() < limits.min or values.max() > limits.max:
+        raise DataError(f'{path}: integers beyond 32 bits; store it as float32')
+    return values.astype(np.int32)
 
 
 def _finite(path: Path, values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -8,13 +8,13 @@ from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     Directory,
     File,
-    SimpleInterface,
     TraitedSpec,
     traits,
 )
 
 from surreal_bids.imaging.images import load_image
 from surreal_bids.interfaces.images import load_template, save
+from surreal_bids.interfaces.steps import Step
 
 
 class _FindBrainInput(BaseInterfaceInputSpec):
@@ -26,7 +26,7 @@ class _FindBrainOutput(TraitedSpec):
     method = traits.Str(desc='how it was found: stripped, or deepbet')
 
 
-class FindBrain(SimpleInterface):
+class FindBrain(Step):
     """Find the brain in a T1w image; see :func:`surreal_bids.imaging.brain.brain_mask`."""
 
     input_spec = _FindBrainInput
@@ -51,7 +51,7 @@ class _CorrectBiasOutput(TraitedSpec):
     out_file = File(exists=True, desc='corrected T1w image')
 
 
-class CorrectBias(SimpleInterface):
+class CorrectBias(Step):
     """Divide a T1w image by its bias field; see :func:`surreal_bids.imaging.bias.correct_bias`."""
 
     input_spec = _CorrectBiasInput
@@ -76,7 +76,7 @@ class _ClassifyTissueOutput(TraitedSpec):
     tpm_files = traits.List(File(exists=True), desc='probabilities of GM, WM and CSF')
 
 
-class ClassifyTissue(SimpleInterface):
+class ClassifyTissue(Step):
     """Classify tissue with warped priors; see :mod:`surreal_bids.imaging.tissue`."""
 
     input_spec = _ClassifyTissueInput

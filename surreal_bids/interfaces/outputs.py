@@ -21,6 +21,7 @@ from surreal_bids.bids.derivatives import output_path, write_sidecar
 from surreal_bids.bids.record import write_record
 from surreal_bids.bids.sidecars import Provenance, describe_outputs
 from surreal_bids.files import atomic_path, write_image
+from surreal_bids.interfaces.steps import warnings_in
 
 
 class _SaveOutputInput(BaseInterfaceInputSpec):
@@ -75,7 +76,10 @@ class _WriteRecordOutput(TraitedSpec):
 
 
 class WriteRecord(SimpleInterface):
-    """Note that all outputs of a participant are there; see :mod:`surreal_bids.bids.record`."""
+    """Note that all outputs of a participant are there; see :mod:`surreal_bids.bids.record`.
+
+    Warnings are those of all steps in the workflow around the one that this is a step of.
+    """
 
     input_spec = _WriteRecordInput
     output_spec = _WriteRecordOutput
@@ -85,8 +89,9 @@ class WriteRecord(SimpleInterface):
         root = Path(self.inputs.output_dir)
         path = output_path(root, 'record', **self.inputs.entities)
         outputs = map(Path, self.inputs.out_files)
+        warnings = warnings_in(Path(runtime.cwd).parents[1])
         self._results['out_file'] = os.fspath(
-            write_record(path, root, self.inputs.made_from, outputs)
+            write_record(path, root, self.inputs.made_from, outputs, warnings)
         )
         return runtime
 

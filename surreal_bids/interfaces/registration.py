@@ -10,13 +10,13 @@ from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     Directory,
     File,
-    SimpleInterface,
     TraitedSpec,
     traits,
 )
 
 from surreal_bids.imaging.images import load_image
 from surreal_bids.interfaces.images import load_brain, load_template, save, torch_device
+from surreal_bids.interfaces.steps import Step
 
 
 class _RegisterTemplateInput(BaseInterfaceInputSpec):
@@ -31,7 +31,7 @@ class _RegisterTemplateOutput(TraitedSpec):
     std2anat_xfm = File(exists=True, desc='resamples template images on the grid of the T1w')
 
 
-class RegisterTemplate(SimpleInterface):
+class RegisterTemplate(Step):
     """Register a T1w image to the template; see :mod:`surreal_bids.imaging.registration`."""
 
     input_spec = _RegisterTemplateInput
@@ -70,7 +70,7 @@ class _ConvertTransformOutput(TraitedSpec):
     out_file = File(exists=True, desc='displacement field')
 
 
-class ConvertTransform(SimpleInterface):
+class ConvertTransform(Step):
     """Turn a transform of another program, such as fMRIPrep's, into a displacement field."""
 
     input_spec = _ConvertTransformInput
@@ -95,7 +95,7 @@ class _MakeRavensOutput(TraitedSpec):
     out_file = File(exists=True, desc='RAVENS map')
 
 
-class MakeRavens(SimpleInterface):
+class MakeRavens(Step):
     """Make a RAVENS map of a tissue; see :func:`surreal_bids.imaging.ravens.ravens_map`."""
 
     input_spec = _MakeRavensInput

@@ -45,7 +45,7 @@ CAPTIONS = {
 class _WriteReportInput(BaseInterfaceInputSpec):
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
     participant = traits.Str(mandatory=True, desc='label')
-    sessions = traits.List(mandatory=True, desc='for each session: session, atlas, reused')
+    sessions = traits.List(mandatory=True, desc='of each: session, atlas, warnings, reused')
     template_name = traits.Str(mandatory=True, desc='name of the template')
     template_dir = Directory(exists=True, mandatory=True, desc='the template')
     methods = traits.Dict(mandatory=True, desc='fields of ImagingMethods')
@@ -104,6 +104,7 @@ class WriteReport(SimpleInterface):
             tissue_mm3={tissue: _volume(image) for tissue, image in scan.tissues.items()},
             mask_mm3=_volume(scan.mask),
             figures=tuple(Figure(path, *CAPTIONS[name]) for name, path in figures.items()),
+            warnings=tuple(session['warnings']),
             reused=session['reused'],
         )
 

@@ -11,7 +11,6 @@ from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     File,
     InputMultiObject,
-    SimpleInterface,
     TraitedSpec,
     traits,
 )
@@ -19,6 +18,7 @@ from nipype.interfaces.base import (
 from surreal_bids.files import write_tsv
 from surreal_bids.imaging.images import load_image
 from surreal_bids.interfaces.images import load_brain, save, torch_device
+from surreal_bids.interfaces.steps import Step
 from surreal_bids.regions import muse_table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class _RegisterAtlasOutput(TraitedSpec):
     xfm_file = File(exists=True, desc='resamples the atlas on the grid of the T1w')
 
 
-class RegisterAtlas(SimpleInterface):
+class RegisterAtlas(Step):
     """Bring an atlas onto a T1w image; see :func:`surreal_bids.imaging.registration.register`."""
 
     input_spec = _RegisterAtlasInput
@@ -74,7 +74,7 @@ class _SegmentationOutput(TraitedSpec):
     volumes_file = File(exists=True, desc='their volumes: index, name, volume_mm3')
 
 
-class FuseLabels(SimpleInterface):
+class FuseLabels(Step):
     """Fuse the labels of warped atlases; see :func:`surreal_bids.imaging.fusion.fuse_labels`."""
 
     input_spec = _FuseLabelsInput
@@ -106,7 +106,7 @@ class _MeasureSegmentationInput(BaseInterfaceInputSpec):
     regions_file = File(exists=True, desc='table of its labels; without it, those of MUSE')
 
 
-class MeasureSegmentation(SimpleInterface):
+class MeasureSegmentation(Step):
     """Measure the regions of a segmentation that another program has made."""
 
     input_spec = _MeasureSegmentationInput

@@ -71,8 +71,6 @@ class SessionReport:
         What people should know before they use the results.
     reused
         What was taken from other programs, and from which.
-    parameters
-        Other settings that mattered.
     """
 
     source: str
@@ -86,7 +84,6 @@ class SessionReport:
     figures: tuple[Figure, ...] = ()
     warnings: tuple[str, ...] = ()
     reused: Mapping[str, str] = field(default_factory=dict)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -213,7 +210,6 @@ def _facts(session: SessionReport) -> dict[str, Any]:
         'Atlas': session.atlas,
         'Template': session.template,
         **{f'{what} taken from': whence for what, whence in session.reused.items()},
-        **session.parameters,
     }
 
 

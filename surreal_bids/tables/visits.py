@@ -15,6 +15,7 @@ import pandas as pd
 from surreal_bids.bids.derivatives import output_path
 from surreal_bids.bids.labels import LABEL, alternatives, is_label, without_prefix
 from surreal_bids.bids.participants import PARTICIPANT, SESSION, Table, Visit, read_table
+from surreal_bids.bids.record import read_record, record_path, why_not_done
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.tables import name_some
 from surreal_bids.regions import recognise, region_names
@@ -80,17 +81,44 @@ def visit_columns(visits: Iterable[Visit]) -> pd.DataFrame:
 
 
 def find_segmented(output_dir: Path, atlas: str) -> dict[Visit, Path]:
-    """The volumes that the participant level has written for an atlas, by visit."""
+    """The volumes of an atlas, by visit: those that the last run of the participant level made.
+
+    Where a run has failed or not ended, files may be of an earlier one, or of both.
+    """
     found: dict[Visit, Path] = {}
     for folder in output_dir.glob('sub-*'):
         participant = without_prefix(folder.name, 'sub')
         sessions = [None, *(path.name[len('ses-') :] for path in folder.glob('ses-*'))]
         for session in sessions:
             if is_label(participant) and (session is None or is_label(session)):
-                path = _output(output_dir, 'segmentation_volumes', (participant, session), atlas)
-                if path.is_file():
-                    found[participant, session] = path
+                visit = participant, session
+                path = _output(output_dir, 'segmentation_volumes', visit, atlas)
+                if path.is_file() and _is_current(output_dir, visit, path):
+                    found[visit] = path
     return {visit: found[visit] for visit in in_order(found)}
+
+
+def _is_current(output_dir: Path, visit: Visit, path: Path) -> bool:
+    """Tell whether a file is of the last run for a visit, and that run is complete."""
+    record = read_record(record_path(output_dir, visit))
+    if record is None or why_not_done(output_dir, record, {}):
+        return False
+    return path.relative_to(output_dir).as_posix() in record['outputs']
+
+
+def _require_same_options(output_dir: Path, visits: Iterable[Visit]) -> None:
+    """Refuse volumes that were not made alike, whose differences would pass for those of people."""
+    first: tuple[str, dict[str, Any]] | None = None
+    for visit in visits:
+        record = read_record(record_path(output_dir, visit)) or {}
+        options = record['made_from'].get('options', {})
+        first = first or (visit_name(visit), options)
+        other = [name for name in options | first[1] if options.get(name) != first[1].get(name)]
+        if other:
+            raise DataError(
+                f'{output_dir}: {visit_name(visit)} and {first[0]} were processed with different '
+                f'options ({", ".join(other)}); run the participant level again for all'
+            )
 
 
 def _output(output_dir: Path, name: str, visit: Visit, atlas: str | None = None) -> Path:
@@ -122,6 +150,7 @@ def collect_volumes(output_dir: Path, atlas: str) -> Volumes:
             f'{output_dir}: no regional volumes (sub-*/anat/*_seg-{atlas}_dseg.tsv) in it{hint}; '
             'run the participant level first, or give a table with --roi-table'
         )
+    _require_same_options(output_dir, found)
     tables = {visit_name(visit): _read_segmentation(path) for visit, path in found.items()}
     names = _common_regions(tables, output_dir)
     rows = pd.DataFrame({name: table['volume_mm3'] for name, table in tables.items()}).T

@@ -30,8 +30,14 @@ def test_a_real_image_passes():
     check_image(shared_data('ds002748-subset/sub-01/anat/sub-01_T1w.nii.gz'))
 
 
+def test_a_fourth_axis_of_one_volume_is_fine(tmp_path):
+    path = tmp_path / 'x_T1w.nii.gz'
+    nib.Nifti1Image(np.ones((7, 8, 9, 1), np.float32), np.eye(4)).to_filename(path)
+    check_image(path)
+
+
 @pytest.mark.parametrize('extension', ['nii', 'nii.gz'])
-@pytest.mark.parametrize('shape', [(7, 8), (7, 8, 9, 1), (7, 8, 9, 2), (7, 0, 9)])
+@pytest.mark.parametrize('shape', [(7, 8), (7, 8, 9, 2), (7, 8, 9, 1, 1), (7, 0, 9)])
 def test_other_shapes_are_refused(tmp_path, extension, shape):
     path = tmp_path / f'x_T1w.{extension}'
     nib.Nifti1Image(np.ones(shape, np.float32), np.eye(4)).to_filename(path)

@@ -3,7 +3,6 @@ import json
 import pytest
 
 from surreal_bids import __version__
-from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.record import (
     digest_of_files,
     fingerprint,
@@ -23,7 +22,7 @@ def done(tmp_path):
     output = root / 'sub-01' / 'anat' / 'x.nii.gz'
     output.parent.mkdir(parents=True)
     output.write_bytes(b'result')
-    path = record_path(root, T1wImage('01', None, None, source))
+    path = record_path(root, ('01', None))
     made_from = fingerprint([source], {'atlas': 'muse'})
     write_record(path, root, made_from, [output])
     return root, path, made_from

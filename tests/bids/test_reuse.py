@@ -99,11 +99,33 @@ def test_tables_of_labels(tmp_path, table, expected):
             find_reusable({'synthseg': tmp_path}, _image(), TEMPLATE)
 
 
-@pytest.mark.parametrize(('run', 'expected'), [('2', 'sub-01_run-2_dseg.nii.gz'), ('1', None)])
+@pytest.mark.parametrize(
+    ('run', 'expected'),
+    [('2', 'sub-01_run-2_dseg.nii.gz'), ('02', 'sub-01_run-2_dseg.nii.gz'), ('1', None)],
+)
 def test_runs_tell_several_files_apart(tmp_path, run, expected):
     _touch(tmp_path, *(f'sub-01_run-{number}_dseg.nii.gz' for number in (2, 3)))
     found = find_reusable({'dlmuse': tmp_path}, _image(run=run), TEMPLATE)
     assert (found.dseg.name if found.dseg else None) == expected
+
+
+@pytest.mark.parametrize(('run', 'found'), [('1', True), ('01', True), ('2', False), (None, False)])
+def test_a_lone_file_of_another_run_is_not_taken(tmp_path, run, found):
+    _touch(tmp_path, 'sub-01_run-1_dseg.nii.gz')
+    assert bool(find_reusable({'dlmuse': tmp_path}, _image(run=run), TEMPLATE).dseg) == found
+
+
+def test_of_two_files_the_one_that_names_the_run_is_taken(tmp_path):
+    _touch(tmp_path, 'sub-01_dseg.nii.gz', 'sub-01_run-1_dseg.nii.gz')
+    found = find_reusable({'dlmuse': tmp_path}, _image(run='1'), TEMPLATE)
+    assert found.dseg.name == 'sub-01_run-1_dseg.nii.gz'
+
+
+@pytest.mark.parametrize('alone', ['anat2std_xfm', 'std2anat_xfm'])
+def test_one_transform_without_the_other_is_of_no_use(tmp_path, alone):
+    _touch(tmp_path / 'sub-01/anat', f'sub-01{ANATOMY["t1w"]}', f'sub-01{ANATOMY[alone]}')
+    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    assert list(found.files) == ['T1w image']
 
 
 def test_too_many_files_are_named(tmp_path):
@@ -121,12 +143,18 @@ def _config(**options):
     [
         ({}, 'muse'),
         ({'atlas': '/data/my-atlas_2'}, 'myatlas2'),
+        ({'atlas': '/data/Größe'}, 'Gre'),
         ({'derivatives': ('fmriprep=.',)}, 'muse'),
         ({'derivatives': ('fmriprep=.', 'dlmuse=.')}, 'dlmuse'),
     ],
 )
 def test_label_of_the_regions(options, expected):
     assert segmentation_label(_config(**options)) == expected
+
+
+def test_an_atlas_needs_a_name_that_bids_allows():
+    with pytest.raises(UsageError, match='rename the folder'):
+        atlas_label(_config(atlas='/data/_-_'))
 
 
 def test_labels_of_atlases():

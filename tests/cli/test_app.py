@@ -104,9 +104,12 @@ def test_problems_are_named_and_the_others_still_shown(check, dataset):
 
 def test_someone_who_is_not_in_the_table(check, dataset):
     (dataset / 'participants.tsv').write_text(PEOPLE.replace('sub-02', 'sub-99'))
-    code, out, _ = check()
+    code, out, _ = check(levels=['participant', 'group'])
     assert code == 1
     assert 'sub-02: no row in participants.tsv' in out
+    code, out, err = check(levels=['participant'])
+    assert code == 0
+    assert 'sub-02: no row in participants.tsv' in err
 
 
 def test_roles_of_groups(check):

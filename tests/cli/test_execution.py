@@ -94,6 +94,18 @@ def test_one_bad_branch_does_not_stop_the_others(config, function, reason):
 
 
 @pytest.mark.slow
+def test_what_goes_wrong_outside_of_steps_is_not_taken_for_their_failure(config):
+    def no_room(names, status):
+        if status == 'exception':
+            raise OSError('no space left')
+
+    everyone = Workflow('everyone')
+    everyone.add_nodes([_chain('bad', refuse), _chain('good', double, double_again)])
+    with pytest.raises(OSError, match='no space left'):
+        run_workflow(everyone, config, no_room)
+
+
+@pytest.mark.slow
 def test_steps_of_a_map_fail_one_by_one(config):
     workflow = Workflow('mapped')
     node = MapNode(Function(function=refuse), iterfield=['x'], name='refuse')

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from surreal_bids.bids.layout import T1wImage
-from surreal_bids.cli.identity import choose_library, study_identity, template_name
+from surreal_bids.cli import identity
+from surreal_bids.cli.identity import choose_library, steps_dir, study_identity, template_name
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, UsageError
 
@@ -54,6 +55,27 @@ def test_files_of_atlas_and_template_matter(config, images, tmp_path, option):
     assert before != study_identity(config, images)
     path.write_text('two')
     assert study_identity(changed, images) != before
+
+
+@pytest.mark.parametrize('option', ['atlas', 'template'])
+def test_a_folder_that_is_not_there_is_known_at_once(config, images, tmp_path, option):
+    with pytest.raises(DataError, match=rf'--{option} .*nowhere: (no such folder|0 files)'):
+        study_identity(replace(config, **{option: str(tmp_path / 'nowhere')}), images)
+
+
+def test_steps_of_other_programs_data_and_templates_are_kept_apart(config, tmp_path, monkeypatch):
+    path = tmp_path / 'tpl-x_T1w.nii.gz'
+    path.write_text('one')
+    own = replace(config, template=str(tmp_path))
+    other = replace(config, bids_dir=tmp_path / 'other')
+    folders = [steps_dir(each) for each in (config, own, other)]
+    folders.append(steps_dir(replace(config, output_dir=tmp_path / 'out2')))
+    path.write_text('two')
+    folders.append(steps_dir(own))
+    monkeypatch.setattr(identity, '__version__', '99')
+    folders.append(steps_dir(config))
+    assert len(set(folders)) == len(folders)
+    assert steps_dir(replace(config, nprocs=7)) == folders[-1]
 
 
 def test_a_library_has_one_image_of_each_person(images):

@@ -5,7 +5,7 @@ import pytest
 
 from surreal_bids.bids.layout import find_t1w
 from surreal_bids.bids.record import record_path, write_record
-from surreal_bids.cli.jobs import plan_jobs
+from surreal_bids.cli.jobs import plan_jobs, tell
 from surreal_bids.config import AppConfig
 
 NAMES = [f'sub-{label}/anat/sub-{label}_T1w.nii.gz' for label in ('01', '02', 'a+b')]
@@ -22,7 +22,8 @@ def _plan(config, identity=None):
 
 
 def _finish(config, job):
-    write_record(record_path(config.output_dir, job.image), config.output_dir, job.made_from, [])
+    path = record_path(config.output_dir, job.image.visit)
+    write_record(path, config.output_dir, job.made_from, [])
 
 
 def test_at_first_everyone_is_to_do(config):
@@ -36,8 +37,10 @@ def test_at_first_everyone_is_to_do(config):
 def test_who_is_done_is_left_alone(config, caplog):
     jobs, _ = _plan(config)
     _finish(config, jobs[1])
+    jobs, _ = _plan(config)
     with caplog.at_level(logging.INFO, 'surreal_bids'):
-        jobs, _ = _plan(config)
+        for job in jobs:
+            tell(job)
     assert [bool(job.reason) for job in jobs] == [True, False, True]
     assert 'sub-02: outputs are complete and nothing changed' in caplog.text
     assert 'sub-01: to be processed (not processed yet)' in caplog.text
@@ -58,11 +61,26 @@ def test_what_is_reused_is_said_and_matters(config, tmp_path, caplog):
     folder = tmp_path / 'dlmuse'
     folder.mkdir()
     (folder / 'sub-01_dseg.nii.gz').write_text('labels')
+    jobs, _ = _plan(replace(config, derivatives=(f'dlmuse={folder}',)))
     with caplog.at_level(logging.INFO, 'surreal_bids'):
-        jobs, _ = _plan(replace(config, derivatives=(f'dlmuse={folder}',)))
+        tell(jobs[0])
     assert f'sub-01: segmentation taken from {folder / "sub-01_dseg.nii.gz"}' in caplog.text
     assert jobs[0].made_from != before[0].made_from
     assert jobs[1].made_from == before[1].made_from
+
+
+def test_the_name_of_the_segmentation_matters(config, tmp_path):
+    for name in ('dlmuse', 'muse2'):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / 'sub-01_dseg.nii.gz').write_text('labels')
+        (folder / 'dseg.tsv').write_text('names')
+    made_from = [
+        _plan(replace(config, derivatives=(f'{name}={tmp_path / name}',)))[0][0].made_from
+        for name in ('dlmuse', 'muse2')
+    ]
+    assert made_from[0]['inputs'] == made_from[1]['inputs']
+    assert made_from[0] != made_from[1]
 
 
 def test_one_who_cannot_be_planned_does_not_stop_the_others(config, tmp_path):

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from surreal_bids.bids.layout import T1wImage
+from surreal_bids.bids.reuse import Reusable
 from surreal_bids.cli import slurm
 from surreal_bids.cli.app import main
 from surreal_bids.cli.estimates import Estimate
+from surreal_bids.cli.jobs import Job
 from surreal_bids.cli.slurm import (
     Needs,
     as_time,
@@ -165,6 +168,14 @@ def test_large_datasets_have_several_people_a_task(n_participants, people):
     assert people_per_task(n_participants) == people
 
 
+def _estimate(config, jobs, nprocs):
+    return Estimate(len(jobs), 1200.0 * len(jobs), nprocs, 3.0 * nprocs, 0.0, 0.0)
+
+
+def _job(participant, session=None):
+    return Job(T1wImage(participant, session, None, Path('T1w.nii.gz')), Reusable(), {})
+
+
 @pytest.mark.parametrize(
     ('options', 'people', 'expected'),
     [
@@ -175,11 +186,14 @@ def test_large_datasets_have_several_people_a_task(n_participants, people):
     ],
 )
 def test_needs_follow_the_estimate_of_a_dry_run(config, options, people, expected, monkeypatch):
-    def estimate(config, jobs, nprocs):
-        return Estimate(len(jobs), 1200.0, nprocs, 3.0 * nprocs, 0.0, 0.0)
+    monkeypatch.setattr(slurm, 'estimate', _estimate)
+    assert estimate_task(replace(config, **options), [_job('01')], people) == expected
 
-    monkeypatch.setattr(slurm, 'estimate', estimate)
-    assert estimate_task(replace(config, **options), ['a job'], people) == expected
+
+def test_all_sessions_of_a_person_are_one_task(config, monkeypatch):
+    monkeypatch.setattr(slurm, 'estimate', _estimate)
+    jobs = [_job('01', session) for session in 'abc'] + [_job('02', 'a')]
+    assert estimate_task(config, jobs, people=1) == Needs(2, 6, '03:00:00')
 
 
 def test_nobody_to_process_still_gives_needs(config):

@@ -58,6 +58,22 @@ def test_an_image_comes_back_as_it_was_written(tmp_path, affine, dtype):
     assert image.get_data_dtype() == (dtype if is_integer else np.float32)
 
 
+@pytest.mark.parametrize('dtype', [np.int64, np.uint64])
+def test_long_integers_become_shorter(tmp_path, dtype):
+    array = np.arange(24, dtype=dtype).reshape(2, 3, 4)
+    nib.Nifti1Image(array, np.eye(4), dtype=dtype).to_filename(tmp_path / 'x.nii.gz')
+    image = load_image(tmp_path / 'x.nii.gz')
+    assert image.get_data_dtype() == np.int32
+    np.testing.assert_array_equal(image.dataobj, array)
+
+
+def test_integers_that_do_not_fit_are_refused(tmp_path):
+    array = np.arange(24).reshape(2, 3, 4) * 2**40
+    nib.Nifti1Image(array, np.eye(4), dtype=np.int64).to_filename(tmp_path / 'x.nii.gz')
+    with pytest.raises(DataError, match='integers beyond 32 bits'):
+        load_image(tmp_path / 'x.nii.gz')
+
+
 @pytest.mark.parametrize('dtype', [np.uint8, np.int16])
 def test_scaled_integers_are_unscaled(tmp_path, dtype):
     stored = np.arange(np.prod(SHAPE)).reshape(SHAPE) % 200

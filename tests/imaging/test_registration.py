@@ -92,6 +92,25 @@ def test_affine_map_does_not_depend_on_how_the_image_is_stored(head, codes, zoom
     assert errors.mean() < VOXEL_MM / 2
 
 
+@pytest.mark.parametrize('degrees', [(90, 0, 0), (0, -90, 0), (0, 0, 180), (180, 0, 90)])
+def test_headers_may_be_wrong_by_quarter_turns(head, degrees):
+    image, _ = head
+    matrix = placement(degrees=degrees) @ placement(degrees=(10, -5, 8), shift=(5, -3, 2))
+    found = align_affine(image, moved(image, matrix))
+    points = brain_points(image)
+    errors = np.linalg.norm(apply_affine(found, points) - apply_affine(matrix, points), axis=1)
+    assert errors.max() < VOXEL_MM / 4
+
+
+def test_brains_that_are_not_alike_are_refused(head):
+    image, _ = head
+    cut = np.asarray(image.dataobj).copy()
+    cut[:, :, : cut.shape[2] // 2] = 0
+    cut[: cut.shape[0] // 2] = 0
+    with pytest.raises(DataError, match=r'could not be aligned: \d+% of the variance is left'):
+        align_affine(image, Nifti1Image(cut, image.affine))
+
+
 def test_affine_ignores_the_scale_of_intensities(head):
     image, _ = head
     matrix = placement(degrees=(5, 5, 5), shift=(3, 2, 1))

@@ -1,13 +1,16 @@
 import json
+import logging
 
 import nibabel as nib
 import numpy as np
 import pytest
+from nipype.interfaces.base import BaseInterfaceInputSpec
 
 from surreal_bids.bids.record import read_record
 from surreal_bids.bids.sidecars import MASK_METHODS
 from surreal_bids.exceptions import UsageError
 from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord
+from surreal_bids.interfaces.steps import Step
 
 ENTITIES = {'participant': '01', 'session': None}
 PROVENANCE = {
@@ -83,12 +86,41 @@ def test_the_record_lists_all_outputs(tmp_path):
     interface = WriteRecord(
         out_files=[output], output_dir=str(root), made_from={'version': '1'}, entities=ENTITIES
     )
-    path = interface.run(cwd=str(tmp_path)).outputs.out_file
+    folder = tmp_path / 'work' / 'sub-01' / 'outputs_wf' / 'record'
+    folder.mkdir(parents=True)
+    path = interface.run(cwd=str(folder)).outputs.out_file
     assert read_record(root / 'logs' / 'sub-01_desc-outputs_record.json') == {
         'made_from': {'version': '1'},
         'outputs': {'a.nii.gz': output.stat().st_size},
+        'warnings': [],
     }
     assert path.endswith('sub-01_desc-outputs_record.json')
+
+
+class Warn(Step):
+    """A step that warns twice of the same."""
+
+    input_spec = BaseInterfaceInputSpec
+
+    def _run_interface(self, runtime):
+        for _ in range(2):
+            logging.getLogger('surreal_bids.imaging').warning('voxels are %s', 'NaN')
+        logging.getLogger('surreal_bids.imaging').info('nothing to worry about')
+        return runtime
+
+
+def test_the_record_has_the_warnings_of_all_steps(tmp_path):
+    root, work = tmp_path / 'out', tmp_path / 'work' / 'sub-01'
+    step, record = work / 'brain_wf' / 'warn', work / 'outputs_wf' / 'record'
+    for folder in (root, step, record):
+        folder.mkdir(parents=True)
+    Warn().run(cwd=str(step))
+    WriteRecord(
+        out_files=[_image(root / 'a.nii.gz')], output_dir=str(root), made_from={}, entities=ENTITIES
+    ).run(cwd=str(record))
+    found = read_record(root / 'logs' / 'sub-01_desc-outputs_record.json')
+    assert found['warnings'] == ['voxels are NaN']
+    assert not logging.getLogger('surreal_bids').handlers
 
 
 @pytest.mark.parametrize(

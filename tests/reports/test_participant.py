@@ -92,7 +92,6 @@ def test_unusual_volumes_stand_out(tmp_path, session, index, factor, remark, n_m
         ({'mask_origin': 'drawn by hand'}, 'drawn by hand', 'found by deepbet'),
         ({'warnings': ('two runs',)}, 'two runs', 'nothing'),
         ({'reused': {'Transforms': 'fmriprep'}}, 'Transforms taken from', 'nothing'),
-        ({'parameters': {'Voxel size': '1 mm'}}, 'Voxel size', 'nothing'),
         ({'figures': ()}, 'Summary', 'Pictures'),
     ],
 )
@@ -125,7 +124,7 @@ def test_hostile_names_are_text(tmp_path, session):
     hostile = replace(
         session, source=HOSTILE, mask_origin=HOSTILE, atlas=HOSTILE, template=HOSTILE,
         volumes=volumes, warnings=(HOSTILE,), reused={HOSTILE: HOSTILE},
-        parameters={HOSTILE: HOSTILE}, session=HOSTILE,
+        session=HOSTILE,
     )  # fmt: skip
     page = write(tmp_path, hostile, hostile, name=HOSTILE, configuration=HOSTILE)
     check_offline(page)

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.bids.derivatives import output_path
+from surreal_bids.bids.record import record_path, write_record
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.tables.visits import (
@@ -19,14 +20,18 @@ from surreal_bids.tables.visits import (
 REGIONS = {23: 'Right accumbens area', 30: 'Left accumbens area', 4: 'Third ventricle'}
 
 
-def write_visit(root, participant, session=None, regions=REGIONS, scale=1.0, mask=True):
+def write_visit(
+    root, participant, session=None, regions=REGIONS, scale=1.0, mask=True, options=None
+):
     entities = {'participant': participant, 'session': session}
     table = pd.DataFrame({'index': list(regions), 'name': list(regions.values())})
     table['volume_mm3'] = scale * (100.0 + np.arange(len(table)))
-    write_tsv(output_path(root, 'segmentation_volumes', atlas='muse', **entities), table)
+    path = write_tsv(output_path(root, 'segmentation_volumes', atlas='muse', **entities), table)
     if mask:
         image = nib.Nifti1Image(np.ones((2, 3, 4), np.uint8), np.diag([1, 2, 3, 1]))
         write_image(output_path(root, 'brain_mask', **entities), image)
+    record = record_path(root, (participant, session))
+    write_record(record, root, {'options': options or {}}, [path])
 
 
 def test_volumes_of_all_visits_are_collected(tmp_path):
@@ -55,6 +60,28 @@ def test_other_regions_are_an_error_that_names_them(tmp_path):
     write_visit(tmp_path, '1')
     write_visit(tmp_path, '2', regions={23: REGIONS[23]})
     with pytest.raises(DataError, match=r'sub-2 and sub-1 .* different regions .*MUSE_30'):
+        collect_volumes(tmp_path, 'muse')
+
+
+@pytest.mark.parametrize('what', ['no record', 'of an earlier run', 'changed since'])
+def test_files_that_no_complete_run_has_made_do_not_count(tmp_path, what):
+    write_visit(tmp_path, '1')
+    write_visit(tmp_path, '2')
+    record = record_path(tmp_path, ('2', None))
+    volumes = output_path(tmp_path, 'segmentation_volumes', atlas='muse', participant='2')
+    if what == 'no record':
+        record.unlink()
+    elif what == 'of an earlier run':
+        write_record(record, tmp_path, {'options': {}}, [])
+    else:
+        volumes.write_text(volumes.read_text() + '4\tThird ventricle\t1\n')
+    assert collect_volumes(tmp_path, 'muse').visits == [('1', None)]
+
+
+def test_volumes_that_were_not_made_alike_are_refused(tmp_path):
+    for label, mode in (('1', 'default'), ('2', 'default'), ('3', 'fast')):
+        write_visit(tmp_path, label, options={'segmentation_mode': mode})
+    with pytest.raises(DataError, match=r'sub-3 and sub-1 .* options \(segmentation_mode\); run'):
         collect_volumes(tmp_path, 'muse')
 
 
