@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from surreal_bids.imaging.bias import correct_bias
 from surreal_bids.imaging.images import Image, voxel_volume
 from surreal_bids.imaging.muse_atlas import muse_labels, muse_t1w
-from surreal_bids.imaging.ravens import ravens_map
+from surreal_bids.imaging.ravens import ravens_maps
 from surreal_bids.imaging.registration import FLUID, register
 from surreal_bids.imaging.template import Template, builtin_template
 from surreal_bids.imaging.tissue import classify_tissue
@@ -50,7 +50,7 @@ def ravens_of(scan: Scan, template: Template) -> tuple[dict[str, Image], dict[st
     )
     priors = {name: resample(prior, found.inverse) for name, prior in template.priors.items()}
     tissues = classify_tissue(t1w, scan.brain, priors)
-    maps = {name: ravens_map(tissue, found.forward) for name, tissue in tissues.items()}
+    maps = dict(zip(tissues, ravens_maps(list(tissues.values()), found.forward)))
     return maps, {name: mass(maps[name]) / mass(tissues[name]) - 1 for name in maps}
 
 

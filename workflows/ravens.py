@@ -8,7 +8,7 @@ from nipype.pipeline import engine as pe
 from surreal_bids.interfaces.registration import MakeRavens
 
 RAVENS_GB = 1.5
-"""Memory of a map at 1 mm, estimated."""
+"""Memory of three maps at 1 mm, measured."""
 
 
 def init_ravens_wf(*, smoothing: float, name: str = 'ravens_wf') -> pe.Workflow:
@@ -40,16 +40,11 @@ def init_ravens_wf(*, smoothing: float, name: str = 'ravens_wf') -> pe.Workflow:
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=['t1w_tpms', 'anat2std_xfm']), name='inputnode')
     outputnode = pe.Node(IdentityInterface(fields=['ravens']), name='outputnode')
-    make_ravens = pe.MapNode(
-        MakeRavens(smoothing=smoothing),
-        iterfield=['in_file'],
-        name='make_ravens',
-        mem_gb=RAVENS_GB,
-    )
+    make_ravens = pe.Node(MakeRavens(smoothing=smoothing), name='make_ravens', mem_gb=RAVENS_GB)
     workflow.connect(
         [
-            (inputnode, make_ravens, [('t1w_tpms', 'in_file'), ('anat2std_xfm', 'xfm_file')]),
-            (make_ravens, outputnode, [('out_file', 'ravens')]),
+            (inputnode, make_ravens, [('t1w_tpms', 'in_files'), ('anat2std_xfm', 'xfm_file')]),
+            (make_ravens, outputnode, [('out_files', 'ravens')]),
         ]
     )
     return workflow

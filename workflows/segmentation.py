@@ -30,6 +30,11 @@ class AtlasFiles:
     labels: Path
 
 
+def registration_settings(mode: str, n_atlases: int) -> tuple[str, ...]:
+    """With which settings each atlas is registered: several where there is no other atlas."""
+    return ENSEMBLE if mode == 'default' and n_atlases == 1 else (mode,)
+
+
 def init_segmentation_wf(
     *,
     atlases: Sequence[AtlasFiles],
@@ -81,7 +86,7 @@ def init_segmentation_wf(
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
     outputnode = pe.Node(IdentityInterface(fields=['dseg', 'volumes']), name='outputnode')
-    settings = ENSEMBLE if mode == 'default' and len(atlases) == 1 else (mode,)
+    settings = registration_settings(mode, len(atlases))
     candidates = [(atlas, each) for atlas in atlases for each in settings]
     register_atlas = pe.MapNode(
         RegisterAtlas(device=device),

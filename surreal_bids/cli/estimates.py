@@ -15,25 +15,22 @@ from nibabel.spatialimages import HeaderDataError, SpatialImage
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.cli.jobs import Job
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig
+from surreal_bids.workflows.segmentation import registration_settings
 
 HEAD_VOXELS = 11.5e6
 """Voxels of the head at 1 mm on which the costs below were measured, with one thread."""
 
 SECONDS = {
-    'mask': 42.0,
-    'bias': 10.0,
-    'template': 155.0,
-    'tissue': 40.0,
-    'atlas': 50.0,
-    'fast atlas': 25.0,
-    'fusion': 15.0,
-    'rest': 40.0,
+    'mask': 45.0,
+    'bias': 12.0,
+    'template': 150.0,
+    'tissue': 39.0,
+    'atlas': 48.0,
+    'fast atlas': 30.0,
+    'fusion': 18.0,
+    'rest': 45.0,
 }
-"""Processor time of each step; `rest` is RAVENS maps, copies and the report. Those of mask, bias
-and atlas were measured, the others are guesses; a whole run with the built-in atlas took 500 s."""
-
-SETTINGS_OF_ONE_ATLAS = 2
-"""A single atlas is registered with so many settings."""
+"""Processor time of each step; `rest` is RAVENS maps (19 s), the report (14 s) and copies."""
 
 FIXED = ('mask', 'template')
 """Steps whose time does not follow the voxels of the T1w image: the network sees a grid of its own,
@@ -111,13 +108,11 @@ def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
 
 
 def _count_registrations(config: AppConfig) -> int:
-    """Registrations of atlases to an image; a single atlas is registered with several settings."""
-    if config.template_library:
-        return config.template_library
+    """Registrations of atlases, and of people who serve as such, to an image."""
     builtin = config.atlas == BUILTIN_ATLAS
     atlases = 1 if builtin else len(list(Path(config.atlas).glob('*_dseg.nii.gz')))
-    several = atlases == 1 and config.segmentation_mode == 'default'
-    return SETTINGS_OF_ONE_ATLAS if several else atlases
+    atlases += config.template_library
+    return atlases * len(registration_settings(config.segmentation_mode, atlases))
 
 
 def _relative_size(image: T1wImage) -> float:

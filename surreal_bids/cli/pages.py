@@ -17,6 +17,7 @@ from surreal_bids.config import AppConfig, config_to_toml
 from surreal_bids.files import write_text
 from surreal_bids.reports.methods import ImagingMethods, MaskOrigin, MethodsOptions, methods_text
 from surreal_bids.workflows.report import init_reports_wf
+from surreal_bids.workflows.segmentation import registration_settings
 
 
 def write_reports(
@@ -101,13 +102,16 @@ def _session(config: AppConfig, study: Study, job: Job) -> dict[str, Any]:
 
 def imaging_methods(config: AppConfig, study: Study, done: Sequence[Job]) -> ImagingMethods:
     """What was done with the images, for the methods text."""
+    n_atlases = len(study.settings.atlases)
+    settings = registration_settings(config.segmentation_mode, n_atlases + config.template_library)
     return ImagingMethods(
         bias_corrected=any(job.reusable.t1w is None for job in done) or not done,
         masks=_mask_origins(config, study, done) or ('deepbet',),
         tissue_classified=any(not job.reusable.tpms for job in done) or not done,
         template=study.template,
         atlas=study.atlas,
-        n_atlases=study.n_atlases,
+        n_atlases=n_atlases,
+        registrations_per_atlas=len(settings),
         template_library=config.template_library,
         segmentation=next((j.reusable.dseg_name for j in done if j.reusable.dseg_name), None),
         ravens_smoothing=config.ravens_smoothing,

@@ -38,8 +38,8 @@ class Study:
         Files and options of the workflows.
     atlas, atlas_licence, template, template_licence
         Names, and terms of use.
-    n_atlases
-        How many labelled brains the atlas has.
+    library
+        People of the dataset who serve as further atlases.
     """
 
     settings: AnatomySettings
@@ -47,7 +47,7 @@ class Study:
     atlas_licence: str
     template: str
     template_licence: str
-    n_atlases: int
+    library: tuple[AtlasFiles, ...] = ()
 
 
 def prepare_study(config: AppConfig) -> Study:
@@ -73,14 +73,13 @@ def prepare_study(config: AppConfig) -> Study:
         atlas_licence=atlas.licence,
         template=template.name,
         template_licence=template.licence,
-        n_atlases=len(atlas.atlases),
     )
 
 
 def with_library(study: Study, library: AtlasSet) -> Study:
-    """The same study with people of the dataset as its atlases."""
-    atlases = tuple(AtlasFiles(atlas.t1w, atlas.labels) for atlas in library.atlases)
-    return replace(study, settings=replace(study.settings, atlases=atlases))
+    """The same study with people of the dataset as further atlases."""
+    people = tuple(AtlasFiles(atlas.t1w, atlas.labels) for atlas in library.atlases)
+    return replace(study, library=people)
 
 
 def _prepare_template(config: AppConfig) -> tuple[Path, Template]:
@@ -113,10 +112,9 @@ def _prepare_atlas(config: AppConfig) -> AtlasSet:
 
 def make_workflow(config: AppConfig, study: Study, job: Job) -> pe.Workflow:
     """The workflow of one participant; nobody of a template library is their own atlas."""
-    atlases = study.settings.atlases
-    if config.template_library:
-        own = f'sub-{job.image.participant}_'
-        atlases = tuple(atlas for atlas in atlases if not atlas.t1w.name.startswith(own))
+    own = f'sub-{job.image.participant}_'
+    others = (person for person in study.library if not person.t1w.name.startswith(own))
+    atlases = (*study.settings.atlases, *others)
     return init_participant_wf(
         t1w=job.image.path,
         output_dir=config.output_dir.absolute(),

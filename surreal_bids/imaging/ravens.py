@@ -7,6 +7,7 @@ so that its integral over any region is the native volume of the tissue that wen
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -16,7 +17,8 @@ from scipy import ndimage
 from torch import Tensor
 from torch.nn import functional as F
 
-from surreal_bids.imaging.images import Image, like
+from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.images import Image, like, same_grid
 from surreal_bids.imaging.transforms import Transform, sample, split_affine, voxel_coordinates
 
 LOGGER = logging.getLogger(__name__)
@@ -27,12 +29,17 @@ FWHM_TO_SIGMA = 1 / np.sqrt(8 * np.log(2))
 OCTANTS = from_matvec(np.diag([0.5] * 3), [-0.25] * 3)
 """From the centres of the octants of voxels, counted along each axis, to voxels."""
 
+MARGIN = 2
+"""Voxels around tissue that are computed too, since octants lie half a voxel further out."""
+
 SLAB = 16
 """Planes of the template that are computed at once, which bounds the memory."""
 
 
-def ravens_map(tissue: Image, to_template: Transform, *, smoothing_fwhm: float = 0.0) -> Image:
-    r"""Bring tissue to the template without changing its amount.
+def ravens_maps(
+    tissues: Sequence[Image], to_template: Transform, *, smoothing_fwhm: float = 0.0
+) -> list[Image]:
+    r"""Bring tissues to the template without changing their amounts.
 
     With the transform :math:`\phi` from template to native world, the map is
     :math:`\tau(\phi(x)) \det D\phi(x)`, averaged over the octants of each voxel. Between voxels
@@ -43,8 +50,8 @@ def ravens_map(tissue: Image, to_template: Transform, *, smoothing_fwhm: float =
 
     Parameters
     ----------
-    tissue
-        Probability or partial volume of a tissue in native space, 0 to 1.
+    tissues
+        Probability or partial volume of each tissue in native space, 0 to 1, on one grid.
     to_template
         Has the template as fixed grid and the native image as moving.
     smoothing_fwhm
@@ -52,26 +59,49 @@ def ravens_map(tissue: Image, to_template: Transform, *, smoothing_fwhm: float =
 
     Returns
     -------
-    Nifti1Image
-        Native tissue volume per template volume, float32, on the grid of the template. The sum
-        times the voxel volume is the native volume of the tissue, less what lies outside the
-        template's field of view.
+    list of Nifti1Image
+        For each tissue its native volume per template volume, float32, on the grid of the template.
+        The sum times the voxel volume is the native volume of the tissue, less what lies outside
+        the template's field of view.
     """
-    native = torch.from_numpy(_blurred_to_octants(to_template, tissue))
+    if not all(same_grid(tissues[0], tissue) for tissue in tissues):
+        raise DataError('the maps of tissues are not on one grid; resample them')
+    native_affine = tissues[0].affine
+    native = torch.from_numpy(_blurred_to_octants(to_template, tissues))
+    box = _occupied(native, native_affine, to_template)
+    corner = from_matvec(np.eye(3), [side.start for side in box])
+    inner = Transform(to_template.field[box], to_template.affine @ corner)
     amount, folded = [], 0
-    for start in range(0, to_template.shape[0], SLAB):
-        octants, planes = _octants(to_template, start)
+    for start in range(0, inner.shape[0], SLAB):
+        octants, planes = _octants(inner, start)
         density = _jacobian_determinant(octants)[planes]
         folded += int((density < 0).sum())
-        points = torch.from_numpy(voxel_coordinates(octants, tissue.affine)[:, planes])
-        pulled = sample(native[None], points.movedim(0, -1))[0]
-        amount.append(F.avg_pool3d((pulled * density.clamp_min_(0))[None], 2)[0].numpy())
+        points = torch.from_numpy(voxel_coordinates(octants, native_affine)[:, planes])
+        pulled = sample(native, points.movedim(0, -1))
+        amount.append(F.avg_pool3d(pulled.mul_(density.clamp_min_(0)), 2).numpy())
     if folded:
         # A fold holds no tissue.
-        LOGGER.warning('The transform to the template folds in %d voxels', -(-folded // 8))
+        LOGGER.warning('the transform to the template folds in %d voxels', -(-folded // 8))
+    maps = np.zeros((len(tissues), *to_template.shape), np.float32)
+    maps[:, *box] = np.concatenate(amount, axis=1)
     sigma = smoothing_fwhm * FWHM_TO_SIGMA / voxel_sizes(to_template.affine)
-    grid = Image(np.empty(to_template.shape, np.float32), to_template.affine)
-    return like(grid, _smooth(np.concatenate(amount), sigma), np.float32)
+    grid = Image(maps[0], to_template.affine)
+    return [like(grid, _smooth(each, sigma), np.float32) for each in maps]
+
+
+def _occupied(
+    native: Tensor, native_affine: NDArray[np.float64], transform: Transform
+) -> tuple[slice, ...]:
+    """The box of template voxels around all tissue, with `MARGIN` voxels of room."""
+    points = torch.from_numpy(voxel_coordinates(transform, native_affine)).movedim(0, -1)
+    pulled = sample(native.amax(dim=0, keepdim=True), points)[0].numpy()
+    found = ndimage.find_objects((pulled > 0).astype(np.uint8))
+    if not found:
+        raise DataError('no tissue lies where the template is; check the tissue and the transform')
+    return tuple(
+        slice(max(side.start - MARGIN, 0), min(side.stop + MARGIN, size))
+        for side, size in zip(found[0], transform.shape)
+    )
 
 
 def _octants(transform: Transform, start: int) -> tuple[Transform, slice]:
@@ -105,17 +135,19 @@ def _slope(field: Tensor, axis: int) -> Tensor:
     return slope
 
 
-def _blurred_to_octants(to_template: Transform, tissue: Image) -> NDArray[np.float32]:
-    """Tissue blurred to the octants of template voxels where these are larger than its own.
+def _blurred_to_octants(to_template: Transform, tissues: Sequence[Image]) -> NDArray[np.float32]:
+    """Tissues blurred to the octants of template voxels where these are larger than their own.
 
     Without it some would be skipped. The affine part of the transform says what an octant covers
     along each native axis.
     """
     matrix = split_affine(to_template)[0]
-    edges = np.linalg.inv(tissue.affine[:3, :3]) @ (matrix @ to_template.affine @ OCTANTS)[:3, :3]
+    to_voxel = np.linalg.inv(tissues[0].affine[:3, :3])
+    edges = to_voxel @ (matrix @ to_template.affine @ OCTANTS)[:3, :3]
     covered = np.linalg.norm(edges, axis=1)
     sigma = np.sqrt(np.maximum(covered**2 - 1, 0)) * FWHM_TO_SIGMA
-    return _smooth(np.asarray(tissue.dataobj, dtype=np.float32), sigma)
+    values = (np.asarray(tissue.dataobj, dtype=np.float32) for tissue in tissues)
+    return np.stack([_smooth(each, sigma) for each in values])
 
 
 def _smooth(values: NDArray[np.float32], sigma_voxels: NDArray) -> NDArray[np.float32]:

@@ -10,6 +10,7 @@ from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     Directory,
     File,
+    InputMultiObject,
     TraitedSpec,
     traits,
 )
@@ -86,29 +87,31 @@ class ConvertTransform(Step):
 
 
 class _MakeRavensInput(BaseInterfaceInputSpec):
-    in_file = File(exists=True, mandatory=True, desc='probability of a tissue')
+    in_files = InputMultiObject(File(exists=True), mandatory=True, desc='probabilities of tissues')
     xfm_file = File(exists=True, mandatory=True, desc='transform of T1w images to the template')
     smoothing = traits.Range(low=0.0, value=0.0, usedefault=True, desc='FWHM in mm')
 
 
 class _MakeRavensOutput(TraitedSpec):
-    out_file = File(exists=True, desc='RAVENS map')
+    out_files = traits.List(File(exists=True), desc='RAVENS map of each tissue')
 
 
 class MakeRavens(Step):
-    """Make a RAVENS map of a tissue; see :func:`surreal_bids.imaging.ravens.ravens_map`."""
+    """Make RAVENS maps of tissues; see :func:`surreal_bids.imaging.ravens.ravens_maps`."""
 
     input_spec = _MakeRavensInput
     output_spec = _MakeRavensOutput
 
     def _run_interface(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.ravens import ravens_map
+        from surreal_bids.imaging.ravens import ravens_maps
         from surreal_bids.imaging.transforms import read_transform
 
-        density = ravens_map(
-            load_image(self.inputs.in_file),
+        maps = ravens_maps(
+            [load_image(path) for path in self.inputs.in_files],
             read_transform(self.inputs.xfm_file),
             smoothing_fwhm=self.inputs.smoothing,
         )
-        self._results['out_file'] = save(runtime, 'ravens.nii.gz', density)
+        self._results['out_files'] = [
+            save(runtime, f'ravens{number}.nii.gz', each) for number, each in enumerate(maps)
+        ]
         return runtime

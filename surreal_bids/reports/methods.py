@@ -244,8 +244,8 @@ def _atlas(done: ImagingMethods) -> str:
 def _candidates(done: ImagingMethods) -> str:
     if done.template_library > 0:
         return (
-            f'Labels reached each person through {done.template_library} people of the dataset '
-            'who served as intermediate templates, as in MAGeT-Brain [@maget].'
+            f'Labels reached each person directly and through {done.template_library} people of '
+            'the dataset who served as intermediate templates, as in MAGeT-Brain [@maget].'
         )
     if done.registrations_per_atlas > 1:
         return (

@@ -132,6 +132,16 @@ def _other_atlases(output_dir: Path) -> set[str]:
     return {path.name.rsplit('_seg-', maxsplit=1)[1].split('_')[0] for path in paths}
 
 
+def _why_none(output_dir: Path, atlas: str) -> str:
+    """What there is instead of volumes of an atlas that can be used."""
+    others = _other_atlases(output_dir)
+    if atlas in others:
+        return ' that a complete run has left (logs/*_record.json tell of such runs)'
+    if others:
+        return f' (there are some of {", ".join(sorted(others))}: give the same --atlas)'
+    return ''
+
+
 def collect_volumes(output_dir: Path, atlas: str) -> Volumes:
     """Read the volumes of everyone for whom the participant level has written some.
 
@@ -144,11 +154,10 @@ def collect_volumes(output_dir: Path, atlas: str) -> Volumes:
     """
     found = find_segmented(output_dir, atlas)
     if not found:
-        others = sorted(_other_atlases(output_dir))
-        hint = f' (there are some of {", ".join(others)}: give the same --atlas)' if others else ''
         raise DataError(
-            f'{output_dir}: no regional volumes (sub-*/anat/*_seg-{atlas}_dseg.tsv) in it{hint}; '
-            'run the participant level first, or give a table with --roi-table'
+            f'{output_dir}: no regional volumes (sub-*/anat/*_seg-{atlas}_dseg.tsv) in it'
+            f'{_why_none(output_dir, atlas)}; run the participant level first, or give a table '
+            'with --roi-table'
         )
     _require_same_options(output_dir, found)
     tables = {visit_name(visit): _read_segmentation(path) for visit, path in found.items()}

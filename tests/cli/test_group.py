@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.bids.derivatives import output_path
+from surreal_bids.bids.record import record_path, write_record
 from surreal_bids.cli.app import main
 from surreal_bids.cli.group import run_group_level
 from surreal_bids.files import write_image, write_tsv
@@ -229,6 +230,7 @@ def write_participants(out: Path) -> None:
         table['volume_mm3'] = volumes.to_numpy()
         path = output_path(out, 'segmentation_volumes', participant=participant, atlas='muse')
         write_tsv(path, table)
+        write_record(record_path(out, (participant, None)), out, {}, [path])
         data = rng.normal(0.5, 0.05, (7, 8, 9)) + 0.003 * (volumes.mean() - 300)
         ravens = nib.Nifti1Image(data.astype(np.float32), np.diag([8.0, 8, 8, 1]))
         entities = {'participant': participant, 'template': TEMPLATE, 'tissue': 'GM'}

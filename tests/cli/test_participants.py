@@ -109,6 +109,10 @@ def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys)
     arguments = write_study(tmp_path, *names, T1W.format('02'), T1W.format('03'))
     dataset, out = tmp_path / 'dataset', tmp_path / 'out'
     (dataset / T1W.format('02')).write_bytes((dataset / T1W.format('02')).read_bytes()[:2000])
+    path = dataset / names[0]
+    values = nib.Nifti1Image.from_filename(path).get_fdata(dtype=np.float32)
+    values[0, 0, 0] = np.nan
+    write_image(path, nib.Nifti1Image(values, phantom.AFFINE))
     blank = nib.Nifti1Image(np.pad(np.ones((2, 2, 2), np.int16), 10), phantom.AFFINE)
     write_image(dataset / T1W.format('03'), blank)
     for session in 'ab':
@@ -132,8 +136,14 @@ def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys)
     assert 'ses-a' in (out / 'sub-01.html').read_text()
     assert _validation_errors(out) == []
     (out / 'sub-01.html').unlink()
-    assert main([*arguments, '--reports-only', '--participant-label', '01', '03']) == 1
+    again = [*arguments, '-d', f'dlmuse={tmp_path / "dlmuse"}', '--reports-only']
+    assert main([*again, '--participant-label', '01', '03']) == 1
     assert 'sub-03' in capsys.readouterr().out
+    (out / 'sub-01.html').unlink()
+    assert main([*again, '--participant-label', '01', '--session-label', 'b']) == 0
+    page = (out / 'sub-01.html').read_text()
+    assert 'ses-a' in page, 'a session that was not asked for stays on the page'
+    assert 'voxels are NaN or infinite' in page, 'warnings of steps are shown'
 
 
 @pytest.mark.slow

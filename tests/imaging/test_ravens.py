@@ -4,8 +4,9 @@ import pytest
 from nibabel.affines import apply_affine
 from scipy import ndimage
 
+from surreal_bids.exceptions import DataError
 from surreal_bids.imaging.images import voxel_volume
-from surreal_bids.imaging.ravens import ravens_map
+from surreal_bids.imaging.ravens import ravens_maps
 from surreal_bids.imaging.transforms import Transform, affine_transform, identity_transform
 
 NATIVE_SHAPE = (62, 67, 65)
@@ -35,6 +36,11 @@ def blobs(shape=NATIVE_SHAPE, voxel_size=2.0, seed=0):
 
 def mass(image):
     return float(np.asarray(image.dataobj, dtype=float).sum() * voxel_volume(image))
+
+
+def ravens_map(tissue, transform, **options):
+    (only,) = ravens_maps([tissue], transform, **options)
+    return only
 
 
 def wavy(shape, affine, amplitude):
@@ -140,3 +146,35 @@ def test_folds_hold_no_tissue_and_are_reported(caplog):
     result = ravens_map(native, Transform(field.astype(np.float32), affine))
     assert np.asarray(result.dataobj).min() == 0
     assert 'folds in' in caplog.text
+
+
+def test_tissues_do_not_change_each_other():
+    transform = wavy((68, 71, 69), centred_affine((68, 71, 69), 2.0), 4.0)
+    whole = blobs()
+    half = np.asarray(whole.dataobj).copy()
+    half[: half.shape[0] // 2] = 0
+    tissues = [whole, nib.Nifti1Image(half, whole.affine)]
+    for together, tissue in zip(ravens_maps(tissues, transform), tissues):
+        alone = ravens_map(tissue, transform)
+        np.testing.assert_allclose(together.dataobj, alone.dataobj, atol=1e-6)
+
+
+@pytest.mark.parametrize('corner', [(0, 0, 0), (67, 70, 68), (0, 70, 34)])
+def test_tissue_far_from_the_rest_is_not_lost(corner):
+    shape = (68, 71, 69)
+    affine = centred_affine(shape, 2.0)
+    values = np.zeros(shape, np.float32)
+    values[30:40, 30:40, 30:40] = 1
+    values[corner] = 1
+    result = ravens_map(nib.Nifti1Image(values, affine), identity_transform(shape, affine))
+    assert np.asarray(result.dataobj)[corner] == pytest.approx(0.75**3, rel=1e-4)
+
+
+def test_tissue_on_other_grids_or_elsewhere_is_refused():
+    tissue = blobs()
+    transform = identity_transform(tissue.shape, tissue.affine)
+    elsewhere = nib.Nifti1Image(np.asarray(tissue.dataobj), tissue.affine + 900 * np.eye(4, k=3))
+    with pytest.raises(DataError, match='not on one grid'):
+        ravens_maps([tissue, elsewhere], transform)
+    with pytest.raises(DataError, match='no tissue lies where the template is'):
+        ravens_maps([elsewhere], transform)

@@ -22,7 +22,7 @@ from surreal_bids.imaging.diffeomorphic import (
     pull,
     smooth,
 )
-from surreal_bids.imaging.ravens import ravens_map
+from surreal_bids.imaging.ravens import ravens_maps
 from surreal_bids.imaging.registration import FLUID, normalise_intensity, register
 from surreal_bids.imaging.transforms import (
     Transform,
@@ -217,7 +217,7 @@ def test_a_known_smooth_warp_is_recovered(head, seed):
     assert mean_dice(fixed_labels, resample(labels, found, order=0)) > 0.9
     everything = Nifti1Image(np.ones(image.shape, np.float32), image.affine)
     volumes, true_volumes = (
-        ndimage.gaussian_filter(np.asarray(ravens_map(everything, one).dataobj), 2)[inside]
+        ndimage.gaussian_filter(np.asarray(ravens_maps([everything], one)[0].dataobj), 2)[inside]
         for one in (found, truth)
     )
     assert volumes.min() > 0

@@ -147,11 +147,13 @@ def test_an_existing_segmentation_is_measured(files, tmp_path, with_table, names
 
 @pytest.mark.parametrize('smoothing', [0.0, 12.0])
 def test_ravens_maps_keep_the_volume(files, identity, tmp_path, smoothing):
-    out = _run(
-        MakeRavens(in_file=files['GM'], xfm_file=identity, smoothing=smoothing), tmp_path
-    ).out_file
-    total = nib.Nifti1Image.from_filename(out).get_fdata().sum()
-    assert total == pytest.approx(phantom.tissues()['GM'].get_fdata().sum(), rel=1e-3)
+    names = ['GM', 'CSF']
+    interface = MakeRavens(
+        in_files=[files[name] for name in names], xfm_file=identity, smoothing=smoothing
+    )
+    for name, out in zip(names, _run(interface, tmp_path).out_files):
+        total = nib.Nifti1Image.from_filename(out).get_fdata().sum()
+        assert total == pytest.approx(phantom.tissues()[name].get_fdata().sum(), rel=1e-3)
 
 
 @pytest.mark.slow

@@ -76,6 +76,9 @@ def test_files_that_no_complete_run_has_made_do_not_count(tmp_path, what):
     else:
         volumes.write_text(volumes.read_text() + '4\tThird ventricle\t1\n')
     assert collect_volumes(tmp_path, 'muse').visits == [('1', None)]
+    record_path(tmp_path, ('1', None)).unlink()
+    with pytest.raises(DataError, match='that a complete run has left'):
+        collect_volumes(tmp_path, 'muse')
 
 
 def test_volumes_that_were_not_made_alike_are_refused(tmp_path):
