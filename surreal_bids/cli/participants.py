@@ -172,7 +172,7 @@ def _failures_of(config: AppConfig, job: Job, crashes: Iterable[Crash]) -> list[
 
 def _keep_resources(config: AppConfig, workflow: pe.Workflow) -> None:
     """Keep what the resource monitor wrote among the logs."""
-    written = Path(workflow.base_dir) / workflow.name / 'resource_monitor.json'
+    written = steps_dir(config) / workflow.name / 'resource_monitor.json'
     if config.resource_monitor and written.is_file():
         write_text(output_path(config.output_dir, 'resources'), written.read_text('utf-8'))
 

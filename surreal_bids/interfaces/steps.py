@@ -28,7 +28,8 @@ class Step(SimpleInterface):
 @contextmanager
 def _kept_warnings(path: Path) -> Iterator[None]:
     """Write warnings of this package to a file, which is there only if there are some."""
-    handler = logging.FileHandler(path, mode='w', encoding='utf-8', delay=True)
+    path.unlink(missing_ok=True)
+    handler = logging.FileHandler(path, encoding='utf-8', delay=True)
     handler.setLevel(logging.WARNING)
     logger = logging.getLogger('surreal_bids')
     logger.addHandler(handler)

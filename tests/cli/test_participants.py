@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.cli import participants
 from surreal_bids.cli.app import main
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.files import write_image
@@ -101,6 +102,41 @@ def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
             # Atropos itself differs in the ninth digit from process to process.
             np.testing.assert_allclose(found[name], content, atol=1e-6, err_msg=str(name))
     assert _validation_errors(root) == []
+
+
+@pytest.fixture
+def unfinished(monkeypatch):
+    """Workflows that were to be run, but are not."""
+    workflows = []
+
+    def run_workflow(workflow, *_):
+        workflows.append(workflow)
+        return []
+
+    monkeypatch.setattr(participants, 'run_workflow', run_workflow)
+    return workflows
+
+
+@pytest.mark.usefixtures('unfinished')
+def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys):
+    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
+    assert main([*arguments, '--clean-on-success', '--stop-on-first-crash']) == 1
+    told = capsys.readouterr().out
+    assert [line.split()[:2] for line in told.splitlines()[1:3]] == [
+        ['sub-01', 'outputs'],
+        ['sub-02', 'outputs'],
+    ]
+    assert told.count('the run ended before it; repeat the command') == 2
+
+
+def test_atlases_may_be_called_as_participants_are(unfinished, tmp_path):
+    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
+    for path in (tmp_path / 'halves').glob('a_*'):
+        path.rename(path.with_name(path.name.replace('a_', 'sub-01_')))
+    assert main(arguments) == 1
+    for name in ('sub-01', 'sub-02'):
+        node = unfinished[0].get_node(f'{name}.segmentation_wf.register_atlas')
+        assert len(node.inputs.atlas_t1w) == 2
 
 
 @pytest.mark.slow
