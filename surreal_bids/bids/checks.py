@@ -54,6 +54,15 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
     _check_writable(output_dir, target)
 
 
+def check_work_folder(bids_dir: Path, work_dir: Path) -> None:
+    """Refuse a folder for intermediate results inside the dataset; links are resolved."""
+    if work_dir.resolve().is_relative_to(bids_dir.resolve()):
+        raise OutputError(
+            f'{work_dir}: the folder for intermediate results is inside the dataset; give another '
+            'with -w'
+        )
+
+
 def _check_writable(output_dir: Path, target: Path) -> None:
     existing = next(folder for folder in [target, *target.parents] if folder.exists())
     if not existing.is_dir():

@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from surreal_bids.bids.checks import Problem, check_images, check_output_folder, missing_images
+from surreal_bids.bids.checks import (
+    Problem,
+    check_images,
+    check_output_folder,
+    check_work_folder,
+    missing_images,
+)
 from surreal_bids.bids.labels import alternatives, without_prefix
 from surreal_bids.bids.layout import (
     T1wImage,
@@ -78,6 +84,7 @@ def survey_dataset(config: AppConfig) -> Survey:
     """Check a dataset, cheap checks first; errors that concern everyone are raised at once."""
     description = read_description(config.bids_dir)
     check_output_folder(config.bids_dir, config.output_dir)
+    check_work_folder(config.bids_dir, config.work_dir)
     participants, images, others = _select(config)
     groups = _read_groups(config, images)
     damaged = [] if config.skip_bids_validation else check_images(images)

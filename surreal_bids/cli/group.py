@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from surreal_bids.bids.checks import check_output_folder
+from surreal_bids.bids.checks import check_output_folder, check_work_folder
 from surreal_bids.bids.derivatives import output_path, start_dataset
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.participants import Visit
@@ -60,6 +60,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
         The data cannot be used, or a step found that they cannot.
     """
     check_output_folder(config.bids_dir, config.output_dir)
+    check_work_folder(config.bids_dir, config.work_dir)
     model = None if config.model is None else TableModel.load(config.model)
     volumes = (
         read_roi_table(config.roi_table)

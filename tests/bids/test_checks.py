@@ -10,6 +10,7 @@ from surreal_bids.bids.checks import (
     check_image,
     check_images,
     check_output_folder,
+    check_work_folder,
     missing_images,
 )
 from surreal_bids.bids.layout import T1wImage, find_t1w
@@ -170,3 +171,10 @@ def test_an_unwritable_output_folder(make_dataset, monkeypatch):
     monkeypatch.setattr(os, 'access', lambda path, mode: path != root.parent)
     with pytest.raises(OutputError, match=f'{root.parent} is not writable'):
         check_output_folder(root, root.parent / 'out' / 'deep')
+
+
+@pytest.mark.parametrize('name', ['work', 'derivatives/work', '.'])
+def test_intermediate_results_stay_out_of_the_dataset(tmp_path, name):
+    with pytest.raises(OutputError, match='inside the dataset; give another with -w'):
+        check_work_folder(tmp_path / 'data', tmp_path / 'data' / name)
+    check_work_folder(tmp_path / 'data', tmp_path / 'data2' / name)

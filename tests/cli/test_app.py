@@ -274,11 +274,14 @@ def test_every_option_has_help():
     assert all(action.help for action in build_parser()._actions)
 
 
-def test_a_relative_path_with_dots(dataset, tmp_path):
+@pytest.mark.usefixtures('dataset')
+def test_a_relative_path_with_dots(tmp_path):
+    here = tmp_path / 'here'
+    here.mkdir()
     run_py = Path(__file__).resolve().parents[2] / 'run.py'
     done = subprocess.run(
         [sys.executable, run_py, '../dataset', '../out', 'participant', '--dry-run'],
-        cwd=dataset,
+        cwd=here,
         capture_output=True,
         check=False,
         text=True,
