@@ -106,7 +106,7 @@ class AppConfig:
         Full width at half maximum in mm of the smoothing of RAVENS maps before they are compared,
         in addition to `ravens_smoothing`.
     permutations
-        Sign flips or relabellings for family-wise errors in these maps; 0: none.
+        Permutations for family-wise errors in these maps; 0: none.
     work_dir
         Where intermediate results are kept.
     nprocs, omp_nthreads, mem_gb

@@ -13,8 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from surreal_bids import __version__
 from surreal_bids.bids.checks import check_output_folder, check_work_folder
-from surreal_bids.bids.derivatives import output_path, start_dataset
+from surreal_bids.bids.derivatives import output_names, output_path, start_dataset
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.participants import Visit
 from surreal_bids.bids.reuse import segmentation_label
@@ -27,16 +28,20 @@ from surreal_bids.interfaces.group import write_frame
 from surreal_bids.interfaces.group_maps import ravens_files
 from surreal_bids.interfaces.group_outputs import EXCLUSIONS, VOLUMES
 from surreal_bids.model.bundle import CARD
+from surreal_bids.model.checks import FEWEST_PEOPLE
 from surreal_bids.model.estimator import find_device
 from surreal_bids.model.timing import longest_first
 from surreal_bids.stats.diagnosis import MINIMUM_PEOPLE
 from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.gathering import Gathered, gather_cohort
+from surreal_bids.tables.gathering import GROUP_NAMES, Gathered, gather_cohort
 from surreal_bids.tables.groups import CONTROL, PATIENT
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.steps import TrainingSettings, time_training
 from surreal_bids.tables.visits import collect_volumes, read_roi_table, visit_columns
 from surreal_bids.workflows.group import init_group_wf
+
+DONE = 'done'
+"""File beside a cohort for which all results have been computed."""
 
 SHOWN = 10
 """People left out who are named on the screen; the table has all."""
@@ -61,6 +66,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     """
     check_output_folder(config.bids_dir, config.output_dir)
     check_work_folder(config.bids_dir, config.work_dir)
+    _check_model_options(config)
     model = None if config.model is None else TableModel.load(config.model)
     volumes = (
         read_roi_table(config.roi_table)
@@ -69,6 +75,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     )
     needs = None if model is None else model.preprocessing
     gathered = gather_cohort(config, volumes, expected, needs)
+    _check_halves(config, gathered.cohort)
     sys.stdout.write(summarise_people(gathered))
     if config.dry_run:
         return 0
@@ -80,14 +87,51 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
         read_description(config.bids_dir),
         derivative_folders(config),
     )
-    write_config(output_path(config.output_dir, 'configuration'), config)
+    begun = write_config(output_path(config.output_dir, 'configuration'), config)
     if model is None and not config.reports_only:
         sys.stdout.write(_announce(config, gathered.cohort))
         sys.stdout.flush()
     crashes = run_workflow(workflow, config)
     _raise_crashes(config, crashes)
+    write_text(folder / DONE, '')
+    _remove_outdated(config, begun)
     sys.stdout.write(f'Done; open {output_path(config.output_dir, "group_report")}.\n')
     return 0
+
+
+def _check_model_options(config: AppConfig) -> None:
+    if config.model is None:
+        return
+    if config.split_half:
+        raise UsageError('--split-half trains models, --model applies one; leave one of them out')
+    if config.model.resolve() == output_path(config.output_dir, 'model_card').parent.resolve():
+        raise UsageError(
+            f'--model {config.model}: this is where the model of this run is written; copy it '
+            'elsewhere, or choose another output folder'
+        )
+
+
+def _check_halves(config: AppConfig, cohort: Cohort) -> None:
+    for group, count in cohort.counts.items():
+        if config.split_half and count < 2 * FEWEST_PEOPLE:
+            raise DataError(
+                f'--split-half: {count} {GROUP_NAMES[group]}, but each half needs {FEWEST_PEOPLE}; '
+                'leave it out'
+            )
+
+
+def _remove_outdated(config: AppConfig, begun: Path) -> None:
+    """Delete what an earlier run has written and this one has not, such as maps of a pattern.
+
+    Every run writes all of its outputs; those older than `begun`, its first file, are not of it.
+    """
+    start = begun.stat().st_mtime_ns
+    for row in output_names().values():
+        if row.level != 'group':
+            continue
+        for path in config.output_dir.glob(row.fill(dict.fromkeys(row.entities, '*'))):
+            if path.stat().st_mtime_ns < start:
+                path.unlink()
 
 
 def summarise_people(gathered: Gathered) -> str:
@@ -124,9 +168,9 @@ def _keep(config: AppConfig, gathered: Gathered) -> Path:
     model = None
     if config.model is not None:
         model = hashlib.sha256((config.model / CARD).read_bytes()).hexdigest()
-    identity = cohort.fingerprint(asdict(_settings(config)), model)
+    identity = cohort.fingerprint(asdict(_settings(config)), model, __version__)
     folder = config.work_dir.absolute() / 'group' / identity
-    if config.reports_only and not folder.is_dir():
+    if config.reports_only and not (folder / DONE).is_file():
         raise UsageError(
             f'--reports-only: {config.work_dir} holds no results for these people and options; run '
             'once without it'
@@ -161,7 +205,7 @@ def make_workflow(config: AppConfig, cohort: Cohort, folder: Path) -> Any:
             'smoothing': config.map_smoothing,
             'permutations': config.permutations,
             'diagnose': min(cohort.counts.values()) >= MINIMUM_PEOPLE,
-            'split_half': config.split_half and settings is not None,
+            'split_half': config.split_half,
             'paint': cohort.wanted.atlas is not None,
             'cache_dir': os.fspath(config.work_dir.absolute() / 'atlases'),
             'random_seed': config.random_seed,
@@ -202,6 +246,8 @@ def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> Mapping[s
         'map_smoothing': config.map_smoothing,
         'permutations': config.permutations,
         'associations': True,
+        'diagnosis': min(cohort.counts.values()) >= MINIMUM_PEOPLE,
+        'split_half': config.split_half,
     }
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from nipype.interfaces.base import (
     traits,
 )
 
+from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.tables.cohort import VISIT, Cohort, read_exact
 
@@ -104,7 +106,10 @@ class HarmonizeVolumes(QuietStep):
         normalised = write_frame(folder / 'normalised.tsv', prepared.normalised)
         self._results['normalised_file'] = normalised
         if steps.combat is not None:
-            quality = assess_cohort(cohort, harmonized, self.inputs.random_seed)
+            # Where a covariate has rare values, folds may lack them: no reason to do without maps.
+            quality = None
+            with suppress(DataError):
+                quality = assess_cohort(cohort, harmonized, self.inputs.random_seed)
             if quality is not None:
                 path = write_quality(folder / 'quality.json', quality)
                 self._results['quality_file'] = os.fspath(path)
@@ -192,7 +197,7 @@ class _ApplyModelOutput(_ModelOutput):
 
 
 class ApplyModel(QuietStep):
-    """Apply a model to a dataset; see :func:`surreal_bids.tables.steps.apply_model`."""
+    """Apply a model to a dataset; see :func:`surreal_bids.tables.reference.adapt_to_controls`."""
 
     input_spec = _ApplyModelInput
     output_spec = _ApplyModelOutput
@@ -275,13 +280,16 @@ class CompareHalves(QuietStep):
         from surreal_bids.tables.steps import split_halves
 
         inputs, folder = self.inputs, Path(runtime.cwd)
-        cohort = Cohort.load(inputs.cohort_dir)
-        results = read_exact(inputs.rindices_file)
+        first = Cohort.load(inputs.cohort_dir).first_visits()
+        results = read_exact(inputs.rindices_file).loc[first.visits.index]
         everyone = results[r_index_names(results)]
-        of_half = {n: read_exact(path) for n, path in enumerate(inputs.half_files, start=1)}
-        halves = split_halves(cohort, inputs.random_seed)
-        table = compare_halves(everyone, of_half, halves, cohort.is_patient)
-        held_out = held_out_indices(everyone, of_half, halves, cohort.is_patient)
+        of_half = {
+            half: read_exact(path).loc[first.visits.index]
+            for half, path in enumerate(inputs.half_files, start=1)
+        }
+        halves = split_halves(first, inputs.random_seed)
+        table = compare_halves(everyone, of_half, halves, first.is_patient)
+        held_out = held_out_indices(everyone, of_half, halves, first.is_patient)
         self._results['out_file'] = os.fspath(write_tsv(folder / 'halves.tsv', table))
         self._results['held_out_file'] = write_frame(folder / 'held_out.tsv', held_out)
         return runtime

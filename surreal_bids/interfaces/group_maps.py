@@ -39,13 +39,18 @@ def ravens_files(
             output_dir,
             'ravens',
             participant=without_prefix(row[PARTICIPANT], 'sub'),
-            session=without_prefix(row[SESSION], 'ses') if row.get(SESSION) else None,
+            session=_session(row.get(SESSION)),
             template=template,
             tissue=tissue,
         )
         for visit, row in visits.iterrows()
     }
     return {visit: path for visit, path in paths.items() if path.is_file()}
+
+
+def _session(cell: object) -> str | None:
+    """Label of a session; a missing one is NaN in a table where others have some."""
+    return without_prefix(cell, 'ses') if isinstance(cell, str) else None
 
 
 class _MapPatternsInput(BaseInterfaceInputSpec):

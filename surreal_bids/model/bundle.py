@@ -24,6 +24,7 @@ FORMAT = 1
 def save_bundle(folder: str | Path, tensors: dict[str, Tensor], card: dict[str, Any]) -> Path:
     """Write a bundle; the card comes last, so that a folder with a card is complete."""
     folder = Path(folder)
+    (folder / CARD).unlink(missing_ok=True)
     with atomic_path(folder / TENSORS) as temporary:
         save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, temporary)
     write_json(folder / CARD, {'Format': FORMAT} | card)

@@ -13,14 +13,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from surreal_bids import __version__
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import atomic_path
 from surreal_bids.model.settings import HyperParameters
 
 
 def fingerprint(hyper: HyperParameters, numbers: dict[str, Any], *arrays: Tensor) -> str:
-    """Tell one run from another: a hash of its settings and its data."""
-    digest = hashlib.sha256(json.dumps([asdict(hyper), numbers], sort_keys=True).encode())
+    """Tell one run from another: a hash of its settings and data, and of this program's version."""
+    settings = [__version__, asdict(hyper), numbers]
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for array in arrays:
         digest.update(repr((tuple(array.shape), str(array.dtype))).encode())
         digest.update(array.cpu().numpy().tobytes())
@@ -52,7 +54,7 @@ def load_checkpoint(
         ) from error
     if metadata.get('owner') != owner:
         raise DataError(
-            f'{path}: this checkpoint belongs to a run with other data or settings; '
+            f'{path}: this checkpoint belongs to a run with other data, settings or version; '
             'delete it (surreal-gan fit: --overwrite), or choose another folder for checkpoints'
         )
     return tensors, json.loads(metadata['progress'])

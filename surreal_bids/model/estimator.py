@@ -198,7 +198,7 @@ class SurrealGAN:
         """Both groups on the device, checked."""
         check_training_sample(values, patient, names)
         hyper = hyperparameters(self.preset, **self.changes)
-        share = int(patient.sum()) // BATCHES_PER_EPOCH
+        share = min(int(patient.sum()) // BATCHES_PER_EPOCH, int((~patient).sum()))
         batch_size = hyper.batch_size or max(share, SMALLEST_BATCH)
         self._check_settings(batch_size, patient)
         tensor = torch.tensor(values, dtype=torch.float32, device=device)

@@ -94,19 +94,19 @@ def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:
 
 def _to_numbers(column: pd.Series) -> _Variable | str:
     """Numbers of a clinical variable, or why it has none."""
-    present = column.dropna()
-    levels = sorted(present.unique(), key=str)
+    numbers = pd.to_numeric(column.astype(object), errors='coerce').astype(float)
+    is_number = bool(np.isfinite(numbers[column.notna()]).all())
+    # 0 and 0.0 are the same number, though not the same text.
+    values = numbers if is_number else column.astype(object)
+    levels = sorted(values.dropna().unique(), key=float if is_number else str)
     if len(levels) < 2:
         return 'all who have a value have the same' if levels else 'no one has a value'
-    numbers = pd.to_numeric(column.astype(object), errors='coerce').astype(float)
-    is_number = bool(np.isfinite(numbers[present.index]).all())
-    if is_number:
-        levels = sorted(present.unique(), key=float)
-    elif len(levels) > 2:
+    if len(levels) == 2:
+        upper = str(column[values == levels[1]].iloc[0])
+        return _Variable(values.map({levels[0]: 0.0, levels[1]: 1.0}), 'point_biserial', upper)
+    if not is_number:
         return f'text of {len(levels)} different values has no order'
-    if len(levels) > 2:
-        return _Variable(numbers, 'pearson', None)
-    return _Variable(column.map({levels[0]: 0.0, levels[1]: 1.0}), 'point_biserial', str(levels[1]))
+    return _Variable(numbers, 'pearson', None)
 
 
 def _correlate(variable: _Variable, index: pd.Series) -> dict[str, object] | str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from surreal_bids.bids.participants import Table
 from surreal_bids.config import AppConfig
+from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.icv import ICVHandling
 from surreal_bids.tables.people import PreprocessingOptions
 from surreal_bids.tables.preprocessing import Preprocessing
@@ -132,11 +133,21 @@ def _site_column(config: AppConfig, people: Table) -> str | None:
 
 
 def _for_model(config: AppConfig, people: Table, model: Preprocessing) -> Choice:
-    """The model's columns; its site may have another name here, or none at all."""
+    """The model's columns; ICV and site may have another name here, the site none at all."""
+    if config.covariates or config.icv:
+        raise UsageError(
+            '--model: covariates and what is done with head size are those of the model; leave '
+            '--covariates and --icv out'
+        )
     site = model.options.site_column or USUAL_SITES[0]
     options = replace(model.options, site_column=site)
     needed = [name for name in options.columns if name != site]
-    found = require_columns(people, needed, ', which the model needs')
+    renamed = {}
+    if config.icv_column and options.icv_column in needed:
+        needed.remove(options.icv_column)
+        own = require_columns(people, [config.icv_column])
+        renamed = {options.icv_column: own[config.icv_column]}
+    found = require_columns(people, needed, ', which the model needs') | renamed
     own_site = _site_column(config, people)
     if own_site is None:
         return Choice(options, found, True, ('Site: everyone is taken for one site',))

@@ -18,7 +18,7 @@ from surreal_bids.tables.features import FeatureList
 from surreal_bids.tables.groups import CONTROL, PATIENT
 from surreal_bids.tables.people import PreprocessingOptions
 
-VISIT = 'visit'
+VISIT = 'name of the visit'
 """Column of our own files that names a visit: `sub-01` or `sub-01_ses-2`."""
 
 FRAMES = ('visits', 'features', 'people', 'others')

@@ -144,7 +144,7 @@ def gather_cohort(
         read_others(described, used, config.phenotype, [screen.visits[name] for name in names]),
         wanted,
         choice.options,
-        (f'Groups: {groups.describe()}', *choice.notes, *dropped),
+        (f'Groups: {groups.describe()}', *choice.notes, *_note_visits(screen), *dropped),
     )
     _require_groups(cohort, screen.reasons, training=model is None)
     return Gathered(cohort, _exclusion_table(screen), volumes)
@@ -219,7 +219,9 @@ def _screen_people(
     screen: _Screen, people: Table, choice: Choice, model: Preprocessing | None
 ) -> pd.DataFrame:
     """Covariates, ICV and site of those who have all of them."""
-    renamed = people.text.rename(columns={own: name for name, own in choice.columns.items()})
+    names = {own: name for name, own in choice.columns.items()}
+    hidden = [name for own, name in names.items() if name != own and name in people.columns]
+    renamed = people.text.drop(columns=hidden).rename(columns=names)
     if choice.one_site and choice.options.site_column:
         renamed[choice.options.site_column] = ONE_SITE
     known = _rows(Table(people.source, renamed), screen.remaining)
@@ -278,7 +280,9 @@ def _screen_sites(
     if column is None or groups.is_patient[screen.remaining].all():
         return choice
     site = table.loc[screen.remaining, column]
-    screen.exclude(sites_without_controls(site, groups.is_patient[site.index]))
+    person = pd.Series([screen.visits[name][0] for name in site.index], site.index)
+    teaches = ~person.duplicated() & ~groups.is_patient[site.index]
+    screen.exclude(sites_without_controls(site, teaches))
     if model is not None or len(set(site[screen.remaining])) > 1:
         return choice
     note = f'Harmonization: none, since column {column} has one site only'
@@ -307,6 +311,14 @@ def _describe_visits(screen: _Screen, groups: Groups) -> pd.DataFrame:
     names = screen.remaining
     visits = visit_columns([screen.visits[name] for name in names])
     return mark_first_visits(visits.assign(group=groups.labels[names]))
+
+
+def _note_visits(screen: _Screen) -> list[str]:
+    """Which visit is learned from, where somebody has several."""
+    people = [screen.visits[name][0] for name in screen.remaining]
+    if len(set(people)) == len(people):
+        return []
+    return ['Visits: of each person the first by the name of the session is learned from']
 
 
 def _exclusion_table(screen: _Screen) -> pd.DataFrame:

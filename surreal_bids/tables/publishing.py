@@ -13,12 +13,13 @@ from surreal_bids.bids.derivatives import output_path, write_sidecar
 from surreal_bids.bids.participants import PARTICIPANT, SESSION
 from surreal_bids.files import atomic_path, write_tsv
 from surreal_bids.model.bundle import CARD, TENSORS
+from surreal_bids.regions import recognise
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.results import DECIMALS, describe_results
-from surreal_bids.tables.visits import describe_volumes
+from surreal_bids.tables.visits import ICV, describe_volumes
 
 VOLUME_DECIMALS = 2
-"""Volumes are written to 0.01 mm3."""
+"""Volumes of regions that are known are written to 0.01 mm3; the unit of others is not known."""
 
 
 def publish_volumes(
@@ -40,7 +41,9 @@ def publish_volumes(
         Tells what the regions are called.
     """
     is_volume = name == 'roi_volumes' or cohort.options.icv != 'proportion'
-    table = pd.concat([visits, volumes.round(VOLUME_DECIMALS) if is_volume else volumes], axis=1)
+    known = {*recognise(volumes.columns), ICV}
+    decimals = {column: VOLUME_DECIMALS for column in volumes if is_volume and column in known}
+    table = pd.concat([visits, volumes.round(decimals)], axis=1)
     path = write_tsv(output_path(output_dir, name), table)
     write_sidecar(name, path, describe_volumes(table.columns, is_volume))
     return path

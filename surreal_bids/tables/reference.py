@@ -9,6 +9,7 @@ and what differs is taken out of everyone of the site.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,9 @@ def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Co
     first = named.first_visits()
     controls = first.select(~first.is_patient)
     site = controls.people[column]
-    if steps.combat is not None:
-        combat = _add_sites(steps.combat, controls, site)
+    learned = None if steps.combat is None else _as_learned(steps.combat)
+    if learned is not None and len(learned.sites_) > 1:
+        combat = _add_sites(learned, controls, site)
     else:
         combat = _compare_with_model(steps, controls, site)
     options = replace(steps.options, site_column=column)
@@ -66,11 +68,19 @@ def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Co
     return replace(model, preprocessing=adapted), named
 
 
+def _as_learned(combat: ComBat) -> ComBat:
+    """A copy without the sites of datasets that the model has met since it was trained."""
+    state = combat.to_arrays()
+    kept = np.array([not str(name).endswith(HERE.format('')) for name in state['sites']])
+    lists = {name: list(compress(state[name], kept)) for name in ('sites', 'site_sizes')}
+    arrays = {name: np.asarray(state[name])[kept] for name in ('shift', 'ratio')}
+    return ComBat.from_arrays({**state, **lists, **arrays})
+
+
 def _add_sites(combat: ComBat, controls: Cohort, site: pd.Series) -> ComBat:
     """Add new sites to the ComBat of a model; all else stays as learned."""
     inputs = prepare_inputs(controls.features, controls.people, controls.options)
-    known = ComBat.from_arrays(combat.to_arrays())
-    return known.add_site(inputs.features, site, inputs.covariates)
+    return combat.add_site(inputs.features, site, inputs.covariates)
 
 
 def _compare_with_model(steps: Preprocessing, controls: Cohort, site: pd.Series) -> ComBat:

@@ -145,11 +145,19 @@ def outlying_volumes(features: pd.DataFrame, is_patient: pd.Series) -> Reasons:
     }
 
 
-def sites_without_controls(site: pd.Series, is_patient: pd.Series) -> Reasons:
-    """People of sites from whose controls nothing can be learned."""
-    known = set(site[~is_patient])
+def sites_without_controls(site: pd.Series, teaches: pd.Series) -> Reasons:
+    """People of sites from whose controls nothing can be learned.
+
+    Parameters
+    ----------
+    site : Series of str
+        Site of each visit.
+    teaches : Series of bool
+        Whether it is the first visit of a control, which is what harmonization learns from.
+    """
+    known = set(site[teaches])
     return {
-        str(visit): f'site {place} has no controls, so that it cannot be harmonized'
+        str(visit): f'site {place} has no first visit of a control, so that it cannot be harmonized'
         for visit, place in site.items()
         if place not in known
     }

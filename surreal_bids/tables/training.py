@@ -9,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from surreal_bids.bids.participants import Table
+from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.tables import name_some
 from surreal_bids.tables.features import (
     FeatureList,
     listed_features,
@@ -17,7 +19,8 @@ from surreal_bids.tables.features import (
 )
 from surreal_bids.tables.groups import SAID_NOTHING, GroupLabels, Groups, find_groups
 from surreal_bids.tables.people import PreprocessingOptions, read_person_columns, require_distinct
-from surreal_bids.tables.reading import find_column, join_participants, read_people
+from surreal_bids.tables.reading import find_column, join_participants, person_key, read_people
+from surreal_bids.tables.screening import require_numbers
 
 LOGGER = logging.getLogger(__name__)
 
@@ -77,12 +80,26 @@ def read_training_table(
     else:
         wanted = remaining_features(table, _person_columns(table, participants, groups, options))
     members = groups.is_patient.index
+    _require_single_visits(table.source, members)
+    described = read_person_columns(Table(people.source, people.text.loc[members]), options)
+    require_numbers(described[list(options.covariates)])
     return TrainingTable(
         groups,
         wanted,
         read_features(Table(table.source, table.text.loc[members]), wanted),
-        read_person_columns(Table(people.source, people.text.loc[members]), options),
+        described,
     )
+
+
+def _require_single_visits(source: Path, names: pd.Index) -> None:
+    """Refuse several visits of one person, who would count as several people."""
+    people = names.to_series().map(lambda name: person_key(str(name)).split('_ses-')[0])
+    repeated = people[people.duplicated()].tolist()
+    if repeated:
+        raise DataError(
+            f'{source}: several visits of {name_some(repeated)}; train with one visit of each '
+            'person, and apply the model to all'
+        )
 
 
 def _person_columns(

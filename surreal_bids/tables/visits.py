@@ -277,7 +277,9 @@ def describe_volumes(columns: Iterable[str], is_volume: bool = True) -> dict[str
     }
     unit = 'mm^3' if is_volume else '1'
     regions = {
-        column: {'Description': f'Volume of {names.get(column, column)}', 'Units': unit}
+        column: {'Description': f'Volume of {names[column]}', 'Units': unit}
+        if column in names
+        else {'Description': f'{column}, in the unit that it was given in'}
         for column in columns
     }
     return regions | {column: known[column] for column in columns if column in known}

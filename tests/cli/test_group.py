@@ -1,6 +1,7 @@
 """The group level from the command line: what it writes, what it refuses, and that it goes on."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -110,7 +111,7 @@ def test_measures_are_associated(done):
 @pytest.mark.slow
 def test_the_report_opens(done):
     page = (done.parent / 'out' / 'group.html').read_text()
-    for words in ('Tiny', 'sub-050', 'Split halves', 'Patient or control'):
+    for words in ('Tiny', 'sub-050', 'Split halves', 'Patient or control', 'support vector machine'):
         assert words in page
 
 
@@ -142,8 +143,32 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     path = done.parent / 'out' / 'phenotype' / 'rindices.tsv'
     before = path.read_bytes()
     path.unlink()
+    outdated = [done.parent / 'out' / name for name in ('group_label-WM_contrasts.tsv', 'x.tsv')]
+    for each in outdated:
+        each.write_text('of an earlier run')
+        os.utime(each, (0, 0))
     assert run(done, '--split-half', '--reports-only') == 0
     assert path.read_bytes() == before
+    assert [each.is_file() for each in outdated] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ('words', 'message'),
+    [
+        (('--model', 'out/models'), 'where the model of this run is written'),
+        (('--model', 'elsewhere', '--split-half'), 'leave one of them out'),
+    ],
+)
+def test_models_that_cannot_be_applied_so(tmp_path, words, message, capsys):
+    root = write_dataset(tmp_path)
+    name, path, *rest = words
+    assert run(root, name, tmp_path / path, *rest) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_halves_need_enough_people(tmp_path, capsys):
+    assert run(write_dataset(tmp_path, make_study(12, 30)), '--split-half', '--dry-run') == 65
+    assert '--split-half: 12 controls, but each half needs 8' in capsys.readouterr().err
 
 
 @pytest.mark.slow

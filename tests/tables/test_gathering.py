@@ -2,10 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.exceptions import DataError
+from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.gathering import gather_cohort
-from surreal_bids.tables.steps import split_halves
+from surreal_bids.tables.steps import prepare, split_halves
 from surreal_bids.tables.visits import read_roi_table
 from tests.tables.group_study import make_config, with_sessions, write_dataset
 from tests.tables.study import REGIONS, make_study
@@ -79,7 +79,7 @@ def lone_site(people):
         ('no volumes', 'not in .*volumes.tsv'),
         ('empty region', 'no volume of region_c'),
         ('outlier', 'of the regions have volumes far'),
-        ('lone site', 'site far has no controls'),
+        ('lone site', 'site far has no first visit of a control'),
     ],
 )
 def test_each_reason_is_told(tmp_path, how, reason):
@@ -173,6 +173,45 @@ def test_of_several_visits_the_first_is_learned_from(tmp_path):
     assert halves.groupby(cohort.visits['participant_id']).nunique().eq(1).all()
 
 
+def test_a_scanner_of_later_visits_only_cannot_be_learned(tmp_path):
+    study = make_study()
+    root = write_dataset(tmp_path, study)
+    with_sessions(study).to_csv(tmp_path / 'volumes.tsv', sep='\t')
+    for name, place in study.people['site'].items():
+        folder = root / name
+        folder.mkdir()
+        lines = ['session_id\tsite', f'ses-1\t{place}', 'ses-2\tnew']
+        (folder / f'{name}_sessions.tsv').write_text('\n'.join(lines) + '\n')
+    found = gather(root)
+    assert set(found.cohort.visits['session_id']) == {'ses-1'}
+    assert set(reasons(found).values()) == {
+        'site new has no first visit of a control, so that it cannot be harmonized'
+    }
+    assert len(reasons(found)) == 71
+
+
+def test_a_model_may_call_columns_otherwise(tmp_path):
+    study = make_study()
+    cohort = gather(write_dataset(tmp_path, study)).cohort
+    steps, _ = prepare(cohort)
+    study.people = study.people.assign(scanner=study.people['site'], DLICV=study.people['icv'])
+    other = tmp_path / 'other'
+    other.mkdir()
+    config = make_config(write_dataset(other, study), site_column='scanner', icv_column='DLICV')
+    found = gather_cohort(config, read_roi_table(config.roi_table), (), steps).cohort
+    assert list(found.people) == list(cohort.people)
+    assert found.people['icv'].tolist() == cohort.people['icv'].tolist()
+
+
+@pytest.mark.parametrize('options', [{'covariates': ('age',)}, {'icv': 'proportion'}])
+def test_options_that_are_those_of_the_model_are_refused(tmp_path, options):
+    config = make_config(write_dataset(tmp_path), **options)
+    volumes = read_roi_table(config.roi_table)
+    steps, _ = prepare(gather(config.bids_dir).cohort)
+    with pytest.raises(UsageError, match='are those of the model; leave'):
+        gather_cohort(config, volumes, (), steps)
+
+
 @pytest.mark.parametrize('seed', range(4))
 def test_halves_are_even_in_groups_and_sites(tmp_path, seed):
     cohort = gather(write_dataset(tmp_path)).cohort
@@ -187,6 +226,7 @@ def test_a_cohort_comes_back_from_files_as_it_was(tmp_path):
     study = make_study()
     study.people['site'] = study.people['site'].map({'site0': '1', 'site1': '02'})
     study.people['mmse'] = np.arange(71)
+    study.people['visit'] = 'baseline'
     cohort = gather(write_dataset(tmp_path, study)).cohort
     again = Cohort.load(cohort.save(tmp_path / 'cohort'))
     assert again.fingerprint() == cohort.fingerprint()

@@ -99,3 +99,12 @@ def test_without_a_column_of_sites_the_dataset_is_one(model, tmp_path, column):
     cohort = cohort_of(tmp_path, study, model.preprocessing, site_column=column)
     assert set(cohort.people[cohort.options.site_column]) == {ONE_SITE}
     assert any('one site' in note for note in cohort.notes)
+
+
+def test_an_adapted_model_can_be_adapted_again(model, tmp_path):
+    cohort = cohort_of(tmp_path / 'a', other_scanner(), model.preprocessing)
+    once, named = adapt_to_controls(model, cohort)
+    other = cohort_of(tmp_path / 'b', other_scanner(seed=3, shift=-40.0), model.preprocessing)
+    twice, _ = adapt_to_controls(adapt_to_controls(once, other)[0], cohort)
+    expected = once.apply(named.features, named.people)
+    pd.testing.assert_frame_equal(twice.apply(named.features, named.people), expected)

@@ -124,8 +124,8 @@ def test_an_empty_region_costs_the_person_or_the_region(n_empty, region_is_dropp
 
 def test_sites_without_controls():
     site = pd.Series(['a', 'a', 'b'], names(3))
-    is_patient = pd.Series([False, True, True], names(3))
-    assert list(sites_without_controls(site, is_patient)) == ['sub-2']
+    teaches = pd.Series([True, False, False], names(3))
+    assert list(sites_without_controls(site, teaches)) == ['sub-2']
 
 
 def test_with_nobody_left_the_reasons_are_told():

@@ -75,3 +75,20 @@ def test_the_diagnosis_cannot_be_a_covariate(tmp_path):
         read_training_table(
             *make_study().write(tmp_path), PreprocessingOptions(('diagnosis', 'age'))
         )
+
+
+def test_text_among_numbers_does_not_make_an_age_a_category(tmp_path):
+    study = make_study()
+    study.people['age'] = study.people['age'].astype(object)
+    study.people.loc['sub-004', 'age'] = '89+'
+    with pytest.raises(DataError, match=r'column age holds numbers, but not for .*89\+'):
+        read_training_table(*study.write(tmp_path), OPTIONS)
+
+
+def test_several_visits_of_a_person_are_not_several_people(tmp_path):
+    study = make_study()
+    names = study.people.index.tolist()
+    names[:2] = ['sub-000_ses-1', 'sub-000_ses-2']
+    study.people.index = study.features.index = pd.Index(names, name=study.people.index.name)
+    with pytest.raises(DataError, match=r'several visits of 000; train with one visit'):
+        read_training_table(*study.write(tmp_path), OPTIONS)
