@@ -327,7 +327,7 @@ def test_a_checkpoint_of_another_run_is_refused(difference, tmp_path):
     path = tmp_path / 'run.safetensors'
     tiny_training(5, path).run()
     content = path.read_bytes()
-    with pytest.raises(DataError, match=r'run\.safetensors.*other data or settings'):
+    with pytest.raises(DataError, match=r'run\.safetensors.*other data, settings'):
         OTHER_RUNS[difference](path).run()
     assert path.read_bytes() == content
 
