@@ -46,9 +46,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     path = tmp_path / 'run.safetensors'
     save_checkpoint(path, tensors(), PROGRESS, 'somebody else')
     before = path.read_bytes()
-    with pytest.raises(
-        DataError, match=r'run\.safetensors.*other data, settings.*delete'
-    ):
+    with pytest.raises(DataError, match=r'run\.safetensors.*other data, settings.*delete'):
         load_checkpoint(path, 'me', CPU)
     assert path.read_bytes() == before
 
