@@ -151,27 +151,30 @@ def _finite(path: Path, values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _affine_of(path: Path, image: SpatialImage) -> NDArray[np.float64]:
-    """Choose the affine: the sform, else the qform, else the voxel sizes (nibabel's rule).
-
-    An sform that is not to scale, such as one that leads to a template, gives way to the qform:
-    volumes are counted in mm3 of the person.
-    """
+    """The affine of an image, checked."""
     affine = image.affine
     if affine is None or not np.isfinite(affine).all() or not np.linalg.det(affine[:3, :3]):
         raise DataError(
             f'{path}: the affine is not finite and invertible, so voxels have no place in space; '
             f'convert it again. It is {affine if affine is None else affine[:3].tolist()}'
         )
-    if not isinstance(image, nib.Nifti1Pair):
-        return affine
+    return _nifti_affine(path, image) if isinstance(image, nib.Nifti1Pair) else affine
+
+
+def _nifti_affine(path: Path, image: nib.Nifti1Pair) -> NDArray[np.float64]:
+    """Choose the affine: the sform, else the qform, else the voxel sizes (nibabel's rule).
+
+    An sform that is not to scale, such as one that leads to a template, gives way to the qform:
+    volumes are counted in mm3 of the person.
+    """
     sform, qform = (int(image.header[name]) for name in ('sform_code', 'qform_code'))
     if not sform and not qform:
         LOGGER.warning('%s: no orientation in the header; left and right are guessed', path)
     if sform and not _to_scale(image):
         chosen = 'qform' if qform else 'sform, for want of a qform'
         LOGGER.warning('%s: the sform is not to scale; taken is the %s', path, chosen)
-        return image.get_qform() if qform else affine
-    return affine
+        return image.get_qform() if qform else image.affine
+    return image.affine
 
 
 def _to_scale(image: nib.Nifti1Pair) -> bool:
