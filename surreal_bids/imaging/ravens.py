@@ -32,6 +32,9 @@ OCTANTS = from_matvec(np.diag([0.5] * 3), [-0.25] * 3)
 MARGIN = 2
 """Voxels around tissue that are computed too, since octants lie half a voxel further out."""
 
+FEW_FOLDS = 1e-4
+"""Share of voxels that may fold without a warning: they hold less tissue than rounding moves."""
+
 SLAB = 16
 """Planes of the template that are computed at once, which bounds the memory."""
 
@@ -79,9 +82,10 @@ def ravens_maps(
         points = torch.from_numpy(voxel_coordinates(octants, native_affine)[:, planes])
         pulled = sample(native, points.movedim(0, -1))
         amount.append(F.avg_pool3d(pulled.mul_(density.clamp_min_(0)), 2).numpy())
-    if folded:
+    share = folded / (8 * np.prod(inner.shape))
+    if share > FEW_FOLDS:
         # A fold holds no tissue.
-        LOGGER.warning('the transform to the template folds in %d voxels', -(-folded // 8))
+        LOGGER.warning('the transform to the template folds in %.2g %% of voxels', 100 * share)
     maps = np.zeros((len(tissues), *to_template.shape), np.float32)
     maps[:, *box] = np.concatenate(amount, axis=1)
     sigma = smoothing_fwhm * FWHM_TO_SIGMA / voxel_sizes(to_template.affine)
