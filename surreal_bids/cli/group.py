@@ -15,7 +15,7 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.bids.checks import check_output_folder, check_work_folder
-from surreal_bids.bids.derivatives import output_names, output_path, start_dataset
+from surreal_bids.bids.derivatives import output_names, output_path, sidecar_path, start_dataset
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.participants import Visit
 from surreal_bids.bids.reuse import segmentation_label
@@ -132,6 +132,8 @@ def _remove_outdated(config: AppConfig, begun: Path) -> None:
         for path in config.output_dir.glob(row.fill(dict.fromkeys(row.entities, '*'))):
             if path.stat().st_mtime_ns < start:
                 path.unlink()
+                if row.metadata is not None:
+                    sidecar_path(path).unlink(missing_ok=True)
 
 
 def summarise_people(gathered: Gathered) -> str:
