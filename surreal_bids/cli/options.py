@@ -109,8 +109,8 @@ def add_anatomy(parser: argparse.ArgumentParser) -> None:
         '--template-library',
         type=int,
         metavar='N',
-        help='first label N people of the dataset, drawn with --random-seed, and use them as '
-        f'further atlases of everyone (MAGeT-Brain) {_default("template_library")}',
+        help='first label N people of the dataset, drawn with --random-seed, and use them as the '
+        f'atlases of everyone (MAGeT-Brain) {_default("template_library")}',
     )
     group.add_argument(
         '--segmentation-mode',
