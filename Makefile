@@ -26,14 +26,13 @@ $(STAMP): pyproject.toml constraints.txt
 setup: $(STAMP)  ## Make .venv and install everything into it
 
 # Few people and coarse images, so that it takes minutes; in return they differ half as much in what
-# is not disease as real people do. With this seed the two severities of the 30 patients hardly
-# correlate (0.06); with others they do by chance (0: 0.48), and nothing can tell the patterns apart.
+# is not disease as real people do.
 demo: $(STAMP)  ## Simulate a cohort of heads; images to volumes and maps, these to R-indices, a report
 	$(BIN)/surreal-simulate cohort $(DEMO)/heads --n-cn 20 --n-pt 30 --atlases 2 --variation 0.5 \
-	    --voxel-size 4 --skull-stripped --seed 6
+	    --voxel-size 4 --skull-stripped
 	$(BIN)/python run.py $(DEMO)/heads $(DEMO)/out participant group -w $(DEMO)/work \
 	    --atlas $(DEMO)/heads/sourcedata/atlases --segmentation-mode fast --template-resolution 4 \
-	    --icv proportion --n-patterns 2 --ortho 0.4 --repetitions 16 --iterations 8000
+	    --icv proportion --n-patterns 2 --ortho 0.8 --repetitions 16 --iterations 12000
 	$(BIN)/surreal-simulate score $(DEMO)/out/phenotype/rindices.tsv \
 	    $(DEMO)/heads/sourcedata/truth/severities.tsv --maps $(DEMO)/out
 	@echo
