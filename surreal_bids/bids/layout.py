@@ -182,7 +182,6 @@ def find_t1w(
     bids_dir: Path,
     *,
     participants: Collection[str] | None = None,
-    sessions: Collection[str] | None = None,
     filters: Mapping[str, Any] | None = None,
     database_dir: Path | None = None,
 ) -> list[T1wImage]:
@@ -195,8 +194,8 @@ def find_t1w(
     ----------
     bids_dir
         Root of the dataset.
-    participants, sessions
-        Labels to keep; None keeps all. With `sessions`, images without a session are dropped.
+    participants
+        Labels to keep; None keeps all.
     filters
         Entities of the T1w query, which override :data:`DEFAULT_QUERY`; see :func:`read_filters`.
     database_dir
@@ -217,14 +216,8 @@ def find_t1w(
     root = bids_dir.absolute()
     paths = [Path(path) for path in layout.get(return_type='filename', **query)]
     images = [_describe(path) for path in paths if _is_named_after_its_folders(path, root)]
-    kept = [
-        i for i in images if _among(i.participant, participants) and _among(i.session, sessions)
-    ]
+    kept = [i for i in images if participants is None or i.participant in participants]
     return [_first(list(group)) for _, group in groupby(kept, lambda image: image.name)]
-
-
-def _among(label: str | None, wanted: Collection[str] | None) -> bool:
-    return wanted is None or label in wanted
 
 
 def _scope(suffix: str | Sequence[str], participants: Collection[str] | None) -> str:

@@ -169,9 +169,7 @@ def _find(folder: Path, image: T1wImage, ending: str) -> Path | None:
 
     A file that names a run must be of that of the T1w image; of several, one that names it wins.
     """
-    person = Path(f'sub-{image.participant}', *([f'ses-{image.session}'] if image.session else []))
-    places = (folder / person / 'anat', folder / person, folder)
-    files = [p for place in places for p in sorted(place.glob(f'{image.name}_*')) if p.is_file()]
+    files = _files_of(folder, image)
     matches = [path for path in files if path.name.endswith(ending) and _belongs(path, image)]
     if len(matches) > 1 and image.run:
         matches = [path for path in matches if 'run' in _entities(path)]
@@ -181,6 +179,13 @@ def _find(folder: Path, image: T1wImage, ending: str) -> Path | None:
             f'{", ".join(path.name for path in matches)}; keep the one to use'
         )
     return matches[0] if matches else None
+
+
+def _files_of(folder: Path, image: T1wImage) -> list[Path]:
+    """Files named after a participant and session, where programs put them."""
+    person = Path(f'sub-{image.participant}', *([f'ses-{image.session}'] if image.session else []))
+    places = (folder / person / 'anat', folder / person, folder)
+    return [p for place in places for p in sorted(place.glob(f'{image.name}_*')) if p.is_file()]
 
 
 def _belongs(path: Path, image: T1wImage) -> bool:

@@ -94,7 +94,7 @@ def survey_dataset(config: AppConfig) -> Survey:
         *damaged,
     ]
     bad = {(problem.participant, problem.session) for problem in damaged}
-    names = frozenset(i.name for i in images if (i.participant, i.session) in bad)
+    names = frozenset(image.name for image in images if image.visit in bad)
     return Survey(description, images, sorted(problems, key=str), groups, names, others)
 
 
@@ -109,7 +109,6 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage
     everything = find_t1w(
         config.bids_dir,
         participants=set(participants),
-        sessions=None,
         filters=filters,
         database_dir=config.bids_database_dir,
     )
@@ -131,7 +130,7 @@ def _read_groups(config: AppConfig, images: list[T1wImage]) -> Groups | None:
     people = read_participants(config.bids_dir)
     known = set(people.categories(PARTICIPANT))
     listed = [image for image in images if image.participant in known]
-    visits = read_visits(config.bids_dir, [(image.participant, image.session) for image in listed])
+    visits = read_visits(config.bids_dir, [image.visit for image in listed])
     column = config.group_column or find_group_column(visits)
     if column is not None:
         of_visit = dict(zip([image.name for image in listed], visits.categories(column)))

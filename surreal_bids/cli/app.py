@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     if 'participant' in config.analysis_levels:
         code = _run_participants(config, survey)
     if 'group' in config.analysis_levels:
-        code = max(code, _run_group(config, [(i.participant, i.session) for i in survey.images]))
+        code = max(code, _run_group(config, [image.visit for image in survey.images]))
     return code
 
 

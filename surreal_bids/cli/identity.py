@@ -49,10 +49,14 @@ def steps_dir(config: AppConfig) -> Path:
     Nipype takes a step for done if its inputs are what they were. It does not see that the program
     is another, nor files in the template's folder; and it keeps nobody from working in its folder.
     """
-    places = (config.bids_dir.resolve(), config.output_dir.resolve())
     template = _identify(config, 'template', BUILTIN_TEMPLATE, 'tpl-*.nii.gz')
-    digest = hashlib.sha256('\n'.join(map(str, [*places, template])).encode()).hexdigest()
-    return config.work_dir.absolute() / f'surreal_bids-{__version__}-{digest[:12]}'
+    digest = short_digest(config.bids_dir.resolve(), config.output_dir.resolve(), template)
+    return config.work_dir.absolute() / f'surreal_bids-{__version__}-{digest}'
+
+
+def short_digest(*parts: object) -> str:
+    """Twelve letters and digits for the name of a folder that belongs to these and no others."""
+    return hashlib.sha256('\n'.join(map(str, parts)).encode()).hexdigest()[:12]
 
 
 def _identify(config: AppConfig, option: str, builtin: str, pattern: str) -> str:

@@ -49,7 +49,7 @@ def _rows(config: AppConfig, survey: Survey) -> list[tuple[str, ...]]:
 
 
 def _check(image: T1wImage, bad: set[tuple[str, str | None]]) -> str:
-    if (image.participant, image.session) in bad or (image.participant, None) in bad:
+    if image.visit in bad or (image.participant, None) in bad:
         return 'problem, see below'
     return f'first of {len(image.passed_over) + 1}' if image.passed_over else 'good'
 

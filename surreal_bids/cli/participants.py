@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from surreal_bids.bids.record import record_path
 from surreal_bids.bids.survey import Survey
 from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.failures import Failure
-from surreal_bids.cli.identity import choose_library, steps_dir, study_identity
+from surreal_bids.cli.identity import choose_library, short_digest, steps_dir, study_identity
 from surreal_bids.cli.jobs import Job, plan_jobs, tell, why_unfinished
 from surreal_bids.cli.library import write_library
 from surreal_bids.cli.machine import usable_cores
@@ -203,9 +202,7 @@ def _with_library(config: AppConfig, study: Study, images: Sequence[T1wImage]) -
     chosen = choose_library(images, config.template_library, config.random_seed)
     if not chosen:
         return study
-    names = '\n'.join(image.name for image in chosen)
-    digest = hashlib.sha256(names.encode()).hexdigest()
-    folder = steps_dir(config) / 'library' / digest[:12]
+    folder = steps_dir(config) / 'library' / short_digest(*(image.name for image in chosen))
     first = replace(config, output_dir=folder / 'outputs', template_library=0, derivatives=())
     jobs, failures = plan_jobs(first, study.template, study_identity(first, images), chosen)
     failures += process(first, study, jobs)

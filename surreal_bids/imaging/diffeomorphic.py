@@ -196,7 +196,7 @@ def add_update(displacement: Tensor, update: Tensor) -> Tensor:
 
     Along each axis u is looked up between the voxel and the neighbour that v points to. Of linear
     interpolation this leaves out what v has along two axes at once; it is as stable, gives the same
-    registrations, and takes an eighth of the time.
+    registrations, and takes a quarter of the time.
     """
     composed = displacement + update
     for axis, along in enumerate(update):

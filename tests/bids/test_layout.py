@@ -67,8 +67,6 @@ def test_the_first_run_is_taken_and_the_choice_recorded(dataset, caplog):
     ('selection', 'expected'),
     [
         ({'participants': ['02']}, ['02_ses-a', '02_ses-b']),
-        ({'sessions': ['b']}, ['02_ses-b']),
-        ({'participants': ['01'], 'sessions': ['b']}, []),
         ({'filters': {'run': 2}}, ['01_run-2']),
         ({'filters': {'run': '02'}}, ['01_run-2']),
         ({'filters': {'run': [10, 2]}}, ['01_run-2']),
