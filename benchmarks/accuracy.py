@@ -22,9 +22,8 @@ from machine import write_results
 from surreal_bids.harmonization.covariates import CNNormaliser
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.train import members_r_indices
-from surreal_bids.simulation.controls import read_controls
-from surreal_bids.simulation.tables import simulate_table
-from surreal_bids.simulation.tasks import TASKS
+from surreal_bids.simulation.population import read_controls
+from surreal_bids.simulation.tables import TASKS, simulate_table
 from surreal_bids.stats.concordance import pattern_c_index
 
 PAPER = {'basic': 0.838, 'overlap': 0.837, 'scarce': 0.783, 'noise': 0.818, 'mild': 0.762}

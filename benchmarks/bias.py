@@ -23,17 +23,16 @@ import pandas as pd
 from machine import write_results
 from numpy.typing import NDArray
 
-from surreal_bids.imaging.bias import log_bias_field
-from surreal_bids.imaging.brain import extract_brain
-from surreal_bids.imaging.images import Image, like, load_image, to_ants
-from surreal_bids.simulation.acquisition import (
+from surreal_bids.images import Image, like, load_image, to_ants
+from surreal_bids.imaging.brain import extract_brain, log_bias_field
+from surreal_bids.simulation.anatomy import smooth
+from surreal_bids.simulation.scanner import (
     BRIGHTNESS,
     MATERIALS,
     TEXTURE_STRENGTH,
     Scanner,
     bias_field,
 )
-from surreal_bids.simulation.spectral import smooth
 from surreal_bids.simulation.templates import load_template
 
 POLYNOMIAL_SD = 0.2

@@ -21,7 +21,7 @@ import bids
 import pandas as pd
 from machine import write_results
 
-from surreal_bids.bids import database
+from surreal_bids.bids import layout as database
 from surreal_bids.bids.layout import find_t1w
 
 TARGET = 0.2

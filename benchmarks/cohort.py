@@ -14,10 +14,8 @@ import time
 
 import numpy as np
 
-from surreal_bids.simulation.anatomy import draw_anatomy
-from surreal_bids.simulation.atrophy import PATTERNS, AtrophySolver, adjacent_regions
-from surreal_bids.simulation.cohort import Simulator
-from surreal_bids.simulation.people import CohortPlan, draw_person
+from surreal_bids.simulation.anatomy import PATTERNS, AtrophySolver, adjacent_regions, draw_anatomy
+from surreal_bids.simulation.cohort import CohortPlan, Simulator, draw_person
 from surreal_bids.simulation.templates import load_template
 
 LOSSES = (0.05, 0.1, 0.2, 0.3)

@@ -30,9 +30,8 @@ import pandas as pd
 from machine import write_results
 from scipy.ndimage import gaussian_filter
 
-from surreal_bids.stats.designs import pattern_designs
-from surreal_bids.stats.images import MapSeries
-from surreal_bids.stats.maps import Permutation, compute_maps
+from surreal_bids.stats.glm import pattern_designs
+from surreal_bids.stats.maps import MapSeries, Permutation, compute_maps
 
 TARGET_SECONDS = 600.0
 """The maps of one pattern may take this long."""

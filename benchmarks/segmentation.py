@@ -26,10 +26,10 @@ from machine import write_results
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 
+from surreal_bids.images import like, load_image, voxel_volume
 from surreal_bids.imaging.atlas import Atlas
 from surreal_bids.imaging.brain import extract_brain
 from surreal_bids.imaging.fusion import Fusion, segment
-from surreal_bids.imaging.images import like, load_image, voxel_volume
 from surreal_bids.imaging.registration import DEFAULT, ENGINES, FAST, register
 from surreal_bids.imaging.transforms import resample
 from surreal_bids.regions import muse_table

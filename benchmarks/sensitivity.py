@@ -30,15 +30,17 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from tqdm import tqdm
 
-from surreal_bids.simulation.anatomy import draw_anatomy
-from surreal_bids.simulation.atrophy import prescribed_losses
-from surreal_bids.simulation.cohort import load_simulator
-from surreal_bids.simulation.people import CohortPlan, Person, draw_people, random_streams
+from surreal_bids.simulation.anatomy import draw_anatomy, jacobian_determinant, prescribed_losses
+from surreal_bids.simulation.cohort import (
+    CohortPlan,
+    Person,
+    draw_people,
+    load_simulator,
+    random_streams,
+)
 from surreal_bids.simulation.templates import LabelMap, labels_at
-from surreal_bids.simulation.warps import jacobian_determinant
-from surreal_bids.stats.designs import Design, covariate_columns, make_design
-from surreal_bids.stats.images import MapSeries, mean_mask
-from surreal_bids.stats.maps import PatternMap, compute_maps
+from surreal_bids.stats.glm import Design, covariate_columns, make_design
+from surreal_bids.stats.maps import MapSeries, PatternMap, compute_maps, mean_mask
 
 REPEATS = 100
 RAVENS = '{label}/anat/{label}_space-*_label-GM_ravens.nii.gz'

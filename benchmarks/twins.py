@@ -20,18 +20,17 @@ import pandas as pd
 from machine import write_results
 from numpy.typing import NDArray
 
-from surreal_bids.imaging.bias import correct_bias
-from surreal_bids.imaging.images import Image, voxel_volume
-from surreal_bids.imaging.muse_atlas import muse_labels, muse_t1w
+from surreal_bids.images import Image, voxel_volume
+from surreal_bids.imaging.atlas import muse_labels, muse_t1w
+from surreal_bids.imaging.brain import correct_bias
 from surreal_bids.imaging.ravens import ravens_maps
 from surreal_bids.imaging.registration import FLUID, register
-from surreal_bids.imaging.template import Template, builtin_template
 from surreal_bids.imaging.tissue import classify_tissue
 from surreal_bids.imaging.transforms import identity_transform, resample
-from surreal_bids.simulation.acquisition import Scan
-from surreal_bids.simulation.atrophy import adjacent_regions
-from surreal_bids.simulation.cohort import load_simulator, skull_stripped
-from surreal_bids.simulation.people import CohortPlan, Person
+from surreal_bids.simulation.anatomy import adjacent_regions
+from surreal_bids.simulation.cohort import CohortPlan, Person, load_simulator, skull_stripped
+from surreal_bids.simulation.scanner import Scan
+from surreal_bids.templates import Template, builtin_template
 
 PATTERNS = 2
 SMALLEST_REGION_MM3 = 500.0

@@ -14,10 +14,8 @@ from nipype.interfaces.utility import Function, IdentityInterface
 from nipype.pipeline import engine as pe
 
 from surreal_bids.imaging.atlas import AtlasSet, read_atlas_set
-from surreal_bids.workflows.ravens import init_ravens_wf
-from surreal_bids.workflows.registration import init_registration_wf
+from surreal_bids.workflows.anatomy import init_ravens_wf, init_registration_wf, init_tissue_wf
 from surreal_bids.workflows.segmentation import AtlasFiles, init_segmentation_wf
-from surreal_bids.workflows.tissue import init_tissue_wf
 
 
 def largest_region(volumes: str) -> str:

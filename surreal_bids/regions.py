@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.text import name_some
 
 VENTRICLES = (4, 11, 49, 50, 51, 52)
 """MUSE indices of the single regions that are fluid and no feature of the model."""
@@ -224,10 +225,9 @@ def _require_regions(column_of: dict[int, str], features: Sequence[Feature]) -> 
     missing = sorted(wanted - set(column_of))
     if missing:
         names = region_names()
-        listed = ', '.join(f'{index} ({names[index]})' for index in missing[:5])
-        more = f' and {len(missing) - 5} more' if len(missing) > 5 else ''
+        listed = name_some([f'{index} ({names[index]})' for index in missing])
         raise DataError(
-            f'the table has no column for MUSE region {listed}{more}; add it, named like '
+            f'the table has no column for MUSE region {listed}; add it, named like '
             f'MUSE_{missing[0]} or by its name'
         )
 

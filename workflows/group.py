@@ -15,12 +15,14 @@ from surreal_bids.interfaces.group import (
     DescribePatterns,
     Diagnose,
     HarmonizeVolumes,
+    MapPatterns,
+    PaintPatterns,
+    PublishResults,
+    ReportGroup,
     SelectModel,
     TrainHalf,
     TrainMembers,
 )
-from surreal_bids.interfaces.group_maps import MapPatterns, PaintPatterns
-from surreal_bids.interfaces.group_outputs import PublishResults, ReportGroup
 
 HALVES = (1, 2)
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nipype.interfaces.utility import IdentityInterface
+from nipype.interfaces.utility import IdentityInterface, Merge
 from nipype.pipeline import engine as pe
 
-from surreal_bids.bids.reuse import Reusable
-from surreal_bids.bids.sidecars import Provenance
-from surreal_bids.workflows.bias import init_bias_correction_wf
-from surreal_bids.workflows.brain import init_brain_wf
-from surreal_bids.workflows.outputs import RESULTS, init_outputs_wf
-from surreal_bids.workflows.ravens import init_ravens_wf
-from surreal_bids.workflows.registration import (
+from surreal_bids.bids.derivatives import Provenance
+from surreal_bids.bids.reuse import TISSUES, Reusable
+from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord, WriteReport
+from surreal_bids.workflows.anatomy import (
+    init_bias_correction_wf,
+    init_brain_wf,
+    init_ravens_wf,
     init_registration_wf,
+    init_tissue_wf,
     init_transforms_wf,
 )
 from surreal_bids.workflows.segmentation import (
@@ -26,7 +27,133 @@ from surreal_bids.workflows.segmentation import (
     init_existing_segmentation_wf,
     init_segmentation_wf,
 )
-from surreal_bids.workflows.tissue import init_tissue_wf
+
+SAVE_GB = 0.2
+"""Memory of a copy."""
+
+RESULTS = [
+    't1w_preproc',
+    't1w_mask',
+    'mask_method',
+    't1w_tpms',
+    'anat2std_xfm',
+    'std2anat_xfm',
+    'dseg',
+    'volumes',
+    'ravens',
+]
+"""What the other workflows make."""
+
+SAVED = {
+    't1w': 't1w_preproc',
+    'brain_mask': 't1w_mask',
+    'tissue_probability': 't1w_tpms',
+    'transform_to_template': 'anat2std_xfm',
+    'transform_from_template': 'std2anat_xfm',
+    'segmentation': 'dseg',
+    'segmentation_volumes': 'volumes',
+    'ravens': 'ravens',
+}
+"""The result behind each name of the table of outputs."""
+
+DESCRIBED = ('t1w', 'brain_mask', 'segmentation_volumes', 'ravens')
+"""Outputs with a sidecar; that of the label map is shared with the table of volumes."""
+
+
+def init_outputs_wf(
+    *,
+    output_dir: Path,
+    entities: Mapping[str, str | None],
+    provenance: Provenance,
+    made_from: Mapping[str, Any],
+    name: str = 'outputs_wf',
+) -> pe.Workflow:
+    """Save all results of a participant.
+
+    Workflow Graph
+        >>> from pathlib import Path
+        >>> from surreal_bids.bids.derivatives import Provenance
+        >>> from surreal_bids.workflows.participant import init_outputs_wf
+        >>> wf = init_outputs_wf(
+        ...     output_dir=Path('out'),
+        ...     entities={'participant': '01', 'session': None},
+        ...     provenance=Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', '', 0.0),
+        ...     made_from={},
+        ... )
+
+    Parameters
+    ----------
+    output_dir
+        Root of the outputs.
+    entities
+        Participant and session.
+    provenance
+        Where the outputs come from.
+    made_from
+        Fingerprint of all that they depend on.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w_preproc, t1w_mask, mask_method, t1w_tpms, anat2std_xfm, std2anat_xfm, dseg, volumes, ravens
+        As the other workflows give them.
+
+    Outputs
+    -------
+    record
+        Record of all outputs, written last.
+    """
+    workflow = pe.Workflow(name=name)
+    inputnode = pe.Node(IdentityInterface(fields=RESULTS), name='inputnode')
+    outputnode = pe.Node(IdentityInterface(fields=['record']), name='outputnode')
+    describe = pe.Node(
+        DescribeOutputs(provenance=asdict(provenance)), name='describe', run_without_submitting=True
+    )
+    merge = pe.Node(Merge(len(SAVED), ravel_inputs=True), name='merge', run_without_submitting=True)
+    record = pe.Node(
+        WriteRecord(output_dir=str(output_dir), entities=dict(entities), made_from=dict(made_from)),
+        name='record',
+        run_without_submitting=True,
+    )
+    workflow.connect(
+        [
+            (inputnode, describe, [('mask_method', 'mask_method')]),
+            (merge, record, [('out', 'out_files')]),
+            (record, outputnode, [('out_file', 'record')]),
+        ]
+    )
+    for number, (output_name, result) in enumerate(SAVED.items(), start=1):
+        save = _save_node(output_dir, output_name, _entities_of(output_name, entities, provenance))
+        workflow.connect(inputnode, result, save, 'in_file')
+        workflow.connect(save, 'out_files', merge, f'in{number}')
+        if output_name in DESCRIBED:
+            workflow.connect(describe, output_name, save, 'metadata')
+    return workflow
+
+
+def _entities_of(
+    output_name: str, entities: Mapping[str, str | None], provenance: Provenance
+) -> dict[str, str | None]:
+    """Labels in the name of an output, without those of tissues."""
+    labels = dict(entities)
+    if output_name.startswith('segmentation'):
+        labels['atlas'] = provenance.atlas
+    if output_name.startswith('transform') or output_name == 'ravens':
+        labels['template'] = provenance.template
+    return labels
+
+
+def _save_node(output_dir: Path, output_name: str, entities: dict[str, str | None]) -> pe.Node:
+    """A node that saves an output; those of several tissues are saved one by one."""
+    interface = SaveOutput(output_dir=str(output_dir), output_name=output_name)
+    node_name = f'save_{output_name}'
+    if output_name not in {'tissue_probability', 'ravens'}:
+        interface.inputs.entities = entities
+        return pe.Node(interface, name=node_name, mem_gb=SAVE_GB)
+    node = pe.MapNode(interface, iterfield=['in_file', 'entities'], name=node_name, mem_gb=SAVE_GB)
+    node.inputs.entities = [{**entities, 'tissue': tissue} for tissue in TISSUES]
+    return node
 
 
 @dataclass(frozen=True)
@@ -77,7 +204,7 @@ def init_participant_wf(
     Workflow Graph
         >>> from pathlib import Path
         >>> from surreal_bids.bids.reuse import Reusable
-        >>> from surreal_bids.bids.sidecars import Provenance
+        >>> from surreal_bids.bids.derivatives import Provenance
         >>> from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
         >>> from surreal_bids.workflows.segmentation import AtlasFiles
         >>> wf = init_participant_wf(
@@ -247,3 +374,69 @@ def _segmentation_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Wor
             device=settings.device,
         )
     return init_existing_segmentation_wf(dseg=reusable.dseg, regions_file=reusable.dseg_table)
+
+
+REPORT_GB = 2.0
+"""Memory of a page at 1 mm, estimated."""
+
+
+def init_reports_wf(
+    *,
+    output_dir: Path,
+    participants: Mapping[str, Sequence[Mapping[str, Any]]],
+    template_name: str,
+    template_dir: Path,
+    methods: Mapping[str, Any],
+    configuration: str,
+    name: str = 'reports_wf',
+) -> pe.Workflow:
+    """Write the pages of participants.
+
+    Workflow Graph
+        >>> from pathlib import Path
+        >>> from surreal_bids.workflows.participant import init_reports_wf
+        >>> wf = init_reports_wf(
+        ...     output_dir=Path('out'),
+        ...     participants={
+        ...         '01': [{'session': None, 'atlas': 'muse', 'warnings': [], 'reused': {}}]
+        ...     },
+        ...     template_name='MNI152NLin2009cAsym',
+        ...     template_dir=Path('.'),
+        ...     methods={},
+        ...     configuration='',
+        ... )
+
+    Parameters
+    ----------
+    output_dir
+        Root of the outputs.
+    participants
+        Label of each, and for each session its label, atlas, warnings, and what was reused.
+    template_name, template_dir
+        The template.
+    methods
+        Fields of :class:`surreal_bids.reports.methods.ImagingMethods`.
+    configuration
+        The options as run, as text.
+    name
+        Name of the workflow.
+    """
+    workflow = pe.Workflow(name=name)
+    for label, sessions in participants.items():
+        report = pe.Node(
+            WriteReport(
+                output_dir=str(output_dir),
+                participant=label,
+                sessions=[dict(session) for session in sessions],
+                template_name=template_name,
+                template_dir=template_dir,
+                methods=dict(methods),
+                configuration=configuration,
+            ),
+            name='report',
+            mem_gb=REPORT_GB,
+        )
+        participant_wf = pe.Workflow(name=f'sub-{label}'.replace('+', '_plus_'))
+        participant_wf.add_nodes([report])
+        workflow.add_nodes([participant_wf])
+    return workflow

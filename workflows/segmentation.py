@@ -9,8 +9,8 @@ from pathlib import Path
 from nipype.interfaces.utility import IdentityInterface
 from nipype.pipeline import engine as pe
 
-from surreal_bids.interfaces.segmentation import FuseLabels, MeasureSegmentation, RegisterAtlas
-from surreal_bids.workflows.registration import REGISTRATION_GB
+from surreal_bids.interfaces.anatomy import FuseLabels, MeasureSegmentation, RegisterAtlas
+from surreal_bids.workflows.anatomy import REGISTRATION_GB
 
 FUSION_GB = 2.0
 """Memory of the fusion at 1 mm, estimated; it does not grow with the number of atlases."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from baselines import BASELINES
 from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression
 from sklearn.multioutput import MultiOutputRegressor
@@ -16,9 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
-from surreal_bids.baselines import BASELINES
 from surreal_bids.exceptions import DataError
-from surreal_bids.model.selection import Setting
+from surreal_bids.model.agreement import Setting
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.stats.concordance import pattern_c_index
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from surreal_bids.harmonization.covariates import CNNormaliser
-from surreal_bids.simulation.controls import Controls
+from surreal_bids.simulation.population import Controls
 from surreal_bids.simulation.tables import SEVERITY_COLUMNS, simulate_table
 
 Floats = NDArray[np.float64]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from surreal_bids.baselines import BASELINES
+from baselines import BASELINES
+
 from surreal_bids.model.estimator import PAPER_ORTHO
 
 EXPERIMENTS = ('table1', 'fig2', 'table7', 'table6', 'robustness', 'split_half')

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from baselines import BASELINES
 
-from surreal_bids.baselines import BASELINES
 from surreal_bids.stats.concordance import pattern_c_index
 
 from .experiments import GAN, GAN_CONSENSUS, REGRESSIONS

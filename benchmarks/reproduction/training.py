@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surreal_bids.model.ensemble import Stack
-from surreal_bids.model.estimator import BATCHES_PER_EPOCH, find_device
-from surreal_bids.model.selection import (
+from surreal_bids.model.agreement import (
     Selection,
     Setting,
     choose_setting,
     form_consensus,
     make_setting,
 )
+from surreal_bids.model.ensemble import Stack
+from surreal_bids.model.estimator import BATCHES_PER_EPOCH, find_device
 from surreal_bids.model.settings import HyperParameters
 from surreal_bids.model.train import Sample, Training, members_by_ortho, members_r_indices
 from surreal_bids.stats.concordance import pattern_c_index

@@ -1,10 +1,11 @@
-"""Names and descriptions of every output. The names are in `names.json` and nowhere else."""
+"""Names, sidecars and records of all outputs."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from surreal_bids import __version__
-from surreal_bids.bids.labels import alternatives, is_label
+from surreal_bids.bids.layout import is_label
+from surreal_bids.bids.people import Visit
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_json, write_text
+from surreal_bids.text import alternatives
 
 BIDS_VERSION = '1.10.0'
 """The version of the standard that the outputs follow."""
@@ -225,3 +228,223 @@ def start_dataset(
     content = dataset_description(source, source_description, derivatives)
     write_json(output_path(root, 'dataset_description'), content)
     write_text(output_path(root, 'bidsignore'), '\n'.join(BIDSIGNORE) + '\n')
+
+
+CHUNK = 1 << 20
+"""Bytes of a file held in memory at a time while its digest is taken."""
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file's content: touching or copying a file does not change it."""
+    digest = hashlib.sha256()
+    with path.open('rb') as stream:
+        for chunk in iter(lambda: stream.read(CHUNK), b''):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def digest_of_files(paths: Iterable[Path]) -> str:
+    """One digest of several files, of their names and content, in any order."""
+    entries = sorted(f'{path.name} {digest_of(path)}' for path in paths)
+    return hashlib.sha256('\n'.join(entries).encode()).hexdigest()
+
+
+def fingerprint(files: Iterable[Path], options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the outputs of a participant depend on.
+
+    Parameters
+    ----------
+    files
+        The T1w image, and what is reused of other programs.
+    options
+        Those that change the outputs, as JSON can hold them.
+    """
+    digests = {path.name: digest_of(path) for path in files}
+    return {'version': __version__, 'inputs': digests, 'options': dict(options)}
+
+
+def record_path(root: Path, visit: Visit) -> Path:
+    """Path of the record of one participant and session."""
+    participant, session = visit
+    return output_path(root, 'record', participant=participant, session=session)
+
+
+def write_record(
+    path: Path,
+    root: Path,
+    made_from: Mapping[str, Any],
+    outputs: Iterable[Path],
+    warnings: Sequence[str] = (),
+) -> Path:
+    """Note what was written, with sizes, and what from; the last thing to be written.
+
+    Parameters
+    ----------
+    path
+        Path of the record.
+    root
+        The output folder.
+    made_from
+        The fingerprint of what the outputs depend on.
+    outputs
+        All files that were written.
+    warnings
+        What people should know of them.
+    """
+    sizes = {output.relative_to(root).as_posix(): output.stat().st_size for output in outputs}
+    content = {'made_from': made_from, 'outputs': dict(sorted(sizes.items()))}
+    return write_json(path, {**content, 'warnings': list(warnings)})
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """Read a record; None where there is none, or none that can be used."""
+    try:
+        content = json.loads(path.read_text(encoding='utf-8'))
+    except (OSError, ValueError):
+        return None
+    complete = isinstance(content, dict) and {'made_from', 'outputs'} <= content.keys()
+    return content if complete else None
+
+
+def why_not_done(root: Path, record: Mapping[str, Any] | None, made_from: Mapping[str, Any]) -> str:
+    """Say why a participant has to be processed; empty where all outputs are there and current."""
+    if record is None:
+        return 'not processed yet'
+    before = record['made_from']
+    changed = [part for part in made_from if before.get(part) != made_from[part]]
+    if changed:
+        return f'{" and ".join(changed)} changed since the outputs were made'
+    missing = [name for name, size in record['outputs'].items() if _size(root / name) != size]
+    return f'{missing[0]} is missing or was changed' if missing else ''
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+MASK_METHODS = {
+    'stripped': 'The image shows the brain only: where it is not 0',
+    'deepbet': 'Found by deepbet',
+}
+"""How a brain mask was found, by what brain extraction answers; else it is another program's."""
+
+VOLUME_COLUMNS: dict[str, dict[str, str]] = {
+    'index': {'Description': 'Value of the region in the label map', 'Format': 'integer'},
+    'name': {'Description': 'Name of the region'},
+    'volume_mm3': {
+        'Description': 'Volume of the region: sum of its probability over voxels, or of its voxels '
+        'where another program made the label map',
+        'Units': 'mm^3',
+    },
+}
+"""Columns of the table of volumes."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the outputs of a participant come from, as far as it is known before they are made.
+
+    Attributes
+    ----------
+    t1w, mask, segmentation
+        Sources of these outputs, as BIDS URIs.
+    atlas, atlas_licence
+        Name of the segmentation, and its terms of use.
+    template, template_licence
+        Name of the template, and its terms of use.
+    smoothing
+        Full width at half maximum in mm of the smoothing of RAVENS maps.
+    """
+
+    t1w: Sequence[str]
+    mask: Sequence[str]
+    segmentation: Sequence[str]
+    atlas: str
+    atlas_licence: str
+    template: str
+    template_licence: str
+    smoothing: float
+
+
+def describe_outputs(provenance: Provenance, mask_method: str) -> dict[str, dict[str, Any]]:
+    """Content of the sidecars of a participant, by the names of the outputs.
+
+    Parameters
+    ----------
+    provenance
+        What is known beforehand.
+    mask_method
+        How the brain mask was found: a key of :data:`MASK_METHODS`, or the name of a program.
+    """
+    words = MASK_METHODS.get(mask_method, f'Taken from {mask_method}')
+    return {
+        't1w': {'SkullStripped': mask_method == 'stripped', 'Sources': list(provenance.t1w)},
+        'brain_mask': {
+            'Type': 'Brain',
+            'Sources': list(provenance.mask),
+            'Method': mask_method,
+            'Description': words,
+        },
+        'segmentation_volumes': {
+            **VOLUME_COLUMNS,
+            'Sources': list(provenance.segmentation),
+            'Atlas': provenance.atlas,
+            'AtlasLicense': provenance.atlas_licence,
+        },
+        'ravens': _describe_ravens(provenance),
+    }
+
+
+def _describe_ravens(provenance: Provenance) -> dict[str, Any]:
+    return {
+        'Description': 'Probability of the tissue in template space, times the Jacobian '
+        'determinant of the transform: its integral over a region is the volume of the tissue',
+        'Sources': list(provenance.t1w),
+        'Template': provenance.template,
+        'TemplateLicense': provenance.template_licence,
+        'SmoothingFWHM': provenance.smoothing,
+        'SmoothingFWHMUnits': 'mm',
+    }
+
+
+@dataclass(frozen=True)
+class VisitOutputs:
+    """Where the outputs of one participant in one session are.
+
+    Attributes
+    ----------
+    root
+        The output folder.
+    participant, session
+        Labels without their prefixes; None where there are no sessions.
+    atlas, template
+        Their names.
+    """
+
+    root: Path
+    participant: str
+    session: str | None
+    atlas: str
+    template: str
+
+    @property
+    def name(self) -> str:
+        """How messages call it: `sub-01` or `sub-01_ses-02`."""
+        return f'sub-{self.participant}' + (f'_ses-{self.session}' if self.session else '')
+
+    def path(self, name: str, **labels: str) -> Path:
+        """Path of an output; `labels` are those of its entities that a visit does not have."""
+        known = {
+            'participant': self.participant,
+            'session': self.session,
+            'atlas': self.atlas,
+            'template': self.template,
+            **labels,
+        }
+        entities = output_names()[name].entities
+        return output_path(self.root, name, **{e: known[e] for e in entities if e in known})
+
+    def sidecar(self, name: str, **labels: str) -> dict[str, Any]:
+        """Content of the sidecar of an output."""
+        content = sidecar_path(self.path(name, **labels)).read_text(encoding='utf-8')
+        return dict(json.loads(content))

@@ -8,26 +8,130 @@ links, and large datasets are often gathered from several disks that way.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import bids
 from bids import BIDSLayout, BIDSLayoutIndexer
 from bids.layout import Query
 from bids.layout.models import Config
 from bids.utils import natural_sort
 
-from surreal_bids.bids.database import cached_layout
-from surreal_bids.bids.labels import LABEL, alternatives
 from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, UsageError
+from surreal_bids.files import atomic_path
+from surreal_bids.text import alternatives
 
 LOGGER = logging.getLogger(__name__)
+
+
+DATABASE = 'layout_index.sqlite'
+"""The name that pybids gives to its database."""
+
+SETTLED_NS = 2_000_000_000
+"""A folder changed less than this long ago (ns) may change again within one tick of its clock."""
+
+FolderState = tuple[str, int, int, int]
+"""Path below the root, inode, time of modification, time of change (ns)."""
+
+
+def cached_layout(
+    bids_dir: Path,
+    scope: str,
+    database_dir: Path,
+    index: Callable[[Path, str], BIDSLayout],
+) -> BIDSLayout:
+    """Load the index of a dataset if a current one is stored, else make it and store it.
+
+    Parameters
+    ----------
+    bids_dir
+        Root of the dataset.
+    scope
+        What is indexed, as `index` understands it.
+    database_dir
+        Folder of stored indices.
+    index
+        Makes the index from `bids_dir` and `scope`.
+    """
+    now = time.time_ns()
+    states = folder_states(bids_dir)
+    entry = database_dir / f'surreal_bids-{_fingerprint(bids_dir, scope, states)}'
+    if (entry / DATABASE).is_file():
+        LOGGER.info('Using the index stored in %s', entry)
+        return BIDSLayout(bids_dir, validate=False, database_path=entry)
+    layout = index(bids_dir, scope)
+    if max(max(state[2:]) for state in states) > now - SETTLED_NS:
+        LOGGER.info('%s: changed just now, so its index is not stored', bids_dir)
+    else:
+        _store(layout, entry / DATABASE)
+    return layout
+
+
+def folder_states(bids_dir: Path) -> list[FolderState]:
+    """State of each folder that an index of anatomical images depends on.
+
+    The time of change is there besides that of modification since copying programs set the
+    latter back (`rsync -a`, `tar`).
+    """
+    folders = sorted(_folders(bids_dir))
+    return [(os.path.relpath(folder, bids_dir), *_state(folder)) for folder in folders]
+
+
+def _folders(bids_dir: Path) -> Iterator[str]:
+    """Yield the root, `sub-*`, `sub-*/ses-*`, and the `anat` of either."""
+    yield str(bids_dir)
+    for participant in _subfolders(bids_dir, 'sub-'):
+        for parent in [participant, *_subfolders(participant, 'ses-')]:
+            yield parent
+            yield from _subfolders(parent, 'anat')
+
+
+def _subfolders(folder: str | Path, prefix: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [e.path for e in entries if e.name.startswith(prefix) and e.is_dir()]
+
+
+def _state(folder: str) -> tuple[int, int, int]:
+    status = os.stat(folder)  # noqa: PTH116 (thousands of folders: a Path for each doubles the time)
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _fingerprint(bids_dir: Path, scope: str, states: list[FolderState]) -> str:
+    content = json.dumps([str(bids_dir.absolute()), scope, bids.__version__, states])
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def _store(layout: BIDSLayout, database: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder, atomic_path(database) as temporary:
+        layout.save(folder, replace_connection=False)
+        shutil.copyfile(Path(folder) / DATABASE, temporary)
+    LOGGER.info('Stored the index in %s', database.parent)
+
+
+LABEL = re.compile(r'[0-9a-zA-Z+]+')
+"""What BIDS (1.10 and later) allows in a label; nothing in it can leave a folder."""
+
+
+def is_label(value: object) -> bool:
+    """Tell whether a value is a BIDS label: letters, digits and `+`, at least one."""
+    return isinstance(value, str) and LABEL.fullmatch(value) is not None
+
+
+def without_prefix(value: str, prefix: str) -> str:
+    """Turn `sub-01` into `01` (for the prefix `sub`), and leave `01` as it is."""
+    return value.removeprefix(f'{prefix}-')
+
 
 DESCRIPTION = 'dataset_description.json'
 
@@ -199,7 +303,7 @@ def find_t1w(
     filters
         Entities of the T1w query, which override :data:`DEFAULT_QUERY`; see :func:`read_filters`.
     database_dir
-        Where to keep the index between calls; see :mod:`surreal_bids.bids.database`.
+        Where to keep the index between calls; see :mod:`surreal_bids.bids.layout`.
 
     Returns
     -------

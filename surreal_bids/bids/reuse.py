@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from surreal_bids.bids.labels import is_label
-from surreal_bids.bids.layout import T1wImage
+from surreal_bids.bids.layout import T1wImage, is_label
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig, derivative_folders
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.templates import TISSUES

@@ -4,29 +4,128 @@ from __future__ import annotations
 
 import gc
 import logging
+import multiprocessing
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import nipype
+from nipype.pipeline import engine as pe
 from nipype.pipeline import plugins
 from nipype.pipeline.engine import Workflow
+from nipype.pipeline.engine.utils import generate_expanded_graph
+from nipype.pipeline.plugins.multiproc import MultiProcPlugin, process_initializer, run_node
+from tqdm import tqdm
 
-from surreal_bids.cli.identity import steps_dir
-from surreal_bids.cli.machine import usable_cores
-from surreal_bids.cli.multiproc import SturdyMultiProcPlugin
+from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 
 LOGGER = logging.getLogger(__name__)
+
+
+DIED = (
+    'RuntimeError: the process of this step was killed, twice; most likely there was not enough '
+    'memory: use fewer processes (--nprocs), or tell how much there is (--mem-gb)\n'
+)
+"""Reported for a step whose process died: what a system without memory does to processes."""
+
+
+def start_worker(folder: str, log_level: int) -> None:
+    """Prepare a worker: its folder, no questions to servers, and no more log than was asked for."""
+    process_initializer(folder)
+    logging.getLogger('nipype').setLevel(log_level)
+    for name in ('nipype.workflow', 'nipype.interface', 'nipype.utils'):
+        logging.getLogger(name).setLevel(log_level)
+
+
+class SturdyMultiProcPlugin(MultiProcPlugin):
+    """MultiProc that runs a step again, alone, when a worker dies, and then gives only it up.
+
+    Nipype's own waits forever for steps of a dead worker. Workers are started afresh, not forked:
+    a fork of a process with threads, as torch has, can hang.
+
+    Parameters
+    ----------
+    plugin_args
+        As of MultiProc; `log_level` is that of Nipype's messages.
+    """
+
+    pool: ProcessPoolExecutor
+
+    def __init__(self, plugin_args: dict[str, Any]) -> None:
+        super().__init__(plugin_args=plugin_args)
+        self._log_level = plugin_args.get('log_level', logging.ERROR)
+        self._lone_pools: list[ProcessPoolExecutor] = []
+        self.pool.shutdown()
+        self.pool = self._make_pool(self.processors)
+
+    def _make_pool(self, workers: int) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            max_workers=workers,
+            initializer=start_worker,
+            initargs=(os.fspath(self._cwd), self._log_level),
+            mp_context=multiprocessing.get_context('spawn'),
+        )
+
+    def _submit_job(self, node: Any, updatehash: bool = False) -> int:
+        self._taskid += 1
+        job = (node, updatehash, self._taskid)
+        try:
+            future = self.pool.submit(run_node, *job)
+        except BrokenProcessPool:
+            self.pool = self._make_pool(self.processors)
+            future = self.pool.submit(run_node, *job)
+        future.add_done_callback(partial(self._collect, job, True))
+        self._task_obj[self._taskid] = future
+        return self._taskid
+
+    def _collect(self, job: tuple[Any, bool, int], retry: bool, future: Future) -> None:
+        """Keep the result of a step; if its worker died, try once more in a pool of its own."""
+        if future.cancelled():
+            return
+        try:
+            result = future.result()
+        except BrokenProcessPool:
+            if retry:
+                self._run_alone(job)
+                return
+            result = {'result': None, 'traceback': [DIED], 'taskid': job[2]}
+        self._taskresult[job[2]] = result
+
+    def _run_alone(self, job: tuple[Any, bool, int]) -> None:
+        pool = self._make_pool(1)
+        self._lone_pools.append(pool)
+        pool.submit(run_node, *job).add_done_callback(partial(self._collect, job, False))
+
+    def _postrun_check(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all workers; steps that have not begun are dropped."""
+        for pool in (self.pool, *self._lone_pools):
+            pool.shutdown(cancel_futures=True)
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, where the system tells, or else all."""
+    if hasattr(os, 'sched_getaffinity'):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
 
 THREAD_SETTINGS = (
     'OMP_NUM_THREADS',
@@ -231,3 +330,71 @@ def _reason(report: str) -> str:
         return 'unknown; see the report'
     module, kind, message = errors[-1].groups()
     return message if module == 'surreal_bids.exceptions.' else f'{kind}: {message}'
+
+
+def append_to_log(path: Path, text: str) -> None:
+    """Add a line with the time to a log."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open('a', encoding='utf-8') as stream:
+        stream.write(f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}\n')
+
+
+class Progress:
+    """Told by Nipype of each step that starts and ends; draws the bar and writes the logs.
+
+    Parameters
+    ----------
+    workflow
+        Of which each participant is a workflow.
+    logs
+        Log of each participant, by the name of its workflow.
+    description
+        What the bar is about.
+    """
+
+    def __init__(self, workflow: pe.Workflow, logs: Mapping[str, Path], description: str) -> None:
+        self._logs = logs
+        graph = generate_expanded_graph(workflow._create_flat_graph())
+        self._waiting = {name: set[str]() for name in logs}
+        for node in graph.nodes():
+            _, participant, *steps = node.fullname.split('.')
+            self._waiting[participant].add('.'.join(steps))
+        self._started: dict[tuple[str, ...], float] = {}
+        self._failed: set[tuple[str, ...]] = set()
+        total = sum(map(len, self._waiting.values()))
+        self._bar = tqdm(desc=description, total=total, unit='step', disable=None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+    def __call__(self, names: tuple[str, ...], status: str) -> None:
+        """Take note of a step that started, ended, or failed."""
+        participant, step = names[1], '.'.join(names[2:])
+        if status == 'start':
+            self._started[names] = time.monotonic()
+            self._note(participant, f'{step}: started')
+        elif status == 'exception':
+            self._failed.add(names)
+            self._note(participant, f'{step}: failed')
+        elif names not in self._failed:
+            self._finish(participant, step, self._started.get(names))
+
+    def _finish(self, participant: str, step: str, begin: float | None) -> None:
+        took = 'ready' if begin is None else f'done in {time.monotonic() - begin:.1f} s'
+        self._note(participant, f'{step}: {took}')
+        if step in self._waiting[participant]:
+            self._waiting[participant].remove(step)
+            self._bar.update()
+        done = sum(not steps for steps in self._waiting.values())
+        self._bar.set_postfix_str(f'{done} of {len(self._waiting)} participants')
+
+    def _note(self, participant: str, text: str) -> None:
+        append_to_log(self._logs[participant], text)

@@ -14,30 +14,24 @@ from typing import Any
 import pandas as pd
 
 from surreal_bids import __version__
-from surreal_bids.bids.checks import check_output_folder, check_work_folder
 from surreal_bids.bids.derivatives import output_names, output_path, sidecar_path, start_dataset
 from surreal_bids.bids.layout import read_description
-from surreal_bids.bids.participants import Visit
+from surreal_bids.bids.people import CONTROL, PATIENT, Visit
 from surreal_bids.bids.reuse import segmentation_label
+from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.cli.execution import Crash, run_workflow, usable_cores
-from surreal_bids.cli.identity import template_name
+from surreal_bids.cli.plan import template_name
 from surreal_bids.config import AppConfig, derivative_folders, write_config
 from surreal_bids.exceptions import DataError, SurrealError, UsageError
 from surreal_bids.files import write_text, write_tsv
-from surreal_bids.interfaces.group import write_frame
-from surreal_bids.interfaces.group_maps import ravens_files
-from surreal_bids.interfaces.group_outputs import EXCLUSIONS, VOLUMES
+from surreal_bids.interfaces.group import EXCLUSIONS, VOLUMES, ravens_files, write_frame
 from surreal_bids.model.bundle import CARD
-from surreal_bids.model.checks import FEWEST_PEOPLE
-from surreal_bids.model.estimator import find_device
-from surreal_bids.model.timing import longest_first
-from surreal_bids.stats.diagnosis import MINIMUM_PEOPLE
-from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.gathering import GROUP_NAMES, Gathered, gather_cohort
-from surreal_bids.tables.groups import CONTROL, PATIENT
-from surreal_bids.tables.pipeline import TableModel
-from surreal_bids.tables.steps import TrainingSettings, time_training
-from surreal_bids.tables.visits import collect_volumes, read_roi_table, visit_columns
+from surreal_bids.model.estimator import FEWEST_PEOPLE, find_device
+from surreal_bids.model.train import longest_first
+from surreal_bids.stats.associations import MINIMUM_PEOPLE
+from surreal_bids.tables.cohort import GROUP_NAMES, Cohort, Gathered, gather_cohort
+from surreal_bids.tables.pipeline import TableModel, TrainingSettings, time_training
+from surreal_bids.tables.volumes import collect_volumes, read_roi_table, visit_columns
 from surreal_bids.workflows.group import init_group_wf
 
 DONE = 'done'

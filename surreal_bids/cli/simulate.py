@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
+import logging
+import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from surreal_bids.cli import simulate_cohort, simulate_score, simulate_table
+import nibabel as nib
+import numpy as np
+import pandas as pd
+
+from surreal_bids import __version__
+from surreal_bids.bids.derivatives import BIDS_VERSION, output_path
+from surreal_bids.bids.people import read_people
+from surreal_bids.cli.app import with_hyphens
+from surreal_bids.cli.execution import usable_cores
 from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
-from surreal_bids.cli.parser import with_hyphens
+from surreal_bids.exceptions import DataError, OutputError, UsageError
+from surreal_bids.files import write_json
+from surreal_bids.simulation.anatomy import PATTERNS
+from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
+from surreal_bids.simulation.population import read_controls
+from surreal_bids.simulation.tables import RESAMPLINGS, TASKS, simulate_table, write_simulated_table
+from surreal_bids.simulation.templates import VOXEL_SIZES_MM
+from surreal_bids.stats.concordance import concordance_matrix, match_patterns
+from surreal_bids.templates import TEMPLATE_SPACE
+
+LOGGER = logging.getLogger(__name__)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -18,9 +42,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_common_options(parser)
     subparsers = parser.add_subparsers(required=True, metavar='{table,cohort,score}')
-    simulate_table.add_parser(subparsers)
-    simulate_cohort.add_parser(subparsers)
-    simulate_score.add_parser(subparsers)
+    add_table_parser(subparsers)
+    add_cohort_parser(subparsers)
+    add_score_parser(subparsers)
     return parser
 
 
@@ -29,3 +53,299 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(with_hyphens(sys.argv[1:] if argv is None else argv))
     set_up_logging(arguments.verbosity)
     return run_command(arguments.run, arguments)
+
+
+def add_cohort_parser(subparsers: Any) -> None:
+    """Register the subcommand `cohort`."""
+    parser = subparsers.add_parser(
+        'cohort',
+        help='simulate a BIDS dataset of T1w heads',
+        description='Simulate a whole BIDS dataset of T1w heads whose truth is known: controls '
+        'with an anatomy of their own, and patients who also have atrophy of known severity. '
+        'Repeat the same command to complete a dataset after an interruption.',
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    plan = CohortPlan()
+    parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the dataset to')
+    parser.add_argument('--n-cn', type=int, default=plan.n_cn, help='number of controls')
+    parser.add_argument('--n-pt', type=int, default=plan.n_pt, help='number of patients')
+    parser.add_argument('--sites', type=int, default=plan.sites, help='number of sites')
+    parser.add_argument(
+        '--patterns',
+        type=int,
+        default=plan.patterns,
+        help='number of patterns of atrophy: the first of '
+        + ', '.join(name for name, _ in PATTERNS),
+    )
+    parser.add_argument(
+        '--voxel-size', type=float, choices=VOXEL_SIZES_MM, default=plan.voxel_size, help='in mm'
+    )
+    parser.add_argument(
+        '--atlases',
+        type=int,
+        default=plan.atlases,
+        metavar='K',
+        help='also simulate K healthy people, skull-stripped and labelled, as an atlas set',
+    )
+    parser.add_argument(
+        '--skull-stripped', action='store_true', help='show the brain only, without skull and scalp'
+    )
+    parser.add_argument(
+        '--variation',
+        type=float,
+        default=plan.variation,
+        help='how much the anatomy of people differs: 1 as that of real people; with less, '
+        'patterns are found with fewer people',
+    )
+    parser.add_argument('--seed', type=int, default=plan.seed, help='seed of all draws')
+    parser.add_argument(
+        '--nprocs',
+        '--n-cpus',
+        type=int,
+        default=usable_cores(),
+        help='number of processes; one needs about 1 GB at 2 mm and 3 GB at 1 mm',
+    )
+    parser.set_defaults(run=run_cohort)
+
+
+def run_cohort(arguments: argparse.Namespace) -> int:
+    """Simulate and write the cohort; say where it is and what to open."""
+    if arguments.nprocs < 1:
+        raise UsageError(f'--nprocs {arguments.nprocs}: give at least 1')
+    plan = CohortPlan(
+        n_cn=arguments.n_cn,
+        n_pt=arguments.n_pt,
+        sites=arguments.sites,
+        stripped=arguments.skull_stripped,
+        variation=arguments.variation,
+        patterns=arguments.patterns,
+        voxel_size=arguments.voxel_size,
+        atlases=arguments.atlases,
+        seed=arguments.seed,
+    )
+    simulate_cohort(arguments.out, plan, arguments.nprocs)
+    sys.stdout.write(
+        f'{plan.n_cn} controls, {plan.n_pt} patients and {plan.atlases} atlases are in '
+        f'{arguments.out}; README.md there says what is what.\n'
+    )
+    return 0
+
+
+PATTERN_COLUMN = re.compile(r'(r|pattern_)\d+')
+
+
+def add_score_parser(subparsers: Any) -> None:
+    """Register the subcommand `score`."""
+    parser = subparsers.add_parser(
+        'score',
+        help='compare R-indices with the simulated severities',
+        description='Match estimated with true patterns and print the c-index of each pair and '
+        'their mean, the pattern-c-index: 1 is perfect, 0.5 is chance. Only patients count. With '
+        '--maps also how well the map of each pattern tells the regions that were to lose volume '
+        'from others, as an area under the curve (AUC).',
+    )
+    parser.add_argument('rindices', type=Path, metavar='RINDICES', help='rindices.tsv of a model')
+    parser.add_argument('severities', type=Path, metavar='TRUTH', help='severities.tsv')
+    parser.add_argument(
+        '--maps',
+        type=Path,
+        metavar='DIR',
+        help='output folder of the group level, whose grey matter maps are scored; patterns.tsv '
+        'lies beside TRUTH',
+    )
+    parser.set_defaults(run=run_score)
+
+
+def run_score(arguments: argparse.Namespace) -> int:
+    """Print a line for each true pattern, and the mean."""
+    estimates = _patterns(arguments.rindices)
+    truths = _patterns(arguments.severities)
+    truths = truths[(truths > 0).any(axis=1)]
+    people = truths.index.intersection(estimates.index)
+    if len(people) < 2:
+        raise DataError(
+            f'{arguments.rindices}: {len(people)} patients of {arguments.severities} in it; '
+            'give the R-indices of the people that were simulated'
+        )
+    if estimates.shape[1] < truths.shape[1]:
+        raise DataError(
+            f'{arguments.rindices}: {estimates.shape[1]} patterns, but {truths.shape[1]} were '
+            'simulated; give a model with at least as many'
+        )
+    c_index = concordance_matrix(estimates.loc[people], truths.loc[people])
+    match = match_patterns(c_index)
+    matched = c_index[match, np.arange(match.size)]
+    found = [str(name) for name in estimates.columns[match]]
+    notes = [''] * len(found)
+    if arguments.maps:
+        notes = [
+            f', AUC of its map {auc:.3f}'
+            for auc in _map_scores(arguments.maps, arguments.severities.parent, found)
+        ]
+    lines = [
+        f'  true {truth}: {name}, c-index {value:.3f}{note}\n'
+        for truth, name, value, note in zip(truths.columns, found, matched, notes)
+    ]
+    mean = f'pattern-c-index {matched.mean():.3f}\n'
+    sys.stdout.write(f'{len(people)} patients:\n{"".join(lines)}{mean}')
+    return 0
+
+
+def _map_scores(folder: Path, truth: Path, found: Sequence[str]) -> list[float]:
+    """AUC of |t| of each pattern's regression among patients, for the regions it truly concerns."""
+    # Scikit-learn and the template's labels take seconds, which only this option should cost.
+    from sklearn.metrics import roc_auc_score
+
+    from surreal_bids.simulation.templates import labels_at, load_labels
+
+    paths = [_slope_map(folder, name) for name in found]
+    patterns = pd.read_csv(truth / 'patterns.tsv', sep='\t')
+    atlas = load_labels()
+    scores = []
+    for number, path in enumerate(paths, start=1):
+        image = nib.Nifti1Image.from_filename(path)
+        t = np.abs(np.asarray(image.dataobj))
+        concerned = patterns.loc[patterns['pattern'] == number, 'index']
+        labels = labels_at(atlas, image.affine, t.shape)
+        scores.append(roc_auc_score(np.isin(labels[t > 0], concerned), t[t > 0]))
+    return scores
+
+
+def _slope_map(folder: Path, pattern: str) -> Path:
+    path = output_path(
+        folder,
+        'statistical_map',
+        template=TEMPLATE_SPACE,
+        tissue='GM',
+        contrast=f'{pattern}slope',
+        statistic='t',
+    )
+    if not path.is_file():
+        raise DataError(f'{path}: no such map; run the group level on images')
+    return path
+
+
+def _patterns(path: Path) -> pd.DataFrame:
+    """The columns r1, r2, ... of a table, by person; people with missing values are left out."""
+    table = read_people(path)
+    columns = [name for name in table.columns if PATTERN_COLUMN.fullmatch(name)]
+    if not columns:
+        raise DataError(f'{path}: no column r1, r2, ...; columns: {", ".join(table.columns)}')
+    return pd.DataFrame({name: table.numbers(name) for name in columns}).dropna()
+
+
+DESCRIPTION = 'dataset_description.json'
+"""Makes the folder a dataset, which the group level of the app takes with `--roi-table`."""
+
+RECORD = 'simulation.json'
+"""File of the output folder that says what was simulated, so that it can be done again."""
+
+
+def add_table_parser(subparsers: Any) -> None:
+    """Register the subcommand `table`."""
+    parser = subparsers.add_parser(
+        'table',
+        help='simulate a table of regional volumes',
+        description='Simulate one of the five semi-synthetic datasets of the Surreal-GAN paper: '
+        'volumes of 139 MUSE regions of controls, and of patients with three patterns of atrophy '
+        'whose severity is known.',
+    )
+    parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the tables to')
+    parser.add_argument(
+        '--task',
+        choices=TASKS,
+        default='basic',
+        help='which dataset: overlap shares more regions between patterns, scarce has few regions '
+        'a pattern, noise varies more within a pattern, mild has smaller losses (default: basic)',
+    )
+    parser.add_argument('--n-cn', type=int, default=492, help='number of controls (default: 492)')
+    parser.add_argument('--n-pt', type=int, default=900, help='number of patients (default: 900)')
+    parser.add_argument('--seed', type=int, default=0, help='seed of all draws (default: 0)')
+    parser.add_argument(
+        '--from-table',
+        type=Path,
+        metavar='CN.csv',
+        help='take healthy people from this CSV or TSV file with a column for each of the 139 '
+        'regions, instead of the built-in population',
+    )
+    parser.add_argument(
+        '--resample',
+        choices=RESAMPLINGS,
+        help='draw any number of people from a log-normal distribution fitted to --from-table',
+    )
+    parser.add_argument(
+        '--overwrite', action='store_true', help='replace another simulation in OUT'
+    )
+    parser.set_defaults(run=run_table)
+
+
+def run_table(arguments: argparse.Namespace) -> int:
+    """Simulate and write the tables; say where they are."""
+    record = _describe_simulation(arguments)
+    _require_free_folder(arguments.out, record, arguments.overwrite)
+    source = arguments.from_table
+    simulated = simulate_table(
+        arguments.task,
+        n_cn=arguments.n_cn,
+        n_pt=arguments.n_pt,
+        seed=arguments.seed,
+        controls=None if source is None else read_controls(source),
+        resample=arguments.resample,
+    )
+    write_json(arguments.out / RECORD, record)
+    description = {'Name': f'Simulated cohort, task {arguments.task}', 'BIDSVersion': BIDS_VERSION}
+    write_json(arguments.out / DESCRIPTION, description)
+    written = write_simulated_table(arguments.out, simulated)
+    unknown = simulated.participants.columns[simulated.participants.isna().all()]
+    if len(unknown):
+        LOGGER.warning(
+            '%s of these people: not known (n/a), so do not name them as covariates or sites',
+            ', '.join(unknown),
+        )
+    sys.stdout.write(
+        f'{arguments.n_cn} controls and {arguments.n_pt} patients, task {arguments.task}:\n'
+        + ''.join(f'  {path}\n' for path in written)
+    )
+    return 0
+
+
+def _describe_simulation(arguments: argparse.Namespace) -> dict[str, Any]:
+    """All that the tables depend on."""
+    return {
+        'Task': arguments.task,
+        'Controls': arguments.n_cn,
+        'Patients': arguments.n_pt,
+        'Seed': arguments.seed,
+        'SourceTableSHA256': _checksum(arguments.from_table),
+        'Resampling': arguments.resample,
+        'SurrealBIDSVersion': __version__,
+    }
+
+
+def _checksum(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(f'{path}: cannot be read ({error.strerror}); see --from-table') from error
+
+
+def _require_free_folder(folder: Path, record: dict[str, Any], overwrite: bool) -> None:
+    """Refuse a folder that holds anything but the same simulation, unless told to overwrite."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f'{folder}: a file of this name exists; choose another output folder')
+    if overwrite or not folder.exists() or not any(folder.iterdir()):
+        return
+    if _read_record(folder / RECORD) != record:
+        raise OutputError(
+            f'{folder}: the folder holds something else than this simulation; '
+            'choose another one or use --overwrite'
+        )
+
+
+def _read_record(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding='utf-8'))
+    except (OSError, ValueError):
+        return None

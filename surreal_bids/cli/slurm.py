@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from surreal_bids.bids.survey import Survey
-from surreal_bids.cli.estimates import PROCESS_GB, estimate
-from surreal_bids.cli.identity import study_identity, template_name
-from surreal_bids.cli.jobs import Job, plan_jobs
+from surreal_bids.cli.dry_run import PROCESS_GB, estimate
+from surreal_bids.cli.plan import Job, plan_jobs, study_identity, template_name
 from surreal_bids.config import (
     BUILTIN_ATLAS,
     BUILTIN_TEMPLATE,

@@ -1,34 +1,36 @@
-"""Covariate residualisation and CN normalisation (section 4.3 of the Surreal-GAN paper).
-
-Both learn from controls (CN) only and are applied to everyone, so that what the disease does to a
-region is never mistaken for what age does. The state of each is a dict whose values are numpy
-arrays or plain JSON values: it goes into a model bundle, and nothing is ever pickled.
-"""
+"""Covariates, head size and missing values, all learned from controls."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.encoding import CovariateEncoder, require_covariates
-from surreal_bids.harmonization.regression import centred_slopes, require_estimable
-from surreal_bids.harmonization.tables import (
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.harmonization.encoding import (
     CONSTANT,
     FILL_OR_EXCLUDE,
+    CovariateEncoder,
     Table,
     as_covariates,
     as_features,
     as_mask,
+    as_vector,
+    centred_slopes,
     like,
-    name_some,
     order_features,
+    require_covariates,
+    require_estimable,
     require_finite,
 )
+from surreal_bids.text import name_some
+
+LOGGER = logging.getLogger(__name__)
+
 
 CN_MEAN = 1.0
 """Mean of every ROI among CN after normalisation (the authors' program, `Data_normalization`)."""
@@ -243,3 +245,177 @@ def _controls(
     require_finite(table, 'features', FILL_OR_EXCLUDE)
     require_covariates(covariate_table)
     return table, covariate_table
+
+
+class CNImputer:
+    """Replace a missing feature by the prediction of a linear regression among CN.
+
+    Imputed patients look healthier than they are in the imputed region, so that this suits a few
+    missing values, not a region that half the people lack. Before ComBat, put the site among the
+    covariates: the value then carries the shift of its site, which ComBat will remove.
+
+    Parameters
+    ----------
+    categorical : sequence of str
+        Covariates whose numbers are names of levels. Text is categorical anyway.
+
+    Attributes
+    ----------
+    features_ : list of str
+        Features learned, in order.
+    encoder_ : CovariateEncoder
+        How covariates become columns.
+    intercept_ : ndarray of shape (n_features,)
+        Prediction where all columns are 0.
+    coefficients_ : ndarray of shape (n_columns, n_features)
+        Change of the prediction by unit of each column.
+    """
+
+    def __init__(self, categorical: Sequence[str] = ()) -> None:
+        self.categorical = categorical
+
+    def fit(
+        self,
+        X: pd.DataFrame | NDArray[Any],
+        covariates: pd.DataFrame | ArrayLike,
+        is_control: pd.Series[Any] | ArrayLike | None = None,
+    ) -> CNImputer:
+        """Learn each feature from the CN who have it.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_people, n_features)
+            Features, with missing values.
+        covariates : frame or array of shape (n_people, n_covariates)
+            Covariates, complete among CN.
+        is_control : Series or array of bool of shape (n_people,), optional
+            Who is CN; None says that all given are.
+
+        Raises
+        ------
+        DataError
+            Too few CN have a feature, or a covariate is missing.
+        """
+        table = as_features(X)
+        rows = as_covariates(covariates, table.index)
+        keep = np.ones(len(table), bool) if is_control is None else as_mask(is_control, table.index)
+        table, rows = table.loc[keep], rows.loc[keep]
+        require_covariates(rows)
+        self.features_ = [str(name) for name in table.columns]
+        self.encoder_ = CovariateEncoder(categorical=self.categorical).fit(rows)
+        columns = self.encoder_.transform(rows)
+        fitted = [self._fit_feature(columns, table[name]) for name in table.columns]
+        self.intercept_ = np.array([intercept for intercept, _ in fitted])
+        self.coefficients_ = np.array([slopes for _, slopes in fitted]).T
+        return self
+
+    def transform(self, X: Table, covariates: pd.DataFrame | ArrayLike) -> Table:
+        """Fill missing values and log whose and which; the result has the type of `X`."""
+        table = order_features(as_features(X), self.features_)
+        missing = ~np.isfinite(table.to_numpy())
+        lacking = missing.any(axis=1)
+        values = table.to_numpy(copy=True)
+        if lacking.any():
+            rows = self.encoder_.select(as_covariates(covariates, table.index).loc[lacking])
+            require_covariates(rows)
+            expected = self.intercept_ + self.encoder_.transform(rows) @ self.coefficients_
+            values[lacking] = np.where(missing[lacking], expected, values[lacking])
+            LOGGER.warning(
+                'imputed by CN regression: %d values of %s in %s',
+                missing.sum(),
+                name_some(table.index[lacking]),
+                name_some(table.columns[missing.any(axis=0)]),
+            )
+        return like(values, X, table)
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the state: `intercept` and `coefficients` are float64 arrays, the rest JSON."""
+        return {
+            'features': list(self.features_),
+            'encoder': self.encoder_.to_json(),
+            'intercept': self.intercept_,
+            'coefficients': self.coefficients_,
+        }
+
+    @classmethod
+    def from_arrays(cls, state: Mapping[str, Any]) -> CNImputer:
+        """Rebuild a fitted imputer from `to_arrays`."""
+        encoder = CovariateEncoder.from_json(state['encoder'])
+        imputer = cls(encoder.categorical)
+        imputer.features_, imputer.encoder_ = list(state['features']), encoder
+        imputer.intercept_ = np.asarray(state['intercept'], dtype=np.float64)
+        imputer.coefficients_ = np.asarray(state['coefficients'], dtype=np.float64)
+        return imputer
+
+    def _fit_feature(
+        self, columns: NDArray[np.float64], feature: pd.Series[float]
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Return intercept and slopes (n_columns,) from the people who have the feature."""
+        there = np.isfinite(feature.to_numpy())
+        try:
+            require_estimable(columns[there], self.encoder_.column_names_)
+        except DataError as error:
+            raise DataError(f'feature {feature.name} cannot be imputed: {error}') from error
+        center = columns[there].mean(axis=0)
+        values = feature.to_numpy()[there]
+        slopes = centred_slopes(columns[there] - center, values[:, None])[:, 0]
+        return float(values.mean() - center @ slopes), slopes
+
+
+ICVHandling = Literal['covariate', 'proportion', 'none']
+
+ICV = 'icv'
+"""Name of the covariate that `covariate` adds."""
+
+
+def handle_icv(
+    X: pd.DataFrame,
+    covariates: pd.DataFrame | None,
+    icv: pd.Series[Any] | ArrayLike,
+    how: ICVHandling,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Apply one of the three ways, before harmonization and residualisation.
+
+    Parameters
+    ----------
+    X : frame of shape (n_people, n_features)
+        Regional volumes, mm3.
+    covariates : frame of shape (n_people, n_covariates), optional
+        Covariates so far.
+    icv : Series or array of shape (n_people,)
+        Intracranial volume in the unit of `X`.
+    how : {'covariate', 'proportion', 'none'}
+        See the module.
+
+    Returns
+    -------
+    X, covariates : frames
+        Features (divided by ICV with `proportion`) and covariates (with `icv` for `covariate`).
+
+    Raises
+    ------
+    DataError
+        An ICV is missing or not positive where it is used.
+    """
+    table = as_features(X)
+    covariate_table = as_covariates(covariates, table.index)
+    if how == 'none':
+        return table, covariate_table
+    if how not in ('covariate', 'proportion'):
+        raise UsageError(f'ICV handling {how!r}: choose covariate, proportion or none')
+    volume = _positive(as_vector(icv, table.index, 'ICV'), table.index)
+    if how == 'proportion':
+        return table.div(volume, axis=0), covariate_table
+    if ICV in covariate_table.columns:
+        raise DataError(f'the covariates already hold {ICV!r}: ICV would count twice; drop it')
+    return table, covariate_table.assign(**{ICV: volume})
+
+
+def _positive(icv: Any, people: pd.Index[Any]) -> Any:
+    volume = np.asarray(icv, dtype=np.float64)
+    wrong = ~(np.isfinite(volume) & (volume > 0))
+    if wrong.any():
+        raise DataError(
+            f'ICV missing or not positive: {name_some(people[wrong])}; complete or exclude them'
+        )
+    return volume

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal_bids.harmonization.tables import CONSTANT
+from surreal_bids.harmonization.encoding import CONSTANT
 
 TOLERANCE = 1e-4
 """The alternation ends below this relative change, as in sva, neuroCombat and neuroHarmonize.

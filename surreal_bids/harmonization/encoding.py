@@ -1,20 +1,252 @@
-"""Covariates as numbers: a design matrix learned once and built again for new people."""
+"""Tables as arrays: features, covariates as design matrices, and regression on them."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.integrate import simpson
+from scipy.interpolate import BSpline
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.splines import SplineBasis
-from surreal_bids.harmonization.tables import as_labels, name_some
+from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
+
+
+Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
+
+CONSTANT = 1e-10
+"""A feature that varies by less than this share of its largest value is constant up to rounding."""
+
+FILL_OR_EXCLUDE = 'complete the table, exclude these people, or impute'
+"""What to do about missing feature values."""
+
+
+def as_features(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame:
+    """Read features as a float frame of people x features; an array gets numbered names.
+
+    Raises
+    ------
+    DataError
+        A person or a feature is named twice, or a value is not a number.
+    """
+    table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.atleast_2d(np.asarray(X)))
+    _require_unique(table.index, 'person')
+    _require_unique(table.columns, 'feature')
+    try:
+        return table.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        text = [name for name in table.columns if _holds_text(table[name])]
+        raise DataError(
+            f'features hold text, not numbers: {name_some(text)}; leave these columns out'
+        ) from error
+
+
+def as_covariates(
+    covariates: pd.DataFrame | ArrayLike | None, people: pd.Index[Any]
+) -> pd.DataFrame:
+    """Read covariates as a frame with one row for each of `people`, in that order.
+
+    Frames are matched by name when theirs are the same people, whatever the order; arrays are
+    matched by position. None stands for no covariates at all.
+
+    Raises
+    ------
+    DataError
+        The covariates are about other people than the features.
+    """
+    if covariates is None:
+        return pd.DataFrame(index=people)
+    if not isinstance(covariates, pd.DataFrame):
+        covariates = _from_array(np.asarray(covariates), people)
+    _require_unique(covariates.index, 'person')
+    return covariates.loc[_same_people(covariates.index, people, 'covariates')]
+
+
+def as_vector(values: pd.Series[Any] | ArrayLike, people: pd.Index[Any], name: str) -> NDArray[Any]:
+    """Read one value a person (site, is-control, ICV), in the order of `people`."""
+    if isinstance(values, pd.Series):
+        _require_unique(values.index, 'person')
+        return values.loc[_same_people(values.index, people, name)].to_numpy()
+    array = np.asarray(values)
+    if array.shape != (len(people),):
+        raise DataError(f'{name}: {array.shape} values for {len(people)} people; give one each')
+    return array
+
+
+def as_labels(values: pd.Series[Any] | ArrayLike) -> NDArray[np.str_]:
+    """Read names of levels or sites as text.
+
+    3 and 3.0 are the same name, since a column of numbers becomes floats where one is missing.
+    """
+    return np.array([_label(value) for value in np.asarray(values, dtype=object)], dtype=str)
+
+
+def _label(value: Any) -> str:
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
+
+
+def as_mask(
+    is_control: pd.Series[Any] | ArrayLike, people: pd.Index[Any], name: str = 'is_control'
+) -> NDArray[np.bool_]:
+    """Read a True/False value a person; anything else than booleans or 0/1 is refused."""
+    values = as_vector(is_control, people, name)
+    if not np.isin(values, [True, False]).all():
+        raise DataError(f'{name}: values other than True and False (or 1 and 0)')
+    return values.astype(bool)
+
+
+def order_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Put the columns in the learned order; refuse a table with other features.
+
+    A table read from an array has no names of its own: its columns are taken by position.
+    """
+    unnamed = isinstance(table.columns, pd.RangeIndex) and table.shape[1] == len(names)
+    if unnamed:
+        return table.set_axis(list(names), axis=1)
+    have = table.set_axis(table.columns.astype(str), axis=1)
+    missing = [name for name in names if name not in have.columns]
+    surplus = [name for name in have.columns if name not in set(names)]
+    if missing or surplus:
+        raise DataError(
+            f'features differ from those learned: missing [{name_some(missing)}], '
+            f'not known [{name_some(surplus)}]; give the same regions'
+        )
+    return have.loc[:, list(names)]
+
+
+def require_finite(table: pd.DataFrame, what: str, remedy: str) -> None:
+    """Raise a DataError that names people and columns where a number is missing or infinite."""
+    wrong = ~np.isfinite(table.to_numpy(dtype=np.float64))
+    if wrong.any():
+        people = table.index[wrong.any(axis=1)]
+        columns = table.columns[wrong.any(axis=0)]
+        raise DataError(
+            f'{what}: missing or infinite values for {len(people)} people '
+            f'({name_some(people)}) in {name_some(columns)}; {remedy}'
+        )
+
+
+def like(values: NDArray[np.float64], given: Table, table: pd.DataFrame) -> Table:
+    """Return `values` as the caller gave the features: a frame for a frame, an array for one."""
+    if isinstance(given, pd.DataFrame):
+        return pd.DataFrame(values, index=table.index, columns=table.columns)
+    return values
+
+
+def _holds_text(values: pd.Series[Any]) -> bool:
+    numbers = pd.to_numeric(values, errors='coerce')
+    return bool((numbers.isna() & values.notna()).any())
+
+
+def _from_array(values: NDArray[Any], people: pd.Index[Any]) -> pd.DataFrame:
+    columns = values.reshape(len(values), -1)
+    if len(columns) != len(people):
+        raise DataError(f'covariates: {len(columns)} rows for {len(people)} people; give one each')
+    names = [f'covariate_{number}' for number in range(columns.shape[1])]
+    return pd.DataFrame(columns, index=people, columns=names)
+
+
+def _same_people(have: pd.Index[Any], people: pd.Index[Any], what: str) -> pd.Index[Any]:
+    missing = people.difference(have)
+    if len(missing):
+        raise DataError(
+            f'{what}: nothing for {len(missing)} people ({name_some(missing)}); '
+            'index both tables by the same person names'
+        )
+    return people
+
+
+def _require_unique(names: pd.Index[Any], what: str) -> None:
+    if names.has_duplicates:
+        twice = names[names.duplicated()].unique()
+        raise DataError(f'the same {what} more than once: {name_some(twice)}; keep one row each')
+
+
+DEGREE = 3
+"""Cubic splines."""
+
+SIMPSON_STEPS = 4
+"""Steps between two knots; products of second derivatives are quadratic there: Simpson is exact."""
+
+
+@dataclass(frozen=True, eq=False)
+class SplineBasis:
+    """A cubic B-spline basis without its first function.
+
+    Attributes
+    ----------
+    knots : ndarray of shape (n_functions + 5,)
+        All knots in order, the boundary ones repeated four times, in the unit of the covariate.
+    """
+
+    knots: NDArray[np.float64]
+
+    @classmethod
+    def at_quantiles(cls, x: ArrayLike, n_functions: int) -> SplineBasis:
+        """Place knots at the quantiles of `x` (n,); `n_functions` counts the one left out.
+
+        Raises
+        ------
+        DataError
+            `x` has too few different values for so many functions, or one value too often.
+        """
+        x = np.asarray(x, dtype=np.float64)
+        different = len(np.unique(x))
+        if different < n_functions:
+            raise DataError(
+                f'a spline of {n_functions} functions needs as many different values, '
+                f'found {different}; use a line'
+            )
+        inside = np.linspace(0, 100, n_functions - DEGREE + 1)[1:-1]
+        ends = np.repeat([x.min(), x.max()], DEGREE + 1)
+        knots = np.sort(np.concatenate([ends, np.percentile(x, inside)]))
+        if (knots[DEGREE + 1 :] == knots[: -DEGREE - 1]).any():
+            raise DataError('too many people share one value for a spline; use a line')
+        return cls(knots)
+
+    @property
+    def lower(self) -> float:
+        """Smallest value of the covariate that the basis has seen."""
+        return float(self.knots[0])
+
+    @property
+    def upper(self) -> float:
+        """Largest value of the covariate that the basis has seen."""
+        return float(self.knots[-1])
+
+    def evaluate(self, x: ArrayLike, derivative: int = 0) -> NDArray[np.float64]:
+        """Evaluate the functions, or a derivative, at `x` (n,): shape (n, n_functions - 1).
+
+        Beyond the boundary knots the value at the boundary is used: a cubic that runs on outside
+        its data is worth less than no slope at all.
+        """
+        inside = np.clip(np.asarray(x, dtype=np.float64), self.lower, self.upper)
+        every = np.eye(len(self.knots) - DEGREE - 1)
+        values = BSpline(self.knots, every, DEGREE)(inside, nu=derivative)
+        return np.asarray(values[:, 1:], dtype=np.float64)
+
+    def penalty(self) -> NDArray[np.float64]:
+        """Integrate the products of second derivatives: shape (n_functions - 1,) * 2."""
+        points = _refine(np.unique(self.knots))
+        curvature = self.evaluate(points, derivative=2)
+        products = curvature[:, :, None] * curvature[:, None, :]
+        return np.asarray(simpson(products, x=points, axis=0), dtype=np.float64)
+
+
+def _refine(knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cut each interval between different knots in `SIMPSON_STEPS` equal steps."""
+    steps = np.arange(SIMPSON_STEPS) / SIMPSON_STEPS
+    inside = knots[:-1, None] + np.diff(knots)[:, None] * steps
+    return np.append(inside.ravel(), knots[-1])
 
 
 class CovariateEncoder:
@@ -235,3 +467,206 @@ def _one_hot(values: pd.Series[Any], levels: Sequence[str]) -> NDArray[np.float6
             f'({name_some(values.index[unknown])}); the model knows {name_some(levels)}'
         )
     return (text[:, None] == np.asarray(levels[1:])[None, :]).astype(np.float64)
+
+
+PENALTY_GRID = np.logspace(0, 7, 11)
+"""Weights of the roughness penalty that are tried, as in ComBat-GAM."""
+
+COLLINEAR = 1e-8
+"""A direction of the scaled covariates with less than this share of the largest is rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class SiteRegression:
+    """Coefficients of the regression.
+
+    Attributes
+    ----------
+    site_means : ndarray of shape (n_sites, n_features)
+        Value of each feature at each site where all covariate columns are 0.
+    slopes : ndarray of shape (n_columns, n_features)
+        Effects of the covariates, shared by all sites.
+    penalties : ndarray of shape (n_features, n_smooth)
+        Roughness penalties used.
+    """
+
+    site_means: NDArray[np.float64]
+    slopes: NDArray[np.float64]
+    penalties: NDArray[np.float64]
+
+
+def group_means(
+    values: NDArray[np.float64], codes: NDArray[np.intp], n_groups: int
+) -> NDArray[np.float64]:
+    """Mean of the rows of `values` (n, m) in each group: shape (n_groups, m).
+
+    `codes` (n,) numbers the groups; each has a row at least.
+    """
+    order = np.argsort(codes, kind='stable')
+    counts = np.bincount(codes, minlength=n_groups)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    sums = (
+        np.add.reduceat(values[order], starts, axis=0) if values.size else np.zeros((n_groups, 0))
+    )
+    return sums / counts[:, None]
+
+
+def fit_site_regression(
+    X: NDArray[np.float64],
+    columns: NDArray[np.float64],
+    codes: NDArray[np.intp],
+    roughness: Sequence[NDArray[np.float64]] = (),
+    penalties: ArrayLike | None = None,
+) -> SiteRegression:
+    """Regress features on site and covariates, with roughness penalties on smooth covariates.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_people, n_features)
+        Features.
+    columns : ndarray of shape (n_people, n_columns)
+        Encoded covariates.
+    codes : ndarray of shape (n_people,)
+        Number of each person's site.
+    roughness : sequence of ndarray of shape (n_columns, n_columns)
+        Penalty matrix of each smooth covariate; none gives ordinary least squares.
+    penalties : array of shape (n_features, n_smooth), optional
+        Penalty weights; None chooses each feature's from `PENALTY_GRID` by generalised
+        cross-validation.
+    """
+    n_sites = int(codes.max()) + 1
+    column_means = group_means(columns, codes, n_sites)
+    feature_means = group_means(X, codes, n_sites)
+    within, X_within = columns - column_means[codes], X - feature_means[codes]
+    gram, cross = within.T @ within, within.T @ X_within
+    if penalties is None and roughness:
+        total = (X_within**2).sum(axis=0)
+        penalties = _choose_penalties(gram, cross, total, roughness, (len(X), n_sites))
+    weights = np.zeros((X.shape[1], 0)) if not roughness else np.asarray(penalties, dtype=float)
+    slopes = _solve_by_weight(gram, cross, roughness, weights)
+    return SiteRegression(feature_means - column_means @ slopes, slopes, weights)
+
+
+def require_separable(
+    columns: NDArray[np.float64],
+    names: Sequence[str],
+    codes: NDArray[np.intp],
+    sites: Sequence[str],
+) -> None:
+    """Refuse covariates whose effect cannot be told from that of site.
+
+    Raises
+    ------
+    DataError
+        A covariate never varies within a site, or the covariates explain each other within sites.
+    """
+    within = columns - group_means(columns, codes, len(sites))[codes]
+    spread = columns.std(axis=0)
+    stuck = within.std(axis=0) <= COLLINEAR * spread
+    for number in np.flatnonzero(stuck):
+        means = group_means(columns[:, [number]], codes, len(sites))[:, 0]
+        odd = [site for site, mean in zip(sites, means) if mean != np.median(means)]
+        raise DataError(
+            f'site and covariate {names[number]} are confounded: it does not vary within any site '
+            f'(sites that differ: {", ".join(odd)}); drop the covariate or these sites'
+        )
+    scaled = within / spread
+    if _rank(scaled) < len(names):
+        raise DataError(
+            f'covariates {", ".join(names)} explain each other within the sites '
+            f'{", ".join(sites)}; leave one out'
+        )
+
+
+def require_estimable(columns: NDArray[np.float64], names: Sequence[str]) -> None:
+    """Refuse columns (n_people, n_columns) whose coefficients the CN do not determine.
+
+    Raises
+    ------
+    DataError
+        Too few CN, or columns that explain each other.
+    """
+    n_people, n_columns = columns.shape
+    if n_people < n_columns + 2:
+        raise DataError(
+            f'{n_people} CN for {n_columns} covariate columns ({name_some(names)}); '
+            f'{n_columns + 2} are needed at least: use fewer covariates'
+        )
+    spread = columns.std(axis=0)
+    scaled = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    if _rank(scaled) < n_columns:
+        raise DataError(
+            f'covariates explain each other among the CN: {name_some(names)}; leave one out'
+        )
+
+
+def centred_slopes(
+    centred: NDArray[np.float64], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Least-squares coefficients (n_columns, n_features) of columns that have mean 0.
+
+    Columns are scaled first, since ICV is a million times sex.
+    """
+    scale = centred.std(axis=0)
+    solution, *_ = np.linalg.lstsq(centred / scale, values - values.mean(axis=0), rcond=None)
+    return solution / scale[:, None]
+
+
+def _rank(scaled: NDArray[np.float64]) -> int:
+    return int(np.linalg.matrix_rank(scaled, rtol=COLLINEAR)) if scaled.size else 0
+
+
+def _solve_by_weight(
+    gram: NDArray[np.float64],
+    cross: NDArray[np.float64],
+    roughness: Sequence[NDArray[np.float64]],
+    weights: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Solve the penalised normal equations once for all features that share their weights."""
+    slopes = np.empty_like(cross)
+    distinct, member = np.unique(weights, axis=0, return_inverse=True)
+    for number, weight in enumerate(distinct):
+        mine = np.flatnonzero(member.ravel() == number)
+        slopes[:, mine] = _solve(gram, cross[:, mine], _total_penalty(gram, roughness, weight))
+    return slopes
+
+
+def _total_penalty(
+    gram: NDArray[np.float64],
+    roughness: Sequence[NDArray[np.float64]],
+    weight: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Sum the penalties; twice, as statsmodels defines its weights (`penalized_wls`)."""
+    total = np.zeros_like(gram)
+    for matrix, amount in zip(roughness, weight):
+        total += 2 * amount * matrix
+    return total
+
+
+def _solve(
+    gram: NDArray[np.float64], cross: NDArray[np.float64], penalty: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Solve (gram + penalty) slopes = cross, with columns scaled to one unit."""
+    scale = np.sqrt(np.where(np.diag(gram) > 0, np.diag(gram), 1.0))
+    unit = np.outer(scale, scale)
+    return np.linalg.solve((gram + penalty) / unit, cross / scale[:, None]) / scale[:, None]
+
+
+def _choose_penalties(
+    gram: NDArray[np.float64],
+    cross: NDArray[np.float64],
+    total: NDArray[np.float64],
+    roughness: Sequence[NDArray[np.float64]],
+    n_people_sites: tuple[int, int],
+) -> NDArray[np.float64]:
+    """Minimise the generalised cross-validation score n RSS / (n - tr H)^2 of each feature."""
+    n_people, n_sites = n_people_sites
+    grid = np.array(list(itertools.product(PENALTY_GRID, repeat=len(roughness))))
+    scores = np.empty((len(grid), cross.shape[1]))
+    for number, weight in enumerate(grid):
+        penalty = _total_penalty(gram, roughness, weight)
+        slopes = _solve(gram, cross, penalty)
+        residual = total - 2 * (slopes * cross).sum(axis=0) + (slopes * (gram @ slopes)).sum(axis=0)
+        freedom = n_sites + np.trace(_solve(gram, gram, penalty))
+        scores[number] = n_people * residual / (n_people - freedom) ** 2
+    return grid[scores.argmin(axis=0)]

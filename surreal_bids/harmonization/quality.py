@@ -22,16 +22,18 @@ from sklearn.preprocessing import StandardScaler
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.covariates import Residualiser
-from surreal_bids.harmonization.encoding import CovariateEncoder, require_covariates
-from surreal_bids.harmonization.regression import centred_slopes, group_means
-from surreal_bids.harmonization.tables import (
+from surreal_bids.harmonization.encoding import (
     CONSTANT,
+    CovariateEncoder,
     as_covariates,
     as_features,
     as_labels,
     as_vector,
-    name_some,
+    centred_slopes,
+    group_means,
+    require_covariates,
 )
+from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
 

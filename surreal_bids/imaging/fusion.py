@@ -1,31 +1,33 @@
-"""Multi-atlas segmentation: labels of registered atlases, fused by locally weighted voting.
-
-Each atlas votes, voxel by voxel, for the label that registration puts there, with the weight r^p:
-r is the local correlation of its image with the target, p a high power, so that the atlases that
-fit best in a place decide there (Artaechevarria et al., IEEE Trans Med Imaging 28:1266, 2009).
-
-Atlases are taken one at a time and forgotten. Of the votes a voxel has received only those for its
-leading labels are kept, so that memory depends neither on the number of atlases nor on that of
-labels.
-"""
+"""Multi-atlas label fusion, and the volumes of its regions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import torch
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.images import Image, like, load_image, voxel_volume
 from surreal_bids.imaging.atlas import Atlas
-from surreal_bids.imaging.diffeomorphic import LocalCorrelation, Settings
-from surreal_bids.imaging.images import like, load_image, voxel_volume
-from surreal_bids.imaging.registration import DEFAULT, cut_out, normalise_intensity, register
+from surreal_bids.imaging.registration import (
+    DEFAULT,
+    LocalCorrelation,
+    Settings,
+    cut_out,
+    normalise_intensity,
+    register,
+)
 from surreal_bids.imaging.transforms import Transform, resample, voxel_coordinates
+
+LOGGER = logging.getLogger(__name__)
+
 
 SLOTS = 12
 """Labels remembered per voxel. As many atlases can disagree before a vote is forgotten."""
@@ -249,3 +251,55 @@ def _count(target: Nifti1Image, inside: NDArray[np.bool_], votes: Votes) -> Fusi
         background=float(sums[0]),
         confidence=like(target, confidence, np.float32),
     )
+
+
+def volumes_of_labels(labels: Image) -> dict[int, float]:
+    """Volume (mm3) of each label of a segmentation by its voxels; 0 is background.
+
+    Parameters
+    ----------
+    labels
+        Label map, e.g. one that another program made.
+    """
+    values, counts = np.unique(np.asarray(labels.dataobj), return_counts=True)
+    if (values != np.round(values)).any() or values.min() < 0:
+        raise DataError(
+            f'a segmentation with values from {values.min():g} to {values.max():g} that are not '
+            'all whole numbers from 0; give a label map, not probabilities'
+        )
+    size = voxel_volume(labels)
+    return {int(v): float(n * size) for v, n in zip(values, counts) if v > 0}
+
+
+def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.DataFrame:
+    """Arrange volumes as the list of regions has them.
+
+    Parameters
+    ----------
+    volumes
+        Volume (mm3) of each label.
+    regions
+        Columns `index` and `name`, one row a region.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `index`, `name` and `volume_mm3`. A region that was not found has volume 0; labels that
+        are no region are left out, which the log says.
+
+    Raises
+    ------
+    DataError
+        None of the labels is a region: the list belongs to another atlas.
+    """
+    listed = regions['index'].tolist()
+    others = sorted(set(volumes) - set(listed))
+    if len(others) == len(volumes):
+        raise DataError(
+            f'none of the labels {others[:5]} is among the {len(listed)} regions of the atlas; '
+            'the segmentation was made with another one'
+        )
+    if others:
+        LOGGER.info('Labels %s are no regions of the atlas and are left out', others)
+    table = regions[['index', 'name']].reset_index(drop=True)
+    return table.assign(volume_mm3=[float(volumes.get(index, 0.0)) for index in listed])

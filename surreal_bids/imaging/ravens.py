@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.imaging.images import Image, like, same_grid
+from surreal_bids.images import Image, like, same_grid
 from surreal_bids.imaging.transforms import Transform, sample, split_affine, voxel_coordinates
 
 LOGGER = logging.getLogger(__name__)

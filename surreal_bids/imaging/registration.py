@@ -8,23 +8,27 @@ and `syn-cc` (0.69), in a ninth and a fortieth of their processor time, so it is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from nibabel.affines import from_matvec, voxel_sizes
+from nibabel.affines import apply_affine, from_matvec, voxel_sizes
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
+from scipy.spatial.transform import Rotation
+from torch import Tensor
+from torch.nn import functional as F
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.imaging.affine import align_affine
-from surreal_bids.imaging.diffeomorphic import Settings, deform
-from surreal_bids.imaging.images import like, same_grid, to_ants, voxel_volume
+from surreal_bids.images import like, same_grid, to_ants, voxel_volume
 from surreal_bids.imaging.transforms import (
     Transform,
     affine_transform,
@@ -33,7 +37,483 @@ from surreal_bids.imaging.transforms import (
     invert,
     read_composite,
     resample,
+    sample,
 )
+
+LOGGER = logging.getLogger(__name__)
+
+
+LEVELS_MM = (8.0, 4.0)
+"""Distance between the points compared, coarse to fine; images are smoothed alike."""
+
+BOX_MARGIN_MM = 8.0
+"""Points up to so far outside the box around the fixed brain are compared too."""
+
+START_ANGLES = (-30.0, -15.0, 0.0, 15.0, 30.0)
+"""Degrees about each world axis from which the search may start."""
+
+WIDE_ANGLES = (-30.0, 0.0, 30.0)
+"""The same around each of the 24 ways in which a box can lie."""
+
+DOUBTFUL = 0.075
+"""All rotations are tried if more of the variance than this is left at the coarsest level. Of real
+brains 0.04 to 0.065 was left, of one turned to the back 0.09."""
+
+POOR, FAILED = 0.15, 0.25
+"""People are warned, or the brains count as not aligned, if more of the variance is left in the
+end. Of real brains 0.03 to 0.11 was left, of one with a cavity of 6 cm 0.13; of one that was left
+on its side 0.2, of one without its upper half 0.25, of a head with its skull 0.3."""
+
+N_DESCENTS = 4
+"""Number of starts that are followed at the coarsest level."""
+
+MOST_STEPS = 40
+LEAST_GAIN = 1e-5
+"""A level ends when the sum of squares falls by less than this share, or after so many steps."""
+
+FIRST_DAMPING = 1e-3
+LAST_DAMPING = 1e3
+"""Levenberg-Marquardt: damping falls tenfold with each good step, and rises with each bad one."""
+
+LENGTH_MM = 50.0
+"""Half the size of a brain: makes the entries of A and t comparable."""
+
+
+@dataclass(frozen=True)
+class _Level:
+    """What is compared at one resolution.
+
+    `points` (N, 3): offsets from the centre of the fixed brain, mm; `values` (N,): fixed image
+    there; `moving` (4, X, Y, Z): moving image and its derivatives along the voxel axes; `to_voxel`
+    (4, 4): from the moving world to its voxels.
+    """
+
+    points: NDArray[np.float64]
+    values: NDArray[np.float64]
+    moving: NDArray[np.float32]
+    to_voxel: NDArray
+
+
+def align_affine(fixed: Nifti1Image, moving: Nifti1Image) -> NDArray[np.float64]:
+    """Find the affine map from the world of one brain to that of another.
+
+    Parameters
+    ----------
+    fixed, moving : Nifti1Image
+        Brains on a background of zero, on any grids, anywhere in space.
+
+    Returns
+    -------
+    ndarray, shape (4, 4)
+        From fixed to moving world, RAS in mm.
+
+    Raises
+    ------
+    DataError
+        If they are hardly alike, however one is turned.
+    """
+    centre, mass = _moments(fixed)
+    moving_centre, moving_mass = _moments(moving)
+    scale = (moving_mass / mass) ** (1 / 3)
+    estimate = np.column_stack([np.eye(3) * scale, moving_centre])
+    for number, spacing in enumerate(LEVELS_MM):
+        level = _make_level(fixed, moving, centre, spacing)
+        search = _best_rotation if number == 0 else _descend
+        estimate = search(level, estimate)
+    _check(_misfit_of(level, estimate))
+    matrix = np.eye(4)
+    matrix[:3, :3] = estimate[:, :3]
+    matrix[:3, 3] = estimate[:, 3] - estimate[:, :3] @ centre
+    return matrix
+
+
+def _check(misfit: float) -> None:
+    if misfit > FAILED:
+        raise DataError(
+            f'two brains could not be aligned: {misfit:.0%} of the variance is left, where 3 to '
+            '11 % is usual; check the brain mask and whether the image is whole'
+        )
+    if misfit > POOR:
+        LOGGER.warning(
+            'two brains are aligned poorly: %.0f %% of the variance is left, where 3 to 11 %% is '
+            'usual; look at the brain mask and the registration',
+            100 * misfit,
+        )
+
+
+def _moments(image: Nifti1Image) -> tuple[NDArray[np.float64], float]:
+    """Centre (mm, world) and volume (mm3) of what is not zero."""
+    inside = np.asanyarray(image.dataobj) != 0
+    if not inside.any():
+        raise DataError('a brain to be registered has no voxel above zero; check its mask')
+    centre = apply_affine(image.affine, np.argwhere(inside).mean(axis=0))
+    return centre, inside.sum() * abs(np.linalg.det(image.affine[:3, :3]))
+
+
+def _make_level(
+    fixed: Nifti1Image, moving: Nifti1Image, centre: NDArray[np.float64], spacing: float
+) -> _Level:
+    values, affine = _reduce(fixed, spacing)
+    moving_values, moving_affine = _reduce(moving, spacing)
+    indices = np.argwhere(_box(values != 0, BOX_MARGIN_MM / voxel_sizes(affine)))
+    return _Level(
+        points=apply_affine(affine, indices) - centre,
+        values=values[tuple(indices.T)].astype(np.float64),
+        moving=np.stack([moving_values, *np.gradient(moving_values)]),
+        to_voxel=np.linalg.inv(moving_affine),
+    )
+
+
+def _reduce(image: Nifti1Image, spacing: float) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Smooth an image and keep voxels about `spacing` mm apart; scaled to mean square 1."""
+    sizes = voxel_sizes(image.affine)
+    steps = np.maximum(1, np.round(spacing / sizes)).astype(int)
+    values = np.asarray(image.dataobj, dtype=np.float32)
+    sigma = np.where(steps > 1, spacing / (2 * sizes), 0)
+    smooth = ndimage.gaussian_filter(values, sigma, mode='constant', truncate=2.5)
+    kept = smooth[:: steps[0], :: steps[1], :: steps[2]]
+    scale = np.sqrt(np.mean(kept[kept != 0] ** 2))
+    return kept / scale, image.affine @ np.diag([*steps, 1])
+
+
+def _box(inside: NDArray[np.bool_], margin: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The box around a mask, `margin` voxels wider on each side."""
+    box = np.zeros_like(inside)
+    (found,) = ndimage.find_objects(inside.astype(np.uint8))
+    wider = np.ceil(margin).astype(int)
+    box[
+        tuple(
+            slice(max(0, side.start - more), side.stop + more) for side, more in zip(found, wider)
+        )
+    ] = True
+    return box
+
+
+def _best_rotation(level: _Level, estimate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Turn the estimate about all axes and keep the best; turn it over if that is doubtful."""
+    misfit = partial(_misfit_of, level)
+    found = _best_turn(level, estimate, _turns(START_ANGLES))
+    if misfit(found) < DOUBTFUL:
+        return found
+    over = Rotation.create_group('O').as_matrix()
+    wide = [small @ large for small, large in product(_turns(WIDE_ANGLES), over)]
+    return min(found, _best_turn(level, estimate, wide), key=misfit)
+
+
+def _turns(angles: Sequence[float]) -> NDArray[np.float64]:
+    """Rotations (N, 3, 3) by these angles about all axes."""
+    triples = list(product(angles, repeat=3))
+    return Rotation.from_euler('xyz', triples, degrees=True).as_matrix()
+
+
+def _best_turn(
+    level: _Level, estimate: NDArray[np.float64], turns: Iterable[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Descend from the most promising turns of an estimate, and keep the best."""
+    turned = [np.column_stack([turn @ estimate[:, :3], estimate[:, 3]]) for turn in turns]
+    misfit = partial(_misfit_of, level)
+    promising = sorted(turned, key=misfit)[:N_DESCENTS]
+    return min((_descend(level, start) for start in promising), key=misfit)
+
+
+def _descend(level: _Level, estimate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Levenberg-Marquardt steps until they no longer pay."""
+    damping = FIRST_DAMPING
+    samples = _sample(level, estimate)
+    error = _misfit(level, samples[0])
+    for _ in range(MOST_STEPS):
+        candidate = estimate + _step(level, samples, damping)
+        candidate_samples = _sample(level, candidate)
+        candidate_error = _misfit(level, candidate_samples[0])
+        if candidate_error >= error:
+            damping *= 10
+            if damping > LAST_DAMPING:
+                break
+            continue
+        gain = 1 - candidate_error / error
+        estimate, samples, error = candidate, candidate_samples, candidate_error
+        damping /= 10
+        if gain < LEAST_GAIN:
+            break
+    return estimate
+
+
+def _sample(level: _Level, estimate: NDArray[np.float64], channels: int = 4) -> NDArray[np.float64]:
+    """Moving image, and its derivatives by voxel, where the estimate puts the points."""
+    world = level.points @ estimate[:, :3].T + estimate[:, 3]
+    voxels = apply_affine(level.to_voxel, world).astype(np.float32)
+    moving = torch.from_numpy(level.moving[:channels])
+    return sample(moving, torch.from_numpy(voxels)).double().numpy()
+
+
+def _misfit_of(level: _Level, estimate: NDArray[np.float64]) -> float:
+    return _misfit(level, _sample(level, estimate, channels=1)[0])
+
+
+def _misfit(level: _Level, sampled: NDArray[np.float64]) -> float:
+    """Share of the variance that remains after the best gain and offset: 1 - r^2."""
+    if np.ptp(sampled) == 0:
+        return 1.0  # the images do not meet
+    correlation = np.corrcoef(level.values, sampled)[0, 1]
+    return 1 - max(correlation, 0) ** 2
+
+
+def _step(level: _Level, samples: NDArray[np.float64], damping: float) -> NDArray[np.float64]:
+    """Change of (A | t), shape (3, 4), that a damped Gauss-Newton step proposes."""
+    sampled, slopes = samples[0], level.to_voxel[:3, :3].T @ samples[1:]
+    (variance, covariance), _ = np.cov(sampled, level.values)
+    gain = covariance / variance
+    offset = level.values.mean() - gain * sampled.mean()
+    unit = np.column_stack([level.points / LENGTH_MM, np.ones(len(level.points))])
+    moves = (gain * LENGTH_MM * slopes[:, np.newaxis, :] * unit.T).reshape(12, -1)
+    jacobian = np.vstack([moves, sampled, np.ones_like(sampled)])
+    normal = jacobian @ jacobian.T
+    normal[np.diag_indices_from(normal)] *= 1 + damping
+    residual = level.values - gain * sampled - offset
+    change = np.linalg.solve(normal, jacobian @ residual)[:12].reshape(3, 4) * LENGTH_MM
+    change[:, :3] /= LENGTH_MM
+    return change
+
+
+COARSEST_MM = 6.0
+"""Levels are added until voxels of the coarsest are at least this wide."""
+
+KERNEL_REACH = 2.5
+"""Gaussian kernels end after so many standard deviations."""
+
+FULL_STEP_SLOPE = 0.3
+"""Slope of the correlation, per voxel of displacement, from which an update has its full length.
+Brains that do not match yet have 0.2 to 0.7 where they are steepest; below, steps shrink in
+proportion, so that equal images stay where they are."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to register; lengths are in voxels of each level, unless they say otherwise.
+
+    Attributes
+    ----------
+    iterations
+        Per level, coarse to fine, each level having twice the resolution of the one before; the
+        last is that of the images. Where COARSEST_MM asks for more levels, the first is repeated.
+    radius
+        Of the cube in which the correlation is computed.
+    radius_mm
+        The cube's radius is at least this, in mm. What is deep has little contrast: cubes of
+        millimetres are too few voxels to tell it from noise.
+    fluid
+        Standard deviation of the smoothing of each update.
+    elastic
+        Standard deviation of the smoothing of the whole displacement, after each update. At 0 the
+        displacement is free to follow the images, as a fluid.
+    step
+        Length of the longest vector of an update, while images do not match.
+    noise
+        Variance that counts as no signal, where the brain's bright tissue has intensity 1.
+    """
+
+    iterations: tuple[int, ...] = (60, 40, 20)
+    radius: int = 2
+    radius_mm: float = 0.0
+    fluid: float = 1.0
+    elastic: float = 0.5
+    step: float = 0.7
+    noise: float = 1e-4
+
+
+class LocalCorrelation:
+    """Correlation of two images in the cube around each voxel, and how to raise it.
+
+    Parameters
+    ----------
+    fixed : Tensor, shape (X, Y, Z)
+    radius : int
+        Of the cube, in voxels.
+    noise : float
+        Added to both variances.
+    """
+
+    def __init__(self, fixed: Tensor, radius: int, noise: float) -> None:
+        self.fixed = fixed
+        self.radius = radius
+        self.noise = noise
+        self.mean, square = self._means(fixed, fixed * fixed)
+        self.variance = self._variance(self.mean, square)
+
+    def value(self, moving: Tensor) -> Tensor:
+        """Correlation in the cube around each voxel, between -1 and 1."""
+        _, variance, covariance = self._moments(moving)
+        return covariance * torch.rsqrt(self.variance * variance)
+
+    def slope(self, moving: Tensor) -> Tensor:
+        """Derivative of each cube's correlation by the moving image's value at its centre.
+
+        Up to the number of voxels in a cube: (f - f_mean) / sqrt(v_f v_m) minus
+        covariance / v_m times the same of the moving image. Of the cubes that contain a voxel only
+        its own is looked at, as in ANTs: sharper than the whole sum, and half the work.
+        """
+        mean, variance, covariance = self._moments(moving)
+        slope = torch.addcmul(
+            self.fixed - self.mean, covariance / variance, moving - mean, value=-1
+        )
+        return slope.mul_(torch.rsqrt(self.variance * variance))
+
+    def _moments(self, moving: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean and variance of the moving image, and its covariance with the fixed one."""
+        mean, square, mixed = self._means(moving, moving * moving, self.fixed * moving)
+        return mean, self._variance(mean, square), mixed.addcmul_(self.mean, mean, value=-1)
+
+    def _means(self, *volumes: Tensor) -> Tensor:
+        return box_sums(torch.stack(volumes), self.radius).div_((2 * self.radius + 1) ** 3)
+
+    def _variance(self, mean: Tensor, square: Tensor) -> Tensor:
+        return square.addcmul_(mean, mean, value=-1).clamp_min_(0).add_(self.noise)
+
+
+def deform(fixed: Tensor, moving: Tensor, settings: Settings, voxel_mm: float) -> Tensor:
+    """Find the displacement that makes the moving image look like the fixed one.
+
+    Parameters
+    ----------
+    fixed, moving : Tensor, shape (X, Y, Z), float32
+        On one grid and one device; bright tissue has intensity 1, the background 0.
+    settings : Settings
+    voxel_mm : float
+        Size of a voxel, which decides the number of levels.
+
+    Returns
+    -------
+    Tensor, shape (3, X, Y, Z)
+        In voxels: the moving image is to be looked up at x + u(x).
+    """
+    schedule = level_iterations(settings.iterations, voxel_mm)
+    pyramid = _pyramid(torch.stack([fixed, moving]), len(schedule))
+    displacement = fixed.new_zeros(3, *pyramid[0].shape[1:])
+    for level, (images, iterations) in enumerate(zip(pyramid, schedule), start=1):
+        level_mm = voxel_mm * 2 ** (len(schedule) - level)
+        radius = max(settings.radius, round(settings.radius_mm / level_mm))
+        correlation = LocalCorrelation(images[0], radius, settings.noise)
+        displacement = _refine(displacement, images.shape[1:])
+        displacement = _ascend(correlation, images[1], displacement, iterations, settings)
+    x, y, z = fixed.shape
+    return displacement[:, :x, :y, :z]
+
+
+def level_iterations(iterations: tuple[int, ...], voxel_mm: float) -> tuple[int, ...]:
+    """Iterations of each level, coarse to fine, for images with voxels of this size."""
+    levels = max(len(iterations), 1 + math.ceil(math.log2(COARSEST_MM / voxel_mm)))
+    return (iterations[0],) * (levels - len(iterations)) + iterations
+
+
+def pull(volumes: Tensor, displacement: Tensor, mode: str = 'bilinear') -> Tensor:
+    """Look up volumes (C, X, Y, Z) at x + u(x); beyond the edge its value is repeated."""
+    shape = displacement.shape[1:]
+    points = displacement.new_empty(1, *shape, 3)
+    for axis, size in enumerate(shape):
+        # grid_sample wants coordinates in [-1, 1], the fastest axis first.
+        line = torch.linspace(-1, 1, size, device=displacement.device)
+        line = line.reshape([-1 if other == axis else 1 for other in range(3)])
+        points[0, ..., 2 - axis] = line + displacement[axis] * (2 / (size - 1))
+    return F.grid_sample(volumes[None], points, mode, padding_mode='border', align_corners=True)[0]
+
+
+def box_sums(volumes: Tensor, radius: int) -> Tensor:
+    """Sums over cubes of 2 radius + 1 voxels, with zeros beyond the edge; last three axes."""
+    return _filter(volumes, [1.0] * (radius + 1))
+
+
+def smooth(volumes: Tensor, sigma: float) -> Tensor:
+    """Gaussian smoothing along the last three axes, with zeros beyond the edge."""
+    if sigma == 0:
+        return volumes
+    weights = [
+        math.exp(-0.5 * (offset / sigma) ** 2)
+        for offset in range(math.ceil(KERNEL_REACH * sigma) + 1)
+    ]
+    total = 2 * sum(weights) - weights[0]
+    return _filter(volumes, [weight / total for weight in weights])
+
+
+def central_difference(volumes: Tensor, axis: int) -> Tensor:
+    """Half the difference of the two neighbours along one of the last three axes; 0 at the edge."""
+    axis -= 3
+    inner = volumes.shape[axis] - 2
+    difference = torch.zeros_like(volumes)
+    torch.sub(
+        volumes.narrow(axis, 2, inner),
+        volumes.narrow(axis, 0, inner),
+        out=difference.narrow(axis, 1, inner),
+    )
+    return difference.mul_(0.5)
+
+
+def add_update(displacement: Tensor, update: Tensor) -> Tensor:
+    """The displacement of x -> x + v(x) followed by u: u(x + v) + v, for v below one voxel.
+
+    Along each axis u is looked up between the voxel and the neighbour that v points to. Of linear
+    interpolation this leaves out what v has along two axes at once; it is as stable, gives the same
+    registrations, and takes a quarter of the time.
+    """
+    composed = displacement + update
+    for axis, along in enumerate(update):
+        steps = displacement.diff(dim=axis + 1)
+        gaps = steps.shape[axis + 1]
+        ahead, behind = along.narrow(axis, 0, gaps), along.narrow(axis, 1, gaps)
+        composed.narrow(axis + 1, 0, gaps).addcmul_(ahead.clamp_min(0), steps)
+        composed.narrow(axis + 1, 1, gaps).addcmul_(behind.clamp_max(0), steps)
+    return composed
+
+
+def _ascend(
+    correlation: LocalCorrelation,
+    moving: Tensor,
+    displacement: Tensor,
+    iterations: int,
+    settings: Settings,
+) -> Tensor:
+    """Iterate at one level."""
+    for _ in range(iterations):
+        warped = pull(moving[None], displacement)[0]
+        slope = correlation.slope(warped)
+        uphill = torch.stack([central_difference(warped, axis) * slope for axis in range(3)])
+        update = smooth(uphill, settings.fluid)
+        steepest = update.square().sum(0).max().sqrt()
+        update.mul_(settings.step / steepest.clamp_min(FULL_STEP_SLOPE))
+        displacement = smooth(add_update(displacement, update), settings.elastic)
+    return displacement
+
+
+def _pyramid(images: Tensor, levels: int) -> list[Tensor]:
+    """Images (C, X, Y, Z), padded to be halved, at each level: coarse to fine, by averaging."""
+    multiple = 2 ** (levels - 1)
+    padding = [side for size in reversed(images.shape[1:]) for side in (0, -size % multiple)]
+    pyramid = [F.pad(images, padding)]
+    for _ in range(levels - 1):
+        pyramid.insert(0, F.avg_pool3d(pyramid[0], 2))
+    return pyramid
+
+
+def _refine(displacement: Tensor, shape: torch.Size) -> Tensor:
+    """A displacement at the resolution of the next level, which is twice its own or the same."""
+    if displacement.shape[1:] == shape:
+        return displacement
+    finer = F.interpolate(displacement[None], shape, mode='trilinear', align_corners=False)
+    return finer[0] * 2
+
+
+def _filter(volumes: Tensor, half_kernel: list[float]) -> Tensor:
+    """Convolve along the last three axes with a symmetric kernel, given from its middle on."""
+    for axis in (-1, -2, -3):
+        size = volumes.shape[axis]
+        filtered = volumes * half_kernel[0]
+        for offset, weight in enumerate(half_kernel[1:size], start=1):
+            kept = size - offset
+            ahead, behind = volumes.narrow(axis, offset, kept), volumes.narrow(axis, 0, kept)
+            filtered.narrow(axis, offset, kept).add_(behind, alpha=weight)
+            filtered.narrow(axis, 0, kept).add_(ahead, alpha=weight)
+        volumes = filtered
+    return volumes
+
 
 DEFAULT = Settings()
 """Iterations beyond these add 0.002 to the overlap of regions."""

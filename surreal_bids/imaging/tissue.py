@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.imaging.images import Image, like, same_grid
+from surreal_bids.images import Image, like, same_grid
 from surreal_bids.templates import TISSUES
 
 __all__ = ['TISSUES', 'classify_tissue']

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
-from surreal_bids.imaging.images import to_ants
+from surreal_bids.images import to_ants
 
 Order = Literal[0, 1, 2, 3, 4, 5]
 """Of the spline that interpolates."""

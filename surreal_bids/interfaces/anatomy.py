@@ -1,20 +1,106 @@
-"""From a T1w image to a corrected brain: mask, bias field, tissues."""
+"""Interfaces of the participant level: each loads, calls one function, and saves."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     Directory,
     File,
+    InputMultiObject,
+    SimpleInterface,
     TraitedSpec,
     traits,
 )
 
-from surreal_bids.imaging.images import load_image
-from surreal_bids.interfaces.images import load_template, save
-from surreal_bids.interfaces.steps import Step
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_image, write_tsv
+from surreal_bids.images import Image, like, load_image, same_grid
+from surreal_bids.regions import muse_table
+
+if TYPE_CHECKING:
+    from surreal_bids.imaging.fusion import Candidate
+    from surreal_bids.templates import Template
+
+
+def save(runtime: Any, name: str, image: Image) -> str:
+    """Write an image into the folder in which a node runs."""
+    return os.fspath(write_image(Path(runtime.cwd) / name, image))
+
+
+def load_brain(t1w_file: str, mask_file: str) -> tuple[Image, Image]:
+    """Read a T1w image and its mask; the image is 0 outside of it."""
+    t1w, mask = load_image(t1w_file), load_image(mask_file)
+    if not same_grid(t1w, mask):
+        raise DataError(
+            f'{mask_file}: this mask {mask.shape} is not on the grid of {t1w_file} {t1w.shape}; '
+            'resample it, or let it be computed'
+        )
+    inside = np.asarray(mask.dataobj) > 0
+    return like(t1w, np.where(inside, t1w.dataobj, 0), np.float32), mask
+
+
+def load_template(folder: str) -> Template:
+    """Read the template that the run has prepared."""
+    from surreal_bids.templates import read_template
+
+    return read_template(Path(folder))
+
+
+def torch_device(name: str) -> str:
+    """Where torch works: `auto` is a GPU if there is one."""
+    if name != 'auto':
+        return name
+    import torch
+
+    return 'cuda' if torch.cuda.is_available() else 'cpu'
+
+
+WARNINGS = 'warnings.txt'
+"""File in the working folder of a step with what it has warned of, if anything."""
+
+
+class Step(SimpleInterface):
+    """An interface whose warnings stay with its results, where the record finds them."""
+
+    def run(
+        self, cwd: str | None = None, ignore_exception: bool | None = None, **inputs: Any
+    ) -> Any:
+        """Run as any interface of Nipype does."""
+        with _kept_warnings(Path(cwd or Path.cwd()) / WARNINGS):
+            return super().run(cwd=cwd, ignore_exception=ignore_exception, **inputs)
+
+
+@contextmanager
+def _kept_warnings(path: Path) -> Iterator[None]:
+    """Write warnings of this package to a file, which is there only if there are some."""
+    path.unlink(missing_ok=True)
+    handler = logging.FileHandler(path, encoding='utf-8', delay=True)
+    handler.setLevel(logging.WARNING)
+    logger = logging.getLogger('surreal_bids')
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def warnings_in(folder: Path) -> list[str]:
+    """What the steps of a workflow have warned of, each once."""
+    lines = [
+        line
+        for path in sorted(folder.rglob(WARNINGS))
+        for line in path.read_text(encoding='utf-8').splitlines()
+    ]
+    return list(dict.fromkeys(lines))
 
 
 class _FindBrainInput(BaseInterfaceInputSpec):
@@ -52,13 +138,13 @@ class _CorrectBiasOutput(TraitedSpec):
 
 
 class CorrectBias(Step):
-    """Divide a T1w image by its bias field; see :func:`surreal_bids.imaging.bias.correct_bias`."""
+    """Divide a T1w image by its bias field; see :func:`surreal_bids.imaging.brain.correct_bias`."""
 
     input_spec = _CorrectBiasInput
     output_spec = _CorrectBiasOutput
 
     def _run_interface(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.bias import correct_bias
+        from surreal_bids.imaging.brain import correct_bias
 
         t1w, mask = load_image(self.inputs.in_file), load_image(self.inputs.mask_file)
         self._results['out_file'] = save(runtime, 'corrected.nii.gz', correct_bias(t1w, mask))
@@ -97,3 +183,206 @@ class ClassifyTissue(Step):
             save(runtime, f'{tissue}.nii.gz', posteriors[tissue]) for tissue in TISSUES
         ]
         return runtime
+
+
+class _RegisterTemplateInput(BaseInterfaceInputSpec):
+    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
+    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+    template_dir = Directory(exists=True, mandatory=True, desc='template')
+    device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
+
+
+class _RegisterTemplateOutput(TraitedSpec):
+    anat2std_xfm = File(exists=True, desc='resamples T1w images on the grid of the template')
+    std2anat_xfm = File(exists=True, desc='resamples template images on the grid of the T1w')
+
+
+class RegisterTemplate(Step):
+    """Register a T1w image to the template; see :mod:`surreal_bids.imaging.registration`."""
+
+    input_spec = _RegisterTemplateInput
+    output_spec = _RegisterTemplateOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        # Brings in torch, which only the process that runs this needs.
+        from surreal_bids.imaging.registration import FLUID, register
+        from surreal_bids.imaging.transforms import write_transform
+
+        brain, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
+        template = load_template(self.inputs.template_dir)
+        registration = register(
+            template.t1w,
+            brain,
+            settings=FLUID,
+            fixed_mask=template.mask,
+            moving_mask=mask,
+            device=torch_device(self.inputs.device),
+        )
+        for name, transform in (
+            ('anat2std_xfm', registration.forward),
+            ('std2anat_xfm', registration.inverse),
+        ):
+            path = write_transform(Path(runtime.cwd) / f'{name}.nii.gz', transform)
+            self._results[name] = os.fspath(path)
+        return runtime
+
+
+class _ConvertTransformInput(BaseInterfaceInputSpec):
+    in_file = File(exists=True, mandatory=True, desc='transform as ITK writes it')
+    reference = File(exists=True, mandatory=True, desc='image whose grid it leads to')
+
+
+class _ConvertTransformOutput(TraitedSpec):
+    out_file = File(exists=True, desc='displacement field')
+
+
+class ConvertTransform(Step):
+    """Turn a transform of another program, such as fMRIPrep's, into a displacement field."""
+
+    input_spec = _ConvertTransformInput
+    output_spec = _ConvertTransformOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        from surreal_bids.imaging.transforms import read_composite, write_transform
+
+        transform = read_composite(self.inputs.in_file, load_image(self.inputs.reference))
+        path = write_transform(Path(runtime.cwd) / 'xfm.nii.gz', transform)
+        self._results['out_file'] = os.fspath(path)
+        return runtime
+
+
+class _MakeRavensInput(BaseInterfaceInputSpec):
+    in_files = InputMultiObject(File(exists=True), mandatory=True, desc='probabilities of tissues')
+    xfm_file = File(exists=True, mandatory=True, desc='transform of T1w images to the template')
+    smoothing = traits.Range(low=0.0, value=0.0, usedefault=True, desc='FWHM in mm')
+
+
+class _MakeRavensOutput(TraitedSpec):
+    out_files = traits.List(File(exists=True), desc='RAVENS map of each tissue')
+
+
+class MakeRavens(Step):
+    """Make RAVENS maps of tissues; see :func:`surreal_bids.imaging.ravens.ravens_maps`."""
+
+    input_spec = _MakeRavensInput
+    output_spec = _MakeRavensOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        from surreal_bids.imaging.ravens import ravens_maps
+        from surreal_bids.imaging.transforms import read_transform
+
+        maps = ravens_maps(
+            [load_image(path) for path in self.inputs.in_files],
+            read_transform(self.inputs.xfm_file),
+            smoothing_fwhm=self.inputs.smoothing,
+        )
+        self._results['out_files'] = [
+            save(runtime, f'ravens{number}.nii.gz', each) for number, each in enumerate(maps)
+        ]
+        return runtime
+
+
+class _RegisterAtlasInput(BaseInterfaceInputSpec):
+    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
+    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+    atlas_t1w = File(exists=True, mandatory=True, desc='T1w image of the atlas, brain only')
+    settings = traits.Enum('default', 'fast', 'stiff', usedefault=True, desc='how to register')
+    device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
+
+
+class _RegisterAtlasOutput(TraitedSpec):
+    xfm_file = File(exists=True, desc='resamples the atlas on the grid of the T1w')
+
+
+class RegisterAtlas(Step):
+    """Bring an atlas onto a T1w image; see :func:`surreal_bids.imaging.registration.register`."""
+
+    input_spec = _RegisterAtlasInput
+    output_spec = _RegisterAtlasOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        # Brings in torch, which only the process that runs this needs.
+        from surreal_bids.imaging.registration import DEFAULT, FAST, STIFF, register
+        from surreal_bids.imaging.transforms import write_transform
+
+        brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
+        registration = register(
+            brain,
+            load_image(self.inputs.atlas_t1w),
+            settings={'default': DEFAULT, 'fast': FAST, 'stiff': STIFF}[self.inputs.settings],
+            device=torch_device(self.inputs.device),
+        )
+        path = write_transform(Path(runtime.cwd) / 'xfm.nii.gz', registration.forward)
+        self._results['xfm_file'] = os.fspath(path)
+        return runtime
+
+
+class _FuseLabelsInput(BaseInterfaceInputSpec):
+    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
+    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+    atlas_t1ws = InputMultiObject(File(exists=True), mandatory=True, desc='T1w of each atlas')
+    atlas_labels = InputMultiObject(File(exists=True), mandatory=True, desc='labels of each')
+    xfm_files = InputMultiObject(File(exists=True), mandatory=True, desc='transform of each')
+    regions_file = File(exists=True, mandatory=True, desc='table of regions')
+
+
+class _SegmentationOutput(TraitedSpec):
+    dseg_file = File(exists=True, desc='regions')
+    volumes_file = File(exists=True, desc='their volumes: index, name, volume_mm3')
+
+
+class FuseLabels(Step):
+    """Fuse the labels of warped atlases; see :func:`surreal_bids.imaging.fusion.fuse_labels`."""
+
+    input_spec = _FuseLabelsInput
+    output_spec = _SegmentationOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        from surreal_bids.imaging.atlas import read_regions
+        from surreal_bids.imaging.fusion import fuse_labels
+
+        t1w, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
+        fusion = fuse_labels(t1w, self._candidates(), mask)
+        self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', fusion.labels)
+        regions = read_regions(Path(self.inputs.regions_file))
+        self._results['volumes_file'] = save_volumes(runtime, fusion.volumes, regions)
+        return runtime
+
+    def _candidates(self) -> Iterator[Candidate]:
+        """Atlases one at a time, so that memory does not grow with their number."""
+        from surreal_bids.imaging.fusion import Candidate
+        from surreal_bids.imaging.transforms import read_transform
+
+        inputs = self.inputs
+        for t1w, labels, xfm in zip(inputs.atlas_t1ws, inputs.atlas_labels, inputs.xfm_files):
+            yield Candidate(load_image(t1w), load_image(labels), read_transform(xfm))
+
+
+class _MeasureSegmentationInput(BaseInterfaceInputSpec):
+    in_file = File(exists=True, mandatory=True, desc='segmentation')
+    regions_file = File(exists=True, desc='table of its labels; without it, those of MUSE')
+
+
+class MeasureSegmentation(Step):
+    """Measure the regions of a segmentation that another program has made."""
+
+    input_spec = _MeasureSegmentationInput
+    output_spec = _SegmentationOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        from surreal_bids.imaging.atlas import read_regions
+        from surreal_bids.imaging.fusion import volumes_of_labels
+
+        dseg = load_image(self.inputs.in_file)
+        table = self.inputs.regions_file
+        regions = read_regions(Path(table)) if table else muse_table()[['index', 'name']]
+        self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', dseg)
+        self._results['volumes_file'] = save_volumes(runtime, volumes_of_labels(dseg), regions)
+        return runtime
+
+
+def save_volumes(runtime: Any, volumes: Mapping[int, float], regions: Any) -> str:
+    """Write volumes with the names of their regions into the folder in which a node runs."""
+    from surreal_bids.imaging.fusion import volume_table
+
+    return os.fspath(write_tsv(Path(runtime.cwd) / 'dseg.tsv', volume_table(volumes, regions)))

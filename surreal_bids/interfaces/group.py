@@ -1,4 +1,4 @@
-"""Steps of the group level on volumes: harmonize, train, select or apply, and what follows."""
+"""Interfaces of the group level."""
 
 from __future__ import annotations
 
@@ -16,17 +16,28 @@ from nipype.interfaces.base import (
     Directory,
     File,
     InputMultiObject,
+    OutputMultiObject,
     SimpleInterface,
     TraitedSpec,
+    isdefined,
     traits,
 )
 
+from surreal_bids.bids.derivatives import output_path, write_sidecar
+from surreal_bids.bids.layout import without_prefix
+from surreal_bids.bids.people import PARTICIPANT, SESSION
+from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import write_json, write_tsv
+from surreal_bids.files import write_image, write_json, write_tsv
+from surreal_bids.interfaces.outputs import copy_whole
 from surreal_bids.tables.cohort import VISIT, Cohort, read_exact
 
 if TYPE_CHECKING:
-    from surreal_bids.tables.steps import TrainingSettings
+    from surreal_bids.reports.figures import Background
+    from surreal_bids.reports.group import VoxelMaps
+    from surreal_bids.stats.maps import PatternMap
+    from surreal_bids.tables.pipeline import TrainingSettings
+
 
 R_INDEX = re.compile(r'r\d+')
 RINDICES = 'rindices.tsv'
@@ -66,7 +77,7 @@ class QuietStep(SimpleInterface):
 
 def _settings(values: dict[str, Any]) -> TrainingSettings:
     # Brings in torch, which only the process that runs a step needs.
-    from surreal_bids.tables.steps import TrainingSettings
+    from surreal_bids.tables.pipeline import TrainingSettings
 
     return TrainingSettings(**values)
 
@@ -95,8 +106,8 @@ class HarmonizeVolumes(QuietStep):
     output_spec = _HarmonizeOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.assessment import assess_cohort, write_quality
-        from surreal_bids.tables.steps import prepare
+        from surreal_bids.tables.analysis import assess_cohort, write_quality
+        from surreal_bids.tables.pipeline import prepare
 
         folder = Path(runtime.cwd)
         cohort = Cohort.load(self.inputs.cohort_dir)
@@ -129,13 +140,13 @@ class _TrainMembersOutput(TraitedSpec):
 
 
 class TrainMembers(QuietStep):
-    """Train one number of patterns; see :func:`surreal_bids.tables.steps.train_patterns`."""
+    """Train one number of patterns; see :func:`surreal_bids.tables.pipeline.train_patterns`."""
 
     input_spec = _TrainMembersInput
     output_spec = _TrainMembersOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.steps import train_patterns
+        from surreal_bids.tables.pipeline import train_patterns
 
         inputs = self.inputs
         _use_threads(inputs.n_threads)
@@ -162,13 +173,13 @@ class _SelectModelInput(BaseInterfaceInputSpec):
 
 
 class SelectModel(QuietStep):
-    """Choose by agreement, and average; see :func:`surreal_bids.tables.steps.select_model`."""
+    """Choose by agreement, and average; see :func:`surreal_bids.tables.pipeline.select_model`."""
 
     input_spec = _SelectModelInput
     output_spec = _ModelOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.steps import select_model
+        from surreal_bids.tables.pipeline import select_model
 
         inputs = self.inputs
         cohort = Cohort.load(inputs.cohort_dir)
@@ -197,14 +208,13 @@ class _ApplyModelOutput(_ModelOutput):
 
 
 class ApplyModel(QuietStep):
-    """Apply a model to a dataset; see :func:`surreal_bids.tables.reference.adapt_to_controls`."""
+    """Apply a model to a dataset; see :func:`surreal_bids.tables.pipeline.adapt_to_controls`."""
 
     input_spec = _ApplyModelInput
     output_spec = _ApplyModelOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.pipeline import TableModel
-        from surreal_bids.tables.reference import adapt_to_controls
+        from surreal_bids.tables.pipeline import TableModel, adapt_to_controls
 
         folder = Path(runtime.cwd)
         model = TableModel.load(self.inputs.model_dir)
@@ -232,13 +242,13 @@ class _TrainHalfOutput(TraitedSpec):
 
 
 class TrainHalf(QuietStep):
-    """Train on half of the people; see :func:`surreal_bids.tables.steps.train_half`."""
+    """Train on half of the people; see :func:`surreal_bids.tables.pipeline.train_half`."""
 
     input_spec = _TrainHalfInput
     output_spec = _TrainHalfOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.steps import train_half
+        from surreal_bids.tables.pipeline import train_half
 
         inputs = self.inputs
         _use_threads(inputs.n_threads)
@@ -270,14 +280,14 @@ class _CompareHalvesOutput(TraitedSpec):
 
 
 class CompareHalves(QuietStep):
-    """Compare models of two halves; see :mod:`surreal_bids.tables.halves`."""
+    """Compare models of two halves; see :mod:`surreal_bids.tables.analysis`."""
 
     input_spec = _CompareHalvesInput
     output_spec = _CompareHalvesOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.halves import compare_halves, held_out_indices
-        from surreal_bids.tables.steps import split_halves
+        from surreal_bids.tables.analysis import compare_halves, held_out_indices
+        from surreal_bids.tables.pipeline import split_halves
 
         inputs, folder = self.inputs, Path(runtime.cwd)
         first = Cohort.load(inputs.cohort_dir).first_visits()
@@ -306,13 +316,13 @@ class _DescribePatternsOutput(TraitedSpec):
 
 
 class DescribePatterns(QuietStep):
-    """Tell what each pattern changes; see :mod:`surreal_bids.tables.patterns`."""
+    """Tell what each pattern changes; see :mod:`surreal_bids.tables.analysis`."""
 
     input_spec = _DescribePatternsInput
     output_spec = _DescribePatternsOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.patterns import describe_patterns
+        from surreal_bids.tables.analysis import describe_patterns
         from surreal_bids.tables.pipeline import TableModel
 
         cohort = Cohort.load(self.inputs.cohort_dir)
@@ -370,13 +380,13 @@ class _DiagnoseOutput(TraitedSpec):
 
 
 class Diagnose(QuietStep):
-    """Tell patients from controls; see :mod:`surreal_bids.stats.diagnosis`."""
+    """Tell patients from controls; see :mod:`surreal_bids.stats.associations`."""
 
     input_spec = _DiagnoseInput
     output_spec = _DiagnoseOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.stats.diagnosis import diagnosis_auc
+        from surreal_bids.stats.associations import diagnosis_auc
 
         inputs = self.inputs
         regions = read_exact(inputs.normalised_file)
@@ -393,3 +403,363 @@ class Diagnose(QuietStep):
         path = write_tsv(Path(runtime.cwd) / 'diagnosis.tsv', table)
         self._results['out_file'] = os.fspath(path)
         return runtime
+
+
+SUMMARY = 'summary.tsv'
+MAP_NAME = '{contrast}_{statistic}.nii.gz'
+
+
+def ravens_files(
+    output_dir: Path, visits: pd.DataFrame, template: str, tissue: str
+) -> dict[str, Path]:
+    """RAVENS maps of these visits, by visit; those that are there."""
+    paths = {
+        str(visit): output_path(
+            output_dir,
+            'ravens',
+            participant=without_prefix(row[PARTICIPANT], 'sub'),
+            session=_session(row.get(SESSION)),
+            template=template,
+            tissue=tissue,
+        )
+        for visit, row in visits.iterrows()
+    }
+    return {visit: path for visit, path in paths.items() if path.is_file()}
+
+
+def _session(cell: object) -> str | None:
+    """Label of a session; a missing one is NaN in a table where others have some."""
+    return without_prefix(cell, 'ses') if isinstance(cell, str) else None
+
+
+class _MapPatternsInput(BaseInterfaceInputSpec):
+    cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
+    rindices_file = File(exists=True, mandatory=True, desc='R-indices')
+    output_dir = traits.Str(mandatory=True, desc='where the RAVENS maps of people are')
+    template = traits.Str(mandatory=True, desc='name of the template')
+    tissue = traits.Str(mandatory=True, desc='GM, WM or CSF')
+    smoothing = traits.Float(0.0, usedefault=True, desc='of the maps, FWHM in mm')
+    permutations = traits.Int(0, usedefault=True, desc='for family-wise errors; 0: none')
+    random_seed = traits.Int(0, usedefault=True, desc='of the permutations')
+    stamp = traits.Str(desc='changes when the RAVENS maps do')
+    n_threads = traits.Int(1, usedefault=True, nohash=True, desc='files read at once')
+
+
+class _MapPatternsOutput(TraitedSpec):
+    maps_dir = Directory(exists=True, desc='maps of each contrast, a summary, what was skipped')
+
+
+class MapPatterns(QuietStep):
+    """Compare RAVENS maps voxel by voxel; see :mod:`surreal_bids.stats.maps`."""
+
+    input_spec = _MapPatternsInput
+    output_spec = _MapPatternsOutput
+
+    def _run_step(self, runtime: Any) -> Any:
+        from surreal_bids.stats.glm import pattern_designs
+        from surreal_bids.stats.maps import MapSeries, compute_maps
+
+        inputs, folder = self.inputs, Path(runtime.cwd) / 'maps'
+        first = Cohort.load(inputs.cohort_dir).first_visits()
+        files = ravens_files(Path(inputs.output_dir), first.visits, inputs.template, inputs.tissue)
+        people = first.select([str(visit) in files for visit in first.visits.index])
+        results = read_exact(inputs.rindices_file).loc[people.visits.index]
+        designs, skipped = pattern_designs(
+            results[r_index_names(results)], ~people.is_patient, people.people
+        )
+        maps: list[PatternMap] = []
+        if designs:
+            series = MapSeries.open(
+                list(files.values()), fwhm=inputs.smoothing, n_threads=inputs.n_threads
+            )
+            maps = compute_maps(series, designs, permutation=self._permutation(folder.parent))
+        _keep_maps(folder, maps)
+        write_json(folder / SKIPPED, {each.name: each.reason for each in skipped})
+        self._results['maps_dir'] = os.fspath(folder)
+        return runtime
+
+    def _permutation(self, scratch_dir: Path) -> Any:
+        from surreal_bids.stats.maps import Permutation
+
+        if not self.inputs.permutations:
+            return None
+        return Permutation(self.inputs.permutations, self.inputs.random_seed, scratch_dir)
+
+
+def _keep_maps(folder: Path, maps: list[PatternMap]) -> None:
+    """Write the images of each contrast, and a table of what was found."""
+    rows = []
+    for each in maps:
+        images = {'t': each.t, 'z': each.z, 'effect': each.effect, 'logp': each.log_p_fwe}
+        for statistic, image in images.items():
+            if image is not None:
+                name = MAP_NAME.format(contrast=each.design.name, statistic=statistic)
+                write_image(folder / name, image)
+        rows.append(
+            {
+                'contrast': each.design.name,
+                'description': each.design.description,
+                'people': each.design.rows.size,
+                'degrees_of_freedom': each.design.df,
+                'voxels_tested': each.n_tested,
+                't_at_fdr_0.05': each.t_fdr if each.n_discoveries else None,
+                'discoveries': each.n_discoveries,
+            }
+        )
+    columns = None if rows else ['contrast', 'description']
+    write_tsv(folder / SUMMARY, pd.DataFrame(rows, columns=columns))
+
+
+class _PaintPatternsInput(BaseInterfaceInputSpec):
+    patterns_file = File(exists=True, mandatory=True, desc='change of each region')
+    cache_dir = traits.Str(mandatory=True, nohash=True, desc='where the atlas is kept')
+
+
+class _PaintPatternsOutput(TraitedSpec):
+    out_files = OutputMultiObject(File(exists=True), desc='an image a pattern, named after it')
+
+
+class PaintPatterns(QuietStep):
+    """Draw what patterns change on the atlas; see :func:`surreal_bids.tables.analysis`."""
+
+    input_spec = _PaintPatternsInput
+    output_spec = _PaintPatternsOutput
+
+    def _run_step(self, runtime: Any) -> Any:
+        from surreal_bids.images import load_image
+        from surreal_bids.imaging.atlas import default_atlas
+        from surreal_bids.tables.analysis import paint_regions, values_by_region
+
+        table = pd.read_csv(self.inputs.patterns_file, sep='\t', dtype={'muse_regions': str})
+        labels = load_image(default_atlas(Path(self.inputs.cache_dir)).atlases[0].labels)
+        self._results['out_files'] = [
+            os.fspath(
+                write_image(
+                    Path(runtime.cwd) / f'{pattern}.nii.gz',
+                    paint_regions(labels, values_by_region(rows)),
+                )
+            )
+            for pattern, rows in table.groupby('pattern', sort=False)
+        ]
+        return runtime
+
+
+EXCLUSIONS, VOLUMES = 'exclusions.tsv', 'volumes.tsv'
+"""Beside a cohort: who is not in it, and volumes of everyone."""
+
+STATISTICS = {
+    't': 'Student t',
+    'z': 'Normal deviate with the p value of t',
+    'effect': 'Difference of means, or change per unit of the R-index, of the RAVENS map',
+    'logp': '-log10 of the family-wise corrected p value, by permutation',
+}
+"""What each map holds."""
+
+
+class _PublishResultsInput(BaseInterfaceInputSpec):
+    cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
+    output_dir = traits.Str(mandatory=True, desc='root of the outputs')
+    harmonized_file = File(exists=True, mandatory=True, desc='volumes without site effects')
+    rindices_file = File(exists=True, mandatory=True, desc='R-indices')
+    model_dir = Directory(exists=True, mandatory=True, desc='the model')
+
+
+class _PublishResultsOutput(TraitedSpec):
+    out_file = File(exists=True, desc='the R-indices')
+
+
+class PublishResults(QuietStep):
+    """Write volumes, R-indices and the model; see :mod:`surreal_bids.tables.results`."""
+
+    input_spec = _PublishResultsInput
+    output_spec = _PublishResultsOutput
+    # An output that someone deleted must come back, even if the node itself is cached.
+    _always_run = True
+
+    def _run_step(self, runtime: Any) -> Any:
+        from surreal_bids.tables import results as publishing
+
+        inputs = self.inputs
+        root, source = Path(inputs.output_dir), Path(inputs.cohort_dir)
+        cohort, model_dir = Cohort.load(source), Path(inputs.model_dir)
+        measured = read_exact(source / VOLUMES)
+        visits = publishing.identifiers(measured)
+        volumes = measured.drop(columns=visits.columns)
+        publishing.publish_volumes(root, 'roi_volumes', visits, volumes, cohort)
+        harmonized = read_exact(inputs.harmonized_file)
+        who = publishing.identifiers(cohort.visits)
+        publishing.publish_volumes(root, 'harmonized_volumes', who, harmonized, cohort)
+        write_tsv(output_path(root, 'exclusions'), read_exclusions(source))
+        publishing.publish_agreement(root, read_card(model_dir))
+        publishing.publish_model(root, model_dir)
+        results = read_exact(inputs.rindices_file)
+        path = publishing.publish_r_indices(root, cohort, results, r_index_names(results))
+        self._results['out_file'] = os.fspath(path)
+        return runtime
+
+
+def read_card(model_dir: Path) -> dict[str, Any]:
+    """Read the card of a model."""
+    return dict(json.loads((model_dir / 'model.json').read_text(encoding='utf-8')))
+
+
+def read_exclusions(cohort_dir: Path) -> pd.DataFrame:
+    """Read who was left out, and why."""
+    return pd.read_csv(cohort_dir / EXCLUSIONS, sep='\t', dtype=str, keep_default_na=False)
+
+
+class _ReportGroupInput(BaseInterfaceInputSpec):
+    cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
+    output_dir = traits.Str(mandatory=True, desc='root of the outputs')
+    title = traits.Str(mandatory=True, desc='name of the dataset')
+    template = traits.Str(mandatory=True, desc='name or folder of the template')
+    template_name = traits.Str(mandatory=True, desc='its name in names of files')
+    methods = traits.Dict(mandatory=True, desc='fields of GroupMethods that are not results')
+    model_dir = Directory(exists=True, mandatory=True, desc='the model')
+    rindices_file = File(exists=True, mandatory=True, desc='R-indices')
+    patterns_file = File(exists=True, mandatory=True, desc='what patterns change')
+    associations_file = File(exists=True, mandatory=True, desc='correlations')
+    untested_file = File(exists=True, mandatory=True, desc='what was not tested')
+    quality_file = traits.Any(desc='what harmonization did')
+    diagnosis_file = File(exists=True, desc='areas under the ROC curve')
+    halves_file = File(exists=True, desc='models of halves')
+    pattern_maps = InputMultiObject(File(exists=True), desc='patterns on the atlas')
+    tissues = traits.List(traits.Str(), desc='of the voxelwise maps')
+    maps_dirs = InputMultiObject(Directory(exists=True), desc='voxelwise maps of each tissue')
+
+
+class _ReportGroupOutput(TraitedSpec):
+    out_file = File(exists=True, desc='the page')
+
+
+class ReportGroup(QuietStep):
+    """Write what was found about patterns, and the page; see :mod:`surreal_bids.reports.group`."""
+
+    input_spec = _ReportGroupInput
+    output_spec = _ReportGroupOutput
+    _always_run = True
+
+    def _run_step(self, runtime: Any) -> Any:
+        from surreal_bids.reports.group import write_group_report
+
+        inputs = self.inputs
+        root = Path(inputs.output_dir)
+        has_maps = bool(self._given('pattern_maps') or self._given('maps_dirs'))
+        background = load_background(inputs.template, inputs.template_name) if has_maps else None
+        page = write_group_report(root, self._results_found(root), background, inputs.title)
+        self._results['out_file'] = os.fspath(page)
+        return runtime
+
+    def _given(self, name: str) -> Any:
+        value = getattr(self.inputs, name)
+        return value if isdefined(value) else None
+
+    def _results_found(self, root: Path) -> Any:
+        from surreal_bids.reports.group import GroupResults
+        from surreal_bids.reports.methods import GroupMethods
+        from surreal_bids.tables.analysis import read_quality
+
+        inputs = self.inputs
+        cohort, card = Cohort.load(inputs.cohort_dir), read_card(Path(inputs.model_dir))
+        quality = self._given('quality_file')
+        return GroupResults(
+            cohort=cohort,
+            exclusions=read_exclusions(Path(inputs.cohort_dir)),
+            card=card,
+            results=read_exact(inputs.rindices_file),
+            patterns=_publish_table(root, 'patterns', inputs.patterns_file),
+            associations=_publish_table(root, 'associations', inputs.associations_file),
+            untested=json.loads(Path(inputs.untested_file).read_text(encoding='utf-8')),
+            methods=GroupMethods(
+                n_controls=cohort.counts['CN'],
+                n_patients=cohort.counts['PT'],
+                n_features=card['NumberOfFeatures'],
+                n_patterns=card['Selected']['n_patterns'],
+                covariates=cohort.options.covariates,
+                icv=cohort.options.icv,
+                **{name: _immutable(value) for name, value in inputs.methods.items()},
+            ),
+            quality=read_quality(Path(quality)) if quality else None,
+            diagnosis=_publish_table(root, 'diagnosis', self._given('diagnosis_file')),
+            halves=_publish_table(root, 'split_half', self._given('halves_file')),
+            pattern_maps=self._pattern_maps(root),
+            voxel_maps=self._voxel_maps(root),
+        )
+
+    def _pattern_maps(self, root: Path) -> dict[str, Path]:
+        published = {}
+        for path in map(Path, self._given('pattern_maps') or []):
+            pattern = path.name.removesuffix('.nii.gz')
+            target = output_path(
+                root,
+                'pattern_map',
+                template=BUILTIN_TEMPLATE,
+                atlas=BUILTIN_ATLAS,
+                contrast=pattern,
+            )
+            copy_whole(path, target)
+            text = f'Mean change in patients that belongs to {pattern}, per cent of controls'
+            write_sidecar('pattern_map', target, {'Description': text})
+            published[pattern] = target
+        return published
+
+    def _voxel_maps(self, root: Path) -> dict[str, VoxelMaps]:
+        folders = map(Path, self._given('maps_dirs') or [])
+        return {
+            tissue: publish_maps(root, folder, tissue, self.inputs.template_name)
+            for tissue, folder in zip(self._given('tissues') or [], folders)
+        }
+
+
+def _immutable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _publish_table(root: Path, name: str, source: str | None) -> Any:
+    """Copy a table to its place, and read it; None where there is none."""
+    if source is None:
+        return None
+    copy_whole(Path(source), output_path(root, name))
+    text = {'muse_regions': str, 'higher_level': str}
+    return pd.read_csv(source, sep='\t', dtype=text, na_values=['n/a'], keep_default_na=False)
+
+
+def publish_maps(root: Path, folder: Path, tissue: str, template: str) -> VoxelMaps:
+    """Copy the maps of one tissue to their places, with descriptions, and their table."""
+    from surreal_bids.reports.group import VoxelMaps
+
+    summary = pd.read_csv(folder / SUMMARY, sep='\t', na_values=['n/a'], keep_default_na=False)
+    write_tsv(output_path(root, 'contrasts', tissue=tissue), summary)
+    t_maps = {}
+    for _, row in summary.iterrows():
+        for statistic, meaning in STATISTICS.items():
+            source = folder / MAP_NAME.format(contrast=row['contrast'], statistic=statistic)
+            if not source.is_file():
+                continue
+            target = output_path(
+                root,
+                'statistical_map',
+                template=template,
+                tissue=tissue,
+                contrast=row['contrast'],
+                statistic=statistic,
+            )
+            copy_whole(source, target)
+            metadata = {
+                'Description': f'{meaning}: {row["description"]}, RAVENS maps of {tissue}',
+                'DegreesOfFreedom': int(row['degrees_of_freedom']),
+            }
+            write_sidecar('statistical_map', target, metadata)
+            if statistic == 't':
+                t_maps[row['contrast']] = target
+    skipped = json.loads((folder / SKIPPED).read_text(encoding='utf-8'))
+    return VoxelMaps(t_maps, summary, skipped)
+
+
+def load_background(template: str, name: str) -> Background:
+    """Read what maps are drawn on: the built-in template, or one in a folder."""
+    from surreal_bids.reports.figures import Background
+    from surreal_bids.templates import builtin_template, read_template
+
+    found = builtin_template() if template == BUILTIN_TEMPLATE else read_template(template)
+    return Background(name, found.t1w, found.mask)

@@ -1,15 +1,19 @@
-"""Put results in their places, whole or not at all."""
+"""Interfaces that write the outputs and the report of a participant."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nibabel as nib
+import numpy as np
+import pandas as pd
 from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
+    Directory,
     File,
     InputMultiObject,
     SimpleInterface,
@@ -17,11 +21,23 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.bids.derivatives import output_path, write_sidecar
-from surreal_bids.bids.record import write_record
-from surreal_bids.bids.sidecars import Provenance, describe_outputs
+from surreal_bids import __version__
+from surreal_bids.bids.derivatives import (
+    Provenance,
+    VisitOutputs,
+    describe_outputs,
+    output_path,
+    write_record,
+    write_sidecar,
+)
+from surreal_bids.bids.reuse import TISSUES
 from surreal_bids.files import atomic_path, write_image
-from surreal_bids.interfaces.steps import warnings_in
+from surreal_bids.images import Image, load_image, voxel_volume
+from surreal_bids.interfaces.anatomy import load_template, warnings_in
+
+if TYPE_CHECKING:
+    from surreal_bids.reports.participant import SessionReport
+    from surreal_bids.templates import Template
 
 
 class _SaveOutputInput(BaseInterfaceInputSpec):
@@ -76,7 +92,7 @@ class _WriteRecordOutput(TraitedSpec):
 
 
 class WriteRecord(SimpleInterface):
-    """Note that all outputs of a participant are there; see :mod:`surreal_bids.bids.record`.
+    """Note that all outputs of a participant are there; see :mod:`surreal_bids.bids.derivatives`.
 
     Warnings are those of all steps in the workflow around the one that this is a step of.
     """
@@ -109,7 +125,7 @@ class _DescribeOutputsOutput(TraitedSpec):
 
 
 class DescribeOutputs(SimpleInterface):
-    """Write the content of sidecars; see :mod:`surreal_bids.bids.sidecars`."""
+    """Write the content of sidecars; see :mod:`surreal_bids.bids.derivatives`."""
 
     input_spec = _DescribeOutputsInput
     output_spec = _DescribeOutputsOutput
@@ -118,3 +134,127 @@ class DescribeOutputs(SimpleInterface):
         provenance = Provenance(**self.inputs.provenance)
         self._results.update(describe_outputs(provenance, self.inputs.mask_method))
         return runtime
+
+
+CAPTIONS = {
+    'brain': ('Brain mask', 'The outline should follow the surface of the brain.'),
+    'registration': (
+        'Registration',
+        'The T1w image in template space, and the template, with the same outlines in both.',
+    ),
+    'tissue': ('Tissue', 'Probabilities of grey matter, white matter and fluid.'),
+    'regions': ('Regions', 'Left and right of a region have the same hue.'),
+    'ravens': ('RAVENS map of grey matter', 'Tissue volume, moved to where the template has it.'),
+}
+"""Title and caption of each figure, by its name among the outputs."""
+
+
+class _WriteReportInput(BaseInterfaceInputSpec):
+    output_dir = traits.Str(mandatory=True, desc='root of the outputs')
+    participant = traits.Str(mandatory=True, desc='label')
+    sessions = traits.List(mandatory=True, desc='of each: session, atlas, warnings, reused')
+    template_name = traits.Str(mandatory=True, desc='name of the template')
+    template_dir = Directory(exists=True, mandatory=True, desc='the template')
+    methods = traits.Dict(mandatory=True, desc='fields of ImagingMethods')
+    configuration = traits.Str(desc='options as run')
+
+
+class _WriteReportOutput(TraitedSpec):
+    out_file = File(exists=True, desc='the page')
+
+
+class WriteReport(SimpleInterface):
+    """Draw the figures of a participant and write the page; see :mod:`surreal_bids.reports`."""
+
+    input_spec = _WriteReportInput
+    output_spec = _WriteReportOutput
+    _always_run = True
+
+    def _run_interface(self, runtime: Any) -> Any:
+        # Brings in matplotlib and jinja2, which only the process that runs this needs.
+        from surreal_bids.reports.methods import ImagingMethods, MethodsOptions
+        from surreal_bids.reports.participant import ParticipantReport, write_participant_report
+
+        inputs = self.inputs
+        path = output_path(inputs.output_dir, 'report', participant=inputs.participant)
+        report = ParticipantReport(
+            name=f'sub-{inputs.participant}',
+            sessions=tuple(self._session(session) for session in inputs.sessions),
+            methods=MethodsOptions(__version__, imaging=ImagingMethods(**inputs.methods)),
+            version=__version__,
+            configuration=inputs.configuration or '',
+        )
+        self._results['out_file'] = os.fspath(write_participant_report(path, report))
+        return runtime
+
+    def _session(self, session: Mapping[str, Any]) -> SessionReport:
+        """Report of one session; its figures are drawn on the way."""
+        from surreal_bids.reports.pages import Figure
+        from surreal_bids.reports.participant import SessionReport
+
+        visit = VisitOutputs(
+            root=Path(self.inputs.output_dir),
+            participant=self.inputs.participant,
+            session=session['session'],
+            atlas=session['atlas'],
+            template=self.inputs.template_name,
+        )
+        scan = _Scan(visit)
+        figures = draw_figures(scan, load_template(self.inputs.template_dir))
+        return SessionReport(
+            source=visit.sidecar('t1w')['Sources'][0],
+            mask_origin=visit.sidecar('brain_mask')['Method'],
+            atlas=visit.atlas,
+            template=visit.template,
+            volumes=scan.volumes,
+            session=visit.session,
+            tissue_mm3={tissue: _volume(image) for tissue, image in scan.tissues.items()},
+            mask_mm3=_volume(scan.mask),
+            figures=tuple(Figure(path, *CAPTIONS[name]) for name, path in figures.items()),
+            warnings=tuple(session['warnings']),
+            reused=session['reused'],
+        )
+
+
+class _Scan:
+    """Images and volumes of one visit, read from its outputs."""
+
+    def __init__(self, visit: VisitOutputs) -> None:
+        self.visit = visit
+        self.t1w = load_image(visit.path('t1w'))
+        self.mask = load_image(visit.path('brain_mask'))
+        self.tissues = {
+            tissue: load_image(visit.path('tissue_probability', tissue=tissue))
+            for tissue in TISSUES
+        }
+        self.volumes = pd.read_csv(visit.path('segmentation_volumes'), sep='\t')
+
+
+def draw_figures(scan: _Scan, template: Template) -> dict[str, Path]:
+    """Draw all figures of a visit; returns their paths by the keys of :data:`CAPTIONS`."""
+    from surreal_bids.imaging.transforms import read_transform, resample
+    from surreal_bids.reports import mosaics
+
+    visit = scan.visit
+    paths = {name: visit.path('figure', figure=name) for name in CAPTIONS}
+    mosaics.mask_mosaic(paths['brain'], scan.t1w, scan.mask)
+    to_template = read_transform(visit.path('transform_to_template'))
+    mosaics.registration_mosaic(
+        paths['registration'],
+        resample(scan.t1w, to_template),
+        template.t1w,
+        template.mask,
+        {'WM': template.priors['WM']},
+    )
+    mosaics.tissue_mosaic(paths['tissue'], scan.t1w, scan.mask, scan.tissues)
+    labels = load_image(visit.path('segmentation'))
+    names = dict(zip(scan.volumes['index'], scan.volumes['name']))
+    mosaics.label_mosaic(paths['regions'], scan.t1w, scan.mask, labels, names)
+    ravens = load_image(visit.path('ravens', tissue='GM'))
+    mosaics.ravens_mosaic(paths['ravens'], ravens, template.mask)
+    return paths
+
+
+def _volume(probability: Image) -> float:
+    """Sum of a probability, or of a mask, in mm3."""
+    return float(np.asarray(probability.dataobj).sum(dtype=float)) * voxel_volume(probability)

@@ -1,20 +1,25 @@
-"""How well members agree, and what follows from it (sections 4.2 and 4.3).
-
-Agreement picks M and lambda, picks the member that the others agree with most, and tells which
-members belong to the consensus.
-
-Shapes: E members, N people, M patterns.
-"""
+"""Agreement among members, and what it chooses: number of patterns, lambda, members."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+from torch import Tensor
 
+from surreal_bids.exceptions import DataError
+from surreal_bids.model.networks import network, relabel_patterns
+from surreal_bids.model.settings import HyperParameters
 from surreal_bids.stats.concordance import concordance_index, match_patterns
+
+LOGGER = logging.getLogger(__name__)
+
 
 Floats = NDArray[np.floating]
 
@@ -92,3 +97,162 @@ def consensus_members(
     with_reference = agreement.index_EE[reference, others]
     near = others[with_reference >= with_reference.max(initial=0) - tolerance]
     return np.concatenate([[reference], near])
+
+
+SMALLEST_SPREAD = 0.01
+"""A member whose R-index has a smaller sd than this over the patients has collapsed."""
+LOW_AGREEMENT = 0.65
+"""Unrelated R-indices agree to about 0.52; below this, the patterns have not been found."""
+FEWEST_MEMBERS = 3
+"""A consensus needs this many healthy members (or all, where fewer were asked for)."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One repetition of training and what became of it.
+
+    `status` is used, disagrees, diverged or collapsed for members of the chosen setting, and
+    healthy, diverged or collapsed for those of other settings.
+    """
+
+    n_patterns: int
+    ortho: float
+    repetition: int
+    status: str
+    converged: bool
+    """Whether it met the stopping rule of section 3.3."""
+    agreement: float | None = None
+    """Mean pattern-agr-index with the other healthy members of its setting."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chosen number of patterns and lambda."""
+
+    n_patterns: int
+    ortho: float
+    agreement: float | None
+    """Mean pairwise pattern-agr-index of the healthy members of this setting; None for one."""
+    reference: int
+    """Repetition of the member that names and orders the patterns."""
+    members: tuple[int, ...]
+    """Repetitions averaged in the consensus, the reference first."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All repetitions trained with one M and one lambda."""
+
+    n_patterns: int
+    ortho: float
+    weights: dict[str, Tensor]
+    members: tuple[Member, ...]
+    healthy: NDArray[np.intp]
+    """Repetitions that neither diverged nor collapsed."""
+    agreement: Agreement | None
+    """Agreement among the healthy ones, in their order; None where none is left."""
+
+    @property
+    def mean_agreement(self) -> float | None:
+        """Mean over all pairs of healthy members; None where there is no pair."""
+        return self.agreement.mean if self.agreement and len(self.healthy) > 1 else None
+
+    def score(self, core_members: int | None) -> float | None:
+        """What M and lambda are chosen by; None where there is no pair."""
+        if self.agreement is None or len(self.healthy) < 2:
+            return None
+        return setting_score(self.agreement, core_members)
+
+    def record(self, core_members: int | None) -> dict[str, float | int | None]:
+        """A row of the table that M and lambda are chosen from."""
+        return {
+            'n_patterns': self.n_patterns,
+            'ortho': self.ortho,
+            'n_members': len(self.members),
+            'n_healthy': len(self.healthy),
+            'agreement': self.mean_agreement,
+            'score': self.score(core_members),
+        }
+
+
+def member_status(r_NM: NDArray[np.floating]) -> str:
+    """Tell a healthy member from one that diverged or collapsed, by its R-indices of patients."""
+    if not np.isfinite(r_NM).all():
+        return 'diverged'
+    if (r_NM.std(axis=0) < SMALLEST_SPREAD).any():
+        return 'collapsed'
+    return 'healthy'
+
+
+def make_setting(
+    ortho: float, weights: dict[str, Tensor], r_ENM: NDArray[np.floating], converged: Sequence[bool]
+) -> Setting:
+    """Judge the members of one setting by their R-indices of the patients."""
+    statuses = [member_status(r_NM) for r_NM in r_ENM]
+    healthy = np.flatnonzero([status == 'healthy' for status in statuses])
+    agreement = compare_members(r_ENM[healthy]) if healthy.size else None
+    support: dict[int, float] = {}
+    if agreement is not None and healthy.size > 1:
+        support = dict(zip(healthy.tolist(), agreement.support_E().tolist()))
+    n_patterns = r_ENM.shape[-1]
+    members = tuple(
+        Member(n_patterns, ortho, k, status, bool(met), support.get(k))
+        for k, (status, met) in enumerate(zip(statuses, converged))
+    )
+    return Setting(n_patterns, ortho, weights, members, healthy, agreement)
+
+
+def choose_setting(settings: Sequence[Setting], hyper: HyperParameters) -> Setting:
+    """The setting whose members agree best, among those with enough healthy members."""
+    needed = min(FEWEST_MEMBERS, len(settings[0].members))
+    eligible = [setting for setting in settings if len(setting.healthy) >= needed]
+    for setting in settings:
+        for member in setting.members:
+            if member.status != 'healthy':
+                LOGGER.warning(
+                    'M=%d, lambda=%g: repetition %d %s and is left out',
+                    *(setting.n_patterns, setting.ortho, member.repetition, member.status),
+                )
+    if not eligible:
+        found = ', '.join(
+            f'M={s.n_patterns} lambda={s.ortho:g}: {len(s.healthy)} of {len(s.members)}'
+            for s in settings
+        )
+        raise DataError(
+            f'too few members trained well ({found}; at least {needed} are needed in a setting); '
+            'lower the learning rate (lr), train longer (iterations), or check the data for '
+            'outliers; members_ and history_ tell what happened, and checkpoints are kept'
+        )
+    return max(eligible, key=lambda setting: setting.score(hyper.core_members) or 0.0)
+
+
+def form_consensus(
+    setting: Setting, hyper: HyperParameters
+) -> tuple[dict[str, Tensor], Selection, tuple[Member, ...]]:
+    """Weights of the members to average, patterns in the reference's order; who they are."""
+    agreement = setting.agreement
+    if agreement is None:
+        raise DataError(f'no healthy member with lambda={setting.ortho:g}')
+    chosen = consensus_members(agreement, hyper.core_members, hyper.consensus_tolerance)
+    repetitions = tuple(int(k) for k in setting.healthy[chosen])
+    rows = list(repetitions)
+    weights = {
+        name: value[rows] for name, value in network(setting.weights, 'f', 'g1', 'g2').items()
+    }
+    order_EM = torch.from_numpy(agreement.match_EEM[chosen, chosen[0]])
+    members = tuple(
+        replace(member, status='used' if member.repetition in repetitions else 'disagrees')
+        if member.status == 'healthy'
+        else member
+        for member in setting.members
+    )
+    if setting.mean_agreement is not None and setting.mean_agreement < LOW_AGREEMENT:
+        LOGGER.warning(
+            'members hardly agree (%.2f; unrelated ones would reach about 0.52, and 0.8 is good): '
+            'do not trust these R-indices; train longer (iterations) or with more people',
+            setting.mean_agreement,
+        )
+    selection = Selection(
+        setting.n_patterns, setting.ortho, setting.mean_agreement, repetitions[0], repetitions
+    )
+    return relabel_patterns(weights, order_EM), selection, members

@@ -7,28 +7,404 @@ than about 1.5 MB. The left of the head is on the left.
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import matplotlib as mpl
 import nibabel as nib
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from nibabel.affines import apply_affine
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.reports.canvas import PIXEL_MM, Outline, Painter, Row, Scale, save_mosaic
-from surreal_bids.reports.outliers import split_side
-from surreal_bids.reports.slices import (
-    MASK_LEVEL,
-    Plane,
-    Slice,
-    Slices,
-    Volume,
-    choose_slices,
-    load_volume,
-    sample,
-)
+from surreal_bids.files import atomic_path
+from surreal_bids.reports.participant import split_side
+
+Plane = Literal['axial', 'coronal', 'sagittal']
+
+AXES: dict[Plane, tuple[int, int, int]] = {
+    'axial': (0, 1, 2),
+    'coronal': (0, 2, 1),
+    'sagittal': (1, 2, 0),
+}
+"""World axes of each plane: from left to right in the picture, from its foot to its top, across."""
+
+SLICES: dict[Plane, int] = {'axial': 7, 'coronal': 7, 'sagittal': 6}
+"""How many slices of each plane are shown; so many make rows of about the same length."""
+
+MARGIN_MM = 5.0
+"""What is shown around the brain."""
+
+ENDS = 0.14
+"""The first and the last slice lie this part of the brain's extent inside its ends."""
+
+MASK_LEVEL = 0.5
+"""A voxel belongs to a mask where its value is above this."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """An image in memory: values, and the way from world (mm) to voxels."""
+
+    data: NDArray
+    to_voxel: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A rectangle across the head.
+
+    Attributes
+    ----------
+    plane
+        Its direction.
+    position
+        World coordinate (mm) along the axis across it.
+    box
+        World coordinates (mm) of the centres of the outermost pixels: left, right, foot and top.
+    """
+
+    plane: Plane
+    position: float
+    box: tuple[float, float, float, float]
+
+    def shape(self, pixel_mm: float) -> tuple[int, int]:
+        """Number of pixels, upwards and sideways."""
+        left, right, foot, top = self.box
+        return round((top - foot) / pixel_mm) + 1, round((right - left) / pixel_mm) + 1
+
+
+Slices = dict[Plane, tuple[Slice, ...]]
+"""The slices of each plane."""
+
+
+def load_volume(image: nib.Nifti1Image, dtype: type = np.float32) -> Volume:
+    """Read the values of a three-dimensional image."""
+    if len(image.shape) != 3:
+        raise DataError(
+            f'an image of shape {image.shape} cannot be drawn; give one with three dimensions'
+        )
+    return Volume(np.asarray(image.dataobj, dtype=dtype), np.linalg.inv(image.affine))
+
+
+def choose_slices(mask: nib.Nifti1Image, counts: Mapping[Plane, int] = SLICES) -> Slices:
+    """Spread slices evenly over a brain.
+
+    Parameters
+    ----------
+    mask
+        Above 0.5 inside the brain; any grid.
+    counts
+        Number of slices of each plane.
+
+    Returns
+    -------
+    dict
+        Slices of each plane from left to right, back to front or foot to top; those of one plane
+        share a box that holds the brain with a margin.
+    """
+    low, high = _extent(mask)
+    return {plane: _spread(plane, count, low, high) for plane, count in counts.items()}
+
+
+def _extent(mask: nib.Nifti1Image) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """World limits (mm) of the centres of the voxels of a mask, each of shape (3,)."""
+    voxels = np.argwhere(load_volume(mask).data > MASK_LEVEL)
+    if len(voxels) == 0:
+        raise DataError('the brain mask is empty, so there is nothing to draw; check the mask')
+    world = apply_affine(mask.affine, voxels)
+    return world.min(axis=0), world.max(axis=0)
+
+
+def _spread(plane: Plane, count: int, low: NDArray, high: NDArray) -> tuple[Slice, ...]:
+    sideways, upwards, across = AXES[plane]
+    box = (
+        float(low[sideways] - MARGIN_MM),
+        float(high[sideways] + MARGIN_MM),
+        float(low[upwards] - MARGIN_MM),
+        float(high[upwards] + MARGIN_MM),
+    )
+    extent = high[across] - low[across]
+    # Whole millimetres from a voxel's centre: nothing is blurred where voxels have that size.
+    positions = low[across] + np.round(np.linspace(ENDS, 1 - ENDS, count) * extent)
+    return tuple(Slice(plane, float(position), box) for position in positions)
+
+
+def sample(volume: Volume, where: Slice, pixel_mm: float, *, order: Literal[0, 1] = 1) -> NDArray:
+    """Values of an image on a slice.
+
+    Parameters
+    ----------
+    volume
+        The image.
+    where
+        The slice.
+    pixel_mm
+        Edge of a pixel.
+    order
+        1: linear, for intensities and probabilities; 0: nearest, for labels.
+
+    Returns
+    -------
+    array of shape (upwards, sideways)
+        The first row is the foot of the picture; 0 outside of the image.
+    """
+    sideways, upwards, across = AXES[where.plane]
+    n_rows, n_columns = where.shape(pixel_mm)
+    world = np.empty((n_rows, n_columns, 3))
+    world[..., across] = where.position
+    world[..., sideways] = where.box[0] + np.arange(n_columns) * pixel_mm
+    world[..., upwards] = where.box[2] + np.arange(n_rows)[:, None] * pixel_mm
+    voxels = np.moveaxis(apply_affine(volume.to_voxel, world), -1, 0)
+    return ndimage.map_coordinates(volume.data, voxels, order=order, mode='constant')
+
+
+Painter = Callable[[Slice], NDArray]
+"""Gives the colours of a slice, (upwards, sideways, 3), from 0 to 1."""
+
+PIXEL_MM = 1.0
+"""Edge of a pixel."""
+
+COLOUR_LEVELS = 64
+"""Shades of each colour: more would only make the files larger."""
+
+GAP = 3
+"""Least distance between two slices of a row."""
+
+STRIP = 13
+"""Height of the strip under each row that tells where its slices lie."""
+
+FOOT = 32
+"""Height of the legend under the slices."""
+
+POINTS_PER_INCH = 72
+
+STRAY = 0.15
+"""A point of an outline may be dropped if it lies this close to the line between its neighbours."""
+
+FEWEST_POINTS = 6
+"""Outlines of fewer points are specks."""
+
+INK, FAINT_INK = '#ffffff', '#b8c0cc'
+
+SVG_SETTINGS: dict[Any, Any] = {'svg.hashsalt': 'surreal_bids', 'svg.fonttype': 'none'}
+"""Names inside a file depend on its content only, and text stays text."""
+
+SIDES: dict[Plane, tuple[str, str]] = {
+    'axial': ('L', 'R'),
+    'coronal': ('L', 'R'),
+    'sagittal': ('P', 'A'),
+}
+"""What is on the left and on the right of a picture."""
+
+COORDINATE: dict[Plane, str] = {'axial': 'z', 'coronal': 'y', 'sagittal': 'x'}
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A contour over all slices: where an image passes a level, e.g. the border of a mask."""
+
+    image: nib.Nifti1Image
+    name: str
+    colour: str
+    level: float = MASK_LEVEL
+
+
+@dataclass(frozen=True)
+class Row:
+    """Slices of one plane side by side, painted alike."""
+
+    slices: tuple[Slice, ...]
+    paint: Painter
+    title: str = ''
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the colours of a map mean."""
+
+    colours: str
+    low: float
+    high: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A slice in its place: columns from `left`, rows from `top`, (height, width) pixels."""
+
+    where: Slice
+    paint: Painter
+    top: int
+    left: int
+    height: int
+    width: int
+    title: str
+    first: bool
+
+
+def save_mosaic(
+    path: Path,
+    rows: Sequence[Row],
+    *,
+    outlines: Sequence[Outline] = (),
+    swatches: Sequence[tuple[str, str]] = (),
+    scale: Scale | None = None,
+) -> Path:
+    """Draw rows of slices and write them to an SVG file.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    rows
+        What to draw, from top to bottom.
+    outlines
+        Contours over every slice; named in the legend.
+    swatches
+        Names and colours that the legend explains besides.
+    scale
+        Draws a colour bar into the legend.
+    """
+    tiles = list(_place(rows))
+    picture = _paint(tiles)
+    height, width = picture.shape[:2]
+    figure, axes = _empty_figure(height, width)
+    axes.imshow(picture, extent=(0, width, height, 0), interpolation='nearest')
+    for outline in outlines:
+        _draw_outline(axes, tiles, outline)
+    for tile in tiles:
+        _annotate(axes, tile)
+    lines = [(outline.name, outline.colour) for outline in outlines]
+    _draw_legend(figure, lines, swatches)
+    if scale is not None:
+        _draw_scale(figure, scale)
+    with mpl.rc_context(SVG_SETTINGS), atomic_path(path) as temporary:
+        figure.savefig(temporary, format='svg', dpi=POINTS_PER_INCH, metadata={'Date': None})
+    return path
+
+
+def _place(rows: Sequence[Row]) -> Iterator[Tile]:
+    """Give each slice its place; shorter rows are spread over the width of the longest."""
+    shapes = [[where.shape(PIXEL_MM) for where in row.slices] for row in rows]
+    total = max(sum(width for _, width in row) + GAP * (len(row) - 1) for row in shapes)
+    top = 0
+    for row, sizes in zip(rows, shapes):
+        spare = total - sum(width for _, width in sizes)
+        left = 0.0
+        for number, (where, (height, width)) in enumerate(zip(row.slices, sizes)):
+            first = number == 0
+            title = row.title if first else ''
+            yield Tile(where, row.paint, top, round(left), height, width, title, first)
+            left += width + spare / max(len(sizes) - 1, 1)
+        top += max(height for height, _ in sizes) + STRIP
+
+
+def _paint(tiles: Sequence[Tile]) -> NDArray[np.uint8]:
+    """Paint all slices into one raster, (rows from the top, columns, 3); black between them."""
+    height = max(tile.top + tile.height for tile in tiles) + STRIP
+    width = max(tile.left + tile.width for tile in tiles)
+    picture = np.zeros((height, width, 3), dtype=np.uint8)
+    for tile in tiles:
+        levels = np.round(tile.paint(tile.where).clip(0, 1) * (COLOUR_LEVELS - 1))
+        colours = np.round(levels * (255 / (COLOUR_LEVELS - 1))).astype(np.uint8)
+        rows = slice(tile.top, tile.top + tile.height)
+        picture[rows, tile.left : tile.left + tile.width] = colours[::-1]
+    return picture
+
+
+def _empty_figure(height: int, width: int) -> tuple[Figure, Axes]:
+    """A black figure whose axes, in pixels, fill all but its foot."""
+    total = height + FOOT
+    figure = Figure(figsize=(width / POINTS_PER_INCH, total / POINTS_PER_INCH), facecolor='black')
+    FigureCanvasSVG(figure)
+    axes = figure.add_axes((0, FOOT / total, 1, height / total))
+    axes.set_axis_off()
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set_autoscale_on(False)
+    return figure, axes
+
+
+def _draw_outline(axes: Axes, tiles: Sequence[Tile], outline: Outline) -> None:
+    volume = load_volume(outline.image)
+    for tile in tiles:
+        values = sample(volume, tile.where, PIXEL_MM)
+        if not values.min() < outline.level < values.max():
+            continue
+        columns = tile.left + np.arange(tile.width) + 0.5
+        rows = tile.top + tile.height - np.arange(tile.height) - 0.5
+        contour = axes.contour(columns, rows, values, levels=[outline.level])
+        contour.remove()
+        for curve in map(_thin, contour.allsegs[0]):
+            if len(curve) >= FEWEST_POINTS:
+                axes.plot(*curve.T, color=outline.colour, linewidth=1)
+
+
+def _thin(curve: NDArray) -> NDArray:
+    """Drop every other point of a curve (n, 2) where nobody would miss it; round the rest."""
+    before, point, after = curve[:-2:2], curve[1:-1:2], curve[2::2]
+    chord, offset = after - before, point - before
+    area = np.abs(chord[:, 0] * offset[:, 1] - chord[:, 1] * offset[:, 0])
+    keep = np.ones(len(curve), dtype=bool)
+    keep[1:-1:2] = area > STRAY * np.hypot(*chord.T)
+    return np.round(curve[keep], 1)
+
+
+def _annotate(axes: Axes, tile: Tile) -> None:
+    """Write the position and, on the first slice of a row, which side is which."""
+    foot = tile.top + tile.height + STRIP / 2
+    centre = tile.left + tile.width / 2
+    position = f'{COORDINATE[tile.where.plane]} {tile.where.position:+.0f}'
+    axes.text(centre, foot, position, color=FAINT_INK, fontsize=9, ha='center', va='center')
+    if not tile.first:
+        return
+    left, right = SIDES[tile.where.plane]
+    middle = tile.top + tile.height / 2
+    axes.text(tile.left + 3, middle, left, color=INK, fontsize=12, weight='bold', va='center')
+    axes.text(
+        tile.left + tile.width - 3, middle, right,
+        color=INK, fontsize=12, weight='bold', va='center', ha='right',
+    )  # fmt: skip
+    axes.text(tile.left + 4, tile.top + 4, tile.title, color=INK, fontsize=11, va='top')
+
+
+def _draw_legend(
+    figure: Figure, lines: Sequence[tuple[str, str]], swatches: Sequence[tuple[str, str]]
+) -> None:
+    handles: list[Artist] = [
+        Line2D([], [], color=colour, linewidth=2, label=name) for name, colour in lines
+    ]
+    handles += [
+        Line2D([], [], color=colour, linewidth=0, marker='s', markersize=9, label=name)
+        for name, colour in swatches
+    ]
+    if handles:
+        figure.legend(
+            handles=handles, loc='lower left', ncols=len(handles), frameon=False,
+            labelcolor=INK, fontsize=11, borderaxespad=0.2,
+        )  # fmt: skip
+
+
+def _draw_scale(figure: Figure, scale: Scale) -> None:
+    """A colour bar on the right of the foot, its label beside it."""
+    point = 1 / (POINTS_PER_INCH * figure.get_figheight())
+    axes = figure.add_axes((0.7, 17 * point, 0.28, 9 * point))
+    mappable = ScalarMappable(Normalize(scale.low, scale.high), scale.colours)
+    bar = figure.colorbar(mappable, cax=axes, orientation='horizontal')
+    bar.outline.set_visible(False)
+    axes.tick_params(colors=INK, labelsize=9, length=2, pad=1)
+    figure.text(0.69, 21 * point, scale.label, color=INK, fontsize=11, ha='right', va='center')
+
 
 WINDOW = (0.5, 99.5)
 """Percentiles of the intensities in the brain that are drawn black and white."""

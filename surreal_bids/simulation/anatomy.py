@@ -1,16 +1,172 @@
-"""An anatomy of one's own: a smooth random diffeomorphism of the template, a size and a pose."""
+"""Simulated anatomy: individual heads, and regional atrophy imposed as a diffeomorphism."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+import torch
+from nibabel.affines import apply_affine
 from numpy.typing import NDArray
+from scipy import fft, ndimage, sparse
 from scipy.spatial.transform import Rotation
 
-from surreal_bids.simulation.spectral import smooth
-from surreal_bids.simulation.templates import Template
-from surreal_bids.simulation.warps import Field, exponential
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.simulation.templates import LabelMap, Template, distance_to
+
+Field = NDArray[np.float32]
+"""A scalar field (X, Y, Z), or a vector field (3, X, Y, Z) in voxels."""
+
+LARGEST_STEP = 0.5
+"""The first step of scaling and squaring moves no point further than this, in voxels."""
+
+MOST_INVERSE_STEPS = 60
+"""Steps after which inversion gives up; ours need about ten."""
+
+
+def identity(shape: tuple[int, ...]) -> Field:
+    """Give the voxel coordinates of every point of a grid, shape (3, X, Y, Z)."""
+    return np.indices(shape, dtype=np.float32)
+
+
+def interpolate(volumes: Field, points: Field) -> Field:
+    """Interpolate linearly; outside the grid the value of the nearest edge is taken.
+
+    Parameters
+    ----------
+    volumes
+        Shape (C, X, Y, Z).
+    points
+        Voxel coordinates, shape (3, *P) with any P of one to three axes.
+
+    Returns
+    -------
+    Values of shape (C, *P).
+    """
+    half_extent = (np.array(volumes.shape[1:], dtype=np.float32) - 1) / 2
+    flat = points.reshape(3, 1, 1, -1) if points.ndim != 4 else points
+    # grid_sample wants coordinates in [-1, 1], the fastest axis first.
+    scaled = np.empty((1, *flat.shape[1:], 3), dtype=np.float32)
+    for axis in range(3):
+        scaled[0, ..., 2 - axis] = flat[axis] / half_extent[axis] - 1
+    values = torch.nn.functional.grid_sample(
+        torch.from_numpy(np.ascontiguousarray(volumes, dtype=np.float32))[None],
+        torch.from_numpy(scaled),
+        mode='bilinear',
+        padding_mode='border',
+        align_corners=True,
+    )
+    return values[0].numpy().reshape(len(volumes), *points.shape[1:])
+
+
+def compose(outer: Field, inner: Field) -> Field:
+    """Displacement of `outer` after `inner`: u(x) = inner(x) + outer(x + inner(x))."""
+    return inner + interpolate(outer, identity(inner.shape[1:]) + inner)
+
+
+def exponential(velocity: Field) -> Field:
+    """Displacement of the flow of a stationary velocity field after unit time.
+
+    Scaling and squaring (Arsigny et al., MICCAI 2006): a short step by the midpoint rule, composed
+    with itself until it covers the unit time.
+    """
+    halvings = np.log2(max(float(np.abs(velocity).max()) / LARGEST_STEP, 1))
+    squarings = max(1, int(np.ceil(halvings)))
+    step = velocity / np.float32(2**squarings)
+    midpoints = identity(step.shape[1:]) + step * np.float32(0.5)
+    displacement = interpolate(step, midpoints)
+    for _ in range(squarings):
+        displacement = compose(displacement, displacement)
+    return displacement
+
+
+def pull_back(displacement: Field, points: Field, tolerance: float = 0.01) -> Field:
+    """Find where each point came from: solve x + u(x) = y for x.
+
+    The equation is solved at the points themselves, so that what is drawn there is the inverse of
+    the forward map between grid points too. Plain fixed-point steps overshoot where the map
+    stretches space to more than twice its length; there they are shortened.
+
+    Parameters
+    ----------
+    displacement
+        Forward map `u`, shape (3, X, Y, Z), in voxels.
+    points
+        Voxel coordinates `y`, shape (3, *P).
+    tolerance
+        Largest residual |x + u(x) - y| of a coordinate, in voxels.
+
+    Returns
+    -------
+    Voxel coordinates `x`, shape (3, *P).
+    """
+    divergence = sum(np.gradient(displacement[axis], axis=axis) for axis in range(3))
+    damping = 1 / (1 + np.maximum(divergence, 0) / 2)
+    field = np.concatenate([displacement, damping[None]]).astype(np.float32)
+    wanted = points.reshape(3, -1)
+    source = wanted.copy()
+    active = np.arange(source.shape[1])
+    for _ in range(MOST_INVERSE_STEPS):
+        *here, step = interpolate(field, source[:, active])
+        residual = source[:, active] + here - wanted[:, active]
+        error = np.abs(residual).max(axis=0)
+        moving = error > tolerance
+        active = active[moving]
+        if not len(active):
+            return source.reshape(points.shape)
+        source[:, active] -= (step * residual)[:, moving]
+    raise DataError(
+        f'a simulated map could not be inverted: a point is still {error.max():.3g} voxels off; '
+        'lower the amplitude of the anatomy or of the atrophy'
+    )
+
+
+def jacobian_determinant(displacement: Field) -> Field:
+    """Local volume ratio of the map x + u(x): det(I + grad u) by central differences, (X, Y, Z)."""
+    (a, b, c), (d, e, f), (g, h, i) = (np.gradient(component) for component in displacement)
+    a, e, i = a + 1, e + 1, i + 1
+    return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
+
+
+def solve_poisson(source: Field) -> Field:
+    """Solve laplace(p) = source on a unit grid with no flow through its faces.
+
+    The mean of the source, for which there is no solution, is left out.
+
+    Parameters
+    ----------
+    source
+        Shape (X, Y, Z).
+
+    Returns
+    -------
+    The potential `p` with mean zero, same shape; the Laplacian is the seven-point one.
+    """
+    x, y, z = (2 * np.cos(angles) - 2 for angles in _angles(source.shape))
+    laplacian = x + y + z
+    laplacian[0, 0, 0] = np.inf
+    return _multiply(source, 1 / laplacian)
+
+
+def smooth(field: Field, sigma: float) -> Field:
+    """Convolve with a Gaussian of standard deviation `sigma` (voxels), mirrored at the faces."""
+    x, y, z = (np.exp(-((sigma * angles) ** 2) / 2) for angles in _angles(field.shape))
+    return _multiply(field, x * y * z)
+
+
+def _angles(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
+    """Angular frequency of each cosine along each axis, in radians a voxel; they broadcast."""
+    axes = (np.pi * np.arange(n, dtype=np.float32) / n for n in shape)
+    return list(np.meshgrid(*axes, indexing='ij', sparse=True))
+
+
+def _multiply(field: Field, factor: NDArray) -> Field:
+    spectrum = fft.dctn(field, type=2, norm='ortho')
+    spectrum *= factor
+    return np.asarray(fft.idctn(spectrum, type=2, norm='ortho'), dtype=np.float32)
+
 
 SMOOTHNESS_MM = (8.0, 16.0)
 """Standard deviations of the Gaussians that smooth the noise: gyri and lobes."""
@@ -102,3 +258,274 @@ def draw_placement(sex: str, rng: np.random.Generator) -> NDArray[np.float64]:
     )
     placement[:3, 3] = rng.normal(0, TRANSLATION_SD_MM, 3)
     return placement
+
+
+NEGLIGIBLE_WEIGHT = 1e-6
+"""Interpolation weights below this are rounding errors."""
+
+
+class _AxisOperators(NamedTuple):
+    """What brings one axis of the working grid to the label voxels.
+
+    Attributes
+    ----------
+    span
+        The part of the working grid that the labels need.
+    mean, slope
+        Mean and mean derivative over each label voxel, shape (label voxels, span).
+    """
+
+    span: slice
+    mean: NDArray[np.float32]
+    slope: NDArray[np.float32]
+
+
+class RegionIntegrator:
+    """Integrates the Jacobian determinant of a map over each region of a template.
+
+    The map is linear between the points of the working grid. Its gradient, averaged over each
+    voxel of the label map, is a product of one small matrix an axis; the determinant of that
+    average times the volume of the voxel is the volume of the deformed voxel up to third-order
+    terms, and the deformed voxels of a region add up to the region without gaps.
+
+    Parameters
+    ----------
+    template
+        Its labels and its working grid.
+    """
+
+    def __init__(self, template: Template) -> None:
+        labels = template.labels
+        self.voxel_volume = labels.voxel_volume
+        self.n_regions = len(template.regions)
+        flat = labels.data.ravel()
+        self.row = np.searchsorted(template.regions['index'], flat)
+        self.row[flat == 0] = self.n_regions
+        to_grid = np.linalg.inv(template.affine) @ labels.affine
+        self.axes = tuple(
+            _axis_operators(n_labels, n_grid, to_grid[axis, axis], to_grid[axis, 3])
+            for axis, (n_labels, n_grid) in enumerate(zip(labels.data.shape, template.shape))
+        )
+
+    def volumes(self, displacement: Field) -> NDArray[np.float64]:
+        """Volume of each region after the map x + u(x), in mm3, in the order of the table."""
+        gradients = [self._gradient(component) for component in displacement]
+        (a, b, c), (d, e, f), (g, h, i) = gradients
+        a, e, i = a + 1, e + 1, i + 1
+        determinant = a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
+        sums = np.bincount(self.row, determinant, minlength=self.n_regions + 1)
+        return sums[: self.n_regions].astype(np.float64) * self.voxel_volume
+
+    def _gradient(self, component: Field) -> list[Field]:
+        """Mean gradient of one component over each label voxel: three flat arrays."""
+        x, y, z = self.axes
+        needed = component[x.span, y.span, z.span]
+        mean_z, slope_z = needed @ z.mean.T, needed @ z.slope.T
+        products = (
+            (x.slope, y.mean, mean_z),
+            (x.mean, y.slope, mean_z),
+            (x.mean, y.mean, slope_z),
+        )
+        return [_contract(along_x, along_y, along_z) for along_x, along_y, along_z in products]
+
+
+def _contract(along_x: NDArray, along_y: NDArray, volume: NDArray) -> Field:
+    """Apply a matrix along the second axis, then one along the first; flat result."""
+    partial = np.matmul(along_y, volume)
+    banded = sparse.csr_matrix(along_x)
+    return (banded @ partial.reshape(len(partial), -1)).ravel()
+
+
+def _axis_operators(n_labels: int, n_grid: int, step: float, start: float) -> _AxisOperators:
+    """Operators of one axis; label voxel k is centred at `start + step * k` of the grid."""
+    edges = start + step * (np.arange(n_labels + 1) - 0.5)
+    lower = np.floor(edges).astype(int)
+    span = slice(int(lower[0]), min(int(lower[-1]) + 2, n_grid))
+    points = np.arange(span.start, span.stop)
+    at_edges = np.maximum(1 - np.abs(edges[:, None] - points), 0).astype(np.float32)
+    mean = (at_edges[1:] + at_edges[:-1]) / 2
+    slope = (at_edges[1:] - at_edges[:-1]) / np.float32(step)
+    return _AxisOperators(span, mean, slope)
+
+
+def region_fractions(template: Template) -> sparse.csr_matrix:
+    """Fraction of each voxel of the working grid that each region fills, (regions, X * Y * Z).
+
+    Each label voxel gives its volume to the grid points around it, by linear weights.
+    """
+    labels = template.labels
+    voxels = np.argwhere(labels.data)
+    rows = np.searchsorted(template.regions['index'], labels.data[tuple(voxels.T)])
+    position = apply_affine(np.linalg.inv(template.affine) @ labels.affine, voxels)
+    lower = np.floor(position + NEGLIGIBLE_WEIGHT).astype(int)
+    shape = (len(template.regions), int(np.prod(template.shape)))
+    share = labels.voxel_volume / template.voxel_size**3
+    entries = []
+    for corner in np.ndindex(2, 2, 2):
+        weight = np.prod(1 - np.abs(position - lower - corner), axis=1) * share
+        used = weight > NEGLIGIBLE_WEIGHT
+        columns = np.ravel_multi_index((lower[used] + corner).T, template.shape)
+        entries.append((weight[used], rows[used], columns))
+    values, row, column = (np.concatenate(parts) for parts in zip(*entries))
+    return sparse.csr_matrix((values.astype(np.float32), (row, column)), shape)
+
+
+PATTERNS: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ('medial temporal', (31, 32, 47, 48, 116, 117, 170, 171)),
+    ('fronto-insular', (100, 101, 102, 103, 118, 119, 178, 179)),
+    ('posterior parietal', (106, 107, 166, 167, 168, 169, 198, 199)),
+    ('subcortical', (36, 37, 57, 58, 59, 60)),
+)
+"""Name and MUSE indices of each pattern, left and right; every region fills over 140 voxels of
+2 mm. Amygdala, hippocampus, entorhinal area, parahippocampal gyrus; anterior cingulate gyrus,
+anterior insula, frontal operculum, posterior orbital gyrus; angular gyrus, posterior cingulate
+gyrus, precuneus, superior parietal lobule; caudate, putamen, thalamus."""
+
+LARGEST_LOSS = 0.3
+"""Part of its volume that a region loses at severity 1 (the basic task of the paper, Table 5)."""
+
+FLUID_RIM_MM = 3.0
+"""Thickness of the fluid between brain and skull."""
+
+REACH_MM = 20.0
+"""The fluid within about this distance (sd of a Gaussian) of a loss expands to make up for it."""
+
+ADJACENT_MM = 2
+"""Regions this close to an atrophied region count as its neighbours."""
+
+RELAXATION = 1.3
+"""Step of the fixed point. A region answers a change of its divergence with about three quarters
+of it, since the linear interpolation of the velocity blurs its border."""
+
+LOSS_TOLERANCE = 0.001
+"""The fixed point ends when all regions with a loss are this close to it,"""
+
+REST_TOLERANCE = 0.004
+"""and all others changed by no more than this."""
+
+MOST_ITERATIONS = 20
+"""Iterations after which the fixed point gives up; it needs three to five."""
+
+
+@dataclass(frozen=True)
+class Atrophy:
+    """What the disease did to a person.
+
+    Attributes
+    ----------
+    displacement
+        Forward map from the template to the diseased person, shape (3, X, Y, Z), in voxels.
+    baseline, achieved
+        Volume of each region in mm3 before and after the disease.
+    iterations
+        Iterations of the fixed point.
+    """
+
+    displacement: Field
+    baseline: NDArray[np.float64]
+    achieved: NDArray[np.float64]
+    iterations: int
+
+    @property
+    def loss(self) -> NDArray[np.float64]:
+        """Part of the volume that each region lost."""
+        return 1 - self.achieved / self.baseline
+
+
+def pattern_table(n_patterns: int, regions: pd.DataFrame) -> pd.DataFrame:
+    """List the regions of the first patterns: pattern (from 1), pattern_name, index, name."""
+    if not 0 <= n_patterns <= len(PATTERNS):
+        raise UsageError(f'--patterns {n_patterns}: between 0 and {len(PATTERNS)} are defined')
+    names = regions.set_index('index')['name']
+    rows = [
+        (number, pattern_name, index, names[index])
+        for number, (pattern_name, indices) in enumerate(PATTERNS[:n_patterns], start=1)
+        for index in indices
+    ]
+    return pd.DataFrame(rows, columns=['pattern', 'pattern_name', 'index', 'name'])
+
+
+def prescribed_losses(severities: NDArray, regions: pd.DataFrame) -> NDArray[np.float64]:
+    """Loss of each region: of a region in several patterns, each takes its part of what is left."""
+    remaining = np.ones(len(regions))
+    for severity, (_, indices) in zip(severities, PATTERNS):
+        remaining[regions['index'].isin(indices)] *= 1 - LARGEST_LOSS * severity
+    return 1 - remaining
+
+
+def adjacent_regions(labels: LabelMap, indices: tuple[int, ...]) -> set[int]:
+    """Find the regions that touch, within 2 mm, one of the given regions."""
+    chosen = np.isin(labels.data, indices)
+    around = ndimage.binary_dilation(chosen, iterations=ADJACENT_MM)
+    return set(np.unique(labels.data[around]).tolist()) - {0, *indices}
+
+
+class AtrophySolver:
+    """Finds the diffeomorphism that gives each region its prescribed loss.
+
+    The velocity v is the gradient field with div v = f: f is constant in each region, zero in other
+    tissue, and positive in the fluid near the losses, so that the space they leave is taken up
+    there. The constants start at the logarithm of the volume ratios and are corrected by the
+    volumes achieved, of all regions, until these are as prescribed.
+
+    Parameters
+    ----------
+    template
+        Template on its working grid.
+    """
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+        self.integrator = RegionIntegrator(template)
+        self.controlled = (template.regions['tissue'] != 'CSF').to_numpy()
+        self.to_grid = region_fractions(template).T.tocsr()[:, self.controlled]
+        self.fluid = _absorbing_fluid(template, self.to_grid.sum(axis=1))
+
+    def solve(self, anatomy: Field, losses: NDArray) -> Atrophy:
+        """Impose losses on a person.
+
+        Parameters
+        ----------
+        anatomy
+            The person's own forward map, shape (3, X, Y, Z), in voxels.
+        losses
+            Prescribed loss of each region, 0 to 0.3, in the order of the template's table.
+        """
+        baseline = self.integrator.volumes(anatomy)
+        if not np.any(losses):
+            return Atrophy(anatomy, baseline, baseline, 0)
+        wanted = np.log1p(-losses[self.controlled])
+        divergence = wanted.copy()
+        for iteration in range(1, MOST_ITERATIONS + 1):
+            displacement = compose(anatomy, exponential(self.velocity(divergence)))
+            achieved = self.integrator.volumes(displacement)
+            ratio = (achieved / baseline)[self.controlled]
+            if _close_enough(ratio, wanted):
+                return Atrophy(displacement, baseline, achieved, iteration)
+            divergence += RELAXATION * (wanted - np.log(ratio))
+        raise DataError(
+            f'losses of up to {np.max(losses):.2f} were not reached in {MOST_ITERATIONS} '
+            'iterations; prescribe smaller ones'
+        )
+
+    def velocity(self, divergence: NDArray) -> Field:
+        """Gradient field with the given divergence in each region; (3, X, Y, Z), in voxels."""
+        source = (self.to_grid @ divergence.astype(np.float32)).reshape(self.template.shape)
+        nearby = smooth(np.abs(source), REACH_MM / self.template.voxel_size)
+        sink = self.fluid * nearby.clip(0)
+        source -= sink * (source.sum() / sink.sum())
+        return np.stack(np.gradient(solve_poisson(source)))
+
+
+def _close_enough(ratio: NDArray, wanted: NDArray) -> bool:
+    error = np.abs(ratio - np.exp(wanted))
+    return bool(np.all(error < np.where(wanted < 0, LOSS_TOLERANCE, REST_TOLERANCE)))
+
+
+def _absorbing_fluid(template: Template, tissue: NDArray) -> Field:
+    """Part of each voxel that may take up volume: ventricles, sulci, the rim of the brain."""
+    outside = template.brain < 0.5
+    near = distance_to(~outside, template.voxel_size) < FLUID_RIM_MM
+    fluid = np.where(outside, near, template.tissue[2])
+    free = 1 - np.asarray(tissue).reshape(template.shape).clip(0, 1)
+    return (fluid * free).astype(np.float32)

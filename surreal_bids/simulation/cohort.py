@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,37 +18,179 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from surreal_bids import __version__
-from surreal_bids.exceptions import OutputError
+from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.files import MISSING, write_image, write_json, write_text, write_tsv
-from surreal_bids.simulation import dataset
-from surreal_bids.simulation.acquisition import (
-    Protocol,
-    Scan,
-    Scanner,
-    draw_protocol,
-    neutral_protocol,
-)
-from surreal_bids.simulation.anatomy import draw_anatomy
-from surreal_bids.simulation.atrophy import (
+from surreal_bids.simulation.anatomy import (
     LARGEST_LOSS,
     AtrophySolver,
     adjacent_regions,
+    draw_anatomy,
     pattern_table,
     prescribed_losses,
 )
-from surreal_bids.simulation.people import (
-    CohortPlan,
-    Person,
-    draw_people,
-    participants_table,
-    random_streams,
-    severity_table,
-    site_stream,
-)
-from surreal_bids.simulation.templates import Template, load_regions, load_template
+from surreal_bids.simulation.scanner import Protocol, Scan, Scanner, draw_protocol, neutral_protocol
+from surreal_bids.simulation.templates import CSF_THRESHOLD, Template, load_regions, load_template
+
+GROUPS = ('CN', 'PT', 'atlas')
+"""Controls, patients, and healthy people for an atlas set; the position is part of the seed."""
+
+SITE_STREAM = len(GROUPS)
+"""Position of the sites in the tree of seeds."""
+
+AGE_MEAN, AGE_SD = 68.0, 8.0
+AGE_RANGE = (45, 89)
+"""Years; the same in controls and patients."""
+
+MOST_VARIATION = 1.2
+"""Anatomies that vary more, relative to real ones, could not be inverted."""
+
+MOST_PEOPLE = 9999
+"""People a group that the labels have digits for."""
+
+
+@dataclass(frozen=True)
+class CohortPlan:
+    """All that the content of a cohort depends on.
+
+    Attributes
+    ----------
+    n_cn, n_pt
+        Number of controls and of patients.
+    sites
+        Number of sites; the people of a group take turns.
+    patterns
+        Number of patterns of atrophy.
+    voxel_size
+        Of the working grid, in mm; sites scan at about this.
+    atlases
+        Number of healthy people in the atlas set.
+    stripped
+        Whether T1w images show the brain only.
+    variation
+        How much the anatomy of people differs, relative to that of real people.
+    seed
+        Of all draws.
+    """
+
+    n_cn: int = 20
+    n_pt: int = 30
+    sites: int = 2
+    patterns: int = 2
+    voxel_size: float = 2.0
+    atlases: int = 0
+    stripped: bool = False
+    variation: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for option in ('n_cn', 'n_pt', 'atlases'):
+            _require_range(option, getattr(self, option), 0, MOST_PEOPLE)
+        if self.n_cn + self.n_pt == 0:
+            raise UsageError('--n-cn 0 --n-pt 0: a cohort needs at least one person')
+        _require_range('sites', self.sites, 1, MOST_PEOPLE)
+        _require_range('seed', self.seed, 0, 2**63)
+        _require_range('variation', self.variation, 0, MOST_VARIATION)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of people of each of `GROUPS`."""
+        return dict(zip(GROUPS, (self.n_cn, self.n_pt, self.atlases)))
+
+
+@dataclass(frozen=True)
+class Person:
+    """A simulated person.
+
+    Attributes
+    ----------
+    group
+        One of `GROUPS`.
+    number
+        Counted from 0 in the group.
+    age, sex
+        In years; F or M.
+    site
+        Counted from 0; None for an atlas, which is scanned without site effects.
+    severities
+        Severity of each pattern, 0 to 1; none in healthy people.
+    """
+
+    group: str
+    number: int
+    age: int
+    sex: str
+    site: int | None
+    severities: tuple[float, ...]
+
+    @property
+    def label(self) -> str:
+        """Name of the person in file names: sub-CN0001, sub-PT0001, atlas-0001."""
+        prefix = 'atlas-' if self.group == 'atlas' else f'sub-{self.group}'
+        return f'{prefix}{self.number + 1:04d}'
+
+
+def _require_range(option: str, value: float, lowest: float, highest: float) -> None:
+    if not lowest <= value <= highest:
+        flag = option.replace('_', '-')
+        raise UsageError(f'--{flag} {value}: give a number between {lowest} and {highest}')
+
+
+def random_streams(plan: CohortPlan, group: str, number: int) -> list[np.random.Generator]:
+    """Give a person three sources of randomness: for the person, the anatomy and the scan."""
+    root = np.random.SeedSequence(plan.seed, spawn_key=(GROUPS.index(group), number))
+    return [np.random.default_rng(child) for child in root.spawn(3)]
+
+
+def site_stream(plan: CohortPlan, site: int) -> np.random.Generator:
+    """Source of randomness of a site."""
+    return np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(SITE_STREAM, site)))
+
+
+def draw_person(plan: CohortPlan, group: str, number: int) -> Person:
+    """Draw age, sex and severities of a person; severities are uniform on [0, 1]."""
+    rng = random_streams(plan, group, number)[0]
+    age = int(np.clip(np.rint(rng.normal(AGE_MEAN, AGE_SD)), *AGE_RANGE))
+    sex = 'FM'[rng.integers(2)]
+    severities: NDArray = rng.uniform(size=plan.patterns) * (group == 'PT')
+    site = None if group == 'atlas' else number % plan.sites
+    return Person(group, number, age, sex, site, tuple(severities.tolist()))
+
+
+def draw_people(plan: CohortPlan) -> list[Person]:
+    """Draw everyone: controls, patients, then the atlas set."""
+    return [
+        draw_person(plan, group, number)
+        for group, size in plan.sizes.items()
+        for number in range(size)
+    ]
+
+
+def participants_table(people: list[Person]) -> pd.DataFrame:
+    """Describe the participants as BIDS does; people of the atlas set are none."""
+    return pd.DataFrame(
+        [
+            (person.label, person.age, person.sex, person.group, f'site{person.site + 1}')
+            for person in people
+            if person.site is not None
+        ],
+        columns=['participant_id', 'age', 'sex', 'diagnosis', 'site'],
+    )
+
+
+def severity_table(people: list[Person]) -> pd.DataFrame:
+    """True severities of the participants: participant_id, pattern_1, pattern_2, ..."""
+    participants = [person for person in people if person.site is not None]
+    table = pd.DataFrame(
+        [person.severities for person in participants],
+        columns=[f'pattern_{k + 1}' for k in range(len(participants[0].severities))],
+    )
+    table.insert(0, 'participant_id', [person.label for person in participants])
+    return table
+
 
 TEMPORARY_FILES = '.????????.*'
 """What an atomic write that was killed leaves behind."""
@@ -132,7 +274,7 @@ def simulate_cohort(root: Path, plan: CohortPlan, nprocs: int = 1) -> None:
 def start_dataset(root: Path, plan: CohortPlan) -> None:
     """Claim the folder for a plan, or find that it holds the beginning of the same one."""
     record = asdict(plan) | {'surreal_bids': __version__}
-    path = root / dataset.RECORD
+    path = root / RECORD
     if path.is_file():
         _require_same(root, record, _read_record(path))
         for leftover in root.rglob(TEMPORARY_FILES):
@@ -167,35 +309,35 @@ def _require_same(root: Path, record: dict[str, Any], found: dict[str, Any]) -> 
 
 def write_tables(root: Path, plan: CohortPlan, people: list[Person]) -> None:
     """Write what is known before anyone is simulated."""
-    write_json(root / 'dataset_description.json', dataset.dataset_description(plan))
-    write_text(root / 'README.md', dataset.readme(plan))
+    write_json(root / 'dataset_description.json', dataset_description(plan))
+    write_text(root / 'README.md', readme(plan))
     write_tsv(root / 'participants.tsv', participants_table(people))
-    write_json(root / 'participants.json', dataset.PARTICIPANTS_COLUMNS)
-    write_tsv(root / dataset.TRUTH / 'severities.tsv', severity_table(people))
-    write_json(root / dataset.TRUTH / 'severities.json', dataset.severity_columns(plan))
+    write_json(root / 'participants.json', PARTICIPANTS_COLUMNS)
+    write_tsv(root / TRUTH / 'severities.tsv', severity_table(people))
+    write_json(root / TRUTH / 'severities.json', severity_columns(plan))
 
 
 def write_regions(root: Path, plan: CohortPlan, template: Template, patterns: pd.DataFrame) -> None:
     """Write the regions, the patterns, and the look-up table of the atlas set."""
-    truth, regions = root / dataset.TRUTH, template.regions
+    truth, regions = root / TRUTH, template.regions
     write_tsv(truth / 'patterns.tsv', patterns.assign(loss=LARGEST_LOSS))
-    write_json(truth / 'patterns.json', dataset.PATTERN_COLUMNS)
+    write_json(truth / 'patterns.json', PATTERN_COLUMNS)
     adjacent_to: dict[int, list[str]] = {}
     for number, members in patterns.groupby('pattern')['index']:
         for index in adjacent_regions(template.labels, tuple(members)):
             adjacent_to.setdefault(index, []).append(str(number))
     beside = [','.join(adjacent_to.get(index, [])) or MISSING for index in regions['index']]
     write_tsv(truth / 'regions.tsv', regions.assign(adjacent_to=beside))
-    write_json(truth / 'regions.json', dataset.REGION_COLUMNS)
+    write_json(truth / 'regions.json', REGION_COLUMNS)
     if plan.atlases:
-        write_tsv(root / dataset.ATLASES / 'dseg.tsv', regions)
-        described = {column: dataset.REGION_COLUMNS[str(column)] for column in regions}
-        write_json(root / dataset.ATLASES / 'dseg.json', described)
+        write_tsv(root / ATLASES / 'dseg.tsv', regions)
+        described = {column: REGION_COLUMNS[str(column)] for column in regions}
+        write_json(root / ATLASES / 'dseg.json', described)
 
 
 def simulate_people(root: Path, plan: CohortPlan, people: list[Person], nprocs: int) -> None:
     """Simulate and write everyone who is not yet complete, with a progress bar."""
-    pending = [person for person in people if not dataset.volumes_path(root, person).is_file()]
+    pending = [person for person in people if not volumes_path(root, person).is_file()]
     progress = tqdm(
         total=len(people), initial=len(people) - len(pending), unit='head', disable=None
     )
@@ -242,14 +384,14 @@ def write_person(root: Path, plan: CohortPlan, person: Person) -> None:
     """Simulate a person and write the images, then the volumes, which mark them as complete."""
     scan, volumes = load_simulator(plan.voxel_size).simulate(plan, person)
     if person.site is None:
-        write_image(dataset.t1w_path(root, person), skull_stripped(scan))
+        write_image(t1w_path(root, person), skull_stripped(scan))
     else:
-        t1w = dataset.t1w_path(root, person)
+        t1w = t1w_path(root, person)
         write_image(t1w, skull_stripped(scan) if plan.stripped else scan.t1w)
         write_json(t1w.with_name(f'{person.label}_T1w.json'), sidecar(plan, person.site))
-        write_image(dataset.truth_path(root, person, 'desc-brain_mask.nii.gz'), scan.brain)
-    write_image(dataset.truth_path(root, person, 'dseg.nii.gz'), scan.labels)
-    write_tsv(dataset.volumes_path(root, person), volumes)
+        write_image(truth_path(root, person, 'desc-brain_mask.nii.gz'), scan.brain)
+    write_image(truth_path(root, person, 'dseg.nii.gz'), scan.labels)
+    write_tsv(volumes_path(root, person), volumes)
 
 
 def skull_stripped(scan: Scan) -> nib.Nifti1Image:
@@ -273,6 +415,136 @@ def sidecar(plan: CohortPlan, site: int) -> dict[str, Any]:
 
 def collect_volumes(root: Path, people: list[Person]) -> None:
     """Gather the volumes of all participants into one table."""
-    tables = [pd.read_csv(dataset.volumes_path(root, person), sep='\t') for person in people]
-    write_tsv(root / dataset.TRUTH / 'volumes.tsv', pd.concat(tables))
-    write_json(root / dataset.TRUTH / 'volumes.json', dataset.VOLUME_COLUMNS)
+    tables = [pd.read_csv(volumes_path(root, person), sep='\t') for person in people]
+    write_tsv(root / TRUTH / 'volumes.tsv', pd.concat(tables))
+    write_json(root / TRUTH / 'volumes.json', VOLUME_COLUMNS)
+
+
+BIDS_VERSION = '1.10.0'
+
+RECORD = Path('sourcedata', 'truth', 'cohort.json')
+"""Says what was simulated; the first file to be written."""
+
+TRUTH = Path('sourcedata', 'truth')
+ATLASES = Path('sourcedata', 'atlases')
+
+PARTICIPANTS_COLUMNS: dict[str, dict[str, Any]] = {
+    'age': {
+        'Description': 'Age of the participant; it has no influence on the simulated anatomy',
+        'Units': 'year',
+    },
+    'sex': {
+        'Description': 'Sex; the heads of men are larger on average',
+        'Levels': {'F': 'female', 'M': 'male'},
+    },
+    'diagnosis': {
+        'Description': 'Group of the participant',
+        'Levels': {'CN': 'control', 'PT': 'patient, with simulated atrophy'},
+    },
+    'site': {'Description': 'Simulated scanner'},
+}
+
+VOLUME_COLUMNS: dict[str, dict[str, Any]] = {
+    'participant_id': {'Description': 'Participant, or person of the atlas set'},
+    'index': {'Description': 'Index of the region in MUSE numbering'},
+    'name': {'Description': 'Name of the region'},
+    'baseline_mm3': {
+        'Description': "Volume of the region in the person's own anatomy before the disease: "
+        'integral of the Jacobian determinant over the region of the template',
+        'Units': 'mm^3',
+    },
+    'achieved_mm3': {
+        'Description': 'Volume of the region in the image, with the disease: integral of the '
+        'Jacobian determinant over the region of the template',
+        'Units': 'mm^3',
+    },
+    'prescribed_loss': {'Description': 'Part of its baseline volume that the region should lose'},
+    'loss': {'Description': 'Part of its baseline volume that the region lost'},
+}
+
+REGION_COLUMNS: dict[str, dict[str, Any]] = {
+    'index': {'Description': 'Index of the region in MUSE numbering'},
+    'name': {'Description': 'Name of the region'},
+    'hemisphere': {'Description': 'L, R, or none'},
+    'tissue': {'Description': 'Main tissue of the region: GM, WM or CSF'},
+    'adjacent_to': {
+        'Description': 'Numbers of the patterns with a region within 2 mm of this one, which is '
+        'itself in none of them'
+    },
+}
+
+PATTERN_COLUMNS: dict[str, dict[str, Any]] = {
+    'pattern': {'Description': 'Number of the pattern'},
+    'pattern_name': {'Description': 'Name of the pattern'},
+    'index': {'Description': 'Index of a region of the pattern in MUSE numbering'},
+    'name': {'Description': 'Name of the region'},
+    'loss': {'Description': 'Part of its volume that the region loses at severity 1'},
+}
+
+
+def t1w_path(root: Path, person: Person) -> Path:
+    """T1w image of a participant, or of a person of the atlas set."""
+    if person.site is None:
+        return root / ATLASES / f'{person.label}_T1w.nii.gz'
+    return root / person.label / 'anat' / f'{person.label}_T1w.nii.gz'
+
+
+def truth_path(root: Path, person: Person, ending: str) -> Path:
+    """File with the truth about a person, such as `sub-CN0001_dseg.nii.gz`."""
+    folder = ATLASES if person.site is None else TRUTH / person.label
+    return root / folder / f'{person.label}_{ending}'
+
+
+def volumes_path(root: Path, person: Person) -> Path:
+    """Volumes of a person; written last, so that it says that the person is complete."""
+    return truth_path(root, person, 'volumes.tsv')
+
+
+def dataset_description(plan: CohortPlan) -> dict[str, Any]:
+    """Content of dataset_description.json."""
+    return {
+        'Name': f'Simulated heads: {plan.n_cn} controls and {plan.n_pt} patients',
+        'BIDSVersion': BIDS_VERSION,
+        'DatasetType': 'raw',
+        'Authors': ['surreal_bids'],
+        'GeneratedBy': [{'Name': 'surreal_bids', 'Version': __version__}],
+    }
+
+
+def severity_columns(plan: CohortPlan) -> dict[str, dict[str, Any]]:
+    """Describe the columns of severities.tsv."""
+    columns = {'participant_id': {'Description': 'Participant'}}
+    for number in range(1, plan.patterns + 1):
+        columns[f'pattern_{number}'] = {
+            'Description': f'Severity of pattern {number} (see patterns.tsv), 0 to 1; controls 0'
+        }
+    return columns
+
+
+def readme(plan: CohortPlan) -> str:
+    """Content of the README."""
+    return f"""# Simulated T1-weighted heads
+
+{plan.n_cn} controls (CN), {plan.n_pt} patients (PT), {plan.sites} site(s), {plan.patterns} \
+pattern(s) of atrophy, voxels of about {plan.voxel_size:g} mm, seed {plan.seed}.
+Made by `surreal-simulate cohort` of surreal_bids {__version__}; no person was scanned.
+
+Each head is a smooth random deformation of the MNI152NLin2009cAsym template, with a skull, a scalp
+and a face drawn around its brain. In patients, each pattern has a severity drawn uniformly from 0
+to 1, and its regions lose {LARGEST_LOSS:g} times the severity of their volume; the fluid nearby \
+takes up the space.
+Sites differ in contrast, bias field, noise, voxel size and storage order.
+
+## The truth
+
+- `sourcedata/truth/severities.tsv`: severity of each pattern.
+- `sourcedata/truth/patterns.tsv`: the regions of each pattern.
+- `sourcedata/truth/regions.tsv`: all regions, and the patterns they are next to.
+- `sourcedata/truth/volumes.tsv`: volume of each region before and after the disease.
+- `sourcedata/truth/sub-*/`: label map (`dseg`) and brain mask (`desc-brain_mask`) of each image.
+- `sourcedata/atlases/`, if asked for: skull-stripped healthy heads without site effects, their
+  label maps and volumes, and `dseg.tsv`, which says what the labels are.
+
+Labels are those of Neuromorphometrics in MUSE numbering, less the voxels of the template that are
+more than {CSF_THRESHOLD:.0%} sulcal fluid.
+"""

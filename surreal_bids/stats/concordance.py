@@ -1,11 +1,9 @@
-"""How well two sets of R-indices agree: the c-index, and the matching of patterns (section 4.2).
-
-Shape legend: N people, M patterns.
-"""
+"""Concordance of R-indices with the truth or with each other."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import kendalltau
@@ -108,3 +106,37 @@ def pattern_c_index(estimates: ArrayLike, truths: ArrayLike) -> float:
     similarity = concordance_matrix(estimates, truths)
     match = match_patterns(similarity)
     return float(similarity[match, np.arange(match.size)].mean())
+
+
+def pattern_reproducibility(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Agreement of each pattern of one model with its counterpart in another.
+
+    Patterns have no order, so those of `second` are matched one to one to those of `first` by
+    their c-indices; the mean c-index of the result is the pattern-agr-index (section 4.2).
+
+    Parameters
+    ----------
+    first, second : (N, M) and (N, M')
+        R-indices of the same people in the same order, from two models; M' >= M. For a fair figure
+        these are people that neither was trained on.
+
+    Returns
+    -------
+    DataFrame
+        A row a pattern of `first`: `pattern`, `counterpart` in `second`, `c_index`, `pearson`.
+    """
+    if not first.index.equals(second.index):
+        raise DataError('the two models describe different people, or in another order')
+    similarity = concordance_matrix(second, first)
+    match = match_patterns(similarity)
+    columns = np.arange(match.size)
+    n_second = second.shape[1]
+    correlation = np.corrcoef(second.to_numpy(float), first.to_numpy(float), rowvar=False)
+    return pd.DataFrame(
+        {
+            'pattern': first.columns.astype(str),
+            'counterpart': second.columns[match].astype(str),
+            'c_index': similarity[match, columns],
+            'pearson': correlation[match, n_second + columns],
+        }
+    )

@@ -1,10 +1,4 @@
-"""Least squares at every voxel, for several designs in one pass over the images.
-
-Images come compressed, so that reading one voxel costs as much as reading all. Hence each image is
-read once, and all that is kept are sums of products, in double precision.
-
-Shape legend: N people, B of them in a batch, V voxels, D designs, P columns of all designs.
-"""
+"""The general linear model: designs of the group contrasts, and their estimates."""
 
 from __future__ import annotations
 
@@ -12,11 +6,293 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
-from surreal_bids.stats.designs import Design
+from surreal_bids.exceptions import DataError
+
+LOW = 0.4
+"""Below it a pattern counts as hardly expressed (section 4.3)."""
+
+HIGH = 0.7
+"""Above it a pattern counts as strongly expressed (section 4.3)."""
+
+
+@dataclass(frozen=True)
+class Subgroup:
+    """Some of the patients.
+
+    Attributes
+    ----------
+    name
+        Letters and digits only, so that it can be part of a BIDS file name: `low`, `r1mid`.
+    pattern
+        The pattern that varies; None for the patients who are low in all.
+    description
+        The rule, for people.
+    members : (N,) array of bool
+        Who of the N patients is in it.
+    """
+
+    name: str
+    pattern: str | None
+    description: str
+    members: NDArray[np.bool_]
+
+    @property
+    def size(self) -> int:
+        """Number of patients in it."""
+        return int(self.members.sum())
+
+
+def form_subgroups(r_indices: pd.DataFrame) -> list[Subgroup]:
+    """Subgroups of patients along each pattern, the others being low.
+
+    Section 4.3 has r_i < 0.4, 0.4 < r_i < 0.7 and r_i > 0.7, each with r_j < 0.4 for all j != i.
+    The first is the same people for every i, so it comes once, as `low`. A value of exactly 0.4 or
+    0.7 counts as in between.
+
+    Parameters
+    ----------
+    r_indices : (N, M)
+        R-indices of patients, a column a pattern.
+
+    Returns
+    -------
+    list of 1 + 2 M Subgroup
+        `low`, then `<pattern>mid` and `<pattern>high` of each pattern. They do not overlap; any
+        may be empty.
+    """
+    values = r_indices.to_numpy(np.float64)
+    if np.isnan(values).any():
+        person = r_indices.index[np.isnan(values).any(axis=1)][0]
+        raise DataError(f'{person} has no R-index; leave out people without')
+    is_low = values < LOW
+    subgroups = [Subgroup('low', None, f'all patterns < {LOW}', np.all(is_low, axis=1))]
+    others = f', others < {LOW}' if values.shape[1] > 1 else ''
+    for number, pattern in enumerate(map(str, r_indices.columns)):
+        value = values[:, number]
+        alone = np.delete(is_low, number, axis=1).all(axis=1)
+        rules = {
+            'mid': (f'{LOW} to {HIGH}', (value >= LOW) & (value <= HIGH)),
+            'high': (f'> {HIGH}', value > HIGH),
+        }
+        subgroups += [
+            Subgroup(f'{pattern}{level}', pattern, f'{pattern} {text}{others}', chosen & alone)
+            for level, (text, chosen) in rules.items()
+        ]
+    return subgroups
+
 
 Floats = NDArray[np.float64]
+
+MINIMUM_PEOPLE = 5
+"""A subgroup of fewer people is not compared: its map would show its members, not the pattern."""
+
+DEPENDENT = 1e-7
+"""A column counts as a combination of others if less than this part of its length is its own."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """One linear model y = x beta + Z gamma + e of which beta is tested, in orthonormal form.
+
+    The t statistic of beta depends on the space that Z spans, not on Z: it is held as an
+    orthonormal basis, and x as what is left of it outside this space. So columns of Z that repeat
+    one another do no harm.
+
+    Attributes
+    ----------
+    name
+        Letters and digits only, for file names: `r1high`, `r1slope`.
+    description
+        What is compared, and how many people, for people.
+    rows : (n,) array of int
+        The people, as positions among all N.
+    tested : (n,)
+        x without what Z explains of it, of length 1.
+    nuisance : (n, q)
+        Orthonormal basis of Z: the mean and the covariates. The first column is constant.
+    scale : float
+        Length of x without what Z explains of it.
+    """
+
+    name: str
+    description: str
+    rows: NDArray[np.intp]
+    tested: Floats
+    nuisance: Floats
+    scale: float
+
+    @property
+    def df(self) -> int:
+        """Degrees of freedom of the residuals."""
+        return self.rows.size - self.nuisance.shape[1] - 1
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that was not tested, and why."""
+
+    name: str
+    reason: str
+
+
+def make_design(
+    name: str, description: str, rows: ArrayLike, tested: ArrayLike, columns: ArrayLike
+) -> Design:
+    """Build the model of `tested` (n,), with a mean and `columns` (n, c) held fixed.
+
+    Raises
+    ------
+    DataError
+        `tested` follows from what is held fixed, or there are too few people for the columns.
+    """
+    x = np.asarray(tested, np.float64)
+    nuisance = _orthonormal(np.asarray(columns, np.float64))
+    centred = x - x.mean()
+    own = centred - nuisance @ (nuisance.T @ centred)
+    scale = float(np.linalg.norm(own))
+    if scale <= DEPENDENT * np.linalg.norm(centred) or scale == 0:
+        raise DataError(f'{name}: {description}: cannot be told apart from the covariates')
+    design = Design(name, description, np.asarray(rows, np.intp), own / scale, nuisance, scale)
+    if design.df < 1:
+        raise DataError(
+            f'{name}: {description}: {x.size} people are too few for {nuisance.shape[1]} '
+            'columns of mean and covariates; use fewer covariates'
+        )
+    return design
+
+
+def _orthonormal(columns: Floats) -> Floats:
+    """Orthonormal basis (n, q) of a constant and these columns (n, c), the constant first."""
+    mean = columns.mean(axis=0)
+    centred = columns - mean
+    length = np.linalg.norm(centred, axis=0)
+    varies = length > DEPENDENT * np.abs(mean)
+    scaled = centred[:, varies] / length[varies]
+    left, sizes, _ = np.linalg.svd(scaled, full_matrices=False)
+    constant = np.full((len(columns), 1), len(columns) ** -0.5)
+    return np.hstack([constant, left[:, sizes > DEPENDENT]])
+
+
+def covariate_columns(covariates: pd.DataFrame) -> Floats:
+    """Covariates of N people as numbers (N, c): text becomes an indicator a level but the first.
+
+    Raises
+    ------
+    DataError
+        A value is missing or infinite.
+    """
+    if covariates.shape[1] == 0:
+        return np.empty((len(covariates), 0))
+    indicators = pd.get_dummies(covariates, drop_first=True, dtype=float)
+    columns = indicators.to_numpy(np.float64, na_value=np.nan)
+    lacking = covariates.isna().any(axis=1).to_numpy() | ~np.isfinite(columns).all(axis=1)
+    if lacking.any():
+        raise DataError(
+            f'{lacking.sum()} people lack a covariate, {covariates.index[lacking][0]} among them; '
+            'leave them out, or leave the covariate out'
+        )
+    return columns
+
+
+def pattern_designs(
+    r_indices: pd.DataFrame,
+    is_control: ArrayLike,
+    covariates: pd.DataFrame | None = None,
+    *,
+    minimum: int = MINIMUM_PEOPLE,
+) -> tuple[list[Design], list[Skipped]]:
+    """All comparisons that show what the patterns are (section 4.3).
+
+    Each subgroup of `form_subgroups` against the controls; and, among patients, the regression on
+    each R-index with the other R-indices held fixed, as the subgroups hold them.
+
+    Parameters
+    ----------
+    r_indices : (N, M)
+        R-indices, a row a person, with one image each; those of controls are not used.
+    is_control : (N,) of bool
+        Who is a control; the others are patients.
+    covariates : (N, c)
+        Columns held fixed in every model, such as age and sex; same rows.
+    minimum
+        Subgroups, and groups, of fewer people are skipped.
+
+    Returns
+    -------
+    designs
+        Named `low`, `r1mid`, `r1high`, ..., `r1slope`, ... by the columns of `r_indices`.
+    skipped
+        What was left out, and why.
+    """
+    control = np.asarray(is_control, bool)
+    if covariates is None:
+        covariates = pd.DataFrame(index=r_indices.index)
+    if not len(r_indices) == len(control) == len(covariates):
+        raise DataError(
+            f'R-indices of {len(r_indices)}, groups of {len(control)} and covariates of '
+            f'{len(covariates)} people; give the same people in the same order'
+        )
+    people = _People(r_indices, control, covariate_columns(covariates))
+    designs: list[Design] = []
+    skipped: list[Skipped] = []
+    for name, description, counts, arguments in people.comparisons():
+        small = [f'{count} {group}' for group, count in counts.items() if count < minimum]
+        if small:
+            reason = f'{description}: only {" and ".join(small)}; at least {minimum} are needed'
+            skipped.append(Skipped(name, reason))
+            continue
+        try:
+            designs.append(make_design(name, description, *arguments))
+        except DataError as error:
+            skipped.append(Skipped(name, str(error)))
+    return designs, skipped
+
+
+Comparison = tuple[str, str, dict[str, int], tuple[NDArray[np.intp], Floats, Floats]]
+
+
+@dataclass(frozen=True)
+class _People:
+    r_indices: pd.DataFrame
+    control: NDArray[np.bool_]
+    columns: Floats
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Name, description, sizes of groups, and rows, tested and fixed columns of each."""
+        yield from self._against_controls()
+        yield from self._among_patients()
+
+    def _against_controls(self) -> Iterator[Comparison]:
+        patients = np.flatnonzero(~self.control)
+        for subgroup in form_subgroups(self.r_indices.iloc[patients]):
+            belongs = np.zeros(self.control.size)
+            belongs[patients[subgroup.members]] = 1
+            rows = np.flatnonzero(self.control | (belongs > 0))
+            counts = {'controls': int(self.control.sum()), 'patients': subgroup.size}
+            yield (
+                subgroup.name,
+                f'{subgroup.description} (n = {subgroup.size}) against controls '
+                f'(n = {counts["controls"]})',
+                counts,
+                (rows, belongs[rows], self.columns[rows]),
+            )
+
+    def _among_patients(self) -> Iterator[Comparison]:
+        rows = np.flatnonzero(~self.control)
+        values = self.r_indices.iloc[rows].to_numpy(np.float64)
+        for number, pattern in enumerate(map(str, self.r_indices.columns)):
+            others = np.delete(values, number, axis=1)
+            fixed = ', other R-indices held fixed' if others.shape[1] else ''
+            yield (
+                f'{pattern}slope',
+                f'{pattern} among patients (n = {rows.size}){fixed}',
+                {'patients': rows.size},
+                (rows, values[:, number], np.hstack([self.columns[rows], others])),
+            )
+
 
 SLAB = 1 << 15
 """Voxels handled at once, so that intermediate results stay in the processor's cache."""

@@ -1,32 +1,420 @@
-"""Voxelwise maps of what each pattern is (section 4.3, Fig. 3), from images of many people.
-
-    designs, skipped = pattern_designs(r_indices, is_control, covariates)
-    maps = compute_maps(MapSeries.open(paths), designs)
-
-Memory does not grow with the number of people: see `surreal_bids.stats.glm`.
-"""
+"""Voxelwise maps: streamed images, t, z and effect, and corrections for multiple tests."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+from nibabel.filebasedimages import ImageFileError
+from nibabel.spatialimages import SpatialImage
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+from scipy.ndimage import gaussian_filter
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats.designs import Design
-from surreal_bids.stats.glm import Estimates, LinearModels
-from surreal_bids.stats.images import MapSeries
-from surreal_bids.stats.multiple_testing import FDR_LEVEL, fdr_t_threshold, t_to_z
-from surreal_bids.stats.permutation import (
-    ScratchMaps,
-    draw_permutations,
-    family_wise_p,
-    largest_t,
-)
+from surreal_bids.stats.glm import CONSTANT, Design, Estimates, LinearModels
+
+Floats32 = NDArray[np.float32]
+Rows = NDArray[np.intp]
+
+BATCH = 16
+"""Images held in memory at once."""
+
+MASK_IMAGES = 200
+"""A mask is made from the mean of at most so many images, evenly spread over the list."""
+
+MASK_THRESHOLD = 0.1
+"""Mean tissue (probability times Jacobian) a voxel needs to be tested, as usual in VBM."""
+
+AFFINE_TOLERANCE = 1e-3
+"""Grids whose affines differ by less (mm) are the same."""
+
+FWHM_PER_SIGMA = float(np.sqrt(8 * np.log(2)))
+"""Full width at half maximum of a Gaussian of standard deviation 1."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Shape and affine that all images share."""
+
+    shape: tuple[int, ...]
+    affine: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, path: str | Path) -> Grid:
+        """Grid of an image, from its header."""
+        image = _load(path)
+        return cls(_spatial_shape(path, image), image.affine)
+
+    def matches(self, other: Grid) -> bool:
+        """Whether voxels of both grids are at the same places."""
+        return self.shape == other.shape and np.allclose(
+            self.affine, other.affine, rtol=0, atol=AFFINE_TOLERANCE
+        )
+
+    def image(self, array: NDArray) -> nib.Nifti1Image:
+        """Array of this shape as an image; units are mm."""
+        image = nib.Nifti1Image(array, self.affine)
+        image.header.set_xyzt_units('mm')
+        return image
+
+    def sigmas(self, fwhm: float) -> NDArray[np.float64]:
+        """Standard deviations, in voxels along each axis, of a Gaussian of this width (mm)."""
+        return fwhm / FWHM_PER_SIGMA / nib.affines.voxel_sizes(self.affine)
+
+
+def _load(path: str | Path) -> SpatialImage:
+    try:
+        image = nib.load(path)
+    except (OSError, ImageFileError) as error:
+        raise DataError(
+            f'{path}: cannot be read as an image ({error}); make it again, or leave it out'
+        ) from error
+    if not isinstance(image, SpatialImage):
+        raise DataError(f'{path}: not a volume; give NIfTI images')
+    return image
+
+
+def _spatial_shape(path: str | Path, image: SpatialImage) -> tuple[int, ...]:
+    shape = tuple(image.shape)
+    if len(shape) < 3 or any(size != 1 for size in shape[3:]):
+        raise DataError(f'{path}: shape {shape}; one three-dimensional map is needed')
+    return shape[:3]
+
+
+def read_map(path: str | Path, grid: Grid, fwhm: float = 0.0) -> Floats32:
+    """Read one map, check it, and smooth it.
+
+    Parameters
+    ----------
+    path
+        Image file of one volume.
+    grid
+        The grid it must have.
+    fwhm
+        Full width at half maximum (mm) of a Gaussian to smooth with, as nilearn does it.
+
+    Raises
+    ------
+    DataError
+        It cannot be read, is on another grid, or holds NaN or infinity.
+    """
+    image = _load(path)
+    found = Grid(_spatial_shape(path, image), image.affine)
+    if not grid.matches(found):
+        raise DataError(
+            f'{path}: another grid than the other images (shape {found.shape}, not {grid.shape}, '
+            'or another affine); resample it to the same template'
+        )
+    try:
+        data = image.get_fdata(dtype=np.float32, caching='unchanged').reshape(grid.shape, order='A')
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(
+            f'{path}: the file is damaged ({error}); make it again, or leave it out'
+        ) from error
+    if not np.isfinite(data).all():
+        raise DataError(f'{path}: holds NaN or infinite values; make it again, or leave it out')
+    if fwhm > 0:
+        return gaussian_filter(data, grid.sigmas(fwhm))
+    return data
+
+
+@dataclass(frozen=True)
+class MapSeries:
+    """The maps of N people, and which voxels of them are looked at.
+
+    Attributes
+    ----------
+    paths
+        One file a person.
+    grid
+        Grid of all of them.
+    voxels : (V,) array of int
+        Positions of the voxels in an array raveled in Fortran order, as nibabel reads it.
+    fwhm
+        Smoothing (mm).
+    n_threads
+        Files decompressed at once.
+    """
+
+    paths: tuple[Path, ...]
+    grid: Grid
+    voxels: Rows
+    fwhm: float = 0.0
+    n_threads: int = 1
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[str | Path],
+        mask: nib.Nifti1Image | None = None,
+        *,
+        fwhm: float = 0.0,
+        n_threads: int = 1,
+    ) -> MapSeries:
+        """Open maps that are on the grid of the first, within a mask or `mean_mask` of them."""
+        if not paths:
+            raise DataError('no images were given')
+        grid = Grid.of(paths[0])
+        if mask is None:
+            mask = mean_mask(paths, fwhm=fwhm)
+        if not grid.matches(Grid(tuple(mask.shape), mask.affine)):
+            raise DataError(
+                f'the mask has shape {mask.shape} and {paths[0]} has {grid.shape}, or their '
+                'affines differ; resample the mask to the template'
+            )
+        voxels = np.flatnonzero(np.asanyarray(mask.dataobj).ravel(order='F') > 0)
+        if voxels.size == 0:
+            raise DataError('the mask is empty: there is nothing to test; use a lower threshold')
+        return cls(tuple(map(Path, paths)), grid, voxels, fwhm, n_threads)
+
+    def read(self, row: int) -> Floats32:
+        """Voxels (V,) of one person."""
+        return read_map(self.paths[row], self.grid, self.fwhm).ravel(order='F')[self.voxels]
+
+    def batches(self, rows: ArrayLike) -> Iterator[tuple[Rows, Floats32]]:
+        """Read people's voxels in batches: their rows (B,) and values (B, V)."""
+        rows = np.asarray(rows, np.intp)
+        with ThreadPoolExecutor(self.n_threads) as pool:
+            for start in range(0, rows.size, BATCH):
+                batch = rows[start : start + BATCH]
+                values = np.empty((batch.size, self.voxels.size), np.float32)
+                for position, voxels in enumerate(pool.map(self.read, batch)):
+                    values[position] = voxels
+                yield batch, values
+
+    def to_image(self, values: ArrayLike) -> nib.Nifti1Image:
+        """Values (V,) of the voxels as an image, single precision; 0 outside the mask."""
+        flat = np.zeros(int(np.prod(self.grid.shape)), np.float32)
+        flat[self.voxels] = values
+        return self.grid.image(flat.reshape(self.grid.shape, order='F'))
+
+
+def mean_mask(
+    paths: Sequence[str | Path],
+    *,
+    threshold: float = MASK_THRESHOLD,
+    fwhm: float = 0.0,
+    n_images: int = MASK_IMAGES,
+) -> nib.Nifti1Image:
+    """Mask (uint8) of the voxels whose mean over people exceeds `threshold`.
+
+    Of more than `n_images` people, as many evenly spread over the list have a say: so the other
+    images need to be read only once.
+    """
+    grid = Grid.of(paths[0])
+    chosen = np.unique(np.linspace(0, len(paths) - 1, min(n_images, len(paths))).astype(int))
+    total = np.zeros(grid.shape)
+    for number in chosen:
+        total += read_map(paths[number], grid, fwhm)
+    mask = total > threshold * chosen.size
+    if not mask.any():
+        raise DataError(
+            f'no voxel has a mean above {threshold:g} over {chosen.size} images, {paths[0]} the '
+            'first; give a lower threshold or a mask'
+        )
+    return grid.image(mask.astype(np.uint8))
+
+
+Floats = NDArray[np.float64]
+
+FDR_LEVEL = 0.05
+"""Share of false discoveries allowed (Fig. 3 of the paper)."""
+
+SMALLEST_P = 1e-290
+"""Below it, one-sided p values are handled by their logarithm, before they underflow."""
+
+
+def two_sided_p(t: ArrayLike, df: float) -> Floats:
+    """Two-sided p values of t statistics with `df` degrees of freedom."""
+    return 2 * stats.t.sf(np.abs(t), df)
+
+
+def t_to_z(t: ArrayLike, df: float) -> Floats:
+    """Normal deviates of the same one-sided p as t statistics; finite for any finite t.
+
+    Where p underflows, its logarithm comes from the incomplete beta function: with
+    x = df / (df + t^2), the tail of the t distribution is I_x(df/2, 1/2) / 2.
+    """
+    t = np.asarray(t, np.float64)
+    p = stats.t.sf(np.abs(t), df)
+    tiny = p < SMALLEST_P
+    z = stats.norm.isf(np.where(tiny, 0.5, p))
+    z[tiny] = -special.ndtri_exp(_log_tail(t[tiny], df))
+    return np.copysign(z, t)
+
+
+def _log_tail(t: Floats, df: float) -> Floats:
+    """Logarithm of P(T > |t|), accurate far out.
+
+    I_x(a, b) = x^a (1 - x)^b F(a + b, 1; a + 1; x) / (a B(a, b)), DLMF 8.17.8.
+    """
+    a, b = df / 2, 0.5
+    x = df / (df + t**2)
+    log_beta = (
+        a * np.log(x)
+        + b * np.log1p(-x)
+        + np.log(special.hyp2f1(a + b, 1, a + 1, x))
+        - np.log(a)
+        - special.betaln(a, b)
+    )
+    return log_beta - np.log(2)
+
+
+def fdr_discoveries(p: ArrayLike, level: float = FDR_LEVEL) -> NDArray[np.bool_]:
+    """Which tests are discoveries at this false discovery rate (Benjamini and Hochberg, 1995).
+
+    The k smallest of m values are, for the greatest k with p_(k) <= level k / m.
+    """
+    p = np.asarray(p, np.float64)
+    if np.isnan(p).any():
+        raise DataError('a p value is missing (NaN); leave out what was not tested')
+    ordered = np.sort(p.ravel())
+    passed = np.flatnonzero(ordered <= level * np.arange(1, p.size + 1) / p.size)
+    return p <= ordered[passed[-1]] if passed.size else np.zeros(p.shape, bool)
+
+
+def fdr_t_threshold(t: ArrayLike, df: float, level: float = FDR_LEVEL) -> float:
+    """Smallest size of t that is a discovery at this false discovery rate; infinite if none is."""
+    size = np.abs(t)
+    found = size[fdr_discoveries(two_sided_p(size, df), level)]
+    return float(found.min()) if found.size else np.inf
+
+
+def fdr_adjusted(p: ArrayLike) -> Floats:
+    """Benjamini-Hochberg adjusted p values: a test is a discovery at any level from this one on."""
+    p = np.asarray(p, np.float64)
+    return stats.false_discovery_control(p) if p.size else p
+
+
+CHUNK_BYTES = 1 << 25
+"""Size, in double precision, of the voxels read from the scratch file at once."""
+
+PERMUTATIONS_AT_ONCE = 32
+"""Permutations that share a matrix product."""
+
+TIE = 1e-5
+"""Sizes of t that differ by this part are the same: the permuted ones are in single precision."""
+
+
+@dataclass(frozen=True)
+class ScratchMaps:
+    """Voxels of many people in an uncompressed file, to be read by chunks of voxels.
+
+    Attributes
+    ----------
+    path
+        The file: N x V numbers in single precision, a person after another.
+    shape
+        N and V.
+    """
+
+    path: Path
+    shape: tuple[int, int]
+
+    def store(self, rows: NDArray[np.intp], values: NDArray) -> None:
+        """Write the voxels (B, V) of some people (B,); those never written take no room."""
+        self.path.touch()
+        with self.path.open('r+b') as file:
+            file.truncate(self._position(self.shape[0], 0))
+            for row, voxels in zip(rows, values):
+                file.seek(self._position(row, 0))
+                file.write(np.ascontiguousarray(voxels, np.float32).data)
+
+    def chunks(self, rows: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
+        """Voxels of some people (n, v), as many at a time as `CHUNK_BYTES` allows."""
+        n_voxels = max(1, CHUNK_BYTES // (rows.size * np.dtype(np.float64).itemsize))
+        with self.path.open('rb', buffering=0) as file:
+            for start in range(0, self.shape[1], n_voxels):
+                values = np.empty((rows.size, min(n_voxels, self.shape[1] - start)), np.float32)
+                for row, voxels in zip(rows, values):
+                    file.seek(self._position(row, start))
+                    file.readinto(voxels.data)
+                yield values
+
+    def _position(self, row: int, voxel: int) -> int:
+        """Where a number is in the file."""
+        return (int(row) * self.shape[1] + voxel) * np.dtype(np.float32).itemsize
+
+
+def draw_permutations(n_people: int, n_permutations: int, seed: int) -> NDArray[np.intp]:
+    """Random orders (K, n) of n people."""
+    rng = np.random.default_rng(seed)
+    orders = np.tile(np.arange(n_people), (n_permutations, 1))
+    return rng.permuted(orders, axis=1)
+
+
+def largest_t(
+    chunks: Iterable[NDArray], design: Design, permutations: NDArray[np.intp]
+) -> NDArray[np.float32]:
+    """Largest size of t over all voxels, for each permutation (K,).
+
+    Freedman and Lane permute the residuals of the nuisance model, E, and fit the whole model
+    again. Permuting E against the columns x and Q of the model is the same as permuting these
+    against E, which is cheaper: t = x'E / sqrt((|E|^2 - |Q'E|^2 - (x'E)^2) / df).
+
+    Parameters
+    ----------
+    chunks
+        Voxels (n, v) of the people of the design, in its order; together all V.
+    design
+        The model.
+    permutations : (K, n)
+        Orders of the people.
+    """
+    largest = np.zeros(len(permutations), np.float32)
+    for values in chunks:
+        residuals = _unit_residuals(np.asarray(values, np.float64), design)
+        for start in range(0, len(permutations), PERMUTATIONS_AT_ONCE):
+            part = slice(start, start + PERMUTATIONS_AT_ONCE)
+            sizes = _largest_of_chunk(residuals, design, permutations[part])
+            np.maximum(largest[part], sizes, out=largest[part])
+    return largest
+
+
+def _unit_residuals(values: Floats, design: Design) -> NDArray[np.float32]:
+    """What nuisance leaves of each voxel that varies, scaled to length 1 (n, v' <= v)."""
+    residuals = values - values[0]
+    total = np.einsum('nv,nv->v', residuals, residuals)
+    residuals -= design.nuisance @ (design.nuisance.T @ residuals)
+    squares = np.einsum('nv,nv->v', residuals, residuals)
+    varies = squares > CONSTANT * total
+    lengths = np.sqrt(squares[varies]).astype(np.float32)
+    return residuals[:, varies].astype(np.float32) / lengths
+
+
+def _largest_of_chunk(
+    residuals: NDArray[np.float32], design: Design, permutations: NDArray[np.intp]
+) -> NDArray[np.float32]:
+    """Largest size of t in these voxels for a few permutations (k,).
+
+    t grows with (x'E)^2 / (1 - |Q'E|^2). The constant column of Q, its first, is orthogonal to E
+    in any order.
+    """
+    tested = design.tested.astype(np.float32)[permutations] @ residuals
+    explained = np.zeros_like(tested)
+    for column in design.nuisance.astype(np.float32).T[1:]:
+        explained += (column[permutations] @ residuals) ** 2
+    share = (tested**2 / (1 - explained)).max(axis=1, initial=0.0)
+    return np.sqrt(design.df * share / (1 - share))
+
+
+def family_wise_p(t: ArrayLike, largest: ArrayLike) -> Floats:
+    """Family-wise corrected p values of t (V,) from the largest t of K permutations (K,).
+
+    The share of permutations, the observed order counted as one, that reach a t of this size
+    anywhere.
+    """
+    ordered = np.sort(np.asarray(largest, np.float64))
+    below = np.searchsorted(ordered, np.abs(t) * (1 - TIE), side='left')
+    return (1 + ordered.size - below) / (1 + ordered.size)
+
 
 SUMS_BYTES = 2 << 30
 """Memory that the sums of designs which share one reading of the images may take."""

@@ -11,9 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from surreal_bids.bids.participants import Table
+from surreal_bids.bids.people import Table, about, find_column, require_columns
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.harmonization.tables import name_some
 from surreal_bids.regions import (
     Feature,
     build_features,
@@ -22,7 +21,7 @@ from surreal_bids.regions import (
     recognise,
     region_names,
 )
-from surreal_bids.tables.reading import about, find_column, require_columns
+from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
 

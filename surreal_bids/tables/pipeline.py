@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from surreal_bids.bids.participants import Table
+from surreal_bids.bids.people import CONTROL, PATIENT, Table
 from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.combat import UnseenSite
+from surreal_bids.harmonization.combat import ComBat, UnseenSite
+from surreal_bids.harmonization.covariates import Residualiser
+from surreal_bids.harmonization.empirical_bayes import (
+    FEWEST_FOR_SCALE,
+    estimate_site,
+    least_squares,
+    moments_prior,
+)
+from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.bundle import load_bundle, save_bundle
-from surreal_bids.model.checks import FEWEST_PEOPLE
+from surreal_bids.model.estimator import FEWEST_PEOPLE
+from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.features import FeatureList, read_features
-from surreal_bids.tables.groups import CONTROL, PATIENT
-from surreal_bids.tables.people import PreprocessingOptions, read_person_columns
-from surreal_bids.tables.preprocessing import COMPLETE, Prepared, Preprocessing, fit_preprocessing
+from surreal_bids.tables.preprocessing import (
+    COMPLETE,
+    Prepared,
+    Preprocessing,
+    PreprocessingOptions,
+    fit_preprocessing,
+    prepare_inputs,
+    read_person_columns,
+)
 
 PREPROCESSING = 'preprocessing'
 """Prefix of the tensors of a bundle that belong to preprocessing."""
@@ -228,3 +245,232 @@ def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
         }
         for number, feature in enumerate(preprocessing.features.features)
     ]
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How models are trained: what `SurrealGAN` takes, in values that go to JSON and back."""
+
+    n_patterns: Sequence[int]
+    ortho: Sequence[float]
+    repetitions: int
+    iterations: int
+    preset: str
+    device: str
+    random_seed: int
+
+    def make_gan(self, checkpoint_dir: Path) -> SurrealGAN:
+        """A model that is not fitted yet; what it has learned so far is kept in the folder."""
+        return SurrealGAN(
+            tuple(self.n_patterns),
+            tuple(self.ortho),
+            self.repetitions,
+            self.preset,
+            self.iterations,
+            self.device,
+            self.random_seed,
+            checkpoint_dir,
+        )
+
+
+def prepare(cohort: Cohort) -> tuple[Preprocessing, Prepared]:
+    """Learn harmonization, covariates and normalisation from first visits, and prepare these."""
+    first = cohort.first_visits()
+    return fit_preprocessing(
+        cohort.wanted, cohort.options, first.features, first.people, ~first.is_patient
+    )
+
+
+def _training_sample(cohort: Cohort) -> tuple[pd.DataFrame, np.ndarray]:
+    """What the network is trained on: normalised first visits, and who is a patient."""
+    normalised = prepare(cohort)[1].normalised
+    return normalised, cohort.is_patient[normalised.index].to_numpy(dtype=bool)
+
+
+def time_training(cohort: Cohort, settings: TrainingSettings) -> dict[int, float]:
+    """Seconds that training will take for each number of patterns, from a few iterations."""
+    gan = settings.make_gan(Path())
+    sample = _training_sample(cohort)
+    return {
+        n_patterns: gan.seconds_per_iteration(*sample, n_patterns) * settings.iterations
+        for n_patterns in settings.n_patterns
+    }
+
+
+def train_patterns(
+    cohort: Cohort, settings: TrainingSettings, n_patterns: int, checkpoint_dir: Path
+) -> Path:
+    """Train all members of one number of patterns; killed, the same call goes on where it was."""
+    return settings.make_gan(checkpoint_dir).train(*_training_sample(cohort), n_patterns)
+
+
+def select_model(
+    cohort: Cohort, settings: TrainingSettings, checkpoint_dir: Path
+) -> tuple[TableModel, pd.DataFrame]:
+    """Choose M and lambda by agreement, form the consensus, and compute everyone's R-indices.
+
+    Members that :func:`train_patterns` has trained are taken from the checkpoints; others are
+    trained.
+    """
+    first = cohort.first_visits()
+    model, _ = fit_table_model(
+        cohort.wanted,
+        cohort.options,
+        first.features,
+        first.people,
+        first.is_patient,
+        settings.make_gan(checkpoint_dir),
+    )
+    return model, model.apply(cohort.features, cohort.people)
+
+
+def split_halves(cohort: Cohort, seed: int) -> pd.Series:
+    """Put people into halves 1 and 2, groups and sites shared out evenly, visits together.
+
+    Returns
+    -------
+    Series of shape (n_visits,)
+        1 or 2.
+    """
+    first = cohort.first_visits()
+    strata = first.visits[['group']]
+    if cohort.options.site_column is not None:
+        strata = strata.assign(site=first.people[cohort.options.site_column])
+    order = np.random.default_rng(seed).permutation(len(first))
+    shuffled = strata.iloc[order]
+    # Counting on across strata keeps the halves equal where groups have odd numbers.
+    ranked = shuffled.sort_values(list(shuffled.columns), kind='stable')
+    half = pd.Series(1 + np.arange(len(ranked)) % 2, index=ranked.index)
+    by_person = half.set_axis(first.visits.loc[half.index, 'participant_id'])
+    return pd.Series(by_person[cohort.visits['participant_id']].to_numpy(), cohort.visits.index)
+
+
+def train_half(
+    cohort: Cohort, settings: TrainingSettings, half: int, checkpoint_dir: Path
+) -> pd.DataFrame:
+    """Train on one half only, and compute everyone's R-indices (section B.7)."""
+    halves = split_halves(cohort, settings.random_seed)
+    options = replace(cohort.options, unseen_site='skip')
+    part = replace(cohort.select(halves == half), options=options)
+    model, _ = select_model(part, settings, checkpoint_dir)
+    return model.apply(cohort.features, cohort.people)[list(model.pattern_names)]
+
+
+HERE = '{} (this dataset)'
+"""How a site of the dataset is called in the model: its name may be that of another site there."""
+
+REFERENCE = 'reference'
+"""Name of the site that the controls of a model without ComBat are taken for."""
+
+
+def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Cohort]:
+    """Teach a model the sites of a cohort, from its controls.
+
+    Parameters
+    ----------
+    model
+        Any model for tables.
+    cohort
+        People with all that the model needs, and a site.
+
+    Returns
+    -------
+    model, cohort
+        The model that knows the sites, and the cohort with the sites' names in it.
+    """
+    steps = model.preprocessing
+    column = str(cohort.options.site_column)
+    people = cohort.people.assign(**{column: cohort.people[column].map(HERE.format)})
+    named = replace(cohort, people=people)
+    first = named.first_visits()
+    controls = first.select(~first.is_patient)
+    site = controls.people[column]
+    learned = None if steps.combat is None else _as_learned(steps.combat)
+    if learned is not None and len(learned.sites_) > 1:
+        combat = _add_sites(learned, controls, site)
+    else:
+        combat = _compare_with_model(steps, controls, site)
+    options = replace(steps.options, site_column=column)
+    adapted = replace(steps, combat=combat, options=options)
+    return replace(model, preprocessing=adapted), named
+
+
+def _as_learned(combat: ComBat) -> ComBat:
+    """A copy without the sites of datasets that the model has met since it was trained."""
+    state = combat.to_arrays()
+    kept = np.array([not str(name).endswith(HERE.format('')) for name in state['sites']])
+    lists = {name: list(compress(state[name], kept)) for name in ('sites', 'site_sizes')}
+    arrays = {name: np.asarray(state[name])[kept] for name in ('shift', 'ratio')}
+    return ComBat.from_arrays({**state, **lists, **arrays})
+
+
+def _add_sites(combat: ComBat, controls: Cohort, site: pd.Series) -> ComBat:
+    """Add new sites to the ComBat of a model; all else stays as learned."""
+    inputs = prepare_inputs(controls.features, controls.people, controls.options)
+    return combat.add_site(inputs.features, site, inputs.covariates)
+
+
+def _compare_with_model(steps: Preprocessing, controls: Cohort, site: pd.Series) -> ComBat:
+    """ComBat whose reference is where the controls of the model lie."""
+    inputs = prepare_inputs(controls.features, controls.people, controls.options)
+    table = inputs.features
+    if steps.residualiser is not None:
+        table = steps.residualiser.transform(table, inputs.covariates)
+    z = ((table - steps.normaliser.mean_) / steps.normaliser.sd_).to_numpy(np.float64)
+    sites = sorted(set(site))
+    estimates = [_estimate(z[(site == name).to_numpy()]) for name in sites]
+    nothing = np.zeros(z.shape[1])
+    return ComBat.from_arrays(
+        _reference_state(steps)
+        | {
+            'sites': [REFERENCE, *sites],
+            'site_sizes': [0, *(int((site == name).sum()) for name in sites)],
+            'shift': np.vstack([nothing, *(shift for shift, _ in estimates)]),
+            'ratio': np.vstack([nothing + 1, *(ratio for _, ratio in estimates)]),
+        }
+    )
+
+
+def _estimate(z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Shift and variance ratio (n_features,) of a site's controls, as ComBat estimates them."""
+    rough = least_squares(z)
+    prior = moments_prior(*rough) if len(z) >= FEWEST_FOR_SCALE and z.shape[1] > 1 else None
+    return estimate_site(z, prior, mean_only=prior is None)
+
+
+def _reference_state(steps: Preprocessing) -> dict[str, Any]:
+    """State of a ComBat that knows what the model expects of its controls, and no site yet."""
+    residualiser = steps.residualiser or _no_covariates(steps)
+    encoder, slopes = residualiser.encoder_, residualiser.coefficients_
+    return {
+        'empirical_bayes': True,
+        'mean_only': False,
+        'unseen_site': 'error',
+        'reference_site': None,
+        'features': steps.features.names,
+        'constant': [],
+        'tied': [],
+        'fit_on': 'controls',
+        'excluded': [],
+        'encoder': encoder.to_json(),
+        'prior': None,
+        'grand_mean': steps.normaliser.mean_ - residualiser.center_ @ slopes,
+        # Copies: tensors of a bundle may not share memory.
+        'scale': np.array(steps.normaliser.sd_),
+        'slopes': np.array(slopes),
+        'penalties': np.zeros((len(steps.features), 0)),
+    }
+
+
+def _no_covariates(steps: Preprocessing) -> Residualiser:
+    """A residualiser that takes nothing out."""
+    encoder = CovariateEncoder().fit(pd.DataFrame(index=[0]))
+    return Residualiser.from_arrays(
+        {
+            'features': steps.features.names,
+            'encoder': encoder.to_json(),
+            'n_controls': 0,
+            'coefficients': np.zeros((0, len(steps.features))),
+            'center': np.zeros(0),
+        }
+    )

@@ -1,19 +1,29 @@
-"""R-indices as a file: a TSV with a JSON that says what each column means."""
+"""Results as files and as text: R-indices, volumes, summaries and model cards."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from surreal_bids.bids.participants import PARTICIPANT, SESSION
-from surreal_bids.files import write_json, write_tsv
+from surreal_bids.bids.derivatives import output_path, write_sidecar
+from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SESSION, Groups
+from surreal_bids.files import atomic_path, write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
-from surreal_bids.tables.groups import CONTROL, PATIENT
-from surreal_bids.tables.pipeline import STD_SUFFIX
+from surreal_bids.model.bundle import CARD, TENSORS
+from surreal_bids.regions import recognise
+from surreal_bids.tables.cohort import Cohort, TrainingTable
+from surreal_bids.tables.pipeline import STD_SUFFIX, TableModel
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
+from surreal_bids.tables.volumes import ICV, describe_volumes
+from surreal_bids.text import name_some
+
+LOGGER = logging.getLogger(__name__)
+
 
 DECIMALS = 6
 """R-indices are written to the millionth: their rounding error is a tenth of that."""
@@ -103,3 +113,322 @@ def _describe_patterns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         for name in names
     }
     return indices | spreads
+
+
+VOLUME_DECIMALS = 2
+"""Volumes of regions that are known are written to 0.01 mm3; the unit of others is not known."""
+
+
+def publish_volumes(
+    output_dir: Path, name: str, visits: pd.DataFrame, volumes: pd.DataFrame, cohort: Cohort
+) -> Path:
+    """Write a table of volumes and its description.
+
+    Parameters
+    ----------
+    output_dir
+        Root of the outputs.
+    name
+        `roi_volumes` or `harmonized_volumes`.
+    visits : frame
+        `participant_id`, and `session_id` if there are sessions, of each row.
+    volumes : frame of the same rows
+        Volumes, or, where they were divided by the ICV, proportions.
+    cohort
+        Tells what the regions are called.
+    """
+    is_volume = name == 'roi_volumes' or cohort.options.icv != 'proportion'
+    known = {*recognise(volumes.columns), ICV}
+    decimals = {column: VOLUME_DECIMALS for column in volumes if is_volume and column in known}
+    table = pd.concat([visits, volumes.round(decimals)], axis=1)
+    path = write_tsv(output_path(output_dir, name), table)
+    write_sidecar(name, path, describe_volumes(table.columns, is_volume))
+    return path
+
+
+def publish_r_indices(
+    output_dir: Path, cohort: Cohort, results: pd.DataFrame, pattern_names: list[str]
+) -> Path:
+    """Write everyone's R-indices and their description.
+
+    Parameters
+    ----------
+    output_dir
+        Root of the outputs.
+    cohort
+        Whose they are.
+    results
+        What `TableModel.apply` returned.
+    pattern_names
+        Names of the R-indices.
+    """
+    table = results.round(DECIMALS)
+    if 'in_range' in table:
+        table['in_range'] = table['in_range'].map(str, na_action='ignore').str.lower()
+    table = pd.concat([identifiers(cohort.visits), cohort.visits['group'], table], axis=1)
+    path = write_tsv(output_path(output_dir, 'rindices'), table)
+    write_sidecar('rindices', path, describe_results(table.columns, pattern_names))
+    return path
+
+
+def identifiers(visits: pd.DataFrame) -> pd.DataFrame:
+    """The columns that say whose visit it is."""
+    return visits[[name for name in (PARTICIPANT, SESSION) if name in visits]]
+
+
+def publish_model(output_dir: Path, model_dir: Path) -> None:
+    """Copy a model; the card comes last, so that a folder with a card is complete."""
+    output_path(output_dir, 'model_card').unlink(missing_ok=True)
+    for name, file in (('model_weights', TENSORS), ('model_card', CARD)):
+        with atomic_path(output_path(output_dir, name)) as temporary:
+            shutil.copyfile(model_dir / file, temporary)
+
+
+def publish_agreement(output_dir: Path, card: Mapping[str, Any]) -> None:
+    """Write the table that M and lambda were chosen from, if the model was chosen from several."""
+    if card['Agreement']:
+        write_tsv(output_path(output_dir, 'agreement'), pd.DataFrame(card['Agreement']))
+
+
+Card = Mapping[str, Any]
+
+UNKNOWN = 'not known'
+LEFT_OUT = ('disagrees', 'diverged', 'collapsed')
+"""What may have become of members that are not in the consensus, though of the chosen setting or
+unfit for any."""
+
+_ICV = {
+    'none': 'head size: left in the features',
+    'covariate': 'head size: ICV (column {}) is a covariate',
+    'proportion': 'head size: features are divided by ICV (column {})',
+}
+
+
+def readable_card(card: Card, details: bool = True) -> str:
+    """Write a card as text.
+
+    Parameters
+    ----------
+    card
+        Content of `model.json`.
+    details
+        Also list every feature with its numbers.
+    """
+    sections = {
+        'Origin': _origin(card),
+        'Training sample': _sample(card),
+        'Features': _features(card),
+        'Preprocessing': _preprocessing(card['Preprocessing']),
+        'Model': _model(card, details),
+        'Agreement of members (pattern-agr-index)': _agreement(card),
+        'Members left out': _members(card),
+        'Numbers of each feature': _feature_details(card) if details else [],
+    }
+    return '\n\n'.join(
+        '\n'.join([title, *(f'  {line}' for line in lines)])
+        for title, lines in sections.items()
+        if lines
+    )
+
+
+def align(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table with columns of equal width."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ['  '.join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f'{value:.6g}'
+
+
+def _index(value: float | None) -> str:
+    return UNKNOWN if value is None else f'{value:.3f}'
+
+
+def _origin(card: Card) -> list[str]:
+    made = card['GeneratedBy']
+    lines = [f'{made["Name"]} {made["Version"]} (torch {made["Torch"]}, Python {made["Python"]})']
+    imported = card.get('Imported')
+    if imported:
+        title = imported['Title'] or 'a checkpoint of SurrealGAN'
+        lines.append(f'imported from {imported["File"]}, epoch {imported["Epoch"]}: {title}')
+        lines.append(imported['Note'])
+    return lines
+
+
+def _sample(card: Card) -> list[str]:
+    sample = card.get('TrainingSample')
+    if sample is None:
+        return [UNKNOWN]
+    return [
+        f'{sample[group]["n"]} {word} ({group}){_people(sample[group])}'
+        for group, word in ((CONTROL, 'controls'), (PATIENT, 'patients'))
+    ]
+
+
+def _people(group: Mapping[str, Any]) -> str:
+    described = [_column(name, values) for name, values in group.items() if name != 'n']
+    return f': {"; ".join(described)}' if described else ''
+
+
+def _column(name: str, values: Mapping[str, float]) -> str:
+    if set(values) == {'mean', 'std', 'min', 'max'}:
+        return (
+            f'{name} {values["mean"]:.4g} +- {values["std"]:.3g} '
+            f'({values["min"]:.4g} to {values["max"]:.4g})'
+        )
+    return f'{name}: ' + ', '.join(f'{level} {count}' for level, count in values.items())
+
+
+def _features(card: Card) -> list[str]:
+    features = card['Preprocessing']['features']
+    units = sorted({feature['Units'] for feature in card['FeatureDetails']})
+    title = f'{len(features["features"])} features, unit: {", ".join(units)}'
+    chosen = 'columns of the table' if features['name'] == 'columns' else features['name']
+    return [title, f'{chosen}: {name_some(card["Features"])}']
+
+
+def _preprocessing(state: Mapping[str, Any]) -> list[str]:
+    options = state['options']
+    encoder = (state['residualiser'] or {}).get('encoder', {})
+    covariates = ', '.join(encoder.get('covariates', [])) or 'none'
+    lines = [_ICV[options['icv']].format(options['icv_column'])]
+    if state['imputer'] is not None:
+        lines.append('missing features: filled in by regression among CN')
+    lines.append(_harmonization(options['site_column'], state['combat']))
+    lines.append(f'covariates, their effect among CN removed: {covariates}')
+    for name, (low, high) in encoder.get('range', {}).items():
+        lines.append(f'  {name} from {low:.6g} to {high:.6g} among CN')
+    for name, levels in encoder.get('levels', {}).items():
+        lines.append(f'  {name}: {", ".join(levels)}')
+    lines.append('scaled so that CN have mean 1 and sd 0.1 in each feature')
+    return lines
+
+
+def _harmonization(site_column: str | None, combat: Mapping[str, Any] | None) -> str:
+    if combat is None:
+        return 'sites: not harmonized'
+    sizes = zip(combat['sites'], combat['site_sizes'])
+    return (
+        f'sites (column {site_column}): ComBat, learned on {combat["fit_on"]}: '
+        + ', '.join(f'{site} {size}' for site, size in sizes)
+        + f'; people of other sites: {combat["unseen_site"]}'
+    )
+
+
+def _model(card: Card, details: bool) -> list[str]:
+    selected = card['Selected']
+    names = ', '.join(card['PatternNames'])
+    lines = [
+        f'{selected["n_patterns"]} patterns ({names}), lambda {_number(selected["ortho"])}, '
+        f'agreement {_index(selected["agreement"])}'
+    ]
+    if 'Imported' in card:
+        lines.append('one member, as saved by the authors')
+    else:
+        lines += [
+            f'{len(selected["members"])} of {card["Repetitions"]} members averaged; repetition '
+            f'{selected["reference"]} names the patterns',
+            f'preset {card["Preset"]}, {card["Iterations"]} iterations, seed {card["RandomState"]}',
+        ]
+    if details:
+        given = {name: value for name, value in card['HyperParameters'].items() if value}
+        lines += ['hyper-parameters', *(f'  {name} {value}' for name, value in given.items())]
+    return lines
+
+
+def _agreement(card: Card) -> list[str]:
+    if not card['Agreement']:
+        return []
+    chosen = (card['Selected']['n_patterns'], card['Selected']['ortho'])
+    rows = [
+        (
+            str(row['n_patterns']),
+            f'{row["ortho"]:g}',
+            str(row['n_members']),
+            str(row['n_healthy']),
+            _index(row['agreement']),
+            'chosen' if (row['n_patterns'], row['ortho']) == chosen else '',
+        )
+        for row in card['Agreement']
+    ]
+    return align([('patterns', 'lambda', 'members', 'healthy', 'agreement', ''), *rows])
+
+
+def _members(card: Card) -> list[str]:
+    return [
+        f'{member["n_patterns"]} patterns, lambda {member["ortho"]:g}, repetition '
+        f'{member["repetition"]}: {member["status"]} (agreement {_index(member["agreement"])})'
+        for member in card['Members']
+        if member['status'] in LEFT_OUT
+    ]
+
+
+def _feature_details(card: Card) -> list[str]:
+    details = card['FeatureDetails']
+    columns = list(details[0]['Coefficients'])
+    header = ('name', 'MUSE', 'CN mean', 'CN sd', *(f'by {name}' for name in columns))
+    rows = [
+        (
+            feature['Name'],
+            '+'.join(map(str, feature['MUSERegions'])) or '-',
+            _number(feature['CNMean']),
+            _number(feature['CNStd']),
+            *(_number(feature['Coefficients'][name]) for name in columns),
+        )
+        for feature in details
+    ]
+    return align([header, *rows])
+
+
+def summarise_training(model: TableModel, training: TrainingTable, results: pd.DataFrame) -> str:
+    """Say who was in, what was chosen, how well members agree, and who was left out and why."""
+    groups = training.groups
+    counts = groups.labels.value_counts()
+    lines = [
+        f'{counts[CONTROL]} controls ({CONTROL}) and {counts[PATIENT]} patients ({PATIENT}) '
+        f'in the table; {groups.describe()}',
+        *_other_people(groups),
+        *(f'not trained on, {line}' for line in _unusual_status(results['status'])),
+    ]
+    people = '\n'.join(['People', *(f'  {line}' for line in lines)])
+    return f'{people}\n\n{readable_card(model.state()[1], details=False)}\n'
+
+
+def _other_people(groups: Groups) -> list[str]:
+    if not groups.left_out:
+        return []
+    people = [f'{person} ({value or "missing"})' for person, value in groups.left_out.items()]
+    return [f'{len(people)} left out for their diagnosis: {name_some(people)}']
+
+
+def _unusual_status(status: pd.Series) -> list[str]:
+    unusual = sorted(set(status) - {COMPLETE})
+    return [f'{value}: {name_some(status.index[status == value])}' for value in unusual]
+
+
+def summarise_results(results: pd.DataFrame) -> str:
+    """Say how many people R-indices were computed of, and who needs a second look."""
+    count = f'{len(results)} {"person" if len(results) == 1 else "people"}'
+    lines = [f'R-indices of {count}', *_unusual_status(results['status'])]
+    if 'in_range' in results:
+        lines += _outside_population(results)
+    if 'beyond_range' in results:
+        lines += _beyond_range(results['beyond_range'].dropna())
+    return '\n  '.join(lines) + '\n'
+
+
+def _outside_population(results: pd.DataFrame) -> list[str]:
+    people = results.index[results['in_range'].eq(False)]
+    if len(people) == len(results) > 1:
+        LOGGER.warning(
+            'everyone lies outside the training population; check that units and regions are '
+            'those of the model (surreal-gan card)'
+        )
+    return [f'outside the training population: {name_some(people)}'] if len(people) else []
+
+
+def _beyond_range(beyond: pd.Series) -> list[str]:
+    people = [f'{person} ({names})' for person, names in beyond.items() if names != NONE_BEYOND]
+    return [f'covariates beyond the training range: {name_some(people)}'] if people else []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.tables import name_some
+from surreal_bids.text import name_some
 
 Reasons = dict[str, str]
 """Why each visit is left out, by its name."""

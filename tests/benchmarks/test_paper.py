@@ -1,25 +1,22 @@
 import itertools
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
-
-from surreal_bids.baselines import BASELINES
-from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.simulation.tasks import TASKS
-from surreal_bids.stats.concordance import concordance_matrix, pattern_c_index
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'benchmarks'))
 import paper
+import pytest
+from baselines import BASELINES
 from reproduction import experiments, reference
 from reproduction import plan as plans
 from reproduction.experiments import run_unit
 from reproduction.people import simulate_people, split_folds, split_halves
 from reproduction.study import Study, run_units
 from reproduction.tables import chosen_accuracies, spread
+
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.simulation.tables import TASKS
+from surreal_bids.stats.concordance import concordance_matrix, pattern_c_index
 
 BRIEFLY = plans.Schedule((0.2, 0.6), 3, 4)
 TINY = plans.Plan(

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from surreal_bids.bids import database
+from surreal_bids.bids import layout as database
 from surreal_bids.bids.layout import find_t1w
 from surreal_bids.exceptions import OutputError
 

@@ -4,15 +4,16 @@ import logging
 import pytest
 from bids import BIDSLayout
 
-from surreal_bids.bids.labels import alternatives, is_label
 from surreal_bids.bids.layout import (
     find_t1w,
+    is_label,
     read_description,
     read_filters,
     select_participants,
     select_sessions,
 )
 from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, UsageError
+from surreal_bids.text import alternatives
 from tests.shared_data import shared_data
 
 RUNS = [f'sub-01/anat/sub-01_run-{run}_T1w.nii.gz' for run in ('10', '2', '1')]

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from surreal_bids import __version__
-from surreal_bids.bids.record import (
+from surreal_bids.bids.derivatives import (
     digest_of_files,
     fingerprint,
     read_record,

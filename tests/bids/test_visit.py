@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal_bids.bids.visit import VisitOutputs
+from surreal_bids.bids.derivatives import VisitOutputs
 
 
 @pytest.mark.parametrize(

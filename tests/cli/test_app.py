@@ -8,8 +8,7 @@ import pytest
 
 from surreal_bids import __version__
 from surreal_bids.bids import layout
-from surreal_bids.cli.app import main
-from surreal_bids.cli.parser import build_parser, parse_arguments, with_hyphens
+from surreal_bids.cli.app import build_parser, main, parse_arguments, with_hyphens
 from tests.shared_data import shared_data
 
 PEOPLE = 'participant_id\tage\tdiagnosis\nsub-01\t60\tCN\nsub-02\t70\tPT\nsub-03\t75\tn/a\n'
@@ -237,7 +236,7 @@ def test_wrong_usage_is_2(arguments, capsys):
 
 
 def test_the_index_is_kept_where_asked(check, dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr('surreal_bids.bids.database.SETTLED_NS', -1_000_000_000)
+    monkeypatch.setattr('surreal_bids.bids.layout.SETTLED_NS', -1_000_000_000)
     outputs = {check('--bids-database-dir', tmp_path / 'db')[1] for _ in range(2)}
     assert len(outputs) == 1
     assert len(list((tmp_path / 'db').glob('*/layout_index.sqlite'))) == 1

@@ -7,8 +7,8 @@ import pytest
 
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.reuse import Reusable
-from surreal_bids.cli.estimates import HEAD_VOXELS, SECONDS, estimate
-from surreal_bids.cli.jobs import Job
+from surreal_bids.cli.dry_run import HEAD_VOXELS, SECONDS, estimate
+from surreal_bids.cli.plan import Job
 from surreal_bids.config import AppConfig
 from surreal_bids.workflows.segmentation import ENSEMBLE
 

@@ -5,12 +5,7 @@ from itertools import pairwise
 import pytest
 from nipype import Function, MapNode, Node, Workflow
 
-from surreal_bids.cli.execution import (
-    THREAD_SETTINGS,
-    limited_threads,
-    read_plugin,
-    run_workflow,
-)
+from surreal_bids.cli.execution import THREAD_SETTINGS, limited_threads, read_plugin, run_workflow
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.derivatives import output_path
-from surreal_bids.bids.record import record_path, write_record
+from surreal_bids.bids.derivatives import output_path, record_path, write_record
 from surreal_bids.cli.app import main
 from surreal_bids.cli.group import run_group_level
 from surreal_bids.files import write_image, write_tsv
@@ -227,7 +226,7 @@ def test_reports_only_needs_results(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_step_that_fails_is_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr('surreal_bids.model.selection.SMALLEST_SPREAD', 1e9)
+    monkeypatch.setattr('surreal_bids.model.agreement.SMALLEST_SPREAD', 1e9)
     assert run(write_dataset(tmp_path)) == 65
     assert 'step select: too few members trained well' in capsys.readouterr().err
     assert (tmp_path / 'out' / 'logs' / 'group_desc-select_crash.txt').is_file()

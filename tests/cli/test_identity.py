@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from surreal_bids.bids.layout import T1wImage
-from surreal_bids.cli import identity
-from surreal_bids.cli.identity import choose_library, steps_dir, study_identity, template_name
+from surreal_bids.cli import plan as identity
+from surreal_bids.cli.plan import choose_library, steps_dir, study_identity, template_name
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, UsageError
 

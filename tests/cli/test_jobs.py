@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
+from surreal_bids.bids.derivatives import record_path, write_record
 from surreal_bids.bids.layout import find_t1w
-from surreal_bids.bids.record import record_path, write_record
-from surreal_bids.cli.jobs import plan_jobs, tell
+from surreal_bids.cli.plan import plan_jobs, tell
 from surreal_bids.config import AppConfig
 
 NAMES = [f'sub-{label}/anat/sub-{label}_T1w.nii.gz' for label in ('01', '02', 'a+b')]

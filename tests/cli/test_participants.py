@@ -15,7 +15,7 @@ from surreal_bids.cli import participants
 from surreal_bids.cli.app import main
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.files import write_image
-from surreal_bids.imaging.template import builtin_template
+from surreal_bids.templates import builtin_template
 from tests.cli.tiny_study import write_study
 from tests.interfaces import phantom
 

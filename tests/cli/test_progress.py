@@ -1,8 +1,8 @@
 import pytest
 from nipype import Function, Node, Workflow
 
-from surreal_bids.cli.failures import Failure, failure_table
-from surreal_bids.cli.progress import Progress
+from surreal_bids.cli.execution import Progress
+from surreal_bids.cli.plan import Failure, failure_table
 
 
 def rest(x):

@@ -1,8 +1,8 @@
 import pytest
 
-from surreal_bids.cli import simulate_cohort
+from surreal_bids.cli import simulate as simulate_cohort
 from surreal_bids.cli.simulate import build_parser, main
-from surreal_bids.simulation.people import CohortPlan
+from surreal_bids.simulation.cohort import CohortPlan
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.cli.simulate_table import add_parser
+from surreal_bids.cli.simulate import add_table_parser
 from surreal_bids.exceptions import DataError, OutputError
 from surreal_bids.simulation.population import draw_controls
 
 
 def run(*words) -> int:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers(required=True))
+    add_table_parser(parser.add_subparsers(required=True))
     arguments = parser.parse_args(['table', *map(str, words)])
     return arguments.run(arguments)
 

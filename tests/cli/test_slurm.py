@@ -14,8 +14,8 @@ from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.reuse import Reusable
 from surreal_bids.cli import slurm
 from surreal_bids.cli.app import main
-from surreal_bids.cli.estimates import Estimate
-from surreal_bids.cli.jobs import Job
+from surreal_bids.cli.dry_run import Estimate
+from surreal_bids.cli.plan import Job
 from surreal_bids.cli.slurm import (
     Needs,
     as_time,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal_bids.cli.parser import build_parser
+from surreal_bids.cli.app import build_parser
 
 FOLDER = Path(__file__).resolve().parents[2] / 'singularity'
 DESCRIPTOR = json.loads((FOLDER / 'boutiques.json').read_text())

@@ -9,8 +9,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
-from surreal_bids.harmonization.icv import handle_icv
+from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser, handle_icv
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.imputation import CNImputer
+from surreal_bids.harmonization.covariates import CNImputer
 from tests.harmonization.simulated_sites import simulate_sites
 
 

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
-from surreal_bids.harmonization.encoding import CovariateEncoder
-from surreal_bids.harmonization.regression import PENALTY_GRID, fit_site_regression, group_means
+from surreal_bids.harmonization.encoding import (
+    PENALTY_GRID,
+    CovariateEncoder,
+    fit_site_regression,
+    group_means,
+)
 from tests.harmonization.simulated_sites import simulate_sites
 
 

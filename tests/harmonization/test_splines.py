@@ -6,7 +6,7 @@ from scipy.integrate import quad
 from scipy.interpolate import BSpline
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.splines import SplineBasis
+from surreal_bids.harmonization.encoding import SplineBasis
 
 
 @pytest.fixture

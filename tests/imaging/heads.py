@@ -7,9 +7,8 @@ import nibabel as nib
 import numpy as np
 from nibabel.affines import apply_affine
 
-from surreal_bids.simulation.acquisition import Scan, Scanner, draw_protocol
-from surreal_bids.simulation.anatomy import Anatomy, draw_anatomy
-from surreal_bids.simulation.warps import interpolate, pull_back
+from surreal_bids.simulation.anatomy import Anatomy, draw_anatomy, interpolate, pull_back
+from surreal_bids.simulation.scanner import Scan, Scanner, draw_protocol
 from tests.simulation.phantom import real_template
 
 TISSUES = ('GM', 'WM', 'CSF')

@@ -4,12 +4,12 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.images import like, load_image
 from surreal_bids.imaging.atlas import default_atlas, read_atlas_set, strip_atlases
 from surreal_bids.imaging.brain import is_stripped
-from surreal_bids.imaging.images import like, load_image
 from surreal_bids.regions import muse_table
-from surreal_bids.simulation import dataset
-from surreal_bids.simulation.people import CohortPlan, draw_people
+from surreal_bids.simulation import cohort as dataset
+from surreal_bids.simulation.cohort import CohortPlan, draw_people
 from tests.shared_data import shared_data
 
 SHAPE = (7, 8, 9)

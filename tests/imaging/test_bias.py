@@ -6,9 +6,9 @@ import pytest
 from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.imaging.bias import correct_bias, log_bias_field
-from surreal_bids.imaging.images import like
-from surreal_bids.simulation.acquisition import bias_field
+from surreal_bids.images import like
+from surreal_bids.imaging.brain import correct_bias, log_bias_field
+from surreal_bids.simulation.scanner import bias_field
 
 SHAPE = (36, 40, 38)
 VOXEL_SIZE = 4.0

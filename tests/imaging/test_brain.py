@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.images import like, load_image, same_grid
 from surreal_bids.imaging.brain import brain_mask, check_mask_volume, extract_brain, is_stripped
-from surreal_bids.imaging.images import like, load_image, same_grid
 from tests.imaging.heads import dice, scan
 from tests.shared_data import shared_data
 

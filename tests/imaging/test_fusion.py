@@ -8,22 +8,9 @@ from nibabel.nifti1 import Nifti1Image
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.imaging.atlas import Atlas
-from surreal_bids.imaging.diffeomorphic import Settings
-from surreal_bids.imaging.fusion import (
-    SLOTS,
-    Candidate,
-    Votes,
-    corner_labels,
-    fuse_labels,
-    segment,
-)
-from surreal_bids.imaging.transforms import (
-    Transform,
-    compose,
-    identity_transform,
-    invert,
-    resample,
-)
+from surreal_bids.imaging.fusion import SLOTS, Candidate, Votes, corner_labels, fuse_labels, segment
+from surreal_bids.imaging.registration import Settings
+from surreal_bids.imaging.transforms import Transform, compose, identity_transform, invert, resample
 from tests.imaging.brains import AFFINE, SHAPE, brain, mean_dice, smooth_displacement
 
 VOXEL_MM3 = 64.0

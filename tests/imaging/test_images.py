@@ -7,13 +7,7 @@ from nibabel.affines import apply_affine
 from scipy.spatial.transform import Rotation
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.imaging.images import (
-    like,
-    load_image,
-    same_grid,
-    to_ants,
-    voxel_volume,
-)
+from surreal_bids.images import like, load_image, same_grid, to_ants, voxel_volume
 
 SHAPE = (7, 8, 9)
 

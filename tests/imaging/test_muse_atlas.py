@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from surreal_bids.imaging.images import same_grid
-from surreal_bids.imaging.muse_atlas import (
+from surreal_bids.images import same_grid
+from surreal_bids.imaging.atlas import (
     ANTERIOR_LIMB,
     CEREBRAL_WHITE,
     CORPUS_CALLOSUM,

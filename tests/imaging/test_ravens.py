@@ -5,7 +5,7 @@ from nibabel.affines import apply_affine
 from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.imaging.images import voxel_volume
+from surreal_bids.images import voxel_volume
 from surreal_bids.imaging.ravens import ravens_maps
 from surreal_bids.imaging.transforms import Transform, affine_transform, identity_transform
 

@@ -10,26 +10,23 @@ from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.imaging.affine import align_affine
-from surreal_bids.imaging.diffeomorphic import (
+from surreal_bids.imaging.ravens import ravens_maps
+from surreal_bids.imaging.registration import (
+    FLUID,
     LocalCorrelation,
     Settings,
     add_update,
+    align_affine,
     box_sums,
     central_difference,
     deform,
     level_iterations,
+    normalise_intensity,
     pull,
+    register,
     smooth,
 )
-from surreal_bids.imaging.ravens import ravens_maps
-from surreal_bids.imaging.registration import FLUID, normalise_intensity, register
-from surreal_bids.imaging.transforms import (
-    Transform,
-    affine_transform,
-    compose,
-    resample,
-)
+from surreal_bids.imaging.transforms import Transform, affine_transform, compose, resample
 from tests.imaging.brains import AFFINE, SHAPE, brain, mean_dice, smooth_displacement
 
 VOXEL_MM = 4.0

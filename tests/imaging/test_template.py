@@ -3,9 +3,8 @@ import numpy as np
 import pytest
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.imaging.images import same_grid, voxel_volume
-from surreal_bids.imaging.template import builtin_template, read_template
-from surreal_bids.templates import TISSUES
+from surreal_bids.images import same_grid, voxel_volume
+from surreal_bids.templates import TISSUES, builtin_template, read_template
 
 SHAPE = (7, 8, 9)
 AFFINE = np.diag([2.0, 2.0, 2.0, 1.0])

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.imaging.bias import correct_bias
-from surreal_bids.imaging.images import like, load_image
+from surreal_bids.images import like, load_image
+from surreal_bids.imaging.brain import correct_bias
 from surreal_bids.imaging.registration import FAST, register
-from surreal_bids.imaging.template import builtin_template
 from surreal_bids.imaging.tissue import TISSUES, classify_tissue
 from surreal_bids.imaging.transforms import resample
+from surreal_bids.templates import builtin_template
 from tests.imaging.heads import affine_priors, dice, scan, true_tissue
 from tests.shared_data import shared_data
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.imaging.volumes import volume_table, volumes_of_labels
+from surreal_bids.imaging.fusion import volume_table, volumes_of_labels
 
 REGIONS = pd.DataFrame({'index': [7, 3, 900], 'name': ['seven', 'three', 'nine hundred']})
 

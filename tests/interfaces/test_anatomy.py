@@ -11,10 +11,17 @@ from surreal_bids.imaging.transforms import (
     read_transform,
     write_transform,
 )
-from surreal_bids.interfaces.anatomy import CorrectBias
-from surreal_bids.interfaces.images import load_brain, torch_device
-from surreal_bids.interfaces.registration import ConvertTransform, MakeRavens, RegisterTemplate
-from surreal_bids.interfaces.segmentation import FuseLabels, MeasureSegmentation, RegisterAtlas
+from surreal_bids.interfaces.anatomy import (
+    ConvertTransform,
+    CorrectBias,
+    FuseLabels,
+    MakeRavens,
+    MeasureSegmentation,
+    RegisterAtlas,
+    RegisterTemplate,
+    load_brain,
+    torch_device,
+)
 from tests.interfaces import phantom
 
 

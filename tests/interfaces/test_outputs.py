@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from nipype.interfaces.base import BaseInterfaceInputSpec
 
-from surreal_bids.bids.record import read_record
-from surreal_bids.bids.sidecars import MASK_METHODS
+from surreal_bids.bids.derivatives import MASK_METHODS, read_record
 from surreal_bids.exceptions import UsageError
+from surreal_bids.interfaces.anatomy import Step
 from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord
-from surreal_bids.interfaces.steps import Step
 
 ENTITIES = {'participant': '01', 'session': None}
 PROVENANCE = {

@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
-from surreal_bids.model import checkpoint, steps, train
+from surreal_bids.model import bundle as checkpoint
+from surreal_bids.model import train
+from surreal_bids.model import train as steps
 from tests.model.tiny import tiny_training
 
 ITERATIONS = 30

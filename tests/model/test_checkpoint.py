@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.model.checkpoint import fingerprint, load_checkpoint, save_checkpoint
+from surreal_bids.model.bundle import fingerprint, load_checkpoint, save_checkpoint
 from surreal_bids.model.settings import hyperparameters
 from tests.model.tiny import CPU, assert_same, people
 
@@ -68,7 +68,7 @@ def test_a_half_written_file_never_counts(first, tmp_path, monkeypatch):
         file.write_bytes(b'\x10\x00\x00')
         raise OSError(28, 'No space left on device')
 
-    monkeypatch.setattr('surreal_bids.model.checkpoint.save_file', disk_full)
+    monkeypatch.setattr('surreal_bids.model.bundle.save_file', disk_full)
     with pytest.raises(OSError, match='No space left'):
         save_checkpoint(path, tensors(), {'iteration': 100}, 'me')
     assert path.exists() is not first

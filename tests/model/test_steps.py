@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from surreal_bids.model.ensemble import LOSSES, Batch
+from surreal_bids.model.ensemble import LOSSES, Batch, batches, random_words, uniforms
 from surreal_bids.model.latent import latents
-from surreal_bids.model.random import batches, random_words, uniforms
-from surreal_bids.model.steps import BLOCK, Steps, Stream
+from surreal_bids.model.train import BLOCK, Steps, Stream
 from tests.model.tiny import (
     BATCH_SIZE,
     N_PATTERNS,

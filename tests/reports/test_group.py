@@ -8,15 +8,14 @@ import pandas as pd
 import pytest
 
 from surreal_bids.files import write_image
-from surreal_bids.reports import group_figures as figures
-from surreal_bids.reports.group import write_group_report
-from surreal_bids.reports.group_maps import Background
-from surreal_bids.reports.group_results import GroupResults, VoxelMaps
+from surreal_bids.reports import figures
+from surreal_bids.reports.figures import Background
+from surreal_bids.reports.group import GroupResults, VoxelMaps, write_group_report
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.stats.associations import associate
 from surreal_bids.tables.cohort import Cohort, mark_first_visits
 from surreal_bids.tables.features import column_features
-from surreal_bids.tables.people import PreprocessingOptions
+from surreal_bids.tables.preprocessing import PreprocessingOptions
 from tests.reports.html_page import HOSTILE, Page
 
 N_CN, N_PT = 14, 18

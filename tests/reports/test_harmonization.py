@@ -9,7 +9,7 @@ import pytest
 
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.quality import assess_harmonization
-from surreal_bids.reports.harmonization import plot_harmonization
+from surreal_bids.reports.figures import plot_harmonization
 from tests.harmonization.simulated_sites import simulate_sites
 
 
@@ -42,7 +42,7 @@ def test_can_be_saved(quality, tmp_path, extension):
 
 def test_does_not_touch_pyplot():
     code = (
-        'import sys; import surreal_bids.reports.harmonization; '
+        'import sys; import surreal_bids.reports.figures; '
         'sys.exit("matplotlib.pyplot" in sys.modules)'
     )
     assert subprocess.run([sys.executable, '-c', code], check=False).returncode == 0

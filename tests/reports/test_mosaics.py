@@ -7,19 +7,22 @@ from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import region_mates, region_names
-from surreal_bids.reports.canvas import Row, Scale, save_mosaic
 from surreal_bids.reports.mosaics import (
+    MARGIN_MM,
     MASK_COLOUR,
     TISSUE_COLOURS,
+    Row,
+    Scale,
+    Slice,
     label_mosaic,
     mask_mosaic,
     ravens_mosaic,
     region_colour,
     registration_mosaic,
+    save_mosaic,
     statistic_mosaic,
     tissue_mosaic,
 )
-from surreal_bids.reports.slices import MARGIN_MM, Slice
 from tests.reports.heads import (
     HALF_AXES,
     draw_head,

@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 from scipy.stats import lognorm
 
 from surreal_bids.regions import muse_indices, muse_table, region_names
-from surreal_bids.reports.outliers import (
+from surreal_bids.reports.participant import (
     ASYMMETRY,
     RANGE_SD,
     assess_volumes,

@@ -6,7 +6,7 @@ import pytest
 from nilearn.image import resample_img
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.reports.slices import (
+from surreal_bids.reports.mosaics import (
     AXES,
     ENDS,
     MARGIN_MM,

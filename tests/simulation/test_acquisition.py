@@ -2,7 +2,8 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from surreal_bids.simulation.acquisition import (
+from surreal_bids.simulation.anatomy import draw_anatomy
+from surreal_bids.simulation.scanner import (
     ORIENTATIONS,
     Scanner,
     bias_field,
@@ -10,7 +11,6 @@ from surreal_bids.simulation.acquisition import (
     neutral_protocol,
     record,
 )
-from surreal_bids.simulation.anatomy import draw_anatomy
 from tests.simulation.phantom import BALL_CENTRE_MM, HIPPOCAMPUS, phantom
 
 

@@ -4,12 +4,12 @@ import pytest
 from surreal_bids.simulation.anatomy import (
     DIVERGENCE_SD,
     Anatomy,
+    RegionIntegrator,
     draw_anatomy,
     draw_placement,
     draw_velocity,
+    jacobian_determinant,
 )
-from surreal_bids.simulation.volumes import RegionIntegrator
-from surreal_bids.simulation.warps import jacobian_determinant
 from tests.simulation.phantom import phantom, real_template
 
 

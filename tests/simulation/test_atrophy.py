@@ -3,16 +3,16 @@ import pytest
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.regions import region_mates
-from surreal_bids.simulation.anatomy import draw_anatomy
-from surreal_bids.simulation.atrophy import (
+from surreal_bids.simulation.anatomy import (
     PATTERNS,
     AtrophySolver,
     adjacent_regions,
+    draw_anatomy,
+    jacobian_determinant,
     pattern_table,
     prescribed_losses,
 )
 from surreal_bids.simulation.templates import load_regions
-from surreal_bids.simulation.warps import jacobian_determinant
 from tests.simulation.phantom import (
     FAR_REGION,
     HIPPOCAMPUS,
@@ -91,7 +91,7 @@ def test_without_a_loss_nothing_moves():
 
 
 def test_a_loss_that_is_not_reached_is_an_error(monkeypatch):
-    monkeypatch.setattr('surreal_bids.simulation.atrophy.MOST_ITERATIONS', 1)
+    monkeypatch.setattr('surreal_bids.simulation.anatomy.MOST_ITERATIONS', 1)
     template = phantom(2.0)
     losses = losses_of(template, {HIPPOCAMPUS: 0.3})
     with pytest.raises(DataError, match='smaller'):

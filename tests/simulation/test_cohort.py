@@ -16,15 +16,17 @@ from surreal_bids.cli.simulate import main
 from surreal_bids.exceptions import OutputError
 from surreal_bids.simulation import cohort
 from surreal_bids.simulation.cohort import (
+    RECORD,
+    CohortPlan,
     Simulator,
     collect_volumes,
+    draw_people,
     start_dataset,
+    volumes_path,
     write_person,
     write_regions,
     write_tables,
 )
-from surreal_bids.simulation.dataset import RECORD, volumes_path
-from surreal_bids.simulation.people import CohortPlan, draw_people
 from tests.simulation.phantom import phantom
 
 PLAN = CohortPlan(n_cn=1, n_pt=2, sites=2, patterns=1, voxel_size=2.0, atlases=1, seed=5)

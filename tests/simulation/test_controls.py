@@ -3,13 +3,13 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.simulation.controls import (
+from surreal_bids.simulation.population import (
     controls_from_table,
+    draw_controls,
     read_controls,
     resample_gaussian,
     volume_columns,
 )
-from surreal_bids.simulation.population import draw_controls
 from tests.shared_data import shared_data
 
 

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from surreal_bids.simulation.head import (
+from surreal_bids.simulation.anatomy import identity
+from surreal_bids.simulation.scanner import (
     MATERIALS,
     build_head,
     build_texture,
     ellipsoid,
     soft_tissue_texture,
 )
-from surreal_bids.simulation.warps import identity
 from tests.simulation.phantom import BRAIN_RADIUS_MM, phantom
 
 CENTRE = tuple(n // 2 for n in phantom(1.0).shape)

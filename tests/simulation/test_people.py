@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from surreal_bids.exceptions import UsageError
-from surreal_bids.simulation.people import (
+from surreal_bids.simulation.cohort import (
     CohortPlan,
     draw_people,
     draw_person,

@@ -3,7 +3,6 @@ import pandas as pd
 import pytest
 
 from surreal_bids.regions import muse_indices, muse_table, recognise, region_mates
-from surreal_bids.simulation.controls import volume_columns
 from surreal_bids.simulation.population import (
     AGE_RANGE,
     GROUPS,
@@ -11,6 +10,7 @@ from surreal_bids.simulation.population import (
     SITES,
     built_in_population,
     draw_controls,
+    volume_columns,
 )
 from tests.shared_data import shared_data
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from surreal_bids.simulation.spectral import smooth, solve_poisson
+from surreal_bids.simulation.anatomy import smooth, solve_poisson
 
 SHAPES = [(7, 8, 9), (16, 12, 10), (11, 13, 5)]
 

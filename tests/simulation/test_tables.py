@@ -7,10 +7,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_predict
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.simulation.controls import Controls, volume_columns
-from surreal_bids.simulation.population import draw_controls
-from surreal_bids.simulation.tables import simulate_table, write_simulated_table
-from surreal_bids.simulation.tasks import TASKS
+from surreal_bids.simulation.population import Controls, draw_controls, volume_columns
+from surreal_bids.simulation.tables import TASKS, simulate_table, write_simulated_table
 from surreal_bids.stats.concordance import pattern_c_index
 
 TABLES = ('volumes', 'participants', 'severities')

@@ -5,7 +5,7 @@ import pytest
 
 from surreal_bids.exceptions import UsageError
 from surreal_bids.regions import muse_indices, recognise
-from surreal_bids.simulation.tasks import (
+from surreal_bids.simulation.tables import (
     TABLE_5,
     TASKS,
     Task,

@@ -5,12 +5,7 @@ from scipy import ndimage
 
 from surreal_bids.exceptions import UsageError
 from surreal_bids.regions import region_names
-from surreal_bids.simulation.templates import (
-    crop,
-    distance_to,
-    load_regions,
-    load_template,
-)
+from surreal_bids.simulation.templates import crop, distance_to, load_regions, load_template
 from tests.simulation.phantom import real_template
 
 

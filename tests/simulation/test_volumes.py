@@ -2,8 +2,14 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from surreal_bids.simulation.volumes import RegionIntegrator, region_fractions
-from surreal_bids.simulation.warps import identity, interpolate, jacobian_determinant, pull_back
+from surreal_bids.simulation.anatomy import (
+    RegionIntegrator,
+    identity,
+    interpolate,
+    jacobian_determinant,
+    pull_back,
+    region_fractions,
+)
 from tests.simulation.phantom import (
     BALL_CENTRE_MM,
     BALL_RADIUS_MM,

@@ -4,7 +4,7 @@ from scipy import ndimage
 from scipy.linalg import expm
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.simulation.warps import (
+from surreal_bids.simulation.anatomy import (
     compose,
     exponential,
     identity,

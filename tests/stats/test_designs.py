@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats.designs import covariate_columns, make_design, pattern_designs
+from surreal_bids.stats.glm import covariate_columns, make_design, pattern_designs
 
 from .fields import simulate_people
 

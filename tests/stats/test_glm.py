@@ -5,9 +5,8 @@ from nilearn.mass_univariate import permuted_ols
 from scipy import stats
 
 from surreal_bids.stats import glm
-from surreal_bids.stats.designs import make_design
-from surreal_bids.stats.glm import LinearModels
-from surreal_bids.stats.multiple_testing import fdr_t_threshold
+from surreal_bids.stats.glm import LinearModels, make_design
+from surreal_bids.stats.maps import fdr_t_threshold
 
 from .fields import smooth_fields
 

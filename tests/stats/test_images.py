@@ -4,8 +4,8 @@ import pytest
 from nilearn.image import smooth_img
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats import images
-from surreal_bids.stats.images import Grid, MapSeries, mean_mask, read_map
+from surreal_bids.stats import maps as images
+from surreal_bids.stats.maps import Grid, MapSeries, mean_mask, read_map
 
 from .fields import AFFINE, SHAPE, smooth_fields, write_maps
 

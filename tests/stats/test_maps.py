@@ -7,10 +7,10 @@ from nilearn.mass_univariate import permuted_ols
 from scipy import stats
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats import maps, permutation
-from surreal_bids.stats.designs import pattern_designs
-from surreal_bids.stats.images import MapSeries, mean_mask
-from surreal_bids.stats.maps import Permutation, compute_maps
+from surreal_bids.stats import maps
+from surreal_bids.stats import maps as permutation
+from surreal_bids.stats.glm import pattern_designs
+from surreal_bids.stats.maps import MapSeries, Permutation, compute_maps, mean_mask
 
 from .fields import AFFINE, SHAPE, simulate_people, smooth_fields, write_maps
 

@@ -5,7 +5,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats.multiple_testing import (
+from surreal_bids.stats.maps import (
     fdr_adjusted,
     fdr_discoveries,
     fdr_t_threshold,

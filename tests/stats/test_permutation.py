@@ -2,14 +2,9 @@ import numpy as np
 import pytest
 from nilearn.mass_univariate import permuted_ols
 
-from surreal_bids.stats import permutation
-from surreal_bids.stats.designs import make_design
-from surreal_bids.stats.permutation import (
-    ScratchMaps,
-    draw_permutations,
-    family_wise_p,
-    largest_t,
-)
+from surreal_bids.stats import maps as permutation
+from surreal_bids.stats.glm import make_design
+from surreal_bids.stats.maps import ScratchMaps, draw_permutations, family_wise_p, largest_t
 
 N_PERMUTATIONS = 50
 

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats.concordance import pattern_c_index
-from surreal_bids.stats.reproducibility import pattern_reproducibility
+from surreal_bids.stats.concordance import pattern_c_index, pattern_reproducibility
 
 
 @pytest.fixture

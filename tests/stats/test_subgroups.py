@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats.subgroups import form_subgroups
+from surreal_bids.stats.glm import form_subgroups
 
 
 def table(*rows):

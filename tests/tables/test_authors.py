@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from surreal_bids.bids.participants import Table
+from surreal_bids.bids.people import Table
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.regions import build_features, feature_set
 from surreal_bids.simulation.tables import simulate_table

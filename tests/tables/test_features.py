@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.participants import Table
+from surreal_bids.bids.people import Table
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.regions import muse_indices, region_names
 from surreal_bids.tables.features import (

@@ -3,10 +3,9 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.gathering import gather_cohort
-from surreal_bids.tables.steps import prepare, split_halves
-from surreal_bids.tables.visits import read_roi_table
+from surreal_bids.tables.cohort import Cohort, gather_cohort
+from surreal_bids.tables.pipeline import prepare, split_halves
+from surreal_bids.tables.volumes import read_roi_table
 from tests.tables.group_study import make_config, with_sessions, write_dataset
 from tests.tables.study import REGIONS, make_study
 

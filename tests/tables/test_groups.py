@@ -3,9 +3,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.participants import Table
+from surreal_bids.bids.people import GroupLabels, Table, find_groups
 from surreal_bids.exceptions import DataError
-from surreal_bids.tables.groups import GroupLabels, find_groups
 
 
 def people(*values: str | None, column: str = 'diagnosis') -> Table:

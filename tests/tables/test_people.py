@@ -3,9 +3,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.participants import Table
+from surreal_bids.bids.people import Table
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.tables.people import (
+from surreal_bids.tables.preprocessing import (
     SEX_CODES,
     PreprocessingOptions,
     read_person_columns,

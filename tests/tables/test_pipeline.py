@@ -7,12 +7,10 @@ import pytest
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.model import SurrealGAN
-from surreal_bids.tables.card import readable_card
 from surreal_bids.tables.features import column_features
-from surreal_bids.tables.people import PreprocessingOptions
 from surreal_bids.tables.pipeline import TableModel, fit_table_model
-from surreal_bids.tables.results import write_results
-from surreal_bids.tables.summary import summarise_results
+from surreal_bids.tables.preprocessing import PreprocessingOptions
+from surreal_bids.tables.results import readable_card, summarise_results, write_results
 from tests.tables.study import REGIONS, Study, make_study
 
 OPTIONS = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', unseen_site='skip')

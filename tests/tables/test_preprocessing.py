@@ -7,8 +7,7 @@ import pytest
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.tables.features import column_features
-from surreal_bids.tables.people import PreprocessingOptions
-from surreal_bids.tables.preprocessing import Preprocessing, fit_preprocessing
+from surreal_bids.tables.preprocessing import Preprocessing, PreprocessingOptions, fit_preprocessing
 from tests.tables.study import REGIONS, Study, make_study
 
 NOTHING = PreprocessingOptions()

@@ -3,9 +3,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.participants import Table
-from surreal_bids.exceptions import DataError
-from surreal_bids.tables.reading import (
+from surreal_bids.bids.people import (
+    Table,
     about,
     find_column,
     join_participants,
@@ -13,6 +12,7 @@ from surreal_bids.tables.reading import (
     read_people,
     require_columns,
 )
+from surreal_bids.exceptions import DataError
 
 
 @pytest.fixture

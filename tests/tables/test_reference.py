@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 from surreal_bids.model import SurrealGAN
-from surreal_bids.tables.gathering import ONE_SITE, gather_cohort
-from surreal_bids.tables.pipeline import TableModel, fit_table_model
-from surreal_bids.tables.reference import HERE, adapt_to_controls
-from surreal_bids.tables.visits import read_roi_table
+from surreal_bids.tables.cohort import ONE_SITE, gather_cohort
+from surreal_bids.tables.pipeline import HERE, TableModel, adapt_to_controls, fit_table_model
+from surreal_bids.tables.volumes import read_roi_table
 from tests.tables.group_study import make_config, write_dataset
 from tests.tables.study import Study, make_study
 

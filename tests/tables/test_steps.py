@@ -8,19 +8,19 @@ import torch
 
 from surreal_bids.exceptions import UsageError
 from surreal_bids.model import SurrealGAN
-from surreal_bids.model.patterns import pattern_changes
-from surreal_bids.model.timing import longest_first
+from surreal_bids.model.train import longest_first, pattern_changes
 from surreal_bids.regions import Feature
-from surreal_bids.tables.gathering import gather_cohort
-from surreal_bids.tables.halves import compare_halves, held_out_indices
-from surreal_bids.tables.patterns import (
+from surreal_bids.tables.analysis import (
     COLUMNS,
+    compare_halves,
     describe_patterns,
+    held_out_indices,
     paint_regions,
     readable_name,
     values_by_region,
 )
-from surreal_bids.tables.steps import (
+from surreal_bids.tables.cohort import gather_cohort
+from surreal_bids.tables.pipeline import (
     TrainingSettings,
     prepare,
     select_model,
@@ -28,7 +28,7 @@ from surreal_bids.tables.steps import (
     train_half,
     train_patterns,
 )
-from surreal_bids.tables.visits import read_roi_table
+from surreal_bids.tables.volumes import read_roi_table
 from tests.tables.group_study import make_config, write_dataset
 
 SETTINGS = TrainingSettings([2, 3], [0.2], 2, 200, 'robust', 'cpu', 0)

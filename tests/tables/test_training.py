@@ -1,10 +1,10 @@
 import pandas as pd
 import pytest
 
+from surreal_bids.bids.people import GroupLabels
 from surreal_bids.exceptions import DataError
-from surreal_bids.tables.groups import GroupLabels
-from surreal_bids.tables.people import PreprocessingOptions
-from surreal_bids.tables.training import read_training_table
+from surreal_bids.tables.cohort import read_training_table
+from surreal_bids.tables.preprocessing import PreprocessingOptions
 from tests.tables.study import REGIONS, make_study
 
 OPTIONS = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site')

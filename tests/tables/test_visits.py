@@ -3,11 +3,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.derivatives import output_path
-from surreal_bids.bids.record import record_path, write_record
+from surreal_bids.bids.derivatives import output_path, record_path, write_record
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
-from surreal_bids.tables.visits import (
+from surreal_bids.tables.volumes import (
     collect_volumes,
     describe_volumes,
     find_segmented,

@@ -1,0 +1,242 @@
+"""The dry run: what would be done, and how long it would take."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+from nibabel.filebasedimages import ImageFileError
+from nibabel.spatialimages import HeaderDataError, SpatialImage
+
+from surreal_bids.bids.derivatives import list_outputs
+from surreal_bids.bids.layout import T1wImage
+from surreal_bids.bids.survey import Survey
+from surreal_bids.cli.execution import usable_cores
+from surreal_bids.cli.plan import (
+    Job,
+    align,
+    failure_table,
+    plan_jobs,
+    study_identity,
+    template_name,
+)
+from surreal_bids.config import BUILTIN_ATLAS, AppConfig
+from surreal_bids.files import MISSING
+from surreal_bids.text import name_some
+from surreal_bids.workflows.segmentation import registration_settings
+
+HEAD_VOXELS = 11.5e6
+"""Voxels of the head at 1 mm on which the costs below were measured, with one thread."""
+
+SECONDS = {
+    'mask': 45.0,
+    'bias': 12.0,
+    'template': 150.0,
+    'tissue': 39.0,
+    'atlas': 48.0,
+    'fast atlas': 30.0,
+    'fusion': 18.0,
+    'rest': 45.0,
+}
+"""Processor time of each step; `rest` is RAVENS maps (19 s), the report (14 s) and copies."""
+
+FIXED = ('mask', 'template')
+"""Steps whose time does not follow the voxels of the T1w image: the network sees a grid of its own,
+and registration to the template that of the template."""
+
+PROCESS_GB = 3.0
+"""Memory of the largest step."""
+
+OUTPUT_BYTES_PER_VOXEL = 25.0
+WORK_BYTES_PER_VOXEL = 26.0
+ATLAS_BYTES_PER_VOXEL = 9.0
+"""Compressed files: outputs, intermediate results, and those for each atlas."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a number of images take.
+
+    Attributes
+    ----------
+    n_images
+        How many.
+    cpu_seconds
+        Processor time of all.
+    nprocs
+        Processes that share it.
+    memory_gb
+        Memory of all processes.
+    output_gb, work_gb
+        Room on the disk.
+    """
+
+    n_images: int
+    cpu_seconds: float
+    nprocs: int
+    memory_gb: float
+    output_gb: float
+    work_gb: float
+
+    def __str__(self) -> str:
+        hours = self.cpu_seconds / self.nprocs / 3600
+        time = f'{hours:.1f} h' if hours >= 1 else f'{max(1, round(60 * hours))} min'
+        return (
+            f'Estimate: about {time} with {self.nprocs} processes '
+            f'({self.cpu_seconds / self.n_images / 60:.0f} min of processor time an image), '
+            f'{self.memory_gb:.0f} GB of memory, {self.output_gb:.1f} GB for outputs and '
+            f'{self.work_gb:.1f} GB for intermediate results'
+        )
+
+
+def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
+    """Estimate what the jobs will take, from what one head took.
+
+    Parameters
+    ----------
+    config
+        Options that matter: atlas and mode.
+    jobs
+        Images to process.
+    nprocs
+        Processes that may run at once.
+    """
+    n_registrations = _count_registrations(config)
+    sizes = [_relative_size(job.image) for job in jobs]
+    seconds = [_seconds(job, size, config, n_registrations) for job, size in zip(jobs, sizes)]
+    voxels = HEAD_VOXELS * sum(sizes)
+    return Estimate(
+        n_images=len(jobs),
+        cpu_seconds=sum(seconds),
+        nprocs=nprocs,
+        memory_gb=PROCESS_GB * nprocs,
+        output_gb=voxels * OUTPUT_BYTES_PER_VOXEL / 1e9,
+        work_gb=voxels * (WORK_BYTES_PER_VOXEL + n_registrations * ATLAS_BYTES_PER_VOXEL) / 1e9,
+    )
+
+
+def _count_registrations(config: AppConfig) -> int:
+    """Registrations of atlases, and of people who serve as such, to an image."""
+    builtin = config.atlas == BUILTIN_ATLAS
+    atlases = 1 if builtin else len(list(Path(config.atlas).glob('*_dseg.nii.gz')))
+    atlases += config.template_library
+    return atlases * len(registration_settings(config.segmentation_mode, atlases))
+
+
+def _relative_size(image: T1wImage) -> float:
+    """Voxels of an image relative to those of the head that was measured; 1 where unreadable."""
+    try:
+        header = nib.load(image.path)
+    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error):
+        return 1.0
+    shape = header.shape if isinstance(header, SpatialImage) else (HEAD_VOXELS,)
+    return float(np.prod(shape)) / HEAD_VOXELS
+
+
+def _seconds(job: Job, size: float, config: AppConfig, n_registrations: int) -> float:
+    """Processor time of one image, without the steps whose results are reused."""
+    reusable = job.reusable
+    atlas = 'fast atlas' if config.segmentation_mode == 'fast' else 'atlas'
+    counts = {
+        'mask': reusable.mask is None,
+        'bias': reusable.t1w is None,
+        'template': (reusable.anat2std_xfm is None) / config.template_resolution**3,
+        'tissue': not reusable.tpms,
+        atlas: n_registrations if reusable.dseg is None else 0,
+        'fusion': reusable.dseg is None,
+        'rest': 1,
+    }
+    return sum(n * SECONDS[step] * (1 if step in FIXED else size) for step, n in counts.items())
+
+
+def summarise(config: AppConfig, survey: Survey) -> str:
+    """Write a survey as text: images, groups, problems, and the names of outputs."""
+    n_people = len({image.participant for image in survey.images})
+    sections = [
+        f'{survey.description.get("Name", "Dataset")} in {config.bids_dir}: '
+        f'{len(survey.images)} T1w images of {n_people} participants',
+        align([('Participant', 'Session', 'Group', 'T1w image', 'Check'), *_rows(config, survey)]),
+        _groups(config, survey),
+        _problems(survey),
+        _to_do(config, survey),
+        _outputs(config, survey),
+    ]
+    return '\n\n'.join(section for section in sections if section) + '\n'
+
+
+def _rows(config: AppConfig, survey: Survey) -> list[tuple[str, ...]]:
+    bad = {(problem.participant, problem.session) for problem in survey.problems}
+    groups = survey.groups.of_visit if survey.groups else {}
+    return [
+        (
+            f'sub-{image.participant}',
+            f'ses-{image.session}' if image.session else MISSING,
+            groups.get(image.name) or MISSING,
+            str(image.path.relative_to(config.bids_dir.absolute())),
+            _check(image, bad),
+        )
+        for image in survey.images
+    ]
+
+
+def _check(image: T1wImage, bad: set[tuple[str, str | None]]) -> str:
+    if image.visit in bad or (image.participant, None) in bad:
+        return 'problem, see below'
+    return f'first of {len(image.passed_over) + 1}' if image.passed_over else 'good'
+
+
+def _groups(config: AppConfig, survey: Survey) -> str:
+    if survey.groups is None:
+        return ''
+    roles = {config.control_label: ' (controls)', config.patient_label: ' (patients)'}
+    counts = Counter(value or MISSING for value in survey.groups.of_visit.values())
+    listed = [f'{value}{roles.get(value, "")} {n}' for value, n in sorted(counts.items())]
+    return f'Images by {survey.groups.column}: {", ".join(listed)}'
+
+
+def _problems(survey: Survey) -> str:
+    if not survey.problems:
+        return 'No problems.'
+    return '\n'.join(['Problems:', *(f'  {problem}' for problem in survey.problems)])
+
+
+def _outputs(config: AppConfig, survey: Survey) -> str:
+    with_sessions = any(image.session for image in survey.images)
+    outputs = list_outputs(['dataset', *config.analysis_levels], with_sessions)
+    as_read = str.maketrans('{}', '<>')
+    rows = [(f'  {path.translate(as_read)}', content) for path, content in outputs]
+    return f'Where outputs go, below {config.output_dir}:\n{align(rows)}'
+
+
+def _to_do(config: AppConfig, survey: Survey) -> str:
+    """What the participant level would do, why, and what it would take."""
+    if 'participant' not in config.analysis_levels:
+        return ''
+    images = [image for image in survey.images if image.name not in survey.damaged]
+    identity = study_identity(config, images)
+    jobs, failures = plan_jobs(config, template_name(config), identity, images)
+    pending = [job for job in jobs if job.reason]
+    lines = [f'To process: {len(pending)} images; already done: {len(jobs) - len(pending)}']
+    lines += [f'  {reason}: {names}' for reason, names in _by_reason(pending).items()]
+    lines += [f'  reused: {meaning} of {n} images' for meaning, n in _reused(pending).items()]
+    if failures:
+        lines.append(failure_table(failures))
+    if pending:
+        lines.append(str(estimate(config, pending, config.nprocs or usable_cores())))
+    return '\n'.join(lines)
+
+
+def _by_reason(jobs: Sequence[Job]) -> dict[str, str]:
+    names = defaultdict(list)
+    for job in jobs:
+        names[job.reason].append(job.image.name)
+    return {reason: name_some(of_reason) for reason, of_reason in names.items()}
+
+
+def _reused(jobs: Sequence[Job]) -> dict[str, int]:
+    return dict(Counter(meaning for job in jobs for meaning in job.reusable.files))

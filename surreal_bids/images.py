@@ -1,0 +1,183 @@
+"""Reading images, their grids, and the one place where nibabel (RAS) meets ITK (LPS)."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nibabel as nib
+import numpy as np
+from nibabel.affines import apply_affine, voxel_sizes
+from nibabel.filebasedimages import ImageFileError
+from nibabel.spatialimages import HeaderDataError, SpatialImage
+from numpy.typing import DTypeLike, NDArray
+
+from surreal_bids.exceptions import DataError
+
+if TYPE_CHECKING:
+    import ants
+
+LOGGER = logging.getLogger(__name__)
+
+
+Image = nib.nifti1.Nifti1Image
+"""What every function of this package takes and returns; world coordinates are RAS, in mm."""
+
+RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0])
+"""ITK counts the first two world axes the other way; the matrix is its own inverse."""
+
+VOXEL_SIZE_TOLERANCE = 0.01
+"""An sform whose voxel edges differ from the header's by more than this share is not to scale."""
+
+SAME_PLACE_MM = 0.05
+"""Grids agree if no corner lies further from its counterpart; single precision moves it less."""
+
+SCANNER_CODE = 1
+"""NIfTI code of scanner coordinates, written where the reference has none."""
+
+
+def load_image(path: str | Path) -> Image:
+    """Read a three-dimensional image whole, with finite voxels and one affine.
+
+    Integers stay integers unless the header scales them; all else becomes float32. A fourth axis
+    of one volume is dropped. Voxels that are not finite become 0, since programs that strip skulls
+    mark the background so; the log says how many.
+
+    Parameters
+    ----------
+    path
+        NIfTI file, or another format that nibabel places in space (MGH).
+
+    Raises
+    ------
+    DataError
+        The file cannot be read to its end, is not one real-valued volume, has no usable affine, or
+        shows the same value everywhere.
+    """
+    path = Path(path)
+    try:
+        image = nib.load(path)
+        values = np.asanyarray(getattr(image, 'dataobj', None))
+    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
+        raise DataError(
+            f'{path}: cannot be read as an image ({error}); copy or convert it again'
+        ) from error
+    if not isinstance(image, SpatialImage):
+        raise DataError(f'{path}: {type(image).__name__} is no volume; convert it to NIfTI')
+    return _with_affine(_one_volume(path, values), _affine_of(path, image), image)
+
+
+def like(reference: SpatialImage, array: NDArray, dtype: DTypeLike) -> Image:
+    """Put an array (X, Y, Z) on the grid of a reference, stored as `dtype` and unscaled."""
+    return _with_affine(np.asarray(array, dtype=dtype), reference.affine, reference)
+
+
+def same_grid(a: SpatialImage, b: SpatialImage) -> bool:
+    """Tell whether two images have the same shape and place, up to `SAME_PLACE_MM`."""
+    if a.shape[:3] != b.shape[:3]:
+        return False
+    corners = np.array(list(np.ndindex(2, 2, 2))) * (np.array(a.shape[:3]) - 1)
+    shift = apply_affine(a.affine, corners) - apply_affine(b.affine, corners)
+    return bool(np.linalg.norm(shift, axis=1).max() < SAME_PLACE_MM)
+
+
+def voxel_volume(image: SpatialImage) -> float:
+    """Volume of a voxel in mm3, by the affine."""
+    return float(abs(np.linalg.det(image.affine[:3, :3])))
+
+
+def to_ants(image: SpatialImage) -> ants.ANTsImage:
+    """Copy an image to ITK, as float32; oblique and sheared affines are kept."""
+    # Importing ants takes seconds, which only those who need it should pay.
+    import ants
+
+    matrix = RAS_TO_LPS @ image.affine[:3, :3]
+    spacing = voxel_sizes(image.affine)
+    return ants.from_numpy(
+        np.asarray(image.dataobj, dtype=np.float32),
+        origin=(RAS_TO_LPS @ image.affine[:3, 3]).tolist(),
+        spacing=spacing.tolist(),
+        direction=matrix / spacing,
+    )
+
+
+def _with_affine(array: NDArray, affine: NDArray, source: SpatialImage | None = None) -> Image:
+    """Image whose sform and qform both hold the affine, under the source's code of space."""
+    header: Any = {} if source is None else source.header
+    codes = (int(header[name]) for name in ('sform_code', 'qform_code') if name in header)
+    code = next((code for code in codes if code > 0), SCANNER_CODE)
+    image = nib.Nifti1Image(array, affine)
+    image.header.set_xyzt_units('mm')
+    image.set_sform(affine, code)
+    image.set_qform(affine, code)
+    return image
+
+
+def _one_volume(path: Path, values: NDArray) -> NDArray:
+    """Check the voxels of a file and make them a finite array (X, Y, Z)."""
+    size = ' x '.join(map(str, values.shape))
+    if values.ndim == 4 and values.shape[3] == 1:
+        values = values[..., 0]
+    if values.ndim != 3:
+        raise DataError(f'{path}: {size} voxels, but one 3-D volume is needed; extract it')
+    if values.size == 0:
+        raise DataError(f'{path}: no voxels ({size}); convert it again')
+    if values.dtype.kind not in 'iuf':
+        raise DataError(f'{path}: voxels of type {values.dtype}; store one real number per voxel')
+    if values.dtype.kind == 'f':
+        values = _finite(path, values.astype(np.float32))
+    elif values.dtype.itemsize > np.dtype(np.int32).itemsize:
+        values = _without_long_integers(path, values)
+    if values.min() == values.max():
+        raise DataError(f'{path}: all voxels are {values.min()}; convert it again or exclude it')
+    return values
+
+
+def _without_long_integers(path: Path, values: NDArray) -> NDArray:
+    """Integers of 64 bits, which many programs cannot read, as integers of 32."""
+    limits = np.iinfo(np.int32)
+    if values.min() < limits.min or values.max() > limits.max:
+        raise DataError(f'{path}: integers beyond 32 bits; store it as float32')
+    return values.astype(np.int32)
+
+
+def _finite(path: Path, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        LOGGER.warning('%s: %d voxels are NaN or infinite; they are set to 0', path, bad.sum())
+        values[bad] = 0
+    return values
+
+
+def _affine_of(path: Path, image: SpatialImage) -> NDArray[np.float64]:
+    """The affine of an image, checked."""
+    affine = image.affine
+    if affine is None or not np.isfinite(affine).all() or not np.linalg.det(affine[:3, :3]):
+        raise DataError(
+            f'{path}: the affine is not finite and invertible, so voxels have no place in space; '
+            f'convert it again. It is {affine if affine is None else affine[:3].tolist()}'
+        )
+    return _nifti_affine(path, image) if isinstance(image, nib.Nifti1Pair) else affine
+
+
+def _nifti_affine(path: Path, image: nib.Nifti1Pair) -> NDArray[np.float64]:
+    """Choose the affine: the sform, else the qform, else the voxel sizes (nibabel's rule).
+
+    An sform that is not to scale, such as one that leads to a template, gives way to the qform:
+    volumes are counted in mm3 of the person.
+    """
+    sform, qform = (int(image.header[name]) for name in ('sform_code', 'qform_code'))
+    if not sform and not qform:
+        LOGGER.warning('%s: no orientation in the header; left and right are guessed', path)
+    if sform and not _to_scale(image):
+        chosen = 'qform' if qform else 'sform, for want of a qform'
+        LOGGER.warning('%s: the sform is not to scale; taken is the %s', path, chosen)
+        return image.get_qform() if qform else image.affine
+    return image.affine
+
+
+def _to_scale(image: nib.Nifti1Pair) -> bool:
+    stated = np.array(image.header.get_zooms()[:3], dtype=float)
+    return np.allclose(voxel_sizes(image.affine), stated, rtol=VOXEL_SIZE_TOLERANCE, atol=0)

@@ -1,0 +1,526 @@
+"""Figures of the group report."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import nibabel as nib
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from nibabel.affines import rescale_affine, voxel_sizes
+
+from surreal_bids.bids.derivatives import output_path
+from surreal_bids.bids.people import CONTROL, PATIENT
+from surreal_bids.files import atomic_path, write_text
+from surreal_bids.harmonization.quality import HarmonizationQuality
+from surreal_bids.reports.mosaics import SVG_SETTINGS, statistic_mosaic
+from surreal_bids.stats.glm import HIGH, LOW
+
+COLOURS = {CONTROL: '#0072b2', PATIENT: '#d55e00'}
+SERIES = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#555555')
+"""Colours that colour-blind readers can tell apart (Okabe and Ito)."""
+
+NEUTRAL = '#777777'
+GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
+
+BY_CHANCE = 0.52
+"""About what the R-indices of unrelated models agree to."""
+
+REGION_COLUMNS = 2
+"""Patterns side by side in the figure of regions."""
+
+SHOWN_REGIONS = 14
+"""Regions shown of each pattern: those that change most."""
+
+WIDTH = 10.5
+"""Inches: all figures are as wide as the page, so that their letters are of one size."""
+
+PANEL = 3.3
+"""Inches of a panel of the scatter plots."""
+
+BINS = 24
+
+SIGNIFICANT = 0.05
+
+
+def save_figure(path: Path, figure: Figure) -> Path:
+    """Write a figure as SVG, text as text; the same figure gives the same file."""
+    with mpl.rc_context(SVG_SETTINGS), atomic_path(path) as temporary:
+        figure.savefig(temporary, format='svg', metadata={'Date': None})
+    return path
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout='constrained')
+    FigureCanvasSVG(figure)
+    return figure
+
+
+def _tidy(axes: Axes) -> None:
+    axes.spines[['top', 'right']].set_visible(False)
+
+
+def plot_people(people: pd.DataFrame, group: pd.Series) -> Figure:
+    """Draw how the covariates are distributed in the two groups.
+
+    Parameters
+    ----------
+    people : frame of shape (n_people, n_columns)
+        Covariates, ICV and site; numbers become histograms, text bars.
+    group : Series
+        CN or PT.
+    """
+    count = max(people.shape[1], 1)
+    figure = _new_figure(WIDTH, 2.7)
+    for axes, name in zip(figure.subplots(1, count, squeeze=False)[0], people):
+        values = people[name]
+        draw = _histograms if pd.api.types.is_numeric_dtype(values) else _bars
+        draw(axes, values, group)
+        axes.set(xlabel=str(name))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        _tidy(axes)
+    figure.axes[0].set_ylabel('share of the group')
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside upper left', ncols=2, frameon=False)
+    return figure
+
+
+def _histograms(
+    axes: Axes, values: pd.Series, group: pd.Series, limits: tuple[float, float] | None = None
+) -> None:
+    bins = np.histogram_bin_edges(values.dropna(), bins=BINS, range=limits).tolist()
+    for name, colour in COLOURS.items():
+        mine = values[group == name]
+        if len(mine):
+            weights = np.full(len(mine), 1 / len(mine))
+            axes.hist(
+                mine, bins, weights=weights, color=colour, alpha=0.55, label=_legend(group, name)
+            )
+
+
+def _bars(axes: Axes, values: pd.Series, group: pd.Series) -> None:
+    levels = sorted(set(values))
+    for number, (name, colour) in enumerate(COLOURS.items()):
+        mine = values[group == name]
+        if len(mine):
+            share = mine.value_counts(normalize=True).reindex(levels, fill_value=0)
+            places = np.arange(len(levels)) + 0.4 * number - 0.2
+            axes.bar(places, share, 0.4, color=colour, alpha=0.8, label=_legend(group, name))
+    axes.set_xticks(range(len(levels)), [str(level) for level in levels])
+    if len(levels) > 4:
+        axes.tick_params('x', rotation=60)
+
+
+def _legend(group: pd.Series, name: str) -> str:
+    return f'{GROUP_NAMES[name]} ({name}, n = {int((group == name).sum())})'
+
+
+def plot_agreement(
+    agreement: pd.DataFrame, history: pd.DataFrame, selected: Mapping[str, Any]
+) -> Figure:
+    """Draw agreement over M and lambda, and in the course of training, with the choice made.
+
+    Parameters
+    ----------
+    agreement : frame
+        `n_patterns`, `ortho`, `agreement`, `score` of each setting.
+    history : frame
+        `iteration`, `n_patterns`, `ortho`, `agreement`.
+    selected
+        `n_patterns` and `ortho` of the choice.
+    """
+    figure = _new_figure(WIDTH, 3.8)
+    choice, course = figure.subplots(1, 2)
+    _draw_choice(choice, agreement, selected)
+    _draw_course(course, history, selected)
+    for axes in (choice, course):
+        axes.axhline(BY_CHANCE, color=NEUTRAL, ls='--', lw=1)
+        axes.text(0.99, BY_CHANCE, 'unrelated models', color=NEUTRAL, fontsize=8, ha='right',
+                  va='bottom', transform=axes.get_yaxis_transform())  # fmt: skip
+        axes.set(ylabel='agreement (pattern-agr-index)')
+        _tidy(axes)
+    return figure
+
+
+def _draw_choice(axes: Axes, agreement: pd.DataFrame, selected: Mapping[str, Any]) -> None:
+    levels = sorted(set(agreement['ortho']))
+    for (n_patterns, rows), colour in zip(agreement.groupby('n_patterns'), SERIES):
+        places = [levels.index(value) for value in rows['ortho']]
+        axes.plot(places, rows['agreement'], 'o-', color=colour, label=f'M = {n_patterns}')
+        chosen = (rows['ortho'] == selected['ortho']) & (n_patterns == selected['n_patterns'])
+        if chosen.any():
+            place = levels.index(selected['ortho'])
+            axes.plot(
+                place, rows['agreement'][chosen], 'o', ms=15, mfc='none', mec='black', mew=1.6,
+                label='chosen',
+            )  # fmt: skip
+    axes.set_xticks(range(len(levels)), [f'{value:g}' for value in levels])
+    axes.set(title='Agreement of the members', xlabel='λ (weight of orthogonality)')
+    axes.margins(0.15)
+    axes.legend(frameon=False, ncols=2, fontsize=9)
+
+
+def _draw_course(axes: Axes, history: pd.DataFrame, selected: Mapping[str, Any]) -> None:
+    mine = history[history['n_patterns'] == selected['n_patterns']]
+    for ortho, rows in mine.groupby('ortho'):
+        is_chosen = ortho == selected['ortho']
+        style = {'color': 'black', 'lw': 2, 'zorder': 3} if is_chosen else {'color': '#b0b0b0'}
+        label = f'λ = {ortho:g} (chosen)' if is_chosen else None
+        axes.plot(rows['iteration'], rows['agreement'].astype(float), label=label, **style)
+    axes.set(
+        title=f'Agreement in the course of training, M = {selected["n_patterns"]}',
+        xlabel='iteration',
+    )
+    axes.legend(frameon=False, fontsize=9)
+
+
+def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series) -> Figure:
+    """Draw every R-index against every other, controls and patients apart.
+
+    Lines at 0.4 and 0.7 are the borders of the subgroups (section 4.3).
+
+    Parameters
+    ----------
+    r_indices : frame of shape (n_people, M)
+        R-indices.
+    group : Series
+        CN or PT.
+    """
+    names = list(r_indices)
+    size = len(names)
+    figure = _new_figure(WIDTH, min(PANEL, WIDTH / size) * size)
+    panels: Any = figure.subplots(size, size, squeeze=False)
+    limits = _limits(r_indices)
+    for row, column in np.ndindex(size, size):
+        axes = panels[row, column]
+        if row == column:
+            _histograms(axes, r_indices[names[row]], group, limits)
+            axes.set(xlim=limits, yticks=[])
+        elif column < row:
+            _scatter(axes, r_indices[names[column]], r_indices[names[row]], group)
+            axes.set(xlim=limits, ylim=limits)
+        else:
+            axes.set_axis_off()
+            continue
+        _tidy(axes)
+        axes.set(xlabel=names[column], ylabel=names[row] if column < row else 'share')
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside upper center', ncols=2, frameon=False)
+    return figure
+
+
+def _limits(r_indices: pd.DataFrame) -> tuple[float, float]:
+    values = r_indices.to_numpy()
+    low, high = np.nanpercentile(values, [0.2, 99.8])
+    return min(-0.05, float(low)), max(1.05, float(high))
+
+
+def _scatter(axes: Axes, x: pd.Series, y: pd.Series, group: pd.Series) -> None:
+    for name, colour in COLOURS.items():
+        mine = group == name
+        axes.scatter(x[mine], y[mine], s=9, color=colour, alpha=0.55, linewidths=0)
+    for border in (LOW, HIGH):
+        axes.axvline(border, color=NEUTRAL, lw=0.7, ls=':')
+        axes.axhline(border, color=NEUTRAL, lw=0.7, ls=':')
+
+
+def plot_regions(patterns: pd.DataFrame) -> Figure:
+    """Draw the regions that each pattern changes most, with the spread over members.
+
+    Parameters
+    ----------
+    patterns : frame
+        `pattern`, `region`, `change_percent`, `change_percent_std`.
+    """
+    names = list(dict.fromkeys(patterns['pattern']))
+    columns = min(len(names), REGION_COLUMNS)
+    rows = -(-len(names) // columns)
+    figure = _new_figure(WIDTH, 3.9 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in panels[len(names) :]:
+        axes.set_axis_off()
+    for number, (axes, name) in enumerate(zip(panels, names)):
+        mine = patterns[patterns['pattern'] == name]
+        order = mine['change_percent'].abs().sort_values(ascending=False).index[:SHOWN_REGIONS]
+        shown = mine.loc[order[::-1]]
+        axes.barh(
+            shown['region'], shown['change_percent'], xerr=shown['change_percent_std'].fillna(0),
+            color=SERIES[number % len(SERIES)], alpha=0.85, error_kw={'lw': 1, 'ecolor': '#444444'},
+        )  # fmt: skip
+        axes.axvline(0, color=NEUTRAL, lw=0.8)
+        axes.tick_params('y', labelsize=8)
+        axes.set(title=name, xlabel='change (% of the mean of controls)')
+        _tidy(axes)
+    return figure
+
+
+def plot_associations(table: pd.DataFrame) -> Figure:
+    """Draw correlations with their confidence intervals; filled where significant after FDR.
+
+    Parameters
+    ----------
+    table : frame
+        What :func:`surreal_bids.stats.associations.associate` returned.
+    """
+    table = table.assign(variable=[_variable_label(row) for _, row in table.iterrows()])
+    variables = list(dict.fromkeys(table['variable']))
+    patterns = list(dict.fromkeys(table['pattern']))
+    figure = _new_figure(WIDTH, 1.2 + 0.32 * len(variables) * max(1, len(patterns) / 2))
+    axes = figure.subplots()
+    for number, name in enumerate(patterns):
+        mine = table[table['pattern'] == name]
+        shift = 0.6 * ((number + 0.5) / len(patterns) - 0.5)
+        for _, row in mine.iterrows():
+            place = len(variables) - 1 - variables.index(row['variable']) - shift
+            colour = SERIES[number % len(SERIES)]
+            face = colour if row['p_fdr'] < SIGNIFICANT else 'white'
+            axes.plot([row['r_low'], row['r_high']], [place, place], color=colour, lw=1.4)
+            axes.plot(row['r'], place, 'o', ms=6, mfc=face, mec=colour)
+        axes.plot([], [], 'o-', color=SERIES[number % len(SERIES)], label=name)
+    axes.set_yticks(range(len(variables)), variables[::-1])
+    axes.axvline(0, color=NEUTRAL, lw=0.8)
+    axes.set(xlabel='correlation with the R-index (95 % interval); filled: p < 0.05 after FDR')
+    axes.legend(frameon=False, loc='upper left', bbox_to_anchor=(1.0, 1.0))
+    _tidy(axes)
+    return figure
+
+
+def _variable_label(row: pd.Series) -> str:
+    """Name of a measure and, if it has two values, the one that a positive correlation means."""
+    if isinstance(row['higher_level'], str):
+        return f'{row["variable"]} = {row["higher_level"]}'
+    return str(row['variable'])
+
+
+def plot_diagnosis(scores: pd.DataFrame) -> Figure:
+    """Draw the areas under the ROC curve over random splits, for each set of features."""
+    figure = _new_figure(WIDTH, 1.2 + 0.6 * scores.shape[1])
+    axes = figure.subplots()
+    names: Sequence[str] = [str(name) for name in scores][::-1]
+    axes.boxplot(
+        [scores[name].dropna() for name in names], orientation='horizontal', tick_labels=names,
+        widths=0.55, showfliers=False, medianprops={'color': 'black'},
+    )  # fmt: skip
+    for place, name in enumerate(names, start=1):
+        spread = np.random.default_rng(place).uniform(-0.18, 0.18, len(scores))
+        axes.scatter(scores[name], place + spread, s=7, color=COLOURS[PATIENT], alpha=0.45, lw=0)
+    axes.axvline(0.5, color=NEUTRAL, ls='--', lw=1)
+    axes.set(xlabel='area under the ROC curve, people left out', xlim=(None, 1.01))
+    _tidy(axes)
+    return figure
+
+
+BEFORE, AFTER, HELD_OUT, CHANCE = '#c44e52', '#4c72b0', '#55a868', '#555555'
+"""Colours that stay apart for colour-blind readers and in grey."""
+
+
+def plot_harmonization(quality: HarmonizationQuality) -> Figure:
+    """Draw site variance, site classification and covariate effect, before and after.
+
+    Returns
+    -------
+    Figure
+        Three panels, 12 x 4 inches, on a canvas of its own: save it with `savefig`.
+    """
+    figure = Figure(figsize=(12, 4), layout='constrained')
+    FigureCanvasAgg(figure)
+    variance, classification, effect = figure.subplots(1, 3)
+    _draw_site_variance(variance, quality)
+    _draw_classification(classification, quality)
+    _draw_effect(effect, quality)
+    for axes in (variance, classification, effect):
+        axes.spines[['top', 'right']].set_visible(False)
+    return figure
+
+
+def _draw_site_variance(axes: Axes, quality: HarmonizationQuality) -> None:
+    """Per feature, sorted by the variance that site explained before."""
+    features = quality.features.sort_values('site_variance_before')
+    rank = np.arange(1, len(features) + 1)
+    axes.scatter(rank, features['site_variance_before'], s=12, color=BEFORE, label='before')
+    axes.scatter(rank, features['site_variance_after'], s=12, color=AFTER, label='after')
+    axes.axhline(
+        quality.site_variance_by_chance, color=CHANCE, ls='--', lw=1, label='by chance alone'
+    )
+    axes.set(
+        title='Variance explained by site',
+        xlabel='feature, by value before',
+        ylabel='partial η² (beyond covariates)',
+        ylim=(0, None),
+    )
+    axes.legend(frameon=False, loc='upper left')
+
+
+def _draw_classification(axes: Axes, quality: HarmonizationQuality) -> None:
+    """Balanced accuracy of the site classifier, cross-validated."""
+    bars = [
+        ('before', quality.classification_before, BEFORE),
+        ('after,\nsame people', quality.classification_after, AFTER),
+        ('after,\nheld out', quality.classification_held_out, HELD_OUT),
+    ]
+    shown = [(name, score, colour) for name, score, colour in bars if score is not None]
+    for place, (_, score, colour) in enumerate(shown):
+        axes.bar(place, score.balanced_accuracy, width=0.6, color=colour)
+        axes.annotate(
+            f'{score.balanced_accuracy:.2f}', (place, score.balanced_accuracy), ha='center',
+            xytext=(0, 3), textcoords='offset points',
+        )  # fmt: skip
+    before = quality.classification_before
+    axes.axhline(before.chance, color=CHANCE, ls='--', lw=1, label=f'chance, {before.chance:.2f}')
+    axes.set_xticks(range(len(shown)), [name for name, _, _ in shown])
+    axes.set(
+        title=f'Telling {before.n_sites} sites apart',
+        ylabel='balanced accuracy, cross-validated',
+        ylim=(0, 1),
+    )
+    axes.legend(frameon=False)
+
+
+def _draw_effect(axes: Axes, quality: HarmonizationQuality) -> None:
+    """Effect of the covariate of interest on each feature, before against after."""
+    before, after = quality.features['effect_before'], quality.features['effect_after']
+    limit = 1.1 * max(before.abs().max(), after.abs().max())
+    axes.plot([-limit, limit], [-limit, limit], color=CHANCE, ls='--', lw=1, label='kept entirely')
+    axes.scatter(before, after, s=12, color=AFTER, label='feature')
+    axes.set(
+        title=f'Effect of {quality.covariate}: {quality.effect_kept():.0%} kept',
+        xlabel=f'before (sd per sd of {quality.covariate})',
+        ylabel='after',
+        xlim=(-limit, limit),
+        ylim=(-limit, limit),
+        aspect='equal',
+    )
+    axes.legend(frameon=False, loc='upper left')
+
+
+VIEWER_MM = 2.0
+"""Edge of a voxel in viewers: a fine one would make the page eight times as large."""
+
+VIEWER_HEIGHT = 340
+"""Height of a viewer in the page, in pixels."""
+
+LARGEST_CHANGE = 99.5
+"""Percentile of the size of the values that gets the last colour."""
+
+_REMOTE_LINK = re.compile(r'<link\b[^>]*href="https?:[^>]*>')
+
+
+@dataclass(frozen=True)
+class Background:
+    """What maps are drawn on: T1w image and brain mask of the template, and its name."""
+
+    name: str
+    t1w: nib.Nifti1Image
+    mask: nib.Nifti1Image
+
+
+@dataclass(frozen=True)
+class DrawnMap:
+    """A map in the report.
+
+    Attributes
+    ----------
+    image
+        The map.
+    figure
+        Letters and digits, for names of files.
+    title, label
+        What it shows, and what its values are.
+    threshold
+        Smaller values are not drawn.
+    """
+
+    image: nib.Nifti1Image
+    figure: str
+    title: str
+    label: str
+    threshold: float = 0.0
+
+
+def draw_mosaic(output_dir: Path, drawn: DrawnMap, background: Background) -> Path:
+    """Draw slices of a map to a file among the figures of the group."""
+    path = output_path(output_dir, 'group_figure', figure=drawn.figure, extension='svg')
+    return statistic_mosaic(
+        path,
+        drawn.image,
+        background.t1w,
+        background.mask,
+        label=drawn.label,
+        threshold=drawn.threshold,
+        limit=_limit(drawn),
+    )
+
+
+def _limit(drawn: DrawnMap) -> float | None:
+    values = np.abs(np.asarray(drawn.image.dataobj))
+    values = values[values > drawn.threshold]
+    return float(np.percentile(values, LARGEST_CHANGE)) if values.size else None
+
+
+def write_viewer(output_dir: Path, drawn: DrawnMap, background: Background) -> Path:
+    """Write a page in which one can move through a map; it needs nothing from the network."""
+    # Takes seconds to import, which pages without maps need not wait for.
+    from nilearn.plotting import view_img
+
+    t1w, image = _coarser(background.t1w, 1), _coarser(drawn.image, 0)
+    with warnings.catch_warnings():
+        # Nilearn looks at the background through a masked array, of which numpy warns.
+        warnings.simplefilter('ignore', UserWarning)
+        viewer = view_img(
+            image,
+            bg_img=t1w,
+            threshold=drawn.threshold or _smallest(image),
+            vmax=_limit(drawn),
+            cmap='RdBu_r',
+            black_bg=True,
+            opacity=0.85,
+            resampling_interpolation='nearest',
+            title='',
+            width_view=900,
+        )
+    path = output_path(output_dir, 'group_figure', figure=drawn.figure, extension='html')
+    return write_text(path, _REMOTE_LINK.sub('', viewer.html))
+
+
+def _smallest(image: nib.Nifti1Image) -> float:
+    """A threshold that hides nothing but zero."""
+    values = np.abs(np.asarray(image.dataobj))
+    return float(values[values > 0].min() / 2) if (values > 0).any() else 0.0
+
+
+def _coarser(image: nib.Nifti1Image, order: int) -> nib.Nifti1Image:
+    """The image with voxels of `VIEWER_MM`, unless its own are larger."""
+    from nibabel.processing import resample_from_to
+
+    factors = voxel_sizes(image.affine) / VIEWER_MM
+    if (factors > 0.99).all():
+        return image
+    shape = np.maximum(np.round(np.array(image.shape) * factors), 1).astype(int)
+    affine = rescale_affine(image.affine, image.shape, (VIEWER_MM,) * 3, shape)
+    single = nib.Nifti1Image(np.asarray(image.dataobj, dtype=np.float32), image.affine)
+    return resample_from_to(single, (tuple(shape), affine), order=order)
+
+
+def embed_viewers(viewers: Mapping[str, Path]) -> Markup:
+    """Viewers as parts of a page, each folded under its title and loaded when opened."""
+    return Markup('\n').join(
+        Markup(
+            '<details class="viewer"><summary>{title}</summary>'
+            '<iframe title="{title}" loading="lazy" sandbox="allow-scripts" '
+            'style="width:100%;height:{height}px;border:0;background:#000" srcdoc="{page}">'
+            '</iframe></details>'
+        ).format(title=title, height=VIEWER_HEIGHT, page=path.read_text(encoding='utf-8'))
+        for title, path in viewers.items()
+    )

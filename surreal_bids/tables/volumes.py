@@ -1,0 +1,337 @@
+"""Regional volumes of every visit: from the outputs of the participant level, or from a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+
+from surreal_bids.bids.derivatives import output_path, read_record, record_path, why_not_done
+from surreal_bids.bids.layout import LABEL, is_label, without_prefix
+from surreal_bids.bids.people import (
+    PARTICIPANT,
+    SESSION,
+    Table,
+    Visit,
+    find_column,
+    read_delimited,
+    read_table,
+)
+from surreal_bids.exceptions import DataError
+from surreal_bids.regions import recognise, region_names
+from surreal_bids.text import alternatives, name_some
+
+ICV = 'icv'
+"""Name of the column of head size."""
+
+MUSE_COLUMN = 'MUSE_{}'
+"""How a MUSE region is called in tables; the JSON file beside them has its name."""
+
+_NAMED_VISIT = re.compile(rf'(?:sub-)?({LABEL.pattern})_ses-({LABEL.pattern})')
+
+
+@dataclass(frozen=True, eq=False)
+class Volumes:
+    """Volumes of visits.
+
+    Attributes
+    ----------
+    visits
+        Participant and session of each row, the latter None where there are no sessions.
+    table
+        Volumes in mm3 (and whatever else a table of the user has), indexed by the visit's name.
+    names
+        What the regions are called, by column; those that have a name beside their column.
+    source
+        What it was read from, for messages.
+    """
+
+    visits: list[Visit]
+    table: Table
+    names: Mapping[str, str]
+    source: Path
+
+
+def visit_name(visit: Visit) -> str:
+    """How a visit is called: `sub-01` or `sub-01_ses-2`."""
+    participant, session = visit
+    return f'sub-{participant}' + (f'_ses-{session}' if session else '')
+
+
+def in_order(visits: Iterable[Visit]) -> list[Visit]:
+    """Visits by participant, then session, numbers in labels by their value."""
+    return sorted(visits, key=lambda visit: (_natural(visit[0]), _natural(visit[1] or '')))
+
+
+def _natural(label: str) -> list[tuple[int, str]]:
+    """Key that puts `2` before `10`: numbers by value, all else as text."""
+    parts = re.findall(r'\d+|\D+', label)
+    return [(int(part), '') if part.isdecimal() else (-1, part) for part in parts]
+
+
+def visit_columns(visits: Iterable[Visit]) -> pd.DataFrame:
+    """Columns `participant_id` and, if anyone has sessions, `session_id`, indexed by name."""
+    visits = list(visits)
+    columns: dict[str, list[str | None]] = {
+        PARTICIPANT: [f'sub-{participant}' for participant, _ in visits]
+    }
+    if any(session for _, session in visits):
+        columns[SESSION] = [f'ses-{session}' if session else None for _, session in visits]
+    return pd.DataFrame(columns, index=[visit_name(visit) for visit in visits])
+
+
+def find_segmented(output_dir: Path, atlas: str) -> dict[Visit, Path]:
+    """The volumes of an atlas, by visit: those that the last run of the participant level made.
+
+    Where a run has failed or not ended, files may be of an earlier one, or of both.
+    """
+    found: dict[Visit, Path] = {}
+    for folder in output_dir.glob('sub-*'):
+        participant = without_prefix(folder.name, 'sub')
+        sessions = [None, *(path.name[len('ses-') :] for path in folder.glob('ses-*'))]
+        for session in sessions:
+            if is_label(participant) and (session is None or is_label(session)):
+                visit = participant, session
+                path = _output(output_dir, 'segmentation_volumes', visit, atlas)
+                if path.is_file() and _is_current(output_dir, visit, path):
+                    found[visit] = path
+    return {visit: found[visit] for visit in in_order(found)}
+
+
+def _is_current(output_dir: Path, visit: Visit, path: Path) -> bool:
+    """Tell whether a file is of the last run for a visit, and that run is complete."""
+    record = read_record(record_path(output_dir, visit))
+    if record is None or why_not_done(output_dir, record, {}):
+        return False
+    return path.relative_to(output_dir).as_posix() in record['outputs']
+
+
+def _require_same_options(output_dir: Path, visits: Iterable[Visit]) -> None:
+    """Refuse volumes that were not made alike, whose differences would pass for those of people."""
+    first: tuple[str, dict[str, Any]] | None = None
+    for visit in visits:
+        record = read_record(record_path(output_dir, visit)) or {}
+        options = record['made_from'].get('options', {})
+        first = first or (visit_name(visit), options)
+        other = [name for name in options | first[1] if options.get(name) != first[1].get(name)]
+        if other:
+            raise DataError(
+                f'{output_dir}: {visit_name(visit)} and {first[0]} were processed with different '
+                f'options ({", ".join(other)}); run the participant level again for all'
+            )
+
+
+def _output(output_dir: Path, name: str, visit: Visit, atlas: str | None = None) -> Path:
+    entities = {'atlas': atlas} if atlas else {}
+    return output_path(output_dir, name, participant=visit[0], session=visit[1], **entities)
+
+
+def _other_atlases(output_dir: Path) -> set[str]:
+    """Names of the atlases of which there are volumes."""
+    paths = output_dir.glob('sub-*/**/*_seg-*_dseg.tsv')
+    return {path.name.rsplit('_seg-', maxsplit=1)[1].split('_')[0] for path in paths}
+
+
+def _why_none(output_dir: Path, atlas: str) -> str:
+    """What there is instead of volumes of an atlas that can be used."""
+    others = _other_atlases(output_dir)
+    if atlas in others:
+        return ' that a complete run has left (logs/*_record.json tell of such runs)'
+    if others:
+        return f' (there are some of {", ".join(sorted(others))}: give the same --atlas)'
+    return ''
+
+
+def collect_volumes(output_dir: Path, atlas: str) -> Volumes:
+    """Read the volumes of everyone for whom the participant level has written some.
+
+    The volume of the brain mask becomes the column `icv`: the nearest to head size that is there.
+
+    Raises
+    ------
+    DataError
+        There are none, or somebody's have other regions than the rest.
+    """
+    found = find_segmented(output_dir, atlas)
+    if not found:
+        raise DataError(
+            f'{output_dir}: no regional volumes (sub-*/anat/*_seg-{atlas}_dseg.tsv) in it'
+            f'{_why_none(output_dir, atlas)}; run the participant level first, or give a table '
+            'with --roi-table'
+        )
+    _require_same_options(output_dir, found)
+    tables = {visit_name(visit): _read_segmentation(path) for visit, path in found.items()}
+    names = _common_regions(tables, output_dir)
+    rows = pd.DataFrame({name: table['volume_mm3'] for name, table in tables.items()}).T
+    rows = rows[list(names)]
+    rows[ICV] = [_mask_volume(_output(output_dir, 'brain_mask', visit)) for visit in found]
+    cells = rows.dropna(axis=1, how='all').map(_cell)
+    return Volumes(list(found), Table(output_dir, cells.astype(object)), names, output_dir)
+
+
+def _cell(value: float) -> str | None:
+    """A number as a table holds it: text, None where missing."""
+    return None if np.isnan(value) else repr(float(value))
+
+
+def _read_segmentation(path: Path) -> pd.DataFrame:
+    """Volume and name of each region, by the column it becomes."""
+    table = read_table(path)
+    volumes = table.numbers('volume_mm3')
+    names = table.categories('name')
+    index = table.categories('index')
+    is_muse = region_names()
+    columns = [
+        MUSE_COLUMN.format(number) if is_muse.get(int(number or 0)) == name else name
+        for number, name in zip(index, names)
+    ]
+    return pd.DataFrame({'volume_mm3': volumes.to_numpy(), 'name': names.to_numpy()}, columns)
+
+
+def _common_regions(tables: Mapping[str, pd.DataFrame], output_dir: Path) -> dict[str, str]:
+    """Names of the regions, which everyone must share."""
+    first, expected = next(iter(tables.items()))
+    for visit, table in tables.items():
+        other = table.index.symmetric_difference(expected.index)
+        if len(other):
+            raise DataError(
+                f'{output_dir}: {visit} and {first} were segmented into different regions '
+                f'({name_some(other)}); run the participant level again for one of them'
+            )
+    return {str(column): str(name) for column, name in expected['name'].items()}
+
+
+def _mask_volume(path: Path) -> float:
+    """Volume in mm3 of a mask; NaN where there is none."""
+    if not path.is_file():
+        return np.nan
+    mask = nib.Nifti1Image.from_filename(path)
+    voxel = float(abs(np.linalg.det(mask.affine[:3, :3])))
+    return float(np.count_nonzero(np.asanyarray(mask.dataobj))) * voxel
+
+
+def read_roi_table(path: Path) -> Volumes:
+    """Read the user's own table: `participant_id`, perhaps `session_id`, and the regions.
+
+    Raises
+    ------
+    DataError
+        It cannot be read, has no `participant_id`, or has two rows for one visit.
+    """
+    table = read_delimited(path)
+    person = find_column(table.columns, PARTICIPANT)
+    if person is None:
+        raise DataError(
+            f'{path}: no column {PARTICIPANT}; rename the one that names people to it '
+            f'({alternatives([PARTICIPANT], table.columns)})'
+        )
+    session = find_column(table.columns, SESSION)
+    sessions = table.categories(session) if session else [None] * len(table)
+    visits = [
+        _parse_visit(path, str(where), *cells)
+        for where, *cells in zip(table.text.index, table.categories(person), sessions)
+    ]
+    names = [visit_name(visit) for visit in visits]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(
+            f'{path}: more than one row for {name_some(repeated)}; keep one, or tell visits apart '
+            f'by a column {SESSION}'
+        )
+    text = table.text.drop(columns=[name for name in (person, session) if name])
+    regions = {column: region_names()[index] for column, index in recognise(text).items()}
+    return Volumes(visits, Table(path, text.set_axis(names)), regions, path)
+
+
+def _parse_visit(path: Path, where: str, person: str | None, session: str | None) -> Visit:
+    """Labels of `sub-01`, `01`, `sub-01_ses-2`, or of two cells."""
+    named = _NAMED_VISIT.fullmatch(person or '')
+    if named and session is None:
+        return named[1], named[2]
+    label = without_prefix(person or '', 'sub')
+    session = without_prefix(session, 'ses') if session else None
+    if not is_label(label) or not (session is None or is_label(session)):
+        raise DataError(
+            f'{path}: {where} is of "{person}", session "{session}"; expected sub-<label>, '
+            'and ses-<label> if any, the labels of letters and digits'
+        )
+    return label, session
+
+
+def describe_volumes(columns: Iterable[str], is_volume: bool = True) -> dict[str, Any]:
+    """Describe the columns of a table of volumes as a BIDS sidecar does.
+
+    Parameters
+    ----------
+    columns
+        Columns of the table.
+    is_volume
+        Whether the numbers are in mm3; else they are shares of the intracranial volume.
+    """
+    columns = list(columns)
+    names = {column: region_names()[index] for column, index in recognise(columns).items()}
+    known: dict[str, dict[str, Any]] = {
+        PARTICIPANT: {'Description': 'Participant'},
+        SESSION: {'Description': 'Session'},
+        ICV: {'Description': 'Intracranial volume, or that of the brain mask', 'Units': 'mm^3'},
+    }
+    unit = 'mm^3' if is_volume else '1'
+    regions = {
+        column: {'Description': f'Volume of {names[column]}', 'Units': unit}
+        if column in names
+        else {'Description': f'{column}, in the unit that it was given in'}
+        for column in columns
+    }
+    return regions | {column: known[column] for column in columns if column in known}
+
+
+def read_others(
+    described: Table, used: Collection[str], files: Iterable[Path], visits: Sequence[Visit]
+) -> pd.DataFrame:
+    """Columns of `participants.tsv` that nothing else uses, then those of other tables, as text.
+
+    Parameters
+    ----------
+    described
+        `participants.tsv`, indexed by the names of visits.
+    used
+        Its columns that are diagnosis, covariates, ICV or site.
+    files
+        Tables with `participant_id`, perhaps `session_id`, and measures.
+    visits
+        Whose measures are wanted; one row for each, in this order.
+
+    Raises
+    ------
+    DataError
+        A table cannot be read, is of other people, or has a column that another one has too.
+    """
+    names = [visit_name(visit) for visit in visits]
+    tables = [described.text.loc[names, [n for n in described.columns if n not in used]]]
+    for path in files:
+        measures = _read_measures(path, visits)
+        twice = [name for table in tables for name in table if name in measures]
+        if twice:
+            raise DataError(f'{path}: {name_some(twice)} is in another table too; rename it in one')
+        tables.append(measures)
+    return pd.concat(tables, axis=1)
+
+
+def _read_measures(path: Path, visits: Sequence[Visit]) -> pd.DataFrame:
+    """Rows of a table for these visits; what it says of a person holds for all visits."""
+    table = read_roi_table(path)
+    of_visit = dict(zip(table.visits, table.table.text.index))
+    rows = [of_visit.get(visit) or of_visit.get((visit[0], None)) for visit in visits]
+    if not any(rows):
+        raise DataError(
+            f'{path}: nobody in it is among the {len(visits)} people of the analysis; name people '
+            'as in participants.tsv'
+        )
+    text = table.table.text.reindex(pd.Index(rows, dtype=object))
+    return text.set_axis([visit_name(visit) for visit in visits])

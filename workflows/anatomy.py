@@ -1,0 +1,328 @@
+"""Graphs of the anatomical steps: mask, bias field, registration, tissue, RAVENS maps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nipype.interfaces.utility import IdentityInterface
+from nipype.pipeline import engine as pe
+
+from surreal_bids.interfaces.anatomy import (
+    ClassifyTissue,
+    ConvertTransform,
+    CorrectBias,
+    FindBrain,
+    MakeRavens,
+    RegisterTemplate,
+)
+
+BRAIN_GB = 2.0
+"""Memory of brain extraction at 1 mm, measured."""
+
+
+def init_brain_wf(*, omp_nthreads: int, name: str = 'brain_wf') -> pe.Workflow:
+    """Find the brain in a T1w image, unless all else was removed already.
+
+    Workflow Graph
+        >>> from surreal_bids.workflows.anatomy import init_brain_wf
+        >>> wf = init_brain_wf(omp_nthreads=1)
+
+    Parameters
+    ----------
+    omp_nthreads
+        Threads of a process.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w
+        T1w image.
+
+    Outputs
+    -------
+    t1w_mask
+        Brain mask.
+    mask_method
+        How it was found.
+    """
+    workflow = pe.Workflow(name=name)
+    inputnode = pe.Node(IdentityInterface(fields=['t1w']), name='inputnode')
+    outputnode = pe.Node(IdentityInterface(fields=['t1w_mask', 'mask_method']), name='outputnode')
+    find_brain = pe.Node(FindBrain(), name='find_brain', mem_gb=BRAIN_GB, n_procs=omp_nthreads)
+    workflow.connect(
+        [
+            (inputnode, find_brain, [('t1w', 'in_file')]),
+            (find_brain, outputnode, [('mask_file', 't1w_mask'), ('method', 'mask_method')]),
+        ]
+    )
+    return workflow
+
+
+BIAS_GB = 2.0
+"""Memory of N4 at 1 mm, measured."""
+
+
+def init_bias_correction_wf(*, omp_nthreads: int, name: str = 'bias_correction_wf') -> pe.Workflow:
+    """Correct a T1w image for intensity inhomogeneity, estimated inside the brain.
+
+    Workflow Graph
+        >>> from surreal_bids.workflows.anatomy import init_bias_correction_wf
+        >>> wf = init_bias_correction_wf(omp_nthreads=1)
+
+    Parameters
+    ----------
+    omp_nthreads
+        Threads of a process.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w
+        T1w image.
+    t1w_mask
+        Brain mask.
+
+    Outputs
+    -------
+    t1w_preproc
+        Corrected T1w image.
+    """
+    workflow = pe.Workflow(name=name)
+    inputnode = pe.Node(IdentityInterface(fields=['t1w', 't1w_mask']), name='inputnode')
+    outputnode = pe.Node(IdentityInterface(fields=['t1w_preproc']), name='outputnode')
+    n4 = pe.Node(CorrectBias(), name='n4', mem_gb=BIAS_GB, n_procs=omp_nthreads)
+    workflow.connect(
+        [
+            (inputnode, n4, [('t1w', 'in_file'), ('t1w_mask', 'mask_file')]),
+            (n4, outputnode, [('out_file', 't1w_preproc')]),
+        ]
+    )
+    return workflow
+
+
+TISSUE_GB = 2.0
+"""Memory of the classification at 1 mm, estimated."""
+
+
+def init_tissue_wf(
+    *, template_dir: Path, omp_nthreads: int, name: str = 'tissue_wf'
+) -> pe.Workflow:
+    """Classify tissue, with the priors of the template.
+
+    Workflow Graph
+        >>> from pathlib import Path
+        >>> from surreal_bids.workflows.anatomy import init_tissue_wf
+        >>> wf = init_tissue_wf(template_dir=Path('.'), omp_nthreads=1)
+
+    Parameters
+    ----------
+    template_dir
+        Folder of the template.
+    omp_nthreads
+        Threads of a process.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w_preproc
+        Corrected T1w image.
+    t1w_mask
+        Brain mask.
+    std2anat_xfm
+        Transform that resamples the template on the grid of the T1w image.
+
+    Outputs
+    -------
+    t1w_tpms
+        Probabilities of GM, WM and CSF.
+    """
+    workflow = pe.Workflow(name=name)
+    inputnode = pe.Node(
+        IdentityInterface(fields=['t1w_preproc', 't1w_mask', 'std2anat_xfm']), name='inputnode'
+    )
+    outputnode = pe.Node(IdentityInterface(fields=['t1w_tpms']), name='outputnode')
+    classify = pe.Node(
+        ClassifyTissue(template_dir=template_dir),
+        name='classify',
+        mem_gb=TISSUE_GB,
+        n_procs=omp_nthreads,
+    )
+    workflow.connect(
+        [
+            (
+                inputnode,
+                classify,
+                [
+                    ('t1w_preproc', 't1w_file'),
+                    ('t1w_mask', 'mask_file'),
+                    ('std2anat_xfm', 'xfm_file'),
+                ],
+            ),
+            (classify, outputnode, [('tpm_files', 't1w_tpms')]),
+        ]
+    )
+    return workflow
+
+
+REGISTRATION_GB = 2.0
+"""Memory of a registration at 1 mm, measured."""
+
+TRANSFORMS = ['anat2std_xfm', 'std2anat_xfm']
+
+
+def init_registration_wf(
+    *, template_dir: Path, device: str, omp_nthreads: int, name: str = 'registration_wf'
+) -> pe.Workflow:
+    """Register a T1w image to the template.
+
+    Workflow Graph
+        >>> from pathlib import Path
+        >>> from surreal_bids.workflows.anatomy import init_registration_wf
+        >>> wf = init_registration_wf(template_dir=Path('.'), device='cpu', omp_nthreads=1)
+
+    Parameters
+    ----------
+    template_dir
+        Folder of the template.
+    device
+        Where torch works.
+    omp_nthreads
+        Threads of a process.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w_preproc
+        Corrected T1w image.
+    t1w_mask
+        Brain mask.
+
+    Outputs
+    -------
+    anat2std_xfm
+        Transform that resamples the T1w image on the grid of the template.
+    std2anat_xfm
+        Transform that resamples the template on the grid of the T1w image.
+    """
+    workflow = pe.Workflow(name=name)
+    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
+    outputnode = pe.Node(IdentityInterface(fields=TRANSFORMS), name='outputnode')
+    register_template = pe.Node(
+        RegisterTemplate(template_dir=template_dir, device=device),
+        name='register_template',
+        mem_gb=REGISTRATION_GB,
+        n_procs=omp_nthreads,
+    )
+    workflow.connect(
+        [
+            (
+                inputnode,
+                register_template,
+                [('t1w_preproc', 't1w_file'), ('t1w_mask', 'mask_file')],
+            ),
+            (register_template, outputnode, [(field, field) for field in TRANSFORMS]),
+        ]
+    )
+    return workflow
+
+
+def init_transforms_wf(
+    *,
+    anat2std_xfm: Path,
+    std2anat_xfm: Path,
+    template_t1w: Path,
+    name: str = 'transforms_wf',
+) -> pe.Workflow:
+    """Take transforms that fMRIPrep or sMRIPrep has found.
+
+    Workflow Graph
+        >>> from surreal_bids.workflows.anatomy import init_transforms_wf
+        >>> wf = init_transforms_wf(
+        ...     anat2std_xfm=__file__, std2anat_xfm=__file__, template_t1w=__file__
+        ... )
+
+    Parameters
+    ----------
+    anat2std_xfm, std2anat_xfm
+        Transforms of ITK.
+    template_t1w
+        T1w image of the template.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w_preproc
+        Corrected T1w image.
+
+    Outputs
+    -------
+    anat2std_xfm, std2anat_xfm
+        The same, as displacement fields.
+    """
+    workflow = pe.Workflow(name=name)
+    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc']), name='inputnode')
+    outputnode = pe.Node(IdentityInterface(fields=TRANSFORMS), name='outputnode')
+    convert_forward = pe.Node(
+        ConvertTransform(in_file=anat2std_xfm, reference=template_t1w),
+        name='convert_forward',
+        mem_gb=1.0,
+    )
+    convert_inverse = pe.Node(
+        ConvertTransform(in_file=std2anat_xfm), name='convert_inverse', mem_gb=1.0
+    )
+    workflow.connect(
+        [
+            (inputnode, convert_inverse, [('t1w_preproc', 'reference')]),
+            (convert_forward, outputnode, [('out_file', 'anat2std_xfm')]),
+            (convert_inverse, outputnode, [('out_file', 'std2anat_xfm')]),
+        ]
+    )
+    return workflow
+
+
+RAVENS_GB = 1.5
+"""Memory of three maps at 1 mm, measured."""
+
+
+def init_ravens_wf(*, smoothing: float, name: str = 'ravens_wf') -> pe.Workflow:
+    """Make maps of tissue density in template space that keep the volume of each tissue.
+
+    Workflow Graph
+        >>> from surreal_bids.workflows.anatomy import init_ravens_wf
+        >>> wf = init_ravens_wf(smoothing=0.0)
+
+    Parameters
+    ----------
+    smoothing
+        Full width at half maximum in mm; 0: none.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w_tpms
+        Probabilities of GM, WM and CSF.
+    anat2std_xfm
+        Transform that resamples the T1w image on the grid of the template.
+
+    Outputs
+    -------
+    ravens
+        Maps of GM, WM and CSF.
+    """
+    workflow = pe.Workflow(name=name)
+    inputnode = pe.Node(IdentityInterface(fields=['t1w_tpms', 'anat2std_xfm']), name='inputnode')
+    outputnode = pe.Node(IdentityInterface(fields=['ravens']), name='outputnode')
+    make_ravens = pe.Node(MakeRavens(smoothing=smoothing), name='make_ravens', mem_gb=RAVENS_GB)
+    workflow.connect(
+        [
+            (inputnode, make_ravens, [('t1w_tpms', 'in_files'), ('anat2std_xfm', 'xfm_file')]),
+            (make_ravens, outputnode, [('out_files', 'ravens')]),
+        ]
+    )
+    return workflow
