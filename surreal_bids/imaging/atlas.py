@@ -37,7 +37,7 @@ MUSE_SOURCES = (
     TRACTS_FILE,
     ('surreal_bids', 'data/muse.tsv'),
     ('surreal_bids', 'templates.py'),
-    ('surreal_bids', 'imaging/muse_atlas.py'),
+    ('surreal_bids', 'imaging/atlas.py'),
 )
 """Package and path of what the atlas is made from, this file included."""
 
