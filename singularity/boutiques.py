@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from surreal_bids.cli.parser import build_parser
+from surreal_bids.cli.app import build_parser
 
 from surreal_bids import __version__
 

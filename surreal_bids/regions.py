@@ -225,7 +225,7 @@ def _require_regions(column_of: dict[int, str], features: Sequence[Feature]) -> 
     missing = sorted(wanted - set(column_of))
     if missing:
         names = region_names()
-        listed = name_some([f'{index} ({names[index]})' for index in missing])
+        listed = name_some([f'{index} ({names[index]})' for index in missing], 5)
         raise DataError(
             f'the table has no column for MUSE region {listed}; add it, named like '
             f'MUSE_{missing[0]} or by its name'

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import kendalltau
 
 from surreal_bids.exceptions import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def _tied_pairs(values: NDArray[np.generic]) -> int:
@@ -125,6 +129,8 @@ def pattern_reproducibility(first: pd.DataFrame, second: pd.DataFrame) -> pd.Dat
     DataFrame
         A row a pattern of `first`: `pattern`, `counterpart` in `second`, `c_index`, `pearson`.
     """
+    import pandas as pd
+
     if not first.index.equals(second.index):
         raise DataError('the two models describe different people, or in another order')
     similarity = concordance_matrix(second, first)

@@ -40,8 +40,7 @@ REPEATED = (0.1, 0.1, 0.4, 0.4)
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     """Evaluate every 5 iterations instead of 50."""
-    for module in ('steps', 'train'):
-        monkeypatch.setattr(f'surreal_bids.model.{module}.BLOCK', BLOCK)
+    monkeypatch.setattr('surreal_bids.model.train.BLOCK', BLOCK)
 
 
 class Interrupted(Exception):  # noqa: N818
