@@ -13,9 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from surreal_bids.cli.app import build_parser
-
 from surreal_bids import __version__
+from surreal_bids.cli.app import build_parser
 
 FIRST = ('participant_label', 'session_label')
 """Options that BIDS Apps name right after the analysis level."""
