@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,15 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import OutputError
-from surreal_bids.files import atomic_path, remove_leftovers, write_json, write_text, write_tsv
+from surreal_bids.files import (
+    LOCK,
+    atomic_path,
+    remove_leftovers,
+    sole_use,
+    write_json,
+    write_text,
+    write_tsv,
+)
 
 
 def test_an_error_inside_the_block_leaves_the_old_file_and_no_litter(tmp_path):
@@ -86,7 +95,7 @@ def test_an_unreadable_input_inside_the_block_is_not_blamed_on_the_output(tmp_pa
 
 def test_a_file_in_the_place_of_a_folder_is_named(tmp_path):
     (tmp_path / 'file').write_text('')
-    with pytest.raises(OutputError, match='cannot make this folder'):
+    with pytest.raises(OutputError, match='file: cannot be written'):
         write_text(tmp_path / 'file' / 'x', '')
 
 
@@ -96,3 +105,110 @@ def test_a_file_is_as_readable_as_any_other(tmp_path):
         temporary.write_text('x')
         temporary.chmod(0o600)
     assert (tmp_path / 'secret').stat().st_mode == (tmp_path / 'usual').stat().st_mode
+
+
+HOLD = (
+    'import sys; from surreal_bids.files import sole_use\n'
+    'with sole_use(sys.argv[1], sys.argv[2:]):\n'
+    '    print("ready", flush=True); sys.stdin.read()\n'
+)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that uses sub-01 of the folder."""
+    command = [sys.executable, '-c', HOLD, str(tmp_path), 'sub-01']
+    pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'text': True}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout.readline() == 'ready\n'
+        yield process
+        process.kill()
+
+
+def test_a_folder_in_use_is_refused_and_its_user_named(tmp_path, holder):
+    with (
+        pytest.raises(OutputError, match=rf'sub-01 \(process {holder.pid} on .*, since 20'),
+        sole_use(tmp_path, ['sub-00', 'sub-01']),
+    ):
+        pass
+    assert (tmp_path / LOCK).exists()
+
+
+def test_others_may_use_other_parts_and_the_last_tidies_up(tmp_path, holder):
+    with sole_use(tmp_path, ['sub-02']):
+        assert len((tmp_path / LOCK).read_text().splitlines()) == 2
+    assert (tmp_path / LOCK).exists()
+    holder.communicate('')
+    assert holder.returncode == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_user_is_forgotten(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+    assert (tmp_path / LOCK).exists()
+    with sole_use(tmp_path, ['sub-01']):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, caplog):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr('fcntl.lockf', refuse)
+    with sole_use(tmp_path, ['a', 'b']):
+        pass
+    assert [record.message.count('has no locks') for record in caplog.records] == [1]
+
+
+def test_a_folder_that_cannot_be_made_is_not_locked(tmp_path):
+    (tmp_path / 'file').write_text('')
+    with (
+        pytest.raises(OutputError, match='file: cannot be written'),
+        sole_use(tmp_path / 'file', ['a']),
+    ):
+        pass
+
+
+def test_a_folder_that_vanished_is_named(tmp_path):
+    folder = tmp_path / 'out'
+    with (
+        pytest.raises(OutputError, match=r'x\.tsv: cannot be written'),
+        atomic_path(folder / 'x.tsv'),
+    ):
+        shutil.rmtree(folder)
+
+
+def test_a_folder_that_was_made_and_not_used_goes_again(tmp_path):
+    with sole_use(tmp_path / 'out', ['a']):
+        assert (tmp_path / 'out' / LOCK).exists()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    """A file system of 64 kB."""
+    folder = tmp_path / 'disk'
+    folder.mkdir()
+    mount = ['mount', '-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip('mounting a file system needs root')
+    yield folder
+    subprocess.run(['umount', str(folder)], check=True)
+
+
+def test_a_full_disk_is_named_and_leaves_the_earlier_file(tiny_disk):
+    target = write_text(tiny_disk / 'table.tsv', 'old')
+    with pytest.raises(OutputError, match=r'table\.tsv: cannot be written \(No space left'):
+        write_text(target, 'new' * 100_000)
+    assert target.read_text() == 'old'
+    assert len(list(tiny_disk.iterdir())) == 1
+
+
+def test_a_read_only_disk_is_named(tiny_disk):
+    subprocess.run(['mount', '-o', 'remount,ro', str(tiny_disk)], check=True)
+    with pytest.raises(OutputError, match=r'x\.json: cannot be written \(Read-only'):
+        write_json(tiny_disk / 'x.json', {})
+    with pytest.raises(OutputError, match='Read-only'), sole_use(tiny_disk, ['a']):
+        pass

@@ -15,6 +15,7 @@ from surreal_bids.cli.main import add_common_options, run_command, set_up_loggin
 from surreal_bids.cli.plan import failure_table
 from surreal_bids.cli.slurm import write_slurm
 from surreal_bids.config import AppConfig, make_config
+from surreal_bids.files import sole_use
 
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
@@ -106,7 +107,9 @@ def _run_participants(config: AppConfig, survey: Survey) -> int:
     # Nipype takes a second to import, which a dry run or --help need not wait for.
     from surreal_bids.cli.participants import run_participants
 
-    failures = run_participants(config, survey)
+    people = [f'sub-{image.participant}' for image in survey.images]
+    with sole_use(config.output_dir, people), sole_use(config.work_dir, people):
+        failures = run_participants(config, survey)
     if not failures:
         sys.stdout.write(f'All {len(survey.images)} images are done; see {config.output_dir}.\n')
         return 0

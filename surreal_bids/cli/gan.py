@@ -23,9 +23,9 @@ from surreal_bids.bids.people import (
 from surreal_bids.cli.app import with_hyphens
 from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
 from surreal_bids.exceptions import OutputError, UsageError
-from surreal_bids.files import write_text
+from surreal_bids.files import sole_use, write_text
 from surreal_bids.model import SurrealGAN
-from surreal_bids.model.bundle import CARD, CHECKPOINTS, TENSORS
+from surreal_bids.model.bundle import CARD, CHECKPOINTS, TENSORS, reading_model
 from surreal_bids.model.estimator import PAPER_ORTHO
 from surreal_bids.model.settings import PRESETS
 from surreal_bids.tables.authors import import_checkpoint
@@ -282,9 +282,10 @@ def run_fit(arguments: argparse.Namespace) -> int:
         arguments.features,
         GroupLabels(arguments.group_column, arguments.control_label, arguments.patient_label),
     )
-    if arguments.overwrite:
-        shutil.rmtree(arguments.out / CHECKPOINTS, ignore_errors=True)
-    with about(arguments.table):
+    with sole_use(arguments.out, ['model']), about(arguments.table):
+        require_free_folder(arguments.out, arguments.overwrite)
+        if arguments.overwrite:
+            shutil.rmtree(arguments.out / CHECKPOINTS, ignore_errors=True)
         model, results = fit_table_model(
             training.wanted,
             options,
@@ -293,7 +294,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
             training.groups.is_patient,
             _make_gan(arguments),
         )
-    _write(arguments.out, model, training, results)
+        _write(arguments.out, model, training, results)
     return 0
 
 
@@ -395,7 +396,9 @@ def add_card_parser(commands: Any) -> None:
 
 def run_card(arguments: argparse.Namespace) -> int:
     """Show the card of a model."""
-    sys.stdout.write(readable_card(load_table_bundle(arguments.model)[1]) + '\n')
+    with reading_model(arguments.model):
+        text = readable_card(load_table_bundle(arguments.model)[1])
+    sys.stdout.write(f'{text}\n')
     return 0
 
 

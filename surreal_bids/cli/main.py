@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from surreal_bids import __version__
-from surreal_bids.exceptions import SurrealError
+from surreal_bids.exceptions import OutputError, SurrealError
+from surreal_bids.files import DISK_FULL, cannot_write
 
 LOGGER = logging.getLogger(__name__)
 
@@ -56,14 +57,24 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
     except BrokenPipeError:
         _discard_remaining_output()
         return EXIT_BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            return _report_unexpected(error)
+        sys.stderr.write(f'error: {cannot_write(error.filename or "the output", error)}\n')
+        return OutputError.exit_code
     except Exception as error:
-        LOGGER.exception('Unexpected error')
-        sys.stderr.write(
-            f'error: unexpected {type(error).__name__}: {error}\n'
-            'This is a fault of surreal_bids; please report it with the traceback above.\n'
-        )
-        return EXIT_INTERNAL
+        return _report_unexpected(error)
     return code
+
+
+def _report_unexpected(error: Exception) -> int:
+    """Log an error of ours with its traceback."""
+    LOGGER.error('Unexpected error', exc_info=error)
+    sys.stderr.write(
+        f'error: unexpected {type(error).__name__}: {error}\n'
+        'This is a fault of surreal_bids; please report it with the traceback above.\n'
+    )
+    return EXIT_INTERNAL
 
 
 def _discard_remaining_output() -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
 from surreal_bids import __version__
-from surreal_bids.exceptions import DataError
-from surreal_bids.files import atomic_path, write_json
+from surreal_bids.exceptions import DataError, SurrealError
+from surreal_bids.files import atomic_path
 from surreal_bids.model.settings import HyperParameters
+
+LOGGER = logging.getLogger(__name__)
 
 TENSORS = 'model.safetensors'
 CARD = 'model.json'
@@ -24,40 +29,101 @@ CHECKPOINTS = 'checkpoints'
 """Folder inside a bundle's in which an unfinished training keeps its state."""
 FORMAT = 1
 """Raised when a bundle of this version cannot be read by an older one."""
+TENSORS_SHA256, CARD_SHA256 = 'TensorsSHA256', 'CardSHA256'
+"""Keys of the card: checksums of the tensors' file, and of all other values of the card."""
 
 
 def save_bundle(folder: str | Path, tensors: dict[str, Tensor], card: dict[str, Any]) -> Path:
-    """Write a bundle; the card comes last, so that a folder with a card is complete."""
+    """Write tensors and card, tied together by checksums.
+
+    Both are on the disk before either replaces a file of an earlier model, so that a full disk
+    leaves that one whole.
+    """
     folder = Path(folder)
-    (folder / CARD).unlink(missing_ok=True)
-    with atomic_path(folder / TENSORS) as temporary:
-        save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, temporary)
-    write_json(folder / CARD, {'Format': FORMAT} | card)
+    data = save({name: value.cpu().contiguous() for name, value in tensors.items()})
+    card = {'Format': FORMAT} | card | {TENSORS_SHA256: hashlib.sha256(data).hexdigest()}
+    card[CARD_SHA256] = _card_checksum(card)
+    text = json.dumps(card, indent=2, allow_nan=False) + '\n'
+    with atomic_path(folder / CARD) as new_card, atomic_path(folder / TENSORS) as new_tensors:
+        new_tensors.write_bytes(data)
+        new_card.write_text(text, encoding='utf-8')
     return folder
 
 
+def _card_checksum(card: dict[str, Any]) -> str:
+    values = {name: value for name, value in card.items() if name != CARD_SHA256}
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
 def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a bundle: its tensors and its card. Nothing in it is executed."""
+    """Read a bundle: its tensors and its card. Nothing in it is executed.
+
+    Raises
+    ------
+    DataError
+        It is not a model, it is damaged, or one of its files was edited or replaced.
+    """
     folder = Path(folder)
-    missing = [name for name in (CARD, TENSORS) if not (folder / name).is_file()]
+    with reading_model(folder):
+        missing = [name for name in (CARD, TENSORS) if not (folder / name).is_file()]
     if missing:
         remedy = 'give the folder that surreal-gan fit or import-checkpoint wrote'
         if (folder / CHECKPOINTS).is_dir():
-            remedy = 'its training has not ended: repeat the same surreal-gan fit to go on with it'
-        raise DataError(f'{folder}: not a model, since it lacks {" and ".join(missing)}; {remedy}')
-    try:
-        card = json.loads((folder / CARD).read_text(encoding='utf-8'))
-        tensors = load_file(folder / TENSORS)
-    except (json.JSONDecodeError, SafetensorError) as error:
-        raise DataError(
-            f'{folder}: this model is damaged ({error}); copy or fit it anew'
-        ) from error
+            remedy = 'its training has not ended: repeat the same surreal-gan fit to resume it'
+        raise DataError(f'{folder}: not a model: no {" and no ".join(missing)}; {remedy}')
+    with reading_model(folder / CARD):
+        card = dict(json.loads((folder / CARD).read_text(encoding='utf-8')))
     if card.get('Format') != FORMAT:
         raise DataError(
             f'{folder / CARD}: a model of format {card.get("Format")}, but this version reads '
             f'format {FORMAT}; use the version that wrote it: {card.get("GeneratedBy")}'
         )
-    return tensors, card
+    with reading_model(folder / TENSORS):
+        data = (folder / TENSORS).read_bytes()
+        _verify(folder, card, data)
+        return load(data), card
+
+
+def _verify(folder: Path, card: dict[str, Any], data: bytes) -> None:
+    """Compare a model with its checksums; one of an earlier version, without them, is accepted."""
+    if TENSORS_SHA256 not in card and CARD_SHA256 not in card:
+        LOGGER.warning(
+            '%s: this model has no checksums, since an earlier version wrote it; whether it is as '
+            'it was written is not known',
+            folder,
+        )
+        return
+    if card.get(CARD_SHA256) != _card_checksum(card):
+        raise DataError(
+            f'{folder / CARD}: was edited after it was written; copy the model again, or fit it '
+            'anew'
+        )
+    if card[TENSORS_SHA256] != hashlib.sha256(data).hexdigest():
+        raise DataError(
+            f'{folder / TENSORS}: is damaged, or does not belong to the {CARD} beside it; copy '
+            'both files again, or fit the model anew'
+        )
+
+
+@contextmanager
+def reading_model(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged or hostile model does to its reader into an error that names it."""
+    try:
+        yield
+    except SurrealError:
+        raise
+    except OSError as error:
+        raise DataError(
+            f'{path}: cannot be read ({error.strerror}); check that you may read it'
+        ) from error
+    except (
+        *(SafetensorError, ArithmeticError, AttributeError, LookupError, RecursionError),
+        *(RuntimeError, TypeError, ValueError),
+    ) as error:
+        raise DataError(
+            f'{path}: this model is damaged ({type(error).__name__}: {error}); copy it again, or '
+            'fit it anew'
+        ) from error
 
 
 def fingerprint(hyper: HyperParameters, numbers: dict[str, Any], *arrays: Tensor) -> str:
@@ -76,9 +142,9 @@ def save_checkpoint(
     """Write a checkpoint whole or not at all; `owner` is the run's fingerprint."""
     metadata = {'owner': owner, 'progress': json.dumps(progress)}
     with atomic_path(path) as temporary:
-        save_file(
-            {name: value.contiguous() for name, value in tensors.items()}, temporary, metadata
-        )
+        # In Python: safetensors would report a full disk as an error of its own.
+        data = save({name: value.cpu().contiguous() for name, value in tensors.items()}, metadata)
+        temporary.write_bytes(data)
 
 
 def load_checkpoint(
@@ -89,7 +155,7 @@ def load_checkpoint(
         with safe_open(path, framework='pt', device=str(device)) as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise DataError(
             f'{path}: not a checkpoint, or a damaged one ({error}); delete it to start anew'
         ) from error

@@ -27,7 +27,7 @@ from surreal_bids.model.agreement import (
     form_consensus,
     make_setting,
 )
-from surreal_bids.model.bundle import load_bundle, save_bundle
+from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.train import (
@@ -468,7 +468,8 @@ class SurrealGAN:
     @classmethod
     def load(cls, folder: str | Path) -> SurrealGAN:
         """Read a model that `save` wrote."""
-        return cls.from_state(*load_bundle(folder))
+        with reading_model(Path(folder)):
+            return cls.from_state(*load_bundle(folder))
 
 
 def find_device(name: str) -> torch.device:

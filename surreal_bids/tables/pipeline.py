@@ -26,7 +26,7 @@ from surreal_bids.harmonization.empirical_bayes import (
 )
 from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.model import SurrealGAN
-from surreal_bids.model.bundle import load_bundle, save_bundle
+from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.estimator import FEWEST_PEOPLE
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.features import FeatureList, read_features
@@ -144,12 +144,13 @@ class TableModel:
             for name, tensor in tensors.items()
             if name.startswith(prefix)
         }
-        return cls(
-            Preprocessing.from_state(card['Preprocessing'], arrays),
-            SurrealGAN.from_state(tensors, card),
-            tuple(card['PatternNames']),
-            {name: card[name] for name in NOTES if name in card},
-        )
+        with reading_model(Path(folder)):
+            return cls(
+                Preprocessing.from_state(card['Preprocessing'], arrays),
+                SurrealGAN.from_state(tensors, card),
+                tuple(card['PatternNames']),
+                {name: card[name] for name in NOTES if name in card},
+            )
 
 
 def load_table_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -177,11 +177,13 @@ def identifiers(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def publish_model(output_dir: Path, model_dir: Path) -> None:
-    """Copy a model; the card comes last, so that a folder with a card is complete."""
-    output_path(output_dir, 'model_card').unlink(missing_ok=True)
-    for name, file in (('model_weights', TENSORS), ('model_card', CARD)):
-        with atomic_path(output_path(output_dir, name)) as temporary:
-            shutil.copyfile(model_dir / file, temporary)
+    """Copy a model; both files are on the disk before either replaces an earlier one."""
+    with (
+        atomic_path(output_path(output_dir, 'model_card')) as card,
+        atomic_path(output_path(output_dir, 'model_weights')) as tensors,
+    ):
+        shutil.copyfile(model_dir / TENSORS, tensors)
+        shutil.copyfile(model_dir / CARD, card)
 
 
 def publish_agreement(output_dir: Path, card: Mapping[str, Any]) -> None:

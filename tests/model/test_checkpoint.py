@@ -64,11 +64,12 @@ def test_a_half_written_file_never_counts(first, tmp_path, monkeypatch):
     if not first:
         save_checkpoint(path, tensors(), PROGRESS, 'me')
 
-    def disk_full(_tensors, file, _metadata):
-        file.write_bytes(b'\x10\x00\x00')
+    def disk_full(file, data):
+        with file.open('wb') as stream:
+            stream.write(data[:3])
         raise OSError(28, 'No space left on device')
 
-    monkeypatch.setattr('surreal_bids.model.bundle.save_file', disk_full)
+    monkeypatch.setattr('pathlib.Path.write_bytes', disk_full)
     with pytest.raises(OSError, match='No space left'):
         save_checkpoint(path, tensors(), {'iteration': 100}, 'me')
     assert path.exists() is not first
