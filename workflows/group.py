@@ -13,7 +13,6 @@ from surreal_bids.interfaces.group import (
     Associate,
     CompareHalves,
     DescribePatterns,
-    Diagnose,
     HarmonizeVolumes,
     MapPatterns,
     PaintPatterns,
@@ -51,7 +50,7 @@ def init_group_wf(
     >>> wf = init_group_wf(
     ...     cohort_dir='.', output_dir='out', training=settings, checkpoint_dir='work',
     ...     follow_up=dict(tissues=['GM'], stamps={'GM': ''}, template_name='MNI152NLin2009cAsym',
-    ...                    smoothing=8.0, permutations=0, diagnose=True, split_half=False,
+    ...                    smoothing=8.0, permutations=0, split_half=False,
     ...                    paint=True, cache_dir='work', random_seed=0),
     ...     report=dict(title='Study', template='MNI152NLin2009cAsym', methods={}),
     ... )
@@ -70,7 +69,7 @@ def init_group_wf(
         The model to apply, where nothing is trained.
     follow_up
         What is done with R-indices: `tissues`, `stamps`, `template_name`, `smoothing`,
-        `permutations`, `diagnose`, `split_half`, `paint`, `cache_dir` and `random_seed`.
+        `permutations`, `split_half`, `paint`, `cache_dir` and `random_seed`.
     report
         `title`, `template` and `methods` of the report.
     n_threads
@@ -234,7 +233,6 @@ def _found_fields(options: Mapping[str, Any]) -> list[str]:
     fields = ['patterns_file', 'associations_file', 'untested_file']
     fields += ['pattern_maps'] if options['paint'] else []
     fields += ['maps_dirs'] if options['tissues'] else []
-    fields += ['diagnosis_file'] if options['diagnose'] else []
     return fields + (['halves_file'] if options['split_half'] else [])
 
 
@@ -267,7 +265,7 @@ def init_follow_up_wf(
     -------
     patterns_file, associations_file, untested_file
         Tables.
-    pattern_maps, maps_dirs, diagnosis_file, halves_file
+    pattern_maps, maps_dirs, halves_file
         What was asked for.
     """
     workflow = pe.Workflow(name=name)
@@ -300,8 +298,6 @@ def init_follow_up_wf(
         _connect_maps(workflow, output_dir, options, n_threads)
     if options['split_half'] and training is not None:
         _connect_halves(workflow, training, checkpoint_dir, n_threads)
-    if options['diagnose']:
-        _connect_diagnosis(workflow, options)
     return workflow
 
 
@@ -365,18 +361,3 @@ def _connect_halves(
         (halves, compare_halves, [('out', 'half_files')]),
         (compare_halves, outputnode, [('out_file', 'halves_file')]),
     ])  # fmt: skip
-
-
-def _connect_diagnosis(workflow: pe.Workflow, options: Mapping[str, Any]) -> None:
-    """Add diagnosis, with R-indices of people left out if there are halves."""
-    inputnode, outputnode = workflow.get_node('inputnode'), workflow.get_node('outputnode')
-    diagnose = pe.Node(Diagnose(random_seed=options['random_seed']), name='diagnose', mem_gb=1)
-    workflow.connect([
-        (inputnode, diagnose, [
-            (field, field) for field in ('cohort_dir', 'rindices_file', 'normalised_file')
-        ]),
-        (diagnose, outputnode, [('out_file', 'diagnosis_file')]),
-    ])  # fmt: skip
-    compare_halves = workflow.get_node('compare_halves')
-    if compare_halves is not None:
-        workflow.connect([(compare_halves, diagnose, [('held_out_file', 'held_out_file')])])

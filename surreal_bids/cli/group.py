@@ -28,7 +28,6 @@ from surreal_bids.interfaces.group import EXCLUSIONS, VOLUMES, ravens_files, wri
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.estimator import FEWEST_PEOPLE, find_device
 from surreal_bids.model.train import longest_first
-from surreal_bids.stats.associations import MINIMUM_PEOPLE
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort, Gathered, gather_cohort
 from surreal_bids.tables.pipeline import TableModel, TrainingSettings, time_training
 from surreal_bids.tables.volumes import collect_volumes, read_roi_table, visit_columns
@@ -200,7 +199,6 @@ def make_workflow(config: AppConfig, cohort: Cohort, folder: Path) -> Any:
             'template_name': template_name(config),
             'smoothing': config.map_smoothing,
             'permutations': config.permutations,
-            'diagnose': min(cohort.counts.values()) >= MINIMUM_PEOPLE,
             'split_half': config.split_half,
             'paint': cohort.wanted.atlas is not None,
             'cache_dir': os.fspath(config.work_dir.absolute() / 'atlases'),
@@ -232,7 +230,7 @@ def _ravens(config: AppConfig, cohort: Cohort) -> tuple[list[str], dict[str, str
 def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> Mapping[str, Any]:
     harmonized = cohort.options.site_column is not None
     return {
-        'harmonization': 'linear' if harmonized else None,
+        'harmonized': harmonized,
         'model': None if config.model is None else config.model.absolute().name,
         'preset': config.preset,
         'candidates': list(dict.fromkeys(config.n_patterns)),
@@ -242,7 +240,6 @@ def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> Mapping[s
         'map_smoothing': config.map_smoothing,
         'permutations': config.permutations,
         'associations': True,
-        'diagnosis': min(cohort.counts.values()) >= MINIMUM_PEOPLE,
         'split_half': config.split_half,
     }
 

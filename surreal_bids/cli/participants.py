@@ -141,9 +141,7 @@ def imaging_methods(config: AppConfig, study: Study, done: Sequence[Job]) -> Ima
         atlas=study.atlas,
         n_atlases=n_atlases,
         registrations_per_atlas=len(settings),
-        template_library=config.template_library,
         segmentation=next((j.reusable.dseg_name for j in done if j.reusable.dseg_name), None),
-        ravens_smoothing=config.ravens_smoothing,
         reused=tuple({name: None for job in done for name in job.reusable.names}),
     )
 

@@ -276,7 +276,6 @@ class _CompareHalvesInput(BaseInterfaceInputSpec):
 
 class _CompareHalvesOutput(TraitedSpec):
     out_file = File(exists=True, desc='how alike the models are')
-    held_out_file = File(exists=True, desc='R-indices by the model of the other half')
 
 
 class CompareHalves(QuietStep):
@@ -286,7 +285,7 @@ class CompareHalves(QuietStep):
     output_spec = _CompareHalvesOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.analysis import compare_halves, held_out_indices
+        from surreal_bids.tables.analysis import compare_halves
         from surreal_bids.tables.pipeline import split_halves
 
         inputs, folder = self.inputs, Path(runtime.cwd)
@@ -299,9 +298,7 @@ class CompareHalves(QuietStep):
         }
         halves = split_halves(first, inputs.random_seed)
         table = compare_halves(everyone, of_half, halves, first.is_patient)
-        held_out = held_out_indices(everyone, of_half, halves, first.is_patient)
         self._results['out_file'] = os.fspath(write_tsv(folder / 'halves.tsv', table))
-        self._results['held_out_file'] = write_frame(folder / 'held_out.tsv', held_out)
         return runtime
 
 
@@ -363,45 +360,6 @@ class Associate(QuietStep):
         self._results['out_file'] = os.fspath(write_tsv(folder / 'associations.tsv', table))
         reasons = {each.name: each.reason for each in skipped}
         self._results['skipped_file'] = os.fspath(write_json(folder / SKIPPED, reasons))
-        return runtime
-
-
-class _DiagnoseInput(BaseInterfaceInputSpec):
-    cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
-    rindices_file = File(exists=True, mandatory=True, desc='R-indices')
-    normalised_file = File(exists=True, mandatory=True, desc='all regions')
-    held_out_file = File(exists=True, desc='R-indices by models that have not seen the person')
-    n_repeats = traits.Int(100, usedefault=True, desc='random splits')
-    random_seed = traits.Int(0, usedefault=True, desc='of the splits')
-
-
-class _DiagnoseOutput(TraitedSpec):
-    out_file = File(exists=True, desc='area under the ROC curve of each split')
-
-
-class Diagnose(QuietStep):
-    """Tell patients from controls; see :mod:`surreal_bids.stats.associations`."""
-
-    input_spec = _DiagnoseInput
-    output_spec = _DiagnoseOutput
-
-    def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.stats.associations import diagnosis_auc
-
-        inputs = self.inputs
-        regions = read_exact(inputs.normalised_file)
-        results = read_exact(inputs.rindices_file).loc[regions.index]
-        features = {'R-indices': results[r_index_names(results)]}
-        if inputs.held_out_file:
-            held_out = read_exact(inputs.held_out_file).loc[regions.index]
-            features['R-indices, model of the other half'] = held_out
-        features['all regions'] = regions
-        patient = Cohort.load(inputs.cohort_dir).is_patient[regions.index].to_numpy(dtype=bool)
-        table = diagnosis_auc(
-            features, patient, regions.index, n_repeats=inputs.n_repeats, seed=inputs.random_seed
-        )
-        path = write_tsv(Path(runtime.cwd) / 'diagnosis.tsv', table)
-        self._results['out_file'] = os.fspath(path)
         return runtime
 
 
@@ -621,7 +579,6 @@ class _ReportGroupInput(BaseInterfaceInputSpec):
     associations_file = File(exists=True, mandatory=True, desc='correlations')
     untested_file = File(exists=True, mandatory=True, desc='what was not tested')
     quality_file = traits.Any(desc='what harmonization did')
-    diagnosis_file = File(exists=True, desc='areas under the ROC curve')
     halves_file = File(exists=True, desc='models of halves')
     pattern_maps = InputMultiObject(File(exists=True), desc='patterns on the atlas')
     tissues = traits.List(traits.Str(), desc='of the voxelwise maps')
@@ -680,7 +637,6 @@ class ReportGroup(QuietStep):
                 **{name: _immutable(value) for name, value in inputs.methods.items()},
             ),
             quality=read_quality(Path(quality)) if quality else None,
-            diagnosis=_publish_table(root, 'diagnosis', self._given('diagnosis_file')),
             halves=_publish_table(root, 'split_half', self._given('halves_file')),
             pattern_maps=self._pattern_maps(root),
             voxel_maps=self._voxel_maps(root),

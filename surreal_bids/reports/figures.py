@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -302,24 +302,6 @@ def _variable_label(row: pd.Series) -> str:
     if isinstance(row['higher_level'], str):
         return f'{row["variable"]} = {row["higher_level"]}'
     return str(row['variable'])
-
-
-def plot_diagnosis(scores: pd.DataFrame) -> Figure:
-    """Draw the areas under the ROC curve over random splits, for each set of features."""
-    figure = _new_figure(WIDTH, 1.2 + 0.6 * scores.shape[1])
-    axes = figure.subplots()
-    names: Sequence[str] = [str(name) for name in scores][::-1]
-    axes.boxplot(
-        [scores[name].dropna() for name in names], orientation='horizontal', tick_labels=names,
-        widths=0.55, showfliers=False, medianprops={'color': 'black'},
-    )  # fmt: skip
-    for place, name in enumerate(names, start=1):
-        spread = np.random.default_rng(place).uniform(-0.18, 0.18, len(scores))
-        axes.scatter(scores[name], place + spread, s=7, color=COLOURS[PATIENT], alpha=0.45, lw=0)
-    axes.axvline(0.5, color=NEUTRAL, ls='--', lw=1)
-    axes.set(xlabel='area under the ROC curve, people left out', xlim=(None, 1.01))
-    _tidy(axes)
-    return figure
 
 
 BEFORE, AFTER, HELD_OUT, CHANCE = '#c44e52', '#4c72b0', '#55a868', '#555555'

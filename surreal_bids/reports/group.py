@@ -23,7 +23,6 @@ from surreal_bids.reports.figures import (
     embed_viewers,
     plot_agreement,
     plot_associations,
-    plot_diagnosis,
     plot_harmonization,
     plot_people,
     plot_r_indices,
@@ -77,8 +76,8 @@ class GroupResults:
         Correlations with other measures, and what could not be tested.
     methods
         What was done, for the methods text.
-    quality, diagnosis, halves
-        Harmonization, diagnosis and split halves; None where not done.
+    quality, halves
+        Harmonization and split halves; None where not done.
     pattern_maps
         Images of `patterns` in template space, by pattern; empty where there is no atlas.
     voxel_maps
@@ -94,7 +93,6 @@ class GroupResults:
     untested: Mapping[str, str]
     methods: GroupMethods
     quality: HarmonizationQuality | None = None
-    diagnosis: pd.DataFrame | None = None
     halves: pd.DataFrame | None = None
     pattern_maps: Mapping[str, Path] = field(default_factory=dict)
     voxel_maps: Mapping[str, VoxelMaps] = field(default_factory=dict)
@@ -176,7 +174,6 @@ def write_group_report(
         draw.patterns(),
         draw.voxel_maps(),
         draw.associations(),
-        draw.diagnosis(),
         draw.halves(),
         draw.methods(),
     ]
@@ -409,27 +406,6 @@ class _Drawing:
             table = pd.DataFrame({'what': list(found.untested), 'why': found.untested.values()})
             blocks.append(Table(table, 'What was not tested', fold='What was not tested, and why'))
         return Section('Associations', tuple(blocks) or (Paragraph('There are no measures.'),))
-
-    def diagnosis(self) -> Section | None:
-        """How well R-indices tell patients from controls."""
-        scores = self.found.diagnosis
-        if scores is None:
-            return None
-        caption = (
-            f'A support vector machine, {len(scores)} times with another fifth of the people left '
-            'out. A model trained on these people has seen who is a patient: its R-indices are '
-            'flattered, unless they come from the model of the other half.'
-        )
-        table = pd.DataFrame(
-            {'features': scores.columns, 'mean AUC': scores.mean(), 'sd': scores.std()}
-        )
-        return Section(
-            'Diagnosis',
-            (
-                self._figure('diagnosis', plot_diagnosis(scores), 'Patient or control', caption),
-                Table(table, 'Area under the ROC curve', {'mean AUC': '{:.3f}', 'sd': '{:.3f}'}),
-            ),
-        )
 
     def halves(self) -> Section | None:
         """Whether two halves of the people show the same patterns."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,6 @@ from surreal_bids.reports.pages import (
     Table,
     write_page,
 )
-from surreal_bids.simulation.population import draw_controls
 
 RANGE_SD = 3.5
 """Standard deviations beyond which a share is marked."""
@@ -39,9 +40,6 @@ ASYMMETRY = 0.6
 
 SMALLEST_PAIR_MM3 = 100.0
 """Pairs with a smaller mean volume are not compared: a few voxels decide."""
-
-REFERENCE_PEOPLE = 2000
-"""People drawn from the built-in population to learn what is usual."""
 
 MUSE_SHARE = 0.9
 """A table is of MUSE regions if at least this part of its rows has MUSE's index and name."""
@@ -130,13 +128,12 @@ def _deviations(table: pd.DataFrame) -> NDArray[np.float64]:
     volumes = table['volume_mm3'].where(table['volume_mm3'] > 0).to_numpy(dtype=float)
     tissue = table['index'].isin(muse_indices()).to_numpy() & np.isfinite(volumes)
     fluid = table['index'].isin(VENTRICLES).to_numpy()
-    people = _reference()[table.loc[tissue, 'index']]
-    usual = people.sum(axis=1)
-    total = volumes[tissue].sum()
-    shares = np.log(people.div(usual, axis=0))
-    deviations[tissue] = (np.log(volumes[tissue] / total) - shares.mean()) / shares.std()
-    at_usual_size = volumes[fluid] * usual.mean() / total
-    deviations[fluid] = _fluid_deviations(table.loc[fluid, 'index'], at_usual_size)
+    usual = norms().loc[table.loc[tissue, 'index']]
+    # Relative to what the regions that are there usually measure together.
+    scale = volumes[tissue].sum() / usual['volume_mm3'].sum()
+    log_shares = np.log(volumes[tissue] / (scale * norms()['volume_mm3'].sum()))
+    deviations[tissue] = (log_shares - usual['log_share_mean']) / usual['log_share_sd']
+    deviations[fluid] = _fluid_deviations(table.loc[fluid, 'index'], volumes[fluid] / scale)
     return deviations
 
 
@@ -149,10 +146,10 @@ def _fluid_deviations(indices: pd.Series, volumes: NDArray) -> NDArray[np.float6
 
 
 @cache
-def _reference() -> pd.DataFrame:
-    """Volumes (mm3) of people of the built-in population, one column a MUSE index."""
-    drawn = draw_controls(REFERENCE_PEOPLE, np.random.default_rng(0)).volumes
-    return drawn.set_axis(list(muse_indices()), axis=1)
+def norms() -> pd.DataFrame:
+    """Usual volumes of MUSE regions and their shares, by index; see `benchmarks/norms.py`."""
+    path = package_files('surreal_bids') / 'data' / 'norms.tsv'
+    return pd.read_csv(io.StringIO(path.read_text(encoding='utf-8')), sep='\t', index_col='index')
 
 
 MM3_PER_ML = 1000.0

@@ -156,18 +156,6 @@ def _compare(
     return table
 
 
-def held_out_indices(
-    everyone: pd.DataFrame, of_half: Indices, halves: pd.Series, is_patient: pd.Series
-) -> pd.DataFrame:
-    """R-indices of each person by the model that has not seen them, patterns in one order."""
-    parts = []
-    for half, indices in of_half.items():
-        match = _compare('', everyone, indices, is_patient)
-        ordered = indices[match['counterpart']].set_axis(match['pattern'].tolist(), axis=1)
-        parts.append(ordered[halves == OTHER[half]])
-    return pd.concat(parts).loc[everyone.index]
-
-
 ENOUGH_TO_REFIT = 2 * N_FOLDS
 """Controls that each site needs for ComBat to be learned again without a fold of them."""
 

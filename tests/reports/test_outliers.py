@@ -12,6 +12,7 @@ from surreal_bids.reports.participant import (
     RANGE_SD,
     assess_volumes,
     is_muse,
+    norms,
     split_side,
 )
 from surreal_bids.simulation.population import draw_controls
@@ -166,6 +167,25 @@ def test_keeps_the_rows_of_the_caller():
     assessed = assess_volumes(volumes)
     assert assessed['index'].tolist() == volumes['index'].tolist()
     assert 'deviation' not in volumes
+
+
+def test_the_norms_are_those_of_the_population():
+    volumes = draw_controls(4000, np.random.default_rng(5)).volumes.set_axis(muse_indices(), axis=1)
+    shares = np.log(volumes.div(volumes.sum(axis=1), axis=0))
+    assert norms().index.tolist() == list(muse_indices())
+    np.testing.assert_allclose(norms()['volume_mm3'], volumes.mean(), rtol=0.02)
+    np.testing.assert_allclose(norms()['log_share_mean'], shares.mean(), atol=0.02)
+    np.testing.assert_allclose(norms()['log_share_sd'], shares.std(), rtol=0.1)
+
+
+@pytest.mark.parametrize('n_missing', [5, 20, 60])
+def test_missing_regions_hardly_change_the_others(n_missing):
+    volumes = set_volume(usual_volumes(), 47, 2500.0)
+    missing = np.random.default_rng(n_missing).permutation(len(volumes))[:n_missing]
+    there = ~volumes.index.isin(missing)
+    fewer = volumes.assign(volume_mm3=volumes['volume_mm3'].where(there, 0.0))
+    deviations = [assess_volumes(table)['deviation'][there] for table in (volumes, fewer)]
+    np.testing.assert_allclose(*deviations, atol=0.2)
 
 
 def test_healthy_people_are_rarely_marked():

@@ -6,7 +6,7 @@ import pytest
 
 import surreal_bids.workflows.group as group
 from surreal_bids.workflows.group import init_group_wf
-from tests.workflows.test_graphs import _nodes, _ports_into, _undeclared_ports, _unset_inputs
+from tests.workflows.test_graphs import _nodes, _undeclared_ports, _unset_inputs
 
 HERE = str(Path(__file__).parent)
 SETTINGS = {
@@ -20,7 +20,6 @@ SETTINGS = {
 }
 CHOICES = {
     'tissues': [[], ['GM'], ['GM', 'CSF']],
-    'diagnose': [True, False],
     'split_half': [True, False],
     'paint': [True, False],
 }
@@ -33,7 +32,6 @@ def build(training=SETTINGS, n_threads=1, **changes):
         'template_name': 'MNI152NLin2009cAsym',
         'smoothing': 0.0,
         'permutations': 0,
-        'diagnose': True,
         'split_half': False,
         'paint': True,
         'cache_dir': HERE,
@@ -64,7 +62,6 @@ def test_each_combination_of_options_builds(trained, changes):
     nodes = _nodes(workflow)
     assert ('apply_model' in nodes) == (not trained)
     assert {f'compare_{tissue.lower()}' for tissue in changes['tissues']} <= nodes
-    assert ('diagnose' in nodes) == changes['diagnose']
     assert ('compare_halves' in nodes) == changes['split_half']
     assert ('paint' in nodes) == changes['paint']
 
@@ -78,12 +75,6 @@ def test_each_number_of_patterns_is_a_node(n_patterns, n_threads):
     for name in training:
         node = workflow.get_node(f'training_wf.{name}')
         assert (node.n_procs, node.inputs.n_threads) == (n_threads, n_threads)
-
-
-@pytest.mark.parametrize('split_half', [True, False])
-def test_diagnosis_uses_held_out_indices_if_there_are_halves(split_half):
-    ports = _ports_into(build(split_half=split_half), 'diagnose')
-    assert ('held_out_file' in ports) == split_half
 
 
 def test_the_example_of_the_docstring_runs():

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from reproduction.diagnosis import diagnosis_auc, split_people
 from scipy.stats import norm
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats.associations import diagnosis_auc, split_people
 
 
 def simulate(n_people=60, n_scans=1, shift=1.0, seed=0):
