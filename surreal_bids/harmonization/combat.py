@@ -1,9 +1,8 @@
 """ComBat: remove what a site does to the mean and the spread of each feature.
 
-x_ijg = alpha_g + c_ij beta_g + sigma_g (gamma_ig + sqrt(delta_ig) e_ijg) for person j at site i and
-feature g. The covariate effects beta (linear, or splines: ComBat-GAM) are kept; the site's shift
-gamma and variance ratio delta are estimated by empirical Bayes and taken out. Fortin et al.
-(NeuroImage 167:104-120, 2018); Pomponio et al. (NeuroImage 208:116450, 2020).
+x_ijg = alpha_g + c_ij beta_g + sigma_g (gamma_ig + sqrt(delta_ig) e_ijg) for participant j at site
+i and feature g. The covariate effects beta are kept; the site's shift gamma and variance ratio
+delta are estimated by empirical Bayes and removed. Fortin et al. (NeuroImage 167:104-120, 2018).
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from surreal_bids.harmonization.encoding import (
     CONSTANT,
     FILL_OR_EXCLUDE,
     CovariateEncoder,
-    SiteRegression,
     Table,
     as_covariates,
     as_features,
@@ -49,147 +47,26 @@ from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
 
-
-MOSTLY = 0.5
-"""Share of people with the same value from which a feature counts as tied."""
-
 FitOn = Literal['all', 'controls']
-
-
-@dataclass(frozen=True, eq=False)
-class Cohort:
-    """People with all that is needed, in one order.
-
-    Attributes
-    ----------
-    features : frame of shape (n_people, n_features)
-        No value is missing.
-    covariates : frame of shape (n_people, n_covariates)
-        No value is missing.
-    sites : list of str
-        Names of the sites, sorted.
-    codes : ndarray of shape (n_people,)
-        Number of each person's site among `sites`.
-    excluded : list of str
-        People left out for want of a site or a covariate.
-    """
-
-    features: pd.DataFrame
-    covariates: pd.DataFrame
-    sites: list[str]
-    codes: NDArray[np.intp]
-    excluded: list[str]
-
-    @property
-    def sizes(self) -> list[int]:
-        """People of each site."""
-        return np.bincount(self.codes, minlength=len(self.sites)).tolist()
-
-
-def choose_people(
-    people: pd.Index[Any], fit_on: FitOn, is_control: pd.Series[Any] | ArrayLike | None
-) -> NDArray[np.bool_]:
-    """Say who is learned from: booleans (n,)."""
-    if fit_on == 'all':
-        return np.ones(len(people), dtype=bool)
-    if fit_on != 'controls':
-        raise UsageError(f'fit_on {fit_on!r}: choose all or controls')
-    if is_control is None:
-        raise UsageError("fit_on='controls' needs is_control: say who is CN")
-    return as_mask(is_control, people)
-
-
-def gather(
-    features: pd.DataFrame,
-    site: pd.Series[Any] | ArrayLike,
-    covariates: pd.DataFrame | ArrayLike | None,
-    chosen: NDArray[np.bool_],
-) -> Cohort:
-    """Bring together the chosen people; those without site or covariate are left out and logged.
-
-    Raises
-    ------
-    DataError
-        Nobody is left, or a feature value is missing.
-    """
-    places = as_vector(site, features.index, 'site')
-    covariate_table = as_covariates(covariates, features.index)
-    lacking = missing_covariates(covariate_table) | pd.isna(places)
-    excluded = features.index[chosen & lacking]
-    if len(excluded):
-        LOGGER.warning('left out, site or covariate missing: %s', name_some(excluded))
-    kept = chosen & ~lacking
-    if not kept.any():
-        raise DataError('nobody to learn from: everyone lacks a site or a covariate, or is no CN')
-    require_finite(features.loc[kept], 'features', FILL_OR_EXCLUDE)
-    sites, codes = np.unique(as_labels(places[kept]), return_inverse=True)
-    return Cohort(
-        features.loc[kept],
-        covariate_table.loc[kept],
-        sites.tolist(),
-        codes,
-        [str(person) for person in excluded],
-    )
-
-
-def require_enough(cohort: Cohort, n_columns: int) -> None:
-    """Refuse a regression on sites and covariate columns that would leave no residual."""
-    needed = len(cohort.sites) + n_columns + 1
-    if len(cohort.codes) < needed:
-        raise DataError(
-            f'{len(cohort.codes)} people for {len(cohort.sites)} sites and {n_columns} covariate '
-            f'columns; {needed} are needed at least: use fewer covariates'
-        )
-
-
-def constant_features(cohort: Cohort) -> list[str]:
-    """Name, and log, the features that do not vary within any site."""
-    values = cohort.features.to_numpy()
-    within = values - group_means(values, cohort.codes, len(cohort.sites))[cohort.codes]
-    still = np.abs(within).max(axis=0) <= CONSTANT * np.abs(values).max(axis=0)
-    names = [str(name) for name in cohort.features.columns[still]]
-    if names:
-        LOGGER.warning('do not vary within any site, passed through: %s', name_some(names))
-    return names
-
-
-def tied_features(cohort: Cohort) -> list[str]:
-    """Name, and log, the varying features of which more than half the people share one value.
-
-    Shifting a value that most people share (no lesion: 0) gives it another value at each site, by
-    which a nonlinear model can tell the sites apart better than before.
-    """
-    values = cohort.features.to_numpy()
-    shared = (values == np.median(values, axis=0)).mean(axis=0)
-    tied = (shared > MOSTLY) & (np.ptp(values, axis=0) > 0)
-    names = [str(name) for name in cohort.features.columns[tied]]
-    if names:
-        LOGGER.warning(
-            'most people share one value, which will differ between sites once harmonized; '
-            'better left out: %s', name_some(names),
-        )  # fmt: skip
-    return names
-
-
 UnseenSite = Literal['error', 'skip']
 
-HARMONIZED = 'harmonized'
-"""Status of a person whose features were harmonized."""
+HARMONIZED, UNHARMONIZED, EXCLUDED = 'harmonized', 'unharmonized', 'excluded'
+"""Status of a participant: harmonized; at an unseen site, returned as measured; without a site or a
+covariate, so that nothing can be computed."""
 
-UNHARMONIZED = 'unharmonized'
-"""Status of a person at an unseen site, returned as measured."""
+MOSTLY = 0.5
+"""Share of participants with the same value from which a feature counts as tied."""
 
-EXCLUDED = 'excluded'
-"""Status of a person without site or covariate, for whom nothing can be computed."""
+STORED_LISTS = ('features', 'constant', 'tied', 'sites', 'site_sizes', 'excluded')
+STORED_ARRAYS = ('grand_mean', 'scale', 'slopes', 'shift', 'ratio')
+"""Learned attributes, less the final underscore, that are stored as they are."""
 
 
 class ComBat:
-    """Harmonize features across sites, now and for people who come later.
+    """Harmonize features across sites, now and for participants who come later.
 
     Parameters
     ----------
-    smooth : sequence of str
-        Covariates kept through a penalised cubic spline (ComBat-GAM) instead of a line.
     categorical : sequence of str
         Covariates whose numbers are names of levels. Text is categorical anyway.
     empirical_bayes : bool
@@ -197,35 +74,30 @@ class ComBat:
         and variance are used.
     mean_only : bool
         Remove shifts but leave variances. As in sva and neuroCombat, shifts are then shrunk as if
-        each site had one person: a good part of a shift may stay. Without `empirical_bayes` it
-        goes entirely.
+        each site had one participant: much of a shift may stay. Without `empirical_bayes` it
+        is removed entirely.
     reference_site : str, optional
-        Site that all others are brought to; its own people stay as they are.
+        Site that all others are brought to; its own participants stay as they are.
     unseen_site : {'error', 'skip'}
-        What `transform` does for people of a site that was never learned: refuse, or return them
-        as measured, with the status `unharmonized`.
-    penalty : 'gcv' or array of shape (n_features, n_smooth)
-        Weights of the roughness penalty; by default chosen per feature by generalised
-        cross-validation, which depends on neither chance nor order.
+        What `transform` does for participants of a site that was never learned: refuse, or return
+        them as measured, with the status `unharmonized`.
 
     Attributes
     ----------
     features_, constant_ : list of str
         All features in order; those that do not vary within any site, which pass through.
     tied_ : list of str
-        Features of which most people share one value; harmonized, but better left out.
+        Features of which most participants share one value; harmonized, but better excluded.
     sites_, site_sizes_ : list of str, list of int
-        Sites known, and people each was learned from.
+        Known sites, and the number of participants each was learned from.
     fit_on_ : {'all', 'controls'}
         Whom the parameters come from.
     excluded_ : list of str
-        People left out of fitting for want of a site or covariate.
+        Participants excluded from fitting: no site or covariate.
     grand_mean_, scale_ : ndarray of shape (n_varying,)
         alpha and sigma, in the unit of the features.
     slopes_ : ndarray of shape (n_columns, n_varying)
         beta.
-    penalties_ : ndarray of shape (n_varying, n_smooth)
-        Roughness penalties given or chosen.
     shift_, ratio_ : ndarray of shape (n_sites, n_varying)
         gamma and delta of each site.
     prior_ : SitePrior or None
@@ -233,27 +105,28 @@ class ComBat:
         empirical Bayes, when a new site's own mean and variance are used.
     """
 
+    reference_: str | None
+    prior_: SitePrior | None
+    grand_mean_: NDArray[np.float64]
+    scale_: NDArray[np.float64]
+    slopes_: NDArray[np.float64]
     shift_: NDArray[np.float64]
     ratio_: NDArray[np.float64]
 
     def __init__(
         self,
-        smooth: Sequence[str] = (),
         categorical: Sequence[str] = (),
         *,
         empirical_bayes: bool = True,
         mean_only: bool = False,
         reference_site: str | None = None,
         unseen_site: UnseenSite = 'error',
-        penalty: Literal['gcv'] | ArrayLike = 'gcv',
     ) -> None:
-        self.smooth = smooth
         self.categorical = categorical
         self.empirical_bayes = empirical_bayes
         self.mean_only = mean_only
         self.reference_site = reference_site
         self.unseen_site = unseen_site
-        self.penalty = penalty
 
     def fit(
         self,
@@ -268,35 +141,34 @@ class ComBat:
 
         Parameters
         ----------
-        X : frame or array of shape (n_people, n_features)
+        X : frame or array of shape (n, n_features)
             Features.
-        site : Series or array of shape (n_people,)
-            Site of each person; numbers are taken as names.
-        covariates : frame or array of shape (n_people, n_covariates), optional
-            Effects to keep. With diagnosis among the sites' differences, give it here or learn on
-            controls.
+        site : Series or array of shape (n,)
+            Site of each participant; numbers are taken as names.
+        covariates : frame or array of shape (n, n_covariates), optional
+            Effects to keep. Where sites differ in diagnosis, give it here or learn on controls.
         fit_on : {'all', 'controls'}
             Learn from everyone, or from controls only.
-        is_control : Series or array of bool of shape (n_people,), optional
+        is_control : Series or array of bool of shape (n,), optional
             Who is CN; needed for `fit_on='controls'`.
 
         Raises
         ------
         DataError
-            A missing feature value, or a covariate that cannot be told from site.
+            A missing feature value, or a covariate confounded with site.
         """
         table = as_features(X)
-        cohort = gather(table, site, covariates, choose_people(table.index, fit_on, is_control))
+        sample = _gather(table, site, covariates, _choose(table.index, fit_on, is_control))
         self.features_ = [str(name) for name in table.columns]
         self.fit_on_: str = fit_on
-        self.excluded_ = cohort.excluded
-        self.sites_, self.site_sizes_ = cohort.sites, cohort.sizes
-        self.constant_ = constant_features(cohort)
-        self.tied_ = tied_features(cohort)
+        self.excluded_ = sample.excluded
+        self.sites_, self.site_sizes_ = sample.sites, sample.sizes
+        self.constant_ = _constant_features(sample)
+        self.tied_ = _tied_features(sample)
         if len(self.sites_) == 1:
-            self._learn_one_site(cohort)
+            self._learn_one_site(sample)
         else:
-            self._learn(cohort)
+            self._learn(sample)
         return self
 
     def transform(
@@ -305,10 +177,10 @@ class ComBat:
         site: pd.Series[Any] | ArrayLike,
         covariates: pd.DataFrame | ArrayLike | None = None,
     ) -> Table:
-        """Harmonize people of known sites, one or many; the result has the type of `X`.
+        """Harmonize participants of known sites, one or many; the result has the type of `X`.
 
-        People of unseen sites follow `unseen_site`; those without site or covariate get missing
-        values throughout. Both are logged by name, and `status` says which is which.
+        Participants of unseen sites follow `unseen_site`; those without site or covariate get
+        missing values throughout. Both are logged by name, and `status` shows which is which.
 
         Raises
         ------
@@ -337,7 +209,7 @@ class ComBat:
         fit_on: FitOn = 'all',
         is_control: pd.Series[Any] | ArrayLike | None = None,
     ) -> Table:
-        """Learn, then harmonize the same people."""
+        """Learn, then harmonize the same participants."""
         self.fit(X, site, covariates, fit_on=fit_on, is_control=is_control)
         return self.transform(X, site, covariates)
 
@@ -347,7 +219,7 @@ class ComBat:
         site: pd.Series[Any] | ArrayLike,
         covariates: pd.DataFrame | ArrayLike | None = None,
     ) -> pd.Series[str]:
-        """Say of each person: `harmonized`, `unharmonized` (unseen site) or `excluded`.
+        """Status of each participant: `harmonized`, `unharmonized` (unseen site) or `excluded`.
 
         Raises
         ------
@@ -362,10 +234,10 @@ class ComBat:
         if unseen.any() and self.unseen_site == 'error':
             names = np.unique(as_labels(places[unseen])).tolist()
             raise DataError(
-                f'unseen site {name_some(names)} ({unseen.sum()} people: '
-                f'{name_some(people[unseen])}); learn the site from its controls '
-                "(ComBat.add_site), or skip it (unseen_site='skip', surreal-gan: --unseen-site "
-                'skip), which leaves these people unharmonized'
+                f'unseen site {name_some(names)} ({unseen.sum()} participants: '
+                f'{name_some(people[unseen])}); learn it from its controls (ComBat.add_site), or '
+                "leave these participants unharmonized (unseen_site='skip'; surreal-gan: "
+                '--unseen-site skip)'
             )
         status = np.select([lacking, unseen], [EXCLUDED, UNHARMONIZED], HARMONIZED)
         return pd.Series(status, index=people, name='harmonization')
@@ -381,8 +253,8 @@ class ComBat:
         Parameters
         ----------
         X, site, covariates
-            As in `fit`, of people like those the model was learned from (controls, if it was
-            learned on controls). From one or two people only the mean of a site is learned.
+            As in `fit`, of participants like those the model was learned from (controls, if it was
+            learned on controls). From one or two of them only the mean of a site is learned.
 
         Raises
         ------
@@ -390,19 +262,19 @@ class ComBat:
             A site is known already, or the model was learned from one site only.
         """
         table = order_features(as_features(X), self.features_)
-        cohort = gather(table, site, covariates, np.ones(len(table), dtype=bool))
-        self._require_new(cohort.sites)
-        values = cohort.features.to_numpy()[:, self._varying()]
-        z = self._standardise(values, self.encoder_.transform(cohort.covariates))
+        sample = _gather(table, site, covariates, np.ones(len(table), dtype=bool))
+        self._require_new(sample.sites)
+        values = sample.features.to_numpy()[:, self._varying()]
+        z = self._standardise(values, self.encoder_.transform(sample.covariates))
         estimates = [
-            self._estimate_site(name, z[cohort.codes == number], self.prior_)
-            for number, name in enumerate(cohort.sites)
+            self._estimate_site(name, z[sample.codes == number], self.prior_)
+            for number, name in enumerate(sample.sites)
         ]
-        self.sites_ = [*self.sites_, *cohort.sites]
-        self.site_sizes_ = [*self.site_sizes_, *cohort.sizes]
+        self.sites_ = [*self.sites_, *sample.sites]
+        self.site_sizes_ = [*self.site_sizes_, *sample.sizes]
         self.shift_ = np.vstack([self.shift_, *(shift for shift, _ in estimates)])
         self.ratio_ = np.vstack([self.ratio_, *(ratio for _, ratio in estimates)])
-        LOGGER.info('sites added, all else frozen: %s', name_some(cohort.sites))
+        LOGGER.info('sites added, all else frozen: %s', name_some(sample.sites))
         return self
 
     def to_arrays(self) -> dict[str, Any]:
@@ -412,21 +284,11 @@ class ComBat:
             'mean_only': bool(self.mean_only),
             'unseen_site': self.unseen_site,
             'reference_site': self.reference_,
-            'features': list(self.features_),
-            'constant': list(self.constant_),
-            'tied': list(self.tied_),
-            'sites': list(self.sites_),
-            'site_sizes': list(self.site_sizes_),
             'fit_on': self.fit_on_,
-            'excluded': list(self.excluded_),
             'encoder': self.encoder_.to_json(),
             'prior': None if self.prior_ is None else self.prior_.to_json(),
-            'grand_mean': self.grand_mean_,
-            'scale': self.scale_,
-            'slopes': self.slopes_,
-            'penalties': self.penalties_,
-            'shift': self.shift_,
-            'ratio': self.ratio_,
+            **{name: list(getattr(self, f'{name}_')) for name in STORED_LISTS},
+            **{name: getattr(self, f'{name}_') for name in STORED_ARRAYS},
         }
 
     @classmethod
@@ -434,67 +296,61 @@ class ComBat:
         """Rebuild a fitted model from `to_arrays`."""
         encoder = CovariateEncoder.from_json(state['encoder'])
         options = ('empirical_bayes', 'mean_only', 'unseen_site', 'reference_site')
-        combat = cls(encoder.smooth, encoder.categorical, **{name: state[name] for name in options})
+        combat = cls(encoder.categorical, **{name: state[name] for name in options})
         combat.encoder_ = encoder
         combat.reference_ = state['reference_site']
+        combat.fit_on_ = state['fit_on']
         combat.prior_ = None if state['prior'] is None else SitePrior(**state['prior'])
-        combat.features_, combat.constant_ = list(state['features']), list(state['constant'])
-        combat.tied_ = list(state['tied'])
-        combat.sites_, combat.site_sizes_ = list(state['sites']), list(state['site_sizes'])
-        combat.fit_on_, combat.excluded_ = state['fit_on'], list(state['excluded'])
-        combat.grand_mean_, combat.scale_ = _floats(state['grand_mean']), _floats(state['scale'])
-        combat.slopes_, combat.penalties_ = _floats(state['slopes']), _floats(state['penalties'])
-        combat.shift_, combat.ratio_ = _floats(state['shift']), _floats(state['ratio'])
+        for name in STORED_LISTS:
+            setattr(combat, f'{name}_', list(state[name]))
+        for name in STORED_ARRAYS:
+            setattr(combat, f'{name}_', np.asarray(state[name], dtype=np.float64))
         return combat
 
-    def _learn_one_site(self, cohort: Cohort) -> None:
-        """Keep everyone as they are: with one site there is nothing to tell apart."""
-        LOGGER.warning('one site only (%s): features are returned as they are', self.sites_[0])
-        values = cohort.features.to_numpy()[:, self._varying()]
-        self.reference_: str | None = self.sites_[0]
-        self.encoder_ = CovariateEncoder().fit(pd.DataFrame(index=cohort.features.index))
-        self.prior_: SitePrior | None = None
+    def _learn_one_site(self, sample: _Sample) -> None:
+        """Keep everyone unchanged: with one site there is no site effect to estimate."""
+        LOGGER.warning('one site only (%s): features are returned unchanged', self.sites_[0])
+        values = sample.features.to_numpy()[:, self._varying()]
+        self.reference_ = self.sites_[0]
+        self.encoder_ = CovariateEncoder().fit(pd.DataFrame(index=sample.features.index))
+        self.prior_ = None
         self.slopes_ = np.zeros((0, values.shape[1]))
-        self.penalties_ = np.zeros((values.shape[1], 0))
         self.grand_mean_, self.scale_ = values.mean(axis=0), values.std(axis=0)
         self.shift_, self.ratio_ = np.zeros((1, values.shape[1])), np.ones((1, values.shape[1]))
 
-    def _learn(self, cohort: Cohort) -> None:
+    def _learn(self, sample: _Sample) -> None:
         """Regress, standardise, then estimate each site."""
-        self.encoder_ = CovariateEncoder(self.smooth, self.categorical).fit(cohort.covariates)
-        columns = self.encoder_.transform(cohort.covariates)
-        require_enough(cohort, columns.shape[1])
-        self._require_separable(cohort)
+        self.encoder_ = CovariateEncoder(self.categorical).fit(sample.covariates)
+        columns = self.encoder_.transform(sample.covariates)
+        _require_enough(sample, columns.shape[1])
+        require_separable(columns, self.encoder_.column_names_, sample.codes, sample.sites)
         self._choose_reference()
-        values = cohort.features.to_numpy()[:, self._varying()]
-        regression = fit_site_regression(
-            values, columns, cohort.codes, self.encoder_.roughness_, self._given_penalty()
-        )
-        self.slopes_, self.penalties_ = regression.slopes, regression.penalties
-        self._locate(regression, values - columns @ regression.slopes, cohort)
-        self._estimate_sites(self._standardise(values, columns), cohort)
+        values = sample.features.to_numpy()[:, self._varying()]
+        site_means, self.slopes_ = fit_site_regression(values, columns, sample.codes)
+        self._locate(site_means, values - columns @ self.slopes_, sample)
+        self._estimate_sites(self._standardise(values, columns), sample)
 
     def _locate(
-        self, regression: SiteRegression, adjusted: NDArray[np.float64], cohort: Cohort
+        self, site_means: NDArray[np.float64], adjusted: NDArray[np.float64], sample: _Sample
     ) -> None:
-        """Set alpha and sigma: of all people, or of the reference site."""
-        squares = (adjusted - regression.site_means[cohort.codes]) ** 2
-        sizes = np.asarray(cohort.sizes, dtype=np.float64)
-        self.grand_mean_ = sizes @ regression.site_means / sizes.sum()
+        """Set alpha and sigma: of everyone, or of the reference site."""
+        squares = (adjusted - site_means[sample.codes]) ** 2
+        sizes = np.asarray(sample.sizes, dtype=np.float64)
+        self.grand_mean_ = sizes @ site_means / sizes.sum()
         self.scale_ = np.sqrt(squares.mean(axis=0))
         if self.reference_ is not None:
-            number = cohort.sites.index(self.reference_)
-            self.grand_mean_ = regression.site_means[number]
-            own = np.sqrt(squares[cohort.codes == number].mean(axis=0))
+            number = sample.sites.index(self.reference_)
+            self.grand_mean_ = site_means[number]
+            own = np.sqrt(squares[sample.codes == number].mean(axis=0))
             self.scale_ = np.where(own > CONSTANT * self.scale_, own, self.scale_)
 
-    def _estimate_sites(self, z: NDArray[np.float64], cohort: Cohort) -> None:
+    def _estimate_sites(self, z: NDArray[np.float64], sample: _Sample) -> None:
         """Set gamma and delta of each site, and the priors for sites to come."""
         if self.empirical_bayes and not self._borrows():
-            LOGGER.warning('fewer than two features that vary: no strength to borrow, no shrinkage')
+            LOGGER.warning('fewer than two features vary: no strength to borrow, no shrinkage')
         estimates, pooled = [], []
-        for number, name in enumerate(cohort.sites):
-            mine = z[cohort.codes == number]
+        for number, name in enumerate(sample.sites):
+            mine = z[sample.codes == number]
             rough = least_squares(mine)
             prior = moments_prior(*rough) if self._borrows() else None
             estimates.append(self._estimate_site(name, mine, prior))
@@ -506,11 +362,11 @@ class ComBat:
     def _estimate_site(
         self, name: str, z: NDArray[np.float64], prior: SitePrior | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Estimate gamma and delta (n_varying,) of one site's standardised people."""
+        """Estimate gamma and delta (n_varying,) from one site's standardised features."""
         if name == self.reference_:
             return np.zeros(z.shape[1]), np.ones(z.shape[1])
         if len(z) < FEWEST_FOR_SCALE:
-            LOGGER.warning('site %s has %d people: only its mean is adjusted', name, len(z))
+            LOGGER.warning('site %s has %d participants: only its mean is adjusted', name, len(z))
         return estimate_site(z, prior, mean_only=self.mean_only)
 
     def _standardise(
@@ -521,7 +377,7 @@ class ComBat:
     def _harmonize(
         self, values: NDArray[np.float64], labels: NDArray[np.str_], covariates: pd.DataFrame
     ) -> NDArray[np.float64]:
-        """Take gamma and delta out of the varying features; the reference site stays as it is."""
+        """Remove gamma and delta from the varying features; the reference site is unchanged."""
         number = {name: code for code, name in enumerate(self.sites_)}
         codes = np.array([number[label] for label in labels], dtype=np.intp)
         self.encoder_.warn_beyond_range(covariates)
@@ -534,14 +390,8 @@ class ComBat:
         return ~np.isin(self.features_, self.constant_)
 
     def _borrows(self) -> bool:
-        """Say whether empirical Bayes is asked for and possible."""
+        """Whether empirical Bayes is asked for and possible."""
         return bool(self.empirical_bayes) and self._varying().sum() > 1
-
-    def _given_penalty(self) -> NDArray[np.float64] | None:
-        if isinstance(self.penalty, str):
-            return None
-        shape = (len(self.features_), len(self.smooth))
-        return np.broadcast_to(np.asarray(self.penalty, dtype=np.float64), shape)[self._varying()]
 
     def _choose_reference(self) -> None:
         asked = self.reference_site
@@ -551,15 +401,9 @@ class ComBat:
         size = dict(zip(self.sites_, self.site_sizes_)).get(self.reference_, 0)
         if size < FEWEST_FOR_SCALE:
             raise DataError(
-                f'reference site {self.reference_}: {size} people to learn from, '
+                f'reference site {self.reference_}: {size} participants to learn from, '
                 f'{FEWEST_FOR_SCALE} are needed; the sites are {name_some(self.sites_)}'
             )
-
-    def _require_separable(self, cohort: Cohort) -> None:
-        """Check covariates as lines even if smooth: the penalty takes care of the bends."""
-        lines = CovariateEncoder(categorical=self.categorical).fit(cohort.covariates)
-        columns = lines.transform(cohort.covariates)
-        require_separable(columns, lines.column_names_, cohort.codes, cohort.sites)
 
     def _require_new(self, sites: Sequence[str]) -> None:
         again = sorted(set(sites) & set(self.sites_))
@@ -567,17 +411,115 @@ class ComBat:
             raise DataError(f'known already, cannot be added: {name_some(again)}')
         if len(self.sites_) == 1:
             raise DataError(
-                'learned from one site only, which says nothing of how sites or covariates '
-                'differ; learn again with both sites'
+                'the model was learned from one site only, which does not show how sites or '
+                'covariates differ; learn again with both sites'
             )
 
 
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Participants to learn from, in one order, without missing values.
+
+    Attributes
+    ----------
+    features, covariates : frames of shape (n, n_features) and (n, n_covariates)
+    sites : list of str
+        Names of the sites, sorted.
+    codes : ndarray of shape (n,)
+        Number of each participant's site among `sites`.
+    excluded : list of str
+        Participants without a site or a covariate.
+    """
+
+    features: pd.DataFrame
+    covariates: pd.DataFrame
+    sites: list[str]
+    codes: NDArray[np.intp]
+    excluded: list[str]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Participants of each site."""
+        return np.bincount(self.codes, minlength=len(self.sites)).tolist()
+
+
+def _choose(
+    people: pd.Index[Any], fit_on: FitOn, is_control: pd.Series[Any] | ArrayLike | None
+) -> NDArray[np.bool_]:
+    """Whom to learn from: booleans (n,)."""
+    if fit_on == 'all':
+        return np.ones(len(people), dtype=bool)
+    if fit_on != 'controls':
+        raise UsageError(f'fit_on {fit_on!r}: choose all or controls')
+    if is_control is None:
+        raise UsageError("fit_on='controls' needs is_control, which marks who is CN")
+    return as_mask(is_control, people)
+
+
+def _gather(
+    features: pd.DataFrame,
+    site: pd.Series[Any] | ArrayLike,
+    covariates: pd.DataFrame | ArrayLike | None,
+    chosen: NDArray[np.bool_],
+) -> _Sample:
+    """Bring together the chosen participants; those without site or covariate are excluded."""
+    places = as_vector(site, features.index, 'site')
+    covariate_table = as_covariates(covariates, features.index)
+    lacking = missing_covariates(covariate_table) | pd.isna(places)
+    excluded = features.index[chosen & lacking]
+    if len(excluded):
+        LOGGER.warning('excluded, missing site or covariate: %s', name_some(excluded))
+    kept = chosen & ~lacking
+    if not kept.any():
+        raise DataError('nobody to learn from: everyone lacks a site or a covariate, or is no CN')
+    require_finite(features.loc[kept], 'features', FILL_OR_EXCLUDE)
+    sites, codes = np.unique(as_labels(places[kept]), return_inverse=True)
+    names = [str(person) for person in excluded]
+    return _Sample(features.loc[kept], covariate_table.loc[kept], sites.tolist(), codes, names)
+
+
+def _require_enough(sample: _Sample, n_columns: int) -> None:
+    """Refuse a regression on sites and covariate columns that would leave no residual."""
+    needed = len(sample.sites) + n_columns + 1
+    if len(sample.codes) < needed:
+        raise DataError(
+            f'{len(sample.codes)} participants for {len(sample.sites)} sites and {n_columns} '
+            f'covariate columns; the minimum is {needed}: use fewer covariates'
+        )
+
+
+def _constant_features(sample: _Sample) -> list[str]:
+    """Name, and log, the features that do not vary within any site."""
+    values = sample.features.to_numpy()
+    within = values - group_means(values, sample.codes, len(sample.sites))[sample.codes]
+    still = np.abs(within).max(axis=0) <= CONSTANT * np.abs(values).max(axis=0)
+    names = [str(name) for name in sample.features.columns[still]]
+    if names:
+        LOGGER.warning('constant within every site, returned unchanged: %s', name_some(names))
+    return names
+
+
+def _tied_features(sample: _Sample) -> list[str]:
+    """Name, and log, the varying features of which more than half the participants share one value.
+
+    Shifting a value that most share (no lesion: 0) gives it another value at each site, by which a
+    nonlinear model can tell the sites apart better than before.
+    """
+    values = sample.features.to_numpy()
+    shared = (values == np.median(values, axis=0)).mean(axis=0)
+    tied = (shared > MOSTLY) & (np.ptp(values, axis=0) > 0)
+    names = [str(name) for name in sample.features.columns[tied]]
+    if names:
+        LOGGER.warning(
+            'most participants share one value, which will differ between sites once harmonized; '
+            'better excluded: %s',
+            name_some(names),
+        )
+    return names
+
+
 def _log_status(status: pd.Series[str]) -> None:
-    for value, why in ((EXCLUDED, 'site or covariate missing'), (UNHARMONIZED, 'unseen site')):
+    for value, why in ((EXCLUDED, 'missing site or covariate'), (UNHARMONIZED, 'unseen site')):
         people = status.index[status == value]
         if len(people):
             LOGGER.warning('%s, %s: %s', value, why, name_some(people))
-
-
-def _floats(values: ArrayLike) -> NDArray[np.float64]:
-    return np.asarray(values, dtype=np.float64)

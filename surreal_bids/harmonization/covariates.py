@@ -31,7 +31,6 @@ from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
 
-
 CN_MEAN = 1.0
 """Mean of every ROI among CN after normalisation (the authors' program, `Data_normalization`)."""
 
@@ -42,18 +41,10 @@ CN_SD = 0.1
 class Residualiser:
     """Remove what covariates explain of each feature, with coefficients from CN only.
 
-    The features become those of a person with the mean covariates of CN: x - (c - mean(c)) beta,
-    so that means and units stay. Coefficients are ordinary least squares with an intercept; up to
-    a constant that CN normalisation removes, this is the authors' `Covariate_correction`.
-
-    Parameters
-    ----------
-    smooth : sequence of str
-        Covariates that act through a cubic regression spline instead of a line.
-    categorical : sequence of str
-        Covariates whose numbers are names of levels. Text is categorical anyway.
-    n_functions : int
-        Functions of each spline, counting the one left out; 5 have one knot, at the median.
+    The features become those of a participant with the mean covariates of CN,
+    x - (c - mean(c)) beta, so that means and units stay. Coefficients are ordinary least squares
+    with an intercept; up to a constant that CN normalisation removes, this is the authors'
+    `Covariate_correction`.
 
     Attributes
     ----------
@@ -69,13 +60,6 @@ class Residualiser:
         CN the coefficients come from.
     """
 
-    def __init__(
-        self, smooth: Sequence[str] = (), categorical: Sequence[str] = (), n_functions: int = 5
-    ) -> None:
-        self.smooth = smooth
-        self.categorical = categorical
-        self.n_functions = n_functions
-
     def fit(
         self,
         X: pd.DataFrame | NDArray[Any],
@@ -86,12 +70,12 @@ class Residualiser:
 
         Parameters
         ----------
-        X : frame or array of shape (n_people, n_features)
+        X : frame or array of shape (n, n_features)
             Regional volumes.
-        covariates : frame or array of shape (n_people, n_covariates)
-            One row a person; frames are matched to `X` by person.
+        covariates : frame or array of shape (n, n_covariates)
+            One row per participant; frames are matched to `X` by participant.
         is_control : array or Series of bool, optional
-            Who is CN; None says that all given are.
+            Who is CN; None: everyone.
 
         Raises
         ------
@@ -101,8 +85,8 @@ class Residualiser:
         """
         table, covariate_table = _controls(X, covariates, is_control)
         self.features_ = [str(name) for name in table.columns]
-        self.encoder_ = CovariateEncoder(self.smooth, self.categorical, self.n_functions)
-        columns = self.encoder_.fit(covariate_table).transform(covariate_table)
+        self.encoder_ = CovariateEncoder().fit(covariate_table)
+        columns = self.encoder_.transform(covariate_table)
         require_estimable(columns, self.encoder_.column_names_)
         self.center_ = columns.mean(axis=0)
         self.coefficients_ = centred_slopes(columns - self.center_, table.to_numpy())
@@ -110,12 +94,12 @@ class Residualiser:
         return self
 
     def transform(self, X: Table, covariates: pd.DataFrame | ArrayLike) -> Table:
-        """Residualise people, old or new; the result has the type of `X`, same unit.
+        """Residualise participants, old or new; the result has the type and the unit of `X`.
 
         Raises
         ------
         DataError
-            Other features, missing values (people and columns are named), or an unknown level.
+            Other features, missing values, or an unknown level.
         """
         table = order_features(as_features(X), self.features_)
         require_finite(table, 'features', FILL_OR_EXCLUDE)
@@ -126,12 +110,12 @@ class Residualiser:
         return like(table.to_numpy() - away @ self.coefficients_, X, table)
 
     def beyond_training_range(self, covariates: pd.DataFrame) -> pd.DataFrame:
-        """Flag people for whom the coefficients are an extrapolation.
+        """Flag participants for whom the coefficients are an extrapolation.
 
         Returns
         -------
-        DataFrame of bool, people x numeric covariates
-            True where the value lies outside what was seen among CN.
+        DataFrame of bool, participants x numeric covariates
+            True where the value lies outside the training range.
         """
         return self.encoder_.beyond_range(covariates)
 
@@ -148,10 +132,9 @@ class Residualiser:
     @classmethod
     def from_arrays(cls, state: Mapping[str, Any]) -> Residualiser:
         """Rebuild a fitted residualiser from `to_arrays`."""
-        encoder = CovariateEncoder.from_json(state['encoder'])
-        residualiser = cls(encoder.smooth, encoder.categorical, encoder.n_functions)
+        residualiser = cls()
         residualiser.features_ = list(state['features'])
-        residualiser.encoder_ = encoder
+        residualiser.encoder_ = CovariateEncoder.from_json(state['encoder'])
         residualiser.n_controls_ = int(state['n_controls'])
         residualiser.coefficients_ = np.asarray(state['coefficients'], dtype=np.float64)
         residualiser.center_ = np.asarray(state['center'], dtype=np.float64)
@@ -176,7 +159,7 @@ class CNNormaliser:
         X: pd.DataFrame | NDArray[Any],
         is_control: pd.Series[Any] | ArrayLike | None = None,
     ) -> CNNormaliser:
-        """Learn mean and sd from the CN among `X` (n_people, n_features); None: all are CN.
+        """Learn mean and sd from the CN among `X` (n, n_features); None: all are CN.
 
         Raises
         ------
@@ -185,7 +168,7 @@ class CNNormaliser:
         """
         table, _ = _controls(X, None, is_control)
         if len(table) < 2:
-            raise DataError(f'{len(table)} CN: a spread needs two at least')
+            raise DataError(f'{len(table)} CN; the minimum to estimate a spread is two')
         values = table.to_numpy()
         self.features_ = [str(name) for name in table.columns]
         self.n_controls_ = len(table)
@@ -194,12 +177,12 @@ class CNNormaliser:
         if constant.any():
             raise DataError(
                 f'the same in all {len(table)} CN: {name_some(table.columns[constant])}; '
-                'such features cannot be scaled, leave them out'
+                'exclude these features, which cannot be scaled'
             )
         return self
 
     def transform(self, X: Table) -> Table:
-        """Scale people, old or new; the result has the type of `X` and no unit."""
+        """Scale participants, old or new; the result has the type of `X` and no unit."""
         table = order_features(as_features(X), self.features_)
         require_finite(table, 'features', FILL_OR_EXCLUDE)
         return like(CN_MEAN + CN_SD * (table.to_numpy() - self.mean_) / self.sd_, X, table)
@@ -241,7 +224,7 @@ def _controls(
         keep = as_mask(is_control, table.index)
         table, covariate_table = table.loc[keep], covariate_table.loc[keep]
     if table.empty:
-        raise DataError('no CN to learn from; say which group is the control group')
+        raise DataError('no CN to learn from; name the control group')
     require_finite(table, 'features', FILL_OR_EXCLUDE)
     require_covariates(covariate_table)
     return table, covariate_table
@@ -251,8 +234,8 @@ class CNImputer:
     """Replace a missing feature by the prediction of a linear regression among CN.
 
     Imputed patients look healthier than they are in the imputed region, so that this suits a few
-    missing values, not a region that half the people lack. Before ComBat, put the site among the
-    covariates: the value then carries the shift of its site, which ComBat will remove.
+    missing values, not a region that half the participants lack. Before ComBat, put the site among
+    the covariates: the value then carries the shift of its site, which ComBat will remove.
 
     Parameters
     ----------
@@ -284,12 +267,12 @@ class CNImputer:
 
         Parameters
         ----------
-        X : frame or array of shape (n_people, n_features)
+        X : frame or array of shape (n, n_features)
             Features, with missing values.
-        covariates : frame or array of shape (n_people, n_covariates)
+        covariates : frame or array of shape (n, n_covariates)
             Covariates, complete among CN.
-        is_control : Series or array of bool of shape (n_people,), optional
-            Who is CN; None says that all given are.
+        is_control : Series or array of bool of shape (n,), optional
+            Who is CN; None: everyone.
 
         Raises
         ------
@@ -350,7 +333,7 @@ class CNImputer:
     def _fit_feature(
         self, columns: NDArray[np.float64], feature: pd.Series[float]
     ) -> tuple[float, NDArray[np.float64]]:
-        """Return intercept and slopes (n_columns,) from the people who have the feature."""
+        """Return intercept and slopes (n_columns,) from the CN who have the feature."""
         there = np.isfinite(feature.to_numpy())
         try:
             require_estimable(columns[there], self.encoder_.column_names_)
@@ -374,18 +357,18 @@ def handle_icv(
     icv: pd.Series[Any] | ArrayLike,
     how: ICVHandling,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Apply one of the three ways, before harmonization and residualisation.
+    """Account for head size, before harmonization and residualisation.
 
     Parameters
     ----------
-    X : frame of shape (n_people, n_features)
+    X : frame of shape (n, n_features)
         Regional volumes, mm3.
-    covariates : frame of shape (n_people, n_covariates), optional
+    covariates : frame of shape (n, n_covariates), optional
         Covariates so far.
-    icv : Series or array of shape (n_people,)
+    icv : Series or array of shape (n,)
         Intracranial volume in the unit of `X`.
     how : {'covariate', 'proportion', 'none'}
-        See the module.
+        Add ICV to the covariates, divide by it, or do nothing.
 
     Returns
     -------
@@ -407,7 +390,7 @@ def handle_icv(
     if how == 'proportion':
         return table.div(volume, axis=0), covariate_table
     if ICV in covariate_table.columns:
-        raise DataError(f'the covariates already hold {ICV!r}: ICV would count twice; drop it')
+        raise DataError(f'the covariates already hold {ICV!r}: ICV would count twice; exclude it')
     return table, covariate_table.assign(**{ICV: volume})
 
 

@@ -27,10 +27,10 @@ MAX_STEPS = 10_000
 """The alternation takes tens of steps; this only bounds it."""
 
 MEAN_ONLY_WEIGHT = 1
-"""People that `mean_only` counts for a site's mean, whatever its size (as sva and neuroCombat)."""
+"""Participants that `mean_only` counts for a site's mean, whatever its size (as sva does)."""
 
 FEWEST_FOR_SCALE = 3
-"""People that a site needs before its variance is estimated; below, only its mean is."""
+"""Participants that a site needs before its variance is estimated; below, only its mean is."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ def estimate_site(
 
     Parameters
     ----------
-    z : ndarray of shape (n_people, n_features)
+    z : ndarray of shape (n, n_features)
         Standardised data of the site.
     prior : SitePrior or None
         Priors to shrink to; None for least squares alone.
     mean_only : bool
-        Leave the variance, as is done in any case below `FEWEST_FOR_SCALE` people.
+        Leave the variance, as is always done below `FEWEST_FOR_SCALE` participants.
     """
     shift, ratio = least_squares(z)
     unscaled = np.ones_like(ratio)
@@ -98,10 +98,10 @@ def estimate_site(
 
 
 def least_squares(z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Estimate shift and variance ratio (n_features,) of a site's `z` (n_people, n_features).
+    """Estimate shift and variance ratio (n_features,) of a site's `z` (n, n_features).
 
     A feature that does not vary at the site gets the ratio 1, and so does every feature where
-    there are fewer than `FEWEST_FOR_SCALE` people.
+    there are fewer than `FEWEST_FOR_SCALE` participants.
     """
     shift = z.mean(axis=0)
     if len(z) < FEWEST_FOR_SCALE:
@@ -138,7 +138,7 @@ def shrink(
 
     Parameters
     ----------
-    z : ndarray of shape (n_people, n_features)
+    z : ndarray of shape (n, n_features)
         Standardised data of one site.
     prior : SitePrior
         Its priors.

@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.integrate import simpson
-from scipy.interpolate import BSpline
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
 
-
 Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
 
 CONSTANT = 1e-10
 """A feature that varies by less than this share of its largest value is constant up to rounding."""
 
-FILL_OR_EXCLUDE = 'complete the table, exclude these people, or impute'
+FILL_OR_EXCLUDE = 'complete the table, exclude these participants, or impute'
 """What to do about missing feature values."""
 
 
 def as_features(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame:
-    """Read features as a float frame of people x features; an array gets numbered names.
+    """Read features as a float frame of participants x features; an array gets numbered names.
 
     Raises
     ------
     DataError
-        A person or a feature is named twice, or a value is not a number.
+        A participant or a feature is named twice, or a value is not a number.
     """
     table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.atleast_2d(np.asarray(X)))
-    _require_unique(table.index, 'person')
+    _require_unique(table.index, 'participant')
     _require_unique(table.columns, 'feature')
     try:
         return table.astype(np.float64)
     except (TypeError, ValueError) as error:
         text = [name for name in table.columns if _holds_text(table[name])]
         raise DataError(
-            f'features hold text, not numbers: {name_some(text)}; leave these columns out'
+            f'features hold text, not numbers: {name_some(text)}; exclude these columns'
         ) from error
 
 
@@ -54,30 +49,31 @@ def as_covariates(
 ) -> pd.DataFrame:
     """Read covariates as a frame with one row for each of `people`, in that order.
 
-    Frames are matched by name when theirs are the same people, whatever the order; arrays are
-    matched by position. None stands for no covariates at all.
+    Frames are matched by participant, arrays by position. None stands for no covariates.
 
     Raises
     ------
     DataError
-        The covariates are about other people than the features.
+        A participant has no row among the covariates.
     """
     if covariates is None:
         return pd.DataFrame(index=people)
     if not isinstance(covariates, pd.DataFrame):
         covariates = _from_array(np.asarray(covariates), people)
-    _require_unique(covariates.index, 'person')
+    _require_unique(covariates.index, 'participant')
     return covariates.loc[_same_people(covariates.index, people, 'covariates')]
 
 
 def as_vector(values: pd.Series[Any] | ArrayLike, people: pd.Index[Any], name: str) -> NDArray[Any]:
-    """Read one value a person (site, is-control, ICV), in the order of `people`."""
+    """Read one value per participant (site, is-control, ICV), in the order of `people`."""
     if isinstance(values, pd.Series):
-        _require_unique(values.index, 'person')
+        _require_unique(values.index, 'participant')
         return values.loc[_same_people(values.index, people, name)].to_numpy()
     array = np.asarray(values)
     if array.shape != (len(people),):
-        raise DataError(f'{name}: {array.shape} values for {len(people)} people; give one each')
+        raise DataError(
+            f'{name}: {array.shape} values for {len(people)} participants; give one each'
+        )
     return array
 
 
@@ -97,7 +93,7 @@ def _label(value: Any) -> str:
 def as_mask(
     is_control: pd.Series[Any] | ArrayLike, people: pd.Index[Any], name: str = 'is_control'
 ) -> NDArray[np.bool_]:
-    """Read a True/False value a person; anything else than booleans or 0/1 is refused."""
+    """Read one boolean (or 0/1) per participant."""
     values = as_vector(is_control, people, name)
     if not np.isin(values, [True, False]).all():
         raise DataError(f'{name}: values other than True and False (or 1 and 0)')
@@ -124,13 +120,13 @@ def order_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def require_finite(table: pd.DataFrame, what: str, remedy: str) -> None:
-    """Raise a DataError that names people and columns where a number is missing or infinite."""
+    """Raise a DataError that names participants and columns with missing or infinite numbers."""
     wrong = ~np.isfinite(table.to_numpy(dtype=np.float64))
     if wrong.any():
         people = table.index[wrong.any(axis=1)]
         columns = table.columns[wrong.any(axis=0)]
         raise DataError(
-            f'{what}: missing or infinite values for {len(people)} people '
+            f'{what}: missing or infinite values for {len(people)} participants '
             f'({name_some(people)}) in {name_some(columns)}; {remedy}'
         )
 
@@ -150,7 +146,9 @@ def _holds_text(values: pd.Series[Any]) -> bool:
 def _from_array(values: NDArray[Any], people: pd.Index[Any]) -> pd.DataFrame:
     columns = values.reshape(len(values), -1)
     if len(columns) != len(people):
-        raise DataError(f'covariates: {len(columns)} rows for {len(people)} people; give one each')
+        raise DataError(
+            f'covariates: {len(columns)} rows for {len(people)} participants; give one each'
+        )
     names = [f'covariate_{number}' for number in range(columns.shape[1])]
     return pd.DataFrame(columns, index=people, columns=names)
 
@@ -159,8 +157,8 @@ def _same_people(have: pd.Index[Any], people: pd.Index[Any], what: str) -> pd.In
     missing = people.difference(have)
     if len(missing):
         raise DataError(
-            f'{what}: nothing for {len(missing)} people ({name_some(missing)}); '
-            'index both tables by the same person names'
+            f'{what}: nothing for {len(missing)} participants ({name_some(missing)}); '
+            'index both tables by the same participant labels'
         )
     return people
 
@@ -171,98 +169,16 @@ def _require_unique(names: pd.Index[Any], what: str) -> None:
         raise DataError(f'the same {what} more than once: {name_some(twice)}; keep one row each')
 
 
-DEGREE = 3
-"""Cubic splines."""
-
-SIMPSON_STEPS = 4
-"""Steps between two knots; products of second derivatives are quadratic there: Simpson is exact."""
-
-
-@dataclass(frozen=True, eq=False)
-class SplineBasis:
-    """A cubic B-spline basis without its first function.
-
-    Attributes
-    ----------
-    knots : ndarray of shape (n_functions + 5,)
-        All knots in order, the boundary ones repeated four times, in the unit of the covariate.
-    """
-
-    knots: NDArray[np.float64]
-
-    @classmethod
-    def at_quantiles(cls, x: ArrayLike, n_functions: int) -> SplineBasis:
-        """Place knots at the quantiles of `x` (n,); `n_functions` counts the one left out.
-
-        Raises
-        ------
-        DataError
-            `x` has too few different values for so many functions, or one value too often.
-        """
-        x = np.asarray(x, dtype=np.float64)
-        different = len(np.unique(x))
-        if different < n_functions:
-            raise DataError(
-                f'a spline of {n_functions} functions needs as many different values, '
-                f'found {different}; use a line'
-            )
-        inside = np.linspace(0, 100, n_functions - DEGREE + 1)[1:-1]
-        ends = np.repeat([x.min(), x.max()], DEGREE + 1)
-        knots = np.sort(np.concatenate([ends, np.percentile(x, inside)]))
-        if (knots[DEGREE + 1 :] == knots[: -DEGREE - 1]).any():
-            raise DataError('too many people share one value for a spline; use a line')
-        return cls(knots)
-
-    @property
-    def lower(self) -> float:
-        """Smallest value of the covariate that the basis has seen."""
-        return float(self.knots[0])
-
-    @property
-    def upper(self) -> float:
-        """Largest value of the covariate that the basis has seen."""
-        return float(self.knots[-1])
-
-    def evaluate(self, x: ArrayLike, derivative: int = 0) -> NDArray[np.float64]:
-        """Evaluate the functions, or a derivative, at `x` (n,): shape (n, n_functions - 1).
-
-        Beyond the boundary knots the value at the boundary is used: a cubic that runs on outside
-        its data is worth less than no slope at all.
-        """
-        inside = np.clip(np.asarray(x, dtype=np.float64), self.lower, self.upper)
-        every = np.eye(len(self.knots) - DEGREE - 1)
-        values = BSpline(self.knots, every, DEGREE)(inside, nu=derivative)
-        return np.asarray(values[:, 1:], dtype=np.float64)
-
-    def penalty(self) -> NDArray[np.float64]:
-        """Integrate the products of second derivatives: shape (n_functions - 1,) * 2."""
-        points = _refine(np.unique(self.knots))
-        curvature = self.evaluate(points, derivative=2)
-        products = curvature[:, :, None] * curvature[:, None, :]
-        return np.asarray(simpson(products, x=points, axis=0), dtype=np.float64)
-
-
-def _refine(knots: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cut each interval between different knots in `SIMPSON_STEPS` equal steps."""
-    steps = np.arange(SIMPSON_STEPS) / SIMPSON_STEPS
-    inside = knots[:-1, None] + np.diff(knots)[:, None] * steps
-    return np.append(inside.ravel(), knots[-1])
-
-
 class CovariateEncoder:
     """Turn a table of covariates into the columns of a design matrix.
 
-    Numbers stay one column; text (sex as F and M, diagnosis) becomes one column a level but the
-    first in alphabetical order; a smooth covariate becomes the functions of a cubic spline.
+    Numbers stay one column; text (sex as F and M, diagnosis) becomes one column per level but
+    the first in alphabetical order.
 
     Parameters
     ----------
-    smooth : sequence of str
-        Numeric covariates to expand in splines.
     categorical : sequence of str
         Covariates whose numbers are names of levels (a scanner number), not amounts.
-    n_functions : int
-        Spline functions of each smooth covariate, counting the one left out.
 
     Attributes
     ----------
@@ -270,29 +186,20 @@ class CovariateEncoder:
         Levels of each categorical covariate, the reference level first.
     range_ : dict of str to (float, float)
         Smallest and largest value seen of each numeric covariate.
-    splines_ : dict of str to SplineBasis
-        Basis of each smooth covariate.
     covariates_ : list of str
         The covariates learned, in order.
     """
 
-    def __init__(
-        self,
-        smooth: Sequence[str] = (),
-        categorical: Sequence[str] = (),
-        n_functions: int = 10,
-    ) -> None:
-        self.smooth = smooth
+    def __init__(self, categorical: Sequence[str] = ()) -> None:
         self.categorical = categorical
-        self.n_functions = n_functions
 
     def fit(self, covariates: pd.DataFrame) -> CovariateEncoder:
-        """Learn levels, ranges and knots from `covariates`, which has no missing value.
+        """Learn levels and ranges from `covariates`, which has no missing value.
 
         Raises
         ------
         DataError
-            A covariate asked for is absent, has one value only, or is smooth but not numeric.
+            A covariate asked for is absent or has one value only.
         """
         self.covariates_ = [str(name) for name in covariates.columns]
         table = covariates.set_axis(self.covariates_, axis=1)
@@ -301,17 +208,16 @@ class CovariateEncoder:
         for name in self.covariates_:
             if table[name].nunique() < 2:
                 raise DataError(
-                    f'covariate {name}: the {len(table)} people to learn from all have the same '
-                    'value, so its effect cannot be estimated; leave it out'
+                    f'covariate {name}: all {len(table)} participants to learn from have the same '
+                    'value, so its effect cannot be estimated; exclude it'
                 )
         self.levels_ = {name: np.unique(as_labels(table[name])).tolist() for name in sorted(text)}
         numbers = {name: _to_numbers(table[name]) for name in self.covariates_ if name not in text}
         self.range_ = {name: (float(x.min()), float(x.max())) for name, x in numbers.items()}
-        self.splines_ = {name: self._spline(numbers, name) for name in self.smooth}
         return self
 
     def transform(self, covariates: pd.DataFrame) -> NDArray[np.float64]:
-        """Build the columns (n, n_columns) for people without a missing covariate.
+        """Build the columns (n, n_columns) for participants without a missing covariate.
 
         Raises
         ------
@@ -323,7 +229,7 @@ class CovariateEncoder:
         return np.hstack([np.empty((len(table), 0)), *blocks])
 
     def select(self, covariates: pd.DataFrame) -> pd.DataFrame:
-        """Take the learned covariates out of a table that may hold more."""
+        """Select the learned covariates of a table that may hold more."""
         table = covariates.set_axis(covariates.columns.astype(str), axis=1)
         missing = [name for name in self.covariates_ if name not in table.columns]
         if missing:
@@ -335,40 +241,27 @@ class CovariateEncoder:
 
     @property
     def column_names_(self) -> list[str]:
-        """Names of the columns: `age`, `sex[M]`, `age[s1]`."""
-        names: list[str] = []
-        for name in self.covariates_:
-            if name in self.levels_:
-                names += [f'{name}[{level}]' for level in self.levels_[name][1:]]
-            elif name in self.splines_:
-                count = self.splines_[name].knots.size - 5
-                names += [f'{name}[s{number}]' for number in range(1, count + 1)]
-            else:
-                names.append(name)
-        return names
-
-    @property
-    def roughness_(self) -> list[NDArray[np.float64]]:
-        """Penalty matrix (n_columns, n_columns) of each smooth covariate, zero off its columns."""
-        names = self.column_names_
-        matrices = []
-        for name, basis in self.splines_.items():
-            own = [number for number, column in enumerate(names) if column.startswith(f'{name}[s')]
-            matrix = np.zeros((len(names), len(names)))
-            matrix[np.ix_(own, own)] = basis.penalty()
-            matrices.append(matrix)
-        return matrices
+        """Names of the columns: `age`, `sex[M]`."""
+        return [
+            column
+            for name in self.covariates_
+            for column in (
+                [f'{name}[{level}]' for level in self.levels_[name][1:]]
+                if name in self.levels_
+                else [name]
+            )
+        ]
 
     def warn_beyond_range(self, covariates: pd.DataFrame) -> None:
-        """Log, for each numeric covariate, the people outside what was seen."""
+        """Log, for each numeric covariate, the participants outside the training range."""
         outside = self.beyond_range(covariates)
         for name in outside.columns[outside.any(axis=0)]:
             low, high = self.range_[name]
             people = name_some(outside.index[outside[name]])
-            LOGGER.warning('%s beyond the %g to %g learned from: %s', name, low, high, people)
+            LOGGER.warning('%s outside the training range %g-%g: %s', name, low, high, people)
 
     def beyond_range(self, covariates: pd.DataFrame) -> pd.DataFrame:
-        """Flag numeric covariates outside what was seen: booleans, people x numeric covariates."""
+        """Flag values outside the training range: booleans, participants x numeric covariates."""
         table = self.select(covariates)
         flags = {}
         for name, (low, high) in self.range_.items():
@@ -377,27 +270,21 @@ class CovariateEncoder:
         return pd.DataFrame(flags, index=table.index, columns=list(self.range_), dtype=bool)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was asked and learned as plain JSON values."""
+        """Return options and what was learned as plain JSON values."""
         return {
-            'smooth': list(self.smooth),
             'categorical': list(self.categorical),
-            'n_functions': int(self.n_functions),
             'covariates': list(self.covariates_),
             'levels': {name: list(levels) for name, levels in self.levels_.items()},
             'range': {name: list(bounds) for name, bounds in self.range_.items()},
-            'knots': {name: basis.knots.tolist() for name, basis in self.splines_.items()},
         }
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> CovariateEncoder:
         """Rebuild an encoder from `to_json`."""
-        encoder = cls(tuple(state['smooth']), tuple(state['categorical']), state['n_functions'])
+        encoder = cls(tuple(state['categorical']))
         encoder.covariates_ = list(state['covariates'])
         encoder.levels_ = {name: list(levels) for name, levels in state['levels'].items()}
         encoder.range_ = {name: (low, high) for name, (low, high) in state['range'].items()}
-        encoder.splines_ = {
-            name: SplineBasis(np.asarray(knots)) for name, knots in state['knots'].items()
-        }
         return encoder
 
     def _is_categorical(self, values: pd.Series[Any]) -> bool:
@@ -406,42 +293,34 @@ class CovariateEncoder:
         return bool(pd.to_numeric(values, errors='coerce').isna().any())
 
     def _require_known(self, names: Sequence[str]) -> None:
-        unknown = [name for name in (*self.smooth, *self.categorical) if name not in names]
+        unknown = [name for name in self.categorical if name not in names]
         if unknown:
             raise DataError(
                 f'no such covariate: {name_some(unknown)}; the table has {name_some(names)}'
             )
 
-    def _spline(self, numbers: Mapping[str, pd.Series[float]], name: str) -> SplineBasis:
-        if name not in numbers:
-            raise DataError(f'covariate {name}: a spline needs numbers, found text')
-        return SplineBasis.at_quantiles(numbers[name], self.n_functions)
-
     def _encode(self, values: pd.Series[Any]) -> NDArray[np.float64]:
         name = str(values.name)
         if name in self.levels_:
             return _one_hot(values, self.levels_[name])
-        numbers = np.asarray(_to_numbers(values), dtype=np.float64)
-        if name in self.splines_:
-            return self.splines_[name].evaluate(numbers)
-        return numbers[:, None]
+        return np.asarray(_to_numbers(values), dtype=np.float64)[:, None]
 
 
 def missing_covariates(covariates: pd.DataFrame) -> NDArray[np.bool_]:
-    """Say who lacks a covariate: booleans (n,); infinite numbers count as missing."""
+    """Who lacks a covariate: booleans (n,); infinite numbers count as missing."""
     numbers = covariates.select_dtypes('number')
     infinite = np.isinf(numbers.to_numpy(dtype=np.float64)).any(axis=1)
     return covariates.isna().any(axis=1).to_numpy() | infinite
 
 
 def require_covariates(covariates: pd.DataFrame) -> None:
-    """Raise a DataError that names people and covariates where one is missing."""
+    """Raise a DataError that names participants and their missing covariates."""
     lacking = missing_covariates(covariates)
     if lacking.any():
         rows = covariates.loc[lacking]
         columns = [name for name in rows if missing_covariates(rows[[name]]).any()]
         raise DataError(
-            f'covariates missing for {len(rows)} people ({name_some(rows.index)}) '
+            f'covariates missing for {len(rows)} participants ({name_some(rows.index)}) '
             f'in {name_some(columns)}; complete or exclude them'
         )
 
@@ -469,30 +348,8 @@ def _one_hot(values: pd.Series[Any], levels: Sequence[str]) -> NDArray[np.float6
     return (text[:, None] == np.asarray(levels[1:])[None, :]).astype(np.float64)
 
 
-PENALTY_GRID = np.logspace(0, 7, 11)
-"""Weights of the roughness penalty that are tried, as in ComBat-GAM."""
-
 COLLINEAR = 1e-8
 """A direction of the scaled covariates with less than this share of the largest is rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class SiteRegression:
-    """Coefficients of the regression.
-
-    Attributes
-    ----------
-    site_means : ndarray of shape (n_sites, n_features)
-        Value of each feature at each site where all covariate columns are 0.
-    slopes : ndarray of shape (n_columns, n_features)
-        Effects of the covariates, shared by all sites.
-    penalties : ndarray of shape (n_features, n_smooth)
-        Roughness penalties used.
-    """
-
-    site_means: NDArray[np.float64]
-    slopes: NDArray[np.float64]
-    penalties: NDArray[np.float64]
 
 
 def group_means(
@@ -500,7 +357,7 @@ def group_means(
 ) -> NDArray[np.float64]:
     """Mean of the rows of `values` (n, m) in each group: shape (n_groups, m).
 
-    `codes` (n,) numbers the groups; each has a row at least.
+    `codes` (n,) numbers the groups; none is empty.
     """
     order = np.argsort(codes, kind='stable')
     counts = np.bincount(codes, minlength=n_groups)
@@ -512,39 +369,36 @@ def group_means(
 
 
 def fit_site_regression(
-    X: NDArray[np.float64],
-    columns: NDArray[np.float64],
-    codes: NDArray[np.intp],
-    roughness: Sequence[NDArray[np.float64]] = (),
-    penalties: ArrayLike | None = None,
-) -> SiteRegression:
-    """Regress features on site and covariates, with roughness penalties on smooth covariates.
+    X: NDArray[np.float64], columns: NDArray[np.float64], codes: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Regress features on site and covariates by ordinary least squares.
 
     Parameters
     ----------
-    X : ndarray of shape (n_people, n_features)
+    X : ndarray of shape (n, n_features)
         Features.
-    columns : ndarray of shape (n_people, n_columns)
+    columns : ndarray of shape (n, n_columns)
         Encoded covariates.
-    codes : ndarray of shape (n_people,)
-        Number of each person's site.
-    roughness : sequence of ndarray of shape (n_columns, n_columns)
-        Penalty matrix of each smooth covariate; none gives ordinary least squares.
-    penalties : array of shape (n_features, n_smooth), optional
-        Penalty weights; None chooses each feature's from `PENALTY_GRID` by generalised
-        cross-validation.
+    codes : ndarray of shape (n,)
+        Number of each participant's site.
+
+    Returns
+    -------
+    site_means : ndarray of shape (n_sites, n_features)
+        Value of each feature at each site where all covariate columns are 0.
+    slopes : ndarray of shape (n_columns, n_features)
+        Effects of the covariates, shared by all sites.
     """
     n_sites = int(codes.max()) + 1
     column_means = group_means(columns, codes, n_sites)
     feature_means = group_means(X, codes, n_sites)
     within, X_within = columns - column_means[codes], X - feature_means[codes]
     gram, cross = within.T @ within, within.T @ X_within
-    if penalties is None and roughness:
-        total = (X_within**2).sum(axis=0)
-        penalties = _choose_penalties(gram, cross, total, roughness, (len(X), n_sites))
-    weights = np.zeros((X.shape[1], 0)) if not roughness else np.asarray(penalties, dtype=float)
-    slopes = _solve_by_weight(gram, cross, roughness, weights)
-    return SiteRegression(feature_means - column_means @ slopes, slopes, weights)
+    # Columns are scaled to one unit first, since ICV is a million times sex.
+    scale = np.sqrt(np.where(np.diag(gram) > 0, np.diag(gram), 1.0))
+    scaled = np.linalg.solve(gram / np.outer(scale, scale), cross / scale[:, None])
+    slopes: NDArray[np.float64] = scaled / scale[:, None]
+    return feature_means - column_means @ slopes, slopes
 
 
 def require_separable(
@@ -553,7 +407,7 @@ def require_separable(
     codes: NDArray[np.intp],
     sites: Sequence[str],
 ) -> None:
-    """Refuse covariates whose effect cannot be told from that of site.
+    """Refuse covariates that are confounded with site.
 
     Raises
     ------
@@ -574,12 +428,12 @@ def require_separable(
     if _rank(scaled) < len(names):
         raise DataError(
             f'covariates {", ".join(names)} explain each other within the sites '
-            f'{", ".join(sites)}; leave one out'
+            f'{", ".join(sites)}; exclude one'
         )
 
 
 def require_estimable(columns: NDArray[np.float64], names: Sequence[str]) -> None:
-    """Refuse columns (n_people, n_columns) whose coefficients the CN do not determine.
+    """Refuse columns (n, n_columns) whose coefficients the CN do not determine.
 
     Raises
     ------
@@ -590,13 +444,13 @@ def require_estimable(columns: NDArray[np.float64], names: Sequence[str]) -> Non
     if n_people < n_columns + 2:
         raise DataError(
             f'{n_people} CN for {n_columns} covariate columns ({name_some(names)}); '
-            f'{n_columns + 2} are needed at least: use fewer covariates'
+            f'the minimum is {n_columns + 2}: use fewer covariates'
         )
     spread = columns.std(axis=0)
     scaled = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     if _rank(scaled) < n_columns:
         raise DataError(
-            f'covariates explain each other among the CN: {name_some(names)}; leave one out'
+            f'covariates explain each other among the CN: {name_some(names)}; exclude one'
         )
 
 
@@ -614,59 +468,3 @@ def centred_slopes(
 
 def _rank(scaled: NDArray[np.float64]) -> int:
     return int(np.linalg.matrix_rank(scaled, rtol=COLLINEAR)) if scaled.size else 0
-
-
-def _solve_by_weight(
-    gram: NDArray[np.float64],
-    cross: NDArray[np.float64],
-    roughness: Sequence[NDArray[np.float64]],
-    weights: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Solve the penalised normal equations once for all features that share their weights."""
-    slopes = np.empty_like(cross)
-    distinct, member = np.unique(weights, axis=0, return_inverse=True)
-    for number, weight in enumerate(distinct):
-        mine = np.flatnonzero(member.ravel() == number)
-        slopes[:, mine] = _solve(gram, cross[:, mine], _total_penalty(gram, roughness, weight))
-    return slopes
-
-
-def _total_penalty(
-    gram: NDArray[np.float64],
-    roughness: Sequence[NDArray[np.float64]],
-    weight: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Sum the penalties; twice, as statsmodels defines its weights (`penalized_wls`)."""
-    total = np.zeros_like(gram)
-    for matrix, amount in zip(roughness, weight):
-        total += 2 * amount * matrix
-    return total
-
-
-def _solve(
-    gram: NDArray[np.float64], cross: NDArray[np.float64], penalty: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Solve (gram + penalty) slopes = cross, with columns scaled to one unit."""
-    scale = np.sqrt(np.where(np.diag(gram) > 0, np.diag(gram), 1.0))
-    unit = np.outer(scale, scale)
-    return np.linalg.solve((gram + penalty) / unit, cross / scale[:, None]) / scale[:, None]
-
-
-def _choose_penalties(
-    gram: NDArray[np.float64],
-    cross: NDArray[np.float64],
-    total: NDArray[np.float64],
-    roughness: Sequence[NDArray[np.float64]],
-    n_people_sites: tuple[int, int],
-) -> NDArray[np.float64]:
-    """Minimise the generalised cross-validation score n RSS / (n - tr H)^2 of each feature."""
-    n_people, n_sites = n_people_sites
-    grid = np.array(list(itertools.product(PENALTY_GRID, repeat=len(roughness))))
-    scores = np.empty((len(grid), cross.shape[1]))
-    for number, weight in enumerate(grid):
-        penalty = _total_penalty(gram, roughness, weight)
-        slopes = _solve(gram, cross, penalty)
-        residual = total - 2 * (slopes * cross).sum(axis=0) + (slopes * (gram @ slopes)).sum(axis=0)
-        freedom = n_sites + np.trace(_solve(gram, gram, penalty))
-        scores[number] = n_people * residual / (n_people - freedom) ** 2
-    return grid[scores.argmin(axis=0)]

@@ -38,14 +38,14 @@ from surreal_bids.text import name_some
 LOGGER = logging.getLogger(__name__)
 
 N_FOLDS = 5
-"""Folds of the site classifier; sites with fewer people cannot be in each and are left out."""
+"""Folds of the site classifier; sites with fewer participants are excluded."""
 
 DETECTABLE = 0.05
 """An effect with a smaller p before harmonization is one whose sign can be kept."""
 
 
 class Harmonizer(Protocol):
-    """What can be learned from some people and applied to others, as `ComBat`."""
+    """What can be learned from some participants and applied to others, as `ComBat`."""
 
     def fit(self, X: pd.DataFrame, site: Any, covariates: Any) -> Any:
         """Learn."""
@@ -61,11 +61,11 @@ class SiteClassification:
     Attributes
     ----------
     balanced_accuracy : float
-        Mean over sites of the share of people who are given the right site.
+        Mean over sites of the share of participants assigned to the right site.
     chance : float
         What guessing attains: 1 / number of sites.
     n_sites, n_people : int
-        Sites and people that took part.
+        Sites and participants classified.
     """
 
     balanced_accuracy: float
@@ -80,19 +80,19 @@ class HarmonizationQuality:
 
     Attributes
     ----------
-    features : frame of shape (n_features, 7)
+    features : frame of shape (n_features, 5)
         `site_variance_{before,after}`: share of variance that site explains beyond the
         covariates. `effect_{before,after}`: change, per sd of the covariate of interest, in sd
-        that the feature had before. `correlation_{before,after}`: partial. `detectable`: whether
-        that before differs from zero at p < 0.05.
+        that the feature had before. `detectable`: whether the effect before differs from zero at
+        p < 0.05.
     classification_before, classification_after : SiteClassification
-        Of the people given, whom the harmonization has seen.
+        Of the participants that the harmonization was learned from.
     classification_held_out : SiteClassification or None
-        Of people harmonized by a model that has not seen them.
+        Of participants harmonized by a model that has not seen them.
     covariate : str
         The covariate of interest.
     site_variance_by_chance : float
-        Share of variance that as many sites explain if they differ in nothing.
+        Share of variance that as many sites explain if they do not differ.
     """
 
     features: pd.DataFrame
@@ -127,16 +127,16 @@ def assess_harmonization(
 
     Parameters
     ----------
-    before, after : frames of shape (n_people, n_features)
+    before, after : frames of shape (n, n_features)
         Features; constant ones are not assessed.
-    site : Series or array of shape (n_people,)
-        Site of each person.
-    covariates : frame of shape (n_people, n_covariates)
+    site : Series or array of shape (n,)
+        Site of each participant.
+    covariates : frame of shape (n, n_covariates)
         Covariates that were kept.
     covariate : str
         The one whose effect is followed; numeric.
     harmonizer : Harmonizer, optional
-        Refitted in each fold to measure site classification of people it has not seen.
+        Refitted in each fold, to classify participants it has not seen.
     random_state : int
         Decides the folds.
     """
@@ -158,8 +158,6 @@ def assess_harmonization(
             'site_variance_after': site_variance(after, labels, rows),
             'effect_before': old['slope'] / spread,
             'effect_after': new['slope'] / spread,
-            'correlation_before': old['correlation'],
-            'correlation_after': new['correlation'],
             'detectable': old['p'] < DETECTABLE,
         }
     )
@@ -173,7 +171,7 @@ def site_variance(
     """Share of each feature's variance that site explains beyond the covariates (partial eta^2).
 
     (RSS of covariates - RSS of covariates and site) / RSS of covariates, in 0 to 1. Sites that
-    differ in nothing still explain (sites - 1) / (people - 1 - covariate columns) on average.
+    do not differ still explain (sites - 1) / (n - 1 - covariate columns) on average.
     """
     values, columns, codes = _prepare(X, site, covariates)
     without = _residual(values, columns, np.zeros_like(codes))
@@ -216,23 +214,23 @@ def classify_sites(
     classifier: ClassifierMixin | None = None,
     random_state: int = 0,
 ) -> SiteClassification:
-    """Tell sites apart by the features, cross-validated over people.
+    """Classify sites by the features, cross-validated over participants.
 
-    Everything is learned inside the folds: the covariates' effects, which are taken out first
-    (sites differ in age, and age is meant to stay), scaling, classifier, and `harmonizer` if given.
-    Without it, and with `X` harmonized by a model that saw all people, expect less than chance: a
-    site's people had their own mean removed, so those left out lie opposite to those learned from.
+    Everything is learned inside the folds: the covariates' effects, which are removed first (sites
+    differ in age, and age is meant to stay), scaling, classifier, and `harmonizer` if given.
+    Without it, and with `X` harmonized by a model that saw everyone, expect less than chance: a
+    site's own mean was removed, so held-out participants lie opposite to those learned from.
 
     Parameters
     ----------
-    X : frame of shape (n_people, n_features)
+    X : frame of shape (n, n_features)
         Features, harmonized or not.
-    site : array of shape (n_people,)
-        Sites; those with fewer than `N_FOLDS` people are left out and logged.
-    covariates : frame of shape (n_people, n_covariates), optional
-        Covariates taken out; none if None.
+    site : array of shape (n,)
+        Sites; those with fewer than `N_FOLDS` participants are excluded and logged.
+    covariates : frame of shape (n, n_covariates), optional
+        Covariates whose effects are removed.
     harmonizer : Harmonizer, optional
-        Fitted on the training people of each fold and applied to both parts.
+        Fitted on the training part of each fold and applied to both parts.
     classifier : scikit-learn classifier, optional
         By default a linear discriminant with shrinkage, which sees means; a forest sees more.
     random_state : int
@@ -256,7 +254,7 @@ def classify_sites(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hold back what fitting would log again in every fold."""
+    """Silence what fitting would log again in every fold."""
     logger = logging.getLogger(__package__)
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -270,9 +268,9 @@ def _large_sites(labels: NDArray[np.str_]) -> tuple[NDArray[np.str_], NDArray[np
     names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     small = names[counts < N_FOLDS].tolist()
     if small:
-        LOGGER.info('left out of site classification, too few people: %s', name_some(small))
+        LOGGER.info('excluded from site classification, too small: %s', name_some(small))
     if len(names) - len(small) < 2:
-        raise DataError(f'site classification needs two sites with {N_FOLDS} people or more')
+        raise DataError(f'site classification needs two sites with at least {N_FOLDS} participants')
     keep = counts[codes] >= N_FOLDS
     return labels[keep], keep
 

@@ -228,13 +228,10 @@ def _residualiser(
     """Theirs: x - (c - min) / (max - min) beta; ours: x - (c - min) (beta / (max - min))."""
     low, high = correction['min_cov'], correction['max_cov']
     encoder = {
-        'smooth': [],
         'categorical': [],
-        'n_functions': 0,
         'covariates': list(covariates),
         'levels': {},
         'range': {name: bounds for name, *bounds in zip(covariates, low.tolist(), high.tolist())},
-        'knots': {},
     }
     return Residualiser.from_arrays(
         {

@@ -459,7 +459,6 @@ def _reference_state(steps: Preprocessing) -> dict[str, Any]:
         # Copies: tensors of a bundle may not share memory.
         'scale': np.array(steps.normaliser.sd_),
         'slopes': np.array(slopes),
-        'penalties': np.zeros((len(steps.features), 0)),
     }
 
 

@@ -8,12 +8,10 @@ Not a test. These programs need an environment of their own (numpy < 2, pandas <
 """
 
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 from neuroCombat import neuroCombat
 from neuroHarmonize import harmonizationApply, harmonizationLearn
-from statsmodels.gam.generalized_additive_model import GLMGam
 
 from tests.harmonization.simulated_sites import simulate_sites
 
@@ -32,27 +30,11 @@ def run_neurocombat(X, covars, **options):
     return result['data'].T
 
 
-def run_gam(X, covars):
-    """Return harmonized features and the penalty weight that was drawn for each feature."""
-    drawn = []
-    select = GLMGam.select_penweight_kfold
-
-    def remember(self, *arguments, **options):
-        answer = select(self, *arguments, **options)
-        drawn.append(answer[0])
-        return answer
-
-    with mock.patch.object(GLMGam, 'select_penweight_kfold', remember):
-        _, harmonized = harmonizationLearn(X.to_numpy(), covars, smooth_terms=['age'])
-    return harmonized, np.array(drawn)
-
-
 def main():
     X, site, covariates = simulate_sites(seed=20)
     covars = covariates.assign(SITE=site)
     model, linear = harmonizationLearn(X.to_numpy(), covars)
     new, new_site, new_covariates = simulate_sites(seed=21)
-    gam, penalty = run_gam(X, covars)
     np.savez_compressed(
         REFERENCE,
         X=X.to_numpy(),
@@ -69,8 +51,6 @@ def main():
         neuroharmonize_new=harmonizationApply(
             new.to_numpy(), new_covariates.assign(SITE=new_site), model
         ),
-        neuroharmonize_gam=gam,
-        neuroharmonize_gam_penalty=penalty,
     )
 
 

@@ -39,7 +39,6 @@ OPTIONS = [
     {'mean_only': True},
     {'empirical_bayes': False},
     {'reference_site': 'Cork'},
-    {'smooth': ('age',)},
 ]
 
 
@@ -77,21 +76,21 @@ def test_the_reference_site_stays_as_it_is(people):
     assert not np.allclose(harmonized[site == 'Cork'], X[site == 'Cork'])
 
 
-@settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 2**16), smooth=st.sampled_from([(), ('age',)]))
-def test_order_of_rows_and_columns_does_not_matter(seed, smooth):
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**16))
+def test_order_of_rows_and_columns_does_not_matter(seed):
     X, site, covariates = simulate_sites(seed=seed)
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(X.index), rng.permutation(X.columns)
-    straight = ComBat(smooth).fit(X, site, covariates)
-    mixed = ComBat(smooth).fit(X.loc[rows, columns], site, covariates[['sex', 'age']])
+    straight = ComBat().fit(X, site, covariates)
+    mixed = ComBat().fit(X.loc[rows, columns], site, covariates[['sex', 'age']])
     one = straight.transform(X, site, covariates)
     other = mixed.transform(X.loc[rows], site.loc[rows], covariates)
     assert list(other.columns) == list(columns)
     pd.testing.assert_frame_equal(other.loc[X.index, X.columns], one, rtol=1e-9)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 2**16), shift=st.floats(-1e3, 1e3), unit=st.floats(1e-3, 1e3))
 def test_a_change_of_unit_changes_nothing_else(seed, shift, unit):
     X, site, covariates = simulate_sites(seed=seed)
@@ -171,24 +170,22 @@ def test_one_site_is_returned_as_it_is(people, caplog):
 
 
 @pytest.mark.parametrize('size', [1, 2])
-@pytest.mark.parametrize('smooth', [(), ('age',)])
-def test_a_tiny_site_is_shifted_but_not_scaled(caplog, size, smooth):
+def test_a_tiny_site_is_shifted_but_not_scaled(caplog, size):
     X, site, covariates = simulate_sites(seed=3, site_sizes={'a': 30, 'b': 20, 'tiny': size})
-    combat = ComBat(smooth).fit(X, site, covariates)
+    combat = ComBat().fit(X, site, covariates)
     harmonized = combat.transform(X, site, covariates)
     assert np.isfinite(harmonized.to_numpy()).all()
     number = combat.sites_.index('tiny')
     np.testing.assert_array_equal(combat.ratio_[number], 1)
     assert np.abs(combat.shift_[number]).max() > 0
-    assert f'site tiny has {size} people' in caplog.text
+    assert f'site tiny has {size} participants' in caplog.text
 
 
-@pytest.mark.parametrize('smooth', [(), ('age',)])
-def test_refuses_a_site_confounded_with_a_covariate(people, smooth):
+def test_refuses_a_site_confounded_with_a_covariate(people):
     X, site, covariates = people
     covariates['diagnosis'] = np.where(site == 'Delft', 'AD', 'CN')
     with pytest.raises(DataError, match=r'site and covariate diagnosis.*Delft'):
-        ComBat(smooth).fit(X, site, covariates)
+        ComBat().fit(X, site, covariates)
 
 
 def test_refuses_covariates_that_explain_each_other_within_sites(people):
@@ -228,7 +225,7 @@ def test_features_that_most_people_share_are_named(people, caplog):
     X['lesions'] = np.where(np.arange(len(X)) % 5 == 0, X['roi0'], 0.0)
     combat = ComBat().fit(X, site, covariates)
     assert combat.tied_ == ['lesions']
-    assert 'better left out: lesions' in caplog.text
+    assert 'better excluded: lesions' in caplog.text
 
 
 @pytest.mark.parametrize('what', ['age', 'site'])
@@ -274,7 +271,7 @@ def test_an_unseen_site_is_an_error_unless_skipped(people, caplog):
     X, site, covariates = people
     known = site != 'Evora'
     combat = ComBat().fit(X[known], site[known], covariates[known])
-    with pytest.raises(DataError, match=r'unseen site Evora \(17 people: sub-069'):
+    with pytest.raises(DataError, match=r'unseen site Evora \(17 participants: sub-069'):
         combat.transform(X, site, covariates)
     combat.unseen_site = 'skip'
     harmonized = combat.transform(X, site, covariates)
@@ -341,7 +338,8 @@ def test_one_feature_needs_no_neighbours(people, caplog, options):
 
 
 @pytest.mark.parametrize(
-    ('reference', 'found'), [('Delft', '2 people'), ('Lima', '0 people'), (3, '0 people')]
+    ('reference', 'found'),
+    [('Delft', '2 participants'), ('Lima', '0 participants'), (3, '0 participants')],
 )
 def test_refuses_a_reference_that_is_absent_or_tiny(people, reference, found):
     X, site, covariates = people
@@ -353,7 +351,7 @@ def test_refuses_a_reference_that_is_absent_or_tiny(people, reference, found):
 def test_refuses_more_unknowns_than_people(people):
     X, site, covariates = people
     few = site.groupby(site).cumcount() < 1
-    with pytest.raises(DataError, match='5 people for 5 sites and 2 covariate columns'):
+    with pytest.raises(DataError, match='5 participants for 5 sites and 2 covariate columns'):
         ComBat().fit(X[few], site[few], covariates[few])
 
 
@@ -363,12 +361,12 @@ def test_covariates_are_optional(people):
     np.testing.assert_allclose(harmonized.groupby(site).mean().std(), 0, atol=1e-9)
 
 
-def test_warns_beyond_the_ages_learned(people, caplog):
+def test_warns_of_ages_outside_the_training_range(people, caplog):
     X, site, covariates = people
-    combat = ComBat(('age',)).fit(X, site, covariates)
+    combat = ComBat().fit(X, site, covariates)
     covariates.loc['sub-003', 'age'] = 150
     with caplog.at_level(logging.WARNING):
         harmonized = combat.transform(X, site, covariates)
     assert np.isfinite(harmonized.to_numpy()).all()
-    assert 'age beyond the' in caplog.text
+    assert 'age outside the training range' in caplog.text
     assert 'sub-003' in caplog.text
