@@ -24,6 +24,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     'preset': ('iclr2022', 'correlated', 'robust'),
     'map_tissues': ('GM', 'WM', 'CSF'),
     'device': ('auto', 'cpu', 'cuda'),
+    'combat_fit_on': ('controls', 'all'),
 }
 """Options that take one of a few words."""
 
@@ -51,9 +52,95 @@ NOT_EMPTY = ('analysis_levels', 'n_patterns', 'ortho')
 EXPECTED: Mapping[type, str] = {str: 'text', Path: 'text', int: 'whole number', float: 'number'}
 
 
+@dataclass(frozen=True, kw_only=True)
+class CohortOptions:
+    """Who is in a cohort, and what is done to volumes; named as on the command line.
+
+    Attributes
+    ----------
+    id_column
+        Column that names participants; by default one of the usual names.
+    participant_label, session_label
+        Labels without `sub-` and `ses-`; all where empty.
+    group_column, control_label, patient_label
+        Column of the diagnosis, and its values for the two groups.
+    no_guess
+        Refuse to guess these three.
+    features
+        `muse72`, `muse139`, or a text file with one column name per line; None: all regions.
+    covariates
+        Columns whose effect is removed; empty: age and sex, where known. `none`: none.
+    icv_column, icv
+        Column of the intracranial volume (None: one of the usual names), and what to do with it
+        (None: remove its effect as that of a covariate).
+    site_column
+        Column of the site, whose effect ComBat removes; None: site or scanner. `none`: none.
+    combat_fit_on
+        Participants from whom ComBat learns: `controls` or `all`.
+    impute
+        Fill missing volumes instead of excluding participants who lack some.
+    phenotype
+        Tables of other measures, to associate with R-indices.
+    """
+
+    id_column: str | None = None
+    participant_label: tuple[str, ...] = ()
+    session_label: tuple[str, ...] = ()
+    group_column: str | None = None
+    control_label: tuple[str, ...] = ()
+    patient_label: tuple[str, ...] = ()
+    no_guess: bool = False
+    features: str | None = None
+    covariates: tuple[str, ...] = ()
+    icv_column: str | None = None
+    icv: str | None = None
+    site_column: str | None = None
+    combat_fit_on: str = 'controls'
+    impute: bool = False
+    phenotype: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How a model is trained: the defaults of every command.
+
+    Attributes
+    ----------
+    n_patterns, ortho
+        M and lambda to choose from by agreement.
+    repetitions
+        Members trained for each M and lambda.
+    iterations
+        Minimum number of iterations.
+    preset
+        Hyper-parameters: `iclr2022`, `correlated` or `robust`.
+    device
+        Where torch works.
+    random_seed
+        Seed of all random numbers.
+    gamma, kappa, zeta, mu, eta, lr, batch_size
+        Hyper-parameters that replace those of the preset.
+    """
+
+    n_patterns: tuple[int, ...] = (2, 3, 4)
+    ortho: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8)
+    repetitions: int = 10
+    iterations: int = 20_000
+    preset: str = 'robust'
+    device: str = 'auto'
+    random_seed: int = 0
+    gamma: float | None = None
+    kappa: float | None = None
+    zeta: float | None = None
+    mu: float | None = None
+    eta: float | None = None
+    lr: float | None = None
+    batch_size: int | None = None
+
+
 @dataclass(frozen=True)
-class AppConfig:
-    """Options of the BIDS App, named as on its command line.
+class AppConfig(CohortOptions, TrainingOptions):
+    """Options of the BIDS App, named as on its command line; those of the bases beside.
 
     Attributes
     ----------
@@ -61,8 +148,6 @@ class AppConfig:
         The dataset, and where outputs go.
     analysis_levels
         `participant`, `group`, or both.
-    participant_label, session_label
-        Labels without `sub-` and `ses-`; all where empty.
     bids_filter_file
         Which T1w images count, in fMRIPrep's format.
     skip_bids_validation
@@ -83,23 +168,12 @@ class AppConfig:
         `default`, or `fast`: shorter registrations.
     ravens_smoothing
         Full width at half maximum in mm of the smoothing of RAVENS maps.
-    group_column, control_label, patient_label
-        Column of `participants.tsv` with the diagnosis, and its values for the two groups.
-    site_column, covariates
-        Columns of `participants.tsv`: the site to harmonize, effects to remove.
-    icv_column, icv
-        Column of the intracranial volume (None: one called `icv`, or else the volume of the brain
-        mask), and what to do with it (None: remove its effect as that of a covariate).
     roi_table
         Start the group level from this table instead of the outputs of the participant level.
     model
         Apply this model instead of training one.
-    n_patterns, ortho, repetitions, iterations, preset
-        Training, as in `surreal-gan fit`.
     split_half
         Also train on two halves of the people, to see whether patterns are found again.
-    phenotype
-        Tables of other measures, to associate with R-indices.
     map_tissues
         Tissues whose RAVENS maps go into voxelwise maps of the R-indices.
     map_smoothing
@@ -113,10 +187,6 @@ class AppConfig:
         Processes, threads of each, and memory. None: all that this machine has.
     use_plugin
         Nipype plugin to run with, a YAML file.
-    device
-        Where torch works.
-    random_seed
-        Seed of all draws.
     stop_on_first_crash, clean_on_success
         Stop at the first participant who fails; delete intermediate results of those who do not.
     dry_run
@@ -134,8 +204,6 @@ class AppConfig:
     bids_dir: Path
     output_dir: Path
     analysis_levels: tuple[str, ...]
-    participant_label: tuple[str, ...] = ()
-    session_label: tuple[str, ...] = ()
     bids_filter_file: Path | None = None
     skip_bids_validation: bool = False
     bids_database_dir: Path | None = None
@@ -146,22 +214,9 @@ class AppConfig:
     template_library: int = 0
     segmentation_mode: str = 'default'
     ravens_smoothing: float = 0.0
-    group_column: str | None = None
-    control_label: str | None = None
-    patient_label: str | None = None
-    site_column: str | None = None
-    covariates: tuple[str, ...] = ()
-    icv_column: str | None = None
-    icv: str | None = None
     roi_table: Path | None = None
     model: Path | None = None
-    n_patterns: tuple[int, ...] = (2, 3, 4)
-    ortho: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8)
-    repetitions: int = 10
-    iterations: int = 20_000
-    preset: str = 'robust'
     split_half: bool = False
-    phenotype: tuple[Path, ...] = ()
     map_tissues: tuple[str, ...] = ('GM',)
     map_smoothing: float = 8.0
     permutations: int = 0
@@ -170,8 +225,6 @@ class AppConfig:
     omp_nthreads: int = 1
     mem_gb: float | None = None
     use_plugin: Path | None = None
-    device: str = 'auto'
-    random_seed: int = 0
     stop_on_first_crash: bool = False
     clean_on_success: bool = False
     dry_run: bool = False
@@ -183,6 +236,13 @@ class AppConfig:
     slurm_time: str | None = None
     slurm_memory: int | None = None
     slurm_container: Path | None = None
+
+
+def training_options(config: TrainingOptions) -> TrainingOptions:
+    """The options of training alone, each M and lambda once."""
+    values = {field.name: getattr(config, field.name) for field in fields(TrainingOptions)}
+    once = {name: tuple(dict.fromkeys(values[name])) for name in ('n_patterns', 'ortho')}
+    return TrainingOptions(**values | once)
 
 
 def option_of(name: str) -> str:
@@ -239,7 +299,7 @@ def _values(config: AppConfig, name: str) -> tuple[Any, ...]:
 
 def config_to_toml(config: AppConfig) -> str:
     """Write a configuration as TOML; options that are not set are left out."""
-    values = {field.name: getattr(config, field.name) for field in fields(config)}
+    values = {name: getattr(config, name) for name in _option_types()}
     lines = [f'{name} = {_to_toml(value)}' for name, value in values.items() if value is not None]
     return '\n'.join(lines) + '\n'
 
@@ -253,6 +313,12 @@ def _to_toml(value: Any) -> str:
         return f'[{", ".join(map(_to_toml, value))}]'
     # A JSON string is a TOML string, but for DEL, which TOML wants escaped.
     return json.dumps(str(value), ensure_ascii=False).replace('\x7f', '\\u007f')
+
+
+def _option_types() -> dict[str, Any]:
+    """Type of each option; those that only the BIDS App has come first."""
+    types = get_type_hints(AppConfig)
+    return {name: types[name] for name in (*AppConfig.__annotations__, *types)}
 
 
 def write_config(path: Path, config: AppConfig) -> Path:
@@ -269,7 +335,7 @@ def read_options(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding='utf-8'))
     except (OSError, ValueError) as error:
         raise UsageError(f'--config-file {path}: cannot be read as TOML ({error})') from error
-    types = get_type_hints(AppConfig)
+    types = _option_types()
     unknown = [name for name in content if name not in types]
     if unknown:
         raise UsageError(
@@ -283,6 +349,7 @@ def _typed(name: str, value: Any, kind: Any, path: Path) -> Any:
     """Give a value of TOML the type of its field: a switch, a text, a path, a number, or a list."""
     wanted = next((option for option in get_args(kind) if option is not NoneType), kind)
     if get_origin(kind) is tuple:
+        value = value if isinstance(value, list) else [value]
         expected = f'a list of {EXPECTED[wanted]}s'
         fits = isinstance(value, list) and all(_fits(item, wanted) for item in value)
     else:

@@ -325,8 +325,8 @@ def _check_labels(people: Table, column: str, config: AppConfig, seen: set[str |
     """Check that the names of the groups are values of the column, among all participants."""
     everyone = set(people.text[column]) if column in people.columns else set()
     values = sorted(value for value in seen | everyone if value)
-    labels = (config.control_label, config.patient_label)
-    wrong = [label for label in labels if label and label not in values]
+    labels = (*config.control_label, *config.patient_label)
+    wrong = [label for label in labels if label not in values]
     if wrong:
         raise DataError(
             f'{people.source}: no {", ".join(wrong)} in column {column}; '

@@ -193,7 +193,8 @@ def _check(image: T1wImage, bad: set[tuple[str, str | None]]) -> str:
 def _groups(config: AppConfig, survey: Survey) -> str:
     if survey.groups is None:
         return ''
-    roles = {config.control_label: ' (controls)', config.patient_label: ' (patients)'}
+    roles = dict.fromkeys(config.control_label, ' (controls)')
+    roles |= dict.fromkeys(config.patient_label, ' (patients)')
     counts = Counter(value or MISSING for value in survey.groups.of_visit.values())
     listed = [f'{value}{roles.get(value, "")} {n}' for value, n in sorted(counts.items())]
     return f'Images by {survey.groups.column}: {", ".join(listed)}'

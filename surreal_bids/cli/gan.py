@@ -7,6 +7,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,16 @@ from surreal_bids.bids.people import (
 )
 from surreal_bids.cli.app import with_hyphens
 from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
+from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.files import sole_use, write_text
-from surreal_bids.model import SurrealGAN
 from surreal_bids.model.bundle import CARD, CHECKPOINTS, TENSORS, reading_model
 from surreal_bids.model.estimator import PAPER_ORTHO
 from surreal_bids.model.settings import PRESETS
 from surreal_bids.tables.authors import import_checkpoint
 from surreal_bids.tables.cohort import TrainingTable, read_training_table
 from surreal_bids.tables.features import listed_features, unused_columns
-from surreal_bids.tables.pipeline import TableModel, fit_table_model, load_table_bundle
+from surreal_bids.tables.pipeline import TableModel, load_table_bundle
 from surreal_bids.tables.preprocessing import PreprocessingOptions
 from surreal_bids.tables.results import (
     readable_card,
@@ -286,15 +287,12 @@ def run_fit(arguments: argparse.Namespace) -> int:
         require_free_folder(arguments.out, arguments.overwrite)
         if arguments.overwrite:
             shutil.rmtree(arguments.out / CHECKPOINTS, ignore_errors=True)
-        model, results = fit_table_model(
-            training.wanted,
-            options,
-            training.features,
-            training.people,
-            training.groups.is_patient,
-            _make_gan(arguments),
+        cohort = training.to_cohort(options)
+        settings = TrainingOptions(
+            **{field.name: getattr(arguments, field.name) for field in fields(TrainingOptions)}
         )
-        _write(arguments.out, model, training, results)
+        model = TableModel.fit(cohort, settings, arguments.out / CHECKPOINTS)
+        _write(arguments.out, model, training, model.apply(cohort))
     return 0
 
 
@@ -324,21 +322,6 @@ def _preprocessing_options(arguments: argparse.Namespace) -> PreprocessingOption
         combat_fit_on=arguments.combat_fit_on,
         unseen_site=arguments.unseen_site,
         impute=arguments.impute,
-    )
-
-
-def _make_gan(arguments: argparse.Namespace) -> SurrealGAN:
-    given = {name: getattr(arguments, name) for name in (*HYPER_PARAMETERS, 'batch_size')}
-    return SurrealGAN(
-        n_patterns=tuple(dict.fromkeys(arguments.n_patterns)),
-        ortho=tuple(dict.fromkeys(arguments.ortho)),
-        repetitions=arguments.repetitions,
-        preset=arguments.preset,
-        iterations=arguments.iterations,
-        device=arguments.device,
-        random_state=arguments.random_seed,
-        checkpoint_dir=arguments.out / CHECKPOINTS,
-        **{name: value for name, value in given.items() if value is not None},
     )
 
 
@@ -413,7 +396,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     people = join_participants(table, participants)
     features, known = model.read(table, people)
     with about(arguments.table):
-        results = model.apply(features, known)
+        results = model.compute(features, known)
     _warn_of_unused_columns(model, table, participants)
     written = write_results(arguments.out, results, model.pattern_names)
     listed = ''.join(f'  {path}\n' for path in written)

@@ -11,8 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import output_names, output_path, sidecar_path, start_dataset
 from surreal_bids.bids.layout import read_description
@@ -21,16 +19,16 @@ from surreal_bids.bids.reuse import segmentation_label
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.cli.execution import Crash, run_workflow, usable_cores
 from surreal_bids.cli.plan import template_name
-from surreal_bids.config import AppConfig, derivative_folders, write_config
+from surreal_bids.config import AppConfig, derivative_folders, training_options, write_config
 from surreal_bids.exceptions import DataError, SurrealError, UsageError
-from surreal_bids.files import write_text, write_tsv
-from surreal_bids.interfaces.group import EXCLUSIONS, VOLUMES, ravens_files, write_frame
+from surreal_bids.files import write_text
+from surreal_bids.interfaces.group import ravens_files
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.estimator import FEWEST_PEOPLE, find_device
 from surreal_bids.model.train import longest_first
-from surreal_bids.tables.cohort import GROUP_NAMES, Cohort, Gathered, gather_cohort
-from surreal_bids.tables.pipeline import TableModel, TrainingSettings, time_training
-from surreal_bids.tables.volumes import collect_volumes, read_roi_table, visit_columns
+from surreal_bids.tables.cohort import GROUP_NAMES, Cohort, read_cohort
+from surreal_bids.tables.pipeline import TableModel, prepare, time_training
+from surreal_bids.tables.volumes import collect_volumes
 from surreal_bids.workflows.group import init_group_wf
 
 DONE = 'done'
@@ -61,19 +59,16 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     check_work_folder(config.bids_dir, config.work_dir)
     _check_model_options(config)
     model = None if config.model is None else TableModel.load(config.model)
-    volumes = (
-        read_roi_table(config.roi_table)
-        if config.roi_table
-        else collect_volumes(config.output_dir, segmentation_label(config))
-    )
+    volumes = config.roi_table or collect_volumes(config.output_dir, segmentation_label(config))
     needs = None if model is None else model.preprocessing
-    gathered = gather_cohort(config, volumes, expected, needs)
-    _check_halves(config, gathered.cohort)
-    sys.stdout.write(summarise_people(gathered))
+    participants = config.bids_dir / 'participants.tsv'
+    cohort = read_cohort(volumes, participants, config, expected, needs)
+    _check_halves(config, cohort)
+    sys.stdout.write(summarise_people(cohort))
     if config.dry_run:
         return 0
-    folder = _keep(config, gathered)
-    workflow = make_workflow(config, gathered.cohort, folder)
+    folder = _keep(config, cohort)
+    workflow = make_workflow(config, cohort, folder)
     start_dataset(
         config.output_dir,
         config.bids_dir,
@@ -82,7 +77,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     )
     begun = write_config(output_path(config.output_dir, 'configuration'), config)
     if model is None and not config.reports_only:
-        sys.stdout.write(_announce(config, gathered.cohort))
+        sys.stdout.write(_announce(config, cohort))
         sys.stdout.flush()
     crashes = run_workflow(workflow, config)
     _raise_crashes(config, crashes)
@@ -129,9 +124,9 @@ def _remove_outdated(config: AppConfig, begun: Path) -> None:
                     sidecar_path(path).unlink(missing_ok=True)
 
 
-def summarise_people(gathered: Gathered) -> str:
+def summarise_people(cohort: Cohort) -> str:
     """Say who is in and who is not, and what was decided."""
-    cohort, out = gathered.cohort, gathered.exclusions
+    out = cohort.exclusions
     counts = cohort.counts
     lines = [
         f'{counts[CONTROL]} controls and {counts[PATIENT]} patients, {len(cohort)} visits, '
@@ -145,25 +140,12 @@ def summarise_people(gathered: Gathered) -> str:
     return '\n'.join(lines) + '\n'
 
 
-def _settings(config: AppConfig) -> TrainingSettings:
-    return TrainingSettings(
-        list(dict.fromkeys(config.n_patterns)),
-        list(dict.fromkeys(config.ortho)),
-        config.repetitions,
-        config.iterations,
-        config.preset,
-        config.device,
-        config.random_seed,
-    )
-
-
-def _keep(config: AppConfig, gathered: Gathered) -> Path:
+def _keep(config: AppConfig, cohort: Cohort) -> Path:
     """Write the cohort to the work folder, under a name that tells it from any other."""
-    cohort = gathered.cohort
     model = None
     if config.model is not None:
         model = hashlib.sha256((config.model / CARD).read_bytes()).hexdigest()
-    identity = cohort.fingerprint(asdict(_settings(config)), model, __version__)
+    identity = cohort.fingerprint(asdict(training_options(config)), model, __version__)
     folder = config.work_dir.absolute() / 'group' / identity
     if config.reports_only and not (folder / DONE).is_file():
         raise UsageError(
@@ -171,21 +153,12 @@ def _keep(config: AppConfig, gathered: Gathered) -> Path:
             'once without it'
         )
     cohort.save(folder)
-    write_tsv(folder / EXCLUSIONS, gathered.exclusions)
-    write_frame(folder / VOLUMES, _measured(gathered))
     return folder
-
-
-def _measured(gathered: Gathered) -> pd.DataFrame:
-    """Volumes of everyone, in or out, with the columns that name visits."""
-    typed = gathered.volumes.table.typed()
-    numbers = typed.select_dtypes('number')
-    return pd.concat([visit_columns(gathered.volumes.visits), numbers], axis=1)
 
 
 def make_workflow(config: AppConfig, cohort: Cohort, folder: Path) -> Any:
     """Build the graph for a cohort that is kept in `folder`."""
-    settings = None if config.model is not None else asdict(_settings(config))
+    settings = None if config.model is not None else asdict(training_options(config))
     tissues, stamps = _ravens(config, cohort)
     return init_group_wf(
         cohort_dir=os.fspath(folder),
@@ -254,10 +227,10 @@ def _announce(config: AppConfig, cohort: Cohort) -> str:
     """Say how long training will take on this machine, from a few iterations."""
     import torch
 
-    settings = _settings(config)
+    settings = training_options(config)
     threads = _threads(config)
     torch.set_num_threads(threads)
-    seconds = time_training(cohort, settings)
+    seconds = time_training(prepare(cohort), settings)
     at_once = 1 if find_device(config.device).type == 'cuda' else _side_by_side(config, threads)
     total = longest_first(list(seconds.values()), at_once)
     members = len(settings.ortho) * settings.repetitions

@@ -26,7 +26,7 @@ from nipype.interfaces.base import (
 from surreal_bids.bids.derivatives import output_path, write_sidecar
 from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.people import PARTICIPANT, SESSION
-from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
+from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE, TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.interfaces.outputs import copy_whole
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from surreal_bids.reports.figures import Background
     from surreal_bids.reports.group import VoxelMaps
     from surreal_bids.stats.maps import PatternMap
-    from surreal_bids.tables.pipeline import TrainingSettings
 
 
 R_INDEX = re.compile(r'r\d+')
@@ -75,13 +74,6 @@ class QuietStep(SimpleInterface):
         raise NotImplementedError
 
 
-def _settings(values: dict[str, Any]) -> TrainingSettings:
-    # Brings in torch, which only the process that runs a step needs.
-    from surreal_bids.tables.pipeline import TrainingSettings
-
-    return TrainingSettings(**values)
-
-
 def _use_threads(number: int) -> None:
     import torch
 
@@ -111,10 +103,11 @@ class HarmonizeVolumes(QuietStep):
 
         folder = Path(runtime.cwd)
         cohort = Cohort.load(self.inputs.cohort_dir)
-        steps, prepared = prepare(cohort)
+        data = prepare(cohort)
+        steps = data.preprocessing
         harmonized = steps.harmonize(cohort.features, cohort.people)
         self._results['out_file'] = write_frame(folder / 'harmonized.tsv', harmonized)
-        normalised = write_frame(folder / 'normalised.tsv', prepared.normalised)
+        normalised = write_frame(folder / 'normalised.tsv', data.normalised)
         self._results['normalised_file'] = normalised
         if steps.combat is not None:
             # Where a covariate has rare values, folds may lack them: no reason to do without maps.
@@ -129,7 +122,7 @@ class HarmonizeVolumes(QuietStep):
 
 class _TrainMembersInput(BaseInterfaceInputSpec):
     cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
-    settings = traits.Dict(mandatory=True, desc='fields of TrainingSettings')
+    settings = traits.Dict(mandatory=True, desc='fields of TrainingOptions')
     n_patterns = traits.Int(mandatory=True, desc='number of patterns to train')
     checkpoint_dir = traits.Str(mandatory=True, desc='where members are kept')
     n_threads = traits.Int(1, usedefault=True, nohash=True, desc='threads of torch')
@@ -146,13 +139,13 @@ class TrainMembers(QuietStep):
     output_spec = _TrainMembersOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.pipeline import train_patterns
+        from surreal_bids.tables.pipeline import prepare, train_patterns
 
         inputs = self.inputs
         _use_threads(inputs.n_threads)
         checkpoint = train_patterns(
-            Cohort.load(inputs.cohort_dir),
-            _settings(inputs.settings),
+            prepare(Cohort.load(inputs.cohort_dir)),
+            TrainingOptions(**inputs.settings),
             inputs.n_patterns,
             Path(inputs.checkpoint_dir),
         )
@@ -167,7 +160,7 @@ class _ModelOutput(TraitedSpec):
 
 class _SelectModelInput(BaseInterfaceInputSpec):
     cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
-    settings = traits.Dict(mandatory=True, desc='fields of TrainingSettings')
+    settings = traits.Dict(mandatory=True, desc='fields of TrainingOptions')
     checkpoint_dir = traits.Str(mandatory=True, desc='where members are kept')
     checkpoint_files = InputMultiObject(File(exists=True), desc='members of each M', nohash=True)
 
@@ -179,14 +172,13 @@ class SelectModel(QuietStep):
     output_spec = _ModelOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.tables.pipeline import select_model
+        from surreal_bids.tables.pipeline import TableModel
 
         inputs = self.inputs
         cohort = Cohort.load(inputs.cohort_dir)
-        model, results = select_model(
-            cohort, _settings(inputs.settings), Path(inputs.checkpoint_dir)
-        )
-        return _keep_model(self, runtime, model, results)
+        options = TrainingOptions(**inputs.settings)
+        model = TableModel.fit(cohort, options, Path(inputs.checkpoint_dir))
+        return _keep_model(self, runtime, model, model.apply(cohort))
 
 
 def _keep_model(step: SimpleInterface, runtime: Any, model: Any, results: pd.DataFrame) -> Any:
@@ -224,13 +216,13 @@ class ApplyModel(QuietStep):
         normalised = steps.transform(first.features, first.people).normalised
         self._results['harmonized_file'] = write_frame(folder / 'harmonized.tsv', harmonized)
         self._results['normalised_file'] = write_frame(folder / 'normalised.tsv', normalised)
-        results = adapted.apply(cohort.features, cohort.people)
+        results = adapted.apply(cohort)
         return _keep_model(self, runtime, adapted, results)
 
 
 class _TrainHalfInput(BaseInterfaceInputSpec):
     cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
-    settings = traits.Dict(mandatory=True, desc='fields of TrainingSettings')
+    settings = traits.Dict(mandatory=True, desc='fields of TrainingOptions')
     half = traits.Int(mandatory=True, desc='1 or 2')
     model_dir = Directory(exists=True, mandatory=True, desc='the model of all, whose M is taken')
     checkpoint_dir = traits.Str(mandatory=True, desc='where members are kept')
@@ -259,7 +251,7 @@ class TrainHalf(QuietStep):
         }
         results = train_half(
             Cohort.load(inputs.cohort_dir),
-            _settings(inputs.settings | chosen),
+            TrainingOptions(**inputs.settings | chosen),
             inputs.half,
             Path(inputs.checkpoint_dir) / f'half-{inputs.half}',
         )
@@ -502,9 +494,6 @@ class PaintPatterns(QuietStep):
         return runtime
 
 
-EXCLUSIONS, VOLUMES = 'exclusions.tsv', 'volumes.tsv'
-"""Beside a cohort: who is not in it, and volumes of everyone."""
-
 STATISTICS = {
     't': 'Student t',
     'z': 'Normal deviate with the p value of t',
@@ -540,14 +529,13 @@ class PublishResults(QuietStep):
         inputs = self.inputs
         root, source = Path(inputs.output_dir), Path(inputs.cohort_dir)
         cohort, model_dir = Cohort.load(source), Path(inputs.model_dir)
-        measured = read_exact(source / VOLUMES)
-        visits = publishing.identifiers(measured)
-        volumes = measured.drop(columns=visits.columns)
+        visits = publishing.identifiers(cohort.measured)
+        volumes = cohort.measured.drop(columns=visits.columns)
         publishing.publish_volumes(root, 'roi_volumes', visits, volumes, cohort)
         harmonized = read_exact(inputs.harmonized_file)
         who = publishing.identifiers(cohort.visits)
         publishing.publish_volumes(root, 'harmonized_volumes', who, harmonized, cohort)
-        write_tsv(output_path(root, 'exclusions'), read_exclusions(source))
+        write_tsv(output_path(root, 'exclusions'), cohort.exclusions)
         publishing.publish_agreement(root, read_card(model_dir))
         publishing.publish_model(root, model_dir)
         results = read_exact(inputs.rindices_file)
@@ -559,11 +547,6 @@ class PublishResults(QuietStep):
 def read_card(model_dir: Path) -> dict[str, Any]:
     """Read the card of a model."""
     return dict(json.loads((model_dir / 'model.json').read_text(encoding='utf-8')))
-
-
-def read_exclusions(cohort_dir: Path) -> pd.DataFrame:
-    """Read who was left out, and why."""
-    return pd.read_csv(cohort_dir / EXCLUSIONS, sep='\t', dtype=str, keep_default_na=False)
 
 
 class _ReportGroupInput(BaseInterfaceInputSpec):
@@ -621,7 +604,7 @@ class ReportGroup(QuietStep):
         quality = self._given('quality_file')
         return GroupResults(
             cohort=cohort,
-            exclusions=read_exclusions(Path(inputs.cohort_dir)),
+            exclusions=cohort.exclusions.fillna('n/a'),
             card=card,
             results=read_exact(inputs.rindices_file),
             patterns=_publish_table(root, 'patterns', inputs.patterns_file),

@@ -33,7 +33,7 @@ from surreal_bids.bids.people import (
     read_visits,
     require_columns,
 )
-from surreal_bids.config import AppConfig
+from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.covariates import ICVHandling
@@ -70,6 +70,7 @@ from surreal_bids.tables.volumes import (
     Volumes,
     in_order,
     read_others,
+    read_roi_table,
     visit_columns,
     visit_name,
 )
@@ -104,6 +105,10 @@ class Cohort:
         Which features, and what is done to them.
     notes
         Decisions that were made on the way, in words, for the report.
+    exclusions : frame
+        `participant_id`, `session_id` if there are sessions, and `reason` of those excluded.
+    measured : frame
+        The volumes of everyone, excluded or not, after the columns that identify visits.
     """
 
     visits: pd.DataFrame
@@ -113,6 +118,8 @@ class Cohort:
     wanted: FeatureList
     options: PreprocessingOptions
     notes: tuple[str, ...] = ()
+    exclusions: pd.DataFrame = field(default_factory=pd.DataFrame)
+    measured: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def __len__(self) -> int:
         return len(self.visits)
@@ -156,8 +163,9 @@ class Cohort:
 
     def save(self, folder: Path) -> Path:
         """Write the cohort; the record comes last, so that a folder with a record is complete."""
-        for name in FRAMES:
-            write_tsv(folder / f'{name}.tsv', getattr(self, name).rename_axis(VISIT).reset_index())
+        for name in (*FRAMES, 'exclusions', 'measured'):
+            table = getattr(self, name).copy().rename_axis(VISIT).reset_index()
+            write_tsv(folder / f'{name}.tsv', table)
         write_json(folder / RECORD, self._record())
         return folder
 
@@ -175,6 +183,8 @@ class Cohort:
             FeatureList.from_json(record['wanted']),
             PreprocessingOptions.from_json(record['options']),
             tuple(record['notes']),
+            read_exact(folder / 'exclusions.tsv', None),
+            read_exact(folder / 'measured.tsv', (PARTICIPANT, SESSION)),
         )
 
 
@@ -251,7 +261,9 @@ class Choice:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
 
-def choose_options(config: AppConfig, people: Table, model: Preprocessing | None = None) -> Choice:
+def choose_options(
+    config: CohortOptions, people: Table, model: Preprocessing | None = None
+) -> Choice:
     """Find the columns of covariates, head size and site.
 
     Parameters
@@ -271,7 +283,7 @@ def choose_options(config: AppConfig, people: Table, model: Preprocessing | None
     return _for_training(config, people) if model is None else _for_model(config, people, model)
 
 
-def _for_training(config: AppConfig, people: Table) -> Choice:
+def _for_training(config: CohortOptions, people: Table) -> Choice:
     covariates, said = _covariates(config, people)
     icv_column = _icv_column(config, people, covariates)
     site_column = _site_column(config, people)
@@ -291,7 +303,7 @@ def _for_training(config: AppConfig, people: Table) -> Choice:
     return Choice(options, found, notes=notes)
 
 
-def _covariates(config: AppConfig, people: Table) -> tuple[list[str], bool]:
+def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
     """The covariates, and whether the user named them."""
     if config.covariates:
         asked = list(dict.fromkeys(config.covariates))
@@ -305,7 +317,7 @@ def _is_useful(people: Table, column: str) -> bool:
     return bool(cells.notna().mean() >= MOSTLY_KNOWN and len(set(cells.dropna())) > 1)
 
 
-def _icv_column(config: AppConfig, people: Table, covariates: Sequence[str]) -> str | None:
+def _icv_column(config: CohortOptions, people: Table, covariates: Sequence[str]) -> str | None:
     if config.icv_column or config.icv == NONE:
         return config.icv_column
     found = find_column(people.columns, ICV)
@@ -313,20 +325,20 @@ def _icv_column(config: AppConfig, people: Table, covariates: Sequence[str]) -> 
     return found if usable else None
 
 
-def _icv_handling(config: AppConfig, column: str | None) -> ICVHandling:
+def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
     if config.icv == 'proportion':
         return 'proportion'
     return 'none' if config.icv == NONE or column is None else 'covariate'
 
 
-def _site_column(config: AppConfig, people: Table) -> str | None:
+def _site_column(config: CohortOptions, people: Table) -> str | None:
     if config.site_column:
         return None if config.site_column == NONE else config.site_column
     usual = [find_column(people.columns, name) for name in USUAL_SITES]
     return next((name for name in usual if name and _is_useful(people, name)), None)
 
 
-def _for_model(config: AppConfig, people: Table, model: Preprocessing) -> Choice:
+def _for_model(config: CohortOptions, people: Table, model: Preprocessing) -> Choice:
     """The model's columns; ICV and site may have another name here, the site none at all."""
     if config.covariates or config.icv:
         raise UsageError(
@@ -355,25 +367,6 @@ ONE_SITE = 'everyone'
 """Name of the only site of a dataset that does not tell its sites apart."""
 
 
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """What was found.
-
-    Attributes
-    ----------
-    cohort
-        Everyone who is in.
-    exclusions : frame
-        `participant_id`, `session_id` if there are sessions, and `reason` of everyone else.
-    volumes
-        Volumes of everyone, in or out.
-    """
-
-    cohort: Cohort
-    exclusions: pd.DataFrame
-    volumes: Volumes
-
-
 class _Screen:
     """Visits that are still in, and why the others are not."""
 
@@ -391,20 +384,23 @@ class _Screen:
         return [name for name in self.visits if name not in self.reasons]
 
 
-def gather_cohort(
-    config: AppConfig,
-    volumes: Volumes,
+def read_cohort(
+    volumes: Volumes | Path | str,
+    participants: Path | str,
+    config: CohortOptions = CohortOptions(),  # noqa: B008 (frozen)
     expected: Sequence[Visit] = (),
     model: Preprocessing | None = None,
-) -> Gathered:
-    """Join volumes and people, and screen them.
+) -> Cohort:
+    """Join volumes and participants, and screen them.
 
     Parameters
     ----------
+    volumes
+        A table of volumes, or what the participant level has written.
+    participants
+        Table of what is known of participants, such as `participants.tsv`.
     config
         Columns, labels and filters.
-    volumes
-        Volumes of everyone there are some of.
     expected
         Visits that should have volumes: those with an image.
     model
@@ -416,11 +412,13 @@ def gather_cohort(
     DataError
         No `participants.tsv`; no controls or no patients, or too few; no such column; nobody left.
     """
-    everyone = read_participants(config.bids_dir)
+    volumes = volumes if isinstance(volumes, Volumes) else read_roi_table(Path(volumes))
+    bids_dir = Path(participants).parent
+    everyone = read_participants(bids_dir)
     screen = _Screen(_filter([*volumes.visits, *expected, *_listed(everyone, volumes)], config))
-    screen.exclude(_without_volumes(screen, volumes, config))
+    screen.exclude(_without_volumes(screen, volumes))
     screen.exclude(_without_row(screen, everyone))
-    described = _read_described(config, screen)
+    described = _read_described(bids_dir, screen)
     people = _with_own_columns(described, volumes)
     groups = find_groups(people, _said(config))
     screen.exclude(_of_other_groups(groups))
@@ -445,10 +443,13 @@ def gather_cohort(
         (f'Groups: {groups.describe()}', *choice.notes, *_note_visits(screen), *dropped),
     )
     _require_groups(cohort, screen.reasons, training=model is None)
-    return Gathered(cohort, _exclusion_table(screen), volumes)
+    exclusions = _exclusion_table(screen)
+    numbers = volumes.table.typed().select_dtypes('number')
+    measured = pd.concat([visit_columns(volumes.visits), numbers], axis=1)
+    return replace(cohort, exclusions=exclusions, measured=measured)
 
 
-def _filter(visits: Sequence[Visit], config: AppConfig) -> list[Visit]:
+def _filter(visits: Sequence[Visit], config: CohortOptions) -> list[Visit]:
     """Visits that `--participant-label` and `--session-label` leave, each once."""
     people = {without_prefix(label, 'sub') for label in config.participant_label}
     sessions = {without_prefix(label, 'ses') for label in config.session_label}
@@ -466,10 +467,10 @@ def _listed(everyone: Table, volumes: Volumes) -> list[Visit]:
     return [(label, None) for label in everyone.categories(PARTICIPANT) if label not in known]
 
 
-def _without_volumes(screen: _Screen, volumes: Volumes, config: AppConfig) -> Reasons:
+def _without_volumes(screen: _Screen, volumes: Volumes) -> Reasons:
     reason = (
-        f'not in {config.roi_table}'
-        if config.roi_table
+        f'not in {volumes.source}'
+        if volumes.source.is_file()
         else 'no regional volumes: the participant level has not run, or has failed (see logs)'
     )
     there = set(volumes.table.text.index)
@@ -485,10 +486,10 @@ def _without_row(screen: _Screen, everyone: Table) -> Reasons:
     }
 
 
-def _read_described(config: AppConfig, screen: _Screen) -> Table:
+def _read_described(bids_dir: Path, screen: _Screen) -> Table:
     """What `participants.tsv` and `sessions.tsv` say of everyone still in."""
     names = screen.remaining
-    people = read_visits(config.bids_dir, [screen.visits[name] for name in names])
+    people = read_visits(bids_dir, [screen.visits[name] for name in names])
     return Table(people.source, people.text.set_axis(names).drop(columns=[PARTICIPANT, SESSION]))
 
 
@@ -499,9 +500,8 @@ def _with_own_columns(described: Table, volumes: Volumes) -> Table:
     return Table(described.source, pd.concat([described.text, new], axis=1))
 
 
-def _said(config: AppConfig) -> GroupLabels:
-    labels = [(label,) if label else () for label in (config.control_label, config.patient_label)]
-    return GroupLabels(config.group_column, *labels)
+def _said(config: CohortOptions) -> GroupLabels:
+    return GroupLabels(config.group_column, config.control_label, config.patient_label)
 
 
 def _of_other_groups(groups: Groups) -> Reasons:
@@ -645,6 +645,12 @@ class TrainingTable:
     wanted: FeatureList
     features: pd.DataFrame
     people: pd.DataFrame
+
+    def to_cohort(self, options: PreprocessingOptions) -> Cohort:
+        """The same as a cohort of one visit each."""
+        visits = pd.DataFrame({'group': self.groups.labels}).assign(is_first=True)
+        nothing = pd.DataFrame(index=visits.index)
+        return Cohort(visits, self.features, self.people, nothing, self.wanted, options)
 
 
 def read_training_table(

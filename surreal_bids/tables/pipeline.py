@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
@@ -12,10 +13,14 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from torch import Tensor
 
 from surreal_bids.bids.people import CONTROL, PATIENT, Table
+from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
+from surreal_bids.files import atomic_path
 from surreal_bids.harmonization.combat import ComBat, UnseenSite
 from surreal_bids.harmonization.covariates import Residualiser
 from surreal_bids.harmonization.empirical_bayes import (
@@ -28,8 +33,8 @@ from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.estimator import FEWEST_PEOPLE
-from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.features import FeatureList, read_features
+from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
+from surreal_bids.tables.features import read_features
 from surreal_bids.tables.preprocessing import (
     COMPLETE,
     Prepared,
@@ -44,6 +49,9 @@ PREPROCESSING = 'preprocessing'
 """Prefix of the tensors of a bundle that belong to preprocessing."""
 
 STD_SUFFIX = '_std'
+
+HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
+"""Options of training that replace a value of the preset."""
 
 NOTES = ('TrainingSample', 'Imported', 'HyperParameters')
 """What a card may hold of `TableModel.notes`."""
@@ -76,7 +84,31 @@ class TableModel:
         known = read_person_columns(people, steps.options, steps.text_covariates, steps.codes)
         return read_features(table, steps.features), known
 
-    def apply(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
+    @classmethod
+    def fit(
+        cls,
+        cohort: Cohort,
+        options: TrainingOptions | None = None,
+        checkpoint_dir: Path | None = None,
+    ) -> TableModel:
+        """Learn preprocessing and patterns from the first visit of every participant.
+
+        Parameters
+        ----------
+        cohort
+            Controls and patients.
+        options
+            How to train; by default as the commands do.
+        checkpoint_dir
+            Where members are kept; if training is interrupted, the same call resumes it.
+        """
+        return select_model(prepare(cohort), options or TrainingOptions(), checkpoint_dir)
+
+    def apply(self, cohort: Cohort) -> pd.DataFrame:
+        """Compute the R-indices of every visit of a cohort; see :meth:`compute`."""
+        return self.compute(cohort.features, cohort.people)
+
+    def compute(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
         """Compute R-indices of anyone, one person or many.
 
         Parameters
@@ -164,47 +196,6 @@ def load_table_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, 
     return tensors, card
 
 
-def fit_table_model(
-    wanted: FeatureList,
-    options: PreprocessingOptions,
-    features: pd.DataFrame,
-    people: pd.DataFrame,
-    is_patient: pd.Series,
-    gan: SurrealGAN,
-) -> tuple[TableModel, pd.DataFrame]:
-    """Fit preprocessing, then the network on everyone who is complete and harmonized.
-
-    Returns the model, and of everyone what `TableModel.apply` gives.
-
-    Parameters
-    ----------
-    wanted, options
-        Which features, and what is done to them.
-    features, people : frames of one row a person
-        Features as measured; covariates, ICV and site.
-    is_patient : Series of bool
-        Who is a patient; the others are controls.
-    gan
-        Not fitted yet; it will be.
-    """
-    _require_groups(is_patient)
-    preprocessing, prepared = fit_preprocessing(wanted, options, features, people, ~is_patient)
-    trained = prepared.normalised[prepared.status[prepared.normalised.index] == COMPLETE]
-    gan.fit(trained, is_patient[trained.index].to_numpy(dtype=bool))
-    sample = describe_sample(people.loc[trained.index], is_patient[trained.index], options)
-    names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
-    model = TableModel(preprocessing, gan, names, {'TrainingSample': sample})
-    return model, model._describe(prepared)
-
-
-def _require_groups(is_patient: pd.Series) -> None:
-    """Refuse groups that are too small, before preprocessing finds another fault with them."""
-    counts = {'controls': int((~is_patient).sum()), 'patients': int(is_patient.sum())}
-    for group, count in counts.items():
-        if count < FEWEST_PEOPLE:
-            raise DataError(f'{count} {group}, but training needs at least {FEWEST_PEOPLE}')
-
-
 def describe_sample(
     people: pd.DataFrame, is_patient: pd.Series, options: PreprocessingOptions
 ) -> dict[str, Any]:
@@ -248,81 +239,127 @@ def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
     ]
 
 
-@dataclass(frozen=True)
-class TrainingSettings:
-    """How models are trained: what `SurrealGAN` takes, in values that go to JSON and back."""
-
-    n_patterns: Sequence[int]
-    ortho: Sequence[float]
-    repetitions: int
-    iterations: int
-    preset: str
-    device: str
-    random_seed: int
-
-    def make_gan(self, checkpoint_dir: Path) -> SurrealGAN:
-        """A model that is not fitted yet; what it has learned so far is kept in the folder."""
-        return SurrealGAN(
-            tuple(self.n_patterns),
-            tuple(self.ortho),
-            self.repetitions,
-            self.preset,
-            self.iterations,
-            self.device,
-            self.random_seed,
-            checkpoint_dir,
-        )
-
-
-def prepare(cohort: Cohort) -> tuple[Preprocessing, Prepared]:
-    """Learn harmonization, covariates and normalisation from first visits, and prepare these."""
-    first = cohort.first_visits()
-    return fit_preprocessing(
-        cohort.wanted, cohort.options, first.features, first.people, ~first.is_patient
+def make_gan(options: TrainingOptions, checkpoint_dir: Path | None = None) -> SurrealGAN:
+    """A Surreal-GAN that is not fitted yet; what it learns is kept in the folder."""
+    changes = {name: getattr(options, name) for name in HYPER_PARAMETERS}
+    return SurrealGAN(
+        tuple(options.n_patterns),
+        tuple(options.ortho),
+        options.repetitions,
+        options.preset,
+        options.iterations,
+        options.device,
+        options.random_seed,
+        checkpoint_dir,
+        **{name: value for name, value in changes.items() if value is not None},
     )
 
 
-def _training_sample(cohort: Cohort) -> tuple[pd.DataFrame, np.ndarray]:
-    """What the network is trained on: normalised first visits, and who is a patient."""
-    normalised = prepare(cohort)[1].normalised
-    return normalised, cohort.is_patient[normalised.index].to_numpy(dtype=bool)
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What training needs of a cohort, after preprocessing was fitted; goes to one file and back.
+
+    Attributes
+    ----------
+    preprocessing
+        The fitted steps.
+    normalised : frame of shape (n_participants, n_features)
+        What the network sees of first visits.
+    is_patient : Series of shape (n_participants,)
+        Who is a patient; the others are controls.
+    sample
+        Numbers, covariates and sites of the two groups, for the card.
+    """
+
+    preprocessing: Preprocessing
+    normalised: pd.DataFrame
+    is_patient: pd.Series
+    sample: dict[str, Any]
+
+    @property
+    def arrays(self) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+        """What `SurrealGAN.fit` takes."""
+        return self.normalised, self.is_patient.to_numpy(dtype=bool)
+
+    def save(self, path: Path) -> Path:
+        """Write all to a safetensors file."""
+        state, arrays = self.preprocessing.to_state()
+        own = {
+            'normalised': self.normalised.to_numpy(),
+            'is_patient': self.is_patient.to_numpy(dtype=bool),
+        }
+        record = {
+            'preprocessing': state,
+            'sample': self.sample,
+            'visits': list(self.normalised.index),
+            'features': list(self.normalised.columns),
+        }
+        with atomic_path(path) as temporary:
+            save_file(
+                {name: np.ascontiguousarray(value) for name, value in (own | arrays).items()},
+                temporary,
+                {'record': json.dumps(record)},
+            )
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> TrainingData:
+        """Read what `save` wrote, to the last digit."""
+        with safe_open(path, framework='numpy') as file:
+            record = json.loads(file.metadata()['record'])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        visits = pd.Index(record['visits'])
+        normalised = pd.DataFrame(arrays.pop('normalised'), visits, record['features'])
+        is_patient = pd.Series(arrays.pop('is_patient'), visits)
+        steps = Preprocessing.from_state(record['preprocessing'], arrays)
+        return cls(steps, normalised, is_patient, record['sample'])
 
 
-def time_training(cohort: Cohort, settings: TrainingSettings) -> dict[int, float]:
+def prepare(cohort: Cohort) -> TrainingData:
+    """Fit preprocessing to first visits; train on those that are complete and harmonized."""
+    first = cohort.first_visits()
+    for group, count in cohort.counts.items():
+        if count < FEWEST_PEOPLE:
+            name = GROUP_NAMES[group]
+            raise DataError(f'{count} {name}, but training needs at least {FEWEST_PEOPLE}')
+    steps, prepared = fit_preprocessing(
+        cohort.wanted, cohort.options, first.features, first.people, ~first.is_patient
+    )
+    normalised = prepared.normalised
+    normalised = normalised[prepared.status[normalised.index] == COMPLETE]
+    is_patient = first.is_patient[normalised.index]
+    sample = describe_sample(first.people.loc[normalised.index], is_patient, cohort.options)
+    return TrainingData(steps, normalised, is_patient, sample)
+
+
+def time_training(data: TrainingData, options: TrainingOptions) -> dict[int, float]:
     """Seconds that training will take for each number of patterns, from a few iterations."""
-    gan = settings.make_gan(Path())
-    sample = _training_sample(cohort)
+    gan = make_gan(options)
     return {
-        n_patterns: gan.seconds_per_iteration(*sample, n_patterns) * settings.iterations
-        for n_patterns in settings.n_patterns
+        n_patterns: gan.seconds_per_iteration(*data.arrays, n_patterns) * options.iterations
+        for n_patterns in options.n_patterns
     }
 
 
 def train_patterns(
-    cohort: Cohort, settings: TrainingSettings, n_patterns: int, checkpoint_dir: Path
+    data: TrainingData, options: TrainingOptions, n_patterns: int, checkpoint_dir: Path
 ) -> Path:
-    """Train all members of one number of patterns; killed, the same call goes on where it was."""
-    return settings.make_gan(checkpoint_dir).train(*_training_sample(cohort), n_patterns)
+    """Train all members of one number of patterns; if interrupted, the same call resumes."""
+    return make_gan(options, checkpoint_dir).train(*data.arrays, n_patterns)
 
 
 def select_model(
-    cohort: Cohort, settings: TrainingSettings, checkpoint_dir: Path
-) -> tuple[TableModel, pd.DataFrame]:
-    """Choose M and lambda by agreement, form the consensus, and compute everyone's R-indices.
+    data: TrainingData, options: TrainingOptions, checkpoint_dir: Path | None = None
+) -> TableModel:
+    """Choose M and lambda by agreement and form the consensus.
 
-    Members that :func:`train_patterns` has trained are taken from the checkpoints; others are
+    Members that :func:`train_patterns` has trained are read from the checkpoints; others are
     trained.
     """
-    first = cohort.first_visits()
-    model, _ = fit_table_model(
-        cohort.wanted,
-        cohort.options,
-        first.features,
-        first.people,
-        first.is_patient,
-        settings.make_gan(checkpoint_dir),
-    )
-    return model, model.apply(cohort.features, cohort.people)
+    gan = make_gan(options, checkpoint_dir)
+    gan.fit(*data.arrays)
+    names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
+    return TableModel(data.preprocessing, gan, names, {'TrainingSample': data.sample})
 
 
 def split_halves(cohort: Cohort, seed: int) -> pd.Series:
@@ -347,14 +384,14 @@ def split_halves(cohort: Cohort, seed: int) -> pd.Series:
 
 
 def train_half(
-    cohort: Cohort, settings: TrainingSettings, half: int, checkpoint_dir: Path
+    cohort: Cohort, training: TrainingOptions, half: int, checkpoint_dir: Path
 ) -> pd.DataFrame:
     """Train on one half only, and compute everyone's R-indices (section B.7)."""
-    halves = split_halves(cohort, settings.random_seed)
+    halves = split_halves(cohort, training.random_seed)
     options = replace(cohort.options, unseen_site='skip')
     part = replace(cohort.select(halves == half), options=options)
-    model, _ = select_model(part, settings, checkpoint_dir)
-    return model.apply(cohort.features, cohort.people)[list(model.pattern_names)]
+    model = TableModel.fit(part, training, checkpoint_dir)
+    return model.apply(cohort)[list(model.pattern_names)]
 
 
 HERE = '{} (this dataset)'

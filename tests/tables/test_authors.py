@@ -112,7 +112,7 @@ def test_r_indices_of_a_checkpoint_equal_plain_linear_layers(tmp_path, checkpoin
     people = pd.DataFrame({'sex': rng.integers(0, 2, 7) * 1.0, 'age': rng.uniform(50, 90, 7)})
     volumes = pd.DataFrame(rng.uniform(400, 1000, (7, 12)), columns=FEATURES.names)
     import_checkpoint(checkpoint, FEATURES, ['sex', 'age'], epoch).save(tmp_path / 'bundle')
-    results = TableModel.load(tmp_path / 'bundle').apply(volumes, people)
+    results = TableModel.load(tmp_path / 'bundle').compute(volumes, people)
     content = read_checkpoint(checkpoint)
     expected = reference_r_indices(content, epoch or 6000, volumes.to_numpy(), people.to_numpy())
     assert np.abs(results[['r1', 'r2', 'r3']].to_numpy() - expected).max() < 1e-5
@@ -134,7 +134,7 @@ def test_the_published_models_equal_plain_linear_layers(tmp_path, name, covariat
     features = build_features(volumes, feature_set('muse72')).to_numpy()
     expected = reference_r_indices(content, epoch, features, known)
     spelled = participants.assign(sex=participants['sex'].map(sexes))
-    results = model.apply(*model.read(as_text(volumes), as_text(spelled)))
+    results = model.compute(*model.read(as_text(volumes), as_text(spelled)))
     assert np.abs(results[list(model.pattern_names)].to_numpy() - expected).max() < 1e-5
 
 
@@ -184,7 +184,7 @@ def test_volumes_in_another_unit_are_flagged(name, factor, inside):
     simulated = simulate_table('basic', n_cn=30, n_pt=8, seed=5)
     people = simulated.participants.set_index('participant_id').iloc[:30]
     volumes = simulated.volumes.set_index('participant_id').iloc[:30] * factor
-    results = model.apply(*model.read(as_text(volumes), as_text(people)))
+    results = model.compute(*model.read(as_text(volumes), as_text(people)))
     assert results['in_range'].mean() == pytest.approx(float(inside), abs=0.1)
 
 

@@ -3,16 +3,15 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.tables.cohort import Cohort, gather_cohort
+from surreal_bids.tables.cohort import Cohort, read_cohort
 from surreal_bids.tables.pipeline import prepare, split_halves
-from surreal_bids.tables.volumes import read_roi_table
 from tests.tables.group_study import make_config, with_sessions, write_dataset
 from tests.tables.study import REGIONS, make_study
 
 
 def gather(root, expected=(), **options):
     config = make_config(root, **options)
-    return gather_cohort(config, read_roi_table(config.roi_table), expected)
+    return read_cohort(config.roi_table, root / 'participants.tsv', config, expected)
 
 
 def reasons(gathered):
@@ -21,7 +20,7 @@ def reasons(gathered):
 
 def test_everyone_of_a_good_study_is_in(tmp_path):
     found = gather(write_dataset(tmp_path))
-    cohort = found.cohort
+    cohort = found
     assert cohort.counts == {'CN': 30, 'PT': 41}
     assert cohort.wanted.names == REGIONS
     assert list(cohort.people) == ['age', 'sex', 'icv', 'site']
@@ -83,13 +82,15 @@ def lone_site(people):
 )
 def test_each_reason_is_told(tmp_path, how, reason):
     found = gather(
-        write_dataset(tmp_path, spoil(make_study(), how)), control_label='CN', patient_label='PT'
+        write_dataset(tmp_path, spoil(make_study(), how)),
+        control_label=('CN',),
+        patient_label=('PT',),
     )
     who = 'sub-071' if how == 'lone site' else 'sub-004'
     assert list(reasons(found)) == [who]
     assert pd.Series([reasons(found)[who]]).str.contains(reason).all()
-    assert who not in found.cohort.visits.index
-    assert len(found.cohort) == 70
+    assert who not in found.visits.index
+    assert len(found) == 70
 
 
 def test_people_with_an_image_and_no_volumes_are_listed(tmp_path):
@@ -140,12 +141,12 @@ def test_without_participants_there_is_no_group(tmp_path):
     ],
 )
 def test_what_is_usual_is_used_unless_the_user_says_otherwise(tmp_path, options, expected):
-    assert list(gather(write_dataset(tmp_path), **options).cohort.people) == expected
+    assert list(gather(write_dataset(tmp_path), **options).people) == expected
 
 
 def test_one_site_is_not_harmonized(tmp_path):
     study = make_study(n_sites=1)
-    cohort = gather(write_dataset(tmp_path, study), site_column='site').cohort
+    cohort = gather(write_dataset(tmp_path, study), site_column='site')
     assert cohort.options.site_column is None
     assert any('one site only' in note for note in cohort.notes)
 
@@ -158,13 +159,13 @@ def test_participants_can_be_chosen(tmp_path, wanted):
         with pytest.raises(DataError, match=r'beside CN|controls are left'):
             gather(root, participant_label=labels)
     else:
-        assert len(gather(root, participant_label=tuple(labels)).cohort) == 60
+        assert len(gather(root, participant_label=tuple(labels))) == 60
 
 
 def test_of_several_visits_the_first_is_learned_from(tmp_path):
     root = write_dataset(tmp_path)
     with_sessions(make_study()).to_csv(tmp_path / 'volumes.tsv', sep='\t')
-    cohort = gather(root).cohort
+    cohort = gather(root)
     assert len(cohort) == 142
     assert cohort.counts == {'CN': 30, 'PT': 41}
     assert set(cohort.first_visits().visits['session_id']) == {'ses-1'}
@@ -182,7 +183,7 @@ def test_a_scanner_of_later_visits_only_cannot_be_learned(tmp_path):
         lines = ['session_id\tsite', f'ses-1\t{place}', 'ses-2\tnew']
         (folder / f'{name}_sessions.tsv').write_text('\n'.join(lines) + '\n')
     found = gather(root)
-    assert set(found.cohort.visits['session_id']) == {'ses-1'}
+    assert set(found.visits['session_id']) == {'ses-1'}
     assert set(reasons(found).values()) == {
         'site new has no first visit of a control, so that it cannot be harmonized'
     }
@@ -191,13 +192,13 @@ def test_a_scanner_of_later_visits_only_cannot_be_learned(tmp_path):
 
 def test_a_model_may_call_columns_otherwise(tmp_path):
     study = make_study()
-    cohort = gather(write_dataset(tmp_path, study)).cohort
-    steps, _ = prepare(cohort)
+    cohort = gather(write_dataset(tmp_path, study))
+    steps = prepare(cohort).preprocessing
     study.people = study.people.assign(scanner=study.people['site'], DLICV=study.people['icv'])
     other = tmp_path / 'other'
     other.mkdir()
     config = make_config(write_dataset(other, study), site_column='scanner', icv_column='DLICV')
-    found = gather_cohort(config, read_roi_table(config.roi_table), (), steps).cohort
+    found = read_cohort(config.roi_table, other / 'dataset/participants.tsv', config, (), steps)
     assert list(found.people) == list(cohort.people)
     assert found.people['icv'].tolist() == cohort.people['icv'].tolist()
 
@@ -205,15 +206,14 @@ def test_a_model_may_call_columns_otherwise(tmp_path):
 @pytest.mark.parametrize('options', [{'covariates': ('age',)}, {'icv': 'proportion'}])
 def test_options_that_are_those_of_the_model_are_refused(tmp_path, options):
     config = make_config(write_dataset(tmp_path), **options)
-    volumes = read_roi_table(config.roi_table)
-    steps, _ = prepare(gather(config.bids_dir).cohort)
+    steps = prepare(gather(config.bids_dir)).preprocessing
     with pytest.raises(UsageError, match='are those of the model; leave'):
-        gather_cohort(config, volumes, (), steps)
+        read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config, (), steps)
 
 
 @pytest.mark.parametrize('seed', range(4))
 def test_halves_are_even_in_groups_and_sites(tmp_path, seed):
-    cohort = gather(write_dataset(tmp_path)).cohort
+    cohort = gather(write_dataset(tmp_path))
     halves = split_halves(cohort, seed)
     counts = pd.crosstab([cohort.visits['group'], cohort.people['site']], halves)
     assert (counts[1] - counts[2]).abs().max() <= 1
@@ -226,7 +226,7 @@ def test_a_cohort_comes_back_from_files_as_it_was(tmp_path):
     study.people['site'] = study.people['site'].map({'site0': '1', 'site1': '02'})
     study.people['mmse'] = np.arange(71)
     study.people['visit'] = 'baseline'
-    cohort = gather(write_dataset(tmp_path, study)).cohort
+    cohort = gather(write_dataset(tmp_path, study))
     again = Cohort.load(cohort.save(tmp_path / 'cohort'))
     assert again.fingerprint() == cohort.fingerprint()
     assert again.fingerprint(1) != cohort.fingerprint(2)
@@ -244,7 +244,7 @@ def test_other_measures_are_joined(tmp_path, by_session):
     if not by_session:
         lines = ['participant_id\tscore', 'sub-001\t5']
     (tmp_path / 'phenotype.tsv').write_text('\n'.join(lines) + '\n')
-    others = gather(root, phenotype=(tmp_path / 'phenotype.tsv',)).cohort.others
+    others = gather(root, phenotype=(tmp_path / 'phenotype.tsv',)).others
     assert others.loc['sub-001_ses-1', 'score'] == '5'
     assert others.loc['sub-001_ses-2', 'score'] == ('6' if by_session else '5')
     assert others['score'].notna().sum() == 2

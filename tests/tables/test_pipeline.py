@@ -5,10 +5,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
-from surreal_bids.model import SurrealGAN
+from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.features import column_features
-from surreal_bids.tables.pipeline import TableModel, fit_table_model
+from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import PreprocessingOptions
 from surreal_bids.tables.results import readable_card, summarise_results, write_results
 from tests.tables.study import REGIONS, Study, make_study
@@ -16,14 +17,15 @@ from tests.tables.study import REGIONS, Study, make_study
 OPTIONS = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', unseen_site='skip')
 
 
-def tiny_gan(**changes) -> SurrealGAN:
-    settings = {'n_patterns': 2, 'ortho': 0.2, 'repetitions': 2, 'iterations': 60, 'lr': 0.01}
-    return SurrealGAN(**(settings | changes))
+TINY = {'n_patterns': (2,), 'ortho': (0.2,), 'repetitions': 2, 'iterations': 60, 'lr': 0.01}
 
 
 def fit(study: Study, options: PreprocessingOptions = OPTIONS, **changes):
-    wanted, gan = column_features(REGIONS), tiny_gan(**changes)
-    return fit_table_model(wanted, options, study.features, study.people, study.is_patient, gan)
+    visits = pd.DataFrame({'group': study.people['diagnosis'], 'is_first': True})
+    others = pd.DataFrame(index=visits.index)
+    cohort = Cohort(visits, study.features, study.people, others, column_features(REGIONS), options)
+    model = TableModel.fit(cohort, TrainingOptions(preset='iclr2022', **(TINY | changes)))
+    return model, model.apply(cohort)
 
 
 @pytest.fixture(scope='module')
@@ -43,7 +45,7 @@ def saved(fitted, tmp_path_factory) -> TableModel:
 
 
 def test_a_saved_model_gives_the_same_numbers(study, fitted, saved):
-    again = saved.apply(study.features, study.people)
+    again = saved.compute(study.features, study.people)
     pd.testing.assert_frame_equal(fitted[1], again, check_exact=True)
 
 
@@ -60,7 +62,7 @@ def test_neither_order_nor_company_matters(study, fitted, saved, n_people):
     rng = np.random.default_rng(n_people)
     rows = rng.permutation(len(study.people))[:n_people]
     columns = rng.permutation(len(REGIONS))
-    some = saved.apply(study.features.iloc[rows, columns], study.people.iloc[rows])
+    some = saved.compute(study.features.iloc[rows, columns], study.people.iloc[rows])
     expected = fitted[1].iloc[rows]
     indices = ['r1', 'r2', 'r1_std', 'r2_std']
     assert np.abs(some[indices] - expected[indices]).max(axis=None) < 1e-6
@@ -70,7 +72,7 @@ def test_neither_order_nor_company_matters(study, fitted, saved, n_people):
 def test_the_incomplete_have_no_r_index_and_say_so(study, saved):
     people = study.people.copy()
     people.loc['sub-002', 'age'] = np.nan
-    results = saved.apply(study.features, people)
+    results = saved.compute(study.features, people)
     assert results.loc['sub-002', 'status'] == 'incomplete'
     assert results.drop(columns='status').loc['sub-002'].isna().all()
     assert results.drop(index='sub-002').notna().all(axis=None)
@@ -83,9 +85,9 @@ def test_the_choice_for_unseen_sites_may_change_later(study, saved, choice):
     model = saved.with_unseen_site(choice)
     if choice == 'error':
         with pytest.raises(DataError, match='unseen site moon'):
-            model.apply(study.features, people)
+            model.compute(study.features, people)
     else:
-        assert set(model.apply(study.features, people)['status']) == {'unharmonized'}
+        assert set(model.compute(study.features, people)['status']) == {'unharmonized'}
 
 
 def test_the_unharmonized_are_described_but_not_trained_on(study):
@@ -104,11 +106,11 @@ def test_the_unharmonized_are_described_but_not_trained_on(study):
 def test_profiles_outside_the_training_population_are_flagged(study, saved, column, change, found):
     features = study.features.iloc[[3]].copy()
     features['region_b'] *= change
-    assert saved.apply(features, study.people.iloc[[3]])[column].tolist() == [found]
+    assert saved.compute(features, study.people.iloc[[3]])[column].tolist() == [found]
 
 
 def test_everyone_outside_hints_at_units(study, saved, caplog):
-    results = saved.apply(study.features * 1000, study.people)
+    results = saved.compute(study.features * 1000, study.people)
     assert 'outside the training population' in summarise_results(results)
     assert 'units' in caplog.text
 
@@ -155,7 +157,7 @@ def test_members_left_out_are_listed_with_the_reason(fitted, status):
 def test_results_are_written_with_a_description_of_each_column(tmp_path, saved, study):
     groups = study.people['diagnosis']
     people = study.people.assign(age=[np.nan, *study.people['age'][1:]])
-    results = saved.apply(study.features, people)
+    results = saved.compute(study.features, people)
     tsv, sidecar = write_results(tmp_path / 'r.tsv', results, ['r1', 'r2'], groups)
     table = pd.read_csv(tsv, sep='\t', keep_default_na=False, dtype=str)
     described = json.loads(sidecar.read_text())

@@ -6,18 +6,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.model import SurrealGAN
-from surreal_bids.tables.cohort import ONE_SITE, gather_cohort
-from surreal_bids.tables.pipeline import HERE, TableModel, adapt_to_controls, fit_table_model
-from surreal_bids.tables.volumes import read_roi_table
+from surreal_bids.config import TrainingOptions
+from surreal_bids.tables.cohort import ONE_SITE, read_cohort
+from surreal_bids.tables.pipeline import HERE, TableModel, adapt_to_controls
 from tests.tables.group_study import make_config, write_dataset
 from tests.tables.study import Study, make_study
+
+TINY = TrainingOptions(
+    n_patterns=(2,), ortho=(0.2,), repetitions=2, iterations=50, device='cpu', lr=0.01
+)
 
 
 def cohort_of(folder, study, model=None, **options):
     folder.mkdir(exist_ok=True)
     config = make_config(write_dataset(folder, study), **options)
-    return gather_cohort(config, read_roi_table(config.roi_table), (), model).cohort
+    people = config.bids_dir / 'participants.tsv'
+    return read_cohort(config.roi_table, people, config, (), model)
 
 
 @pytest.fixture(scope='module', params=[1, 2], ids=['one site', 'two sites'])
@@ -25,10 +29,7 @@ def model(request, tmp_path_factory) -> TableModel:
     """A model whose training sample had one site, so no ComBat, or two."""
     study = make_study(60, 60, seed=5, n_sites=request.param)
     cohort = cohort_of(tmp_path_factory.mktemp('training'), study)
-    gan = SurrealGAN(2, 0.2, 2, iterations=50, device='cpu', lr=0.01)
-    fitted, _ = fit_table_model(
-        cohort.wanted, cohort.options, cohort.features, cohort.people, cohort.is_patient, gan
-    )
+    fitted = TableModel.fit(cohort, TINY)
     assert (fitted.preprocessing.combat is None) == (request.param == 1)
     return fitted
 
@@ -60,7 +61,7 @@ def test_the_scanner_hardly_changes_r_indices(model, tmp_path):
     for name, study in (('plain', plain), ('moved', moved)):
         cohort = cohort_of(tmp_path / name, study, model.preprocessing)
         adapted, named = adapt_to_controls(model, cohort)
-        found.append(adapted.apply(named.features, named.people)[['r1', 'r2']])
+        found.append(adapted.apply(named)[['r1', 'r2']])
     spread = found[0].std().mean()
     assert np.abs(found[0] - found[1]).mean().max() < 0.2 * spread
 
@@ -87,8 +88,8 @@ def test_the_adapted_model_can_be_saved(model, tmp_path):
     cohort = cohort_of(tmp_path, other_scanner(), model.preprocessing)
     adapted, named = adapt_to_controls(model, cohort)
     again = TableModel.load(adapted.save(tmp_path / 'model'))
-    expected = adapted.apply(named.features, named.people)
-    pd.testing.assert_frame_equal(again.apply(named.features, named.people), expected)
+    expected = adapted.apply(named)
+    pd.testing.assert_frame_equal(again.apply(named), expected)
 
 
 @pytest.mark.parametrize('column', [None, 'none'])
@@ -105,5 +106,5 @@ def test_an_adapted_model_can_be_adapted_again(model, tmp_path):
     once, named = adapt_to_controls(model, cohort)
     other = cohort_of(tmp_path / 'b', other_scanner(seed=3, shift=-40.0), model.preprocessing)
     twice, _ = adapt_to_controls(adapt_to_controls(once, other)[0], cohort)
-    expected = once.apply(named.features, named.people)
-    pd.testing.assert_frame_equal(twice.apply(named.features, named.people), expected)
+    expected = once.apply(named)
+    pd.testing.assert_frame_equal(twice.apply(named), expected)

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
+from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import UsageError
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.train import longest_first, pattern_changes
@@ -19,49 +20,53 @@ from surreal_bids.tables.analysis import (
     readable_name,
     values_by_region,
 )
-from surreal_bids.tables.cohort import gather_cohort
+from surreal_bids.tables.cohort import read_cohort
 from surreal_bids.tables.pipeline import (
-    TrainingSettings,
+    TableModel,
+    TrainingData,
     prepare,
     select_model,
     time_training,
     train_half,
     train_patterns,
 )
-from surreal_bids.tables.volumes import read_roi_table
 from tests.tables.group_study import make_config, write_dataset
 
-SETTINGS = TrainingSettings([2, 3], [0.2], 2, 200, 'robust', 'cpu', 0)
+SETTINGS = TrainingOptions(
+    n_patterns=(2, 3), ortho=(0.2,), repetitions=2, iterations=200, device='cpu'
+)
 
 
 @pytest.fixture(scope='module')
 def cohort(tmp_path_factory):
     config = make_config(write_dataset(tmp_path_factory.mktemp('study')))
-    return gather_cohort(config, read_roi_table(config.roi_table)).cohort
+    return read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config)
 
 
 @pytest.fixture(scope='module')
 def selected(cohort, tmp_path_factory):
-    return select_model(cohort, SETTINGS, tmp_path_factory.mktemp('checkpoints'))
+    model = TableModel.fit(cohort, SETTINGS, tmp_path_factory.mktemp('checkpoints'))
+    return model, model.apply(cohort)
 
 
 def test_trained_side_by_side_is_trained_together(cohort, selected, tmp_path):
-    paths = [train_patterns(cohort, SETTINGS, m, tmp_path) for m in (3, 2)]
+    data = TrainingData.load(prepare(cohort).save(tmp_path / 'prepared.safetensors'))
+    paths = [train_patterns(data, SETTINGS, m, tmp_path) for m in (3, 2)]
     before = [path.read_bytes() for path in paths]
-    model, results = select_model(cohort, SETTINGS, tmp_path)
+    model = select_model(data, SETTINGS, tmp_path)
     assert [path.read_bytes() for path in paths] == before
-    pd.testing.assert_frame_equal(results, selected[1])
+    pd.testing.assert_frame_equal(model.apply(cohort), selected[1])
     assert model.gan.selected_ == selected[0].gan.selected_
 
 
 def test_training_apart_needs_a_place_to_keep_members(cohort):
-    normalised = prepare(cohort)[1].normalised
+    normalised = prepare(cohort).normalised
     with pytest.raises(UsageError, match='checkpoint_dir'):
         SurrealGAN(2, device='cpu').train(normalised, cohort.is_patient.to_numpy(), 2)
 
 
 def test_time_is_told_for_each_number_of_patterns(cohort):
-    seconds = time_training(cohort, SETTINGS)
+    seconds = time_training(prepare(cohort), SETTINGS)
     assert set(seconds) == {2, 3}
     assert all(value > 0 for value in seconds.values())
 
@@ -128,7 +133,7 @@ def test_changes_are_the_mean_of_what_the_decomposer_says(n_people):
 
 def test_the_table_of_patterns_has_a_row_a_region_and_pattern(cohort, selected):
     model = selected[0]
-    table = describe_patterns(model, prepare(cohort)[1].normalised)
+    table = describe_patterns(model, prepare(cohort).normalised)
     assert list(table) == list(COLUMNS)
     assert len(table) == len(model.pattern_names) * len(cohort.wanted)
     relative = model.preprocessing.normaliser.sd_ / model.preprocessing.normaliser.mean_
