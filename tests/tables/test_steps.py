@@ -15,7 +15,6 @@ from surreal_bids.tables.analysis import (
     COLUMNS,
     compare_halves,
     describe_patterns,
-    held_out_indices,
     paint_regions,
     readable_name,
     values_by_region,
@@ -105,14 +104,6 @@ def test_patterns_of_halves_are_matched():
     assert (table['c_index'] > 0.95).all()
     assert table['people'].tolist() == [60, 60, 30, 30, 30, 30]
     assert table['counterpart'].tolist() == ['r2', 'r1', 'r2', 'r1', 'r1', 'r2']
-
-
-def test_held_out_indices_come_from_the_other_half_in_one_order():
-    truth, of_half, halves, is_patient = tables_of_halves()
-    held_out = held_out_indices(truth, of_half, halves, is_patient)
-    assert held_out.index.equals(truth.index)
-    np.testing.assert_allclose(held_out[halves == 1], truth[halves == 1] + 0.2)
-    np.testing.assert_allclose(held_out[halves == 2], truth[halves == 2], atol=0.06)
 
 
 @pytest.mark.parametrize('n_people', [5, 600])
