@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import multiprocessing
 import os
@@ -32,7 +33,8 @@ from tqdm import tqdm
 
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
-from surreal_bids.exceptions import UsageError
+from surreal_bids.exceptions import SurrealError, UsageError
+from surreal_bids.interfaces import ERROR
 
 LOGGER = logging.getLogger(__name__)
 
@@ -162,12 +164,15 @@ class Crash:
         Last line of the error, without its type where that is one of ours.
     report
         What Nipype wrote about it.
+    exit_code
+        Of its error, where that is one of ours.
     """
 
     hierarchy: tuple[str, ...]
     step: str
     reason: str
     report: str
+    exit_code: int = SurrealError.exit_code
 
 
 def run_workflow(
@@ -319,8 +324,14 @@ def _collect_crashes(folder: Path, base_dir: Path) -> list[Crash]:
 
 def _read_crash(report: str, base_dir: Path) -> Crash:
     match = re.search(r'^Working directory: (.+)$', report, re.MULTILINE)
-    *hierarchy, step = step_names(match[1], base_dir) if match else ('unknown',)
-    return Crash(tuple(hierarchy), step, _reason(report), report)
+    if match is None:
+        return Crash((), 'unknown', _reason(report), report)
+    *hierarchy, step = step_names(match[1], base_dir)
+    record = Path(match[1]) / ERROR
+    if not record.is_file():
+        return Crash(tuple(hierarchy), step, _reason(report), report)
+    error = json.loads(record.read_text(encoding='utf-8'))
+    return Crash(tuple(hierarchy), step, error['message'], report, error['exit_code'])
 
 
 def _reason(report: str) -> str:

@@ -100,21 +100,4 @@ def set_up_logging(verbosity: int) -> None:
     """Log to the standard error: warnings, with 1 decisions too, with 2 or more everything."""
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     logging.basicConfig(format='%(levelname)s %(name)s: %(message)s', force=True)
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(SayOnce())
     logging.getLogger('surreal_bids').setLevel(level)
-
-
-class SayOnce(logging.Filter):
-    """Lets each message through once: two steps may notice the same thing about the same people."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said: set[tuple[str, str]] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this was not said before."""
-        message = (record.levelname, record.getMessage())
-        first = message not in self._said
-        self._said.add(message)
-        return first

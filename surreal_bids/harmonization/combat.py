@@ -380,7 +380,7 @@ class ComBat:
         """Remove gamma and delta from the varying features; the reference site is unchanged."""
         number = {name: code for code, name in enumerate(self.sites_)}
         codes = np.array([number[label] for label in labels], dtype=np.intp)
-        self.encoder_.warn_beyond_range(covariates)
+        self.encoder_.log_beyond_range(covariates)
         expected = self.grand_mean_ + self.encoder_.transform(covariates) @ self.slopes_
         rest = values - expected - self.scale_ * self.shift_[codes]
         harmonized = expected + rest / np.sqrt(self.ratio_[codes])
@@ -522,4 +522,4 @@ def _log_status(status: pd.Series[str]) -> None:
     for value, why in ((EXCLUDED, 'missing site or covariate'), (UNHARMONIZED, 'unseen site')):
         people = status.index[status == value]
         if len(people):
-            LOGGER.warning('%s, %s: %s', value, why, name_some(people))
+            LOGGER.info('%s, %s: %s', value, why, name_some(people))

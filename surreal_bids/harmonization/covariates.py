@@ -105,7 +105,7 @@ class Residualiser:
         require_finite(table, 'features', FILL_OR_EXCLUDE)
         covariate_table = self.encoder_.select(as_covariates(covariates, table.index))
         require_covariates(covariate_table)
-        self.encoder_.warn_beyond_range(covariate_table)
+        self.encoder_.log_beyond_range(covariate_table)
         away = self.encoder_.transform(covariate_table) - self.center_
         return like(table.to_numpy() - away @ self.coefficients_, X, table)
 
@@ -303,7 +303,7 @@ class CNImputer:
             require_covariates(rows)
             expected = self.intercept_ + self.encoder_.transform(rows) @ self.coefficients_
             values[lacking] = np.where(missing[lacking], expected, values[lacking])
-            LOGGER.warning(
+            LOGGER.info(
                 'imputed by CN regression: %d values of %s in %s',
                 missing.sum(),
                 name_some(table.index[lacking]),

@@ -252,13 +252,13 @@ class CovariateEncoder:
             )
         ]
 
-    def warn_beyond_range(self, covariates: pd.DataFrame) -> None:
+    def log_beyond_range(self, covariates: pd.DataFrame) -> None:
         """Log, for each numeric covariate, the participants outside the training range."""
         outside = self.beyond_range(covariates)
         for name in outside.columns[outside.any(axis=0)]:
             low, high = self.range_[name]
             people = name_some(outside.index[outside[name]])
-            LOGGER.warning('%s outside the training range %g-%g: %s', name, low, high, people)
+            LOGGER.info('%s outside the training range %g-%g: %s', name, low, high, people)
 
     def beyond_range(self, covariates: pd.DataFrame) -> pd.DataFrame:
         """Flag values outside the training range: booleans, participants x numeric covariates."""

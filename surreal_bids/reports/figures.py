@@ -72,12 +72,12 @@ def _tidy(axes: Axes) -> None:
     axes.spines[['top', 'right']].set_visible(False)
 
 
-def plot_people(people: pd.DataFrame, group: pd.Series) -> Figure:
+def plot_participants(people: pd.DataFrame, group: pd.Series) -> Figure:
     """Draw how the covariates are distributed in the two groups.
 
     Parameters
     ----------
-    people : frame of shape (n_people, n_columns)
+    people : frame of shape (n_participants, n_columns)
         Covariates, ICV and site; numbers become histograms, text bars.
     group : Series
         CN or PT.

@@ -1,12 +1,10 @@
-"""What patterns are: regions they change, reproducibility, and what harmonization did."""
+"""What a model shows in a cohort: R-indices, patterns, associations, reproducibility, sites."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 import nibabel as nib
 import numpy as np
@@ -14,58 +12,137 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from surreal_bids.files import write_json
+from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.covariates import CN_SD
-from surreal_bids.harmonization.quality import (
-    N_FOLDS,
-    HarmonizationQuality,
-    SiteClassification,
-    assess_harmonization,
-)
+from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, assess_harmonization
 from surreal_bids.model.train import pattern_changes
 from surreal_bids.regions import Feature, region_names
+from surreal_bids.stats.associations import associate
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.pipeline import TableModel
+from surreal_bids.tables.pipeline import TableModel, split_halves
 from surreal_bids.tables.preprocessing import prepare_inputs
 
-COLUMNS: dict[str, dict[str, Any]] = {
-    'pattern': {'Description': 'R-index that measures the pattern'},
-    'region': {'Description': 'Region, or sum of regions'},
-    'muse_regions': {'Description': 'MUSE indices of the regions, if it is made of such'},
-    'change_percent': {
-        'Description': 'Mean change of the volume in patients that the decomposer assigns to the '
-        'pattern, of the mean of controls',
-        'Units': '%',
-    },
-    'change_percent_std': {
-        'Description': 'Standard deviation of the change over the members of the consensus',
-        'Units': '%',
-    },
-    'change_sd': {
-        'Description': 'The same change, in standard deviations of controls',
-        'Units': '1',
-    },
-}
-"""Columns of the table of patterns."""
+
+@dataclass(frozen=True, eq=False)
+class GroupResults:
+    """What was found in a cohort.
+
+    Attributes
+    ----------
+    cohort, model
+        Whom, and by which model.
+    results : frame
+        R-indices of every visit, as `TableModel.apply` gives them.
+    harmonized : frame
+        Volumes of every visit without site effects.
+    patterns : frame
+        What each pattern changes in each region; see `describe_patterns`.
+    associations, untested
+        Correlations with other measures, and why others were not tested.
+    quality, halves
+        What harmonization did, and how alike models of two halves are; None where not known.
+    """
+
+    cohort: Cohort
+    model: TableModel
+    results: pd.DataFrame
+    harmonized: pd.DataFrame
+    patterns: pd.DataFrame
+    associations: pd.DataFrame
+    untested: Mapping[str, str]
+    quality: HarmonizationQuality | None = None
+    halves: pd.DataFrame | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the R-indices."""
+        return list(self.model.pattern_names)
+
+    @property
+    def first_visits(self) -> pd.DataFrame:
+        """Results of first visits, one row per participant, with the group."""
+        first = self.cohort.first_visits().visits
+        return self.results.loc[first.index].assign(group=first['group'])
+
+
+def analyse_group(
+    cohort: Cohort, model: TableModel, of_halves: Sequence[TableModel] = (), random_seed: int = 0
+) -> GroupResults:
+    """Apply a model to a cohort, and describe what it shows.
+
+    Parameters
+    ----------
+    cohort
+        Controls and patients.
+    model
+        The model; where it was trained on other people, adapted to the sites of the cohort.
+    of_halves
+        Models of the two halves of the cohort, if they were trained.
+    random_seed
+        That halves were sampled with; of the folds that sites are classified in.
+    """
+    results, steps = model.apply(cohort), model.preprocessing
+    harmonized = steps.harmonize(cohort.features, cohort.people)
+    names = list(model.pattern_names)
+    first = cohort.first_visits()
+    patients = first.select(first.is_patient)
+    measures = pd.concat([patients.people, patients.others], axis=1)
+    associations, skipped = associate(measures, results.loc[patients.visits.index, names])
+    described = first if patients.visits.empty else patients
+    quality = None
+    if steps.combat is not None:
+        # Where a covariate has rare values, folds may lack them: no reason to do without results.
+        with suppress(DataError):
+            quality = assess_cohort(cohort, harmonized, random_seed)
+    return GroupResults(
+        cohort,
+        model,
+        results,
+        harmonized,
+        describe_patterns(model, steps.transform(described.features, described.people).normalised),
+        associations,
+        {each.name: each.reason for each in skipped},
+        quality,
+        _compare_models(first, results[names], of_halves, random_seed) if of_halves else None,
+    )
+
+
+def _compare_models(
+    first: Cohort, everyone: pd.DataFrame, of_halves: Sequence[TableModel], random_seed: int
+) -> pd.DataFrame:
+    indices = {
+        half: each.apply(first)[list(each.pattern_names)]
+        for half, each in enumerate(of_halves, start=1)
+    }
+    halves = split_halves(first, random_seed)
+    return compare_halves(everyone.loc[first.visits.index], indices, halves, first.is_patient)
 
 
 def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFrame:
-    """Tell what the decomposer says each pattern changes; see `COLUMNS`.
+    """Describe what each pattern changes, as the decomposer assigns it.
 
     Parameters
     ----------
     model
         The model.
-    normalised : frame of shape (n_people, n_features)
-        People, in most cases patients, as the network sees them.
+    normalised : frame of shape (n_participants, n_features)
+        Participants, in most cases patients, as the network sees them.
+
+    Returns
+    -------
+    DataFrame, one row per pattern and feature
+        `pattern` (its R-index), `region` (or sum of regions), `muse_regions` (their MUSE indices),
+        `change_percent` (mean change of the volume, in per cent of the mean of controls) with
+        `change_percent_std` (over the members of the consensus), and `change_sd` (the same change
+        in standard deviations of controls).
     """
     steps = model.preprocessing
     features = steps.features.features
     X = normalised[model.gan.feature_names_in_ or list(normalised.columns)]
-    people = torch.tensor(X.to_numpy(dtype=np.float32))
-    in_sd = pattern_changes(model.gan.weights_, people) / CN_SD
+    seen = torch.tensor(X.to_numpy(dtype=np.float32))
+    in_sd = pattern_changes(model.gan.weights_, seen) / CN_SD
     relative = 100 * np.asarray(steps.normaliser.sd_) / np.asarray(steps.normaliser.mean_)
     spread = in_sd.std(axis=0, ddof=1) if len(in_sd) > 1 else np.full(in_sd.shape[1:], np.nan)
     tables = [
@@ -113,7 +190,7 @@ def values_by_region(table: pd.DataFrame) -> dict[int, float]:
 
 
 Indices = Mapping[int, pd.DataFrame]
-"""Everyone's R-indices by the model of each half, 1 and 2."""
+"""R-indices of all by the model of each half, 1 and 2."""
 
 OTHER = {1: 2, 2: 1}
 
@@ -121,7 +198,7 @@ OTHER = {1: 2, 2: 1}
 def compare_halves(
     everyone: pd.DataFrame, of_half: Indices, halves: pd.Series, is_patient: pd.Series
 ) -> pd.DataFrame:
-    """How alike patients are described by models that were trained on different people.
+    """How alike patients are described by models that were trained on different participants.
 
     Parameters
     ----------
@@ -141,7 +218,7 @@ def compare_halves(
     tables = [_compare('half 1 and half 2', of_half[1], of_half[2], is_patient)]
     for half, indices in of_half.items():
         unseen = is_patient & (halves == OTHER[half])
-        title = f'half {half} and all, in people of half {OTHER[half]}'
+        title = f'half {half} and all, in participants of half {OTHER[half]}'
         tables.append(_compare(title, everyone, indices, unseen))
     return pd.concat(tables, ignore_index=True)
 
@@ -158,12 +235,6 @@ def _compare(
 
 ENOUGH_TO_REFIT = 2 * N_FOLDS
 """Controls that each site needs for ComBat to be learned again without a fold of them."""
-
-_CLASSIFICATIONS = (
-    'classification_before',
-    'classification_after',
-    'classification_held_out',
-)
 
 
 def assess_cohort(
@@ -193,35 +264,4 @@ def assess_cohort(
         covariate=age,
         harmonizer=ComBat() if sizes[sizes >= N_FOLDS].min() >= ENOUGH_TO_REFIT else None,
         random_state=random_state,
-    )
-
-
-def write_quality(path: Path, quality: HarmonizationQuality) -> Path:
-    """Write all measures as JSON."""
-    plain = {name: getattr(quality, name) for name in _CLASSIFICATIONS}
-    return write_json(
-        path,
-        {
-            'features': json.loads(quality.features.to_json(orient='split')),
-            'covariate': quality.covariate,
-            'site_variance_by_chance': quality.site_variance_by_chance,
-            **{name: None if value is None else asdict(value) for name, value in plain.items()},
-        },
-    )
-
-
-def read_quality(path: Path) -> HarmonizationQuality:
-    """Read what :func:`write_quality` wrote."""
-    content = json.loads(path.read_text(encoding='utf-8'))
-    table = content['features']
-    features = pd.DataFrame(table['data'], table['index'], table['columns'])
-    scores: dict[str, Any] = {
-        name: None if content[name] is None else SiteClassification(**content[name])
-        for name in _CLASSIFICATIONS
-    }
-    return HarmonizationQuality(
-        features=features,
-        covariate=content['covariate'],
-        site_variance_by_chance=content['site_variance_by_chance'],
-        **scores,
     )

@@ -30,6 +30,7 @@ from surreal_bids.bids.people import (
     person_key,
     read_participants,
     read_people,
+    read_sessions,
     read_visits,
     require_columns,
 )
@@ -447,6 +448,38 @@ def read_cohort(
     numbers = volumes.table.typed().select_dtypes('number')
     measured = pd.concat([visit_columns(volumes.visits), numbers], axis=1)
     return replace(cohort, exclusions=exclusions, measured=measured)
+
+
+def check_participants(
+    participants: Path | str, config: CohortOptions, model: Preprocessing | None = None
+) -> None:
+    """Check what can be known of a cohort before there are volumes: groups, columns and measures.
+
+    Parameters
+    ----------
+    participants, config, model
+        As of :func:`read_cohort`.
+
+    Raises
+    ------
+    DataError
+        A table cannot be read, a column is missing, or groups cannot be told apart.
+    """
+    bids_dir = Path(participants).parent
+    visits: list[Visit] = []
+    for label in read_participants(bids_dir).categories(PARTICIPANT):
+        sessions = read_sessions(bids_dir, str(label))
+        labels = [None] if sessions is None else sessions.categories(SESSION)
+        visits += [(str(label), session) for session in labels]
+    visits = _filter(visits, config)
+    people = read_visits(bids_dir, visits)
+    text = people.text.set_axis([visit_name(visit) for visit in visits])
+    # The participant level will add the head size.
+    known = Table(people.source, text if ICV in text else text.assign(**{ICV: None}))
+    groups = find_groups(known, _said(config))
+    choice = choose_options(config, known, model)
+    require_distinct(choice.options, groups.column)
+    read_others(known, {groups.column, *choice.columns.values()}, config.phenotype, visits)
 
 
 def _filter(visits: Sequence[Visit], config: CohortOptions) -> list[Visit]:

@@ -16,6 +16,7 @@ from surreal_bids.files import atomic_path, write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.model.bundle import CARD, TENSORS
 from surreal_bids.regions import recognise
+from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.cohort import Cohort, TrainingTable
 from surreal_bids.tables.pipeline import STD_SUFFIX, TableModel
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
@@ -176,6 +177,31 @@ def identifiers(visits: pd.DataFrame) -> pd.DataFrame:
     return visits[[name for name in (PARTICIPANT, SESSION) if name in visits]]
 
 
+def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> None:
+    """Write the tables of what was found in a cohort, and the model in `model_dir`."""
+    cohort = found.cohort
+    visits = identifiers(cohort.measured)
+    measured = cohort.measured.drop(columns=visits.columns)
+    publish_volumes(output_dir, 'roi_volumes', visits, measured, cohort)
+    publish_volumes(
+        output_dir, 'harmonized_volumes', identifiers(cohort.visits), found.harmonized, cohort
+    )
+    publish_r_indices(output_dir, cohort, found.results, found.names)
+    publish_model(output_dir, model_dir)
+    tables = {
+        'exclusions': cohort.exclusions,
+        'patterns': found.patterns,
+        'associations': found.associations,
+        'split_half': found.halves,
+    }
+    agreement = found.model.gan.state()[1]['Agreement']
+    if agreement:
+        tables['agreement'] = pd.DataFrame(agreement)
+    for name, table in tables.items():
+        if table is not None:
+            write_tsv(output_path(output_dir, name), table)
+
+
 def publish_model(output_dir: Path, model_dir: Path) -> None:
     """Copy a model; both files are on the disk before either replaces an earlier one."""
     with (
@@ -184,12 +210,6 @@ def publish_model(output_dir: Path, model_dir: Path) -> None:
     ):
         shutil.copyfile(model_dir / TENSORS, tensors)
         shutil.copyfile(model_dir / CARD, card)
-
-
-def publish_agreement(output_dir: Path, card: Mapping[str, Any]) -> None:
-    """Write the table that M and lambda were chosen from, if the model was chosen from several."""
-    if card['Agreement']:
-        write_tsv(output_path(output_dir, 'agreement'), pd.DataFrame(card['Agreement']))
 
 
 Card = Mapping[str, Any]
@@ -394,6 +414,8 @@ def summarise_training(model: TableModel, training: TrainingTable, results: pd.D
         *_other_people(groups),
         *(f'not trained on, {line}' for line in _unusual_status(results['status'])),
     ]
+    if 'beyond_range' in results:
+        lines += _beyond_range(results['beyond_range'].dropna())
     people = '\n'.join(['People', *(f'  {line}' for line in lines)])
     return f'{people}\n\n{readable_card(model.state()[1], details=False)}\n'
 
@@ -433,4 +455,4 @@ def _outside_population(results: pd.DataFrame) -> list[str]:
 
 def _beyond_range(beyond: pd.Series) -> list[str]:
     people = [f'{person} ({names})' for person, names in beyond.items() if names != NONE_BEYOND]
-    return [f'covariates beyond the training range: {name_some(people)}'] if people else []
+    return [f'covariates outside the training range: {name_some(people)}'] if people else []

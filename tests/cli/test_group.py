@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nibabel as nib
@@ -13,7 +14,8 @@ import pytest
 
 from surreal_bids.bids.derivatives import output_path, record_path, write_record
 from surreal_bids.cli.app import main
-from surreal_bids.cli.group import run_group_level
+from surreal_bids.cli.group import check_group_options, run_group_level
+from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.regions import muse_indices, region_names
 from tests.tables.group_study import make_config, with_sessions, write_dataset
@@ -147,7 +149,7 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     ('words', 'message'),
     [
         (('--model', 'out/models'), 'where the model of this run is written'),
-        (('--model', 'elsewhere', '--split-half'), 'leave one of them out'),
+        (('--model', 'elsewhere', '--split-half'), 'remove one of them'),
     ],
 )
 def test_models_that_cannot_be_applied_so(tmp_path, words, message, capsys):
@@ -274,3 +276,74 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     ).is_file()
     assert 'sub-999' in read(out / 'group_exclusions.tsv')['participant_id'].tolist()
     assert 'Patterns by voxel' in (out / 'group.html').read_text()
+
+
+def both_levels(root, **changes):
+    config = make_config(root, **{'roi_table': None, **changes})
+    return replace(config, analysis_levels=('participant', 'group'))
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        ({'model': 'absent'}, 'not a model'),
+        ({'phenotype': ('absent.tsv',)}, 'absent.tsv: cannot be read'),
+        ({'covariates': ('agee',)}, 'no column agee'),
+        ({'group_column': 'dx'}, 'no column dx'),
+        ({'control_label': ('HC',)}, 'HC'),
+        ({'site_column': 'scanner'}, 'no column scanner'),
+        ({'roi_table': 'absent.tsv'}, 'absent.tsv: cannot be read'),
+        ({'icv_column': 'eTIV'}, 'no column eTIV'),
+    ],
+)
+def test_what_the_group_level_lacks_is_known_before_the_participant_level(
+    tmp_path, change, message
+):
+    root = write_dataset(tmp_path)
+    paths = ('model', 'roi_table', 'phenotype')
+    change = {
+        name: (tuple(map(Path, value)) if isinstance(value, tuple) else Path(value))
+        if name in paths
+        else value
+        for name, value in change.items()
+    }
+    config = both_levels(root, **change)
+    with pytest.raises(SurrealError, match=message):
+        check_group_options(config)
+
+
+@pytest.mark.parametrize('change', [{}, {'icv': 'proportion', 'icv_column': 'icv'}])
+def test_what_the_group_level_has_is_accepted(tmp_path, change):
+    check_group_options(both_levels(write_dataset(tmp_path), **change))
+
+
+HOLD = (
+    'import sys; from surreal_bids.files import sole_use\n'
+    'with sole_use(sys.argv[1], ["the group level"]):\n'
+    '    print("ready", flush=True); sys.stdin.read()\n'
+)
+
+
+@pytest.mark.parametrize('folder', ['out', 'work'])
+def test_a_second_run_on_the_same_folder_is_refused(tmp_path, folder, capsys):
+    root = write_dataset(tmp_path)
+    command = [sys.executable, '-c', HOLD, str(tmp_path / folder)]
+    pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'text': True}
+    with subprocess.Popen(command, **pipes) as other:
+        assert other.stdout.readline() == 'ready\n'
+        assert run(root) == 73
+        message = capsys.readouterr().err
+        other.communicate('')
+    assert f'{folder}: another run is using it for the group level (process {other.pid}' in message
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_with_73_and_names_the_file(tmp_path, monkeypatch, capsys):
+    def refuse(*_):
+        raise OSError(28, 'No space left on device', 'out/phenotype/roi_volumes.tsv')
+
+    monkeypatch.setattr('surreal_bids.tables.results.publish_volumes', refuse)
+    assert run(write_dataset(tmp_path)) == 73
+    message = capsys.readouterr().err
+    assert 'step publish' in message
+    assert 'roi_volumes.tsv: cannot be written (No space left on device); free some' in message

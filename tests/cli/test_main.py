@@ -77,13 +77,3 @@ def test_version(capsys):
         parser.parse_args(['--version'])
     assert ending.value.code == 0
     assert capsys.readouterr().out == f'surreal-x {__version__}\n'
-
-
-def test_a_message_is_said_once_and_another_level_counts_as_another(capsys):
-    set_up_logging(1)
-    logger = logging.getLogger('surreal_bids.test')
-    for _ in range(2):
-        logger.warning('age beyond %d', 80)
-        logger.warning('age beyond %d', 90)
-        logger.info('age beyond %d', 80)
-    assert len(capsys.readouterr().err.splitlines()) == 3

@@ -141,7 +141,7 @@ def test_flags_people_beyond_the_training_range(cohort, caplog):
     assert list(flags.columns) == ['age', 'icv']
     assert flags.loc['sub-50', 'age']
     assert not flags[is_control].any(axis=None)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO, 'surreal_bids'):
         residualiser.transform(X, covariates)
     assert 'sub-50' in caplog.text
 
@@ -333,7 +333,8 @@ def test_imputation_logs_whose_and_which(sites, caplog):
     X, covariates, is_control = sites
     imputer = CNImputer().fit(X, covariates, is_control)
     X.loc['sub-013', 'roi7'] = np.nan
-    imputer.transform(X, covariates)
+    with caplog.at_level(logging.INFO, 'surreal_bids'):
+        imputer.transform(X, covariates)
     assert 'sub-013' in caplog.text
     assert 'roi7' in caplog.text
 

@@ -1,6 +1,7 @@
 """The group report: what is in it, that it works offline, and that hostile names stay text."""
 
 import re
+from types import SimpleNamespace
 
 import nibabel as nib
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from surreal_bids.files import write_image
 from surreal_bids.reports import figures
 from surreal_bids.reports.figures import Background
-from surreal_bids.reports.group import GroupResults, VoxelMaps, write_group_report
+from surreal_bids.reports.group import GroupReport, VoxelMaps, write_group_report
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.stats.associations import associate
+from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.cohort import Cohort, mark_first_visits
 from surreal_bids.tables.features import column_features
 from surreal_bids.tables.preprocessing import PreprocessingOptions
@@ -38,6 +40,7 @@ def make_cohort(rng) -> Cohort:
         column_features('vwxyz'),
         PreprocessingOptions(('age',), site_column='site'),
         ('Groups: as given', f'Odd: {HOSTILE}'),
+        pd.DataFrame({'participant_id': ['sub-99'], 'reason': [HOSTILE]}),
     )
 
 
@@ -68,14 +71,15 @@ def make_map(folder, name, rng):
     return write_image(folder / f'{name}.nii.gz', nib.Nifti1Image(data, AFFINE))
 
 
-def make_results(folder, **changes) -> GroupResults:
+def make_report(folder, title='Study', halves=True, maps=True, **changes) -> GroupReport:
     rng = np.random.default_rng(0)
     cohort = make_cohort(rng)
     index = cohort.visits.index
     results = pd.DataFrame(rng.uniform(size=(len(index), 2)), index, ['r1', 'r2'])
-    results = results.assign(r1_std=0.1, r2_std=0.2, in_range='True', beyond_range='none')
+    results = results.assign(r1_std=0.1, r2_std=0.2, in_range=True, beyond_range='none')
     results = results.assign(status='complete')
-    results.loc['sub-03', ['in_range', 'beyond_range']] = ['False', 'age']
+    results.loc['sub-03', 'beyond_range'] = 'age'
+    results['in_range'] = results.index != 'sub-03'
     patterns = pd.DataFrame({'pattern': ['r1'] * 5 + ['r2'] * 5, 'region': list('vwxyz') * 2})
     patterns['change_percent'] = rng.normal(0, 10, 10)
     patterns['change_percent_std'] = 2.0
@@ -89,21 +93,30 @@ def make_results(folder, **changes) -> GroupResults:
             'discoveries': [7, 0],
         }
     )
-    maps = {name: make_map(folder, name, rng) for name in ('r1high', 'r1slope')}
-    made = {
-        'cohort': cohort,
-        'exclusions': pd.DataFrame({'participant_id': ['sub-99'], 'reason': [HOSTILE]}),
-        'card': make_card(),
-        'results': results,
-        'patterns': patterns,
-        'associations': associations,
-        'untested': {each.name: each.reason for each in skipped},
-        'methods': GroupMethods(N_CN, N_PT, 5, harmonized=True, preset='robust'),
-        'halves': pd.DataFrame({'comparison': ['half 1 and half 2'], 'c_index': [0.9]}),
+    t_maps = {name: make_map(folder, name, rng) for name in ('r1high', 'r1slope')}
+    found = GroupResults(
+        cohort=cohort,
+        model=SimpleNamespace(pattern_names=('r1', 'r2')),
+        results=results,
+        harmonized=cohort.features,
+        patterns=patterns,
+        associations=associations,
+        untested={each.name: each.reason for each in skipped},
+        halves=pd.DataFrame({'comparison': ['half 1 and half 2'], 'c_index': [0.9]})
+        if halves
+        else None,
+    )
+    drawn = {
         'pattern_maps': {'r1': make_map(folder, 'r1', rng)},
-        'voxel_maps': {'GM': VoxelMaps(maps, summary, {'r2high': 'only 2 patients'})},
+        'voxel_maps': {'GM': VoxelMaps(t_maps, summary, {'r2high': 'only 2 patients'})},
+        'background': background(),
     }
-    return GroupResults(**{**made, **changes})
+    made = {
+        'card': make_card(),
+        'methods': GroupMethods(N_CN, N_PT, 5, harmonized=True, preset='robust'),
+        **(drawn if maps else {}),
+    }
+    return GroupReport(folder / 'out', title, found, **{**made, **changes})
 
 
 def background():
@@ -116,7 +129,7 @@ def background():
 @pytest.fixture(scope='module')
 def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp('report')
-    path = write_group_report(folder / 'out', make_results(folder), background(), HOSTILE)
+    path = write_group_report(make_report(folder, HOSTILE))
     return Page(path), folder / 'out'
 
 
@@ -125,7 +138,7 @@ def test_everything_is_told(report):
     for words in (
         'found the same patterns',
         'sub-99',
-        'outside the population of the model, covariate beyond those of controls',
+        'outside the training population, covariate outside the training range',
         'Harmonization',
         'What was chosen, and why',
         'R-indices of controls and patients',
@@ -186,24 +199,20 @@ def test_every_figure_is_a_file_too(report):
     [(0.6, 'hardly agree'), (0.7, 'agree fairly'), (0.9, 'found the same patterns')],
 )
 def test_trust_follows_agreement(tmp_path, agreement, words):
-    found = make_results(tmp_path, card=make_card(agreement), pattern_maps={}, voxel_maps={})
-    page = Page(write_group_report(tmp_path / 'out', found, None, 'Study'))
-    assert words in page.words
+    report = make_report(tmp_path, card=make_card(agreement), maps=False)
+    assert words in Page(write_group_report(report)).words
 
 
-@pytest.mark.parametrize('absent', [{}, {'halves': None}, {'voxel_maps': {}}, {'pattern_maps': {}}])
-def test_what_was_not_done_is_not_there(tmp_path, absent):
-    maps = {'pattern_maps': {}, 'voxel_maps': {}}
-    found = make_results(tmp_path, **{**maps, **absent})
-    words = Page(write_group_report(tmp_path / 'out', found, None, 'Study')).words
-    assert ('Split halves' in words) == ('halves' not in absent)
+@pytest.mark.parametrize('halves', [True, False])
+def test_what_was_not_done_is_not_there(tmp_path, halves):
+    words = Page(write_group_report(make_report(tmp_path, halves=halves, maps=False))).words
+    assert ('Split halves' in words) == halves
     assert 'Patterns by voxel' not in words
 
 
 def test_an_applied_model_is_named(tmp_path):
     methods = GroupMethods(N_CN, N_PT, 5, model='ad_model')
-    found = make_results(tmp_path, methods=methods, pattern_maps={}, voxel_maps={})
-    page = Page(write_group_report(tmp_path / 'out', found, None, 'Study'))
+    page = Page(write_group_report(make_report(tmp_path, methods=methods, maps=False)))
     assert 'the model ad_model was applied' in page.words
     assert 'What was chosen' not in page.words
 
@@ -226,7 +235,9 @@ def test_the_same_figure_gives_the_same_file(tmp_path):
     people = pd.DataFrame({'age': np.linspace(50, 80, 9), 'sex': list('FFFFMMMMM')})
     paths = [tmp_path / f'{name}.svg' for name in 'ab']
     for path in paths:
-        figures.save_figure(path, figures.plot_people(people, pd.Series(['CN', 'PT', 'PT'] * 3)))
+        figures.save_figure(
+            path, figures.plot_participants(people, pd.Series(['CN', 'PT', 'PT'] * 3))
+        )
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 

@@ -5,71 +5,53 @@ from pathlib import Path
 import pytest
 
 import surreal_bids.workflows.group as group
-from surreal_bids.workflows.group import init_group_wf
-from tests.workflows.test_graphs import _nodes, _undeclared_ports, _unset_inputs
+from surreal_bids.workflows.group import init_group_wf, init_training_wf
+from tests.workflows.test_graphs import _nodes, _ports_into, _undeclared_ports, _unset_inputs
 
 HERE = str(Path(__file__).parent)
-SETTINGS = {
-    'n_patterns': [2, 3],
-    'ortho': [0.2],
-    'repetitions': 2,
-    'iterations': 10,
-    'preset': 'robust',
-    'device': 'cpu',
-    'random_seed': 3,
-}
-CHOICES = {
-    'tissues': [[], ['GM'], ['GM', 'CSF']],
-    'split_half': [True, False],
-    'paint': [True, False],
-}
-COMBINATIONS = [dict(zip(CHOICES, values)) for values in itertools.product(*CHOICES.values())]
+OPTIONS = {'n_patterns': [2, 3], 'ortho': [0.2], 'repetitions': 2, 'iterations': 10}
+TEMPLATE = 'MNI152NLin2009cAsym'
+TISSUES = ([], ['GM'], ['GM', 'CSF'])
 
 
-def build(training=SETTINGS, n_threads=1, **changes):
-    options = {
-        'tissues': ['GM'],
-        'template_name': 'MNI152NLin2009cAsym',
-        'smoothing': 0.0,
-        'permutations': 0,
-        'split_half': False,
-        'paint': True,
-        'cache_dir': HERE,
-        'random_seed': 3,
-        **changes,
-    }
-    options['stamps'] = dict.fromkeys(options['tissues'], 'x')
+def build(trained=True, halves=False, tissues=('GM',), n_patterns=(2, 3), n_threads=1):
+    model = init_training_wf(
+        data_files=[__file__] * (3 if halves else 1),
+        options={**OPTIONS, 'n_patterns': list(n_patterns)},
+        checkpoint_dir='checkpoints',
+        n_threads=n_threads,
+    )
     return init_group_wf(
         cohort_dir=HERE,
         output_dir='out',
-        training=training,
-        checkpoint_dir='checkpoints',
-        model_dir=None if training else HERE,
-        follow_up=options,
-        report={'title': 'Study', 'template': 'MNI152NLin2009cAsym', 'methods': {}},
+        model=model if trained else __file__,
+        maps={'stamps': dict.fromkeys(tissues, 'x'), 'template': TEMPLATE, 'permutations': 7},
+        report={'title': 'S', 'template': TEMPLATE, 'template_name': TEMPLATE, 'methods': {}},
         n_threads=n_threads,
     )
 
 
-@pytest.mark.parametrize('trained', [True, False])
-@pytest.mark.parametrize('changes', COMBINATIONS, ids=lambda changes: str(list(changes.values())))
-def test_each_combination_of_options_builds(trained, changes):
-    if not trained:
-        changes = {**changes, 'split_half': False}
-    workflow = build(SETTINGS if trained else None, **changes)
+@pytest.mark.parametrize(
+    ('trained', 'halves', 'tissues'),
+    [*itertools.product([True], [True, False], TISSUES), *((False, False, t) for t in TISSUES)],
+)
+def test_each_combination_of_options_builds(trained, halves, tissues):
+    workflow = build(trained, halves, tissues)
     assert _undeclared_ports(workflow) == []
     assert _unset_inputs(workflow) == []
     nodes = _nodes(workflow)
-    assert ('apply_model' in nodes) == (not trained)
-    assert {f'compare_{tissue.lower()}' for tissue in changes['tissues']} <= nodes
-    assert ('compare_halves' in nodes) == changes['split_half']
-    assert ('paint' in nodes) == changes['paint']
+    assert ('select' in nodes) == trained
+    assert {'half_1', 'half_2'} & nodes == ({'half_1', 'half_2'} if halves else set())
+    assert {name for name in nodes if name.startswith('compare_')} == {
+        f'compare_{tissue.lower()}' for tissue in tissues
+    }
+    assert ('half_cards' in _ports_into(workflow, 'publish')) == halves
 
 
 @pytest.mark.parametrize('n_patterns', [[2], [2, 3, 4], [5, 1]])
 @pytest.mark.parametrize('n_threads', [1, 4])
 def test_each_number_of_patterns_is_a_node(n_patterns, n_threads):
-    workflow = build({**SETTINGS, 'n_patterns': n_patterns}, n_threads)
+    workflow = build(n_patterns=n_patterns, n_threads=n_threads)
     training = [name for name in _nodes(workflow) if name.startswith('train_')]
     assert sorted(training) == sorted(f'train_{m}_patterns' for m in n_patterns)
     for name in training:
