@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from surreal_bids.tables.pipeline import (
     TrainingData,
     adapt_to_controls,
     prepare,
-    split_halves,
+    prepare_halves,
     time_training,
 )
 from surreal_bids.tables.volumes import collect_volumes
@@ -147,10 +147,7 @@ def _training_data(config: AppConfig, cohort: Cohort) -> list[TrainingData]:
                 f'--split-half: {count} {GROUP_NAMES[group]}, but each half needs {FEWEST_PEOPLE}; '
                 'remove this option'
             )
-    half_of = split_halves(cohort, config.random_seed)
-    # A site may be in one half only; its participants are then used as measured.
-    lenient = replace(cohort, options=replace(cohort.options, unseen_site='skip'))
-    return [everyone, *(prepare(lenient.select(half_of == half)) for half in (1, 2))]
+    return [everyone, *prepare_halves(cohort, config.random_seed)]
 
 
 def _run(config: AppConfig, cohort: Cohort, source: TableModel | list[TrainingData]) -> None:

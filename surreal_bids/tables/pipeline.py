@@ -383,15 +383,12 @@ def split_halves(cohort: Cohort, seed: int) -> pd.Series:
     return pd.Series(by_person[cohort.visits['participant_id']].to_numpy(), cohort.visits.index)
 
 
-def train_half(
-    cohort: Cohort, training: TrainingOptions, half: int, checkpoint_dir: Path
-) -> pd.DataFrame:
-    """Train on one half only, and compute everyone's R-indices (section B.7)."""
-    halves = split_halves(cohort, training.random_seed)
-    options = replace(cohort.options, unseen_site='skip')
-    part = replace(cohort.select(halves == half), options=options)
-    model = TableModel.fit(part, training, checkpoint_dir)
-    return model.apply(cohort)[list(model.pattern_names)]
+def prepare_halves(cohort: Cohort, seed: int) -> list[TrainingData]:
+    """Fit preprocessing to each half of the participants by itself (section B.7)."""
+    half_of = split_halves(cohort, seed)
+    # A site may be in one half only; the model of the other uses its participants as measured.
+    lenient = replace(cohort, options=replace(cohort.options, unseen_site='skip'))
+    return [prepare(lenient.select(half_of == half)) for half in (1, 2)]
 
 
 HERE = '{} (this dataset)'
