@@ -58,12 +58,11 @@ def init_host_wf(*, template_dir: Path, atlas: AtlasSet, name: str = 'host_wf') 
     segmentation_wf = init_segmentation_wf(
         atlases=[AtlasFiles(each.t1w, each.labels) for each in atlas.atlases],
         regions_file=atlas.atlases[0].labels.parent / 'dseg.tsv',
-        mode='default',
         device='cpu',
     )
     registration_wf = init_registration_wf(template_dir=template_dir, device='cpu', omp_nthreads=1)
     tissue_wf = init_tissue_wf(template_dir=template_dir, omp_nthreads=1)
-    ravens_wf = init_ravens_wf(smoothing=0.0)
+    ravens_wf = init_ravens_wf()
     largest = pe.Node(Function(function=largest_region, output_names=['out']), name='largest')
     anatomy = (
         ('t1w_preproc', 'inputnode.t1w_preproc'),

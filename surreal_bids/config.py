@@ -19,7 +19,6 @@ BUILTIN_TEMPLATE = 'MNI152NLin2009cAsym'
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     'analysis_levels': ('participant', 'group'),
-    'segmentation_mode': ('default', 'fast'),
     'icv': ('covariate', 'proportion', 'none'),
     'preset': ('iclr2022', 'correlated', 'robust'),
     'map_tissues': ('GM', 'WM', 'CSF'),
@@ -34,9 +33,7 @@ LEAST: Mapping[str, float] = {
     'mem_gb': 1,
     'slurm_memory': 1,
     'random_seed': 0,
-    'template_library': 0,
     'template_resolution': 0.5,
-    'ravens_smoothing': 0,
     'n_patterns': 1,
     'ortho': 0,
     'repetitions': 1,
@@ -162,12 +159,6 @@ class AppConfig(CohortOptions, TrainingOptions):
         `MNI152NLin2009cAsym`, the built-in template, or a folder with another.
     template_resolution
         Voxel size in mm of the built-in template, and so of RAVENS and group maps.
-    template_library
-        How many people of the dataset serve as intermediate templates (MAGeT-Brain).
-    segmentation_mode
-        `default`, or `fast`: shorter registrations.
-    ravens_smoothing
-        Full width at half maximum in mm of the smoothing of RAVENS maps.
     roi_table
         Start the group level from this table instead of the outputs of the participant level.
     model
@@ -177,8 +168,7 @@ class AppConfig(CohortOptions, TrainingOptions):
     map_tissues
         Tissues whose RAVENS maps go into voxelwise maps of the R-indices.
     map_smoothing
-        Full width at half maximum in mm of the smoothing of RAVENS maps before they are compared,
-        in addition to `ravens_smoothing`.
+        Full width at half maximum in mm of the smoothing of RAVENS maps before they are compared.
     permutations
         Permutations for family-wise errors in these maps; 0: none.
     work_dir
@@ -211,9 +201,6 @@ class AppConfig(CohortOptions, TrainingOptions):
     atlas: str = BUILTIN_ATLAS
     template: str = BUILTIN_TEMPLATE
     template_resolution: float = 1.0
-    template_library: int = 0
-    segmentation_mode: str = 'default'
-    ravens_smoothing: float = 0.0
     roi_table: Path | None = None
     model: Path | None = None
     split_half: bool = False

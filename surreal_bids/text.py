@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 LISTED = 10
@@ -34,3 +34,10 @@ def alternatives(wrong: Iterable[str], available: Iterable[str]) -> str:
     if not nearest:
         return f'there are {len(available)}, from {available[0]} to {available[-1]}'
     return f'the nearest of {len(available)} are: {", ".join(nearest)}'
+
+
+def align(rows: Sequence[tuple[str, ...]]) -> str:
+    """Write rows as text in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ('  '.join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows)
+    return '\n'.join(line.rstrip() for line in lines)

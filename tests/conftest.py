@@ -10,8 +10,9 @@ import pytest
 
 
 def write_t1w(path: Path, shape: tuple[int, ...] = (7, 8, 9)) -> Path:
-    """Write a tiny image with noise in it."""
-    data = np.random.default_rng(0).normal(100, 10, shape).astype(np.float32)
+    """Write a tiny image with noise in it, another for each name."""
+    rng = np.random.default_rng(list(path.name.encode()))
+    data = rng.normal(100, 10, shape).astype(np.float32)
     path.parent.mkdir(parents=True, exist_ok=True)
     nib.Nifti1Image(data, np.diag([1.0, 1.1, 1.2, 1.0])).to_filename(path)
     return path

@@ -137,7 +137,7 @@ def test_the_command_line_wins_over_the_file(tmp_path, given_options, expected):
         ('bids_filter_file = true', 'bids_filter_file = True; expected a text'),
         ('nprocs = 1.5', 'nprocs = 1.5; expected a whole number'),
         ('nprocs = true', 'nprocs = True; expected a whole number'),
-        ('ravens_smoothing = "8"', "ravens_smoothing = '8'; expected a number"),
+        ('map_smoothing = "8"', "map_smoothing = '8'; expected a number"),
         ('n_patterns = [2, 2.5]', r'n_patterns = \[2, 2.5\]; expected a list of whole numbers'),
         ('dry_run = "yes"', "dry_run = 'yes'; expected true or false"),
     ],

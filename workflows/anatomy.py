@@ -289,17 +289,15 @@ RAVENS_GB = 1.5
 """Memory of three maps at 1 mm, measured."""
 
 
-def init_ravens_wf(*, smoothing: float, name: str = 'ravens_wf') -> pe.Workflow:
+def init_ravens_wf(*, name: str = 'ravens_wf') -> pe.Workflow:
     """Make maps of tissue density in template space that keep the volume of each tissue.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import init_ravens_wf
-        >>> wf = init_ravens_wf(smoothing=0.0)
+        >>> wf = init_ravens_wf()
 
     Parameters
     ----------
-    smoothing
-        Full width at half maximum in mm; 0: none.
     name
         Name of the workflow.
 
@@ -318,7 +316,7 @@ def init_ravens_wf(*, smoothing: float, name: str = 'ravens_wf') -> pe.Workflow:
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=['t1w_tpms', 'anat2std_xfm']), name='inputnode')
     outputnode = pe.Node(IdentityInterface(fields=['ravens']), name='outputnode')
-    make_ravens = pe.Node(MakeRavens(smoothing=smoothing), name='make_ravens', mem_gb=RAVENS_GB)
+    make_ravens = pe.Node(MakeRavens(), name='make_ravens', mem_gb=RAVENS_GB)
     workflow.connect(
         [
             (inputnode, make_ravens, [('t1w_tpms', 'in_files'), ('anat2std_xfm', 'xfm_file')]),

@@ -77,7 +77,7 @@ def init_outputs_wf(
         >>> wf = init_outputs_wf(
         ...     output_dir=Path('out'),
         ...     entities={'participant': '01', 'session': None},
-        ...     provenance=Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', '', 0.0),
+        ...     provenance=Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', ''),
         ...     made_from={},
         ... )
 
@@ -168,10 +168,6 @@ class AnatomySettings:
         Files of each atlas.
     regions_file
         Table of the regions of the atlases.
-    segmentation_mode
-        `default`, or `fast`.
-    ravens_smoothing
-        Full width at half maximum in mm.
     device
         Where torch works: `cpu` or `cuda`.
     omp_nthreads
@@ -182,8 +178,6 @@ class AnatomySettings:
     template_t1w: Path
     atlases: tuple[AtlasFiles, ...]
     regions_file: Path
-    segmentation_mode: str = 'default'
-    ravens_smoothing: float = 0.0
     device: str = 'cpu'
     omp_nthreads: int = 1
 
@@ -215,7 +209,7 @@ def init_participant_wf(
         ...         Path('.'), __file__, (AtlasFiles(__file__, __file__),), __file__
         ...     ),
         ...     reusable=Reusable(),
-        ...     provenance=Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', '', 0.0),
+        ...     provenance=Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', ''),
         ...     made_from={},
         ... )
 
@@ -272,7 +266,7 @@ def _make_stages(reusable: Reusable, settings: AnatomySettings) -> list[pe.Workf
         _registration_stage(reusable, settings),
         _tissue_stage(reusable, settings),
         _segmentation_stage(reusable, settings),
-        init_ravens_wf(smoothing=settings.ravens_smoothing),
+        init_ravens_wf(),
     ]
 
 
@@ -370,7 +364,6 @@ def _segmentation_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Wor
         return init_segmentation_wf(
             atlases=settings.atlases,
             regions_file=settings.regions_file,
-            mode=settings.segmentation_mode,
             device=settings.device,
         )
     return init_existing_segmentation_wf(dseg=reusable.dseg, regions_file=reusable.dseg_table)

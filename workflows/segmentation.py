@@ -30,16 +30,15 @@ class AtlasFiles:
     labels: Path
 
 
-def registration_settings(mode: str, n_atlases: int) -> tuple[str, ...]:
+def registration_settings(n_atlases: int) -> tuple[str, ...]:
     """With which settings each atlas is registered: several where there is no other atlas."""
-    return ENSEMBLE if mode == 'default' and n_atlases == 1 else (mode,)
+    return ENSEMBLE if n_atlases == 1 else ENSEMBLE[:1]
 
 
 def init_segmentation_wf(
     *,
     atlases: Sequence[AtlasFiles],
     regions_file: Path,
-    mode: str,
     device: str,
     name: str = 'segmentation_wf',
 ) -> pe.Workflow:
@@ -52,7 +51,6 @@ def init_segmentation_wf(
         >>> wf = init_segmentation_wf(
         ...     atlases=[AtlasFiles(__file__, __file__)],
         ...     regions_file=__file__,
-        ...     mode='fast',
         ...     device='cpu',
         ... )
 
@@ -62,8 +60,6 @@ def init_segmentation_wf(
         Files of each atlas.
     regions_file
         Table of the regions.
-    mode
-        `default`, or `fast`: shorter registrations, and one only of a single atlas.
     device
         Where torch works.
     name
@@ -86,7 +82,7 @@ def init_segmentation_wf(
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
     outputnode = pe.Node(IdentityInterface(fields=['dseg', 'volumes']), name='outputnode')
-    settings = registration_settings(mode, len(atlases))
+    settings = registration_settings(len(atlases))
     candidates = [(atlas, each) for atlas in atlases for each in settings]
     register_atlas = pe.MapNode(
         RegisterAtlas(device=device),

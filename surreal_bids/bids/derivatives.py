@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from surreal_bids import __version__
-from surreal_bids.bids.layout import is_label
-from surreal_bids.bids.people import Visit
+from surreal_bids.bids.layout import Visit, is_label
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_json, write_text
 from surreal_bids.text import alternatives
@@ -289,33 +288,62 @@ def write_record(
     outputs
         All files that were written.
     warnings
-        What people should know of them.
+        What users should know of them.
     """
     sizes = {output.relative_to(root).as_posix(): output.stat().st_size for output in outputs}
     content = {'made_from': made_from, 'outputs': dict(sorted(sizes.items()))}
     return write_json(path, {**content, 'warnings': list(warnings)})
 
 
-def read_record(path: Path) -> dict[str, Any] | None:
-    """Read a record; None where there is none, or none that can be used."""
-    try:
-        content = json.loads(path.read_text(encoding='utf-8'))
-    except (OSError, ValueError):
-        return None
-    complete = isinstance(content, dict) and {'made_from', 'outputs'} <= content.keys()
-    return content if complete else None
+@dataclass(frozen=True)
+class Record:
+    """What was noted of the outputs of one participant and session when they were complete.
 
+    Attributes
+    ----------
+    root
+        The output folder.
+    made_from
+        The fingerprint of what the outputs depend on; None where there is no usable record.
+    outputs
+        Size of each output, by its path below the output folder.
+    warnings
+        What users should know of them.
+    """
 
-def why_not_done(root: Path, record: Mapping[str, Any] | None, made_from: Mapping[str, Any]) -> str:
-    """Say why a participant has to be processed; empty where all outputs are there and current."""
-    if record is None:
-        return 'not processed yet'
-    before = record['made_from']
-    changed = [part for part in made_from if before.get(part) != made_from[part]]
-    if changed:
-        return f'{" and ".join(changed)} changed since the outputs were made'
-    missing = [name for name, size in record['outputs'].items() if _size(root / name) != size]
-    return f'{missing[0]} is missing or was changed' if missing else ''
+    root: Path
+    made_from: Mapping[str, Any] | None = None
+    outputs: Mapping[str, int] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, root: Path, visit: Visit) -> Self:
+        """Read the record of a visit; an empty one where there is none that can be used."""
+        try:
+            content = json.loads(record_path(root, visit).read_text(encoding='utf-8'))
+        except (OSError, ValueError):
+            return cls(root)
+        parts = ('made_from', 'outputs')
+        if not isinstance(content, dict) or any(type(content.get(p)) is not dict for p in parts):
+            return cls(root)
+        return cls(root, content['made_from'], content['outputs'], content.get('warnings', ()))
+
+    def why_not_done(self, made_from: Mapping[str, Any] | None = None) -> str:
+        """Say why the outputs have to be made (again); empty where they are complete.
+
+        Parameters
+        ----------
+        made_from
+            What they should have been made from; None: from whatever it was.
+        """
+        if self.made_from is None:
+            return 'not processed yet'
+        before, now = self.made_from, made_from or {}
+        changed = [part for part in now if before.get(part) != now[part]]
+        if changed:
+            return f'{" and ".join(changed)} changed since the outputs were made'
+        lost = [name for name, size in self.outputs.items() if _size(self.root / name) != size]
+        return f'{lost[0]} is missing or was changed' if lost else ''
 
 
 def _size(path: Path) -> int | None:
@@ -352,8 +380,6 @@ class Provenance:
         Name of the segmentation, and its terms of use.
     template, template_licence
         Name of the template, and its terms of use.
-    smoothing
-        Full width at half maximum in mm of the smoothing of RAVENS maps.
     """
 
     t1w: Sequence[str]
@@ -363,7 +389,6 @@ class Provenance:
     atlas_licence: str
     template: str
     template_licence: str
-    smoothing: float
 
 
 def describe_outputs(provenance: Provenance, mask_method: str) -> dict[str, dict[str, Any]]:
@@ -402,8 +427,6 @@ def _describe_ravens(provenance: Provenance) -> dict[str, Any]:
         'Sources': list(provenance.t1w),
         'Template': provenance.template,
         'TemplateLicense': provenance.template_licence,
-        'SmoothingFWHM': provenance.smoothing,
-        'SmoothingFWHMUnits': 'mm',
     }
 
 
@@ -426,11 +449,6 @@ class VisitOutputs:
     session: str | None
     atlas: str
     template: str
-
-    @property
-    def name(self) -> str:
-        """How messages call it: `sub-01` or `sub-01_ses-02`."""
-        return f'sub-{self.participant}' + (f'_ses-{self.session}' if self.session else '')
 
     def path(self, name: str, **labels: str) -> Path:
         """Path of an output; `labels` are those of its entities that a visit does not have."""

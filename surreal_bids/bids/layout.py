@@ -133,6 +133,16 @@ def without_prefix(value: str, prefix: str) -> str:
     return value.removeprefix(f'{prefix}-')
 
 
+Visit = tuple[str, str | None]
+"""Labels of a participant and a session, the latter None where there are no sessions."""
+
+
+def visit_name(visit: Visit) -> str:
+    """How a participant in a session is called: `sub-01` or `sub-01_ses-02`."""
+    participant, session = visit
+    return f'sub-{participant}' + (f'_ses-{session}' if session else '')
+
+
 DESCRIPTION = 'dataset_description.json'
 
 DEFAULT_QUERY: Mapping[str, Any] = {
@@ -170,10 +180,10 @@ class T1wImage:
     @property
     def name(self) -> str:
         """How messages call it: `sub-01` or `sub-01_ses-02`."""
-        return f'sub-{self.participant}' + (f'_ses-{self.session}' if self.session else '')
+        return visit_name(self.visit)
 
     @property
-    def visit(self) -> tuple[str, str | None]:
+    def visit(self) -> Visit:
         """Participant and session."""
         return self.participant, self.session
 
@@ -199,7 +209,7 @@ def read_description(bids_dir: Path) -> dict[str, Any]:
 
 def select_participants(bids_dir: Path, wanted: Collection[str] = ()) -> list[str]:
     """List the participants of a dataset, or check that the wanted ones are among them."""
-    available = _labels_in([bids_dir], 'sub')
+    available = labels_in([bids_dir], 'sub')
     if not available:
         raise NothingMatchedError(
             f'{bids_dir}: no folder sub-<label>, so there are no participants'
@@ -211,11 +221,12 @@ def select_sessions(
     bids_dir: Path, participants: Iterable[str], wanted: Collection[str] = ()
 ) -> list[str]:
     """List the sessions that any of these participants has, or check the wanted ones."""
-    available = _labels_in((bids_dir / f'sub-{label}' for label in participants), 'ses')
+    available = labels_in((bids_dir / f'sub-{label}' for label in participants), 'ses')
     return _select('session', wanted, available, bids_dir)
 
 
-def _labels_in(folders: Iterable[Path], prefix: str) -> list[str]:
+def labels_in(folders: Iterable[Path], prefix: str) -> list[str]:
+    """List the labels of the folders `<prefix>-<label>` in any of these folders."""
     pattern = re.compile(rf'{prefix}-({LABEL.pattern})')
     labels: set[str] = set()
     for folder in folders:

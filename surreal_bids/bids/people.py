@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import is_label, without_prefix
+from surreal_bids.bids.layout import Visit, is_label, without_prefix
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import MISSING
 from surreal_bids.text import alternatives, name_some
@@ -25,9 +25,6 @@ GROUP_COLUMNS = ('diagnosis', 'group', 'dx')
 """Columns taken for the diagnosis, in this order and in any case, when none is named."""
 
 _MISSING_CELLS = frozenset({'', MISSING, MISSING.upper()})
-
-Visit = tuple[str, str | None]
-"""Labels of a participant and a session, the latter None where there are no sessions."""
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import logging
+import hashlib
 import os
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,13 @@ from tqdm import tqdm
 from surreal_bids.bids.layout import (
     T1wImage,
     find_t1w,
+    is_label,
+    labels_in,
     read_description,
     read_filters,
     select_participants,
     select_sessions,
+    visit_name,
     without_prefix,
 )
 from surreal_bids.bids.people import (
@@ -37,26 +40,187 @@ from surreal_bids.bids.people import (
 )
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
-from surreal_bids.text import alternatives
-
-LOGGER = logging.getLogger(__name__)
-
-
-CHUNK = 1 << 20
-"""Bytes of an image held in memory at a time while it is decompressed."""
+from surreal_bids.text import alternatives, name_some
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a participant, in one session or altogether, cannot be processed."""
+    """Why a participant, perhaps in one session, has no complete outputs.
 
-    participant: str
-    session: str | None
+    Attributes
+    ----------
+    name
+        `sub-01`, `sub-01_ses-02`, or the name of a folder.
+    reason
+        What was found, where, and what to do.
+    step
+        Where it was found: `check`, before any work, or a step of the workflow.
+    """
+
+    name: str
     reason: str
+    step: str = 'check'
 
     def __str__(self) -> str:
-        session = f' ses-{self.session}' if self.session else ''
-        return f'sub-{self.participant}{session}: {self.reason}'
+        return f'{self.name}: {self.reason}'
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Who is in which group.
+
+    Attributes
+    ----------
+    column
+        The column that says so.
+    of_visit
+        Value of that column for each image, by the image's name; None where it is not known.
+    """
+
+    column: str
+    of_visit: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a dataset holds for one configuration.
+
+    Attributes
+    ----------
+    description
+        Content of `dataset_description.json`.
+    images
+        The T1w images to process, sound or not.
+    problems
+        Why some of them, or some participants, cannot be processed.
+    notes
+        What users should know beside: sessions without an image, participants without a folder,
+        voxels that are not finite.
+    groups
+        None where the dataset has none and none are needed.
+    damaged
+        Names of images that cannot be used; the other problems are not the images'.
+    other_sessions
+        Images of the same participants in sessions that were not asked for.
+    """
+
+    description: Mapping[str, Any]
+    images: list[T1wImage]
+    problems: list[Problem]
+    notes: list[Problem]
+    groups: Groups | None
+    damaged: frozenset[str] = frozenset()
+    other_sessions: Sequence[T1wImage] = ()
+
+
+def survey_dataset(config: AppConfig) -> Survey:
+    """Check a dataset, cheap checks first; errors that concern everyone are raised at once."""
+    description = read_description(config.bids_dir)
+    check_output_folder(config.bids_dir, config.output_dir)
+    check_work_folder(config.bids_dir, config.work_dir)
+    participants, images, others = _select(config)
+    groups = _read_groups(config, images)
+    damaged, notes = ([], []) if config.skip_bids_validation else check_images(images)
+    problems = [*_without_image(participants, images), *damaged]
+    notes += _sessions_without_image(config, [*images, *others])
+    if not config.participant_label:
+        problems += _misnamed_folders(config.bids_dir)
+        notes += _without_folder(config.bids_dir, participants)
+    absent = _without_group(images, groups)
+    (problems if _groups_are_needed(config) else notes).extend(absent)
+    return Survey(
+        description,
+        images,
+        sorted(problems, key=str),
+        sorted(notes, key=str),
+        groups,
+        frozenset(problem.name for problem in damaged),
+        others,
+    )
+
+
+def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage]]:
+    """Participants, their images, and those in sessions that were not asked for."""
+    filters = read_filters(config.bids_filter_file) if config.bids_filter_file else {}
+    wanted = [without_prefix(label, 'sub') for label in config.participant_label]
+    participants = select_participants(config.bids_dir, wanted)
+    sessions = _wanted_sessions(config)
+    if sessions:
+        select_sessions(config.bids_dir, participants, sessions)
+    everything = find_t1w(
+        config.bids_dir,
+        participants=set(participants),
+        filters=filters,
+        database_dir=config.bids_database_dir,
+    )
+    images = [image for image in everything if not sessions or image.session in sessions]
+    if not images:
+        raise NothingMatchedError(
+            f'{config.bids_dir}: no T1w image of {len(participants)} participants passes the '
+            'filters; loosen --bids-filter-file or --session-label'
+        )
+    known = {image.participant for image in images}
+    others = [image for image in everything if image.participant in known and image not in images]
+    return participants, images, others
+
+
+def _wanted_sessions(config: AppConfig) -> list[str]:
+    return [without_prefix(label, 'ses') for label in config.session_label]
+
+
+def _without_image(participants: Iterable[str], images: Iterable[T1wImage]) -> list[Problem]:
+    """Name the participants for whom no T1w image was found."""
+    found = {image.participant for image in images}
+    reason = (
+        'no T1w image passes the filters; use --bids-filter-file, or exclude this participant '
+        'with --participant-label'
+    )
+    return [
+        Problem(visit_name((label, None)), reason) for label in participants if label not in found
+    ]
+
+
+def _sessions_without_image(config: AppConfig, images: Sequence[T1wImage]) -> list[Problem]:
+    """Name the sessions without a T1w image of participants who have one in another session."""
+    found = {image.visit for image in images}
+    wanted = _wanted_sessions(config)
+    visits = [
+        (participant, session)
+        for participant in dict.fromkeys(image.participant for image in images)
+        for session in labels_in([config.bids_dir / f'sub-{participant}'], 'ses')
+    ]
+    return [
+        Problem(visit_name(visit), 'no T1w image in this session passes the filters')
+        for visit in visits
+        if visit not in found and (not wanted or visit[1] in wanted)
+    ]
+
+
+def _misnamed_folders(bids_dir: Path) -> list[Problem]:
+    """Name the folders of participants and sessions that cannot be used for their names."""
+    participants = [path for path in bids_dir.glob('sub-*') if path.is_dir()]
+    sessions = [path for p in participants for path in p.glob('ses-*') if path.is_dir()]
+    return [
+        Problem(
+            path.relative_to(bids_dir).as_posix(),
+            'not used, since a label has only letters, digits and +; rename the folder and its '
+            'files',
+        )
+        for path in (*participants, *sessions)
+        if not is_label(path.name.partition('-')[2])
+    ]
+
+
+def _without_folder(bids_dir: Path, participants: Iterable[str]) -> list[Problem]:
+    """Name the participants of `participants.tsv` without a folder."""
+    if not (bids_dir / 'participants.tsv').is_file():
+        return []
+    known = set(participants)
+    return [
+        Problem(visit_name((label, None)), 'in participants.tsv, but without a folder')
+        for label in read_participants(bids_dir).categories(PARTICIPANT)
+        if label not in known
+    ]
 
 
 def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
@@ -92,51 +256,100 @@ def _check_writable(output_dir: Path, target: Path) -> None:
         raise OutputError(f'{output_dir}: {existing} is not writable; choose another output folder')
 
 
-def missing_images(participants: Iterable[str], images: Collection[T1wImage]) -> list[Problem]:
-    """Name the participants for whom no T1w image was found."""
-    found = {image.participant for image in images}
-    reason = (
-        'no T1w image passes the filters; use --bids-filter-file, '
-        'or leave this participant out with --participant-label'
-    )
-    return [Problem(label, None, reason) for label in participants if label not in found]
+CHUNK = 1 << 20
+"""Bytes of an image held in memory at a time while it is decompressed."""
 
 
-def check_images(images: Sequence[T1wImage]) -> list[Problem]:
-    """Check every image to its last byte; one bad image hides none of the others."""
+@dataclass(frozen=True)
+class Voxels:
+    """What was seen of the voxels of an image: a digest of them, and how many are not finite."""
+
+    digest: str
+    not_finite: int
+
+
+def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Problem]]:
+    """Check every image to its last voxel; one bad image hides none of the others.
+
+    Returns
+    -------
+    problems
+        Images that cannot be used.
+    notes
+        What users should know of others.
+    """
     # Threads help: decompression, where the time goes, releases the interpreter.
     with ThreadPoolExecutor() as pool:
-        found = tqdm(
-            pool.map(_problem_of, images),
-            desc='Checking images',
-            total=len(images),
-            disable=None,
+        seen = list(
+            tqdm(
+                pool.map(_look_at, images),
+                desc='Checking images',
+                total=len(images),
+                disable=None,
+            )
         )
-        return [problem for problem in found if problem]
+    problems = [each for each in seen if isinstance(each, Problem)]
+    sound = {image: each for image, each in zip(images, seen) if isinstance(each, Voxels)}
+    notes = [
+        Problem(
+            image.name,
+            f'{image.path}: {voxels.not_finite} voxels are NaN or infinite; they are set to 0',
+        )
+        for image, voxels in sound.items()
+        if voxels.not_finite
+    ]
+    return [*problems, *_copies(sound)], notes
 
 
-def _problem_of(image: T1wImage) -> Problem | None:
+def _look_at(image: T1wImage) -> Voxels | Problem:
     try:
-        check_image(image.path)
+        return check_image(image.path)
     except DataError as error:
-        return Problem(image.participant, image.session, str(error))
-    return None
+        return Problem(image.name, str(error))
 
 
-def check_image(path: Path) -> None:
-    """Check that a file is a whole three-dimensional NIfTI image with a usable affine.
+def _copies(sound: Mapping[T1wImage, Voxels]) -> list[Problem]:
+    """Name the images that show the same voxels: at least one of them is of somebody else."""
+    alike: dict[str, list[T1wImage]] = {}
+    for image, voxels in sound.items():
+        alike.setdefault(voxels.digest, []).append(image)
+    return [
+        Problem(
+            image.name,
+            f'{image.path}: the same voxels as {name_some(o.name for o in same if o != image)}; '
+            'replace the copy, or exclude it with --participant-label or --session-label',
+        )
+        for same in alike.values()
+        if len(same) > 1
+        for image in same
+    ]
+
+
+def check_image(path: Path) -> Voxels:
+    """Check that a file is a whole three-dimensional NIfTI image that shows something.
 
     A compressed image is decompressed to its end (0.25 s for 60 MB of voxels): nothing less proves
     that it is whole, since the length noted at the end of a stream is of no use once the end is
     missing, and its checksum covers all of it.
+
+    Raises
+    ------
+    DataError
+        The file is missing, empty, truncated, damaged or no NIfTI image; it is not one volume of
+        real numbers; its affine is of no use; or all voxels have one value.
     """
     if not path.exists():
         raise DataError(f'{path}: the link leads nowhere; fetch the content (datalad get)')
-    if path.stat().st_size == 0:
-        raise DataError(f'{path}: the file is empty; copy or convert it again')
-    image = _open(path)
-    _check_geometry(path, image)
-    _check_length(path, image)
+    try:
+        if path.stat().st_size == 0:
+            raise DataError(f'{path}: the file is empty; copy or convert it again')
+        image = _open(path)
+        _check_header(path, image)
+        return _read_voxels(path, image)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(
+            f'{path}: truncated or damaged ({error}); copy or convert it again'
+        ) from error
 
 
 def _open(path: Path) -> nib.Nifti1Image:
@@ -151,7 +364,7 @@ def _open(path: Path) -> nib.Nifti1Image:
     return image
 
 
-def _check_geometry(path: Path, image: nib.Nifti1Image) -> None:
+def _check_header(path: Path, image: nib.Nifti1Image) -> None:
     shape = image.shape
     size = ' x '.join(map(str, shape))
     if len(shape) != 3 and not (len(shape) == 4 and shape[3] == 1):
@@ -161,6 +374,11 @@ def _check_geometry(path: Path, image: nib.Nifti1Image) -> None:
         )
     if min(shape) < 1:
         raise DataError(f'{path}: no voxels ({size}); convert it again')
+    if min(shape[:3]) == 1:
+        raise DataError(f'{path}: one slice ({size}), but a T1w image has 3 dimensions')
+    if image.get_data_dtype().kind not in 'iuf':
+        kind = image.header.get_value_label('datatype')
+        raise DataError(f'{path}: voxels of type {kind}; store one real number per voxel')
     affine = image.affine
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < np.finfo(float).tiny:
         raise DataError(
@@ -169,115 +387,36 @@ def _check_geometry(path: Path, image: nib.Nifti1Image) -> None:
         )
 
 
-def _check_length(path: Path, image: nib.Nifti1Image) -> None:
-    voxels = int(np.prod(image.shape, dtype=np.int64))
+def _read_voxels(path: Path, image: nib.Nifti1Image) -> Voxels:
+    """Read the voxels as they are stored, a chunk at a time; scaling changes nothing here."""
+    dtype = image.get_data_dtype()
     # The header in memory has its offset reset to 0; the array proxy keeps the one of the file.
     offset = cast(ArrayProxy, image.dataobj).offset
-    expected = offset + voxels * image.get_data_dtype().itemsize
-    try:
-        length = _decompressed_length(path) if path.suffix == '.gz' else path.stat().st_size
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(
-            f'{path}: truncated or damaged ({error}); copy or convert it again'
-        ) from error
+    expected = int(np.prod(image.shape, dtype=np.int64)) * dtype.itemsize
+    digest = hashlib.sha256(f'{dtype} {image.shape} {image.affine.tolist()}'.encode())
+    least, most, not_finite, length = np.inf, -np.inf, 0, 0
+    with gzip.open(path) if path.suffix == '.gz' else path.open('rb') as stream:
+        stream.read(offset)
+        while chunk := stream.read(min(CHUNK, expected - length)):
+            length += len(chunk)
+            digest.update(chunk)
+            values = np.frombuffer(chunk, dtype, len(chunk) // dtype.itemsize)
+            finite = values[np.isfinite(values)]
+            not_finite += len(values) - len(finite)
+            if len(finite):
+                least, most = min(least, finite.min()), max(most, finite.max())
+        while stream.read(CHUNK):
+            # To the end of the stream, where its checksum is.
+            pass
     if length < expected:
         raise DataError(
-            f'{path}: truncated: the header promises {expected} bytes, there are {length}; '
-            'copy or convert it again'
+            f'{path}: truncated: the header promises {offset + expected} bytes, there are '
+            f'{offset + length}; copy or convert it again'
         )
-
-
-def _decompressed_length(path: Path) -> int:
-    """Count the bytes of a gzip file; its end and its checksum are verified on the way."""
-    with gzip.open(path) as stream:
-        return sum(len(chunk) for chunk in iter(lambda: stream.read(CHUNK), b''))
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Who is in which group.
-
-    Attributes
-    ----------
-    column
-        The column that says so.
-    of_visit
-        Value of that column for each image, by the image's name; None where it is not known.
-    """
-
-    column: str
-    of_visit: Mapping[str, str | None]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What a dataset holds for one configuration.
-
-    Attributes
-    ----------
-    description
-        Content of `dataset_description.json`.
-    images
-        The T1w images to process, sound or not.
-    problems
-        Why some of them, or some participants, cannot be processed.
-    groups
-        None where the dataset has none and none are needed.
-    damaged
-        Names of images that cannot be read; the other problems are not the images'.
-    other_sessions
-        Images of the same people in sessions that were not asked for.
-    """
-
-    description: Mapping[str, Any]
-    images: list[T1wImage]
-    problems: list[Problem]
-    groups: Groups | None
-    damaged: frozenset[str] = frozenset()
-    other_sessions: Sequence[T1wImage] = ()
-
-
-def survey_dataset(config: AppConfig) -> Survey:
-    """Check a dataset, cheap checks first; errors that concern everyone are raised at once."""
-    description = read_description(config.bids_dir)
-    check_output_folder(config.bids_dir, config.output_dir)
-    check_work_folder(config.bids_dir, config.work_dir)
-    participants, images, others = _select(config)
-    groups = _read_groups(config, images)
-    damaged = [] if config.skip_bids_validation else check_images(images)
-    problems = [
-        *missing_images(participants, images),
-        *_without_group(config, images, groups),
-        *damaged,
-    ]
-    bad = {(problem.participant, problem.session) for problem in damaged}
-    names = frozenset(image.name for image in images if image.visit in bad)
-    return Survey(description, images, sorted(problems, key=str), groups, names, others)
-
-
-def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage]]:
-    """Participants, their images, and those in sessions that were not asked for."""
-    filters = read_filters(config.bids_filter_file) if config.bids_filter_file else {}
-    wanted = [without_prefix(label, 'sub') for label in config.participant_label]
-    participants = select_participants(config.bids_dir, wanted)
-    sessions = [without_prefix(label, 'ses') for label in config.session_label]
-    if sessions:
-        select_sessions(config.bids_dir, participants, sessions)
-    everything = find_t1w(
-        config.bids_dir,
-        participants=set(participants),
-        filters=filters,
-        database_dir=config.bids_database_dir,
-    )
-    images = [image for image in everything if not sessions or image.session in sessions]
-    if not images:
-        raise NothingMatchedError(
-            f'{config.bids_dir}: no T1w image of {len(participants)} participants passes the '
-            'filters; loosen --bids-filter-file or --session-label'
-        )
-    people = {image.participant for image in images}
-    others = [image for image in everything if image.participant in people and image not in images]
-    return participants, images, others
+    if not least < most:
+        shown = 'NaN or infinite' if least > most else f'{least:g}'
+        raise DataError(f'{path}: all voxels are {shown}; convert it again, or exclude it')
+    return Voxels(digest.hexdigest(), not_finite)
 
 
 def _read_groups(config: AppConfig, images: list[T1wImage]) -> Groups | None:
@@ -306,19 +445,13 @@ def _groups_are_needed(config: AppConfig) -> bool:
     return 'group' in config.analysis_levels or any(options)
 
 
-def _without_group(
-    config: AppConfig, images: list[T1wImage], groups: Groups | None
-) -> list[Problem]:
+def _without_group(images: list[T1wImage], groups: Groups | None) -> list[Problem]:
     """Name the participants who are not in the table; one whose group is `n/a` is no problem."""
     if groups is None:
         return []
     absent = dict.fromkeys(i.participant for i in images if i.name not in groups.of_visit)
-    reason = 'no row in participants.tsv, so the group is not known; add one'
-    if _groups_are_needed(config):
-        return [Problem(label, None, reason) for label in absent]
-    for label in absent:
-        LOGGER.warning('sub-%s: %s before the group level', label, reason)
-    return []
+    reason = 'no row in participants.tsv, so the group is not known; add one for the group level'
+    return [Problem(visit_name((label, None)), reason) for label in absent]
 
 
 def _check_labels(people: Table, column: str, config: AppConfig, seen: set[str | None]) -> None:

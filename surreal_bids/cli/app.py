@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from surreal_bids.bids.layout import read_description
-from surreal_bids.bids.reuse import segmentation_label
-from surreal_bids.bids.survey import Survey, check_output_folder, survey_dataset
 from surreal_bids.cli import options
-from surreal_bids.cli.dry_run import summarise
 from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
-from surreal_bids.cli.plan import failure_table
-from surreal_bids.cli.slurm import write_slurm
 from surreal_bids.config import AppConfig, make_config
 from surreal_bids.files import sole_use
 
+if TYPE_CHECKING:
+    from surreal_bids.bids.layout import Visit
+    from surreal_bids.bids.survey import Survey
+
+LOGGER = logging.getLogger(__name__)
+
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
-    """Turn a command line into a configuration, and tell how much to say on the way.
+    """Turn a command line into a configuration, and the number of `-v`.
 
     Options that are not given are not in the namespace, so that those of `--config-file` count.
     """
@@ -31,7 +33,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
 
 
 def with_hyphens(arguments: Iterable[str]) -> list[str]:
-    """Spell options with hyphens: BIDS Apps of old have `--participant_label`."""
+    """Spell options with hyphens: older BIDS Apps have `--participant_label`."""
     return [_with_hyphens(argument) for argument in arguments]
 
 
@@ -48,8 +50,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog='surreal-bids',
         description='R-indices of disease-related brain patterns from T1-weighted MRI: a BIDS App. '
         'The participant level makes ROI volumes and RAVENS maps of each T1w image, the group '
-        'level finds the patterns. Repeat a command to go on where it stopped.',
-        epilog='Exit codes: 0 all is well; 1 some participants failed, each named; 2 wrong '
+        'level finds the patterns. Repeat a command to resume where it stopped.',
+        epilog='Exit codes: 0 done; 1 some participants failed, each named; 2 wrong '
         'usage; 16 not a BIDS dataset; 18 nothing matches the filters; 65 bad data; 73 the output '
         'cannot be written.',
         argument_default=argparse.SUPPRESS,
@@ -76,20 +78,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the command line asks for; 1 if some participants have problems."""
+    """Do what the command line asks for; 1 if some participants have problems.
+
+    Whatever is imported here takes seconds, which `--help` need not wait for.
+    """
     config, verbosity = parse_arguments(arguments)
     set_up_logging(verbosity)
-    segmentation_label(config)
+    from surreal_bids.bids.layout import read_description
+    from surreal_bids.bids.survey import check_output_folder, survey_dataset
+
+    check_options(config)
     if config.roi_table is not None and config.analysis_levels == ('group',):
         read_description(config.bids_dir)
         check_output_folder(config.bids_dir, config.output_dir)
         return _write_slurm(config, None) if config.write_slurm else _run_group(config, ())
     survey = survey_dataset(config)
-    if config.dry_run:
-        sys.stdout.write(summarise(config, survey))
-        return 1 if survey.problems else 0
     if config.write_slurm:
         return _write_slurm(config, survey)
+    if config.dry_run:
+        return _show(config, survey)
+    for note in survey.notes:
+        LOGGER.warning('%s', note)
     code = 0
     if 'participant' in config.analysis_levels:
         code = _run_participants(config, survey)
@@ -98,28 +107,63 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
+def check_options(config: AppConfig) -> None:
+    """Check the files and folders that options name, for both levels, before any work."""
+    from surreal_bids.bids.reuse import segmentation_label
+    from surreal_bids.cli.plan import check_anatomy_options
+
+    segmentation_label(config)
+    if 'participant' in config.analysis_levels:
+        check_anatomy_options(config)
+    if config.use_plugin is not None:
+        from surreal_bids.cli.execution import read_plugin
+
+        read_plugin(config.use_plugin)
+    if 'group' in config.analysis_levels:
+        from surreal_bids.cli.group import check_group_options
+
+        check_group_options(config)
+    elif config.device == 'cuda':
+        from surreal_bids.model.estimator import find_device
+
+        find_device(config.device)
+
+
+def _show(config: AppConfig, survey: Survey) -> int:
+    from surreal_bids.cli.dry_run import summarise
+    from surreal_bids.cli.plan import make_plan
+
+    plan = make_plan(config, survey) if 'participant' in config.analysis_levels else None
+    sys.stdout.write(summarise(config, survey, plan))
+    if plan is None:
+        _run_group(config, [image.visit for image in survey.images])
+    return 1 if (plan or survey).problems else 0
+
+
 def _write_slurm(config: AppConfig, survey: Survey | None) -> int:
+    from surreal_bids.cli.slurm import write_slurm
+
     sys.stdout.write(write_slurm(config, survey))
     return 1 if survey and survey.problems else 0
 
 
 def _run_participants(config: AppConfig, survey: Survey) -> int:
-    # Nipype takes a second to import, which a dry run or --help need not wait for.
+    from surreal_bids.bids.layout import visit_name
+    from surreal_bids.cli.dry_run import problem_table
     from surreal_bids.cli.participants import run_participants
 
-    people = [f'sub-{image.participant}' for image in survey.images]
-    with sole_use(config.output_dir, people), sole_use(config.work_dir, people):
-        failures = run_participants(config, survey)
-    if not failures:
+    names = [visit_name((image.participant, None)) for image in survey.images]
+    with sole_use(config.output_dir, names), sole_use(config.work_dir, names):
+        problems = run_participants(config, survey)
+    if not problems:
         sys.stdout.write(f'All {len(survey.images)} images are done; see {config.output_dir}.\n')
         return 0
-    sys.stdout.write(f'{failure_table(failures)}\n')
+    sys.stdout.write(f'{problem_table(problems)}\n')
     sys.stdout.write(f'Details are in {config.output_dir / "logs"}.\n')
     return 1
 
 
-def _run_group(config: AppConfig, expected: Sequence[tuple[str, str | None]]) -> int:
-    # Brings in torch, which takes seconds.
+def _run_group(config: AppConfig, expected: Sequence[Visit]) -> int:
     from surreal_bids.cli.group import run_group_level
 
     return run_group_level(config, expected)

@@ -14,38 +14,32 @@ from nibabel.filebasedimages import ImageFileError
 from nibabel.spatialimages import HeaderDataError, SpatialImage
 
 from surreal_bids.bids.derivatives import list_outputs
-from surreal_bids.bids.layout import T1wImage
-from surreal_bids.bids.survey import Survey
-from surreal_bids.cli.execution import usable_cores
-from surreal_bids.cli.plan import (
-    Job,
-    align,
-    failure_table,
-    plan_jobs,
-    study_identity,
-    template_name,
-)
+from surreal_bids.bids.layout import T1wImage, visit_name
+from surreal_bids.bids.survey import Problem, Survey
+from surreal_bids.cli.main import usable_cores
+from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig
 from surreal_bids.files import MISSING
-from surreal_bids.text import name_some
+from surreal_bids.text import align, name_some
 from surreal_bids.workflows.segmentation import registration_settings
 
 HEAD_VOXELS = 11.5e6
 """Voxels of the head at 1 mm on which the costs below were measured, with one thread."""
 
 SECONDS = {
-    'mask': 45.0,
-    'bias': 12.0,
-    'template': 150.0,
-    'tissue': 39.0,
-    'atlas': 48.0,
-    'fast atlas': 30.0,
-    'fusion': 18.0,
-    'rest': 45.0,
+    'find_brain': 45.0,
+    'n4': 12.0,
+    'register_template': 150.0,
+    'classify': 39.0,
+    'register_atlas': 48.0,
+    'fuse': 18.0,
+    'make_ravens': 19.0,
+    'report': 14.0,
+    'copies': 12.0,
 }
-"""Processor time of each step; `rest` is RAVENS maps (19 s), the report (14 s) and copies."""
+"""Processor time of each step, by the name of its node."""
 
-FIXED = ('mask', 'template')
+FIXED = ('find_brain', 'register_template')
 """Steps whose time does not follow the voxels of the T1w image: the network sees a grid of its own,
 and registration to the template that of the template."""
 
@@ -100,7 +94,7 @@ def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
     Parameters
     ----------
     config
-        Options that matter: atlas and mode.
+        Options that matter: atlas and template.
     jobs
         Images to process.
     nprocs
@@ -121,11 +115,10 @@ def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
 
 
 def _count_registrations(config: AppConfig) -> int:
-    """Registrations of atlases, and of people who serve as such, to an image."""
+    """Registrations of atlases to an image."""
     builtin = config.atlas == BUILTIN_ATLAS
     atlases = 1 if builtin else len(list(Path(config.atlas).glob('*_dseg.nii.gz')))
-    atlases += config.template_library
-    return atlases * len(registration_settings(config.segmentation_mode, atlases))
+    return atlases * len(registration_settings(atlases))
 
 
 def _relative_size(image: T1wImage) -> float:
@@ -141,40 +134,55 @@ def _relative_size(image: T1wImage) -> float:
 def _seconds(job: Job, size: float, config: AppConfig, n_registrations: int) -> float:
     """Processor time of one image, without the steps whose results are reused."""
     reusable = job.reusable
-    atlas = 'fast atlas' if config.segmentation_mode == 'fast' else 'atlas'
-    counts = {
-        'mask': reusable.mask is None,
-        'bias': reusable.t1w is None,
-        'template': (reusable.anat2std_xfm is None) / config.template_resolution**3,
-        'tissue': not reusable.tpms,
-        atlas: n_registrations if reusable.dseg is None else 0,
-        'fusion': reusable.dseg is None,
-        'rest': 1,
+    counts = dict.fromkeys(SECONDS, 1.0) | {
+        'find_brain': reusable.mask is None,
+        'n4': reusable.t1w is None,
+        'register_template': (reusable.anat2std_xfm is None) / config.template_resolution**3,
+        'classify': not reusable.tpms,
+        'register_atlas': n_registrations if reusable.dseg is None else 0,
+        'fuse': reusable.dseg is None,
     }
     return sum(n * SECONDS[step] * (1 if step in FIXED else size) for step, n in counts.items())
 
 
-def summarise(config: AppConfig, survey: Survey) -> str:
-    """Write a survey as text: images, groups, problems, and the names of outputs."""
-    n_people = len({image.participant for image in survey.images})
+def summarise(config: AppConfig, survey: Survey, plan: Plan | None) -> str:
+    """Write as text what a dataset holds, what would be done, and the names of outputs.
+
+    Parameters
+    ----------
+    config
+        What was asked for.
+    survey
+        What the dataset holds.
+    plan
+        What the participant level would do; None where it is not asked for.
+    """
+    n_participants = len({image.participant for image in survey.images})
+    problems = plan.problems if plan else survey.problems
     sections = [
         f'{survey.description.get("Name", "Dataset")} in {config.bids_dir}: '
-        f'{len(survey.images)} T1w images of {n_people} participants',
-        align([('Participant', 'Session', 'Group', 'T1w image', 'Check'), *_rows(config, survey)]),
+        f'{len(survey.images)} T1w images of {n_participants} participants',
+        align(
+            [
+                ('Participant', 'Session', 'Group', 'T1w image', 'Check'),
+                *_rows(config, survey, problems),
+            ]
+        ),
         _groups(config, survey),
-        _problems(survey),
-        _to_do(config, survey),
+        _listed('Problems:', problems) or 'No problems.',
+        _listed('Notes:', survey.notes),
+        _to_do(config, plan) if plan else '',
         _outputs(config, survey),
     ]
     return '\n\n'.join(section for section in sections if section) + '\n'
 
 
-def _rows(config: AppConfig, survey: Survey) -> list[tuple[str, ...]]:
-    bad = {(problem.participant, problem.session) for problem in survey.problems}
+def _rows(config: AppConfig, survey: Survey, problems: Sequence[Problem]) -> list[tuple[str, ...]]:
+    bad = {problem.name for problem in problems}
     groups = survey.groups.of_visit if survey.groups else {}
     return [
         (
-            f'sub-{image.participant}',
+            visit_name((image.participant, None)),
             f'ses-{image.session}' if image.session else MISSING,
             groups.get(image.name) or MISSING,
             str(image.path.relative_to(config.bids_dir.absolute())),
@@ -184,8 +192,8 @@ def _rows(config: AppConfig, survey: Survey) -> list[tuple[str, ...]]:
     ]
 
 
-def _check(image: T1wImage, bad: set[tuple[str, str | None]]) -> str:
-    if image.visit in bad or (image.participant, None) in bad:
+def _check(image: T1wImage, bad: set[str]) -> str:
+    if image.name in bad or visit_name((image.participant, None)) in bad:
         return 'problem, see below'
     return f'first of {len(image.passed_over) + 1}' if image.passed_over else 'good'
 
@@ -200,10 +208,8 @@ def _groups(config: AppConfig, survey: Survey) -> str:
     return f'Images by {survey.groups.column}: {", ".join(listed)}'
 
 
-def _problems(survey: Survey) -> str:
-    if not survey.problems:
-        return 'No problems.'
-    return '\n'.join(['Problems:', *(f'  {problem}' for problem in survey.problems)])
+def _listed(title: str, problems: Sequence[Problem]) -> str:
+    return '\n'.join([title, *(f'  {problem}' for problem in problems)]) if problems else ''
 
 
 def _outputs(config: AppConfig, survey: Survey) -> str:
@@ -214,19 +220,12 @@ def _outputs(config: AppConfig, survey: Survey) -> str:
     return f'Where outputs go, below {config.output_dir}:\n{align(rows)}'
 
 
-def _to_do(config: AppConfig, survey: Survey) -> str:
+def _to_do(config: AppConfig, plan: Plan) -> str:
     """What the participant level would do, why, and what it would take."""
-    if 'participant' not in config.analysis_levels:
-        return ''
-    images = [image for image in survey.images if image.name not in survey.damaged]
-    identity = study_identity(config, images)
-    jobs, failures = plan_jobs(config, template_name(config), identity, images)
-    pending = [job for job in jobs if job.reason]
-    lines = [f'To process: {len(pending)} images; already done: {len(jobs) - len(pending)}']
+    pending = plan.pending
+    lines = [f'To process: {len(pending)} images; already done: {len(plan.jobs) - len(pending)}']
     lines += [f'  {reason}: {names}' for reason, names in _by_reason(pending).items()]
     lines += [f'  reused: {meaning} of {n} images' for meaning, n in _reused(pending).items()]
-    if failures:
-        lines.append(failure_table(failures))
     if pending:
         lines.append(str(estimate(config, pending, config.nprocs or usable_cores())))
     return '\n'.join(lines)
@@ -241,3 +240,9 @@ def _by_reason(jobs: Sequence[Job]) -> dict[str, str]:
 
 def _reused(jobs: Sequence[Job]) -> dict[str, int]:
     return dict(Counter(meaning for job in jobs for meaning in job.reusable.files))
+
+
+def problem_table(problems: Sequence[Problem]) -> str:
+    """Participants, steps and reasons as text."""
+    rows = [(problem.name, problem.step, problem.reason) for problem in problems]
+    return align([('Participant', 'Step', 'Reason'), *rows])

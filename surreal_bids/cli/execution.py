@@ -1,8 +1,7 @@
-"""Run a Nipype workflow as the configuration says, and tell which steps failed and why."""
+"""Run Nipype workflows: one after the other to its end here, or with a plugin of Nipype."""
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import multiprocessing
@@ -10,27 +9,27 @@ import os
 import re
 import secrets
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from traceback import format_exception
+from typing import Any
 
 import nipype
-from nipype.pipeline import engine as pe
 from nipype.pipeline import plugins
-from nipype.pipeline.engine import Workflow
-from nipype.pipeline.engine.utils import generate_expanded_graph
-from nipype.pipeline.plugins.multiproc import MultiProcPlugin, process_initializer, run_node
-from tqdm import tqdm
+from nipype.pipeline.engine import MapNode, Workflow
+from nipype.pipeline.engine.utils import write_workflow_resources
+from nipype.pipeline.plugins.base import PluginBase
+from nipype.pipeline.plugins.multiproc import process_initializer, run_node
+from nipype.pipeline.plugins.tools import report_crash
+from nipype.utils.profiler import get_system_total_memory_gb
 
+from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import SurrealError, UsageError
@@ -38,96 +37,11 @@ from surreal_bids.interfaces import ERROR
 
 LOGGER = logging.getLogger(__name__)
 
+LOCAL = 'MultiProc'
+"""The plugin whose place ours takes: processes on this machine."""
 
-DIED = (
-    'RuntimeError: the process of this step was killed, twice; most likely there was not enough '
-    'memory: use fewer processes (--nprocs), or tell how much there is (--mem-gb)\n'
-)
-"""Reported for a step whose process died: what a system without memory does to processes."""
-
-
-def start_worker(folder: str, log_level: int) -> None:
-    """Prepare a worker: its folder, no questions to servers, and no more log than was asked for."""
-    process_initializer(folder)
-    logging.getLogger('nipype').setLevel(log_level)
-    for name in ('nipype.workflow', 'nipype.interface', 'nipype.utils'):
-        logging.getLogger(name).setLevel(log_level)
-
-
-class SturdyMultiProcPlugin(MultiProcPlugin):
-    """MultiProc that runs a step again, alone, when a worker dies, and then gives only it up.
-
-    Nipype's own waits forever for steps of a dead worker. Workers are started afresh, not forked:
-    a fork of a process with threads, as torch has, can hang.
-
-    Parameters
-    ----------
-    plugin_args
-        As of MultiProc; `log_level` is that of Nipype's messages.
-    """
-
-    pool: ProcessPoolExecutor
-
-    def __init__(self, plugin_args: dict[str, Any]) -> None:
-        super().__init__(plugin_args=plugin_args)
-        self._log_level = plugin_args.get('log_level', logging.ERROR)
-        self._lone_pools: list[ProcessPoolExecutor] = []
-        self.pool.shutdown()
-        self.pool = self._make_pool(self.processors)
-
-    def _make_pool(self, workers: int) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            max_workers=workers,
-            initializer=start_worker,
-            initargs=(os.fspath(self._cwd), self._log_level),
-            mp_context=multiprocessing.get_context('spawn'),
-        )
-
-    def _submit_job(self, node: Any, updatehash: bool = False) -> int:
-        self._taskid += 1
-        job = (node, updatehash, self._taskid)
-        try:
-            future = self.pool.submit(run_node, *job)
-        except BrokenProcessPool:
-            self.pool = self._make_pool(self.processors)
-            future = self.pool.submit(run_node, *job)
-        future.add_done_callback(partial(self._collect, job, True))
-        self._task_obj[self._taskid] = future
-        return self._taskid
-
-    def _collect(self, job: tuple[Any, bool, int], retry: bool, future: Future) -> None:
-        """Keep the result of a step; if its worker died, try once more in a pool of its own."""
-        if future.cancelled():
-            return
-        try:
-            result = future.result()
-        except BrokenProcessPool:
-            if retry:
-                self._run_alone(job)
-                return
-            result = {'result': None, 'traceback': [DIED], 'taskid': job[2]}
-        self._taskresult[job[2]] = result
-
-    def _run_alone(self, job: tuple[Any, bool, int]) -> None:
-        pool = self._make_pool(1)
-        self._lone_pools.append(pool)
-        pool.submit(run_node, *job).add_done_callback(partial(self._collect, job, False))
-
-    def _postrun_check(self) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End all workers; steps that have not begun are dropped."""
-        for pool in (self.pool, *self._lone_pools):
-            pool.shutdown(cancel_futures=True)
-
-
-def usable_cores() -> int:
-    """Cores that this process may use, where the system tells, or else all."""
-    if hasattr(os, 'sched_getaffinity'):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
+MEMORY_SHARE = 0.9
+"""Share of the memory of this machine that steps may use where nothing else is asked for."""
 
 THREAD_SETTINGS = (
     'OMP_NUM_THREADS',
@@ -138,16 +52,26 @@ THREAD_SETTINGS = (
 """Environment variables that numerical libraries read when a process starts."""
 
 POLL_SECONDS = '0.1'
-"""How long Nipype rests between looking for finished steps."""
+"""How long plugins of Nipype rest between looking for finished steps."""
+
+RESOURCES = 'resource_monitor.json'
+"""What Nipype calls the table of the resource monitor, in the folder of a workflow."""
+
+DIED = (
+    'RuntimeError: the process of this step was killed, twice; most likely there was not enough '
+    'memory: use fewer processes (--nprocs), or limit the memory (--mem-gb)\n'
+)
+"""Reported for a step whose process died: what a system without memory does to processes."""
 
 ERROR_LINE = re.compile(r'^\s*((?:\w+\.)*)(\w+(?:Error|Exception)): (.+)$', re.MULTILINE)
 """Where a traceback names an error: its module, type and message."""
 
 PART = re.compile(r'^_(.+?)(\d+)$')
-"""How Nipype calls the parts of a step that is done for each of a list."""
+"""How Nipype names the parts of a step that is done for each item of a list."""
 
 StatusCallback = Callable[[tuple[str, ...], str], None]
-"""Told the names of the workflows around a step and its own, and `start`, `end` or `exception`."""
+"""Told the names of the workflows around a step and its own, and `start`, `end`, `ready` (its
+results were there already) or `exception`."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +83,7 @@ class Crash:
     hierarchy
         Names of the workflows around the step, outermost first.
     step
-        Name of the node; `name[2]` is the third part of a step that is done for each of a list.
+        Name of the node; `name[2]` is the third part of a step that is done for each item.
     reason
         Last line of the error, without its type where that is one of ours.
     report
@@ -175,49 +99,318 @@ class Crash:
     exit_code: int = SurrealError.exit_code
 
 
+Finished = Callable[[Workflow, list[Crash]], Workflow | None]
+"""Told of each workflow that ended, and its failures; returns one to run next, if any."""
+
+
 def run_workflow(
     workflow: Workflow, config: AppConfig, status_callback: StatusCallback | None = None
 ) -> list[Crash]:
-    """Run a workflow to its end, whatever fails on the way.
+    """Run one workflow to its end, whatever fails on the way; returns the steps that failed."""
+    crashes: list[Crash] = []
+    run_workflows([workflow], config, lambda _, found: crashes.extend(found), status_callback)
+    return crashes
+
+
+def run_workflows(
+    workflows: Iterable[Workflow],
+    config: AppConfig,
+    finished: Finished,
+    status_callback: StatusCallback | None = None,
+) -> None:
+    """Run workflows, depth first: a workflow begins when those before it leave processes idle.
+
+    A plugin of Nipype (`--use-plugin`) is given one workflow after the other.
 
     Parameters
     ----------
-    workflow
-        Its `base_dir` becomes a folder in the work folder of the configuration.
+    workflows
+        Made as they are needed. Their folders go below the work folder of the configuration.
     config
         Processes, memory, plugin, and whether to stop at the first failure.
+    finished
+        Called as each workflow ends.
     status_callback
-        Called in this process as steps start and end.
-
-    Returns
-    -------
-    list of Crash
-        Steps that failed; those that depend on them were not run.
+        Called as steps start and end.
     """
-    crash_dir = config.work_dir.absolute() / f'crashes-{secrets.token_hex(4)}'
-    workflow.base_dir = os.fspath(steps_dir(config))
-    workflow.config['execution'].update(_execution_settings(config, crash_dir))
     _quieten(_log_level())
-    if config.resource_monitor:
-        _start_monitor()
+    if config.resource_monitor and find_spec('psutil') is None:
+        raise UsageError('--resource-monitor: needs psutil; install it with "pip install psutil"')
     with limited_threads(config.omp_nthreads):
         plugin = _make_plugin(config)
         if status_callback is not None:
             plugin._status_callback = partial(_report, status_callback, steps_dir(config))
-        # Nipype collects garbage whenever it looks for finished steps. What has been made so far,
-        # mostly by imports, need not be looked at each time, which would keep a core busy.
-        gc.freeze()
+        if isinstance(plugin, DepthFirstPlugin):
+            prepared = (_prepare(workflow, config) for workflow in workflows)
+            plugin.work(prepared, lambda *end: _prepare(finished(*end), config))
+            return
+        if config.resource_monitor:
+            nipype.config.enable_resource_monitor()
+        for workflow in workflows:
+            following: Workflow | None = workflow
+            while following is not None:
+                _run_with_plugin(_prepare(following, config), plugin)
+                following = finished(following, collect_crashes(following))
+
+
+def _run_with_plugin(workflow: Workflow, plugin: Any) -> None:
+    try:
+        workflow.run(plugin=plugin)
+    except RuntimeError:
+        # Nipype raises it when steps failed; their reports show which. All else is fatal.
+        if not _crash_dir(workflow).is_dir():
+            raise
+
+
+def runs_here(config: AppConfig) -> bool:
+    """Tell whether steps run in processes of this machine, depth first."""
+    return config.use_plugin is None or read_plugin(config.use_plugin)['plugin'] == LOCAL
+
+
+class DepthFirstPlugin(PluginBase):
+    """A plugin of Nipype: processes of this machine, for many workflows, the first one first.
+
+    A free process is given to the earliest workflow with a step that can run and fits into memory;
+    the next workflow begins only when no step waits. A step whose worker dies is run once more,
+    alone, and then only it is given up. Workers are started afresh, not forked: a fork of a
+    process with threads, as torch has, can hang.
+
+    Parameters
+    ----------
+    plugin_args
+        `n_procs` and `memory_gb` as MultiProc has them; `stop_on_first_crash`; `log_level` of
+        Nipype's messages; `monitor`, whether to record time and memory of steps.
+    """
+
+    def __init__(self, plugin_args: dict[str, Any]) -> None:
+        super().__init__(plugin_args=plugin_args)
+        self.processors = int(plugin_args.get('n_procs') or usable_cores())
+        self.memory_gb = float(
+            plugin_args.get('memory_gb') or MEMORY_SHARE * get_system_total_memory_gb()
+        )
+        self._monitor = bool(plugin_args.get('monitor'))
+        self._stops = bool(plugin_args.get('stop_on_first_crash'))
+        self._failed = False
+        self._graph: Any = None
+        self._branches: list[_Branch] = []
+        self._running: dict[Future, tuple[_Branch, Any, bool]] = {}
+        self._pool = self._make_pool(self.processors)
+        self._lone_pools: list[ProcessPoolExecutor] = []
+
+    def run(self, graph: Any, config: Any, updatehash: bool = False) -> None:
+        """Take the steps of a workflow in, as `Workflow.run` gives them; :meth:`work` runs them."""
+        self._graph = graph
+
+    def work(self, workflows: Iterable[Workflow], finished: Finished) -> None:
+        """Run workflows to their ends, with those that `finished` adds."""
+        waiting = enumerate(workflows)
         try:
-            workflow.run(plugin=plugin)
-        except RuntimeError:
-            # Nipype raises it when steps failed; their reports tell which. All else is fatal.
-            if not crash_dir.is_dir():
-                raise
+            while not self._is_stopped:
+                while not self._is_stopped and (found := self._first_ready()):
+                    self._start(*found)
+                if self._close(finished):
+                    continue
+                if self._has_room and (following := next(waiting, None)):
+                    self._open(*following)
+                elif self._running:
+                    self._collect()
+                else:
+                    return
+            for branch in self._branches:
+                finished(branch.workflow, collect_crashes(branch.workflow))
         finally:
-            gc.unfreeze()
-            if isinstance(plugin, SturdyMultiProcPlugin):
-                plugin.close()
-    return _collect_crashes(crash_dir, steps_dir(config))
+            for pool in (self._pool, *self._lone_pools):
+                pool.shutdown(cancel_futures=True)
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self._failed and self._stops
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether a processor is idle, and no step waits for memory or more processors."""
+        busy = sum(step.n_procs for _, step, _ in self._running.values())
+        return busy < self.processors and not any(branch.ready for branch in self._branches)
+
+    def _open(self, order: int, workflow: Workflow) -> None:
+        workflow.run(plugin=self)
+        self._branches.append(_Branch(order, workflow, self._graph))
+        self._branches.sort(key=lambda branch: branch.order)
+
+    def _close(self, finished: Finished) -> bool:
+        """Report workflows that have ended, and open what follows them; tell whether any does."""
+        opened = False
+        for branch in [branch for branch in self._branches if branch.is_done]:
+            self._branches.remove(branch)
+            if self._monitor:
+                folder = Path(branch.workflow.base_dir, branch.workflow.name)
+                write_workflow_resources(branch.graph, filename=str(folder / RESOURCES))
+            following = finished(branch.workflow, collect_crashes(branch.workflow))
+            if following is not None:
+                self._open(branch.order, following)
+                opened = True
+        return opened
+
+    def _first_ready(self) -> tuple[_Branch, Any] | None:
+        """The first step that can start now, of the workflow that began first."""
+        for branch in self._branches:
+            for step in branch.ready:
+                if step.run_without_submitting or self._fits(step):
+                    return branch, step
+        return None
+
+    def _fits(self, step: Any) -> bool:
+        """Tell whether there are processors and memory for a step beside those that run."""
+        steps = [running for _, running, _ in self._running.values()]
+        cores = sum(min(each.n_procs, self.processors) for each in (step, *steps))
+        memory = sum(min(each.mem_gb, self.memory_gb) for each in (step, *steps))
+        return cores <= self.processors and memory <= self.memory_gb
+
+    def _start(self, branch: _Branch, step: Any) -> None:
+        """Start a step; one that is done for each item of a list gives way to its parts, once."""
+        try:
+            if isinstance(step, MapNode) and branch.expand(step):
+                return
+        except (OSError, EOFError, RuntimeError, ValueError) as error:
+            branch.start(step)
+            self._end(branch, step, format_exception(error), False)
+            return
+        branch.start(step)
+        if step.run_without_submitting:
+            self._end(branch, step, *run_step(step))
+            return
+        self._tell(step, 'start')
+        try:
+            future = self._pool.submit(run_step, step)
+        except BrokenProcessPool:
+            self._pool = self._make_pool(self.processors)
+            future = self._pool.submit(run_step, step)
+        self._running[future] = branch, step, False
+
+    def _collect(self) -> None:
+        """Wait until steps end; those whose worker died are tried once more, each on its own."""
+        for future in wait(self._running, return_when=FIRST_COMPLETED).done:
+            branch, step, is_last_try = self._running.pop(future)
+            try:
+                self._end(branch, step, *future.result())
+            except BrokenProcessPool:
+                if is_last_try:
+                    self._end(branch, step, [DIED], False)
+                    continue
+                self._lone_pools.append(self._make_pool(1))
+                again = self._lone_pools[-1].submit(run_step, step)
+                self._running[again] = branch, step, True
+
+    def _end(self, branch: _Branch, step: Any, traceback: list[str] | None, ready: bool) -> None:
+        if traceback is None:
+            branch.end(step)
+            self._tell(step, 'ready' if ready else 'end')
+            return
+        self._failed = True
+        report_crash(step, traceback=traceback)
+        branch.give_up(step)
+        self._tell(step, 'exception')
+
+    def _tell(self, step: Any, status: str) -> None:
+        if self._status_callback:
+            self._status_callback(step, status)
+
+    def _make_pool(self, workers: int) -> ProcessPoolExecutor:
+        log_level = self.plugin_args.get('log_level', logging.ERROR)
+        return ProcessPoolExecutor(
+            max_workers=workers,
+            initializer=start_worker,
+            initargs=(os.fspath(Path.cwd()), log_level, self._monitor),
+            mp_context=multiprocessing.get_context('spawn'),
+        )
+
+
+class _Branch:
+    """Steps of one workflow: those that wait for others, that are ready, and that run."""
+
+    def __init__(self, order: int, workflow: Workflow, graph: Any) -> None:
+        self.order, self.workflow, self.graph = order, workflow, graph
+        self._needs = {step: set(graph.predecessors(step)) for step in graph}
+        self._running: set[Any] = set()
+        self._expanded: set[Any] = set()
+
+    @property
+    def ready(self) -> list[Any]:
+        """Steps that nothing keeps from starting."""
+        return [step for step, needs in self._needs.items() if not needs]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to be run."""
+        return not self._needs and not self._running
+
+    def expand(self, step: Any) -> bool:
+        """Let the parts of a step precede it; tell whether there are several, and were none yet."""
+        if step in self._expanded:
+            return False
+        self._expanded.add(step)
+        parts = step.get_subnodes()
+        if len(parts) > 1:
+            self.graph.add_edges_from((part, step) for part in parts)
+            self._needs |= {**{part: set() for part in parts}, step: set(parts)}
+        return len(parts) > 1
+
+    def start(self, step: Any) -> None:
+        """Count a step among those that run."""
+        del self._needs[step]
+        self._running.add(step)
+
+    def end(self, step: Any) -> None:
+        """Let those that needed a step go ahead."""
+        self._running.remove(step)
+        for later in self.graph.successors(step):
+            if later in self._needs:
+                self._needs[later].remove(step)
+
+    def give_up(self, step: Any) -> None:
+        """Drop all that needs a step that failed."""
+        self._running.remove(step)
+        lost = [step]
+        while lost:
+            later = self.graph.successors(lost.pop())
+            lost += [step for step in later if self._needs.pop(step, None) is not None]
+
+
+def run_step(step: Any) -> tuple[list[str] | None, bool]:
+    """Run a step: its traceback if it failed, and whether its results were there already."""
+    results = Path(step.output_dir(), f'result_{step.name}.pklz')
+    before = results.stat().st_mtime_ns if results.is_file() else None
+    traceback = run_node(step, False, 0)['traceback']
+    return traceback, before is not None and results.stat().st_mtime_ns == before
+
+
+def start_worker(folder: str, log_level: int, monitor: bool) -> None:
+    """Prepare a worker: its folder, no questions to servers, and no more log than was asked for."""
+    process_initializer(folder)
+    logging.getLogger('nipype').setLevel(log_level)
+    _quieten(log_level)
+    if monitor:
+        nipype.config.enable_resource_monitor()
+
+
+def _prepare(workflow: Workflow | None, config: AppConfig) -> Any:
+    """Give a workflow its folders and settings; None stays None."""
+    if workflow is None:
+        return None
+    crashes = config.work_dir.absolute() / f'crashes-{secrets.token_hex(4)}'
+    workflow.base_dir = os.fspath(steps_dir(config))
+    workflow.config['execution'].update(
+        {
+            'crashdump_dir': os.fspath(crashes),
+            'crashfile_format': 'txt',
+            'create_report': 'false',
+            'hash_method': 'content',
+            'poll_sleep_duration': POLL_SECONDS,
+            'remove_unnecessary_outputs': 'false',
+            'stop_on_first_crash': str(config.stop_on_first_crash).lower(),
+        }
+    )
+    return workflow
 
 
 def _report(callback: StatusCallback, base_dir: Path, node: Any, status: str) -> None:
@@ -237,32 +430,14 @@ def step_names(folder: str, base_dir: Path) -> tuple[str, ...]:
     return (*hierarchy[:-2], f'{part[1]}[{part[2]}]')
 
 
-def _execution_settings(config: AppConfig, crash_dir: Path) -> dict[str, str]:
-    return {
-        'crashdump_dir': os.fspath(crash_dir),
-        'crashfile_format': 'txt',
-        'create_report': 'false',
-        'hash_method': 'content',
-        'poll_sleep_duration': POLL_SECONDS,
-        'remove_unnecessary_outputs': 'false',
-        'stop_on_first_crash': str(config.stop_on_first_crash).lower(),
-    }
-
-
 def _log_level() -> int:
-    """Nipype says what we say one level higher: its decisions are our details."""
+    """Nipype reports what we report one level higher: its decisions are our details."""
     return logging.INFO if LOGGER.isEnabledFor(logging.DEBUG) else logging.CRITICAL
 
 
 def _quieten(level: int) -> None:
     for name in ('nipype.workflow', 'nipype.interface', 'nipype.utils'):
         logging.getLogger(name).setLevel(level)
-
-
-def _start_monitor() -> None:
-    if find_spec('psutil') is None:
-        raise UsageError('--resource-monitor: needs psutil; install it with "pip install psutil"')
-    nipype.config.enable_resource_monitor()
 
 
 @contextmanager
@@ -280,18 +455,22 @@ def limited_threads(number: int) -> Iterator[None]:
 
 
 def _make_plugin(config: AppConfig) -> Any:
-    """The plugin of the file, or MultiProc with the processes and memory that were given."""
+    """The plugin of the file, or ours with the processes and memory that were given."""
     resources: dict[str, Any] = {'n_procs': config.nprocs or usable_cores()}
     if config.mem_gb is not None:
         resources['memory_gb'] = config.mem_gb
-    resources |= {'raise_insufficient': False, 'log_level': _log_level()}
-    if config.use_plugin is None:
-        return SturdyMultiProcPlugin(plugin_args=resources)
-    settings = read_plugin(config.use_plugin)
+    settings: dict[str, Any] = {'plugin': LOCAL}
+    if config.use_plugin is not None:
+        settings = read_plugin(config.use_plugin)
     arguments = {**resources, **settings.get('plugin_args', {})}
-    if settings['plugin'] == 'MultiProc':
-        return SturdyMultiProcPlugin(plugin_args=arguments)
-    return getattr(plugins, f'{settings["plugin"]}Plugin')(plugin_args=arguments)
+    if settings['plugin'] != LOCAL:
+        return getattr(plugins, f'{settings["plugin"]}Plugin')(plugin_args=arguments)
+    about_run = {
+        'stop_on_first_crash': config.stop_on_first_crash,
+        'log_level': _log_level(),
+        'monitor': config.resource_monitor,
+    }
+    return DepthFirstPlugin(plugin_args=arguments | about_run)
 
 
 def read_plugin(path: Path) -> dict[str, Any]:
@@ -306,6 +485,10 @@ def read_plugin(path: Path) -> dict[str, Any]:
         raise UsageError(f'--use-plugin {path}: expected "plugin: NAME" and perhaps "plugin_args:"')
     if not isinstance(settings.get('plugin_args', {}), dict):
         raise UsageError(f'--use-plugin {path}: plugin_args must be names with values')
+    for name in ('n_procs', 'memory_gb'):
+        value = settings.get('plugin_args', {}).get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise UsageError(f'--use-plugin {path}: {name} is {value!r}; expected a number above 0')
     if not hasattr(plugins, f'{settings["plugin"]}Plugin'):
         known = [name.removesuffix('Plugin') for name in dir(plugins) if name.endswith('Plugin')]
         raise UsageError(
@@ -314,10 +497,15 @@ def read_plugin(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _collect_crashes(folder: Path, base_dir: Path) -> list[Crash]:
-    """Read the reports of failed steps, and delete them: they are kept among the logs."""
+def _crash_dir(workflow: Workflow) -> Path:
+    return Path(workflow.config['execution']['crashdump_dir'])
+
+
+def collect_crashes(workflow: Workflow) -> list[Crash]:
+    """Read what Nipype wrote about failed steps, and delete it: it is kept among the logs."""
+    folder = _crash_dir(workflow)
     reports = (path.read_text(encoding='utf-8') for path in folder.glob('crash-*'))
-    crashes = [_read_crash(report, base_dir) for report in reports]
+    crashes = [_read_crash(report, Path(workflow.base_dir)) for report in reports]
     shutil.rmtree(folder, ignore_errors=True)
     return sorted(crashes, key=lambda crash: (crash.hierarchy, crash.step))
 
@@ -341,71 +529,3 @@ def _reason(report: str) -> str:
         return 'unknown; see the report'
     module, kind, message = errors[-1].groups()
     return message if module == 'surreal_bids.exceptions.' else f'{kind}: {message}'
-
-
-def append_to_log(path: Path, text: str) -> None:
-    """Add a line with the time to a log."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open('a', encoding='utf-8') as stream:
-        stream.write(f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}\n')
-
-
-class Progress:
-    """Told by Nipype of each step that starts and ends; draws the bar and writes the logs.
-
-    Parameters
-    ----------
-    workflow
-        Of which each participant is a workflow.
-    logs
-        Log of each participant, by the name of its workflow.
-    description
-        What the bar is about.
-    """
-
-    def __init__(self, workflow: pe.Workflow, logs: Mapping[str, Path], description: str) -> None:
-        self._logs = logs
-        graph = generate_expanded_graph(workflow._create_flat_graph())
-        self._waiting = {name: set[str]() for name in logs}
-        for node in graph.nodes():
-            _, participant, *steps = node.fullname.split('.')
-            self._waiting[participant].add('.'.join(steps))
-        self._started: dict[tuple[str, ...], float] = {}
-        self._failed: set[tuple[str, ...]] = set()
-        total = sum(map(len, self._waiting.values()))
-        self._bar = tqdm(desc=description, total=total, unit='step', disable=None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bar.close()
-
-    def __call__(self, names: tuple[str, ...], status: str) -> None:
-        """Take note of a step that started, ended, or failed."""
-        participant, step = names[1], '.'.join(names[2:])
-        if status == 'start':
-            self._started[names] = time.monotonic()
-            self._note(participant, f'{step}: started')
-        elif status == 'exception':
-            self._failed.add(names)
-            self._note(participant, f'{step}: failed')
-        elif names not in self._failed:
-            self._finish(participant, step, self._started.get(names))
-
-    def _finish(self, participant: str, step: str, begin: float | None) -> None:
-        took = 'ready' if begin is None else f'done in {time.monotonic() - begin:.1f} s'
-        self._note(participant, f'{step}: {took}')
-        if step in self._waiting[participant]:
-            self._waiting[participant].remove(step)
-            self._bar.update()
-        done = sum(not steps for steps in self._waiting.values())
-        self._bar.set_postfix_str(f'{done} of {len(self._waiting)} participants')
-
-    def _note(self, participant: str, text: str) -> None:
-        append_to_log(self._logs[participant], text)

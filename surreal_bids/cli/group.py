@@ -17,7 +17,8 @@ from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.people import CONTROL, PATIENT, Visit
 from surreal_bids.bids.reuse import segmentation_label
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
-from surreal_bids.cli.execution import Crash, run_workflow, usable_cores
+from surreal_bids.cli.execution import Crash, run_workflow
+from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import template_name
 from surreal_bids.config import AppConfig, derivative_folders, training_options, write_config
 from surreal_bids.exceptions import DataError, SurrealError, UsageError

@@ -77,6 +77,13 @@ def _report_unexpected(error: Exception) -> int:
     return EXIT_INTERNAL
 
 
+def usable_cores() -> int:
+    """Cores that this process may use, where the system tells, or else all."""
+    if hasattr(os, 'sched_getaffinity'):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _discard_remaining_output() -> None:
     """Keep the interpreter from complaining when it flushes a closed pipe on its way out."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

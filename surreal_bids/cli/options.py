@@ -105,25 +105,6 @@ def add_anatomy(parser: argparse.ArgumentParser) -> None:
         help='voxel size of the built-in template, and so of RAVENS and group maps; 2 takes an '
         f'eighth of the time of 1 {_default("template_resolution")}',
     )
-    group.add_argument(
-        '--template-library',
-        type=int,
-        metavar='N',
-        help='first label N people of the dataset, drawn with --random-seed, and use them as the '
-        f'atlases of everyone (MAGeT-Brain) {_default("template_library")}',
-    )
-    group.add_argument(
-        '--segmentation-mode',
-        choices=CHOICES['segmentation_mode'],
-        help=f'fast: shorter registrations, less accurate {_default("segmentation_mode")}',
-    )
-    group.add_argument(
-        '--ravens-smoothing',
-        type=float,
-        metavar='MM',
-        help='full width at half maximum of the smoothing of RAVENS maps '
-        f'{_default("ravens_smoothing")}',
-    )
 
 
 def add_groups(parser: argparse.ArgumentParser) -> None:
@@ -134,8 +115,8 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
         metavar='NAME',
         help='column of participants.tsv with the diagnosis; by default diagnosis, group or dx',
     )
-    group.add_argument('--control-label', metavar='VALUE', help='its value for controls')
-    group.add_argument('--patient-label', metavar='VALUE', help='its value for patients')
+    group.add_argument('--control-label', nargs='+', metavar='VALUE', help='its value for controls')
+    group.add_argument('--patient-label', nargs='+', metavar='VALUE', help='its value for patients')
     group.add_argument(
         '--site-column',
         metavar='NAME',

@@ -1,46 +1,48 @@
-"""The participant level: plan, run in batches, report, and say who failed where and why."""
+"""The participant level: image after image is processed, reported and cleaned up."""
 
 from __future__ import annotations
 
 import logging
+import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from nipype.pipeline import engine as pe
+from tqdm import tqdm
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import (
-    output_path,
-    read_record,
-    record_path,
-    start_dataset,
+from surreal_bids.bids.derivatives import Record, output_path, record_path, start_dataset
+from surreal_bids.bids.survey import Problem, Survey
+from surreal_bids.cli.dry_run import SECONDS
+from surreal_bids.cli.execution import (
+    RESOURCES,
+    Crash,
+    run_workflows,
+    runs_here,
+)
+from surreal_bids.cli.plan import (
+    Job,
+    Plan,
+    Study,
+    log_job,
+    make_plan,
+    make_workflow,
+    outputs_of,
+    prepare_study,
+    steps_dir,
     why_not_done,
 )
-from surreal_bids.bids.layout import T1wImage
-from surreal_bids.bids.survey import Survey
-from surreal_bids.cli.execution import Crash, Progress, append_to_log, run_workflow, usable_cores
-from surreal_bids.cli.plan import (
-    Failure,
-    Job,
-    Study,
-    choose_library,
-    make_workflow,
-    plan_jobs,
-    prepare_study,
-    short_digest,
-    steps_dir,
-    study_identity,
-    tell,
-    visit_of,
-    why_unfinished,
-    with_library,
-    write_library,
-)
 from surreal_bids.config import AppConfig, config_to_toml, derivative_folders, write_config
-from surreal_bids.exceptions import DataError
+from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
 from surreal_bids.reports.methods import ImagingMethods, MaskOrigin, MethodsOptions, methods_text
 from surreal_bids.workflows.participant import init_reports_wf
@@ -48,155 +50,41 @@ from surreal_bids.workflows.segmentation import registration_settings
 
 LOGGER = logging.getLogger(__name__)
 
+IMAGES, REPORTS = 'participants_wf', 'reports_wf'
+"""Workflows around those of images, and of reports."""
 
-def write_reports(
-    config: AppConfig, study: Study, jobs: Sequence[Job], others: Sequence[Job] = ()
-) -> list[Failure]:
-    """Write the page of each participant with outputs that are newer, or without a page.
+BATCH = 64
+"""Images that a plugin of Nipype is given at a time: enough to keep a cluster busy. With thousands
+in one workflow, Nipype would be busy with itself."""
 
-    With `--reports-only`, all pages are written, and who has no outputs is a failure.
-
-    Parameters
-    ----------
-    config
-        What was asked for.
-    study
-        What all participants share.
-    jobs
-        What was to be done.
-    others
-        Sessions of the same people that were not asked for; the pages show them as well.
-    """
-    done = [job for job in jobs if not why_incomplete(config, job)]
-    due = dict.fromkeys(job.image.participant for job in done if _needs_page(config, job))
-    shown = sorted(
-        [*done, *(job for job in others if not why_incomplete(config, job))],
-        key=lambda job: job.image.session or '',
-    )
-    participants = {
-        label: [_session(config, study, job) for job in shown if job.image.participant == label]
-        for label in due
-    }
-    failures = []
-    if config.reports_only:
-        failures = [
-            Failure(job.image.name, 'report', f'{reason}; run it without --reports-only')
-            for job in jobs
-            if (reason := why_incomplete(config, job))
-        ]
-    if not participants:
-        return failures
-    workflow = init_reports_wf(
-        output_dir=config.output_dir.absolute(),
-        participants=participants,
-        template_name=study.template,
-        template_dir=study.settings.template_dir,
-        methods=asdict(imaging_methods(config, study, done)),
-        configuration=config_to_toml(config),
-    )
-    crashes = run_workflow(workflow, config)
-    return failures + [Failure(crash.hierarchy[-1], 'report', crash.reason) for crash in crashes]
+CANNOT_WRITE = re.compile(r'exceptions\.OutputError: |OSError: \[Errno (28|30|122)\]')
+"""What a report of a failed step holds where nothing can be written: no step after it would do."""
 
 
-def why_incomplete(config: AppConfig, job: Job) -> str:
-    """Say which outputs of a job are missing, whatever they were made from; empty if none."""
-    record = read_record(record_path(config.output_dir, job.image.visit))
-    return why_not_done(config.output_dir, record, {})
-
-
-def warnings_of(config: AppConfig, job: Job) -> list[str]:
-    """What the steps of a job have warned of; nothing if it is not done."""
-    record = read_record(record_path(config.output_dir, job.image.visit)) or {}
-    return list(record.get('warnings', ()))
-
-
-def _needs_page(config: AppConfig, job: Job) -> bool:
-    page = output_path(config.output_dir, 'report', participant=job.image.participant)
-    record = record_path(config.output_dir, job.image.visit)
-    return (
-        config.reports_only
-        or not page.is_file()
-        or page.stat().st_mtime_ns < record.stat().st_mtime_ns
-    )
-
-
-def _session(config: AppConfig, study: Study, job: Job) -> dict[str, Any]:
-    return {
-        'session': job.image.session,
-        'atlas': job.reusable.dseg_name or study.atlas,
-        'warnings': warnings_of(config, job),
-        'reused': {meaning: str(path) for meaning, path in job.reusable.files.items()},
-    }
-
-
-def imaging_methods(config: AppConfig, study: Study, done: Sequence[Job]) -> ImagingMethods:
-    """What was done with the images, for the methods text."""
-    n_atlases = len(study.settings.atlases)
-    settings = registration_settings(config.segmentation_mode, n_atlases + config.template_library)
-    return ImagingMethods(
-        bias_corrected=any(job.reusable.t1w is None for job in done) or not done,
-        masks=_mask_origins(config, study, done) or ('deepbet',),
-        tissue_classified=any(not job.reusable.tpms for job in done) or not done,
-        template=study.template,
-        atlas=study.atlas,
-        n_atlases=n_atlases,
-        registrations_per_atlas=len(settings),
-        segmentation=next((j.reusable.dseg_name for j in done if j.reusable.dseg_name), None),
-        reused=tuple({name: None for job in done for name in job.reusable.names}),
-    )
-
-
-def _mask_origins(config: AppConfig, study: Study, done: Sequence[Job]) -> tuple[MaskOrigin, ...]:
-    """Origins of the masks, the most usual first among those that can be."""
-    found = {visit_of(config, study, job).sidecar('brain_mask')['Method'] for job in done}
-    known: tuple[MaskOrigin, ...] = ('deepbet', 'stripped')
-    origins = [origin for origin in known if origin in found]
-    given: list[MaskOrigin] = ['given'] if found - set(known) else []
-    return (*origins, *given)
-
-
-def write_citation(config: AppConfig, study: Study, jobs: Sequence[Job]) -> None:
-    """Write the methods in words, as far as they are known by now."""
-    done = [job for job in jobs if not why_incomplete(config, job)]
-    options = MethodsOptions(__version__, imaging=imaging_methods(config, study, done))
-    write_text(output_path(config.output_dir, 'citation'), methods_text(options))
-
-
-BATCH_PER_PROCESS = 8
-"""Participants in a workflow for each process: enough to keep all of them busy. With thousands in
-one, Nipype would be busy with itself, and nobody would be done before nearly everybody is."""
-
-
-def run_participants(config: AppConfig, survey: Survey) -> list[Failure]:
-    """Process every participant who is not done, and write reports.
+def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
+    """Process every image that is not done, and write reports.
 
     Parameters
     ----------
     config
         What was asked for.
     survey
-        What the dataset holds; images that cannot be read are left out.
+        What the dataset holds; images that cannot be used are excluded.
 
     Returns
     -------
-    list of Failure
-        Who failed; the outputs of all others are complete.
+    list of Problem
+        Who has no complete outputs, and why.
     """
     start_outputs(config, survey)
-    images = [image for image in survey.images if image.name not in survey.damaged]
-    identity = study_identity(config, images)
     study = prepare_study(config)
-    jobs, failures = plan_jobs(config, study.template, identity, images)
-    for job in jobs:
-        tell(job)
-    if not config.reports_only and any(job.reason for job in jobs):
-        write_citation(config, study, jobs)
-        study = _with_library(config, study, images)
-        failures += process(config, study, jobs)
-    others, _ = plan_jobs(config, study.template, identity, survey.other_sessions)
-    failures += write_reports(config, study, jobs, others)
-    write_citation(config, study, jobs)
-    return [*_problems(survey), *failures]
+    plan = make_plan(config, survey)
+    for job in plan.jobs:
+        log_job(job)
+    write_citation(config, study, plan)
+    problems = [*plan.problems, *Processing(config, study, plan).run()]
+    write_citation(config, study, plan)
+    return problems
 
 
 def start_outputs(config: AppConfig, survey: Survey) -> None:
@@ -206,111 +94,221 @@ def start_outputs(config: AppConfig, survey: Survey) -> None:
     write_config(output_path(config.output_dir, 'configuration'), config)
 
 
-def _problems(survey: Survey) -> list[Failure]:
-    return [
-        Failure(
-            f'sub-{problem.participant}' + (f'_ses-{problem.session}' if problem.session else ''),
-            'check',
-            problem.reason,
-        )
-        for problem in survey.problems
-    ]
+class Processing:
+    """Runs the workflows of a plan, participant after participant.
 
+    As soon as the last image of a participant is done, the report is written; intermediate results
+    go when they are no longer needed, with `--clean-on-success`.
 
-def process(config: AppConfig, study: Study, jobs: Sequence[Job]) -> list[Failure]:
-    """Run the workflows of all jobs that are not done, batch by batch."""
-    pending = [job for job in jobs if job.reason]
-    failures: list[Failure] = []
-    for number, batch in enumerate(batches := list(_batches(config, pending)), start=1):
-        title = 'Participants' if len(batches) == 1 else f'Batch {number} of {len(batches)}'
-        failures += _run_batch(config, study, batch, title)
-        if failures and config.stop_on_first_crash:
-            LOGGER.warning('stopped at the first failure, as --stop-on-first-crash asks')
-            break
-    return failures
-
-
-def _batches(config: AppConfig, jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
-    size = BATCH_PER_PROCESS * (config.nprocs or usable_cores())
-    for start in range(0, len(jobs), size):
-        yield jobs[start : start + size]
-
-
-def _run_batch(config: AppConfig, study: Study, jobs: Sequence[Job], title: str) -> list[Failure]:
-    workflow = pe.Workflow(name='participants_wf')
-    workflow.add_nodes([make_workflow(config, study, job) for job in jobs])
-    if config.write_graph:
-        draw_graph(config, workflow.get_node(jobs[0].workflow_name))
-    logs = {job.workflow_name: _log_of(config, job) for job in jobs}
-    for job in jobs:
-        _start_log(config, job)
-    with Progress(workflow, logs, title) as progress:
-        crashes = run_workflow(workflow, config, progress)
-    _keep_resources(config, workflow)
-    failures = [failure for job in jobs for failure in _failures_of(config, job, crashes)]
-    if config.clean_on_success:
-        _clean(config, jobs)
-    return failures
-
-
-def _log_of(config: AppConfig, job: Job) -> Path:
-    return output_path(config.output_dir, 'log', **job.entities)
-
-
-def _start_log(config: AppConfig, job: Job) -> None:
-    """Begin the log of a participant, and forget earlier crashes and what was complete."""
-    record_path(config.output_dir, job.image.visit).unlink(missing_ok=True)
-    pattern = output_path(config.output_dir, 'crash', **job.entities, step='STEP')
-    for old in pattern.parent.glob(pattern.name.replace('STEP', '*')):
-        old.unlink()
-    log = _log_of(config, job)
-    append_to_log(log, f'surreal_bids {__version__}: {job.image.path}: {job.reason}')
-    for other in job.image.passed_over:
-        append_to_log(log, f'passed over (not the first of the session): {other}')
-    for meaning, path in job.reusable.files.items():
-        append_to_log(log, f'{meaning} taken from {path}')
-
-
-def _failures_of(config: AppConfig, job: Job, crashes: Iterable[Crash]) -> list[Failure]:
-    """Failures of one job, their reports kept among the logs; several of one step count once.
-
-    Outputs that are not complete are a failure even if no step has reported one.
+    Parameters
+    ----------
+    config
+        What was asked for. With `--reports-only`, all reports are written, and nothing else.
+    study
+        What all participants share.
+    plan
+        What has to be done.
     """
-    failures: dict[str, Failure] = {}
-    for crash in crashes:
-        if len(crash.hierarchy) < 2 or crash.hierarchy[1] != job.workflow_name:
-            continue
-        step = crash.step.partition('[')[0]
-        label = ''.join(filter(str.isalnum, step))
-        path = output_path(config.output_dir, 'crash', **job.entities, step=label)
-        write_text(path, crash.report)
-        append_to_log(_log_of(config, job), f'{step}: {crash.reason}')
-        failures.setdefault(step, Failure(job.image.name, step, crash.reason))
-    if not failures and (reason := why_unfinished(config, job)):
-        told = f'{reason}: the run ended before it; repeat the command'
-        failures['outputs'] = Failure(job.image.name, 'outputs', told)
-    for warning in warnings_of(config, job):
-        LOGGER.warning('%s: %s', job.image.name, warning)
-        append_to_log(_log_of(config, job), f'warning: {warning}')
-    return list(failures.values())
+
+    def __init__(self, config: AppConfig, study: Study, plan: Plan) -> None:
+        self._config, self._study = config, study
+        self._pending = [] if config.reports_only else plan.pending
+        self._unsettled = {job.workflow_name: job for job in self._pending}
+        self._of_participant = defaultdict(list)
+        for job in sorted([*plan.jobs, *plan.other_sessions], key=lambda j: j.image.session or ''):
+            self._of_participant[job.participant].append(job)
+        self._asked = dict.fromkeys(job.participant for job in plan.jobs)
+        self._problems: list[Problem] = []
+        if config.reports_only:
+            self._problems = [
+                Problem(job.image.name, f'{reason}; run it without --reports-only', 'report')
+                for job in plan.jobs
+                if (reason := why_not_done(config, job.image.visit))
+            ]
+        logs = {job.workflow_name: self._log_of(job) for job in self._pending}
+        self._progress = Progress(logs, SECONDS)
+
+    def run(self) -> list[Problem]:
+        """Run everything; returns who failed, where and why."""
+        with self._progress as progress:
+            run_workflows(self._workflows(), self._config, self._settle, progress)
+        for job in list(self._unsettled.values()):
+            self._settle_job(job, [])
+        self._keep_resources()
+        return self._problems
+
+    def _workflows(self) -> Iterator[pe.Workflow]:
+        """Workflows in the order of participants: of images, and of reports that are only due."""
+        if self._config.write_graph and self._pending:
+            workflow = make_workflow(self._config, self._study, self._pending[0])
+            draw_graph(self._config, workflow)
+        pending = {job.participant for job in self._pending}
+        others = [label for label in self._asked if label not in pending]
+        due = [label for label in others if self._report_is_due(label)]
+        size = 1 if runs_here(self._config) else BATCH
+        for batch in _batches(self._pending, size):
+            workflow = pe.Workflow(name=IMAGES)
+            workflow.add_nodes([self._begin(job) for job in batch])
+            yield workflow
+        for labels in _batches(due, size):
+            yield self._reports(labels)
+
+    def _begin(self, job: Job) -> pe.Workflow:
+        """Begin the log of an image, and forget earlier crashes and what was complete."""
+        record_path(self._config.output_dir, job.image.visit).unlink(missing_ok=True)
+        pattern = output_path(self._config.output_dir, 'crash', **job.entities, step='STEP')
+        for old in pattern.parent.glob(pattern.name.replace('STEP', '*')):
+            old.unlink()
+        log = self._log_of(job)
+        append_to_log(log, f'surreal_bids {__version__}: {job.image.path}: {job.reason}')
+        for other in job.image.passed_over:
+            append_to_log(log, f'not used, since it is not the first of the session: {other}')
+        for meaning, path in job.reusable.files.items():
+            append_to_log(log, f'{meaning} taken from {path}')
+        workflow = make_workflow(self._config, self._study, job)
+        self._progress.expect(job.workflow_name, workflow)
+        return workflow
+
+    def _settle(self, workflow: pe.Workflow, crashes: list[Crash]) -> pe.Workflow | None:
+        """Take stock of a workflow that has ended; returns the reports that can now be written."""
+        for crash in crashes:
+            if CANNOT_WRITE.search(crash.report):
+                raise OutputError(crash.reason)
+        if workflow.name == REPORTS:
+            self._problems += [Problem(c.hierarchy[-1], c.reason, 'report') for c in crashes]
+            self._clean(workflow.name, workflow.list_node_names())
+            return None
+        names = dict.fromkeys(step.split('.')[0] for step in workflow.list_node_names())
+        jobs = [self._unsettled[name] for name in names]
+        for job in jobs:
+            self._settle_job(job, crashes)
+        left = {job.participant for job in self._unsettled.values()}
+        ended = dict.fromkeys(job.participant for job in jobs if job.participant not in left)
+        due = [label for label in ended if self._report_is_due(label)]
+        return self._reports(due) if due else None
+
+    def _settle_job(self, job: Job, crashes: Iterable[Crash]) -> None:
+        """Note how an image has ended; crash reports are kept among the logs.
+
+        Several failures of one step count once. Outputs that are not complete are a failure even
+        if no step has reported one.
+        """
+        del self._unsettled[job.workflow_name]
+        failures: dict[str, Problem] = {}
+        for crash in crashes:
+            if job.workflow_name not in crash.hierarchy[1:2]:
+                continue
+            step = crash.step.partition('[')[0]
+            label = ''.join(filter(str.isalnum, step))
+            path = output_path(self._config.output_dir, 'crash', **job.entities, step=label)
+            write_text(path, crash.report)
+            append_to_log(self._log_of(job), f'{step}: {crash.reason}')
+            failures.setdefault(step, Problem(job.image.name, crash.reason, step))
+        reason = why_not_done(self._config, job.image.visit, job.made_from)
+        if reason and not failures:
+            reason = f'{reason}: the run ended before it; repeat the command'
+            failures['outputs'] = Problem(job.image.name, reason, 'outputs')
+        self._problems += failures.values()
+        self._progress.finish(job.workflow_name, bool(failures))
+        for warning in Record.read(self._config.output_dir, job.image.visit).warnings:
+            LOGGER.warning('%s: %s', job.image.name, warning)
+            append_to_log(self._log_of(job), f'warning: {warning}')
+        if not failures:
+            self._clean(IMAGES, [job.workflow_name])
+
+    def _clean(self, folder: str, names: Iterable[str]) -> None:
+        """Delete intermediate results, if that is asked for."""
+        if self._config.clean_on_success:
+            for name in names:
+                path = steps_dir(self._config) / folder / name.split('.')[0]
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _log_of(self, job: Job) -> Path:
+        return output_path(self._config.output_dir, 'log', **job.entities)
+
+    def _keep_resources(self) -> None:
+        """Keep what the resource monitor wrote among the logs."""
+        written = steps_dir(self._config) / IMAGES / RESOURCES
+        if self._config.resource_monitor and written.is_file():
+            kept = output_path(self._config.output_dir, 'resources')
+            write_text(kept, written.read_text('utf-8'))
+
+    def _done(self, label: str) -> list[Job]:
+        """Images of a participant with complete outputs, whatever they were made from."""
+        jobs = self._of_participant[label]
+        return [job for job in jobs if not why_not_done(self._config, job.image.visit)]
+
+    def _report_is_due(self, label: str) -> bool:
+        """Tell whether a participant has outputs that are newer than the report."""
+        root = self._config.output_dir
+        report = output_path(root, 'report', participant=label)
+        records = [record_path(root, job.image.visit) for job in self._done(label)]
+        if not records or self._config.reports_only or not report.is_file():
+            return bool(records)
+        return report.stat().st_mtime_ns < max(path.stat().st_mtime_ns for path in records)
+
+    def _reports(self, labels: Sequence[str]) -> pe.Workflow:
+        done = {label: self._done(label) for label in labels}
+        methods = imaging_methods(self._config, self._study, [*chain(*done.values())])
+        return init_reports_wf(
+            output_dir=self._config.output_dir.absolute(),
+            participants={label: [self._session(job) for job in done[label]] for label in labels},
+            template_name=self._study.template,
+            template_dir=self._study.settings.template_dir,
+            methods=asdict(methods),
+            configuration=config_to_toml(self._config),
+            name=REPORTS,
+        )
+
+    def _session(self, job: Job) -> dict[str, Any]:
+        return {
+            'session': job.image.session,
+            'atlas': job.reusable.dseg_name or self._study.atlas,
+            'warnings': list(Record.read(self._config.output_dir, job.image.visit).warnings),
+            'reused': {meaning: str(path) for meaning, path in job.reusable.files.items()},
+        }
 
 
-def _keep_resources(config: AppConfig, workflow: pe.Workflow) -> None:
-    """Keep what the resource monitor wrote among the logs."""
-    written = steps_dir(config) / workflow.name / 'resource_monitor.json'
-    if config.resource_monitor and written.is_file():
-        write_text(output_path(config.output_dir, 'resources'), written.read_text('utf-8'))
+def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch
 
 
-def _clean(config: AppConfig, jobs: Sequence[Job]) -> None:
-    """Delete the intermediate results of those whose outputs are complete."""
-    for job in jobs:
-        if not why_unfinished(config, job):
-            shutil.rmtree(steps_dir(config) / 'participants_wf' / job.workflow_name)
+def imaging_methods(config: AppConfig, study: Study, done: Sequence[Job]) -> ImagingMethods:
+    """What was done with the images, for the methods text."""
+    n_atlases = len(study.settings.atlases)
+    return ImagingMethods(
+        bias_corrected=any(job.reusable.t1w is None for job in done) or not done,
+        masks=_mask_origins(config, study, done) or ('deepbet',),
+        tissue_classified=any(not job.reusable.tpms for job in done) or not done,
+        template=study.template,
+        atlas=study.atlas,
+        n_atlases=n_atlases,
+        registrations_per_atlas=len(registration_settings(n_atlases)),
+        segmentation=next((j.reusable.dseg_name for j in done if j.reusable.dseg_name), None),
+        reused=tuple({name: None for job in done for name in job.reusable.names}),
+    )
+
+
+def _mask_origins(config: AppConfig, study: Study, done: Sequence[Job]) -> tuple[MaskOrigin, ...]:
+    """Origins of the masks, the most usual first among those that can be."""
+    found = {outputs_of(config, study, job).sidecar('brain_mask')['Method'] for job in done}
+    known: tuple[MaskOrigin, ...] = ('deepbet', 'stripped')
+    origins = [origin for origin in known if origin in found]
+    given: list[MaskOrigin] = ['given'] if found - set(known) else []
+    return (*origins, *given)
+
+
+def write_citation(config: AppConfig, study: Study, plan: Plan) -> None:
+    """Write the methods in words, as far as they are known by now."""
+    done = [job for job in plan.jobs if not why_not_done(config, job.image.visit)]
+    options = MethodsOptions(__version__, imaging=imaging_methods(config, study, done))
+    write_text(output_path(config.output_dir, 'citation'), methods_text(options))
 
 
 def draw_graph(config: AppConfig, workflow: pe.Workflow) -> None:
-    """Draw the workflow of a participant; as SVG too where Graphviz is installed."""
+    """Draw the workflow of an image; as SVG too where Graphviz is installed."""
     folder = config.work_dir.absolute() / 'graph'
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / 'workflow.dot'
@@ -323,21 +321,102 @@ def draw_graph(config: AppConfig, workflow: pe.Workflow) -> None:
             write_text(kept, path.read_text('utf-8'))
 
 
-def _with_library(config: AppConfig, study: Study, images: Sequence[T1wImage]) -> Study:
-    """Label some people with the atlases, and make them the atlases of everyone."""
-    chosen = choose_library(images, config.template_library, config.random_seed)
-    if not chosen:
-        return study
-    folder = steps_dir(config) / 'library' / short_digest(*(image.name for image in chosen))
-    first = replace(config, output_dir=folder / 'outputs', template_library=0, derivatives=())
-    jobs, failures = plan_jobs(first, study.template, study_identity(first, images), chosen)
-    failures += process(first, study, jobs)
-    if failures:
-        raise DataError(
-            f'--template-library: {len(failures)} of its {len(chosen)} people could not be '
-            f'labelled, the first of them {failures[0].name} ({failures[0].step}: '
-            f'{failures[0].reason}); leave them out, or use another --random-seed'
+def append_to_log(path: Path, text: str) -> None:
+    """Add a line with the time to a log."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open('a', encoding='utf-8') as stream:
+        stream.write(f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}\n')
+
+
+SECONDS_BETWEEN_LINES = 60.0
+"""Where there is no terminal for a bar, a line says how far we are, at most this often."""
+
+
+class Progress:
+    """Told of each step that starts and ends; shows the time left and writes the logs.
+
+    Parameters
+    ----------
+    logs
+        Log of each image, by the name of its workflow.
+    seconds
+        About how long steps take, by their names; others count as one second.
+    """
+
+    def __init__(self, logs: Mapping[str, Path], seconds: Mapping[str, float]) -> None:
+        self._logs, self._seconds = logs, seconds
+        self._waiting: dict[str, dict[str, float]] = {}
+        self._started: dict[tuple[str, ...], float] = {}
+        self._failed: set[tuple[str, ...]] = set()
+        self._counts = {'done': 0, 'failed': 0}
+        self._begin = self._last_line = time.monotonic()
+        self._bar = tqdm(
+            desc='Images',
+            total=len(logs),
+            smoothing=0,
+            disable=None,
+            bar_format='{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left{postfix}',
         )
-    visits = [visit_of(first, study, job) for job in jobs]
-    library = write_library(folder / 'atlas', visits, study.settings.regions_file)
-    return with_library(study, library)
+        self._position = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+    def expect(self, name: str, workflow: pe.Workflow) -> None:
+        """Count the steps of an image; each is a share of the whole by the time it takes."""
+        steps = [
+            step
+            for step in workflow.list_node_names()
+            if not step.endswith(('inputnode', 'outputnode'))
+        ]
+        seconds = {step: self._seconds.get(step.split('.')[-1], 1.0) for step in steps}
+        total = sum(seconds.values())
+        self._waiting[name] = {step: share / total for step, share in seconds.items()}
+
+    def __call__(self, names: tuple[str, ...], status: str) -> None:
+        """Take note of a step that started, ended, or failed."""
+        name, step = names[1], '.'.join(names[2:])
+        if name not in self._logs:
+            return
+        if status == 'start':
+            self._started[names] = time.monotonic()
+            self._note(name, f'{step}: started')
+        elif status == 'exception':
+            self._failed.add(names)
+            self._note(name, f'{step}: failed')
+        elif names not in self._failed:
+            begin = self._started.get(names) if status == 'end' else None
+            took = 'ready' if begin is None else f'done in {time.monotonic() - begin:.1f} s'
+            self._note(name, f'{step}: {took}')
+            self._advance(self._waiting.get(name, {}).pop(step, 0.0))
+
+    def finish(self, name: str, failed: bool) -> None:
+        """Take note of an image that is done, or has failed."""
+        self._counts['failed' if failed else 'done'] += 1
+        self._advance(sum(self._waiting.pop(name, {}).values()))
+        self._bar.set_postfix_str(self._summary())
+        now = time.monotonic()
+        if self._bar.disable and now - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            left = (now - self._begin) * (len(self._logs) / max(self._position, 1e-9) - 1)
+            time_left = timedelta(seconds=round(max(left, 0)))
+            sys.stderr.write(f'{self._summary()}; about {time_left} left\n')
+
+    def _summary(self) -> str:
+        done, failed = self._counts['done'], self._counts['failed']
+        return f'{done} of {len(self._logs)} images done' + (f', {failed} failed' if failed else '')
+
+    def _advance(self, share: float) -> None:
+        self._position += share
+        self._bar.update(share)
+
+    def _note(self, name: str, text: str) -> None:
+        append_to_log(self._logs[name], text)

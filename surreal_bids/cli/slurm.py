@@ -18,7 +18,7 @@ from typing import Any
 
 from surreal_bids.bids.survey import Survey
 from surreal_bids.cli.dry_run import PROCESS_GB, estimate
-from surreal_bids.cli.plan import Job, plan_jobs, study_identity, template_name
+from surreal_bids.cli.plan import Job, make_plan
 from surreal_bids.config import (
     BUILTIN_ATLAS,
     BUILTIN_TEMPLATE,
@@ -64,7 +64,7 @@ PARTICIPANT_CORES = 2
 """Cores of one participant: more of them have little to do, since few steps run side by side."""
 
 GROUP_NEEDS = Needs(cores=8, memory_gb=16, time='1-00:00:00')
-"""For the group level: some hours for a few hundred people, and it goes on where it was stopped."""
+"""For the group level: some hours for a few hundred participants; it resumes where it stopped."""
 
 SAFETY = 3
 """Time limits are this many times the estimate: nodes differ, and disks are shared."""
@@ -74,7 +74,7 @@ LEAST_SECONDS = 1800.0
 
 
 def write_slurm(config: AppConfig, survey: Survey | None) -> str:
-    """Write jobs for all participants who are not done, and for the group; say where they are.
+    """Write jobs for all participants who are not done, and for the group; returns where.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def write_slurm(config: AppConfig, survey: Survey | None) -> str:
     """
     _check(config)
     labels, pending = _find_pending(config, survey) if survey else ([], [])
-    needs = estimate_task(config, pending, people_per_task(len(labels)))
+    needs = estimate_task(config, pending, participants_per_task(len(labels)))
     written = write_jobs(config, labels, needs, with_wishes(GROUP_NEEDS, config))
     lines = [f'This will fail: {problem}' for problem in (survey.problems if survey else ())]
     if labels:
@@ -105,21 +105,18 @@ def _find_pending(config: AppConfig, survey: Survey) -> tuple[list[str], list[Jo
     """Participants to process, those with a damaged image among them, and what that takes."""
     if 'participant' not in config.analysis_levels:
         return [], []
-    images = [image for image in survey.images if image.name not in survey.damaged]
-    identity = study_identity(config, images)
-    jobs, failures = plan_jobs(config, template_name(config), identity, images)
-    pending = [job for job in jobs if job.reason]
-    names = {*survey.damaged, *(f.name for f in failures), *(job.image.name for job in pending)}
+    plan = make_plan(config, survey)
+    names = {problem.name for problem in plan.problems} | {job.image.name for job in plan.pending}
     labels = dict.fromkeys(image.participant for image in survey.images if image.name in names)
-    return list(labels), pending
+    return list(labels), plan.pending
 
 
-def people_per_task(n_participants: int) -> int:
+def participants_per_task(n_participants: int) -> int:
     """One, but for arrays that would be larger than Slurm allows."""
     return max(1, -(-n_participants // MOST_TASKS))
 
 
-def estimate_task(config: AppConfig, jobs: Sequence[Job], people: int) -> Needs:
+def estimate_task(config: AppConfig, jobs: Sequence[Job], per_task: int) -> Needs:
     """What a task of the array needs, from what a dry run estimates for the longest of them.
 
     Parameters
@@ -128,7 +125,7 @@ def estimate_task(config: AppConfig, jobs: Sequence[Job], people: int) -> Needs:
         What to run, and what was asked for in place of the estimate.
     jobs
         Images to process.
-    people
+    per_task
         Participants of a task, who are processed one after the other.
     """
     cores = config.nprocs or PARTICIPANT_CORES
@@ -136,7 +133,7 @@ def estimate_task(config: AppConfig, jobs: Sequence[Job], people: int) -> Needs:
     for job in jobs:
         sessions.setdefault(job.image.participant, []).append(job)
     estimates = [estimate(config, own, cores) for own in sessions.values()]
-    seconds = SAFETY * people * max((e.cpu_seconds for e in estimates), default=0.0)
+    seconds = SAFETY * per_task * max((e.cpu_seconds for e in estimates), default=0.0)
     memory = max((e.memory_gb for e in estimates), default=PROCESS_GB * cores)
     needs = Needs(cores, math.ceil(memory), as_time(max(seconds, LEAST_SECONDS)))
     return with_wishes(needs, config)
@@ -201,11 +198,6 @@ def _check(config: AppConfig) -> None:
     if config.use_plugin is not None:
         raise UsageError(
             '--write-slurm and --use-plugin are two ways to use a scheduler; give one of them'
-        )
-    if config.template_library and 'participant' in config.analysis_levels:
-        raise UsageError(
-            '--template-library: needs all participants in one job, and --write-slurm makes a job '
-            'of each; leave one of them out'
         )
     if config.slurm_time is not None and not TIME.fullmatch(config.slurm_time):
         raise UsageError(f'--slurm-time {config.slurm_time}: expected a time such as 04:00:00')

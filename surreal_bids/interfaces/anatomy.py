@@ -254,7 +254,6 @@ class ConvertTransform(Step):
 class _MakeRavensInput(BaseInterfaceInputSpec):
     in_files = InputMultiObject(File(exists=True), mandatory=True, desc='probabilities of tissues')
     xfm_file = File(exists=True, mandatory=True, desc='transform of T1w images to the template')
-    smoothing = traits.Range(low=0.0, value=0.0, usedefault=True, desc='FWHM in mm')
 
 
 class _MakeRavensOutput(TraitedSpec):
@@ -274,7 +273,6 @@ class MakeRavens(Step):
         maps = ravens_maps(
             [load_image(path) for path in self.inputs.in_files],
             read_transform(self.inputs.xfm_file),
-            smoothing_fwhm=self.inputs.smoothing,
         )
         self._results['out_files'] = [
             save(runtime, f'ravens{number}.nii.gz', each) for number, each in enumerate(maps)
@@ -286,7 +284,7 @@ class _RegisterAtlasInput(BaseInterfaceInputSpec):
     t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
     mask_file = File(exists=True, mandatory=True, desc='brain mask')
     atlas_t1w = File(exists=True, mandatory=True, desc='T1w image of the atlas, brain only')
-    settings = traits.Enum('default', 'fast', 'stiff', usedefault=True, desc='how to register')
+    settings = traits.Enum('default', 'stiff', usedefault=True, desc='how to register')
     device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
 
 
@@ -302,14 +300,14 @@ class RegisterAtlas(Step):
 
     def _run_interface(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
-        from surreal_bids.imaging.registration import DEFAULT, FAST, STIFF, register
+        from surreal_bids.imaging.registration import DEFAULT, STIFF, register
         from surreal_bids.imaging.transforms import write_transform
 
         brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
         registration = register(
             brain,
             load_image(self.inputs.atlas_t1w),
-            settings={'default': DEFAULT, 'fast': FAST, 'stiff': STIFF}[self.inputs.settings],
+            settings={'default': DEFAULT, 'stiff': STIFF}[self.inputs.settings],
             device=torch_device(self.inputs.device),
         )
         path = write_transform(Path(runtime.cwd) / 'xfm.nii.gz', registration.forward)

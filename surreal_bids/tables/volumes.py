@@ -12,8 +12,8 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.derivatives import output_path, read_record, record_path, why_not_done
-from surreal_bids.bids.layout import LABEL, is_label, without_prefix
+from surreal_bids.bids.derivatives import Record, output_path
+from surreal_bids.bids.layout import LABEL, is_label, visit_name, without_prefix
 from surreal_bids.bids.people import (
     PARTICIPANT,
     SESSION,
@@ -58,12 +58,6 @@ class Volumes:
     source: Path
 
 
-def visit_name(visit: Visit) -> str:
-    """How a visit is called: `sub-01` or `sub-01_ses-2`."""
-    participant, session = visit
-    return f'sub-{participant}' + (f'_ses-{session}' if session else '')
-
-
 def in_order(visits: Iterable[Visit]) -> list[Visit]:
     """Visits by participant, then session, numbers in labels by their value."""
     return sorted(visits, key=lambda visit: (_natural(visit[0]), _natural(visit[1] or '')))
@@ -106,18 +100,15 @@ def find_segmented(output_dir: Path, atlas: str) -> dict[Visit, Path]:
 
 def _is_current(output_dir: Path, visit: Visit, path: Path) -> bool:
     """Tell whether a file is of the last run for a visit, and that run is complete."""
-    record = read_record(record_path(output_dir, visit))
-    if record is None or why_not_done(output_dir, record, {}):
-        return False
-    return path.relative_to(output_dir).as_posix() in record['outputs']
+    record = Record.read(output_dir, visit)
+    return not record.why_not_done() and path.relative_to(output_dir).as_posix() in record.outputs
 
 
 def _require_same_options(output_dir: Path, visits: Iterable[Visit]) -> None:
     """Refuse volumes that were not made alike, whose differences would pass for those of people."""
     first: tuple[str, dict[str, Any]] | None = None
     for visit in visits:
-        record = read_record(record_path(output_dir, visit)) or {}
-        options = record['made_from'].get('options', {})
+        options = (Record.read(output_dir, visit).made_from or {}).get('options', {})
         first = first or (visit_name(visit), options)
         other = [name for name in options | first[1] if options.get(name) != first[1].get(name)]
         if other:

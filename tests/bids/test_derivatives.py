@@ -11,12 +11,18 @@ import pytest
 
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import (
+    Record,
+    VisitOutputs,
     dataset_description,
+    digest_of_files,
+    fingerprint,
     list_outputs,
     output_names,
     output_path,
+    record_path,
     sidecar_path,
     start_dataset,
+    write_record,
     write_sidecar,
 )
 from surreal_bids.exceptions import UsageError
@@ -196,3 +202,91 @@ def test_the_validator_accepts_every_name_and_no_other(tmp_path, monkeypatch, se
     assert {issue['location'] for issue in _validation_errors(tmp_path)} == {
         '/sub-01/anat/sub-01_colour-red_T1w.nii.gz'
     }
+
+
+VISIT = ('01', None)
+
+
+@pytest.fixture
+def done(tmp_path):
+    """A participant whose outputs are complete: root, path of the record, what they are from."""
+    source = tmp_path / 'sub-01_T1w.nii.gz'
+    source.write_bytes(b'voxels')
+    root = tmp_path / 'out'
+    output = root / 'sub-01' / 'anat' / 'x.nii.gz'
+    output.parent.mkdir(parents=True)
+    output.write_bytes(b'result')
+    path = record_path(root, VISIT)
+    made_from = fingerprint([source], {'atlas': 'muse'})
+    write_record(path, root, made_from, [output])
+    return root, path, made_from
+
+
+def test_nothing_to_do_where_nothing_changed(done):
+    root, _, made_from = done
+    assert Record.read(root, VISIT).why_not_done(made_from) == ''
+    assert made_from['version'] == __version__
+
+
+@pytest.mark.parametrize('part', ['version', 'inputs', 'options'])
+def test_what_changed_is_named(done, part):
+    root, _, made_from = done
+    reason = Record.read(root, VISIT).why_not_done({**made_from, part: 'other'})
+    assert reason == f'{part} changed since the outputs were made'
+
+
+@pytest.mark.parametrize('content', [None, b'', b'half'])
+def test_outputs_that_are_gone_or_damaged(done, content):
+    root, _, made_from = done
+    output = root / 'sub-01' / 'anat' / 'x.nii.gz'
+    output.unlink()
+    if content is not None:
+        output.write_bytes(content)
+    reason = Record.read(root, VISIT).why_not_done(made_from)
+    assert reason == 'sub-01/anat/x.nii.gz is missing or was changed'
+
+
+@pytest.mark.parametrize(
+    'text', ['', '{', '[]', '{"outputs": {}}', '{"outputs": [], "made_from": 3}']
+)
+def test_a_damaged_record_counts_for_nothing(done, text):
+    root, path, made_from = done
+    path.write_text(text)
+    assert Record.read(root, VISIT).why_not_done(made_from) == 'not processed yet'
+
+
+def test_digests_follow_content_and_not_order(tmp_path):
+    files = [tmp_path / name for name in 'ab']
+    for path in files:
+        path.write_text(path.name)
+    before = digest_of_files(files)
+    assert digest_of_files(files[::-1]) == before
+    files[0].touch()
+    assert digest_of_files(files) == before
+    files[0].write_text('c')
+    assert digest_of_files(files) != before
+
+
+def test_the_record_is_json_that_people_can_read(done):
+    _, path, _ = done
+    assert json.loads(path.read_text())['outputs'] == {'sub-01/anat/x.nii.gz': 6}
+
+
+@pytest.mark.parametrize(
+    ('session', 'name', 'folder'),
+    [(None, 'sub-01', 'sub-01/anat'), ('a', 'sub-01_ses-a', 'sub-01/ses-a/anat')],
+)
+def test_paths_of_a_visit(session, name, folder):
+    visit = VisitOutputs(Path('out'), '01', session, 'muse', 'MNI')
+    assert visit.path('t1w') == Path('out') / folder / f'{name}_desc-preproc_T1w.nii.gz'
+    assert visit.path('segmentation').name == f'{name}_seg-muse_dseg.nii.gz'
+    assert visit.path('ravens', tissue='GM').name == f'{name}_space-MNI_label-GM_ravens.nii.gz'
+    assert visit.path('report') == Path('out/sub-01.html')
+
+
+def test_sidecars_of_a_visit(tmp_path):
+    visit = VisitOutputs(tmp_path, '01', None, 'muse', 'MNI')
+    path = visit.path('brain_mask')
+    path.parent.mkdir(parents=True)
+    path.with_name('sub-01_desc-brain_mask.json').write_text(json.dumps({'Type': 'Brain'}))
+    assert visit.sidecar('brain_mask') == {'Type': 'Brain'}

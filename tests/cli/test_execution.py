@@ -3,9 +3,15 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from nipype import Function, MapNode, Node, Workflow
+from nipype import Function, MapNode, Merge, Node, Workflow
 
-from surreal_bids.cli.execution import THREAD_SETTINGS, limited_threads, read_plugin, run_workflow
+from surreal_bids.cli.execution import (
+    THREAD_SETTINGS,
+    limited_threads,
+    read_plugin,
+    run_workflow,
+    run_workflows,
+)
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 
@@ -148,6 +154,7 @@ def test_a_plugin_file(config, tmp_path, plugin):
         ('n_procs: 2', 'expected "plugin: NAME"'),
         ('plugin: Red', r'no plugin Red; there are: .*MultiProc'),
         ('plugin: Linear\nplugin_args: 3', 'plugin_args must be names with values'),
+        ('plugin: MultiProc\nplugin_args: {n_procs: two}', "n_procs is 'two'; expected a number"),
     ],
 )
 def test_wrong_plugin_files(tmp_path, text, message):
@@ -161,3 +168,102 @@ def test_the_monitor_needs_psutil(config, monkeypatch):
     monkeypatch.setattr('surreal_bids.cli.execution.find_spec', lambda name: None)
     with pytest.raises(UsageError, match='pip install psutil'):
         run_workflow(_chain('w', double), replace(config, resource_monitor=True))
+
+
+def nap(x):
+    import time
+
+    time.sleep(0.2)
+    return x
+
+
+def _participant(number):
+    """A branching workflow: two steps side by side, then two after them."""
+    workflow = Workflow(f'sub-{number:02}')
+    names = ('left', 'right', 'join', 'last')
+    left, right, join, last = (Node(Function(function=nap), name=name) for name in names)
+    left.inputs.x = right.inputs.x = number
+    merge = Node(Merge(2), name='merge', run_without_submitting=True)
+    workflow.connect([(left, merge, [('out', 'in1')]), (right, merge, [('out', 'in2')])])
+    workflow.connect([(merge, join, [('out', 'x')]), (join, last, [('out', 'x')])])
+    return workflow
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('nprocs', [1, 2, 3])
+def test_participants_are_finished_one_after_the_other(config, nprocs):
+    """With many participants on few cores; reports follow each of them, and all cores are busy."""
+    total, opened, ended, busy, running = 8, [], [], [], 0
+
+    def workflows():
+        for number in range(total):
+            opened.append(len(ended))
+            yield _participant(number)
+
+    def finished(workflow, crashes):
+        ended.append(workflow.name)
+        if workflow.name.startswith('report'):
+            return None
+        report = Workflow(workflow.name.replace('sub', 'report'))
+        report.add_nodes([Node(Function(function=nap), name='report')])
+        report.get_node('report').inputs.x = 1
+        return report
+
+    def count(names, status):
+        nonlocal running
+        running += {'start': 1}.get(status, -1) if names[-1] != 'merge' else 0
+        busy.append(running)
+
+    run_workflows(workflows(), replace(config, nprocs=nprocs), finished, count)
+    participants = [name for name in ended if name.startswith('sub')]
+    assert participants == sorted(participants), 'in the order of the dataset'
+    assert len(ended) == 2 * total
+    for name in participants:
+        later = ended[ended.index(name) : ended.index(name.replace('sub', 'report'))]
+        assert len(later) <= nprocs, 'a report is written before many others are finished'
+    at_once = [started - done // 2 for started, done in enumerate(opened, start=1)]
+    assert max(at_once) <= nprocs + 1, 'no participant begins before there is room'
+    assert max(busy) == nprocs
+    assert busy.count(nprocs) > total, 'no core is idle while there is work'
+
+
+@pytest.mark.slow
+def test_memory_limits_what_runs_at_once(config):
+    running, most = 0, 0
+
+    def count(names, status):
+        nonlocal running, most
+        running += 1 if status == 'start' else -1
+        most = max(most, running)
+
+    workflows = []
+    for number in range(3):
+        workflow = _chain(f'sub-{number}', double, double_again)
+        for name in ('double', 'double_again'):
+            workflow.get_node(name)._mem_gb = 2.0
+        workflows.append(workflow)
+    ended = []
+    run_workflows(workflows, replace(config, mem_gb=3.0), lambda w, _: ended.append(w.name), count)
+    assert (most, ended) == (1, ['sub-0', 'sub-1', 'sub-2'])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('stop', [False, True])
+def test_a_failure_stops_nobody_else_unless_asked(config, stop):
+    ended = {}
+    workflows = [_chain(f'sub-{n}', double, refuse if n == 1 else double_again) for n in range(4)]
+    run_workflows(
+        iter(workflows),
+        replace(config, nprocs=1, stop_on_first_crash=stop),
+        lambda workflow, crashes: ended.update({workflow.name: [c.step for c in crashes]}),
+    )
+    everyone = {'sub-0': [], 'sub-1': ['refuse'], 'sub-2': [], 'sub-3': []}
+    assert ended == (dict(list(everyone.items())[:2]) if stop else everyone)
+
+
+@pytest.mark.slow
+def test_what_was_done_is_not_done_again(config):
+    events = []
+    for _ in range(2):
+        run_workflow(_chain('w', double, double_again), config, lambda *e: events.append(e[1]))
+    assert events == ['start', 'end', 'start', 'end', 'start', 'ready', 'start', 'ready']

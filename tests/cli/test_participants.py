@@ -10,9 +10,13 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from nipype import IdentityInterface, Node, Workflow
 
+from surreal_bids.bids.survey import Problem
 from surreal_bids.cli import participants
 from surreal_bids.cli.app import main
+from surreal_bids.cli.dry_run import problem_table
+from surreal_bids.cli.participants import Progress
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.files import write_image
 from surreal_bids.templates import builtin_template
@@ -108,12 +112,7 @@ def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
 def unfinished(monkeypatch):
     """Workflows that were to be run, but are not."""
     workflows = []
-
-    def run_workflow(workflow, *_):
-        workflows.append(workflow)
-        return []
-
-    monkeypatch.setattr(participants, 'run_workflow', run_workflow)
+    monkeypatch.setattr(participants, 'run_workflows', lambda all_of, *_: workflows.extend(all_of))
     return workflows
 
 
@@ -134,8 +133,8 @@ def test_atlases_may_be_called_as_participants_are(unfinished, tmp_path):
     for path in (tmp_path / 'halves').glob('a_*'):
         path.rename(path.with_name(path.name.replace('a_', 'sub-01_')))
     assert main(arguments) == 1
-    for name in ('sub-01', 'sub-02'):
-        node = unfinished[0].get_node(f'{name}.segmentation_wf.register_atlas')
+    for name, workflow in zip(('sub-01', 'sub-02'), unfinished):
+        node = workflow.get_node(f'{name}.segmentation_wf.register_atlas')
         assert len(node.inputs.atlas_t1w) == 2
 
 
@@ -182,20 +181,6 @@ def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys)
     assert 'voxels are NaN or infinite' in page, 'warnings of steps are shown'
 
 
-@pytest.mark.slow
-def test_people_as_templates_of_each_other(tmp_path, capsys):
-    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
-    options = ['--template-library', '2', '--segmentation-mode', 'fast', '--write-graph']
-    assert main([*arguments, *options]) == 0
-    assert 'All 2 images are done' in capsys.readouterr().out
-    truth = np.asarray(phantom.labels().dataobj)
-    for label in ('01', '02'):
-        anat = tmp_path / 'out' / f'sub-{label}' / 'anat'
-        dseg = nib.Nifti1Image.from_filename(anat / f'sub-{label}_seg-halves_dseg.nii.gz')
-        assert (np.asarray(dseg.dataobj) == truth).mean() > 0.98
-    assert 'register_atlas' in (tmp_path / 'out' / 'logs' / 'workflow.dot').read_text()
-
-
 @pytest.fixture(scope='module')
 def heads(tmp_path_factory):
     """Two simulated people and two atlases; skulls removed as the truth has them, one image cut."""
@@ -240,3 +225,61 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     assert len(ratio) > 120
     assert ratio.median() == pytest.approx(1, abs=0.03)
     assert ((ratio - 1).abs() < 0.1).mean() > 0.9
+
+
+LOGS = ('sub-01', 'sub-02')
+
+
+@pytest.fixture
+def progress(tmp_path):
+    logs = {name: tmp_path / 'logs' / f'{name}.log' for name in LOGS}
+    workflow = Workflow('sub-01')
+    workflow.add_nodes(
+        [Node(IdentityInterface(['x']), name=n) for n in ('n4', 'mask', 'inputnode')]
+    )
+    with Progress(logs, {'n4': 3.0}) as progress:
+        progress.expect('sub-01', workflow)
+        yield progress
+
+
+@pytest.mark.parametrize(
+    ('events', 'expected'),
+    [
+        (['start', 'end'], ['n4: started', 'n4: done in 0.0 s']),
+        (['end'], ['n4: ready']),
+        (['start', 'ready'], ['n4: started', 'n4: ready']),
+        (['start', 'exception', 'end'], ['n4: started', 'n4: failed']),
+    ],
+)
+def test_the_log_of_an_image(progress, tmp_path, events, expected):
+    for event in events:
+        progress(('all', 'sub-01', 'n4'), event)
+    lines = (tmp_path / 'logs' / 'sub-01.log').read_text().splitlines()
+    assert [line.split(' ', 2)[2] for line in lines] == expected
+    assert not (tmp_path / 'logs' / 'sub-02.log').exists()
+
+
+def test_steps_count_by_the_time_they_take(progress):
+    for name in ('n4', 'n4', 'part[0]'):
+        progress(('all', 'sub-01', name), 'end')
+    assert progress._position == pytest.approx(0.75)
+    progress(('reports', 'elsewhere', 'report'), 'end')
+    progress.finish('sub-01', failed=False)
+    assert progress._position == pytest.approx(1)
+
+
+def test_without_a_terminal_a_line_now_and_then(progress, monkeypatch, capsys):
+    monkeypatch.setattr(participants, 'SECONDS_BETWEEN_LINES', 0.0)
+    progress.finish('sub-01', failed=True)
+    shown = capsys.readouterr().err
+    assert shown.startswith('0 of 2 images done, 1 failed; about 0:00:')
+    assert shown.endswith(' left\n')
+
+
+def test_problems_as_a_table():
+    table = problem_table([Problem('sub-01_ses-a', 'bad', 'n4'), Problem('sub-2', 'gone')])
+    assert table.splitlines() == [
+        'Participant   Step   Reason',
+        'sub-01_ses-a  n4     bad',
+        'sub-2         check  gone',
+    ]

@@ -20,7 +20,7 @@ from surreal_bids.cli.slurm import (
     Needs,
     as_time,
     estimate_task,
-    people_per_task,
+    participants_per_task,
     write_jobs,
     write_slurm,
 )
@@ -165,7 +165,7 @@ def test_every_participant_is_in_one_task(config, n_participants, stand_in, tmp_
     ('n_participants', 'people'), [(0, 1), (1, 1), (1000, 1), (1001, 2), (2500, 3)]
 )
 def test_large_datasets_have_several_people_a_task(n_participants, people):
-    assert people_per_task(n_participants) == people
+    assert participants_per_task(n_participants) == people
 
 
 def _estimate(config, jobs, nprocs):
@@ -193,7 +193,7 @@ def test_needs_follow_the_estimate_of_a_dry_run(config, options, people, expecte
 def test_all_sessions_of_a_person_are_one_task(config, monkeypatch):
     monkeypatch.setattr(slurm, 'estimate', _estimate)
     jobs = [_job('01', session) for session in 'abc'] + [_job('02', 'a')]
-    assert estimate_task(config, jobs, people=1) == Needs(2, 6, '03:00:00')
+    assert estimate_task(config, jobs, per_task=1) == Needs(2, 6, '03:00:00')
 
 
 def test_nobody_to_process_still_gives_needs(config):
@@ -278,7 +278,6 @@ def test_submission_makes_the_group_wait_for_everyone(config, stand_in, tmp_path
     ('wrong', 'message'),
     [
         ({'use_plugin': 'plugin.yml'}, '--use-plugin'),
-        ({'template_library': 5}, '--template-library'),
         ({'slurm_time': 'soon'}, '--slurm-time soon'),
         ({'slurm_container': 'none.sif'}, 'none.sif: no such file'),
     ],
@@ -323,6 +322,7 @@ def test_the_command_writes_jobs_and_runs_nothing(dataset, tmp_path, levels, cap
 
 def test_a_table_needs_no_images(make_dataset, tmp_path, capsys):
     root = make_dataset(participants='participant_id\tdiagnosis\nsub-01\tCN\n')
+    (tmp_path / 'volumes.tsv').write_text('participant_id\tHippocampus\nsub-01\t3500.5\n')
     options = [
         '--roi-table',
         str(tmp_path / 'volumes.tsv'),

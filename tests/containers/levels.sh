@@ -20,7 +20,7 @@ simulate() {
 check_participant_level() {
     say 'Participant level'
     in_container app /data/heads /out participant --participant-label PT0001 -w /work \
-        --segmentation-mode fast --template-resolution 3 --nprocs 2
+        --template-resolution 3 --nprocs 2
     local file
     for file in anat/sub-PT0001_desc-preproc_T1w.nii.gz anat/sub-PT0001_desc-brain_mask.nii.gz \
         anat/sub-PT0001_space-MNI152NLin2009cAsym_label-GM_ravens.nii.gz; do

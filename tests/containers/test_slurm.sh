@@ -8,7 +8,7 @@ source "$(dirname "$0")/../../singularity/common.sh"
 BIN=$ROOT/.venv/bin
 S=$BUILD/slurm
 DATA=$S/heads MODEL=$S/model
-QUICK=(--segmentation-mode fast --template-resolution 3)
+QUICK=(--template-resolution 3)
 MOST_SECONDS=1800
 OUT=$S/out WORK=$S/work JOBS=$S/jobs
 export LOGNAME=${LOGNAME:-root} SLURM_CONF=$S/slurm.conf

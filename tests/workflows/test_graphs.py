@@ -23,7 +23,7 @@ from surreal_bids.workflows.segmentation import AtlasFiles, init_segmentation_wf
 HERE = Path(__file__)
 ATLASES = (AtlasFiles(HERE, HERE), AtlasFiles(HERE, HERE))
 SETTINGS = AnatomySettings(HERE.parent, HERE, ATLASES, HERE)
-PROVENANCE = Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', '', 0.0)
+PROVENANCE = Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', '')
 COMPUTED = {
     'mask': 'find_brain',
     't1w': 'n4',
@@ -38,8 +38,7 @@ GIVEN = {
     'tpms': {'tpms': (HERE, HERE, HERE)},
     'dseg': {'dseg': HERE, 'dseg_name': 'dlmuse'},
 }
-MODULES = ('bias', 'brain', 'outputs', 'participant', 'ravens', 'registration', 'report')
-MODULES += ('segmentation', 'tissue')
+MODULES = ('anatomy', 'participant', 'segmentation')
 SUBSETS = [names for size in range(len(GIVEN) + 1) for names in itertools.combinations(GIVEN, size)]
 
 
@@ -106,37 +105,26 @@ def test_each_combination_of_what_exists_builds(given):
 
 
 @pytest.mark.parametrize(
-    ('mode', 'n_atlases', 'expected'),
-    [
-        ('default', 1, ['default', 'stiff']),
-        ('fast', 1, ['fast']),
-        ('default', 3, ['default'] * 3),
-        ('fast', 2, ['fast'] * 2),
-    ],
+    ('n_atlases', 'expected'), [(1, ['default', 'stiff']), (3, ['default'] * 3)]
 )
-def test_a_single_atlas_is_registered_in_several_ways(mode, n_atlases, expected):
+def test_a_single_atlas_is_registered_in_several_ways(n_atlases, expected):
     workflow = init_segmentation_wf(
-        atlases=[AtlasFiles(HERE, HERE)] * n_atlases, regions_file=HERE, mode=mode, device='cpu'
+        atlases=[AtlasFiles(HERE, HERE)] * n_atlases, regions_file=HERE, device='cpu'
     )
     assert workflow.get_node('register_atlas').inputs.settings == expected
     assert len(workflow.get_node('fuse').inputs.atlas_labels) == len(expected)
 
 
 @pytest.mark.parametrize('session', [None, 'pre'])
-@pytest.mark.parametrize('mode', ['default', 'fast'])
-@pytest.mark.parametrize('smoothing', [0.0, 8.0])
 @pytest.mark.parametrize('omp_nthreads', [1, 4])
-def test_options_reach_their_nodes(session, mode, smoothing, omp_nthreads):
-    settings = replace(
-        SETTINGS, segmentation_mode=mode, ravens_smoothing=smoothing, omp_nthreads=omp_nthreads
-    )
+def test_options_reach_their_nodes(session, omp_nthreads):
+    settings = replace(SETTINGS, omp_nthreads=omp_nthreads)
     workflow = _participant(settings=settings, session=session)
     assert _undeclared_ports(workflow) == []
     used = workflow.get_node('segmentation_wf.register_atlas').inputs.settings
-    assert used == [mode] * len(settings.atlases)
+    assert used == ['default'] * len(settings.atlases)
     assert workflow.get_node('segmentation_wf.register_atlas').n_procs == 1
     assert _ports_into(workflow, 'register_atlas') == {'t1w_file', 'mask_file'}
-    assert workflow.get_node('ravens_wf.make_ravens').inputs.smoothing == smoothing
     assert workflow.get_node('registration_wf.register_template').n_procs == omp_nthreads
     assert workflow.get_node('outputs_wf.save_t1w').inputs.entities['session'] == session
 

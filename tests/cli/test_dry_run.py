@@ -35,7 +35,7 @@ def head(tmp_path):
 
 
 def test_one_head_takes_what_was_measured(config, head):
-    steps = ('mask', 'bias', 'template', 'tissue', *['atlas'] * len(ENSEMBLE), 'fusion', 'rest')
+    steps = (*SECONDS, *['register_atlas'] * (len(ENSEMBLE) - 1))
     found = estimate(config, [_job(head)], nprocs=1)
     assert found.cpu_seconds == pytest.approx(sum(SECONDS[step] for step in steps))
 
@@ -43,11 +43,11 @@ def test_one_head_takes_what_was_measured(config, head):
 @pytest.mark.parametrize(
     ('given', 'saved'),
     [
-        ({'mask': HERE}, ['mask']),
-        ({'t1w': HERE}, ['bias']),
-        ({'tpms': (HERE,) * 3}, ['tissue']),
-        ({'anat2std_xfm': HERE, 'std2anat_xfm': HERE}, ['template']),
-        ({'dseg': HERE}, [*['atlas'] * len(ENSEMBLE), 'fusion']),
+        ({'mask': HERE}, ['find_brain']),
+        ({'t1w': HERE}, ['n4']),
+        ({'tpms': (HERE,) * 3}, ['classify']),
+        ({'anat2std_xfm': HERE, 'std2anat_xfm': HERE}, ['register_template']),
+        ({'dseg': HERE}, [*['register_atlas'] * len(ENSEMBLE), 'fuse']),
     ],
 )
 def test_what_is_reused_costs_nothing(config, head, given, saved):
@@ -65,7 +65,7 @@ def test_costs_grow_with_images_and_atlases(config, head, tmp_path):
     assert (two.cpu_seconds, two.output_gb) == (2 * one.cpu_seconds, 2 * one.output_gb)
     assert two.memory_gb == one.memory_gb
     three = estimate(replace(config, atlas=str(atlas)), [_job(head)], 2)
-    assert three.cpu_seconds - one.cpu_seconds == pytest.approx(SECONDS['atlas'])
+    assert three.cpu_seconds - one.cpu_seconds == pytest.approx(SECONDS['register_atlas'])
     assert three.work_gb > one.work_gb
 
 
@@ -74,7 +74,7 @@ def test_a_coarse_template_costs_less(config, head):
         estimate(replace(config, template_resolution=mm), [_job(head)], 1).cpu_seconds
         for mm in (1.0, 2.0)
     )
-    assert fine - coarse == pytest.approx(SECONDS['template'] * 7 / 8)
+    assert fine - coarse == pytest.approx(SECONDS['register_template'] * 7 / 8)
 
 
 def test_an_image_that_cannot_be_read_counts_as_one_head(config, head, tmp_path):

@@ -1,0 +1,178 @@
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from surreal_bids.bids.derivatives import record_path, write_record
+from surreal_bids.bids.survey import survey_dataset
+from surreal_bids.cli import plan
+from surreal_bids.cli.plan import (
+    check_anatomy_options,
+    log_job,
+    make_plan,
+    steps_dir,
+    study_identity,
+    template_name,
+)
+from surreal_bids.config import AppConfig
+from surreal_bids.exceptions import DataError
+
+NAMES = [f'sub-{label}/anat/sub-{label}_T1w.nii.gz' for label in ('01', '02', 'a+b')]
+
+
+@pytest.fixture
+def config(make_dataset, tmp_path):
+    return AppConfig(make_dataset(*NAMES), tmp_path / 'out', ('participant',))
+
+
+def _plan(config):
+    return make_plan(config, survey_dataset(config))
+
+
+def _finish(config, job):
+    path = record_path(config.output_dir, job.image.visit)
+    write_record(path, config.output_dir, job.made_from, [])
+
+
+def test_at_first_every_image_is_pending(config):
+    found = _plan(config)
+    assert found.problems == []
+    assert found.pending == found.jobs
+    assert [job.reason for job in found.jobs] == ['not processed yet'] * 3
+    assert [job.workflow_name for job in found.jobs] == ['sub-01', 'sub-02', 'sub-a_plus_b']
+    assert found.jobs[0].entities == {'participant': '01', 'session': None}
+
+
+def test_what_is_done_is_left_alone(config, caplog):
+    _finish(config, _plan(config).jobs[1])
+    jobs = _plan(config).jobs
+    with caplog.at_level(logging.INFO, 'surreal_bids'):
+        for job in jobs:
+            log_job(job)
+    assert [bool(job.reason) for job in jobs] == [True, False, True]
+    assert 'sub-02: outputs are complete and nothing changed' in caplog.text
+    assert 'sub-01: to be processed (not processed yet)' in caplog.text
+
+
+@pytest.mark.parametrize('what', ['options', 'inputs'])
+def test_changes_are_noticed(config, what):
+    _finish(config, _plan(config).jobs[0])
+    if what == 'inputs':
+        (config.bids_dir / NAMES[1]).rename(config.bids_dir / NAMES[0])
+    else:
+        config = replace(config, template_resolution=2.0)
+    assert _plan(config).jobs[0].reason == f'{what} changed since the outputs were made'
+
+
+def test_images_that_cannot_be_used_are_not_planned(config):
+    (config.bids_dir / NAMES[1]).write_bytes(b'')
+    found = _plan(config)
+    assert [job.image.name for job in found.jobs] == ['sub-01', 'sub-a+b']
+    assert [(problem.name, problem.step) for problem in found.problems] == [('sub-02', 'check')]
+
+
+def test_what_is_reused_is_logged_and_matters(config, tmp_path, caplog):
+    before = _plan(config).jobs
+    folder = tmp_path / 'dlmuse'
+    folder.mkdir()
+    (folder / 'sub-01_dseg.nii.gz').write_text('labels')
+    jobs = _plan(replace(config, derivatives=(f'dlmuse={folder}',))).jobs
+    with caplog.at_level(logging.INFO, 'surreal_bids'):
+        log_job(jobs[0])
+    assert f'sub-01: segmentation taken from {folder / "sub-01_dseg.nii.gz"}' in caplog.text
+    assert jobs[0].made_from != before[0].made_from
+    assert jobs[1].made_from == before[1].made_from
+
+
+def test_the_name_of_the_segmentation_matters(config, tmp_path):
+    for name in ('dlmuse', 'muse2'):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / 'sub-01_dseg.nii.gz').write_text('labels')
+        (folder / 'dseg.tsv').write_text('names')
+    made_from = [
+        _plan(replace(config, derivatives=(f'{name}={tmp_path / name}',))).jobs[0].made_from
+        for name in ('dlmuse', 'muse2')
+    ]
+    assert made_from[0]['inputs'] == made_from[1]['inputs']
+    assert made_from[0] != made_from[1]
+
+
+def test_one_who_cannot_be_planned_does_not_stop_the_others(config, tmp_path):
+    folder = tmp_path / 'synthseg'
+    folder.mkdir()
+    (folder / 'sub-01_dseg.nii.gz').write_text('labels')
+    found = _plan(replace(config, derivatives=(f'synthseg={folder}',)))
+    assert [job.image.name for job in found.jobs] == ['sub-02', 'sub-a+b']
+    assert (found.problems[0].name, found.problems[0].step) == ('sub-01', 'plan')
+    assert 'no table names its labels' in found.problems[0].reason
+
+
+@pytest.mark.parametrize(
+    ('changes', 'matters'),
+    [
+        ({'template_resolution': 2.0}, True),
+        ({'nprocs': 3, 'mem_gb': 8.0, 'omp_nthreads': 2}, False),
+        ({'random_seed': 5}, False),
+        ({'n_patterns': (2,), 'covariates': ('age',)}, False),
+    ],
+)
+def test_only_options_that_change_outputs_matter(config, changes, matters):
+    before = study_identity(config)
+    assert (study_identity(replace(config, **changes)) != before) == matters
+
+
+@pytest.mark.parametrize('option', ['atlas', 'template'])
+def test_files_of_atlas_and_template_matter(config, tmp_path, option):
+    folder = tmp_path / 'files'
+    folder.mkdir()
+    path = folder / 'tpl-x_T1w.nii.gz'
+    path.write_text('one')
+    changed = replace(config, **{option: str(folder)})
+    before = study_identity(changed)
+    assert before != study_identity(config)
+    path.write_text('two')
+    assert study_identity(changed) != before
+
+
+@pytest.mark.parametrize('option', ['atlas', 'template'])
+def test_a_folder_that_is_not_there_is_known_at_once(config, tmp_path, option):
+    with pytest.raises(DataError, match=r'nowhere: (no such folder|0 files)'):
+        check_anatomy_options(replace(config, **{option: str(tmp_path / 'nowhere')}))
+
+
+def test_steps_of_other_programs_data_and_templates_are_kept_apart(config, tmp_path, monkeypatch):
+    path = tmp_path / 'tpl-x_T1w.nii.gz'
+    path.write_text('one')
+    own = replace(config, template=str(tmp_path))
+    other = replace(config, bids_dir=tmp_path / 'other')
+    folders = [steps_dir(each) for each in (config, own, other)]
+    folders.append(steps_dir(replace(config, output_dir=tmp_path / 'out2')))
+    path.write_text('two')
+    folders.append(steps_dir(own))
+    monkeypatch.setattr(plan, '__version__', '99')
+    folders.append(steps_dir(config))
+    assert len(set(folders)) == len(folders)
+    assert steps_dir(replace(config, nprocs=7)) == folders[-1]
+
+
+@pytest.mark.parametrize(
+    ('names', 'expected'),
+    [(['tpl-Mine_T1w.nii.gz'], 'Mine'), (['tpl-Mine_res-01_T1w.nii.gz'], 'Mine')],
+)
+def test_name_of_a_template(config, tmp_path, names, expected):
+    for name in names:
+        (tmp_path / name).touch()
+    assert template_name(config) == 'MNI152NLin2009cAsym'
+    assert template_name(replace(config, template=str(tmp_path))) == expected
+
+
+@pytest.mark.parametrize('names', [[], ['tpl-a_T1w.nii.gz', 'tpl-b_T1w.nii.gz']])
+def test_folders_that_are_no_template(config, tmp_path, names):
+    folder = tmp_path / 'template'
+    folder.mkdir()
+    for name in names:
+        (folder / name).touch()
+    with pytest.raises(DataError, match=f'{len(names)} files tpl-NAME_T1w.nii.gz, where one'):
+        template_name(replace(config, template=str(Path(folder))))
