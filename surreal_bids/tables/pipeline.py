@@ -44,6 +44,7 @@ from surreal_bids.tables.preprocessing import (
     prepare_inputs,
     read_person_columns,
 )
+from surreal_bids.text import name_some
 
 PREPROCESSING = 'preprocessing'
 """Prefix of the tensors of a bundle that belong to preprocessing."""
@@ -177,12 +178,31 @@ class TableModel:
             if name.startswith(prefix)
         }
         with reading_model(Path(folder)):
-            return cls(
+            model = cls(
                 Preprocessing.from_state(card['Preprocessing'], arrays),
                 SurrealGAN.from_state(tensors, card),
                 tuple(card['PatternNames']),
                 {name: card[name] for name in NOTES if name in card},
             )
+            model._require_whole(tensors)
+        return model
+
+    def _require_whole(self, tensors: Mapping[str, Tensor]) -> None:
+        """Compute the R-indices of an average control, which a damaged or forged model cannot."""
+        steps, patterns = self.preprocessing, self.pattern_names
+        average = pd.DataFrame(np.ones((1, len(steps.features))), columns=steps.features.names)
+        if self.gan.domain_ is not None:
+            self.gan.in_range(average)
+        sound = {
+            'numbers that are finite': all(bool(t.isfinite().all()) for t in tensors.values()),
+            'controls who differ': bool((steps.normaliser.sd_ > 0).all()),
+            'the same features twice': self.gan.feature_names_in_ == steps.features.names,
+            'patterns with names': all(map(str.isidentifier, patterns))
+            and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
+        }
+        lacks = [what for what, is_there in sound.items() if not is_there]
+        if lacks:
+            raise ValueError(f'expected {name_some(lacks)}')
 
 
 def load_table_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
