@@ -3,7 +3,8 @@
 # `make TARGET` has passed with these files; `tested.sh record TARGET` notes that it just has.
 #
 # The note is in singularity/tested, which is committed: any clone can tell, however it was made.
-# The code of the app itself does not count, since `make test` tests it with every change.
+# The code of the app itself does not count, since `make test` tests it with every change: what
+# Slurm is given are scripts like those in singularity/slurm, which a test compares with the code.
 source "$(dirname "$0")/common.sh"
 cd "$ROOT"
 RECORD=singularity/tested
@@ -17,7 +18,7 @@ files_of() {
                 tests/containers/{levels,test_image,test_sif}.sh tests/containers/ants_works.py
             ;;
         test-slurm)
-            echo surreal_bids/cli/{slurm,execution}.py singularity/common.sh \
+            echo singularity/common.sh singularity/slurm/{participant.sbatch,group.sbatch,submit.sh} \
                 tests/containers/test_slurm.sh
             ;;
         *) fail "tested.sh: $1 is neither test-image nor test-slurm" ;;

@@ -3,6 +3,7 @@
 #   in_container PROGRAM ARGUMENTS...   a program of the image, with $DATA, $OUT and $WORK in it as
 #                                       /data, /out and /work; /data may be written to only if
 #                                       $DATA_ACCESS is rw; `app` is the entry point
+source "$ROOT/tests/containers/options.sh"
 VALIDATOR=$ROOT/.venv/bin/bids-validator-deno
 
 # The smallest data that both levels accept: heads of 3 mm, and a table. Arguments say more of the
@@ -20,7 +21,7 @@ simulate() {
 check_participant_level() {
     say 'Participant level'
     in_container app /data/heads /out participant --participant-label PT0001 -w /work \
-        --template-resolution 3 --nprocs 2
+        "${QUICK[@]}" --nprocs 2
     local file
     for file in anat/sub-PT0001_desc-preproc_T1w.nii.gz anat/sub-PT0001_desc-brain_mask.nii.gz \
         anat/sub-PT0001_space-MNI152NLin2009cAsym_label-GM_ravens.nii.gz; do
@@ -34,10 +35,10 @@ check_participant_level() {
 check_group_level() {
     say 'Group level'
     in_container app /data/table /out group --roi-table /data/table/roi_volumes.tsv -w /work \
-        --n-patterns 2 --ortho 0.4 --repetitions 2 --iterations 100 --map-tissues --nprocs 2
-    [ "$(wc -l < "$OUT/phenotype/rindices.tsv")" = 33 ] || fail 'R-indices are not of 32 people'
+        "${TRAINING[@]}" --map-tissues --nprocs 2
+    [ "$(wc -l < "$OUT/phenotype/rindices.tsv")" = 33 ] || fail 'R-indices are not of 32 participants'
     [ -s "$OUT/models/model.safetensors" ] && [ -s "$OUT/group.html" ] || fail 'no model or report'
-    pass 'group level: R-indices of 32 people, model, report'
+    pass 'group level: R-indices of 32 participants, model, report'
 }
 
 check_outputs_are_bids() {

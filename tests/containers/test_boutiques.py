@@ -32,3 +32,11 @@ def test_every_option_is_described(action):
 @pytest.mark.skipif(shutil.which('bosh') is None, reason='needs Boutiques: pip install boutiques')
 def test_boutiques_accepts_it():
     subprocess.run(['bosh', 'validate', '-b', FOLDER / 'boutiques.json'], check=True)
+
+
+@pytest.mark.parametrize('name', ['QUICK', 'TRAINING'])
+def test_options_of_the_tests_of_containers_exist(name):
+    script = Path(__file__).with_name('options.sh')
+    command = ['bash', '-c', f'source "{script}"; printf "%s\\n" "${{{name}[@]}}"']
+    options = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    build_parser().parse_args(['in', 'out', 'group', *options])

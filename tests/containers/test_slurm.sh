@@ -5,10 +5,10 @@
 #
 # Slurm is that of Debian, on this machine alone, with its own ports and files in $BUILD/slurm.
 source "$(dirname "$0")/../../singularity/common.sh"
+source "$ROOT/tests/containers/options.sh"
 BIN=$ROOT/.venv/bin
 S=$BUILD/slurm
 DATA=$S/heads MODEL=$S/model
-QUICK=(--template-resolution 3)
 MOST_SECONDS=1800
 OUT=$S/out WORK=$S/work JOBS=$S/jobs
 export LOGNAME=${LOGNAME:-root} SLURM_CONF=$S/slurm.conf
@@ -100,8 +100,7 @@ prepare_data() {
     local table=$S/table
     "$BIN/surreal-simulate" table "$table" --task basic --n-cn 16 --n-pt 16
     "$BIN/surreal-gan" fit "$table/roi_volumes.tsv" --participants "$table/participants.tsv" \
-        --features muse139 --out "$MODEL" --n-patterns 2 --ortho 0.4 --repetitions 2 \
-        --iterations 100
+        --features muse139 --out "$MODEL" "${TRAINING[@]}"
 }
 
 # Without the validation, a step finds that an image is damaged, as it would any other trouble.

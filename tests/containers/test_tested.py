@@ -47,7 +47,9 @@ def passed(clone):
     [
         ('Dockerfile', 'WORKDIR /tmp', 'WORKDIR /', ('test-slurm',)),
         ('tests/containers/levels.sh', '--sites 1', '--sites 2', ('test-slurm',)),
-        ('surreal_bids/cli/slurm.py', 'MOST_TASKS = 1000', 'MOST_TASKS = 10', ('test-image',)),
+        ('singularity/slurm/submit.sh', 'sbatch --parsable', 'sbatch', ('test-image',)),
+        ('surreal_bids/cli/slurm.py', 'MOST_TASKS = 1000', 'MOST_TASKS = 10', TARGETS),
+        ('tests/containers/options.sh', '100', '200', TARGETS),
         ('constraints.txt', 'torch==', 'torch>=', ()),
         ('pyproject.toml', "'tqdm >=4.66'", "'tqdm >=4.67'", ()),
         ('pyproject.toml', 'line-length = 100', 'line-length = 99', TARGETS),
