@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 import surreal_bids.model.losses as losses
@@ -43,6 +44,12 @@ from surreal_bids.model.settings import HyperParameters
 Function = TypeVar('Function', bound=Callable)
 
 
+def _as_it_is(function: Function, device: torch.device) -> Function:
+    """Leave a function uncompiled: few iterations do not repay what compilation takes."""
+    del device
+    return function
+
+
 def fused(function: Function, device: torch.device) -> Function:
     """Compile a function for CUDA, where fused kernels save most of the traffic to memory.
 
@@ -66,14 +73,15 @@ UNIFORM_BITS = 23
 
 
 def member_seeds(
-    random_state: int, n_patterns: int, ortho: Sequence[float]
+    random_state: int, n_patterns: int, ortho: Sequence[float], first: int = 0
 ) -> list[np.random.SeedSequence]:
     """One seed per member, given the lambda of each.
 
     It depends on M, on lambda and on how many members before it share that lambda, not on what
-    else is in the stack: trying one more lambda changes none of the others.
+    else is in the stack: trying one more lambda changes none of the others. Of every lambda, the
+    first `first` members are left to other stacks.
     """
-    repetitions: Counter[float] = Counter()
+    repetitions = Counter(dict.fromkeys(ortho, first))
     seeds = []
     for value in ortho:
         key = (n_patterns, round(value * LAMBDA_STEPS), repetitions[value])
@@ -166,6 +174,16 @@ class Batch(NamedTuple):
     """Fair coin tosses (E, 3 B, hidden units) for the noise in D, or None."""
 
 
+class Start(NamedTuple):
+    """Where one member starts."""
+
+    weights: dict[str, NDArray[np.float32]]
+    controls: NDArray[np.int64]
+    """Rows of the controls that it is trained on."""
+    patients: NDArray[np.int64]
+    """The same of the patients."""
+
+
 class Stack:
     """Weights and optimisers of E members, each with its own seed and its own lambda.
 
@@ -181,6 +199,8 @@ class Stack:
         Seed of the whole stack; each member's own seed follows from it (`member_seeds`).
     device
         Where the tensors live.
+    first
+        Number of the first member of every lambda: those before it are in other stacks.
     """
 
     def __init__(
@@ -191,8 +211,11 @@ class Stack:
         hyper: HyperParameters,
         random_state: int,
         device: torch.device,
+        first: int = 0,
     ) -> None:
-        seeds = member_seeds(random_state, n_patterns, ortho)
+        seeds = member_seeds(random_state, n_patterns, ortho, first)
+        self.seeds = seeds
+        self.rows: tuple[Tensor, Tensor] | None = None
         weights = initial_weights(n_regions, n_patterns, seeds)
         if hyper.alpha is not None:
             weights['copula.phi'] = initial_copula(len(ortho), n_patterns)
@@ -204,11 +227,12 @@ class Stack:
         self.ortho_E = torch.tensor(ortho, dtype=torch.float32, device=device)
         self.weights = {name: value.to(device).requires_grad_() for name, value in weights.items()}
         self.optimisers = self._optimisers()
-        self._synthesise = fused(synthesise_patients, device)
-        self._critic_loss = fused(critic_loss, device)
-        self._regularisers = fused(regularisers, device)
-        self._shorten = fused(shorten, device)
-        self._clip = fused(clip_weights, device)
+        compiled = fused if hyper.start == 'random' else _as_it_is
+        self._synthesise = compiled(synthesise_patients, device)
+        self._critic_loss = compiled(critic_loss, device)
+        self._regularisers = compiled(regularisers, device)
+        self._shorten = compiled(shorten, device)
+        self._clip = compiled(clip_weights, device)
 
     def _optimisers(self) -> dict[str, torch.optim.Adam]:
         hyper = self.hyper
@@ -257,6 +281,18 @@ class Stack:
                     state[f'adam/{key}/{names[id(value)]}'] = moment
         return state
 
+    def start_from(self, members: Sequence[Start]) -> None:
+        """Give every member its start: weights, and the participants that it is trained on."""
+        with torch.no_grad():
+            for e, member in enumerate(members):
+                for name, value in member.weights.items():
+                    self.weights[name][e] = torch.from_numpy(value)
+        controls, patients = (
+            torch.from_numpy(np.stack(rows)).to(self.device)
+            for rows in zip(*((member.controls, member.patients) for member in members))
+        )
+        self.rows = controls, patients
+
     def weights_now(self) -> dict[str, Tensor]:
         """The weights as they are, without their history."""
         return {name: value.detach() for name, value in self.weights.items()}
@@ -291,6 +327,25 @@ class Stack:
         self._clip(network(self.weights, 'f', 'g1', 'g2'), self.hyper.lipschitz)
         return torch.stack([critic_E, *terms], dim=1).detach()
 
+    def step_held(self, batch: Batch) -> Tensor:
+        """Train g1, g2 and D on one batch, f held still; losses as in `step`, without mapping."""
+        z_EKBM = step_latents(batch.latents)
+        with torch.no_grad():
+            synthesised = self._synthesise(self.weights, batch.x_EBS, z_EKBM)
+        people = torch.cat([batch.y_EBS, synthesised.fake_EBS], dim=1)
+        masks, _ = self._noise_masks(batch)
+        critic_E = self._critic_loss(
+            self.weights, people, self.hyper.discriminator_scale, masks, None
+        )
+        self._descend('critic', critic_E, clipped=network(self.weights, 'D'))
+        terms = self._regularisers(self.weights, synthesised, z_EKBM)
+        _, decomposition_E, reconstruction_E, *_ = terms
+        loss_E = self.hyper.kappa * decomposition_E + self.hyper.zeta * reconstruction_E
+        learning = network(self.weights, 'g1', 'g2')
+        self._descend('mapper', loss_E, only=learning)
+        self._clip(learning, self.hyper.lipschitz)
+        return torch.stack([critic_E, torch.zeros_like(critic_E), *terms], dim=1).detach()
+
     def _objective(self, terms: list[Tensor], density_EB: Tensor | None) -> Tensor:
         """The full objective (eq. 11) of f, g1 and g2, (E,)."""
         hyper = self.hyper
@@ -314,10 +369,16 @@ class Stack:
         loss_E = losses.adversarial(logits_EB2, True, density_EB) + weight * prior_E
         self._descend('copula', loss_E)
 
-    def _descend(self, name: str, loss_E: Tensor, clipped: Weights | None = None) -> None:
-        """One step of one optimiser on the sum of its members' losses."""
+    def _descend(
+        self,
+        name: str,
+        loss_E: Tensor,
+        clipped: Weights | None = None,
+        only: Weights | None = None,
+    ) -> None:
+        """One step of one optimiser (`only`: on these weights) on the sum of members' losses."""
         optimiser = self.optimisers[name]
-        parameters = optimiser.param_groups[0]['params']
+        parameters = list(only.values()) if only else optimiser.param_groups[0]['params']
         gradients = torch.autograd.grad(loss_E.sum(), parameters)
         for parameter, gradient in zip(parameters, gradients):
             parameter.grad = gradient

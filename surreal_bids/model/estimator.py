@@ -5,6 +5,7 @@ Shapes: N people, S regions, M patterns, E members.
 
 from __future__ import annotations
 
+import logging
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -29,7 +30,17 @@ from surreal_bids.model.agreement import (
 )
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.ensemble import Stack
-from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.factors import compare_with, fit_nonempty_factors, most_patterns
+from surreal_bids.model.rounds import (
+    ROUND,
+    Spent,
+    Trained,
+    TrainStack,
+    start_members,
+    train_in_rounds,
+)
+from surreal_bids.model.settings import HyperParameters, hyperparameters
+from surreal_bids.model.stability import CANDIDATES, Number, choose_number, stored_number
 from surreal_bids.model.train import (
     Sample,
     Training,
@@ -42,6 +53,7 @@ from surreal_bids.text import name_some
 if TYPE_CHECKING:
     import pandas as pd
 
+LOGGER = logging.getLogger(__name__)
 
 FEWEST_PEOPLE = 8
 """Each group needs this many people: those of the smallest batch."""
@@ -145,6 +157,17 @@ def _domain(X: Floats, limit: float) -> Domain:
 
 PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
 """The values of lambda that the paper tries (sections 4.2 and 4.3)."""
+RANDOM_CANDIDATES, RANDOM_REPETITIONS = (2, 3, 4), 10
+"""Numbers of patterns, and members of each setting, where members start at random weights."""
+SPARSE_ORTHO = (0.4,)
+"""Lambda of members that start from factors; others change their consensus by less than 0.001."""
+DEFAULT_ITERATIONS = {
+    'iclr2022': 100_000,
+    'correlated': 100_000,
+    'robust': 20_000,
+    'sparse': 1_000,
+}
+"""Iterations of every preset where none are given."""
 BATCHES_PER_EPOCH = 8
 """The batch is an eighth of the patients unless it is given (section 3.3)."""
 SMALLEST_BATCH = 8
@@ -157,15 +180,21 @@ class SurrealGAN:
     Parameters
     ----------
     n_patterns
-        M, or several values of it to choose from by agreement (section 4.3).
+        M, or several values of it to choose from: by stability over resampled participants with
+        `sparse`, by agreement (section 4.3) with the others. None: 1 to 6 with `sparse`, 2 to 4
+        with the others.
     ortho
-        Lambda, the weight of the orthogonality loss, or several values to choose from.
+        Lambda, the weight of the orthogonality loss, or several values to choose from. None: 0.4
+        with `sparse`, the paper's five with the others.
     repetitions
-        Members trained for every M and lambda, each from its own seed.
+        Members trained for every M and lambda, each from its own seed. None: with `sparse`, as
+        many as it takes until their consensus no longer changes (at most 20); 10 with the others.
     preset
-        `iclr2022` (the paper), `correlated` (the authors' program 0.1.1) or `robust`.
+        `sparse` (members start from sparse factors), `iclr2022` (the paper), `correlated` (the
+        authors' program 0.1.1) or `robust`.
     iterations
-        The least number of training iterations.
+        The number of training iterations: the most with `sparse`, the least with the others.
+        None: 1,000 with `sparse`, 20,000 with `robust`, 100,000 with the others.
     device
         `cpu`, `cuda` or `auto`: cuda where there is one.
     random_state
@@ -174,7 +203,7 @@ class SurrealGAN:
         Folder for checkpoints: a killed `fit` called again goes on from there.
     **changes
         Any field of :class:`~surreal_bids.model.settings.HyperParameters`, in place of the
-        preset's value: gamma, kappa, zeta, mu, eta, lr, batch_size, early_stopping, ...
+        preset's value: gamma, kappa, zeta, mu, eta, lr, batch_size, ...
 
     Attributes
     ----------
@@ -188,22 +217,31 @@ class SurrealGAN:
         Losses and agreement in the course of training.
     weights_ : dict of tensors
         f, g1 and g2 of the members of the consensus, patterns in one order, the reference first.
+    number_ : Number or None
+        Stability of every number of patterns tried; None where agreement chose it.
+    spent_ : Spent or None
+        Members and iterations trained with `sparse`, and why training ended.
+    linear_ : dict or None
+        Agreement of the R-indices with the linear factors of all participants.
     domain_ : Domain or None
         Where training people lie; None for imported models.
 
+    Where no number of patterns is supported, `selected_.n_patterns` is 0, no member is trained and
+    `transform` gives a table without columns.
+
     Examples
     --------
-    >>> gan = SurrealGAN(n_patterns=3, repetitions=10, iterations=40_000)
+    >>> gan = SurrealGAN()
     >>> r = gan.fit(X, is_patient).transform(X)          # doctest: +SKIP
     """
 
     def __init__(
         self,
-        n_patterns: int | Sequence[int] = 3,
-        ortho: float | Sequence[float] = PAPER_ORTHO,
-        repetitions: int = 10,
-        preset: str = 'iclr2022',
-        iterations: int = 100_000,
+        n_patterns: int | Sequence[int] | None = None,
+        ortho: float | Sequence[float] | None = None,
+        repetitions: int | None = None,
+        preset: str = 'sparse',
+        iterations: int | None = None,
         device: str = 'auto',
         random_state: int = 0,
         checkpoint_dir: str | Path | None = None,
@@ -230,19 +268,57 @@ class SurrealGAN:
         is_patient : (N,) bool
             True for patients, False for controls.
         """
-        hyper = hyperparameters(self.preset, **self.changes)
         values, names = feature_matrix(X)
         patient = np.array(is_patient)
         device = find_device(self.device)
         sample = self._sample(values, names, patient, device)
-
         self.history_: list[dict[str, Any]] = []
+        self.spent_: Spent | None = None
+        self.linear_: dict[str, Any] | None = None
+        self.number_: Number | None = self._choose_number(values[~patient], values[patient])
+        self.feature_names_in_ = names
+        self.n_features_in_ = values.shape[1]
+        self.sample_ = {'n_cn': int((~patient).sum()), 'n_pt': int(patient.sum())}
+        self.domain_: Domain | None = fit_domain(values, np.random.default_rng(self.random_state))
+        candidates = self._candidates()
+        if self.number_ is not None and len(candidates) > 1:
+            candidates = (self.number_.n_patterns,)
+        if candidates == (0,):
+            self._find_nothing()
+        else:
+            self._train_and_select(candidates, sample, device)
+            self._compare_with_factors(values[~patient], values[patient])
+        return self
+
+    def _choose_number(self, cn: Floats, pt: Floats) -> Number | None:
+        """Stability of every candidate number of patterns, where members start from factors."""
+        if self._hyper.start == 'random':
+            return None
+        candidates = self._candidates(most_patterns(cn.shape[1]))
+        return choose_number(cn, pt, candidates, self.random_state, LOGGER.info)
+
+    def _find_nothing(self) -> None:
+        """What is learned where no number of patterns is supported."""
+        LOGGER.warning(
+            'no pattern is supported: none is found again in other subsamples of the participants '
+            '(stability_); to train regardless, give one number of patterns'
+        )
+        self.members_: list[Member] = []
+        self.agreement_: list[dict[str, Any]] = []
+        self.weights_: dict[str, Tensor] = {}
+        self.selected_ = Selection(0, self._ortho()[0], None, 0, ())
+
+    def _train_and_select(
+        self, candidates: tuple[int, ...], sample: Sample, device: torch.device
+    ) -> None:
+        """Train members of every candidate M, choose M and lambda, and form the consensus."""
+        hyper = self._hyper
         settings = [
             setting
-            for n_patterns in _as_tuple(self.n_patterns)
+            for n_patterns in candidates
             for setting in self._train(n_patterns, sample, device)
         ]
-        self.members_: list[Member] = [m for setting in settings for m in setting.members]
+        self.members_ = [m for setting in settings for m in setting.members]
         self.agreement_ = [setting.record(hyper.core_members) for setting in settings]
         winner = choose_setting(settings, hyper)
         self.weights_, self.selected_, used = form_consensus(winner, hyper)
@@ -251,11 +327,35 @@ class SurrealGAN:
             for setting in settings
             for member in (used if setting is winner else setting.members)
         ]
-        self.domain_: Domain | None = fit_domain(values, np.random.default_rng(self.random_state))
-        self.feature_names_in_ = names
-        self.n_features_in_ = values.shape[1]
-        self.sample_ = {'n_cn': int((~patient).sum()), 'n_pt': int(patient.sum())}
-        return self
+
+    def _compare_with_factors(self, cn: Floats, pt: Floats) -> None:
+        """Set the R-indices beside the linear factors of all participants, a check for free."""
+        n_patterns = self.selected_.n_patterns
+        if self._hyper.start == 'random':
+            return
+        factors = fit_nonempty_factors(cn, pt, n_patterns)
+        self.linear_ = compare_with(factors, pt, np.asarray(self.transform(pt)))
+
+    @property
+    def _hyper(self) -> HyperParameters:
+        return hyperparameters(self.preset, **self.changes)
+
+    def _candidates(self, most: int = max(CANDIDATES)) -> tuple[int, ...]:
+        """Numbers of patterns to choose from; at most `most` where none are given."""
+        if self.n_patterns is not None:
+            return tuple(dict.fromkeys(_as_tuple(self.n_patterns)))
+        if self._hyper.start == 'random':
+            return RANDOM_CANDIDATES
+        return tuple(m for m in CANDIDATES if m <= most)
+
+    def _ortho(self) -> tuple[float, ...]:
+        """Values of lambda to train with."""
+        if self.ortho is not None:
+            return tuple(float(value) for value in _as_tuple(self.ortho))
+        return PAPER_ORTHO if self._hyper.start == 'random' else SPARSE_ORTHO
+
+    def _iterations(self) -> int:
+        return self.iterations or DEFAULT_ITERATIONS[self.preset]
 
     def train(self, X: ArrayLike | pd.DataFrame, is_patient: ArrayLike, n_patterns: int) -> Path:
         """Train the members of one number of patterns only, for a later `fit` to find.
@@ -291,7 +391,11 @@ class SurrealGAN:
         values, names = feature_matrix(X)
         device = find_device(self.device)
         sample = self._sample(values, names, np.array(is_patient), device)
-        return time_iteration(self._stack(n_patterns, values.shape[1], device), sample)
+        count = self.repetitions or (
+            ROUND if self._hyper.start == 'factors' else RANDOM_REPETITIONS
+        )
+        stack = self._stack(n_patterns, values.shape[1], device, self._ortho(), 0, count)
+        return time_iteration(stack, sample)
 
     def _sample(
         self,
@@ -302,8 +406,10 @@ class SurrealGAN:
     ) -> Sample:
         """Both groups on the device, checked."""
         check_training_sample(values, patient, names)
-        hyper = hyperparameters(self.preset, **self.changes)
+        self._check_number_of_regions(values.shape[1])
+        hyper = self._hyper
         share = min(int(patient.sum()) // BATCHES_PER_EPOCH, int((~patient).sum()))
+        share = min(share, hyper.largest_batch or share)
         batch_size = hyper.batch_size or max(share, SMALLEST_BATCH)
         self._check_settings(batch_size, patient)
         tensor = torch.tensor(values, dtype=torch.float32, device=device)
@@ -316,39 +422,84 @@ class SurrealGAN:
                 f'a batch of {batch_size} people, but the smaller group has {smallest}; '
                 f'set batch_size to at most {smallest}'
             )
-        if min(_as_tuple(self.n_patterns)) < 1 or self.repetitions < 1 or self.iterations < 1:
+        counts = (*self._candidates(), self.repetitions, self.iterations)
+        if any(count is not None and count < 1 for count in counts):
             raise UsageError('n_patterns, repetitions and iterations must be at least 1')
-        if min(_as_tuple(self.ortho)) < 0:
+        if min(self._ortho()) < 0:
             raise UsageError('ortho, a weight, must not be negative')
 
+    def _check_number_of_regions(self, n_regions: int) -> None:
+        """Members that start from factors need eight regions for every pattern."""
+        most = most_patterns(n_regions)
+        given = () if self.n_patterns is None else _as_tuple(self.n_patterns)
+        if self._hyper.start == 'factors' and max(1, *given, 0) > most:
+            raise UsageError(
+                f'{n_regions} regions are too few for {max(1, *given, 0)} patterns with the preset '
+                f'{self.preset}, which needs eight for each; use the preset robust'
+            )
+
     def _train(self, n_patterns: int, sample: Sample, device: torch.device) -> list[Setting]:
-        """Train every lambda and repetition with this number of patterns, in one stack."""
-        stack = self._stack(n_patterns, sample.pt.shape[1], device)
-        training = Training(stack, sample, self.iterations, self._checkpoint(n_patterns))
+        """Train members of every lambda with this number of patterns."""
+        hyper = self._hyper
+        if hyper.start == 'random':
+            count = self.repetitions or RANDOM_REPETITIONS
+            stack = self._stack(n_patterns, sample.pt.shape[1], device, self._ortho(), 0, count)
+            trained, _ = self._train_stack(stack, sample, self._checkpoint(n_patterns))
+            return [make_setting(value, *some) for value, some in trained.items()]
+
+        people = [group.cpu().double().numpy() for group in (sample.cn, sample.pt)]
+
+        def train(
+            ortho: tuple[float, ...], first: int, count: int
+        ) -> tuple[dict[float, Trained], int]:
+            stack = self._stack(n_patterns, sample.pt.shape[1], device, ortho, first, count)
+            start_members(stack, *people)
+            return self._train_stack(stack, sample, self._checkpoint(n_patterns, first))
+
+        settings, self.spent_ = train_in_rounds(
+            TrainStack(train, hyper), self._ortho(), self.repetitions
+        )
+        return settings
+
+    def _train_stack(
+        self, stack: Stack, sample: Sample, checkpoint: Path | None
+    ) -> tuple[dict[float, Trained], int]:
+        """Train a stack to its end; its members by lambda, and the iterations that it took."""
+        training = Training(stack, sample, self._iterations(), checkpoint)
         weights = training.run()
         self.history_ += training.progress.history
         r_ENM = members_r_indices(weights, sample.pt)
         on_cpu = {name: tensor.cpu() for name, tensor in weights.items()}
-        return [
-            make_setting(
-                value,
+        trained = {
+            value: Trained(
                 {name: tensor[rows.tolist()] for name, tensor in on_cpu.items()},
                 r_ENM[rows],
                 [training.progress.converged[row] for row in rows],
             )
             for value, rows in members_by_ortho(stack.ortho).items()
-        ]
+        }
+        return trained, training.progress.iteration
 
-    def _stack(self, n_patterns: int, n_features: int, device: torch.device) -> Stack:
-        """Fresh members: every lambda, every repetition."""
-        ortho = tuple(float(v) for v in _as_tuple(self.ortho) for _ in range(self.repetitions))
-        hyper = hyperparameters(self.preset, **self.changes)
-        return Stack(n_features, n_patterns, ortho, hyper, self.random_state, device)
+    def _stack(
+        self,
+        n_patterns: int,
+        n_features: int,
+        device: torch.device,
+        ortho: tuple[float, ...],
+        first: int,
+        count: int,
+    ) -> Stack:
+        """Fresh members `first` to `first + count` of every lambda."""
+        repeated = tuple(value for value in ortho for _ in range(count))
+        return Stack(
+            n_features, n_patterns, repeated, self._hyper, self.random_state, device, first
+        )
 
-    def _checkpoint(self, n_patterns: int) -> Path | None:
+    def _checkpoint(self, n_patterns: int, first: int | None = None) -> Path | None:
         if self.checkpoint_dir is None:
             return None
-        return Path(self.checkpoint_dir) / f'patterns-{n_patterns}.safetensors'
+        part = '' if first is None else f'_members-{first:02d}'
+        return Path(self.checkpoint_dir) / f'patterns-{n_patterns}{part}.safetensors'
 
     def transform(
         self, X: ArrayLike | pd.DataFrame, return_std: bool = False
@@ -371,6 +522,9 @@ class SurrealGAN:
         (N, M) array, or two of them
         """
         values = self._known_features(X)
+        if self.selected_.n_patterns == 0:
+            nothing = np.empty((len(values), 0))
+            return (nothing, nothing) if return_std else nothing
         r_ENM = members_r_indices(self.weights_, torch.tensor(values, dtype=torch.float32))
         if not return_std:
             return r_ENM.mean(axis=0)
@@ -415,12 +569,15 @@ class SurrealGAN:
             'Features': self.feature_names_in_,
             'NumberOfFeatures': self.n_features_in_,
             'Preset': self.preset,
-            'Iterations': self.iterations,
-            'Repetitions': self.repetitions,
+            'Iterations': self._iterations(),
+            'Repetitions': self.repetitions or len(self.members_) or RANDOM_REPETITIONS,
             'RandomState': self.random_state,
             'HyperParameters': asdict(hyperparameters(self.preset, **self.changes)),
             'Sample': self.sample_,
             'Selected': asdict(self.selected_),
+            'Stability': None if self.number_ is None else asdict(self.number_),
+            'Spent': None if self.spent_ is None else asdict(self.spent_),
+            'Linear': self.linear_,
             'Agreement': self.agreement_,
             'Members': [asdict(member) for member in self.members_],
             'History': self.history_,
@@ -444,6 +601,9 @@ class SurrealGAN:
             **hyper,
         )
         model.selected_ = selected
+        model.number_ = stored_number(card.get('Stability'))
+        model.spent_ = Spent(**card['Spent']) if card.get('Spent') else None
+        model.linear_ = card.get('Linear')
         model.agreement_ = card['Agreement']
         model.members_ = [Member(**member) for member in card['Members']]
         model.history_ = card['History']

@@ -20,9 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 from sklearn.covariance import LedoitWolf
 
 from surreal_bids.model.networks import SLOPE, hidden_sizes
+from surreal_bids.stats.concordance import concordance_index, match_patterns
 
 Floats = NDArray[np.floating]
 
@@ -47,6 +49,8 @@ REGION_PENALTY = 2.0
 """Log-likelihood that a region of a pattern has to be worth (that of Akaike's criterion is 1)."""
 VARIMAX_ITERATIONS, VARIMAX_TOLERANCE = 500, 1e-8
 TINY = 1e-9
+FAR_APART = 0.25
+"""Part of the patients by which a place among them may differ."""
 
 SMALLEST_RATIO = 8
 """Regions needed for each pattern: g2 passes an R-index on by pairs of Q = S // 4 hidden units."""
@@ -116,6 +120,27 @@ def fit_nonempty_factors(cn: Floats, pt: Floats, n_patterns: int) -> Factors:
         if not factors.has_empty:
             return factors
     return fit_factors(cn, pt, n_patterns, 0.0)
+
+
+def compare_with(factors: Factors, people: Floats, r_NM: Floats) -> dict[str, list[float]]:
+    """Compare R-indices with the linear estimates of the same people, pattern by pattern.
+
+    Returns
+    -------
+    dict
+        `agreement`: c-index of each R-index with its closest factor. `differing`: share of people
+        whose places among all, from 0 to 1, are more than a quarter apart.
+    """
+    linear = factors.severities(people)
+    places = [rankdata(values, axis=0) / len(people) for values in (linear, r_NM)]
+    unit = [(place - place.mean(axis=0)) / place.std(axis=0) for place in places]
+    order = match_patterns(unit[0].T @ unit[1] / len(people))
+    apart = np.abs(places[0][:, order] - places[1]) > FAR_APART
+    pairs = zip(linear[:, order].T, r_NM.T)
+    return {
+        'agreement': [float(concordance_index(*pair)) for pair in pairs],
+        'differing': apart.mean(axis=0).tolist(),
+    }
 
 
 def _posterior_variance(information: Floats) -> Floats:
@@ -258,9 +283,7 @@ def _decomposer(factors: Factors, limit: float) -> tuple[dict[str, Floats], Floa
     return {'g1.weight': weight, 'g1.weight_bias': bias}, 1 / reduction
 
 
-def _reconstructor(
-    patterns: Floats, gain: Floats, rng: np.random.Generator
-) -> dict[str, Floats]:
+def _reconstructor(patterns: Floats, gain: Floats, rng: np.random.Generator) -> dict[str, Floats]:
     """g2: a change r_k P_k is taken to r_k, through pairs of units of opposite sign.
 
     leaky(x) - leaky(-x) = (1 + slope) x, so that such a pair is linear.

@@ -52,8 +52,6 @@ class HyperParameters:
     """... and the monotonicity loss below this."""
     extra_iterations: float = 0.2
     """How long, as a part of `iterations`, a member may go on until it meets both."""
-    early_stopping: float | None = None
-    """Stop once agreement stays this far below its best; None: never."""
     discriminator_scale: float = 1.0
     """D sees (y - 1) times this; 1 means that it sees y itself, as in the paper."""
     discriminator_noise: float = 0.0
@@ -63,6 +61,16 @@ class HyperParameters:
     core_members: int | None = None
     """M, lambda and the reference member are chosen by agreement among a member and this many of
     its closest others; None: by agreement of all with all, as in section 4.3."""
+    start: str = 'random'
+    """Where members start: at `random` weights, or at the sparse `factors` of their own subsample
+    of participants, on which they are then trained."""
+    held_iterations: int = 0
+    """First iterations, in which f is held still and only g1, g2 and D learn."""
+    settled: float | None = None
+    """A member ends, with f no longer held, when its R-indices correlate by this much with those of
+    the evaluation before; None: after `iterations`, by both thresholds above."""
+    largest_batch: int | None = None
+    """Most participants of a mini-batch and group that are taken where `batch_size` is None."""
     consensus_tolerance: float = 0.06
     """Members are averaged whose agreement with the reference is at most this much below that of
     its closest other."""
@@ -79,9 +87,24 @@ PRESETS: dict[str, HyperParameters] = {
         decay_from=0.5,
         core_members=3,
     ),
+    'sparse': HyperParameters(
+        gamma=1.0,
+        adversarial=0.25,
+        discriminator_lr_ratio=1.0,
+        discriminator_scale=10.0,
+        discriminator_noise=1.0,
+        decay_from=0.5,
+        core_members=3,
+        start='factors',
+        held_iterations=500,
+        settled=0.999,
+        largest_batch=256,
+        consensus_tolerance=0.15,
+    ),
 }
 """iclr2022: the paper. correlated: the authors' program 0.1.1, whose R-indices may correlate
-(a learned Gaussian copula). robust: what we found to train better (benchmarks/README.md)."""
+(a learned Gaussian copula). robust: what we found to train better (benchmarks/README.md).
+sparse: members start from sparse linear factors and need few iterations (docs/paper.md)."""
 
 
 def hyperparameters(preset: str, **changes: Any) -> HyperParameters:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ CANDIDATES = (1, 2, 3, 4, 5, 6)
 """Numbers of patterns that are tried where none is given."""
 SHARE = 0.8
 """Part of each group in a subsample ..."""
+FEWEST_PEOPLE = 8
+"""... no fewer than this, the smallest batch ..."""
 MOST_PEOPLE = 1500
 """... but no more than this: with very many, small departures from the model become stable too."""
 SUBSAMPLES = 10
@@ -63,7 +66,7 @@ class Number:
 
 def draw_subsample(n_people: int, rng: np.random.Generator, most: int | None = None) -> NDArray:
     """Rows of a random subsample without replacement, in ascending order."""
-    size = round(SHARE * n_people)
+    size = max(round(SHARE * n_people), min(n_people, FEWEST_PEOPLE))
     return np.sort(rng.permutation(n_people)[: size if most is None else min(size, most)])
 
 
@@ -95,8 +98,10 @@ def _standardised(severities: Floats) -> Floats:
 
 
 def _typical_agreement(similarity: Floats) -> float:
-    """Of (R, R, M, M) correlations: the least of the matched ones, between the most typical
-    subsample and the median other one."""
+    """Take the least of the matched correlations, (R, R, M, M) in all.
+
+    It is that between the most typical subsample and the median other one.
+    """
     n_fits = len(similarity)
     least = np.ones((n_fits, n_fits))
     for a in range(n_fits):
@@ -156,3 +161,11 @@ def choose_number(
             chosen = m
             break
     return Number(chosen, tuple(found.values()))
+
+
+def stored_number(values: dict[str, Any] | None) -> Number | None:
+    """The `Number` that a model's card holds."""
+    if values is None:
+        return None
+    rows = [Stability(**{**row, 'null': tuple(row['null'])}) for row in values['stabilities']]
+    return Number(values['n_patterns'], tuple(rows))

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,13 +66,17 @@ class Steps:
         self.losses = torch.zeros(len(stack.ortho_E), len(LOSSES), device=stack.device)
         self.slot = torch.zeros(1, dtype=torch.int64, device=stack.device)
         self.drawn = self._draw(range(BLOCK))
-        self._replay: Callable[[], None] | None = None
+        self._replay: dict[bool, Callable[[], None]] = {}
 
-    def run(self, iterations: range) -> Tensor:
-        """Train over at most one block of iterations; the sum of the losses, (E, len(LOSSES))."""
+    def run(self, iterations: range, held: bool = False) -> Tensor:
+        """Train over at most one block of iterations; the sum of the losses, (E, len(LOSSES)).
+
+        With `held`, f stays as it is.
+        """
         for name, fresh in self._draw(iterations).items():
             self.drawn[name][: len(iterations)].copy_(fresh)
-        step = self._captured_step() if self.stack.device.type == 'cuda' else self._step
+        on_gpu = self.stack.device.type == 'cuda'
+        step = self._captured_step(held) if on_gpu else partial(self._step, held)
         self.slot.zero_()
         self.losses.zero_()
         for _ in iterations:
@@ -83,8 +88,8 @@ class Steps:
         keys, size = self.stack.keys_E2, self.batch_size
         n_uniforms = size * 3 * self.stack.n_patterns
         drawn = {
-            'controls': batches(keys, iterations, Stream.CONTROLS, len(self.cn), size),
-            'patients': batches(keys, iterations, Stream.PATIENTS, len(self.pt), size),
+            'controls': batches(keys, iterations, Stream.CONTROLS, self._n_people(0), size),
+            'patients': batches(keys, iterations, Stream.PATIENTS, self._n_people(1), size),
             'latents': uniforms(keys, iterations, Stream.LATENTS, n_uniforms),
         }
         if self.stack.hyper.discriminator_noise:
@@ -92,6 +97,18 @@ class Steps:
             words = random_words(keys, iterations, Stream.NOISE, n_words)
             drawn['noise'] = (words - 2**31).to(torch.int32)
         return drawn
+
+    def _n_people(self, group: int) -> int:
+        """Participants of a group that one member is trained on."""
+        if self.stack.rows is None:
+            return len((self.cn, self.pt)[group])
+        return self.stack.rows[group].shape[1]
+
+    def _people(self, group: int, rows_EB: Tensor) -> Tensor:
+        """The participants (E, B, S) of a batch; rows count within a member's own subsample."""
+        if self.stack.rows is not None:
+            rows_EB = self.stack.rows[group].gather(1, rows_EB)
+        return (self.cn, self.pt)[group][rows_EB]
 
     def _n_coins(self) -> int:
         """Hidden units of D times people, for its own step (two groups) and that of f."""
@@ -101,8 +118,8 @@ class Steps:
         """The batch of the current slot; the slot is a tensor, so that a graph can advance it."""
         now = {name: value.index_select(0, self.slot)[0] for name, value in self.drawn.items()}
         return Batch(
-            self.cn[now['controls']],
-            self.pt[now['patients']],
+            self._people(0, now['controls']),
+            self._people(1, now['patients']),
             latents(now['latents'].unflatten(1, (self.batch_size, -1))),
             self._coins(now['noise']) if 'noise' in now else None,
         )
@@ -113,18 +130,19 @@ class Steps:
         tosses = ((words_EW[..., None] >> shifts) & 1).flatten(1)[:, : self._n_coins()]
         return tosses.unflatten(1, (3 * self.batch_size, -1))
 
-    def _step(self) -> None:
-        self.losses += self.stack.step(self._batch())
+    def _step(self, held: bool) -> None:
+        step = self.stack.step_held if held else self.stack.step
+        self.losses += step(self._batch())
         self.slot += 1
 
-    def _captured_step(self) -> Callable[[], None]:
+    def _captured_step(self, held: bool) -> Callable[[], None]:
         """The step as a CUDA graph, captured on first use."""
-        if self._replay is None:
+        if held not in self._replay:
             with tensor_cores():
-                self._replay = self._capture()
-        return self._replay
+                self._replay[held] = self._capture(held)
+        return self._replay[held]
 
-    def _capture(self) -> Callable[[], None]:
+    def _capture(self, held: bool) -> Callable[[], None]:
         """Warm up on a side stream, capture one step, and undo what warming up has trained."""
         before = {name: value.clone() for name, value in self.stack.state().items()}
         side = torch.cuda.Stream(self.stack.device)
@@ -132,11 +150,11 @@ class Steps:
         with torch.cuda.stream(side):
             self.slot.zero_()
             for _ in range(WARM_UP_STEPS):
-                self._step()
+                self._step(held)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._step()
+            self._step(held)
         self.stack.restore(before)
         return graph.replay
 
@@ -158,11 +176,9 @@ MONITORED_PATIENTS = 300
 """Agreement is watched on this many patients; the final choice is made on all."""
 SLOWEST_RATE = 0.05
 """Where learning rates decay, they end at this part of their full value."""
-PATIENCE = 3
-"""Evaluations in a row that agreement must stay low before training stops early."""
-EARLIEST_STOP = 0.25
-"""Early stopping looks only at what comes after this part of the iterations."""
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
+SECONDS_BETWEEN_LINES = 120.0
+"""How often progress is logged where no progress bar can be shown."""
 PORTION = 512
 """People whose R-indices are computed together."""
 RECONSTRUCTION, MONOTONICITY = LOSSES.index('reconstruction'), LOSSES.index('monotonicity')
@@ -220,6 +236,7 @@ class Training:
         self.final = {name: value.clone() for name, value in stack.weights_now().items()}
         self.evaluate_every = max(round(iterations / EVALUATIONS / BLOCK), 1) * BLOCK
         self.settings = members_by_ortho(stack.ortho)
+        self.seen = members_r_indices(self.final, sample.pt[:MONITORED_PATIENTS])
         self.owner = fingerprint(
             stack.hyper,
             {
@@ -237,7 +254,7 @@ class Training:
     def last_iteration(self) -> int:
         """When training ends even for members that have not met the stopping rule."""
         hyper = self.stack.hyper
-        extra = 0.0 if hyper.early_stopping is not None else hyper.extra_iterations
+        extra = hyper.extra_iterations if hyper.settled is None else 0.0
         return self.iterations + round(extra * self.iterations)
 
     def run(self) -> dict[str, Tensor]:
@@ -246,12 +263,15 @@ class Training:
         steps = Steps(self.stack, *self.sample)
         saved = time.monotonic()
         self._first = self.progress.iteration
+        self._began = self._told = saved
         with self._progress_bar() as bar:
             while not self._finished():
                 self._train_block(steps, bar)
                 self._tell_time_left()
                 if self._evaluation_is_due():
                     self._evaluate(bar)
+                if bar.disable and time.monotonic() - self._told > SECONDS_BETWEEN_LINES:
+                    self._tell_progress()
                 if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                     self._save()
                     saved = time.monotonic()
@@ -275,6 +295,19 @@ class Training:
             timedelta(seconds=round(left)),
         )
 
+    def _tell_progress(self) -> None:
+        """Log where training stands: for a log file, which shows no progress bar."""
+        self._told = time.monotonic()
+        done = self.progress.iteration
+        pace = (self._told - self._began) / max(done - self._first, 1)
+        agreed = [row['agreement'] for row in self.progress.history if row['agreement'] is not None]
+        LOGGER.info(
+            'M=%d: iteration %d of %d, agreement so far %s, at most %s left',
+            *(self.stack.n_patterns, done, self.iterations),
+            f'{agreed[-1]:.2f}' if agreed else 'unknown',
+            timedelta(seconds=round(max(self.iterations - done, 0) * pace)),
+        )
+
     def _finished(self) -> bool:
         return all(self.progress.done) or self.progress.iteration >= self.last_iteration
 
@@ -293,7 +326,10 @@ class Training:
         start = self.progress.iteration
         stop = min(start + BLOCK, self.last_iteration)
         self._schedule(start)
-        self.losses += steps.run(range(start, stop))
+        held = self.stack.hyper.held_iterations
+        if start < held:
+            stop = min(stop, held)
+        self.losses += steps.run(range(start, stop), held=start < held)
         self.progress.iteration = stop
         bar.update(stop - start)
 
@@ -328,10 +364,10 @@ class Training:
                 alive, varied = members[~diverged[members]], members[comparable[members]]
                 self._record(ortho, losses_EL[alive], r_ENM[varied])
         self._give_up(diverged)
-        if self.stack.hyper.early_stopping is None:
+        if self.stack.hyper.settled is None:
             self._stop_converged(losses_EL)
         else:
-            self._stop_disagreeing(self.stack.hyper.early_stopping)
+            self._stop_settled(r_ENM, self.stack.hyper.settled)
         self._show(bar)
 
     def _record(
@@ -375,23 +411,15 @@ class Training:
         self.progress.converged = (met | self.progress.converged).tolist()
         self._keep(met if self.progress.iteration < self.last_iteration else np.ones_like(met))
 
-    def _stop_disagreeing(self, tolerance: float) -> None:
-        """Keep each lambda's members as they were when they agreed best; end when that is past."""
-        for ortho, members in self.settings.items():
-            trace = [
-                record['agreement']
-                for record in self.progress.history
-                if record['ortho'] == ortho
-                and record['agreement'] is not None
-                and record['iteration'] >= EARLIEST_STOP * self.iterations
-            ]
-            chosen = np.isin(np.arange(len(self.progress.done)), members)
-            if trace and trace[-1] == max(trace):
-                self._keep(chosen, done=False)
-            if trace and max(trace[-PATIENCE:]) < max(trace) - tolerance:
-                self.progress.done = (chosen | self.progress.done).tolist()
-        if self.progress.iteration >= self.last_iteration:
-            self._keep(~np.array(self.progress.kept))
+    def _stop_settled(self, r_ENM: NDArray[np.floating], settled: float) -> None:
+        """Members end when their R-indices hardly change from one evaluation to the next."""
+        settled_E = _correlations(self.seen, r_ENM).min(axis=1) >= settled
+        self.seen = r_ENM
+        if self.progress.iteration <= self.stack.hyper.held_iterations + self.evaluate_every // 2:
+            settled_E[:] = False
+        self.progress.converged = (settled_E | self.progress.converged).tolist()
+        ended = self.progress.iteration >= self.last_iteration
+        self._keep(np.ones_like(settled_E) if ended else settled_E)
 
     def _keep(self, members_E: NDArray[np.bool_], done: bool = True) -> None:
         """Take the present weights of these members, where not done before, as their final ones."""
@@ -406,7 +434,8 @@ class Training:
     def _save(self) -> None:
         if self.checkpoint is not None:
             final = {f'final/{name}': value for name, value in self.final.items()}
-            tensors = self.stack.state() | final | {'losses': self.losses}
+            seen = torch.from_numpy(self.seen)
+            tensors = self.stack.state() | final | {'losses': self.losses, 'seen': seen}
             save_checkpoint(self.checkpoint, tensors, asdict(self.progress), self.owner)
 
     def _resume(self) -> None:
@@ -419,9 +448,17 @@ class Training:
         self.progress = Progress(**progress)
         self.stack.restore(tensors)
         self.losses.copy_(tensors['losses'])
+        self.seen = tensors['seen'].cpu().numpy()
         for name, value in self.final.items():
             value.copy_(tensors[f'final/{name}'])
         LOGGER.info('%s: resumed at iteration %d', self.checkpoint, self.progress.iteration)
+
+
+def _correlations(a_ENM: NDArray[np.floating], b_ENM: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Correlation (E, M) of two sets of R-indices over people."""
+    a, b = (values - values.mean(axis=1, keepdims=True) for values in (a_ENM, b_ENM))
+    length = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+    return (a * b).sum(axis=1) / np.maximum(length, np.finfo(float).tiny)
 
 
 def members_by_ortho(ortho: Sequence[float]) -> dict[float, NDArray[np.intp]]:
