@@ -57,8 +57,10 @@ SMALLEST_RATIO = 8
 JITTER = 0.003
 """Standard deviation of what is added to the weights of f and g2, so that units can diverge."""
 GAIN, GATE, DECODER = 0.25, 0.45, 0.3
-"""Largest weight of g2's first layer, and weights of f's gates and first decoder: below the clip
-limit of 0.5, with room to train."""
+"""Usual largest weight of g2's first layer, and weights of f's gates and first decoder: below the
+clip limit of 0.5, with room to train."""
+LARGEST_START = 0.45
+"""Largest weight of g2's first layer where hidden units are few."""
 CODE = 2.0
 """Value of every unit of f's code for a mean control."""
 CHORD = 0.6
@@ -298,9 +300,11 @@ def _reconstructor(patterns: Floats, gain: Floats, rng: np.random.Generator) -> 
         np.zeros((quarter, n_patterns)),
     ]
     for k in range(n_patterns):
-        reader = readers[:, k] * GAIN / np.abs(readers[:, k]).max()
-        scale = np.abs(readers[:, k]).max() / GAIN
-        weight = np.sqrt(scale / (n1 * n2)) / (1 + SLOPE)
+        largest = np.abs(readers[:, k]).max()
+        needed = largest / (n1 * n2 * np.square(LARGEST_START * (1 + SLOPE)))
+        gain_of_reader = np.clip(needed, GAIN, LARGEST_START)
+        reader = readers[:, k] * gain_of_reader / largest
+        weight = np.sqrt(largest / (gain_of_reader * n1 * n2)) / (1 + SLOPE)
         first = np.repeat([1.0, -1.0], n1)
         second = np.repeat([1.0, -1.0], n2)
         rows = slice(2 * n1 * k, 2 * n1 * (k + 1))

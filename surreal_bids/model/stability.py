@@ -34,6 +34,9 @@ SUBSAMPLES = 10
 PERMUTATIONS, SUBSAMPLES_OF_PERMUTATION = 20, 5
 LEAST_STABILITY = 0.9
 """Patterns count as found again when severities correlate by this much."""
+LEAST_SPREAD = 0.08
+"""A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
+is not measured at all: a chance difference between the groups in a region or two."""
 COMPARED_PATIENTS = 1000
 _SUBSAMPLE, _PERMUTATION = 1, 2
 """Streams of random numbers."""
@@ -91,10 +94,11 @@ def stability(
 
 
 def _standardised(severities: Floats) -> Floats:
-    """Columns of mean 0 and length 1; an empty pattern becomes zero."""
+    """Columns of mean 0 and length 1; a pattern that hardly varies becomes zero."""
     centred = severities - severities.mean(axis=0)
-    length = np.linalg.norm(centred, axis=0)
-    return np.where(length > 1e-6, centred / np.maximum(length, 1e-6), 0.0)
+    spread = centred.std(axis=0)
+    unit = centred / (np.maximum(spread, LEAST_SPREAD) * np.sqrt(len(centred)))
+    return np.where(spread >= LEAST_SPREAD, unit, 0.0)
 
 
 def _typical_agreement(similarity: Floats) -> float:

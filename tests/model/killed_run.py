@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from surreal_bids.model import bundle as checkpoint
 from surreal_bids.model import train
 from surreal_bids.model import train as steps
 from tests.model.tiny import tiny_training
@@ -29,11 +28,11 @@ def killed_on_call(function: Callable[..., Any], call: int) -> Callable[..., Any
     """The function, which ends its process half-way through that call."""
     calls = iter(range(1, call + 1))
 
-    def wrapped(*arguments: Any) -> Any:
-        result = function(*arguments)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        result = function(*arguments, **named)
         if next(calls) == call:
-            if isinstance(arguments[1], Path):
-                os.truncate(arguments[1], arguments[1].stat().st_size // 2)
+            if isinstance(arguments[0], Path):
+                os.truncate(arguments[0], arguments[0].stat().st_size // 2)
             die()
         return result
 
@@ -49,7 +48,7 @@ def main() -> None:
     if moment == 'training':
         steps.Steps.run = killed_on_call(steps.Steps.run, 4)  # type: ignore[method-assign]
     else:
-        checkpoint.save_file = killed_on_call(checkpoint.save_file, 3)
+        Path.write_bytes = killed_on_call(Path.write_bytes, 3)  # type: ignore[method-assign]
     tiny_training(ITERATIONS, path).run()
 
 

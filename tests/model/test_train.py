@@ -15,8 +15,6 @@ from surreal_bids.model.agreement import compare_members
 from surreal_bids.model.ensemble import LOSSES
 from surreal_bids.model.networks import r_indices
 from surreal_bids.model.train import (
-    EARLIEST_STOP,
-    PATIENCE,
     Sample,
     Steps,
     Training,
@@ -60,10 +58,10 @@ def interrupt_after(monkeypatch, n_blocks):
     """Let the next run end with an error after so many blocks of iterations."""
     run, blocks = Steps.run, itertools.count()
 
-    def run_or_stop(self, iterations):
+    def run_or_stop(self, iterations, held=False):
         if next(blocks) == n_blocks:
             raise Interrupted
-        return run(self, iterations)
+        return run(self, iterations, held)
 
     monkeypatch.setattr(Steps, 'run', run_or_stop)
 
@@ -188,65 +186,57 @@ def test_training_ends_at_once_when_all_members_have_diverged():
     assert training.progress.history == []
 
 
-@pytest.mark.parametrize('early_stopping', [None, 0.1])
-def test_a_collapsed_member_does_not_end_the_run(early_stopping, monkeypatch):
+@pytest.mark.parametrize('settled', [None, 2.0])
+def test_a_collapsed_member_does_not_end_the_run(settled, monkeypatch):
     def collapsed(weights, patients):
         r_ENM = members_r_indices(weights, patients)
         r_ENM[1] = 0.5
         return r_ENM
 
     monkeypatch.setattr('surreal_bids.model.train.members_r_indices', collapsed)
-    stack = tiny_stack((0.1, 0.1, 0.1), early_stopping=early_stopping, **ALWAYS_MET)
+    stack = tiny_stack((0.1, 0.1, 0.1), settled=settled, **ALWAYS_MET)
     training = tiny_training(10, stack=stack)
     training.run()
     assert training.progress.iteration == 10
 
 
-@pytest.mark.parametrize('broken', [None, 1])
-def test_early_stopping_keeps_the_best_evaluation(broken):
-    """Agreement among members is what the history says; the weights are those of its maximum."""
-    stack = tiny_stack(REPEATED, early_stopping=10.0)
-    if broken is not None:
-        stack.weights['D.layer1'].data[broken] = torch.nan
-    training = tiny_training(40, stack=stack)
+def test_a_member_ends_when_its_r_indices_have_settled(monkeypatch):
+    """Member 0 stands still from the second evaluation on; member 1 never does."""
+    rng = np.random.default_rng(3)
+    evaluations = [rng.uniform(size=(2, 60, 2)) for _ in range(5)]
+    for later in evaluations[2:]:
+        later[0] = evaluations[1][0]
+    scripted = iter([rng.uniform(size=(2, 60, 2)), *evaluations])
+    monkeypatch.setattr('surreal_bids.model.train.members_r_indices', lambda *_: next(scripted))
+    training = tiny_training(20, stack=tiny_stack((0.1, 0.1), settled=0.99))
     final = training.run()
-    assert training.progress.iteration == 40
-    for ortho, members in ((0.1, [0, 1]), (0.4, [2, 3])):
-        late = [
-            record
-            for record in training.progress.history
-            if record['ortho'] == ortho and record['iteration'] >= EARLIEST_STOP * 40
-        ]
-        best = max(late, key=lambda record: (record['agreement'] or 0, record['iteration']))
-        expected = weights_after(best['iteration'], ortho=REPEATED)
-        for name, value in final.items():
-            for member in members:
-                if member != broken:
-                    assert torch.equal(value[member], expected[name][member])
+    assert training.progress.iteration == 20
+    assert training.progress.converged == [True, False]
+    for name, value in final.items():
+        for member, end in ((0, 15), (1, 20)):
+            expected = weights_after(end, ortho=(0.1, 0.1))[name][member]
+            assert torch.equal(value[member], expected)
 
 
-@pytest.mark.parametrize(
-    ('trace', 'stopped_after'),
-    [
-        ([0.9] * 3 + [0.8, *[0.1] * 9], 7),
-        ([0.5, 0.6, 0.7, 0.8, 0.6, 0.6, 0.6, 0.9], 7),
-        ([0.5, 0.6, 0.7, 0.8, 0.6, 0.75, 0.6, 0.6, 0.6, 0.9], 9),
-        ([0.99, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], 12),
-        ([0.8] * 12, 12),
-        ([0.1 + 0.05 * i for i in range(12)], 12),
-    ],
-    ids=['late peak', 'low thrice', 'one relapse', 'too early to count', 'level', 'rising'],
-)
-def test_early_stopping_needs_agreement_to_stay_low(trace, stopped_after, monkeypatch):
-    """12 evaluations, of which the first two come before a quarter of the iterations."""
-    scripted_agreement(monkeypatch, trace)
-    training = tiny_training(60, stack=tiny_stack((0.1, 0.1), early_stopping=0.1))
-    final = training.run()
-    assert PATIENCE == 3
-    assert training.progress.iteration == stopped_after * BLOCK
-    seen = trace[2:stopped_after]
-    best = 3 + max(i for i, value in enumerate(seen) if value == max(seen))
-    assert_same(final, weights_after(best * BLOCK, ortho=(0.1, 0.1)))
+def test_f_is_held_still_at_first():
+    stack = tiny_stack(held_iterations=10, extra_iterations=0.0)
+    before = {name: value.clone() for name, value in stack.weights_now().items()}
+    training = tiny_training(10, stack=stack)
+    training.run()
+    for name, value in before.items():
+        if name.startswith('f.'):
+            torch.testing.assert_close(stack.weights_now()[name], value, rtol=0, atol=0)
+        else:
+            assert not torch.equal(stack.weights_now()[name], value)
+
+
+def test_where_no_bar_can_be_shown_progress_is_logged(monkeypatch, caplog):
+    monkeypatch.setattr('surreal_bids.model.train.SECONDS_BETWEEN_LINES', 0.0)
+    with caplog.at_level('INFO'):
+        tiny_training(10, stack=tiny_stack((0.1, 0.1))).run()
+    lines = [line for line in caplog.messages if 'agreement so far' in line]
+    assert lines[0].startswith('M=2: iteration 5 of 10, agreement so far 0.')
+    assert lines[0].endswith('left')
 
 
 @pytest.mark.parametrize('decay_from', [0.0, 0.5, 0.75])
@@ -255,10 +245,10 @@ def test_learning_rates_fall_linearly_to_a_twentieth(decay_from, monkeypatch):
     rates = []
     run = Steps.run
 
-    def record(self, iterations):
+    def record(self, iterations, held=False):
         optimisers = training.stack.optimisers.values()
         rates.append([float(adam.param_groups[0]['lr']) for adam in optimisers])
-        return run(self, iterations)
+        return run(self, iterations, held)
 
     monkeypatch.setattr(Steps, 'run', record)
     training.run()
@@ -275,7 +265,9 @@ def test_learning_rates_of_the_published_models_never_fall(preset):
 
 
 @pytest.mark.parametrize('n_blocks', [1, 4])
-@pytest.mark.parametrize('changes', [{}, {'early_stopping': 5.0}], ids=['to the end', 'early'])
+@pytest.mark.parametrize(
+    'changes', [{}, {'settled': 0.9999, 'held_iterations': 8}], ids=['usual', 'held, settled']
+)
 @pytest.mark.parametrize('preset', ['correlated', 'robust'])
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
     preset, changes, n_blocks, tmp_path, monkeypatch

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from surreal_bids.model.stability import (
+    LEAST_STABILITY,
+    PERMUTATIONS,
+    Number,
+    Stability,
+    choose_number,
+    draw_subsample,
+    stability,
+    stored_number,
+)
+from tests.model.test_factors import cohort
+
+
+@pytest.mark.parametrize('n_patterns', [1, 2, 3])
+def test_the_true_number_of_patterns_is_chosen(n_patterns):
+    cn, pt, *_ = cohort(n_patterns, size=0.35)
+    number = choose_number(cn, pt, (1, 2, 3, 4))
+    assert number.n_patterns == n_patterns
+    chosen = number.stabilities[n_patterns - 1]
+    assert len(chosen.null) == PERMUTATIONS
+    assert max(chosen.null) < LEAST_STABILITY < chosen.value
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_labels_that_mean_nothing_support_no_pattern(seed):
+    cn, pt, *_ = cohort(2, seed=seed)
+    people = np.random.default_rng(seed).permutation(np.concatenate([cn, pt]))
+    number = choose_number(people[:150], people[150:], (1, 2), seed)
+    assert number.n_patterns == 0
+    assert len(number.stabilities[0].null) == PERMUTATIONS
+
+
+def test_the_same_seed_gives_the_same_answer_whatever_else_is_tried():
+    cn, pt, *_ = cohort(2)
+    assert stability(cn, pt, 2, (0, 1)) == stability(cn, pt, 2, (0, 1))
+    alone, among = choose_number(cn, pt, (2,)), choose_number(cn, pt, (1, 2))
+    assert alone.stabilities[0] == among.stabilities[1]
+
+
+@pytest.mark.parametrize(
+    ('value', 'null', 'supported'),
+    [(0.95, (), True), (0.95, (0.2, 0.94), True), (0.95, (0.2, 0.96), False), (0.8, (), False)],
+)
+def test_a_number_is_supported_when_it_beats_limit_and_null(value, null, supported):
+    assert Stability(2, value, null).is_supported is supported
+
+
+def test_steps_are_reported():
+    cn, pt, *_ = cohort(1, n_cn=60, n_pt=60)
+    said = []
+    choose_number(cn, pt, (1, 2), report=said.append)
+    assert [line.split(':')[0] for line in said] == ['M=1', 'M=2', 'M=1']
+    assert 'shuffled' in said[-1]
+
+
+@pytest.mark.parametrize(('n', 'most', 'size'), [(100, None, 80), (8, None, 8), (5000, 1500, 1500)])
+def test_a_subsample_has_no_one_twice(n, most, size):
+    rows = draw_subsample(n, np.random.default_rng(0), most)
+    assert len(rows) == len(set(rows)) == size
+    assert (np.diff(rows) > 0).all()
+
+
+def test_it_goes_to_json_and_back():
+    number = Number(1, (Stability(1, 0.95, (0.1, 0.2)), Stability(2, 0.3)))
+    values = {
+        'n_patterns': 1,
+        'stabilities': [
+            {'n_patterns': 1, 'value': 0.95, 'null': [0.1, 0.2]},
+            {'n_patterns': 2, 'value': 0.3, 'null': []},
+        ],
+    }
+    assert stored_number(values) == number
+    assert stored_number(None) is None
