@@ -165,7 +165,7 @@ DEFAULT_ITERATIONS = {
     'iclr2022': 100_000,
     'correlated': 100_000,
     'robust': 20_000,
-    'sparse': 1_000,
+    'sparse': 2_000,
 }
 """Iterations of every preset where none are given."""
 BATCHES_PER_EPOCH = 8
@@ -194,7 +194,7 @@ class SurrealGAN:
         authors' program 0.1.1) or `robust`.
     iterations
         The number of training iterations: the most with `sparse`, the least with the others.
-        None: 1,000 with `sparse`, 20,000 with `robust`, 100,000 with the others.
+        None: 2,000 with `sparse`, 20,000 with `robust`, 100,000 with the others.
     device
         `cpu`, `cuda` or `auto`: cuda where there is one.
     random_state

@@ -1,0 +1,192 @@
+"""The default: members that start from sparse factors, as many as it takes."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from surreal_bids.exceptions import UsageError
+from surreal_bids.model import SurrealGAN
+from surreal_bids.model.agreement import Setting
+from surreal_bids.model.rounds import (
+    HOPELESS,
+    MOST_ROUNDS,
+    ROUND,
+    Trained,
+    TrainStack,
+    train_in_rounds,
+)
+from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.train import Steps
+from surreal_bids.stats.concordance import pattern_c_index
+from tests.model.test_factors import cohort
+
+SHORT = {'held_iterations': 50, 'iterations': 100, 'device': 'cpu'}
+
+
+def table(n_patterns=2, **changes):
+    cn, pt, severities, _ = cohort(n_patterns, n_cn=90, n_pt=100, size=0.35, **changes)
+    return np.concatenate([cn, pt]), np.repeat([False, True], [len(cn), len(pt)]), severities
+
+
+@pytest.fixture(scope='module')
+def fitted():
+    X, is_patient, _ = table()
+    return SurrealGAN(n_patterns=(1, 2, 3), **SHORT).fit(X, is_patient)
+
+
+def test_number_and_severities_are_found(fitted):
+    X, is_patient, severities = table()
+    assert fitted.selected_.n_patterns == fitted.number_.n_patterns == 2
+    assert pattern_c_index(fitted.transform(X[is_patient]), severities) > 0.85
+    assert min(fitted.linear_['agreement']) > 0.9
+
+
+def test_what_was_spent_is_told(fitted):
+    assert fitted.spent_.members == len(fitted.members_) == 2 * ROUND
+    assert fitted.spent_.iterations <= 2 * ROUND * 100
+    assert fitted.spent_.reason.startswith('the consensus no longer changed')
+
+
+def test_it_is_the_same_after_saving_and_loading(fitted, tmp_path):
+    X, *_ = table()
+    loaded = SurrealGAN.load(fitted.save(tmp_path / 'model'))
+    np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
+    assert loaded.number_ == fitted.number_
+    assert loaded.spent_ == fitted.spent_
+    assert loaded.linear_ == fitted.linear_
+    card = json.loads((tmp_path / 'model' / 'model.json').read_text())
+    assert card['Preset'] == 'sparse'
+    assert len(card['Stability']['stabilities'][1]['null']) == 20
+
+
+def weights_of(repetition, gan):
+    return {n: v[gan.selected_.members.index(repetition)] for n, v in gan.weights_.items()}
+
+
+def test_a_member_does_not_depend_on_who_else_is_trained(tmp_path):
+    X, is_patient, _ = table()
+    few, many, lambdas = (
+        SurrealGAN(2, checkpoint_dir=tmp_path / name, random_state=1, **SHORT, **how)
+        for name, how in (
+            ('few', {'repetitions': 3}),
+            ('many', {'repetitions': 6}),
+            ('lambdas', {'repetitions': 3, 'ortho': (0.1, 0.4)}),
+        )
+    )
+    states = {}
+    for gan in (few, many, lambdas):
+        folder = gan.train(X, is_patient, 2).parent
+        from safetensors.torch import load_file
+
+        states[folder.name] = load_file(folder / 'patterns-2_members-00.safetensors')
+    assert sorted(path.name for path in (tmp_path / 'many').iterdir()) == [
+        'patterns-2_members-00.safetensors',
+        'patterns-2_members-04.safetensors',
+    ]
+    for name in ('final/g1.weight', 'final/f.decode1', 'final/g2.layer2'):
+        expected = states['few'][name]
+        torch.testing.assert_close(states['many'][name][:3], expected, rtol=0, atol=1e-6)
+        torch.testing.assert_close(states['lambdas'][name][3:], expected, rtol=0, atol=1e-6)
+
+
+def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
+    X, is_patient, _ = table()
+    whole = SurrealGAN(2, checkpoint_dir=tmp_path / 'whole', **SHORT).fit(X, is_patient)
+    monkeypatch.setattr('surreal_bids.model.train.SECONDS_BETWEEN_CHECKPOINTS', 0.0)
+    run, blocks = Steps.run, iter(range(100))
+    with monkeypatch.context() as patch:
+
+        def run_or_stop(self, iterations, held=False):
+            if next(blocks) == 3:
+                raise KeyboardInterrupt
+            return run(self, iterations, held)
+
+        patch.setattr(Steps, 'run', run_or_stop)
+        with pytest.raises(KeyboardInterrupt):
+            SurrealGAN(2, checkpoint_dir=tmp_path / 'cut', **SHORT).fit(X, is_patient)
+    resumed = SurrealGAN(2, checkpoint_dir=tmp_path / 'cut', **SHORT).fit(X, is_patient)
+    for folder, gan in (('a', whole), ('b', resumed)):
+        gan.save(tmp_path / folder)
+    for name in ('model.json', 'model.safetensors'):
+        assert (tmp_path / 'a' / name).read_bytes() == (tmp_path / 'b' / name).read_bytes()
+
+
+def test_where_nothing_is_supported_the_model_has_no_pattern(tmp_path, caplog):
+    X, is_patient, _ = table()
+    shuffled = np.random.default_rng(0).permutation(X)
+    cn = shuffled[~is_patient]
+    shuffled = 1 + (shuffled - cn.mean(axis=0)) / (10 * cn.std(axis=0))
+    gan = SurrealGAN(n_patterns=(1, 2), **SHORT).fit(shuffled, is_patient)
+    assert 'no pattern is supported' in caplog.text
+    assert gan.selected_.n_patterns == 0
+    loaded = SurrealGAN.load(gan.save(tmp_path / 'model'))
+    r, spread = loaded.transform(shuffled, return_std=True)
+    assert r.shape == spread.shape == (len(X), 0)
+    assert loaded.in_range(shuffled).mean() > 0.9
+    assert loaded.number_.stabilities[0].null
+
+
+def test_one_number_of_patterns_is_trained_in_any_case():
+    X, is_patient, _ = table()
+    rng = np.random.default_rng(0)
+    noise = rng.normal(1, 0.1, X.shape)
+    cn = noise[~is_patient]
+    noise = 1 + (noise - cn.mean(axis=0)) / (10 * cn.std(axis=0))
+    gan = SurrealGAN(n_patterns=1, repetitions=3, **SHORT).fit(noise, is_patient)
+    assert gan.number_.n_patterns == 0
+    assert gan.transform(noise).shape == (len(X), 1)
+
+
+def test_too_few_regions_are_refused():
+    X, is_patient, _ = table()
+    with pytest.raises(UsageError, match='12 regions are too few for 2 patterns'):
+        SurrealGAN(2, **SHORT).fit(X[:, :12], is_patient)
+
+
+def scripted_rounds(spread):
+    """Rounds of made-up members: truth plus noise, whose size depends on lambda."""
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(size=(200, 2))
+    asked = []
+
+    def train(ortho, first, count):
+        asked.append((ortho, first, count))
+        trained = {}
+        for value in ortho:
+            r = truth + spread[value] * rng.normal(size=(count, 200, 2))
+            trained[value] = Trained({'f.latent': torch.zeros(count, 2, 3)}, r, [True] * count)
+        return trained, 10
+
+    return TrainStack(train, hyperparameters('sparse')), asked
+
+
+def test_rounds_end_when_the_consensus_settles():
+    how, asked = scripted_rounds({0.4: 0.01})
+    settings, spent = train_in_rounds(how, (0.4,), None)
+    assert asked == [((0.4,), 0, ROUND), ((0.4,), ROUND, ROUND)]
+    assert isinstance(settings[0], Setting)
+    assert (spent.members, spent.iterations) == (2 * ROUND, 20 * ROUND)
+
+
+def test_rounds_end_at_the_most_members():
+    how, asked = scripted_rounds({0.4: 2.0})
+    _, spent = train_in_rounds(how, (0.4,), None)
+    assert len(asked) == MOST_ROUNDS
+    assert 'the most that are trained' in spent.reason
+
+
+def test_repetitions_fix_the_members():
+    how, asked = scripted_rounds({0.4: 0.01})
+    settings, spent = train_in_rounds(how, (0.4,), 6)
+    assert [count for _, _, count in asked] == [4, 2]
+    assert len(settings[0].members) == spent.members == 6
+
+
+def test_a_hopeless_lambda_gets_no_further_members():
+    how, asked = scripted_rounds({0.1: 1.0, 0.4: 0.08})
+    settings, _ = train_in_rounds(how, (0.1, 0.4), None)
+    assert [ortho for ortho, _, _ in asked] == [(0.1, 0.4)] + [(0.4,)] * (len(asked) - 1)
+    assert len(asked) > 1
+    assert settings[1].score(3) - settings[0].score(3) > HOPELESS
