@@ -100,7 +100,7 @@ class Authors:
         torch.manual_seed(seed)
         self._people = people
         self._random = np.random.default_rng(seed)
-        self._model = SurrealGAN(3, preset='iclr2022')
+        self._model = SurrealGAN()
         settings = {
             'nROI': people.cn.shape[1], 'npattern': N_PATTERNS, 'lam': ORTHO, 'zeta': 80,
             'kappa': 80, 'gamma': 6, 'mu': 500, 'eta': 6, 'lipschitz_k': 0.5, 'beta1': 0.5,

@@ -315,8 +315,8 @@ def _simulated(rng, n, n_regions=24):
 def test_known_severities_are_recovered():
     X, severity = _simulated(np.random.default_rng(0), 400)
     gan = SurrealGAN(
-        n_patterns=2, ortho=0.4, repetitions=4, preset='iclr2022', iterations=6000, lr=4e-3, gamma=1.0, eta=1.0,
-        device='cpu', extra_iterations=0.0,
+        n_patterns=2, ortho=0.4, repetitions=4, preset='iclr2022', iterations=6000,
+        lr=4e-3, gamma=1.0, eta=1.0, device='cpu', extra_iterations=0.0,
     )  # fmt: skip
     r = gan.fit(X, np.arange(800) >= 400).transform(X)
     assert pattern_c_index(r[400:], severity) > 0.78
@@ -334,7 +334,7 @@ def test_the_authors_sample_is_on_the_way_after_a_tenth_of_the_iterations():
     cn = volumes[~patient]
     X = 1 + (volumes - cn.mean(axis=0)) / (10 * cn.std(axis=0))
     gan = SurrealGAN(
-        n_patterns=3, ortho=0.4, repetitions=3, preset='iclr2022', iterations=4000, gamma=0.8, lr=8e-4,
-        device='cpu', extra_iterations=0.0,
+        n_patterns=3, ortho=0.4, repetitions=3, preset='iclr2022', iterations=4000,
+        gamma=0.8, lr=8e-4, device='cpu', extra_iterations=0.0,
     )  # fmt: skip
     assert pattern_c_index(gan.fit(X, patient).transform(X[patient]), truth) > 0.65
