@@ -1,9 +1,11 @@
-"""Reading images, their grids, and the one place where nibabel (RAS) meets ITK (LPS)."""
+"""Images: reading and checking them, their grids, and the way from nibabel (RAS) to ITK (LPS)."""
 
 from __future__ import annotations
 
 import logging
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +23,8 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 
-
 Image = nib.nifti1.Nifti1Image
-"""What every function of this package takes and returns; world coordinates are RAS, in mm."""
+"""What the functions of this package take and return; world coordinates are RAS, in mm."""
 
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0])
 """ITK counts the first two world axes the other way; the matrix is its own inverse."""
@@ -37,13 +38,16 @@ SAME_PLACE_MM = 0.05
 SCANNER_CODE = 1
 """NIfTI code of scanner coordinates, written where the reference has none."""
 
+UNREADABLE = (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError)
+"""What nibabel raises for files that are missing, damaged, truncated or not images."""
+
 
 def load_image(path: str | Path) -> Image:
     """Read a three-dimensional image whole, with finite voxels and one affine.
 
     Integers stay integers unless the header scales them; all else becomes float32. A fourth axis
     of one volume is dropped. Voxels that are not finite become 0, since programs that strip skulls
-    mark the background so; the log says how many.
+    mark the background so; the log reports how many.
 
     Parameters
     ----------
@@ -57,16 +61,30 @@ def load_image(path: str | Path) -> Image:
         shows the same value everywhere.
     """
     path = Path(path)
-    try:
+    image = open_image(path)
+    with reading(path):
+        values = np.asanyarray(image.dataobj)
+    return _with_affine(_one_volume(path, values), _affine_of(path, image), image)
+
+
+def open_image(path: str | Path) -> SpatialImage:
+    """Read the header of an image; its voxels stay on disk."""
+    with reading(path):
         image = nib.load(path)
-        values = np.asanyarray(getattr(image, 'dataobj', None))
-    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
+    if not isinstance(image, SpatialImage):
+        raise DataError(f'{path}: {type(image).__name__} is not a volume; convert it to NIfTI')
+    return image
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turn whatever goes wrong while an image is read into a DataError that names the file."""
+    try:
+        yield
+    except UNREADABLE as error:
         raise DataError(
             f'{path}: cannot be read as an image ({error}); copy or convert it again'
         ) from error
-    if not isinstance(image, SpatialImage):
-        raise DataError(f'{path}: {type(image).__name__} is no volume; convert it to NIfTI')
-    return _with_affine(_one_volume(path, values), _affine_of(path, image), image)
 
 
 def like(reference: SpatialImage, array: NDArray, dtype: DTypeLike) -> Image:
@@ -75,7 +93,7 @@ def like(reference: SpatialImage, array: NDArray, dtype: DTypeLike) -> Image:
 
 
 def same_grid(a: SpatialImage, b: SpatialImage) -> bool:
-    """Tell whether two images have the same shape and place, up to `SAME_PLACE_MM`."""
+    """Whether two images have the same shape and place, up to `SAME_PLACE_MM`."""
     if a.shape[:3] != b.shape[:3]:
         return False
     corners = np.array(list(np.ndindex(2, 2, 2))) * (np.array(a.shape[:3]) - 1)
@@ -166,14 +184,14 @@ def _nifti_affine(path: Path, image: nib.Nifti1Pair) -> NDArray[np.float64]:
     """Choose the affine: the sform, else the qform, else the voxel sizes (nibabel's rule).
 
     An sform that is not to scale, such as one that leads to a template, gives way to the qform:
-    volumes are counted in mm3 of the person.
+    volumes are measured in the participant's own mm3.
     """
     sform, qform = (int(image.header[name]) for name in ('sform_code', 'qform_code'))
     if not sform and not qform:
         LOGGER.warning('%s: no orientation in the header; left and right are guessed', path)
     if sform and not _to_scale(image):
-        chosen = 'qform' if qform else 'sform, for want of a qform'
-        LOGGER.warning('%s: the sform is not to scale; taken is the %s', path, chosen)
+        chosen = 'qform' if qform else 'sform, as there is no qform'
+        LOGGER.warning('%s: the sform is not to scale; using the %s', path, chosen)
         return image.get_qform() if qform else image.affine
     return image.affine
 

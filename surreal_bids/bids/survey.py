@@ -15,8 +15,6 @@ from typing import Any, cast
 import nibabel as nib
 import numpy as np
 from nibabel.arrayproxy import ArrayProxy
-from nibabel.filebasedimages import ImageFileError
-from nibabel.spatialimages import HeaderDataError
 from tqdm import tqdm
 
 from surreal_bids.bids.layout import (
@@ -40,6 +38,7 @@ from surreal_bids.bids.people import (
 )
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
+from surreal_bids.images import open_image
 from surreal_bids.text import alternatives, name_some
 
 
@@ -353,12 +352,7 @@ def check_image(path: Path) -> Voxels:
 
 
 def _open(path: Path) -> nib.Nifti1Image:
-    try:
-        image = nib.load(path)
-    except (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError) as error:
-        raise DataError(
-            f'{path}: no NIfTI header can be read ({error}); copy or convert it again'
-        ) from error
+    image = open_image(path)
     if not isinstance(image, nib.Nifti1Image):
         raise DataError(f'{path}: {type(image).__name__}, not NIfTI; convert it to NIfTI')
     return image

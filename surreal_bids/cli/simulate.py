@@ -33,6 +33,14 @@ from surreal_bids.templates import TEMPLATE_SPACE
 
 LOGGER = logging.getLogger(__name__)
 
+PATTERN_COLUMN = re.compile(r'(r|pattern_)\d+')
+
+DESCRIPTION = 'dataset_description.json'
+"""Makes the folder a dataset, which the group level of the app takes with `--roi-table`."""
+
+RECORD = 'simulation.json'
+"""File of the output folder that says what was simulated, so that it can be done again."""
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all subcommands."""
@@ -52,6 +60,74 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(with_hyphens(sys.argv[1:] if argv is None else argv))
     set_up_logging(arguments.verbosity)
     return run_command(arguments.run, arguments)
+
+
+def add_table_parser(subparsers: Any) -> None:
+    """Register the subcommand `table`."""
+    parser = subparsers.add_parser(
+        'table',
+        help='simulate a table of regional volumes',
+        description='Simulate one of the five semi-synthetic datasets of the Surreal-GAN paper: '
+        'volumes of 139 MUSE regions of controls, and of patients with three patterns of atrophy '
+        'whose severity is known.',
+    )
+    parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the tables to')
+    parser.add_argument(
+        '--task',
+        choices=TASKS,
+        default='basic',
+        help='which dataset: overlap shares more regions between patterns, scarce has few regions '
+        'a pattern, noise varies more within a pattern, mild has smaller losses (default: basic)',
+    )
+    parser.add_argument('--n-cn', type=int, default=492, help='number of controls (default: 492)')
+    parser.add_argument('--n-pt', type=int, default=900, help='number of patients (default: 900)')
+    parser.add_argument('--seed', type=int, default=0, help='seed of all draws (default: 0)')
+    parser.add_argument(
+        '--from-table',
+        type=Path,
+        metavar='CN.csv',
+        help='take healthy people from this CSV or TSV file with a column for each of the 139 '
+        'regions, instead of the built-in population',
+    )
+    parser.add_argument(
+        '--resample',
+        choices=RESAMPLINGS,
+        help='draw any number of people from a log-normal distribution fitted to --from-table',
+    )
+    parser.add_argument(
+        '--overwrite', action='store_true', help='replace another simulation in OUT'
+    )
+    parser.set_defaults(run=run_table)
+
+
+def run_table(arguments: argparse.Namespace) -> int:
+    """Simulate and write the tables; say where they are."""
+    record = _describe_simulation(arguments)
+    _require_free_folder(arguments.out, record, arguments.overwrite)
+    source = arguments.from_table
+    simulated = simulate_table(
+        arguments.task,
+        n_cn=arguments.n_cn,
+        n_pt=arguments.n_pt,
+        seed=arguments.seed,
+        controls=None if source is None else read_controls(source),
+        resample=arguments.resample,
+    )
+    write_json(arguments.out / RECORD, record)
+    description = {'Name': f'Simulated cohort, task {arguments.task}', 'BIDSVersion': BIDS_VERSION}
+    write_json(arguments.out / DESCRIPTION, description)
+    written = write_simulated_table(arguments.out, simulated)
+    unknown = simulated.participants.columns[simulated.participants.isna().all()]
+    if len(unknown):
+        LOGGER.warning(
+            '%s of these people: not known (n/a), so do not name them as covariates or sites',
+            ', '.join(unknown),
+        )
+    sys.stdout.write(
+        f'{arguments.n_cn} controls and {arguments.n_pt} patients, task {arguments.task}:\n'
+        + ''.join(f'  {path}\n' for path in written)
+    )
+    return 0
 
 
 def add_cohort_parser(subparsers: Any) -> None:
@@ -128,9 +204,6 @@ def run_cohort(arguments: argparse.Namespace) -> int:
         f'{arguments.out}; README.md there says what is what.\n'
     )
     return 0
-
-
-PATTERN_COLUMN = re.compile(r'(r|pattern_)\d+')
 
 
 def add_score_parser(subparsers: Any) -> None:
@@ -231,81 +304,6 @@ def _patterns(path: Path) -> pd.DataFrame:
     if not columns:
         raise DataError(f'{path}: no column r1, r2, ...; columns: {", ".join(table.columns)}')
     return pd.DataFrame({name: table.numbers(name) for name in columns}).dropna()
-
-
-DESCRIPTION = 'dataset_description.json'
-"""Makes the folder a dataset, which the group level of the app takes with `--roi-table`."""
-
-RECORD = 'simulation.json'
-"""File of the output folder that says what was simulated, so that it can be done again."""
-
-
-def add_table_parser(subparsers: Any) -> None:
-    """Register the subcommand `table`."""
-    parser = subparsers.add_parser(
-        'table',
-        help='simulate a table of regional volumes',
-        description='Simulate one of the five semi-synthetic datasets of the Surreal-GAN paper: '
-        'volumes of 139 MUSE regions of controls, and of patients with three patterns of atrophy '
-        'whose severity is known.',
-    )
-    parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the tables to')
-    parser.add_argument(
-        '--task',
-        choices=TASKS,
-        default='basic',
-        help='which dataset: overlap shares more regions between patterns, scarce has few regions '
-        'a pattern, noise varies more within a pattern, mild has smaller losses (default: basic)',
-    )
-    parser.add_argument('--n-cn', type=int, default=492, help='number of controls (default: 492)')
-    parser.add_argument('--n-pt', type=int, default=900, help='number of patients (default: 900)')
-    parser.add_argument('--seed', type=int, default=0, help='seed of all draws (default: 0)')
-    parser.add_argument(
-        '--from-table',
-        type=Path,
-        metavar='CN.csv',
-        help='take healthy people from this CSV or TSV file with a column for each of the 139 '
-        'regions, instead of the built-in population',
-    )
-    parser.add_argument(
-        '--resample',
-        choices=RESAMPLINGS,
-        help='draw any number of people from a log-normal distribution fitted to --from-table',
-    )
-    parser.add_argument(
-        '--overwrite', action='store_true', help='replace another simulation in OUT'
-    )
-    parser.set_defaults(run=run_table)
-
-
-def run_table(arguments: argparse.Namespace) -> int:
-    """Simulate and write the tables; say where they are."""
-    record = _describe_simulation(arguments)
-    _require_free_folder(arguments.out, record, arguments.overwrite)
-    source = arguments.from_table
-    simulated = simulate_table(
-        arguments.task,
-        n_cn=arguments.n_cn,
-        n_pt=arguments.n_pt,
-        seed=arguments.seed,
-        controls=None if source is None else read_controls(source),
-        resample=arguments.resample,
-    )
-    write_json(arguments.out / RECORD, record)
-    description = {'Name': f'Simulated cohort, task {arguments.task}', 'BIDSVersion': BIDS_VERSION}
-    write_json(arguments.out / DESCRIPTION, description)
-    written = write_simulated_table(arguments.out, simulated)
-    unknown = simulated.participants.columns[simulated.participants.isna().all()]
-    if len(unknown):
-        LOGGER.warning(
-            '%s of these people: not known (n/a), so do not name them as covariates or sites',
-            ', '.join(unknown),
-        )
-    sys.stdout.write(
-        f'{arguments.n_cn} controls and {arguments.n_pt} patients, task {arguments.task}:\n'
-        + ''.join(f'  {path}\n' for path in written)
-    )
-    return 0
 
 
 def _describe_simulation(arguments: argparse.Namespace) -> dict[str, Any]:

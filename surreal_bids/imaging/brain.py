@@ -31,39 +31,57 @@ MASK_LITRES = (0.6, 2.6)
 
 
 def brain_mask(image: Image, *, device: str = 'cpu') -> tuple[Image, str]:
-    """Mask the brain of a T1w image, and say how: `stripped` or `deepbet`.
+    """Mask the brain of a T1w image.
 
-    An image that is stripped already keeps the brain it has.
+    Parameters
+    ----------
+    image
+        T1w image of a head, or of a brain: one that is skull-stripped already keeps its brain.
+    device
+        Where the network runs, as torch names it.
+
+    Returns
+    -------
+    mask : Nifti1Image
+        1 in the brain, else 0; uint8, on the grid of the image.
+    how : {'stripped', 'deepbet'}
+        Whether the image was stripped already, or deepbet found the brain.
+
+    Raises
+    ------
+    DataError
+        No brain is found, or one of an impossible size.
     """
-    body = _single_body(image)
+    body = stripped_body(image)
     if body is not None:
         return like(image, ndimage.binary_fill_holes(body), np.uint8), 'stripped'
     return extract_brain(image, device=device), 'deepbet'
 
 
-def is_stripped(image: Image) -> bool:
-    """Tell whether an image shows a brain and nothing else: one body of its size, 0 around it."""
-    return _single_body(image) is not None
+def stripped_body(image: Image) -> NDArray[np.bool_] | None:
+    """The brain (X, Y, Z) of an image that is skull-stripped; None for a head.
+
+    A stripped image shows one connected body of the size of a brain, and 0 around it.
+    """
+    shown = np.asarray(image.dataobj) != 0
+    if np.mean(shown) > 1 - EMPTY_SHARE:
+        return None
+    bodies = np.empty(shown.shape, dtype=np.int32)
+    ndimage.label(shown, output=bodies)
+    sizes = np.bincount(bodies.ravel())[1:]
+    litres = sizes.max() * voxel_volume(image) / MM3_PER_LITRE
+    smallest, largest = STRIPPED_LITRES
+    if not smallest <= litres <= largest or sizes.max() < LARGEST_BODY_SHARE * sizes.sum():
+        return None
+    return bodies == 1 + sizes.argmax()
 
 
 def extract_brain(image: Image, *, device: str = 'cpu') -> Image:
     """Mask the brain of a whole head with deepbet, on the grid of the image, uint8.
 
     deepbet turns the image to RAS, stretches its field of view to a cube, finds the brain there,
-    and does the same again with a box around it, so that neither orientation nor voxel size needs
-    care here.
-
-    Parameters
-    ----------
-    image
-        T1w image of a head.
-    device
-        Where the network runs, as torch names it.
-
-    Raises
-    ------
-    DataError
-        No brain is found, or one of an impossible size.
+    and does the same again with a box around it, so that neither orientation nor voxel size
+    matters here.
     """
     # Importing deepbet imports torch, which takes seconds that not every caller should pay.
     from deepbet.bet import BrainExtraction
@@ -74,10 +92,10 @@ def extract_brain(image: Image, *, device: str = 'cpu') -> Image:
     try:
         _, mask, _ = network.run(like(image, np.asarray(image.dataobj), np.float32))
     except (AssertionError, ValueError) as error:
-        # So deepbet tells that its first look at the image found nothing.
+        # This is how deepbet reports that its first look at the image found nothing.
         raise DataError(
-            f'deepbet finds no brain in this image ({error}); look at it: give a brain mask '
-            'if the image is usable, exclude it if not'
+            f'deepbet finds no brain in this image ({error}); look at it, then give a brain mask '
+            'or exclude the image'
         ) from error
     inside = np.asarray(mask.dataobj) > 0
     check_mask_volume(inside.sum() * voxel_volume(image))
@@ -94,21 +112,6 @@ def check_mask_volume(volume: float) -> None:
             f'{largest:g}; check the voxel size in the header, and give a brain mask or exclude '
             'this image'
         )
-
-
-def _single_body(image: Image) -> NDArray[np.bool_] | None:
-    """Largest connected body of non-zero voxels (X, Y, Z), if the image is stripped; else none."""
-    shown = np.asarray(image.dataobj) != 0
-    if np.mean(shown) > 1 - EMPTY_SHARE:
-        return None
-    bodies = np.empty(shown.shape, dtype=np.int32)
-    ndimage.label(shown, output=bodies)
-    sizes = np.bincount(bodies.ravel())[1:]
-    litres = sizes.max() * voxel_volume(image) / MM3_PER_LITRE
-    smallest, largest = STRIPPED_LITRES
-    if not smallest <= litres <= largest or sizes.max() < LARGEST_BODY_SHARE * sizes.sum():
-        return None
-    return bodies == 1 + sizes.argmax()
 
 
 GRID_SPACING_MM = 5.0
@@ -155,7 +158,7 @@ def correct_bias(
         Where the field is estimated, on the grid of the image; without it, where the image is
         brighter than its mean. The field is smooth and divides the whole image.
     grid_spacing
-        Least distance in mm of the voxels that N4 sees.
+        Minimum distance (mm) between the voxels that N4 sees.
     iterations
         Most iterations at each level of the spline.
     tolerance

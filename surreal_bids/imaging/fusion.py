@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import torch
-from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import Image, like, load_image, voxel_volume
-from surreal_bids.imaging.atlas import Atlas
-from surreal_bids.imaging.registration import (
-    DEFAULT,
-    LocalCorrelation,
-    Settings,
-    cut_out,
-    normalise_intensity,
-    register,
-)
+from surreal_bids.images import Image, like, voxel_volume
+from surreal_bids.imaging.registration import LocalCorrelation, normalise_intensity
 from surreal_bids.imaging.transforms import Transform, resample, voxel_coordinates
 
 LOGGER = logging.getLogger(__name__)
 
-
 SLOTS = 12
-"""Labels remembered per voxel. As many atlases can disagree before a vote is forgotten."""
+"""Labels counted per voxel: as many atlases can disagree before a vote is lost."""
 
 POWER = 8.0
 """p: exponent of the local correlation."""
@@ -56,14 +46,14 @@ class Candidate:
 
     Attributes
     ----------
-    t1w, labels : Nifti1Image
+    t1w, labels : Image
         Of the atlas, on its own grid.
     transform : Transform
         On the grid of the target; from a registration, or composed of several.
     """
 
-    t1w: Nifti1Image
-    labels: Nifti1Image
+    t1w: Image
+    labels: Image
     transform: Transform
 
 
@@ -73,21 +63,21 @@ class Fusion:
 
     Attributes
     ----------
-    labels : Nifti1Image
+    labels : Image
         The label with most votes, int16 or int32; 0 outside the mask.
     volumes : dict
         Volume of each label in mm3: sum of its shares of the votes, times the volume of a voxel.
-        0, the background, is left out.
+        0, the background, is excluded.
     background : float
-        Volume inside the mask that went to no label, mm3.
-    confidence : Nifti1Image
+        Volume inside the mask without a label, mm3.
+    confidence : Image
         Share of the votes that the winning label has, float32.
     """
 
-    labels: Nifti1Image
+    labels: Image
     volumes: dict[int, float]
     background: float
-    confidence: Nifti1Image
+    confidence: Image
 
 
 class Votes:
@@ -129,17 +119,17 @@ class Votes:
 
 
 def fuse_labels(
-    target: Nifti1Image, candidates: Iterable[Candidate], mask: Nifti1Image | None = None
+    target: Image, candidates: Iterable[Candidate], mask: Image | None = None
 ) -> Fusion:
     """Segment an image by the votes of registered atlases.
 
     Parameters
     ----------
-    target : Nifti1Image
+    target : Image
         T1w image; skull-stripped, unless a mask is given.
     candidates : iterable of Candidate
         Taken one at a time, so that a generator may load them.
-    mask : Nifti1Image, optional
+    mask : Image, optional
         Where to label; where the target is not zero if not given.
     """
     brain = normalise_intensity(target, mask)
@@ -159,18 +149,18 @@ def fuse_labels(
 
 
 def corner_labels(
-    labels: Nifti1Image, transform: Transform, inside: NDArray[np.bool_]
+    labels: Image, transform: Transform, inside: NDArray[np.bool_]
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.float32]]]:
     """The labels of the eight voxels around each point, and their shares in a linear interpolation.
 
     Parameters
     ----------
-    labels : Nifti1Image
+    labels : Image
         Of the atlas, on its own grid.
     transform : Transform
         From the grid of the target.
     inside : ndarray, shape (X, Y, Z)
-        Voxels of the target that are asked about.
+        Voxels of the target to label.
 
     Yields
     ------
@@ -189,54 +179,7 @@ def corner_labels(
         yield values[tuple(indices)], shares
 
 
-def segment(
-    target: Nifti1Image,
-    mask: Nifti1Image,
-    atlases: Sequence[Atlas],
-    *,
-    engine: str = 'torch',
-    settings: Settings = DEFAULT,
-    device: str = 'cpu',
-) -> Fusion:
-    """Segment a T1w image with atlases, registered one after the other.
-
-    Parameters
-    ----------
-    target : Nifti1Image
-        T1w image, best corrected for inhomogeneity.
-    mask : Nifti1Image
-        Its brain.
-    atlases : sequence of Atlas
-        Their T1w images are skull-stripped.
-    engine, settings, device
-        See :func:`surreal_bids.imaging.registration.register`.
-    """
-    box, place = cut_out(normalise_intensity(target, mask))
-    box_mask = like(box, np.asanyarray(mask.dataobj)[place] > 0, np.uint8)
-
-    def candidates() -> Iterator[Candidate]:
-        for atlas in atlases:
-            t1w, labels = load_image(atlas.t1w), load_image(atlas.labels)
-            found = register(box, t1w, engine=engine, settings=settings, device=device)
-            yield Candidate(t1w, labels, found.forward)
-
-    fusion = fuse_labels(box, candidates(), box_mask)
-    return replace(
-        fusion,
-        labels=_put_back(fusion.labels, target, place),
-        confidence=_put_back(fusion.confidence, target, place),
-    )
-
-
-def _put_back(part: Nifti1Image, whole: Nifti1Image, place: tuple[slice, ...]) -> Nifti1Image:
-    """A box on the grid it was cut out of, with zeros around it."""
-    values = np.asanyarray(part.dataobj)
-    array = np.zeros(whole.shape[:3], values.dtype)
-    array[place] = values
-    return like(whole, array, values.dtype)
-
-
-def _count(target: Nifti1Image, inside: NDArray[np.bool_], votes: Votes) -> Fusion:
+def _count(target: Image, inside: NDArray[np.bool_], votes: Votes) -> Fusion:
     """Turn votes into an image of labels, and shares into volumes."""
     shares = votes.shares()
     sums = np.bincount(votes.labels.clip(0).ravel(), shares.ravel()) * voxel_volume(target)
@@ -279,13 +222,13 @@ def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.Data
     volumes
         Volume (mm3) of each label.
     regions
-        Columns `index` and `name`, one row a region.
+        Columns `index` and `name`, one row per region.
 
     Returns
     -------
     pandas.DataFrame
-        `index`, `name` and `volume_mm3`. A region that was not found has volume 0; labels that
-        are no region are left out, which the log says.
+        `index`, `name` and `volume_mm3`. A region that was not found has volume 0; labels
+        that are no region are excluded and logged.
 
     Raises
     ------
@@ -300,6 +243,6 @@ def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.Data
             'the segmentation was made with another one'
         )
     if others:
-        LOGGER.info('Labels %s are no regions of the atlas and are left out', others)
+        LOGGER.info('Labels %s are no regions of the atlas and are excluded', others)
     table = regions[['index', 'name']].reset_index(drop=True)
     return table.assign(volume_mm3=[float(volumes.get(index, 0.0)) for index in listed])

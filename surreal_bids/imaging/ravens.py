@@ -84,7 +84,7 @@ def ravens_maps(
         amount.append(F.avg_pool3d(pulled.mul_(density.clamp_min_(0)), 2).numpy())
     share = folded / (8 * np.prod(inner.shape))
     if share > FEW_FOLDS:
-        # A fold holds no tissue.
+        # Folded voxels count as empty.
         LOGGER.warning('the transform to the template folds in %.2g %% of voxels', 100 * share)
     maps = np.zeros((len(tissues), *to_template.shape), np.float32)
     maps[:, *box] = np.concatenate(amount, axis=1)

@@ -42,6 +42,171 @@ from surreal_bids.imaging.transforms import (
 
 LOGGER = logging.getLogger(__name__)
 
+BRIGHT_PERCENTILE = 98.0
+"""This percentile of the brain's intensities becomes 1."""
+
+BRIGHTEST = 1.3
+"""Intensities are cut here: vessels and skin that a mask has left."""
+
+MARGIN_MM = 10.0
+"""Room around the fixed brain in which the displacement fades."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to register; lengths are in voxels of each level, unless they say otherwise.
+
+    Attributes
+    ----------
+    iterations
+        Per level, coarse to fine, each level having twice the resolution of the one before; the
+        last is that of the images. Where COARSEST_MM asks for more levels, the first is repeated.
+    radius
+        Of the cube in which the correlation is computed.
+    radius_mm
+        The cube's radius is at least this, in mm. What is deep has little contrast: cubes of
+        millimetres are too few voxels to tell it from noise.
+    fluid
+        Standard deviation of the smoothing of each update.
+    elastic
+        Standard deviation of the smoothing of the whole displacement, after each update. At 0 the
+        displacement is free to follow the images, as a fluid.
+    step
+        Length of the longest vector of an update, while images do not match.
+    noise
+        Variance that counts as no signal, where the brain's bright tissue has intensity 1.
+    """
+
+    iterations: tuple[int, ...] = (60, 40, 20)
+    radius: int = 2
+    radius_mm: float = 0.0
+    fluid: float = 1.0
+    elastic: float = 0.5
+    step: float = 0.7
+    noise: float = 1e-4
+
+
+DEFAULT = Settings()
+"""Iterations beyond these add 0.002 to the overlap of regions."""
+
+FAST = Settings(iterations=(30, 20, 10))
+"""Half the work, for 0.005 less overlap."""
+
+STIFF = Settings(elastic=0.8)
+"""Better for what is deep, worse for the cortex. Where there is only one atlas, it is registered
+with these as well as with DEFAULT, and both are fused: 0.005 more overlap than one alone."""
+
+FLUID = Settings(iterations=(15, 15, 80), radius_mm=4.0, fluid=2.5, elastic=0.0)
+"""Where the Jacobian determinant is what matters: without elastic smoothing, losses of regions are
+seen at more of their size (`benchmarks/twins.py`). With less fluid smoothing, more iterations at
+coarse levels, or smaller cubes, regions without a loss move more."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """Two brains, each to be brought onto the other.
+
+    Attributes
+    ----------
+    forward : Transform
+        On the fixed grid: pulls the moving image onto the fixed one.
+    moving_shape, moving_affine
+        Grid of the moving image.
+    """
+
+    forward: Transform
+    moving_shape: tuple[int, ...]
+    moving_affine: NDArray[np.float64]
+
+    @cached_property
+    def inverse(self) -> Transform:
+        """On the moving grid: pulls the fixed image onto the moving one. Computed on demand."""
+        return invert(self.forward, self.moving_shape, self.moving_affine)
+
+
+def register(
+    fixed: Nifti1Image,
+    moving: Nifti1Image,
+    *,
+    engine: str = 'torch',
+    settings: Settings | None = None,
+    fixed_mask: Nifti1Image | None = None,
+    moving_mask: Nifti1Image | None = None,
+    initial: Transform | None = None,
+    device: str = 'cpu',
+) -> Registration:
+    """Find the transform between two brains.
+
+    Parameters
+    ----------
+    fixed, moving : Nifti1Image
+        T1w images on any grids, anywhere in space; skull-stripped, unless masks are given.
+    engine : {'torch', 'syn', 'syn-cc'}
+        Ours, or SyN of ANTs with mutual information or local correlation.
+    settings : Settings, optional
+        Of the torch engine; DEFAULT if not given.
+    fixed_mask, moving_mask : Nifti1Image, optional
+        Brain masks on the images' grids.
+    initial : Transform, optional
+        From fixed to moving, to be refined: no affine registration is done.
+    device : str
+        Where the torch engine runs: 'cpu', 'cuda', 'cuda:1'.
+    """
+    if engine not in ENGINES:
+        raise UsageError(f'no registration engine {engine!r}; there are {", ".join(ENGINES)}')
+    moving_brain = normalise_intensity(moving, moving_mask)
+    box, place = cut_out(normalise_intensity(fixed, fixed_mask))
+    if initial is None:
+        initial = affine_transform(box.shape, box.affine, align_affine(box, moving_brain))
+        start = initial
+    else:
+        start = compose(identity_transform(box.shape, box.affine), initial)
+    aligned = resample(moving_brain, start, order=3)
+    update = ENGINES[engine](box, aligned, settings or DEFAULT, device)
+    forward = compose(Transform(_extended(update, place, fixed.shape), fixed.affine), initial)
+    return Registration(forward, moving.shape[:3], moving.affine)
+
+
+def normalise_intensity(image: Nifti1Image, mask: Nifti1Image | None = None) -> Nifti1Image:
+    """Brain on a background of zero whose bright tissue has intensity 1, float32."""
+    values = np.asarray(image.dataobj, dtype=np.float32)
+    if mask is not None:
+        if not same_grid(image, mask):
+            raise DataError(
+                f'a brain mask of {mask.shape} voxels was given for an image of {image.shape} '
+                'voxels, or lies elsewhere; resample the mask onto the grid of the image'
+            )
+        values = np.where(np.asanyarray(mask.dataobj) > 0, values, 0)
+    inside = values > 0
+    if not inside.any():
+        raise DataError('a brain to be registered has no voxel above zero; check its mask')
+    scaled = np.clip(values / np.percentile(values[inside], BRIGHT_PERCENTILE), 0, BRIGHTEST)
+    return like(image, scaled, np.float32)
+
+
+def cut_out(brain: Nifti1Image) -> tuple[Nifti1Image, tuple[slice, slice, slice]]:
+    """The box around a brain, with `MARGIN_MM` of room, and its place in the whole array."""
+    values = np.asanyarray(brain.dataobj)
+    (found,) = ndimage.find_objects((values != 0).astype(np.uint8))
+    margin = np.ceil(MARGIN_MM / voxel_sizes(brain.affine)).astype(int)
+    x, y, z = (
+        slice(max(0, side.start - room), side.stop + room) for side, room in zip(found, margin)
+    )
+    shift = from_matvec(np.eye(3), [x.start, y.start, z.start])
+    return Nifti1Image(values[x, y, z], brain.affine @ shift), (x, y, z)
+
+
+def _extended(
+    displacement: NDArray[np.float32], place: tuple[slice, ...], shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """A displacement (x, y, z, 3) of a box on the whole grid.
+
+    Beyond the box it stays what it is at the edge, since a jump would fold space.
+    """
+    sides = zip(place, displacement.shape, shape)
+    padding = [(side.start, whole - side.start - inner) for side, inner, whole in sides]
+    return np.pad(displacement, [*padding, (0, 0)], mode='edge')
+
 
 LEVELS_MM = (8.0, 4.0)
 """Distance between the points compared, coarse to fine; images are smoothed alike."""
@@ -60,9 +225,9 @@ DOUBTFUL = 0.075
 brains 0.04 to 0.065 was left, of one turned to the back 0.09."""
 
 POOR, FAILED = 0.15, 0.25
-"""People are warned, or the brains count as not aligned, if more of the variance is left in the
-end. Of real brains 0.03 to 0.11 was left, of one with a cavity of 6 cm 0.13; of one that was left
-on its side 0.2, of one without its upper half 0.25, of a head with its skull 0.3."""
+"""More of the variance than this left in the end gives a warning, or counts as a failure. Of real
+brains 0.03 to 0.11 was left, of one with a cavity of 6 cm 0.13; of one on its side 0.2, of one
+without its upper half 0.25, of a head with its skull 0.3."""
 
 N_DESCENTS = 4
 """Number of starts that are followed at the coarsest level."""
@@ -287,40 +452,6 @@ Brains that do not match yet have 0.2 to 0.7 where they are steepest; below, ste
 proportion, so that equal images stay where they are."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How to register; lengths are in voxels of each level, unless they say otherwise.
-
-    Attributes
-    ----------
-    iterations
-        Per level, coarse to fine, each level having twice the resolution of the one before; the
-        last is that of the images. Where COARSEST_MM asks for more levels, the first is repeated.
-    radius
-        Of the cube in which the correlation is computed.
-    radius_mm
-        The cube's radius is at least this, in mm. What is deep has little contrast: cubes of
-        millimetres are too few voxels to tell it from noise.
-    fluid
-        Standard deviation of the smoothing of each update.
-    elastic
-        Standard deviation of the smoothing of the whole displacement, after each update. At 0 the
-        displacement is free to follow the images, as a fluid.
-    step
-        Length of the longest vector of an update, while images do not match.
-    noise
-        Variance that counts as no signal, where the brain's bright tissue has intensity 1.
-    """
-
-    iterations: tuple[int, ...] = (60, 40, 20)
-    radius: int = 2
-    radius_mm: float = 0.0
-    fluid: float = 1.0
-    elastic: float = 0.5
-    step: float = 0.7
-    noise: float = 1e-4
-
-
 class LocalCorrelation:
     """Correlation of two images in the cube around each voxel, and how to raise it.
 
@@ -515,143 +646,13 @@ def _filter(volumes: Tensor, half_kernel: list[float]) -> Tensor:
     return volumes
 
 
-DEFAULT = Settings()
-"""Iterations beyond these add 0.002 to the overlap of regions."""
-
-FAST = Settings(iterations=(30, 20, 10))
-"""Half the work, for 0.005 less overlap."""
-
-STIFF = Settings(elastic=0.8)
-"""Better for what is deep, worse for the cortex. Where there is only one atlas, it is registered
-with these as well as with DEFAULT, and both are fused: 0.005 more overlap than one alone."""
-
-FLUID = Settings(iterations=(15, 15, 80), radius_mm=4.0, fluid=2.5, elastic=0.0)
-"""Where the Jacobian determinant is what matters: without elastic smoothing, losses of regions are
-seen at more of their size (`benchmarks/twins.py`). With less fluid smoothing, more iterations at
-coarse levels, or smaller cubes, regions without a loss move more."""
-
-BRIGHT_PERCENTILE = 98.0
-"""This percentile of the brain's intensities becomes 1."""
-
-BRIGHTEST = 1.3
-"""Intensities are cut here: vessels and skin that a mask has left."""
-
-MARGIN_MM = 10.0
-"""Room around the fixed brain in which the displacement fades."""
-
-Engine = Callable[[Nifti1Image, Nifti1Image, Settings, str], NDArray[np.float32]]
-
 SYN_SAMPLING = {'mattes': 32, 'CC': 2}
 """Bins of the joint histogram, and radius of the cube in voxels."""
 
 SYN_SEED = 1
 """Of ANTs' sampling, so that results repeat."""
 
-
-@dataclass(frozen=True)
-class Registration:
-    """Two brains, each to be brought onto the other.
-
-    Attributes
-    ----------
-    forward : Transform
-        On the fixed grid: pulls the moving image onto the fixed one.
-    moving_shape, moving_affine
-        Grid of the moving image.
-    """
-
-    forward: Transform
-    moving_shape: tuple[int, ...]
-    moving_affine: NDArray[np.float64]
-
-    @cached_property
-    def inverse(self) -> Transform:
-        """On the moving grid: pulls the fixed image onto the moving one. Computed on demand."""
-        return invert(self.forward, self.moving_shape, self.moving_affine)
-
-
-def register(
-    fixed: Nifti1Image,
-    moving: Nifti1Image,
-    *,
-    engine: str = 'torch',
-    settings: Settings | None = None,
-    fixed_mask: Nifti1Image | None = None,
-    moving_mask: Nifti1Image | None = None,
-    initial: Transform | None = None,
-    device: str = 'cpu',
-) -> Registration:
-    """Find the transform between two brains.
-
-    Parameters
-    ----------
-    fixed, moving : Nifti1Image
-        T1w images on any grids, anywhere in space; skull-stripped, unless masks are given.
-    engine : {'torch', 'syn', 'syn-cc'}
-        Ours, or SyN of ANTs with mutual information or local correlation.
-    settings : Settings, optional
-        Of the torch engine; DEFAULT if not given.
-    fixed_mask, moving_mask : Nifti1Image, optional
-        Brain masks on the images' grids.
-    initial : Transform, optional
-        From fixed to moving, to be refined: no affine registration is done.
-    device : str
-        Where the torch engine runs: 'cpu', 'cuda', 'cuda:1'.
-    """
-    if engine not in ENGINES:
-        raise UsageError(f'no registration engine {engine!r}; there are {", ".join(ENGINES)}')
-    moving_brain = normalise_intensity(moving, moving_mask)
-    box, place = cut_out(normalise_intensity(fixed, fixed_mask))
-    if initial is None:
-        initial = affine_transform(box.shape, box.affine, align_affine(box, moving_brain))
-        start = initial
-    else:
-        start = compose(identity_transform(box.shape, box.affine), initial)
-    aligned = resample(moving_brain, start, order=3)
-    update = ENGINES[engine](box, aligned, settings or DEFAULT, device)
-    forward = compose(Transform(_extended(update, place, fixed.shape), fixed.affine), initial)
-    return Registration(forward, moving.shape[:3], moving.affine)
-
-
-def normalise_intensity(image: Nifti1Image, mask: Nifti1Image | None = None) -> Nifti1Image:
-    """Brain on a background of zero whose bright tissue has intensity 1, float32."""
-    values = np.asarray(image.dataobj, dtype=np.float32)
-    if mask is not None:
-        if not same_grid(image, mask):
-            raise DataError(
-                f'a brain mask of {mask.shape} voxels was given for an image of {image.shape} '
-                'voxels, or lies elsewhere; resample the mask onto the grid of the image'
-            )
-        values = np.where(np.asanyarray(mask.dataobj) > 0, values, 0)
-    inside = values > 0
-    if not inside.any():
-        raise DataError('a brain to be registered has no voxel above zero; check its mask')
-    scaled = np.clip(values / np.percentile(values[inside], BRIGHT_PERCENTILE), 0, BRIGHTEST)
-    return like(image, scaled, np.float32)
-
-
-def _extended(
-    displacement: NDArray[np.float32], place: tuple[slice, ...], shape: tuple[int, ...]
-) -> NDArray[np.float32]:
-    """A displacement (x, y, z, 3) of a box on the whole grid.
-
-    Beyond the box it stays what it is at the edge, since a jump would fold space.
-    """
-    sides = zip(place, displacement.shape, shape)
-    padding = [(side.start, whole - side.start - inner) for side, inner, whole in sides]
-    return np.pad(displacement, [*padding, (0, 0)], mode='edge')
-
-
-def cut_out(brain: Nifti1Image) -> tuple[Nifti1Image, tuple[slice, slice, slice]]:
-    """The box around a brain, with `MARGIN_MM` of room, and its place in the whole array."""
-    values = np.asanyarray(brain.dataobj)
-    (found,) = ndimage.find_objects((values != 0).astype(np.uint8))
-    margin = np.ceil(MARGIN_MM / voxel_sizes(brain.affine)).astype(int)
-    x, y, z = (
-        slice(max(0, side.start - room), side.stop + room) for side, room in zip(found, margin)
-    )
-    shift = from_matvec(np.eye(3), [x.start, y.start, z.start])
-    return Nifti1Image(values[x, y, z], brain.affine @ shift), (x, y, z)
+Engine = Callable[[Nifti1Image, Nifti1Image, Settings, str], NDArray[np.float32]]
 
 
 def _torch(

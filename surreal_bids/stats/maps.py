@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,13 +10,13 @@ from pathlib import Path
 
 import nibabel as nib
 import numpy as np
-from nibabel.filebasedimages import ImageFileError
 from nibabel.spatialimages import SpatialImage
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 from scipy.ndimage import gaussian_filter
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.images import open_image, reading
 from surreal_bids.stats.glm import CONSTANT, Design, Estimates, LinearModels
 
 Floats32 = NDArray[np.float32]
@@ -49,7 +48,7 @@ class Grid:
     @classmethod
     def of(cls, path: str | Path) -> Grid:
         """Grid of an image, from its header."""
-        image = _load(path)
+        image = open_image(path)
         return cls(_spatial_shape(path, image), image.affine)
 
     def matches(self, other: Grid) -> bool:
@@ -67,18 +66,6 @@ class Grid:
     def sigmas(self, fwhm: float) -> NDArray[np.float64]:
         """Standard deviations, in voxels along each axis, of a Gaussian of this width (mm)."""
         return fwhm / FWHM_PER_SIGMA / nib.affines.voxel_sizes(self.affine)
-
-
-def _load(path: str | Path) -> SpatialImage:
-    try:
-        image = nib.load(path)
-    except (OSError, ImageFileError) as error:
-        raise DataError(
-            f'{path}: cannot be read as an image ({error}); make it again, or leave it out'
-        ) from error
-    if not isinstance(image, SpatialImage):
-        raise DataError(f'{path}: not a volume; give NIfTI images')
-    return image
 
 
 def _spatial_shape(path: str | Path, image: SpatialImage) -> tuple[int, ...]:
@@ -105,19 +92,15 @@ def read_map(path: str | Path, grid: Grid, fwhm: float = 0.0) -> Floats32:
     DataError
         It cannot be read, is on another grid, or holds NaN or infinity.
     """
-    image = _load(path)
+    image = open_image(path)
     found = Grid(_spatial_shape(path, image), image.affine)
     if not grid.matches(found):
         raise DataError(
             f'{path}: another grid than the other images (shape {found.shape}, not {grid.shape}, '
             'or another affine); resample it to the same template'
         )
-    try:
+    with reading(path):
         data = image.get_fdata(dtype=np.float32, caching='unchanged').reshape(grid.shape, order='A')
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f'{path}: the file is damaged ({error}); make it again, or leave it out'
-        ) from error
     if not np.isfinite(data).all():
         raise DataError(f'{path}: holds NaN or infinite values; make it again, or leave it out')
     if fwhm > 0:

@@ -68,7 +68,7 @@ def test_a_truncated_image_is_refused(tmp_path, extension, kept):
     path = write_t1w(tmp_path / f'x_T1w.{extension}', (17, 18, 19))
     content = path.read_bytes()
     path.write_bytes(content[: int(kept * len(content))])
-    with pytest.raises(DataError, match=r'x_T1w\.nii.*(truncated|no NIfTI header)'):
+    with pytest.raises(DataError, match=r'x_T1w\.nii.*(truncated|cannot be read as an image)'):
         check_image(path)
 
 
@@ -101,9 +101,9 @@ def test_a_stream_of_several_members_passes(tmp_path, size):
     ('content', 'message'),
     [
         (b'', 'the file is empty'),
-        (b'version https://git-lfs.github.com/spec/v1', 'no NIfTI header'),
-        (b'\x1f\x8b\x08\x00garbage', 'no NIfTI header'),
-        (gzip.compress(b'short', mtime=0), 'no NIfTI header'),
+        (b'version https://git-lfs.github.com/spec/v1', 'cannot be read as an image'),
+        (b'\x1f\x8b\x08\x00garbage', 'cannot be read as an image'),
+        (gzip.compress(b'short', mtime=0), 'cannot be read as an image'),
     ],
 )
 @pytest.mark.parametrize('extension', ['nii', 'nii.gz'])

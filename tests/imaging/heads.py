@@ -1,4 +1,4 @@
-"""Simulated heads at 2 mm whose tissue, brain and bias field are known."""
+"""Simulated heads at 3 mm whose tissue, brain and bias field are known."""
 
 from dataclasses import replace
 from functools import cache
@@ -12,37 +12,38 @@ from surreal_bids.simulation.scanner import Scan, Scanner, draw_protocol
 from tests.simulation.phantom import real_template
 
 TISSUES = ('GM', 'WM', 'CSF')
+VOXEL_MM = 3.0
 
 
 @cache
 def scanner() -> Scanner:
-    return Scanner(real_template(2.0))
+    return Scanner(real_template(VOXEL_MM))
 
 
 @cache
 def anatomy(seed: int = 0) -> Anatomy:
     """A person's own anatomy, size and pose."""
-    return draw_anatomy(real_template(2.0), 'F', np.random.default_rng(seed))
+    return draw_anatomy(real_template(VOXEL_MM), 'F', np.random.default_rng(seed))
 
 
 @cache
 def scan(seed: int = 0, orientation: str = 'RAS') -> Scan:
     """A scan with bias field, noise and voxels of unequal edges, and its true brain."""
     rng = np.random.default_rng(seed)
-    protocol = replace(draw_protocol(1, 2.0, rng), orientation=orientation)
+    protocol = replace(draw_protocol(1, VOXEL_MM, rng), orientation=orientation)
     person = anatomy(seed)
     return scanner().scan(person.displacement, person.placement, protocol, rng)
 
 
 def true_tissue(image: nib.Nifti1Image, seed: int = 0) -> dict[str, nib.Nifti1Image]:
     """Fraction of each tissue in each voxel of a scan of this person."""
-    template, person = real_template(2.0), anatomy(seed)
+    template, person = real_template(VOXEL_MM), anatomy(seed)
     return template_at(image, person.placement, person.displacement, template)
 
 
 def affine_priors(image: nib.Nifti1Image, seed: int = 0) -> dict[str, nib.Nifti1Image]:
     """Tissue of the template at the person's size and pose, without the person's own anatomy."""
-    template, person = real_template(2.0), anatomy(seed)
+    template, person = real_template(VOXEL_MM), anatomy(seed)
     return template_at(image, person.placement, np.zeros_like(person.displacement), template)
 
 

@@ -3,13 +3,20 @@
 from collections import Counter, defaultdict
 
 import numpy as np
+import pandas as pd
 import pytest
 from nibabel.nifti1 import Nifti1Image
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.imaging.atlas import Atlas
-from surreal_bids.imaging.fusion import SLOTS, Candidate, Votes, corner_labels, fuse_labels, segment
-from surreal_bids.imaging.registration import Settings
+from surreal_bids.imaging.fusion import (
+    SLOTS,
+    Candidate,
+    Votes,
+    corner_labels,
+    fuse_labels,
+    volume_table,
+    volumes_of_labels,
+)
 from surreal_bids.imaging.transforms import Transform, compose, identity_transform, invert, resample
 from tests.imaging.brains import AFFINE, SHAPE, brain, mean_dice, smooth_displacement
 
@@ -170,15 +177,43 @@ def test_no_atlas_is_an_error(head):
         fuse_labels(head[0], [])
 
 
-@pytest.mark.slow
-def test_segmentation_from_files(head, tmp_path):
-    atlases = []
-    for seed in (1, 2, 3):
-        warp = displaced(8.0, seed)
-        t1w, labels = tmp_path / f'{seed}_T1w.nii.gz', tmp_path / f'{seed}_dseg.nii.gz'
-        resample(head[0], warp, order=3).to_filename(t1w)
-        resample(head[1], warp, order=0).to_filename(labels)
-        atlases.append(Atlas(str(seed), t1w, labels))
-    mask = Nifti1Image((np.asarray(head[1].dataobj) > 0).astype(np.uint8), AFFINE)
-    fusion = segment(head[0], mask, atlases, settings=Settings(iterations=(30, 20, 10)))
-    assert mean_dice(head[1], fusion.labels) > 0.88
+REGIONS = pd.DataFrame({'index': [7, 3, 900], 'name': ['seven', 'three', 'nine hundred']})
+
+
+@pytest.mark.parametrize('dtype', [np.uint8, np.int16, np.float32])
+@pytest.mark.parametrize(
+    'affine',
+    [
+        np.diag([2.0, 1.5, 3.0, 1.0]),
+        np.array([[0, 0, 3.0, 1], [-1.5, 0, 0, 2], [0, 2.0, 0, 3], [0, 0, 0, 1]]),
+    ],
+)
+def test_volumes_are_voxels_times_their_size(dtype, affine):
+    labels = np.zeros((7, 8, 9), dtype=dtype)
+    labels[:2, :3, :4] = 3
+    labels[4:, 7, 0] = 7
+    found = volumes_of_labels(Nifti1Image(labels, affine))
+    assert found == pytest.approx({3: 24 * 9.0, 7: 3 * 9.0})
+
+
+@pytest.mark.parametrize('value', [0.5, -1.0])
+def test_probabilities_are_no_labels(value):
+    labels = np.zeros((3, 4, 5), dtype=np.float32)
+    labels[1, 1, 1] = value
+    with pytest.raises(DataError, match='give a label map'):
+        volumes_of_labels(Nifti1Image(labels, np.eye(4)))
+
+
+def test_the_table_follows_the_regions(caplog):
+    caplog.set_level('INFO', 'surreal_bids')
+    table = volume_table({3: 12.5, 7: 1.0, 5: 99.0}, REGIONS)
+    assert table.columns.tolist() == ['index', 'name', 'volume_mm3']
+    assert table['index'].tolist() == REGIONS['index'].tolist()
+    assert table['volume_mm3'].tolist() == [1.0, 12.5, 0.0]
+    assert 'Labels [5] are no regions' in caplog.text
+
+
+@pytest.mark.parametrize('volumes', [{}, {1: 5.0, 2: 6.0}])
+def test_volumes_of_another_atlas_are_refused(volumes):
+    with pytest.raises(DataError, match='made with another one'):
+        volume_table(volumes, REGIONS)

@@ -50,10 +50,14 @@ def wavy(shape, affine, amplitude):
     return Transform((amplitude * np.sin(phases)).astype(np.float32), affine)
 
 
-@pytest.mark.parametrize('amplitude', [0.0, 4.0, 7.0])
 @pytest.mark.parametrize(
-    ('shape', 'voxel_size'),
-    [((68, 71, 69), 2.0), ((96, 99, 97), 1.4), ((54, 57, 55), 2.5), ((80, 68, 53), (1.7, 2, 2.6))],
+    ('shape', 'voxel_size', 'amplitude'),
+    [
+        ((54, 57, 55), 2.5, 0.0),
+        ((54, 57, 55), 2.5, 7.0),
+        ((80, 68, 53), (1.7, 2, 2.6), 4.0),
+        pytest.param((96, 99, 97), 1.4, 7.0, marks=pytest.mark.slow),
+    ],
 )
 def test_the_amount_of_tissue_is_preserved(shape, voxel_size, amplitude):
     tissue = blobs()
@@ -62,8 +66,9 @@ def test_the_amount_of_tissue_is_preserved(shape, voxel_size, amplitude):
     assert mass(result) == pytest.approx(mass(tissue), rel=0.002)
 
 
-@pytest.mark.parametrize('native_voxel', [1.0, 1.6])
-def test_fine_images_lose_nothing_on_a_coarse_template(native_voxel):
+@pytest.mark.slow
+def test_fine_images_lose_nothing_on_a_coarse_template():
+    native_voxel = 1.0
     tissue = blobs(tuple(int(124 / native_voxel) + k for k in range(3)), native_voxel)
     shape = (62, 63, 61)
     result = ravens_map(tissue, wavy(shape, centred_affine(shape, 2.2), 4.0))
@@ -80,7 +85,7 @@ def test_the_identity_averages_over_each_voxel():
     assert result.get_data_dtype() == np.float32
 
 
-@pytest.mark.parametrize('scale', [(0.8, 1.1, 0.9), (1.2, 1.15, 1.0)])
+@pytest.mark.parametrize('scale', [(0.8, 1.1, 0.9)])
 def test_an_affine_multiplies_by_its_determinant(scale):
     tissue = blobs()
     matrix = np.diag([*scale, 1.0])
@@ -98,8 +103,9 @@ def contracted(radius, strength):
     return radius * (1 - strength * np.exp(-((radius / 18.0) ** 4)))
 
 
-@pytest.mark.parametrize('loss', [0.1, 0.3])
-@pytest.mark.parametrize('voxel_size', [1.0, 2.0])
+@pytest.mark.parametrize(
+    ('loss', 'voxel_size'), [(0.1, 2.0), pytest.param(0.3, 1.0, marks=pytest.mark.slow)]
+)
 def test_a_region_that_shrank_shows_its_loss(loss, voxel_size):
     region_mm = 12.0
     strength = (1 - (1 - loss) ** (1 / 3)) / np.exp(-((region_mm / 18.0) ** 4))
@@ -149,7 +155,7 @@ def test_folds_hold_no_tissue_and_are_reported(caplog):
 
 
 def test_tissues_do_not_change_each_other():
-    transform = wavy((68, 71, 69), centred_affine((68, 71, 69), 2.0), 4.0)
+    transform = wavy((54, 57, 55), centred_affine((54, 57, 55), 2.5), 4.0)
     whole = blobs()
     half = np.asarray(whole.dataobj).copy()
     half[: half.shape[0] // 2] = 0
@@ -159,12 +165,12 @@ def test_tissues_do_not_change_each_other():
         np.testing.assert_allclose(together.dataobj, alone.dataobj, atol=1e-6)
 
 
-@pytest.mark.parametrize('corner', [(0, 0, 0), (67, 70, 68), (0, 70, 34)])
+@pytest.mark.parametrize('corner', [(0, 0, 0), (47, 50, 48)])
 def test_tissue_far_from_the_rest_is_not_lost(corner):
-    shape = (68, 71, 69)
+    shape = (48, 51, 49)
     affine = centred_affine(shape, 2.0)
     values = np.zeros(shape, np.float32)
-    values[30:40, 30:40, 30:40] = 1
+    values[20:30, 20:30, 20:30] = 1
     values[corner] = 1
     result = ravens_map(nib.Nifti1Image(values, affine), identity_transform(shape, affine))
     assert np.asarray(result.dataobj)[corner] == pytest.approx(0.75**3, rel=1e-4)

@@ -73,13 +73,14 @@ def test_affine_map_is_recovered(head, matrix):
     assert errors.max() < VOXEL_MM / 4
 
 
-@pytest.mark.parametrize('codes', ['LPS', 'PIR', 'ASL'])
-@pytest.mark.parametrize('zoom', [1.0, 1.5])
+@pytest.mark.parametrize(('codes', 'zoom'), [('LPS', 1.0), ('PIR', 1.5)])
 def test_affine_map_does_not_depend_on_how_the_image_is_stored(head, codes, zoom):
     image, _ = head
     matrix = placement(degrees=(12, 6, -9), shift=(20, 5, -10))
     stored = moved(image, matrix).as_reoriented(axcodes2ornt(codes))
-    values = ndimage.zoom(np.asarray(stored.dataobj), (1, 1, 1 / zoom), order=1, grid_mode=True)
+    values = ndimage.zoom(
+        np.asarray(stored.dataobj), (1, 1, 1 / zoom), order=1, mode='grid-constant', grid_mode=True
+    )
     stretch = stored.shape[2] / values.shape[2]
     affine = stored.affine @ np.diag([1, 1, stretch, 1])
     affine[:3, 3] += stored.affine[:3, 2] * (stretch - 1) / 2
@@ -89,7 +90,8 @@ def test_affine_map_does_not_depend_on_how_the_image_is_stored(head, codes, zoom
     assert errors.mean() < VOXEL_MM / 2
 
 
-@pytest.mark.parametrize('degrees', [(90, 0, 0), (0, -90, 0), (0, 0, 180), (180, 0, 90)])
+@pytest.mark.slow
+@pytest.mark.parametrize('degrees', [(0, -90, 0), (180, 0, 90)])
 def test_headers_may_be_wrong_by_quarter_turns(head, degrees):
     image, _ = head
     matrix = placement(degrees=degrees) @ placement(degrees=(10, -5, 8), shift=(5, -3, 2))
@@ -99,6 +101,7 @@ def test_headers_may_be_wrong_by_quarter_turns(head, degrees):
     assert errors.max() < VOXEL_MM / 4
 
 
+@pytest.mark.slow
 def test_brains_that_are_not_alike_are_refused(head):
     image, _ = head
     cut = np.asarray(image.dataobj).copy()
@@ -202,10 +205,10 @@ def test_small_voxels_get_more_levels(voxel_mm, expected):
     assert level_iterations((9, 5, 2), voxel_mm) == expected
 
 
-@pytest.mark.parametrize('seed', [1, 2])
-def test_a_known_smooth_warp_is_recovered(head, seed):
+@pytest.mark.slow
+def test_a_known_smooth_warp_is_recovered(head):
     image, labels = head
-    truth = Transform(smooth_displacement(10.0, seed), AFFINE)
+    truth = Transform(smooth_displacement(10.0, 1), AFFINE)
     fixed, fixed_labels = resample(image, truth, order=3), resample(labels, truth, order=0)
     found = register(fixed, image, settings=FLUID).forward
     inside = np.asarray(fixed_labels.dataobj) > 0
@@ -221,6 +224,7 @@ def test_a_known_smooth_warp_is_recovered(head, seed):
     assert np.corrcoef(volumes, true_volumes)[0, 1] > 0.9
 
 
+@pytest.mark.slow
 def test_registration_works_from_one_grid_to_another(head):
     image, labels = head
     matrix = placement(degrees=(15, -10, 20), shift=(40, -90, 10), scale=(1.1, 0.95, 1.0))
@@ -247,6 +251,7 @@ def test_masks_take_the_place_of_stripping(head):
     np.testing.assert_allclose(masked.forward.field, stripped.forward.field, atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_registration_can_be_refined(head):
     image, labels = head
     truth = Transform(smooth_displacement(10.0, 4), AFFINE)
@@ -261,7 +266,7 @@ def test_a_registration_can_be_refined(head):
 
 def test_nothing_moves_between_equal_images(head):
     image, _ = head
-    found = register(image, image).forward
+    found = register(image, image, settings=Settings(iterations=(5, 5, 5))).forward
     inside = np.asarray(image.dataobj) > 0
     assert np.abs(found.field[inside]).max() < VOXEL_MM / 4
 
