@@ -14,8 +14,13 @@ import time
 
 import numpy as np
 
-from surreal_bids.simulation.anatomy import PATTERNS, AtrophySolver, adjacent_regions, draw_anatomy
-from surreal_bids.simulation.cohort import CohortPlan, Simulator, draw_person
+from surreal_bids.simulation.anatomy import (
+    PATTERNS,
+    AtrophySolver,
+    adjacent_regions,
+    sample_anatomy,
+)
+from surreal_bids.simulation.cohort import CohortPlan, Simulator, sample_person
 from surreal_bids.simulation.templates import load_template
 
 LOSSES = (0.05, 0.1, 0.2, 0.3)
@@ -24,7 +29,7 @@ LOSSES = (0.05, 0.1, 0.2, 0.3)
 def print_errors(solver: AtrophySolver) -> None:
     template = solver.template
     index = template.regions['index'].to_numpy()
-    anatomy = draw_anatomy(template, 'F', np.random.default_rng(0)).displacement
+    anatomy = sample_anatomy(template, 'F', np.random.default_rng(0)).displacement
     print('pattern             loss  iterations  error    neighbours  others')
     for name, indices in PATTERNS:
         chosen = np.isin(index, indices)
@@ -42,7 +47,7 @@ def print_errors(solver: AtrophySolver) -> None:
 def print_cost(simulator: Simulator, plan: CohortPlan) -> None:
     for group in ('CN', 'PT'):
         start = time.process_time()
-        simulator.simulate(plan, draw_person(plan, group, 0))
+        simulator.simulate(plan, sample_person(plan, group, 0))
         print(f'{group}: {time.process_time() - start:.1f} s of one core')
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f'peak memory {peak:.2f} GB')

@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.regions import muse_indices
-from surreal_bids.simulation.population import draw_controls
+from surreal_bids.simulation.population import sample_controls
 
 PARTICIPANTS = 2000
 
 
 def make_norms() -> pd.DataFrame:
     """One row per region: index, volume_mm3, log_share_mean, log_share_sd."""
-    volumes = draw_controls(PARTICIPANTS, np.random.default_rng(0)).volumes
+    volumes = sample_controls(PARTICIPANTS, np.random.default_rng(0)).volumes
     shares = np.log(volumes.div(volumes.sum(axis=1), axis=0))
     return pd.DataFrame(
         {

@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from tqdm import tqdm
 
-from surreal_bids.simulation.anatomy import draw_anatomy, jacobian_determinant, prescribed_losses
+from surreal_bids.simulation.anatomy import jacobian_determinant, prescribed_losses, sample_anatomy
 from surreal_bids.simulation.cohort import (
     CohortPlan,
     Person,
-    draw_people,
     load_simulator,
     random_streams,
+    sample_people,
 )
 from surreal_bids.simulation.templates import LabelMap, labels_at
 from surreal_bids.stats.glm import Design, covariate_columns, make_design
@@ -57,7 +57,7 @@ def true_map(plan: CohortPlan, person: Person) -> nib.Nifti1Image:
     simulator = load_simulator(plan.voxel_size)
     template = simulator.template
     _, anatomy_rng, _ = random_streams(plan, person.group, person.number)
-    anatomy = draw_anatomy(template, person.sex, anatomy_rng, plan.variation)
+    anatomy = sample_anatomy(template, person.sex, anatomy_rng, plan.variation)
     losses = prescribed_losses(np.array(person.severities), template.regions)
     displacement = simulator.solver.solve(anatomy.displacement, losses).displacement
     amount = template.tissue[0] * jacobian_determinant(displacement) * anatomy.volume_scale
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument('--fwhm', type=float, default=8.0, help='smoothing of all maps, mm')
     arguments = parser.parse_args()
     plan = read_plan(arguments.cohort)
-    people = [person for person in draw_people(plan) if person.site is not None]
+    people = [person for person in sample_people(plan) if person.site is not None]
     severities = np.array([person.severities for person in people])
     patterns = pd.read_csv(arguments.cohort / 'sourcedata/truth/patterns.tsv', sep='\t')
     labels = load_simulator(plan.voxel_size).template.labels

@@ -39,7 +39,7 @@ DESCRIPTION = 'dataset_description.json'
 """Makes the folder a dataset, which the group level of the app takes with `--roi-table`."""
 
 RECORD = 'simulation.json'
-"""File of the output folder that says what was simulated, so that it can be done again."""
+"""File of the output folder that records what was simulated, so that it can be repeated."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -77,22 +77,23 @@ def add_table_parser(subparsers: Any) -> None:
         choices=TASKS,
         default='basic',
         help='which dataset: overlap shares more regions between patterns, scarce has few regions '
-        'a pattern, noise varies more within a pattern, mild has smaller losses (default: basic)',
+        'per pattern, noise varies more within a pattern, mild has smaller losses (default: basic)',
     )
     parser.add_argument('--n-cn', type=int, default=492, help='number of controls (default: 492)')
     parser.add_argument('--n-pt', type=int, default=900, help='number of patients (default: 900)')
-    parser.add_argument('--seed', type=int, default=0, help='seed of all draws (default: 0)')
+    parser.add_argument('--seed', type=int, default=0, help='random seed (default: 0)')
     parser.add_argument(
         '--from-table',
         type=Path,
         metavar='CN.csv',
-        help='take healthy people from this CSV or TSV file with a column for each of the 139 '
-        'regions, instead of the built-in population',
+        help='use the healthy participants of this CSV or TSV file, with a column for each of the '
+        '139 regions, instead of the built-in population',
     )
     parser.add_argument(
         '--resample',
         choices=RESAMPLINGS,
-        help='draw any number of people from a log-normal distribution fitted to --from-table',
+        help='sample any number of participants from a log-normal distribution fitted to '
+        '--from-table',
     )
     parser.add_argument(
         '--overwrite', action='store_true', help='replace another simulation in OUT'
@@ -101,7 +102,7 @@ def add_table_parser(subparsers: Any) -> None:
 
 
 def run_table(arguments: argparse.Namespace) -> int:
-    """Simulate and write the tables; say where they are."""
+    """Simulate and write the tables; print where they are."""
     record = _describe_simulation(arguments)
     _require_free_folder(arguments.out, record, arguments.overwrite)
     source = arguments.from_table
@@ -120,7 +121,7 @@ def run_table(arguments: argparse.Namespace) -> int:
     unknown = simulated.participants.columns[simulated.participants.isna().all()]
     if len(unknown):
         LOGGER.warning(
-            '%s of these people: not known (n/a), so do not name them as covariates or sites',
+            '%s: not known (n/a) of these participants; do not use them as covariates or sites',
             ', '.join(unknown),
         )
     sys.stdout.write(
@@ -160,7 +161,7 @@ def add_cohort_parser(subparsers: Any) -> None:
         type=int,
         default=plan.atlases,
         metavar='K',
-        help='also simulate K healthy people, skull-stripped and labelled, as an atlas set',
+        help='also simulate K healthy brains, skull-stripped and labelled, as an atlas set',
     )
     parser.add_argument(
         '--skull-stripped', action='store_true', help='show the brain only, without skull and scalp'
@@ -169,10 +170,10 @@ def add_cohort_parser(subparsers: Any) -> None:
         '--variation',
         type=float,
         default=plan.variation,
-        help='how much the anatomy of people differs: 1 as that of real people; with less, '
-        'patterns are found with fewer people',
+        help='how much anatomies differ: 1 as real ones; with less, patterns are found with fewer '
+        'participants',
     )
-    parser.add_argument('--seed', type=int, default=plan.seed, help='seed of all draws')
+    parser.add_argument('--seed', type=int, default=plan.seed, help='random seed')
     parser.add_argument(
         '--nprocs',
         '--n-cpus',
@@ -184,7 +185,7 @@ def add_cohort_parser(subparsers: Any) -> None:
 
 
 def run_cohort(arguments: argparse.Namespace) -> int:
-    """Simulate and write the cohort; say where it is and what to open."""
+    """Simulate and write the cohort; print where it is and what to open."""
     if arguments.nprocs < 1:
         raise UsageError(f'--nprocs {arguments.nprocs}: give at least 1')
     plan = CohortPlan(
@@ -201,7 +202,7 @@ def run_cohort(arguments: argparse.Namespace) -> int:
     simulate_cohort(arguments.out, plan, arguments.nprocs)
     sys.stdout.write(
         f'{plan.n_cn} controls, {plan.n_pt} patients and {plan.atlases} atlases are in '
-        f'{arguments.out}; README.md there says what is what.\n'
+        f'{arguments.out}; README.md there describes the files.\n'
     )
     return 0
 
@@ -212,9 +213,9 @@ def add_score_parser(subparsers: Any) -> None:
         'score',
         help='compare R-indices with the simulated severities',
         description='Match estimated with true patterns and print the c-index of each pair and '
-        'their mean, the pattern-c-index: 1 is perfect, 0.5 is chance. Only patients count. With '
-        '--maps also how well the map of each pattern tells the regions that were to lose volume '
-        'from others, as an area under the curve (AUC).',
+        'their mean, the pattern-c-index, in patients: 1 is perfect, 0.5 is chance. With --maps '
+        'also how well the map of each pattern separates the regions that lost volume from '
+        'others, as an area under the curve (AUC).',
     )
     parser.add_argument('rindices', type=Path, metavar='RINDICES', help='rindices.tsv of a model')
     parser.add_argument('severities', type=Path, metavar='TRUTH', help='severities.tsv')
@@ -236,8 +237,8 @@ def run_score(arguments: argparse.Namespace) -> int:
     people = truths.index.intersection(estimates.index)
     if len(people) < 2:
         raise DataError(
-            f'{arguments.rindices}: {len(people)} patients of {arguments.severities} in it; '
-            'give the R-indices of the people that were simulated'
+            f'{arguments.rindices}: {len(people)} patients of {arguments.severities}; '
+            'give the R-indices of the simulated participants'
         )
     if estimates.shape[1] < truths.shape[1]:
         raise DataError(
@@ -298,7 +299,7 @@ def _slope_map(folder: Path, pattern: str) -> Path:
 
 
 def _patterns(path: Path) -> pd.DataFrame:
-    """The columns r1, r2, ... of a table, by person; people with missing values are left out."""
+    """The columns r1, r2, ... of a table, without participants with missing values."""
     table = read_people(path)
     columns = [name for name in table.columns if PATTERN_COLUMN.fullmatch(name)]
     if not columns:
@@ -329,15 +330,15 @@ def _checksum(path: Path | None) -> str | None:
 
 
 def _require_free_folder(folder: Path, record: dict[str, Any], overwrite: bool) -> None:
-    """Refuse a folder that holds anything but the same simulation, unless told to overwrite."""
+    """Refuse a folder that holds anything but the same simulation, unless asked to overwrite."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f'{folder}: a file of this name exists; choose another output folder')
     if overwrite or not folder.exists() or not any(folder.iterdir()):
         return
     if _read_record(folder / RECORD) != record:
         raise OutputError(
-            f'{folder}: the folder holds something else than this simulation; '
-            'choose another one or use --overwrite'
+            f'{folder}: holds something else than this simulation; '
+            'choose another folder or use --overwrite'
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,12 +28,12 @@ MOST_INVERSE_STEPS = 60
 
 
 def identity(shape: tuple[int, ...]) -> Field:
-    """Give the voxel coordinates of every point of a grid, shape (3, X, Y, Z)."""
+    """Voxel coordinates of every point of a grid, shape (3, X, Y, Z)."""
     return np.indices(shape, dtype=np.float32)
 
 
 def interpolate(volumes: Field, points: Field) -> Field:
-    """Interpolate linearly; outside the grid the value of the nearest edge is taken.
+    """Interpolate linearly; outside the grid the value of the nearest edge holds.
 
     Parameters
     ----------
@@ -85,8 +86,8 @@ def exponential(velocity: Field) -> Field:
 def pull_back(displacement: Field, points: Field, tolerance: float = 0.01) -> Field:
     """Find where each point came from: solve x + u(x) = y for x.
 
-    The equation is solved at the points themselves, so that what is drawn there is the inverse of
-    the forward map between grid points too. Plain fixed-point steps overshoot where the map
+    The equation is solved at the points themselves, so that the inverse also holds between grid
+    points. Plain fixed-point steps overshoot where the map
     stretches space to more than twice its length; there they are shortened.
 
     Parameters
@@ -125,7 +126,12 @@ def pull_back(displacement: Field, points: Field, tolerance: float = 0.01) -> Fi
 
 def jacobian_determinant(displacement: Field) -> Field:
     """Local volume ratio of the map x + u(x): det(I + grad u) by central differences, (X, Y, Z)."""
-    (a, b, c), (d, e, f), (g, h, i) = (np.gradient(component) for component in displacement)
+    return _determinant([np.gradient(component) for component in displacement])
+
+
+def _determinant(gradients: Sequence[Sequence[Field]]) -> Field:
+    """det(I + grad u), given the gradient of each component of u."""
+    (a, b, c), (d, e, f), (g, h, i) = gradients
     a, e, i = a + 1, e + 1, i + 1
     return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
 
@@ -133,7 +139,7 @@ def jacobian_determinant(displacement: Field) -> Field:
 def solve_poisson(source: Field) -> Field:
     """Solve laplace(p) = source on a unit grid with no flow through its faces.
 
-    The mean of the source, for which there is no solution, is left out.
+    The mean of the source, for which there is no solution, is ignored.
 
     Parameters
     ----------
@@ -190,7 +196,7 @@ TRANSLATION_SD_MM = 4.0
 
 @dataclass(frozen=True)
 class Anatomy:
-    """A healthy person's anatomy.
+    """A healthy anatomy.
 
     Attributes
     ----------
@@ -209,10 +215,10 @@ class Anatomy:
         return float(np.linalg.det(self.placement[:3, :3]))
 
 
-def draw_anatomy(
+def sample_anatomy(
     template: Template, sex: str, rng: np.random.Generator, variation: float = 1.0
 ) -> Anatomy:
-    """Draw a person's own anatomy.
+    """Sample an individual anatomy.
 
     Parameters
     ----------
@@ -221,17 +227,17 @@ def draw_anatomy(
     sex
         Men have larger heads.
     rng
-        Source of the draws.
+        Source of randomness.
     variation
-        How much people differ in it, apart from the size of the head: 1 as real people do.
+        How much anatomies differ, apart from head size: 1 as real ones do.
     """
-    placement = draw_placement(sex, rng)
-    velocity = draw_velocity(template.shape, template.voxel_size, rng)
+    placement = sample_placement(sex, rng)
+    velocity = sample_velocity(template.shape, template.voxel_size, rng)
     return Anatomy(exponential(np.float32(variation) * velocity), placement)
 
 
-def draw_velocity(shape: tuple[int, ...], voxel_size: float, rng: np.random.Generator) -> Field:
-    """Draw a stationary velocity field: smoothed white noise of two scales, (3, X, Y, Z), voxels.
+def sample_velocity(shape: tuple[int, ...], voxel_size: float, rng: np.random.Generator) -> Field:
+    """Sample a stationary velocity field: smoothed white noise of two scales, (3, X, Y, Z), voxels.
 
     White noise smoothed with a Gaussian of standard deviation s and scaled to a standard deviation
     a has a divergence of variance 3 a**2 / (2 s**2), from which its amplitude follows.
@@ -248,8 +254,8 @@ def draw_velocity(shape: tuple[int, ...], voxel_size: float, rng: np.random.Gene
     return velocity
 
 
-def draw_placement(sex: str, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Draw size and pose of a head: an affine from template to scanner coordinates in mm."""
+def sample_placement(sex: str, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Sample size and pose of a head: an affine from template to scanner coordinates in mm."""
     log_volume = rng.normal(MEAN_LOG_HEAD_VOLUME + SEX_LOG_HEAD_VOLUME[sex], HEAD_VOLUME_LOG_SD)
     angles = rng.normal(0, ROTATION_SD_DEGREES, 3)
     placement = np.eye(4)
@@ -284,7 +290,7 @@ class RegionIntegrator:
     """Integrates the Jacobian determinant of a map over each region of a template.
 
     The map is linear between the points of the working grid. Its gradient, averaged over each
-    voxel of the label map, is a product of one small matrix an axis; the determinant of that
+    voxel of the label map, is a product of one small matrix per axis; the determinant of that
     average times the volume of the voxel is the volume of the deformed voxel up to third-order
     terms, and the deformed voxels of a region add up to the region without gaps.
 
@@ -309,10 +315,7 @@ class RegionIntegrator:
 
     def volumes(self, displacement: Field) -> NDArray[np.float64]:
         """Volume of each region after the map x + u(x), in mm3, in the order of the table."""
-        gradients = [self._gradient(component) for component in displacement]
-        (a, b, c), (d, e, f), (g, h, i) = gradients
-        a, e, i = a + 1, e + 1, i + 1
-        determinant = a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
+        determinant = _determinant([self._gradient(component) for component in displacement])
         sums = np.bincount(self.row, determinant, minlength=self.n_regions + 1)
         return sums[: self.n_regions].astype(np.float64) * self.voxel_volume
 
@@ -409,12 +412,12 @@ MOST_ITERATIONS = 20
 
 @dataclass(frozen=True)
 class Atrophy:
-    """What the disease did to a person.
+    """What the disease did to an anatomy.
 
     Attributes
     ----------
     displacement
-        Forward map from the template to the diseased person, shape (3, X, Y, Z), in voxels.
+        Forward map from the template to the diseased anatomy, shape (3, X, Y, Z), in voxels.
     baseline, achieved
         Volume of each region in mm3 before and after the disease.
     iterations
@@ -464,9 +467,9 @@ class AtrophySolver:
     """Finds the diffeomorphism that gives each region its prescribed loss.
 
     The velocity v is the gradient field with div v = f: f is constant in each region, zero in other
-    tissue, and positive in the fluid near the losses, so that the space they leave is taken up
-    there. The constants start at the logarithm of the volume ratios and are corrected by the
-    volumes achieved, of all regions, until these are as prescribed.
+    tissue, and positive in the fluid near the losses, which expands into the space they leave.
+    The constants start at the logarithm of the volume ratios and are corrected by the volumes
+    achieved, of all regions, until these are as prescribed.
 
     Parameters
     ----------
@@ -482,12 +485,12 @@ class AtrophySolver:
         self.fluid = _absorbing_fluid(template, self.to_grid.sum(axis=1))
 
     def solve(self, anatomy: Field, losses: NDArray) -> Atrophy:
-        """Impose losses on a person.
+        """Impose losses on an anatomy.
 
         Parameters
         ----------
         anatomy
-            The person's own forward map, shape (3, X, Y, Z), in voxels.
+            The participant's own forward map, shape (3, X, Y, Z), in voxels.
         losses
             Prescribed loss of each region, 0 to 0.3, in the order of the template's table.
         """

@@ -28,15 +28,21 @@ from surreal_bids.simulation.anatomy import (
     LARGEST_LOSS,
     AtrophySolver,
     adjacent_regions,
-    draw_anatomy,
     pattern_table,
     prescribed_losses,
+    sample_anatomy,
 )
-from surreal_bids.simulation.scanner import Protocol, Scan, Scanner, draw_protocol, neutral_protocol
+from surreal_bids.simulation.scanner import (
+    Protocol,
+    Scan,
+    Scanner,
+    neutral_protocol,
+    sample_protocol,
+)
 from surreal_bids.simulation.templates import CSF_THRESHOLD, Template, load_regions, load_template
 
 GROUPS = ('CN', 'PT', 'atlas')
-"""Controls, patients, and healthy people for an atlas set; the position is part of the seed."""
+"""Controls, patients, and healthy atlases; the position is part of the seed."""
 
 SITE_STREAM = len(GROUPS)
 """Position of the sites in the tree of seeds."""
@@ -49,7 +55,7 @@ MOST_VARIATION = 1.2
 """Anatomies that vary more, relative to real ones, could not be inverted."""
 
 MOST_PEOPLE = 9999
-"""People a group that the labels have digits for."""
+"""Participants per group that the labels have digits for."""
 
 TEMPORARY_FILES = '.????????.*'
 """What an atomic write that was killed leaves behind."""
@@ -81,11 +87,11 @@ PARTICIPANTS_COLUMNS: dict[str, dict[str, Any]] = {
 }
 
 VOLUME_COLUMNS: dict[str, dict[str, Any]] = {
-    'participant_id': {'Description': 'Participant, or person of the atlas set'},
+    'participant_id': {'Description': 'Participant, or brain of the atlas set'},
     'index': {'Description': 'Index of the region in MUSE numbering'},
     'name': {'Description': 'Name of the region'},
     'baseline_mm3': {
-        'Description': "Volume of the region in the person's own anatomy before the disease: "
+        'Description': 'Volume of the region before the disease: '
         'integral of the Jacobian determinant over the region of the template',
         'Units': 'mm^3',
     },
@@ -94,8 +100,10 @@ VOLUME_COLUMNS: dict[str, dict[str, Any]] = {
         'Jacobian determinant over the region of the template',
         'Units': 'mm^3',
     },
-    'prescribed_loss': {'Description': 'Part of its baseline volume that the region should lose'},
-    'loss': {'Description': 'Part of its baseline volume that the region lost'},
+    'prescribed_loss': {
+        'Description': 'Prescribed share of its baseline volume that the region loses'
+    },
+    'loss': {'Description': 'Share of its baseline volume that the region lost'},
 }
 
 REGION_COLUMNS: dict[str, dict[str, Any]] = {
@@ -114,7 +122,7 @@ PATTERN_COLUMNS: dict[str, dict[str, Any]] = {
     'pattern_name': {'Description': 'Name of the pattern'},
     'index': {'Description': 'Index of a region of the pattern in MUSE numbering'},
     'name': {'Description': 'Name of the region'},
-    'loss': {'Description': 'Part of its volume that the region loses at severity 1'},
+    'loss': {'Description': 'Share of its volume that the region loses at severity 1'},
 }
 
 
@@ -127,19 +135,19 @@ class CohortPlan:
     n_cn, n_pt
         Number of controls and of patients.
     sites
-        Number of sites; the people of a group take turns.
+        Number of sites, to which the participants of a group are assigned in turn.
     patterns
         Number of patterns of atrophy.
     voxel_size
         Of the working grid, in mm; sites scan at about this.
     atlases
-        Number of healthy people in the atlas set.
+        Number of healthy brains in the atlas set.
     stripped
         Whether T1w images show the brain only.
     variation
-        How much the anatomy of people differs, relative to that of real people.
+        How much anatomies differ, relative to real ones.
     seed
-        Of all draws.
+        Seed of all random numbers.
     """
 
     n_cn: int = 20
@@ -156,20 +164,20 @@ class CohortPlan:
         for option in ('n_cn', 'n_pt', 'atlases'):
             _require_range(option, getattr(self, option), 0, MOST_PEOPLE)
         if self.n_cn + self.n_pt == 0:
-            raise UsageError('--n-cn 0 --n-pt 0: a cohort needs at least one person')
+            raise UsageError('--n-cn 0 --n-pt 0: a cohort needs at least one participant')
         _require_range('sites', self.sites, 1, MOST_PEOPLE)
         _require_range('seed', self.seed, 0, 2**63)
         _require_range('variation', self.variation, 0, MOST_VARIATION)
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of people of each of `GROUPS`."""
+        """Number of participants of each of `GROUPS`."""
         return dict(zip(GROUPS, (self.n_cn, self.n_pt, self.atlases)))
 
 
 @dataclass(frozen=True)
 class Person:
-    """A simulated person.
+    """A simulated participant, or brain of the atlas set.
 
     Attributes
     ----------
@@ -182,7 +190,7 @@ class Person:
     site
         Counted from 0; None for an atlas, which is scanned without site effects.
     severities
-        Severity of each pattern, 0 to 1; none in healthy people.
+        Severity of each pattern, 0 to 1; 0 in the healthy.
     """
 
     group: str
@@ -194,7 +202,7 @@ class Person:
 
     @property
     def label(self) -> str:
-        """Name of the person in file names: sub-CN0001, sub-PT0001, atlas-0001."""
+        """Label in file names: sub-CN0001, sub-PT0001, atlas-0001."""
         prefix = 'atlas-' if self.group == 'atlas' else f'sub-{self.group}'
         return f'{prefix}{self.number + 1:04d}'
 
@@ -211,14 +219,13 @@ def simulate_cohort(root: Path, plan: CohortPlan, nprocs: int = 1) -> None:
     nprocs
         Number of processes; each uses one thread.
     """
-    people = draw_people(plan)
+    people = sample_people(plan)
     patterns = pattern_table(plan.patterns, load_regions())
     start_dataset(root, plan)
     write_tables(root, plan, people)
     write_regions(root, plan, load_template(plan.voxel_size), patterns)
-    simulate_people(root, plan, people, nprocs)
-    participants = [person for person in people if person.site is not None]
-    collect_volumes(root, participants)
+    simulate_all(root, plan, people, nprocs)
+    collect_volumes(root, [person for person in people if person.site is not None])
 
 
 def start_dataset(root: Path, plan: CohortPlan) -> None:
@@ -265,7 +272,7 @@ def write_regions(root: Path, plan: CohortPlan, template: Template, patterns: pd
         write_json(root / ATLASES / 'dseg.json', described)
 
 
-def simulate_people(root: Path, plan: CohortPlan, people: list[Person], nprocs: int) -> None:
+def simulate_all(root: Path, plan: CohortPlan, people: list[Person], nprocs: int) -> None:
     """Simulate and write everyone who is not yet complete, with a progress bar."""
     pending = [person for person in people if not volumes_path(root, person).is_file()]
     progress = tqdm(
@@ -279,7 +286,7 @@ def simulate_people(root: Path, plan: CohortPlan, people: list[Person], nprocs: 
 
 
 def write_person(root: Path, plan: CohortPlan, person: Person) -> None:
-    """Simulate a person and write the images, then the volumes, which mark them as complete."""
+    """Simulate one and write the images, then the volumes, which mark it as complete."""
     scan, volumes = load_simulator(plan.voxel_size).simulate(plan, person)
     if person.site is None:
         write_image(t1w_path(root, person), skull_stripped(scan))
@@ -293,7 +300,7 @@ def write_person(root: Path, plan: CohortPlan, person: Person) -> None:
 
 
 class Simulator:
-    """Simulates people of any plan on one template.
+    """Simulates participants of any plan on one template.
 
     Parameters
     ----------
@@ -307,10 +314,10 @@ class Simulator:
         self.scanner = Scanner(template)
 
     def simulate(self, plan: CohortPlan, person: Person) -> tuple[Scan, pd.DataFrame]:
-        """Simulate a person: the scan with its truth, and the volumes of all regions."""
+        """Simulate one: the scan with its truth, and the volumes of all regions."""
         _, anatomy_rng, scan_rng = random_streams(plan, person.group, person.number)
         regions = self.template.regions
-        anatomy = draw_anatomy(self.template, person.sex, anatomy_rng, plan.variation)
+        anatomy = sample_anatomy(self.template, person.sex, anatomy_rng, plan.variation)
         losses = prescribed_losses(np.array(person.severities), regions)
         atrophy = self.solver.solve(anatomy.displacement, losses)
         protocol = site_protocol(plan, person.site)
@@ -331,7 +338,7 @@ class Simulator:
 
 @cache
 def load_simulator(voxel_size: float) -> Simulator:
-    """Load the simulator once a process."""
+    """Load the simulator once per process."""
     return Simulator(load_template(voxel_size))
 
 
@@ -339,7 +346,7 @@ def site_protocol(plan: CohortPlan, site: int | None) -> Protocol:
     """Protocol of a site of a plan; the neutral one for the atlas set."""
     if site is None:
         return neutral_protocol(plan.voxel_size)
-    return draw_protocol(site, plan.voxel_size, site_stream(plan, site))
+    return sample_protocol(site, plan.voxel_size, site_stream(plan, site))
 
 
 def collect_volumes(root: Path, people: list[Person]) -> None:
@@ -350,7 +357,7 @@ def collect_volumes(root: Path, people: list[Person]) -> None:
 
 
 def random_streams(plan: CohortPlan, group: str, number: int) -> list[np.random.Generator]:
-    """Give a person three sources of randomness: for the person, the anatomy and the scan."""
+    """Three sources of randomness: for age, sex and severities, for anatomy, and for the scan."""
     root = np.random.SeedSequence(plan.seed, spawn_key=(GROUPS.index(group), number))
     return [np.random.default_rng(child) for child in root.spawn(3)]
 
@@ -360,8 +367,8 @@ def site_stream(plan: CohortPlan, site: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(SITE_STREAM, site)))
 
 
-def draw_person(plan: CohortPlan, group: str, number: int) -> Person:
-    """Draw age, sex and severities of a person; severities are uniform on [0, 1]."""
+def sample_person(plan: CohortPlan, group: str, number: int) -> Person:
+    """Sample age, sex and severities; severities are uniform on [0, 1]."""
     rng = random_streams(plan, group, number)[0]
     age = int(np.clip(np.rint(rng.normal(AGE_MEAN, AGE_SD)), *AGE_RANGE))
     sex = 'FM'[rng.integers(2)]
@@ -370,17 +377,17 @@ def draw_person(plan: CohortPlan, group: str, number: int) -> Person:
     return Person(group, number, age, sex, site, tuple(severities.tolist()))
 
 
-def draw_people(plan: CohortPlan) -> list[Person]:
-    """Draw everyone: controls, patients, then the atlas set."""
+def sample_people(plan: CohortPlan) -> list[Person]:
+    """Sample everyone: controls, patients, then the atlas set."""
     return [
-        draw_person(plan, group, number)
+        sample_person(plan, group, number)
         for group, size in plan.sizes.items()
         for number in range(size)
     ]
 
 
 def participants_table(people: list[Person]) -> pd.DataFrame:
-    """Describe the participants as BIDS does; people of the atlas set are none."""
+    """The table participants.tsv of BIDS; the atlas set is not part of it."""
     return pd.DataFrame(
         [
             (person.label, person.age, person.sex, person.group, f'site{person.site + 1}')
@@ -403,7 +410,7 @@ def severity_table(people: list[Person]) -> pd.DataFrame:
 
 
 def skull_stripped(scan: Scan) -> nib.Nifti1Image:
-    """Give the scan with zeros outside the brain."""
+    """The scan with zeros outside the brain."""
     brain = np.asarray(scan.t1w.dataobj) * np.asarray(scan.brain.dataobj)
     return nib.Nifti1Image(brain, scan.t1w.affine, scan.t1w.header)
 
@@ -417,25 +424,25 @@ def sidecar(plan: CohortPlan, site: int) -> dict[str, Any]:
         'PulseSequenceType': 'MPRAGE',
         'MRAcquisitionType': '3D',
         'SkullStripped': plan.stripped,
-        'ImageComments': 'Simulated head; no person was scanned',
+        'ImageComments': 'Simulated head; nobody was scanned',
     }
 
 
 def t1w_path(root: Path, person: Person) -> Path:
-    """T1w image of a participant, or of a person of the atlas set."""
+    """T1w image of a participant, or of a brain of the atlas set."""
     if person.site is None:
         return root / ATLASES / f'{person.label}_T1w.nii.gz'
     return root / person.label / 'anat' / f'{person.label}_T1w.nii.gz'
 
 
 def truth_path(root: Path, person: Person, ending: str) -> Path:
-    """File with the truth about a person, such as `sub-CN0001_dseg.nii.gz`."""
+    """File with the truth about a participant, such as `sub-CN0001_dseg.nii.gz`."""
     folder = ATLASES if person.site is None else TRUTH / person.label
     return root / folder / f'{person.label}_{ending}'
 
 
 def volumes_path(root: Path, person: Person) -> Path:
-    """Volumes of a person; written last, so that it says that the person is complete."""
+    """Volumes of a participant; written last, so that the file marks it as complete."""
     return truth_path(root, person, 'volumes.tsv')
 
 
@@ -466,10 +473,10 @@ def readme(plan: CohortPlan) -> str:
 
 {plan.n_cn} controls (CN), {plan.n_pt} patients (PT), {plan.sites} site(s), {plan.patterns} \
 pattern(s) of atrophy, voxels of about {plan.voxel_size:g} mm, seed {plan.seed}.
-Made by `surreal-simulate cohort` of surreal_bids {__version__}; no person was scanned.
+Made by `surreal-simulate cohort` of surreal_bids {__version__}; nobody was scanned.
 
 Each head is a smooth random deformation of the MNI152NLin2009cAsym template, with a skull, a scalp
-and a face drawn around its brain. In patients, each pattern has a severity drawn uniformly from 0
+and a face around its brain. In patients, each pattern has a severity sampled uniformly from 0
 to 1, and its regions lose {LARGEST_LOSS:g} times the severity of their volume; the fluid nearby \
 takes up the space.
 Sites differ in contrast, bias field, noise, voxel size and storage order.
@@ -482,7 +489,7 @@ Sites differ in contrast, bias field, noise, voxel size and storage order.
 - `sourcedata/truth/volumes.tsv`: volume of each region before and after the disease.
 - `sourcedata/truth/sub-*/`: label map (`dseg`) and brain mask (`desc-brain_mask`) of each image.
 - `sourcedata/atlases/`, if asked for: skull-stripped healthy heads without site effects, their
-  label maps and volumes, and `dseg.tsv`, which says what the labels are.
+  label maps and volumes, and `dseg.tsv`, the list of labels.
 
 Labels are those of Neuromorphometrics in MUSE numbering, less the voxels of the template that are
 more than {CSF_THRESHOLD:.0%} sulcal fluid.
@@ -526,8 +533,8 @@ def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
         yield pool
     except BrokenProcessPool as error:
         raise OutputError(
-            'a process that simulated a head was killed, for want of memory most likely; '
-            'repeat the command with a lower --nprocs: what is complete is kept'
+            'a process that simulated a head was killed, most likely for lack of memory; '
+            'repeat the command with a lower --nprocs: it resumes'
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -536,7 +543,7 @@ def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _end_with_parent() -> None:
-    """Let a worker end when the main process is killed; it would wait for work for ever."""
+    """Let a worker end when the main process is killed; else it would wait forever."""
 
     def watch() -> None:
         parent = multiprocessing.parent_process()

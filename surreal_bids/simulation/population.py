@@ -1,18 +1,18 @@
-"""A built-in population of healthy people: volumes of the 139 MUSE regions, age, sex, site and ICV.
+"""A built-in healthy population: volumes of the 139 MUSE regions, age, sex, site and ICV.
 
-The log of a volume is linear in what is known of a person and in a few hidden factors::
+The log of a volume is linear in the known variables and in a few hidden factors::
 
     log v_j = m_j + age_j (age - 58.5 y) / 10 y + male_j (male - 1/2)
               + icv_j log(ICV / 1.4 l) + site_j + sum_k L_jk f_k + u_j e_j
 
 with f_k and e_j standard normal. Mean and spread of each region come from the region table (left
 and right alike); the effects and the factors from the short rules below, chosen so that the
-population resembles 291 healthy people of 40 to 86 years: coefficients of variation of 10-27 %
+population resembles 291 healthy participants aged 40-86 years: coefficients of variation of 10-27 %
 (median 15 %); and, for log volumes, a mean absolute correlation of 0.49, a median left-right
 correlation of 0.82 (quartiles 0.71 and 0.88), a first component that carries half of the variance
 and 23 components that carry 80 %.
 
-Shape legend: N people, S = 139 regions, F factors.
+Shape legend: N participants, S = 139 regions, F factors.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ PEOPLE_SPELLINGS = {
     'site': {'site', 'siteid', 'scanner', 'center', 'centre'},
     'icv': {'icv', 'tiv', 'etiv', 'dlicv', 'muse702', 'dlmusevolume702', 'hmusevolume702', '702'},
 }
-"""Column spellings, in lower case and without separators, of what is known of a person."""
+"""Column spellings, in lower case and without separators, of the known variables."""
 
 ID_SPELLINGS = {'id', 'participantid', 'subjectid', 'subject', 'mrid', 'ptid', 'rid'}
-"""The same for the column that names the person."""
+"""The same for the column of participant labels."""
 
 MIN_FITTED = 10
-"""Fewest people whose volumes say anything about how regions vary together."""
+"""Minimum number of participants to estimate how regions vary together."""
 
 SEX_WORDS = {'f': 'F', 'female': 'F', 'w': 'F', 'woman': 'F', 'm': 'M', 'male': 'M', 'man': 'M'}
 
 
 @dataclass(frozen=True)
 class Controls:
-    """Healthy people: the volumes (N, S) in mm3, and their age, sex, site and icv, row by row."""
+    """Healthy participants: volumes (N, S) in mm3; age, sex, site and icv, row by row."""
 
     volumes: pd.DataFrame
     people: pd.DataFrame
@@ -63,16 +63,16 @@ def volume_columns() -> list[str]:
 
 
 def read_controls(path: str | Path) -> Controls:
-    """Read healthy people from a CSV or TSV file, one row a person.
+    """Read healthy participants from a CSV or TSV file, one row per participant.
 
-    Regions are recognised as :func:`surreal_bids.regions.recognise` says; all 139 are needed, and
-    ventricles are left out. Age, sex, site and ICV are missing where there is no such column.
+    Regions are recognised as in :func:`surreal_bids.regions.recognise`; all 139 are needed, and
+    ventricles are ignored. Age, sex, site and ICV are missing where there is no such column.
 
     Raises
     ------
     DataError
         If the file cannot be read, lacks a region, holds volumes that are missing or not positive,
-        or has two rows for one person.
+        or has two rows for one participant.
     """
     try:
         return controls_from_table(_read_table(Path(path)))
@@ -93,9 +93,9 @@ def _read_table(path: Path) -> pd.DataFrame:
 
 
 def controls_from_table(table: pd.DataFrame) -> Controls:
-    """Find the 139 regions and what is known of the people in a table; see `read_controls`."""
+    """Find the 139 regions and the known variables in a table; see `read_controls`."""
     table = table.rename(columns=str)
-    _require_one_row_a_person(table)
+    _require_one_row_each(table)
     features = [Feature(f'MUSE_{index}', (index,)) for index in muse_indices()]
     volumes = build_features(table, features).reset_index(drop=True)
     _require_positive(volumes)
@@ -119,15 +119,15 @@ def _known_of_people(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(people)
 
 
-def _require_one_row_a_person(table: pd.DataFrame) -> None:
+def _require_one_row_each(table: pd.DataFrame) -> None:
     column = _column_spelled(table, ID_SPELLINGS)
     if column is None:
         return
     repeated = table.loc[table[column].duplicated(), column].unique()
     if repeated.size:
         raise DataError(
-            f'column {column!r} names {repeated[0]} more than once; keep one row a person, so that '
-            'no one is both control and patient'
+            f'column {column!r} names {repeated[0]} more than once; keep one row per participant, '
+            'so that nobody is both control and patient'
         )
 
 
@@ -137,20 +137,20 @@ def _require_positive(volumes: pd.DataFrame) -> None:
         row, column = np.argwhere(bad)[0]
         raise DataError(
             f'{bad.any(axis=1).sum()} of {len(volumes)} rows hold a volume that is missing or not '
-            f'positive, as {volumes.columns[column]} in row {row + 1}; leave these rows out'
+            f'positive, as {volumes.columns[column]} in row {row + 1}; exclude these rows'
         )
 
 
 def resample_gaussian(controls: Controls, n_people: int, rng: np.random.Generator) -> Controls:
-    """Draw people from a log-normal distribution fitted to the controls.
+    """Sample participants from a log-normal distribution fitted to the controls.
 
     Log volumes get the mean of the controls and their covariance as estimated by Ledoit and Wolf
-    (2004), which is of full rank even where regions outnumber people. The people drawn are no one,
-    so their age, sex, site and ICV are missing.
+    (2004), which is of full rank even where regions outnumber participants. Age, sex, site and ICV
+    of those sampled are missing.
     """
     if len(controls.volumes) < MIN_FITTED:
         raise DataError(
-            f'a distribution cannot be fitted to {len(controls.volumes)} people; '
+            f'a distribution cannot be fitted to {len(controls.volumes)} participants; '
             f'give {MIN_FITTED} or more'
         )
     log_volumes = np.log(controls.volumes.to_numpy())
@@ -176,7 +176,7 @@ ICV_SEX_DIFFERENCE, ICV_SPREAD = 0.145, 0.085
 """Log ICV: men minus women, and the standard deviation among either."""
 
 SITES = {'site1': 0.5, 'site2': 0.3, 'site3': 0.2}
-"""Share of the people scanned at each site."""
+"""Share of the participants scanned at each site."""
 
 SITE_TISSUE_SHIFT = {
     'site1': {'GM': 0.0, 'WM': 0.0, 'none': 0.0},
@@ -272,12 +272,12 @@ def _wave_weights(structures: NDArray[np.intp]) -> Array:
 
 
 def _indicators(codes: NDArray[np.intp]) -> Array:
-    """One row a code, 1 where a region has it; (codes, S)."""
+    """One row per code, 1 where a region has it; (codes, S)."""
     return (codes == np.arange(codes.max() + 1)[:, None]).astype(float)
 
 
 def _known_covariance() -> Array:
-    """Covariance (3, 3) of age in decades, being male, and log ICV among people."""
+    """Covariance (3, 3) of age in decades, being male, and log ICV in the population."""
     age = truncnorm.var(*_STANDARD_AGE_RANGE, scale=AGE_SD / 10)
     return np.array(
         [
@@ -335,7 +335,7 @@ def built_in_population() -> Population:
     )
 
 
-def _draw_people(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
+def _sample_people(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
     standard_age = truncnorm.rvs(*_STANDARD_AGE_RANGE, size=n_people, random_state=rng)
     male = rng.integers(2, size=n_people)
     log_icv = ICV_SEX_DIFFERENCE * (male - 0.5) + rng.normal(scale=ICV_SPREAD, size=n_people)
@@ -350,7 +350,7 @@ def _draw_people(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _expected_log_volumes(people: pd.DataFrame, population: Population) -> Array:
-    """Log volumes (N, S) that people of this age, sex, ICV and site have on average."""
+    """Log volumes (N, S) expected at this age, sex, ICV and site."""
     known = np.column_stack(
         [
             (people['age'] - AGE_MEAN) / 10,
@@ -362,10 +362,10 @@ def _expected_log_volumes(people: pd.DataFrame, population: Population) -> Array
     return population.log_mean + known @ population.known + population.sites[site]
 
 
-def draw_controls(n_people: int, rng: np.random.Generator) -> Controls:
-    """Draw healthy people from the built-in population."""
+def sample_controls(n_people: int, rng: np.random.Generator) -> Controls:
+    """Sample healthy participants from the built-in population."""
     population = built_in_population()
-    people = _draw_people(n_people, rng)
+    people = _sample_people(n_people, rng)
     n_factors, n_regions = population.factors.shape
     log_volumes = (
         _expected_log_volumes(people, population)

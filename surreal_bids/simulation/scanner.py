@@ -194,7 +194,7 @@ SCANNERS: tuple[dict[str, Any], ...] = (
     {'Manufacturer': 'GE', 'ManufacturersModelName': 'Signa HDxt', 'MagneticFieldStrength': 1.5},
     {'Manufacturer': 'Philips', 'ManufacturersModelName': 'Achieva', 'MagneticFieldStrength': 3},
 )
-"""What the sidecars say about the scanner; sites take turns."""
+"""Fields of the sidecars; sites take turns."""
 
 MARGIN_MM = 4.0
 """Space between the head and the edge of the image."""
@@ -257,8 +257,8 @@ def neutral_protocol(voxel_size: float) -> Protocol:
     )
 
 
-def draw_protocol(site: int, voxel_size: float, rng: np.random.Generator) -> Protocol:
-    """Draw the protocol of a site (counted from 0)."""
+def sample_protocol(site: int, voxel_size: float, rng: np.random.Generator) -> Protocol:
+    """Sample the protocol of a site (counted from 0)."""
     usual = np.array([BRIGHTNESS[material] for material in MATERIALS])
     factors = np.array(VOXEL_FACTORS[site % len(VOXEL_FACTORS)])
     return Protocol(
@@ -296,12 +296,12 @@ class Scanner:
         protocol: Protocol,
         rng: np.random.Generator,
     ) -> Scan:
-        """Scan a person.
+        """Scan a participant.
 
         Parameters
         ----------
         displacement
-            Forward map from the template to the person, shape (3, X, Y, Z), in voxels.
+            Forward map from the template to the participant, shape (3, X, Y, Z), in voxels.
         placement
             Affine that brings template coordinates (mm) to the scanner: size and pose.
         protocol
@@ -314,7 +314,7 @@ class Scanner:
         voxels = np.moveaxis(np.indices(shape), 0, -1)
         points = np.moveaxis(apply_affine(to_template, voxels), -1, 0).astype(np.float32)
         source = pull_back(displacement, points)
-        intensity = self._draw(source, protocol)
+        intensity = self._render(source, protocol)
         recorded = record(intensity, protocol, rng)
         brain = interpolate(self.template.brain[None], source)[0] > 0.5
         images = (recorded, self._labels_at(source), brain.astype(np.uint8))
@@ -333,14 +333,14 @@ class Scanner:
         affine[:3, 3] = centre - (shape - 1) / 2 * voxel_size
         return tuple(shape.tolist()), affine
 
-    def _draw(self, source: Field, protocol: Protocol) -> Field:
+    def _render(self, source: Field, protocol: Protocol) -> Field:
         """Noise-free intensity relative to white matter, by cubic splines of the template."""
         brightness = dict(zip(MATERIALS, protocol.brightness))
         image = np.tensordot(np.array(protocol.brightness, np.float32), self.materials, axes=1)
         contrast = brightness['WM'] - brightness['CSF']
         image += np.float32(TEXTURE_STRENGTH * contrast) * self.texture
-        drawn = ndimage.map_coordinates(image, source, order=3, mode='constant', cval=0)
-        return drawn.clip(0) ** np.float32(protocol.gamma)
+        rendered = ndimage.map_coordinates(image, source, order=3, mode='constant', cval=0)
+        return rendered.clip(0) ** np.float32(protocol.gamma)
 
     def _labels_at(self, source: Field) -> NDArray[np.uint8]:
         """Label of the voxel of the label map that is nearest to each point."""

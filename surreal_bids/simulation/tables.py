@@ -14,7 +14,7 @@ from tqdm import tqdm
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.regions import muse_indices, recognise, region_names
-from surreal_bids.simulation.population import Controls, draw_controls, resample_gaussian
+from surreal_bids.simulation.population import Controls, resample_gaussian, sample_controls
 
 Array = NDArray[np.float64]
 
@@ -88,8 +88,8 @@ def find_task(name: str) -> Task:
     return TASKS[name]
 
 
-def draw_severities(n_people: int, rng: np.random.Generator) -> Array:
-    """Draw the severity of each pattern in each person from U[0, 1]; (N, M)."""
+def sample_severities(n_people: int, rng: np.random.Generator) -> Array:
+    """Sample the severity of each pattern in each participant from U[0, 1]; (N, M)."""
     return rng.uniform(size=(n_people, N_PATTERNS))
 
 
@@ -99,12 +99,13 @@ def impose_atrophy(
     """Shrink the regions of each pattern: v -= v * s * N(1, noise_sd) * max_loss (section 4.2).
 
     The patterns act one after the other. A region of two patterns hence keeps the product of what
-    either leaves, v (1 - loss_1) (1 - loss_2). Each person, region and pattern has its own draw.
+    either leaves, v (1 - loss_1) (1 - loss_2). Noise is sampled for each participant, region and
+    pattern.
 
     Parameters
     ----------
     volumes : (N, S)
-        Volumes of healthy people.
+        Volumes of healthy participants.
     severities : (N, M)
         Severity of each pattern, 0 to 1.
 
@@ -123,7 +124,7 @@ def impose_atrophy(
 
 
 RESAMPLINGS = {'gaussian': resample_gaussian}
-"""Ways to draw more people than a table holds."""
+"""Ways to sample more participants than a table holds."""
 
 SEVERITY_COLUMNS = [f'r{pattern}' for pattern in range(1, N_PATTERNS + 1)]
 
@@ -133,7 +134,7 @@ DECIMALS = {'roi_volumes': 2, 'severities': 6}
 
 @dataclass(frozen=True)
 class SimulatedTable:
-    """Three tables with the same people in the same order, controls (CN) before patients (PT)."""
+    """Three tables with the same participants in the same order, controls (CN) first."""
 
     volumes: pd.DataFrame
     """participant_id and the 139 volumes in mm3, ``MUSE_23`` to ``MUSE_207``."""
@@ -153,9 +154,9 @@ def simulate_table(
 ) -> SimulatedTable:
     """Simulate one of the five semi-synthetic datasets of section 4.2.
 
-    Healthy people are split at random into controls and pseudo-patients; these lose volume by three
-    patterns, each as severe as a draw from U[0, 1]. The people and the severities depend on the
-    seed and the numbers only, so that tasks can be compared person by person.
+    Healthy participants are split at random into controls and pseudo-patients; these lose volume
+    by three patterns, with severities sampled from U[0, 1]. Participants and severities depend on
+    the seed and the numbers only, so that tasks can be compared participant by participant.
 
     Parameters
     ----------
@@ -166,9 +167,9 @@ def simulate_table(
     seed
         The same seed gives the same tables.
     controls
-        Real people to take, each at most once; else the built-in population.
+        Real participants to use, each at most once; else the built-in population.
     resample
-        ``'gaussian'``: people drawn from a log-normal distribution fitted to `controls`.
+        ``'gaussian'``: participants sampled from a log-normal distribution fitted to `controls`.
     """
     chosen_task = find_task(task)
     if min(n_cn, n_pt) < 1:
@@ -180,7 +181,7 @@ def simulate_table(
     people_rng, severity_rng, noise_rng = np.random.default_rng(seed).spawn(3)
     healthy = _choose_healthy(n_cn + n_pt, people_rng, controls, resample)
     severities = np.zeros((n_cn + n_pt, N_PATTERNS))
-    severities[n_cn:] = draw_severities(n_pt, severity_rng)
+    severities[n_cn:] = sample_severities(n_pt, severity_rng)
     volumes = healthy.volumes.to_numpy(copy=True)
     volumes[n_cn:] = impose_atrophy(volumes[n_cn:], severities[n_cn:], chosen_task, noise_rng)
     return _assemble(healthy, volumes, severities, n_cn)
@@ -189,19 +190,20 @@ def simulate_table(
 def _choose_healthy(
     n_people: int, rng: np.random.Generator, controls: Controls | None, resample: str | None
 ) -> Controls:
-    """Give `n_people` healthy people in random order, no one twice."""
+    """`n_people` healthy participants in random order, nobody twice."""
     if resample is not None and resample not in RESAMPLINGS:
         raise UsageError(f'no resampling is called {resample!r}; there is {", ".join(RESAMPLINGS)}')
     if controls is None:
         if resample is not None:
             raise UsageError('resampling needs a table of controls to resample; give one')
-        return draw_controls(n_people, rng)
+        return sample_controls(n_people, rng)
     if resample is not None:
         return RESAMPLINGS[resample](controls, n_people, rng)
     if n_people > len(controls.volumes):
         raise DataError(
-            f'{n_people} people asked for, but the table of controls has {len(controls.volumes)}; '
-            'ask for fewer (--n-cn, --n-pt) or draw people that resemble them (--resample gaussian)'
+            f'{n_people} participants asked for, but the table of controls has '
+            f'{len(controls.volumes)}; ask for fewer (--n-cn, --n-pt) or sample similar ones '
+            '(--resample gaussian)'
         )
     chosen = rng.permutation(len(controls.volumes))[:n_people]
     return Controls(controls.volumes.iloc[chosen], controls.people.iloc[chosen])
@@ -251,14 +253,14 @@ def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list
 
 
 _DESCRIPTIONS: dict[str, dict[str, Any]] = {
-    'participant_id': {'Description': 'A simulated person'},
+    'participant_id': {'Description': 'Simulated participant'},
     'diagnosis': {
         'Description': 'Group',
         'Levels': {'CN': 'control', 'PT': 'pseudo-patient: a control with simulated atrophy'},
     },
     'age': {'Description': 'Age', 'Units': 'year'},
     'sex': {'Description': 'Sex', 'Levels': {'F': 'female', 'M': 'male'}},
-    'site': {'Description': 'Where the person was scanned'},
+    'site': {'Description': 'Simulated scanner'},
     'icv': {'Description': 'Intracranial volume', 'Units': 'mm^3'},
 }
 

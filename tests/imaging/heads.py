@@ -7,8 +7,8 @@ import nibabel as nib
 import numpy as np
 from nibabel.affines import apply_affine
 
-from surreal_bids.simulation.anatomy import Anatomy, draw_anatomy, interpolate, pull_back
-from surreal_bids.simulation.scanner import Scan, Scanner, draw_protocol
+from surreal_bids.simulation.anatomy import Anatomy, interpolate, pull_back, sample_anatomy
+from surreal_bids.simulation.scanner import Scan, Scanner, sample_protocol
 from tests.simulation.phantom import real_template
 
 TISSUES = ('GM', 'WM', 'CSF')
@@ -23,14 +23,14 @@ def scanner() -> Scanner:
 @cache
 def anatomy(seed: int = 0) -> Anatomy:
     """A person's own anatomy, size and pose."""
-    return draw_anatomy(real_template(VOXEL_MM), 'F', np.random.default_rng(seed))
+    return sample_anatomy(real_template(VOXEL_MM), 'F', np.random.default_rng(seed))
 
 
 @cache
 def scan(seed: int = 0, orientation: str = 'RAS') -> Scan:
     """A scan with bias field, noise and voxels of unequal edges, and its true brain."""
     rng = np.random.default_rng(seed)
-    protocol = replace(draw_protocol(1, VOXEL_MM, rng), orientation=orientation)
+    protocol = replace(sample_protocol(1, VOXEL_MM, rng), orientation=orientation)
     person = anatomy(seed)
     return scanner().scan(person.displacement, person.placement, protocol, rng)
 

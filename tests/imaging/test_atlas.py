@@ -25,7 +25,7 @@ from surreal_bids.imaging.atlas import (
 from surreal_bids.imaging.brain import stripped_body
 from surreal_bids.regions import muse_table
 from surreal_bids.simulation import cohort as dataset
-from surreal_bids.simulation.cohort import CohortPlan, draw_people
+from surreal_bids.simulation.cohort import CohortPlan, sample_people
 from surreal_bids.templates import LABELS_FILE, TRACTS_FILE, read_labels
 from tests.shared_data import shared_data
 
@@ -174,7 +174,7 @@ def test_the_default_atlas_is_written_once(tmp_path):
 
 def test_sets_are_found_where_simulated_cohorts_have_them(tmp_path):
     plan = CohortPlan(n_cn=1, n_pt=1, atlases=2)
-    people = [person for person in draw_people(plan) if person.site is None]
+    people = [person for person in sample_people(plan) if person.site is None]
     folder = tmp_path / dataset.ATLASES
     folder.mkdir(parents=True)
     write_regions(folder)

@@ -15,7 +15,7 @@ from surreal_bids.reports.participant import (
     norms,
     split_side,
 )
-from surreal_bids.simulation.population import draw_controls
+from surreal_bids.simulation.population import sample_controls
 from tests.shared_data import shared_data
 
 
@@ -70,7 +70,9 @@ def test_range(index, factor, reason):
 
 @pytest.mark.parametrize('k', [-2.0, 1.0, 3.0])
 def test_deviation_counts_standard_deviations(k):
-    people = draw_controls(4000, np.random.default_rng(5)).volumes.set_axis(muse_indices(), axis=1)
+    people = sample_controls(4000, np.random.default_rng(5)).volumes.set_axis(
+        muse_indices(), axis=1
+    )
     shares = np.log(people[47] / people.sum(axis=1))
     volumes = usual_volumes()
     tissue = volumes.loc[volumes['index'].isin(muse_indices()), 'volume_mm3'].sum()
@@ -170,7 +172,9 @@ def test_keeps_the_rows_of_the_caller():
 
 
 def test_the_norms_are_those_of_the_population():
-    volumes = draw_controls(4000, np.random.default_rng(5)).volumes.set_axis(muse_indices(), axis=1)
+    volumes = sample_controls(4000, np.random.default_rng(5)).volumes.set_axis(
+        muse_indices(), axis=1
+    )
     shares = np.log(volumes.div(volumes.sum(axis=1), axis=0))
     assert norms().index.tolist() == list(muse_indices())
     np.testing.assert_allclose(norms()['volume_mm3'], volumes.mean(), rtol=0.02)

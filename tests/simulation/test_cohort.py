@@ -1,3 +1,5 @@
+"""Simulated cohorts: who is in them, what is written, and how an interrupted one resumes."""
+
 import json
 import os
 import signal
@@ -13,14 +15,18 @@ import pandas as pd
 import pytest
 
 from surreal_bids.cli.simulate import main
-from surreal_bids.exceptions import OutputError
+from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.simulation import cohort
 from surreal_bids.simulation.cohort import (
     RECORD,
     CohortPlan,
     Simulator,
     collect_volumes,
-    draw_people,
+    participants_table,
+    random_streams,
+    sample_people,
+    sample_person,
+    severity_table,
     start_dataset,
     volumes_path,
     write_person,
@@ -29,7 +35,62 @@ from surreal_bids.simulation.cohort import (
 )
 from tests.simulation.phantom import phantom
 
-PLAN = CohortPlan(n_cn=1, n_pt=2, sites=2, patterns=1, voxel_size=2.0, atlases=1, seed=5)
+PLAN = CohortPlan(n_cn=5, n_pt=7, sites=3, patterns=2, atlases=2, seed=3)
+
+
+@pytest.mark.parametrize('change', [{'n_cn': 9}, {'n_pt': 1}, {'atlases': 0}, {'voxel_size': 1.0}])
+def test_a_person_does_not_depend_on_who_else_there_is(change):
+    other = replace(PLAN, **change)
+    for group, number in (('CN', 2), ('PT', 0), ('atlas', 1)):
+        assert sample_person(PLAN, group, number) == sample_person(other, group, number)
+
+
+@pytest.mark.parametrize('stream', range(3))
+def test_everyone_has_random_numbers_of_their_own(stream):
+    first = [
+        random_streams(PLAN, group, number)[stream].random()
+        for group in ('CN', 'PT', 'atlas')
+        for number in range(4)
+    ]
+    assert len(set(first)) == 12
+
+
+@pytest.mark.parametrize(
+    'change',
+    [{'n_cn': -1}, {'n_cn': 0, 'n_pt': 0}, {'sites': 0}, {'seed': -1}, {'atlases': 10_000}],
+)
+def test_impossible_plans_are_refused(change):
+    with pytest.raises(UsageError, match='--'):
+        replace(PLAN, **change)
+
+
+def test_participants_are_described_and_atlases_are_none():
+    table = participants_table(sample_people(PLAN))
+    assert list(table) == ['participant_id', 'age', 'sex', 'diagnosis', 'site']
+    assert table['diagnosis'].value_counts().to_dict() == {'PT': 7, 'CN': 5}
+    assert set(table['site']) == {'site1', 'site2', 'site3'}
+    assert table['participant_id'].is_unique
+    assert table['age'].between(45, 89).all()
+
+
+def test_only_patients_have_severities():
+    people = sample_people(replace(PLAN, n_pt=400))
+    table = severity_table(people).set_index('participant_id')
+    patients = table.index.str.startswith('sub-PT')
+    assert (table[~patients] == 0).all(axis=None)
+    severities = table[patients].to_numpy()
+    assert severities.min() >= 0
+    assert severities.max() <= 1
+    np.testing.assert_allclose(severities.mean(axis=0), 0.5, atol=0.05)
+    np.testing.assert_allclose(severities.std(axis=0), np.sqrt(1 / 12), atol=0.03)
+    assert abs(np.corrcoef(severities.T)[0, 1]) < 0.15
+
+
+def test_without_patterns_there_is_nothing_but_names():
+    assert list(severity_table(sample_people(replace(PLAN, patterns=0)))) == ['participant_id']
+
+
+HEADS = CohortPlan(n_cn=1, n_pt=2, sites=2, patterns=1, voxel_size=2.0, atlases=1, seed=5)
 
 
 @pytest.fixture(scope='module')
@@ -48,9 +109,9 @@ def contents(root: Path) -> dict[str, bytes]:
 
 @pytest.mark.usefixtures('use_phantom')
 def test_people_are_written_with_their_truth(tmp_path):
-    people = draw_people(PLAN)
+    people = sample_people(HEADS)
     for person in people:
-        write_person(tmp_path, PLAN, person)
+        write_person(tmp_path, HEADS, person)
     collect_volumes(tmp_path, people[:3])
     names = set(contents(tmp_path))
     assert {
@@ -69,17 +130,17 @@ def test_people_are_written_with_their_truth(tmp_path):
 
 
 @pytest.mark.usefixtures('use_phantom')
-@pytest.mark.parametrize('change', [{}, {'n_cn': 4}, {'n_pt': 5, 'atlases': 0}])
+@pytest.mark.parametrize('change', [{}, {'n_cn': 4, 'n_pt': 5, 'atlases': 0}])
 def test_a_person_is_the_same_to_the_last_byte_in_any_cohort(tmp_path, change):
-    person = draw_people(PLAN)[1]
-    write_person(tmp_path / 'one', PLAN, person)
-    write_person(tmp_path / 'other', replace(PLAN, **change), person)
+    person = sample_people(HEADS)[1]
+    write_person(tmp_path / 'one', HEADS, person)
+    write_person(tmp_path / 'other', replace(HEADS, **change), person)
     assert contents(tmp_path / 'one') == contents(tmp_path / 'other')
 
 
 @pytest.mark.usefixtures('use_phantom')
 def test_atlases_are_skull_stripped(tmp_path):
-    write_person(tmp_path, PLAN, draw_people(PLAN)[-1])
+    write_person(tmp_path, HEADS, sample_people(HEADS)[-1])
     image, labels = (
         np.asarray(nib.load(tmp_path / f'sourcedata/atlases/atlas-0001_{name}.nii.gz').dataobj)
         for name in ('T1w', 'dseg')
@@ -91,7 +152,7 @@ def test_atlases_are_skull_stripped(tmp_path):
 @pytest.mark.usefixtures('use_phantom')
 @pytest.mark.parametrize('stripped', [True, False])
 def test_heads_have_a_skull_unless_they_are_stripped(tmp_path, stripped):
-    write_person(tmp_path, replace(PLAN, stripped=stripped), draw_people(PLAN)[0])
+    write_person(tmp_path, replace(HEADS, stripped=stripped), sample_people(HEADS)[0])
     image, brain = (
         np.asarray(nib.load(tmp_path / path).dataobj)
         for path in (
@@ -108,8 +169,8 @@ def test_heads_have_a_skull_unless_they_are_stripped(tmp_path, stripped):
 def test_tables_describe_their_columns(tmp_path):
     template = phantom(2.0)
     patterns = pd.DataFrame({'pattern': [1], 'pattern_name': 'x', 'index': 47, 'name': 'y'})
-    write_tables(tmp_path, PLAN, draw_people(PLAN))
-    write_regions(tmp_path, PLAN, template, patterns)
+    write_tables(tmp_path, HEADS, sample_people(HEADS))
+    write_regions(tmp_path, HEADS, template, patterns)
     for table in ('participants', 'sourcedata/truth/severities', 'sourcedata/truth/regions'):
         columns = pd.read_csv(tmp_path / f'{table}.tsv', sep='\t').columns
         described = json.loads((tmp_path / f'{table}.json').read_text())
@@ -120,10 +181,10 @@ def test_tables_describe_their_columns(tmp_path):
 
 
 def test_the_same_plan_is_taken_up_again_and_leftovers_go(tmp_path):
-    start_dataset(tmp_path / 'out', PLAN)
+    start_dataset(tmp_path / 'out', HEADS)
     leftover = tmp_path / 'out' / '.0a1b2c3d.sub-PT0001_T1w.nii.gz'
     leftover.write_bytes(b'half')
-    start_dataset(tmp_path / 'out', PLAN)
+    start_dataset(tmp_path / 'out', HEADS)
     assert not leftover.exists()
 
 
@@ -132,9 +193,9 @@ def test_the_same_plan_is_taken_up_again_and_leftovers_go(tmp_path):
     [({'seed': 6}, r'seed 5 \(now 6\)'), ({'n_cn': 3, 'sites': 1}, r'n_cn 1 .* sites 2')],
 )
 def test_another_plan_in_the_folder_is_refused(tmp_path, change, message):
-    start_dataset(tmp_path, PLAN)
+    start_dataset(tmp_path, HEADS)
     with pytest.raises(OutputError, match=message):
-        start_dataset(tmp_path, replace(PLAN, **change))
+        start_dataset(tmp_path, replace(HEADS, **change))
 
 
 @pytest.mark.parametrize('name', ['notes.txt', '.hidden', 'sub-01/anat/sub-01_T1w.nii.gz'])
@@ -143,26 +204,26 @@ def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path, name):
     (tmp_path / name).write_text('mine')
     before = contents(tmp_path)
     with pytest.raises(OutputError, match='something else'):
-        start_dataset(tmp_path, PLAN)
+        start_dataset(tmp_path, HEADS)
     assert contents(tmp_path) == before
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / 'out').write_text('mine')
     with pytest.raises(OutputError, match='a file of this name'):
-        start_dataset(tmp_path / 'out', PLAN)
+        start_dataset(tmp_path / 'out', HEADS)
 
 
 def test_a_damaged_record_is_refused(tmp_path):
-    start_dataset(tmp_path, PLAN)
+    start_dataset(tmp_path, HEADS)
     (tmp_path / RECORD).write_text('{')
     with pytest.raises(OutputError, match='not readable'):
-        start_dataset(tmp_path, PLAN)
+        start_dataset(tmp_path, HEADS)
 
 
 def _kill_after_the_first_head(command: list[str], out: Path, plan: CohortPlan) -> None:
     process = subprocess.Popen(command, start_new_session=True)
-    done = [volumes_path(out, person) for person in draw_people(plan)]
+    done = [volumes_path(out, person) for person in sample_people(plan)]
     try:
         while process.poll() is None and not any(path.exists() for path in done):
             time.sleep(0.1)
@@ -174,14 +235,16 @@ def _kill_after_the_first_head(command: list[str], out: Path, plan: CohortPlan) 
 @pytest.mark.slow
 def test_a_killed_cohort_is_completed_and_valid(tmp_path):
     out = tmp_path / 'out'
-    plan = CohortPlan(n_cn=1, n_pt=2, sites=2, patterns=2, atlases=1, seed=1)
-    words = '--n-cn 1 --n-pt 2 --sites 2 --patterns 2 --atlases 1 --seed 1 --nprocs 1'
+    plan = CohortPlan(n_cn=1, n_pt=2, sites=2, patterns=2, voxel_size=4.0, atlases=1, seed=1)
+    words = (
+        '--n-cn 1 --n-pt 2 --sites 2 --patterns 2 --voxel-size 4 --atlases 1 --seed 1 --nprocs 1'
+    )
     arguments = ['cohort', str(out), *words.split()]
     code = 'import sys; from surreal_bids.cli.simulate import main; sys.exit(main())'
     _kill_after_the_first_head([sys.executable, '-c', code, *arguments], out, plan)
     finished = {path: path.stat().st_mtime_ns for path in out.glob('sub-*/anat/*.nii.gz')}
     assert main(arguments) == 0
-    people = draw_people(plan)
+    people = sample_people(plan)
     assert all(volumes_path(out, person).is_file() for person in people)
     first = out / 'sub-CN0001/anat/sub-CN0001_T1w.nii.gz'
     assert first.stat().st_mtime_ns == finished[first], 'what was complete is kept'

@@ -1,0 +1,297 @@
+"""surreal-simulate: tables, cohorts and scores."""
+
+import argparse
+import hashlib
+import re
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.cli import simulate as simulate_cohort
+from surreal_bids.cli.simulate import add_table_parser, build_parser, main
+from surreal_bids.exceptions import DataError, OutputError
+from surreal_bids.files import write_image, write_tsv
+from surreal_bids.simulation.cohort import CohortPlan
+from surreal_bids.simulation.population import sample_controls
+from surreal_bids.simulation.templates import labels_at, load_labels
+from surreal_bids.stats.concordance import pattern_c_index
+
+
+def run(*words) -> int:
+    parser = argparse.ArgumentParser()
+    add_table_parser(parser.add_subparsers(required=True))
+    arguments = parser.parse_args(['table', *map(str, words)])
+    return arguments.run(arguments)
+
+
+def checksums(folder) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
+
+
+SMALL = ('--n-cn', 4, '--n-pt', 6)
+
+
+@pytest.fixture
+def cn_table(tmp_path):
+    controls = sample_controls(10, np.random.default_rng(0))
+    path = tmp_path / 'cn.csv'
+    pd.concat([controls.people, controls.volumes], axis=1).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize('task', ['basic', 'overlap', 'scarce', 'noise', 'mild'])
+def test_tables_are_written_and_announced(tmp_path, capsys, task):
+    out = tmp_path / 'new' / 'folder'
+    assert run(out, '--task', task, *SMALL) == 0
+    assert {path.stem for path in out.iterdir()} == {
+        'dataset_description',
+        'participants',
+        'roi_volumes',
+        'severities',
+        'simulation',
+    }
+    captured = capsys.readouterr()
+    assert str(out / 'roi_volumes.tsv') in captured.out
+    assert captured.err == ''
+
+
+@pytest.mark.parametrize('numbers', [(), ('--n-cn', 7), ('--n-pt', 11)])
+def test_numbers_of_the_paper_are_the_default(tmp_path, numbers):
+    run(tmp_path / 'out', *numbers)
+    groups = pd.read_csv(tmp_path / 'out' / 'participants.tsv', sep='\t')['diagnosis']
+    expected = {'--n-cn': 492, '--n-pt': 900} | dict([numbers] if numbers else [])
+    assert groups.value_counts().to_dict() == {'CN': expected['--n-cn'], 'PT': expected['--n-pt']}
+
+
+def test_the_same_simulation_may_be_repeated_and_gives_the_same_bytes(tmp_path):
+    out = tmp_path / 'out'
+    run(out, *SMALL, '--seed', 3)
+    before = checksums(out)
+    (out / 'severities.tsv').unlink()
+    assert run(out, *SMALL, '--seed', 3) == 0
+    assert checksums(out) == before
+
+
+@pytest.mark.parametrize('change', [('--seed', 4), ('--task', 'mild'), ('--n-cn', 5)])
+def test_another_simulation_is_overwritten_only_on_demand(tmp_path, change):
+    out = tmp_path / 'out'
+    run(out, *SMALL)
+    before = checksums(out)
+    with pytest.raises(OutputError, match='--overwrite'):
+        run(out, *SMALL, *change)
+    assert checksums(out) == before
+    assert run(out, *SMALL, *change, '--overwrite') == 0
+    assert checksums(out) != before
+
+
+@pytest.mark.parametrize('content', [None, '{}', 'no json'])
+def test_a_folder_of_someone_else_is_left_alone(tmp_path, content):
+    (tmp_path / 'thesis.txt').write_text('years of work')
+    if content is not None:
+        (tmp_path / 'simulation.json').write_text(content)
+    before = checksums(tmp_path)
+    with pytest.raises(OutputError, match='something else'):
+        run(tmp_path, *SMALL)
+    assert checksums(tmp_path) == before
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
+    (tmp_path / 'out').write_text('')
+    with pytest.raises(OutputError, match='a file of this name'):
+        run(tmp_path / 'out', *SMALL)
+
+
+def test_controls_come_from_a_table(tmp_path, cn_table):
+    run(tmp_path / 'out', *SMALL, '--from-table', cn_table)
+    people = pd.read_csv(tmp_path / 'out' / 'participants.tsv', sep='\t')
+    assert sorted(people['age']) == sorted(pd.read_csv(cn_table)['age'])
+
+
+def test_more_than_the_table_holds_needs_resampling(tmp_path, cn_table):
+    wanted = (tmp_path / 'out', '--n-cn', 8, '--n-pt', 9, '--from-table', cn_table)
+    with pytest.raises(DataError, match='--resample gaussian'):
+        run(*wanted)
+    assert not (tmp_path / 'out').exists()
+    assert run(*wanted, '--resample', 'gaussian') == 0
+    assert len(pd.read_csv(tmp_path / 'out' / 'roi_volumes.tsv', sep='\t')) == 17
+
+
+def test_a_missing_table_is_named(tmp_path):
+    with pytest.raises(DataError, match=r'nowhere\.csv'):
+        run(tmp_path / 'out', '--from-table', tmp_path / 'nowhere.csv')
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    made = []
+    monkeypatch.setattr(simulate_cohort, 'simulate_cohort', lambda *call: made.append(call))
+    return made
+
+
+def test_options_become_the_plan(tmp_path, calls, capsys):
+    words = (
+        '--n-cn 3 --n-pt 4 --sites 5 --patterns 1 --voxel-size 1 --atlases 6 --skull-stripped '
+        '--variation 0.5 --seed 7'
+    )
+    assert main(['cohort', str(tmp_path), *words.split(), '--nprocs', '2']) == 0
+    plan = CohortPlan(3, 4, 5, 1, 1.0, 6, True, 0.5, 7)
+    assert calls == [(tmp_path, plan, 2)]
+    assert str(tmp_path) in capsys.readouterr().out
+
+
+def test_defaults_are_those_of_the_plan(tmp_path, calls):
+    assert main(['cohort', str(tmp_path)]) == 0
+    assert calls[0][1] == CohortPlan()
+    assert calls[0][2] >= 1
+
+
+@pytest.mark.parametrize(
+    'words',
+    ['--nprocs 0', '--n-cn -1', '--sites 0', '--n-cn 0 --n-pt 0', '--seed -3', '--variation 2'],
+)
+def test_impossible_values_are_usage_errors(tmp_path, calls, words, capsys):
+    assert main(['cohort', str(tmp_path), *words.split()]) == 2
+    assert words.split()[0] in capsys.readouterr().err
+    assert not calls
+
+
+@pytest.mark.parametrize('words', [['cohort'], ['cohort', 'out', '--voxel-size', '5'], []])
+def test_a_wrong_command_line_ends_with_2(words):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+
+
+def test_too_many_patterns_are_refused_before_anything_is_written(tmp_path, capsys):
+    out = tmp_path / 'out'
+    assert main(['cohort', str(out), '--patterns', '9']) == 2
+    assert not out.exists()
+    assert '--patterns 9' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('command', ['table', 'cohort'])
+def test_help_lists_every_subcommand(command):
+    assert command in build_parser().format_help()
+
+
+PEOPLE = [f'sub-{k:02d}' for k in range(12)]
+
+
+@pytest.fixture
+def truth(tmp_path):
+    rng = np.random.default_rng(0)
+    severities = rng.uniform(0.01, 1, (12, 2))
+    severities[:4] = 0
+    table = pd.DataFrame(severities, columns=['r1', 'r2']).assign(participant_id=PEOPLE)
+    return table, write_tsv(tmp_path / 'severities.tsv', table)
+
+
+@pytest.mark.parametrize('order', [['r1', 'r2'], ['r2', 'r1']])
+@pytest.mark.parametrize('shuffle', [False, True])
+def test_patterns_and_people_in_any_order_score_perfectly(tmp_path, truth, capsys, order, shuffle):
+    table, path = truth
+    estimates = table.rename(columns=dict(zip(['r1', 'r2'], order)))
+    if shuffle:
+        estimates = estimates.iloc[::-1]
+    rindices = write_tsv(tmp_path / 'rindices.tsv', estimates)
+    assert main(['score', str(rindices), str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert '8 patients' in printed
+    assert f'true r1: {order[0]}, c-index 1.000' in printed
+    assert 'pattern-c-index 1.000' in printed
+
+
+def test_the_mean_is_the_pattern_c_index_of_the_patients(tmp_path, truth, capsys):
+    table, path = truth
+    rng = np.random.default_rng(1)
+    noisy = table[['r1', 'r2']] + rng.normal(0, 0.3, (12, 2))
+    rindices = write_tsv(tmp_path / 'rindices.tsv', noisy.assign(participant_id=PEOPLE))
+    assert main(['score', str(rindices), str(path)]) == 0
+    expected = pattern_c_index(noisy.iloc[4:], table[['r1', 'r2']].iloc[4:])
+    assert f'pattern-c-index {expected:.3f}' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (lambda t: t.assign(participant_id=[f'sub-x{k}' for k in range(12)]), '0 patients'),
+        (lambda t: t.rename(columns={'r1': 'a', 'r2': 'b'}), 'no column r1, r2'),
+    ],
+)
+def test_tables_that_do_not_belong_together_are_an_error(tmp_path, truth, capsys, change, message):
+    table, path = truth
+    rindices = write_tsv(tmp_path / 'rindices.tsv', change(table))
+    assert main(['score', str(rindices), str(path)]) == 65
+    assert message in capsys.readouterr().err
+
+
+def test_names_of_simulated_cohorts_are_understood(tmp_path, truth, capsys):
+    table, _ = truth
+    cohort = table.rename(columns={'r1': 'pattern_1', 'r2': 'pattern_2'})
+    severities = write_tsv(tmp_path / 'cohort.tsv', cohort)
+    rindices = write_tsv(tmp_path / 'rindices.tsv', table)
+    assert main(['score', str(rindices), str(severities)]) == 0
+    assert 'true pattern_2: r2, c-index 1.000' in capsys.readouterr().out
+
+
+def test_fewer_patterns_than_were_simulated_are_an_error(tmp_path, truth, capsys):
+    table, path = truth
+    rindices = write_tsv(tmp_path / 'rindices.tsv', table.drop(columns='r2'))
+    assert main(['score', str(rindices), str(path)]) == 65
+    assert '1 patterns, but 2 were simulated' in capsys.readouterr().err
+
+
+HIPPOCAMPI, LINGUAL_GYRI = (47, 48), (134, 135)
+
+
+@pytest.fixture(scope='module')
+def labels():
+    """Labels of the template on a grid of 4 mm."""
+    atlas = load_labels()
+    affine = atlas.affine @ np.diag([4, 4, 4, 1])
+    shape = tuple(size // 4 for size in atlas.data.shape)
+    return nib.Nifti1Image(labels_at(atlas, affine, shape), affine)
+
+
+def write_t_map(folder, contrast, labels, indices):
+    """A map whose |t| is large in some regions, but in a tenth of their voxels."""
+    rng = np.random.default_rng(0)
+    index = np.asarray(labels.dataobj)
+    t = rng.uniform(0.1, 1, index.shape) * (index > 0)
+    t[np.isin(index, indices) & (rng.uniform(size=t.shape) < 0.9)] -= 5
+    image = nib.Nifti1Image(t.astype(np.float32), labels.affine)
+    name = (
+        f'group_space-MNI152NLin2009cAsym_label-GM_contrast-{contrast}slope_stat-t_statmap.nii.gz'
+    )
+    return write_image(folder / name, image)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('concerned', 'lowest', 'highest'),
+    [((HIPPOCAMPI, LINGUAL_GYRI), 0.9, 1.0), ((LINGUAL_GYRI, HIPPOCAMPI), 0.4, 0.6)],
+    ids=['the regions of the patterns', 'other regions'],
+)
+def test_maps_are_scored_by_the_regions_they_concern(
+    tmp_path, truth, labels, capsys, concerned, lowest, highest
+):
+    table, path = truth
+    for contrast, indices in zip(('r1', 'r2'), concerned):
+        write_t_map(tmp_path, contrast, labels, indices)
+    patterns = pd.DataFrame({'pattern': [1, 1, 2, 2], 'index': [*HIPPOCAMPI, *LINGUAL_GYRI]})
+    write_tsv(tmp_path / 'patterns.tsv', patterns)
+    rindices = write_tsv(tmp_path / 'rindices.tsv', table)
+    assert main(['score', str(rindices), str(path), '--maps', str(tmp_path)]) == 0
+    scores = [float(score) for score in re.findall(r'its map ([\d.]+)', capsys.readouterr().out)]
+    assert len(scores) == 2
+    assert all(lowest < score < highest for score in scores)
+
+
+def test_missing_maps_are_an_error(tmp_path, truth, capsys):
+    table, path = truth
+    write_tsv(tmp_path / 'patterns.tsv', pd.DataFrame({'pattern': [1], 'index': [47]}))
+    rindices = write_tsv(tmp_path / 'rindices.tsv', table)
+    assert main(['score', str(rindices), str(path), '--maps', str(tmp_path)]) == 65
+    assert 'no such map' in capsys.readouterr().err
