@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from nibabel.affines import from_matvec, voxel_sizes
+from nibabel.affines import from_matvec
 from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor
@@ -39,9 +39,7 @@ SLAB = 16
 """Planes of the template that are computed at once, which bounds the memory."""
 
 
-def ravens_maps(
-    tissues: Sequence[Image], to_template: Transform, *, smoothing_fwhm: float = 0.0
-) -> list[Image]:
+def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]:
     r"""Bring tissues to the template without changing their amounts.
 
     With the transform :math:`\phi` from template to native world, the map is
@@ -57,8 +55,6 @@ def ravens_maps(
         Probability or partial volume of each tissue in native space, 0 to 1, on one grid.
     to_template
         Has the template as fixed grid and the native image as moving.
-    smoothing_fwhm
-        Full width at half maximum (mm) of a Gaussian that smooths the map; 0 for none.
 
     Returns
     -------
@@ -88,9 +84,8 @@ def ravens_maps(
         LOGGER.warning('the transform to the template folds in %.2g %% of voxels', 100 * share)
     maps = np.zeros((len(tissues), *to_template.shape), np.float32)
     maps[:, *box] = np.concatenate(amount, axis=1)
-    sigma = smoothing_fwhm * FWHM_TO_SIGMA / voxel_sizes(to_template.affine)
     grid = Image(maps[0], to_template.affine)
-    return [like(grid, _smooth(each, sigma), np.float32) for each in maps]
+    return [like(grid, each, np.float32) for each in maps]
 
 
 def _occupied(
@@ -150,12 +145,6 @@ def _blurred_to_octants(to_template: Transform, tissues: Sequence[Image]) -> NDA
     edges = to_voxel @ (matrix @ to_template.affine @ OCTANTS)[:3, :3]
     covered = np.linalg.norm(edges, axis=1)
     sigma = np.sqrt(np.maximum(covered**2 - 1, 0)) * FWHM_TO_SIGMA
-    values = (np.asarray(tissue.dataobj, dtype=np.float32) for tissue in tissues)
-    return np.stack([_smooth(each, sigma) for each in values])
-
-
-def _smooth(values: NDArray[np.float32], sigma_voxels: NDArray) -> NDArray[np.float32]:
-    """Gaussian smoothing; reflection at the borders keeps the sum."""
-    if not sigma_voxels.any():
-        return values
-    return ndimage.gaussian_filter(values, sigma_voxels, mode='reflect')
+    values = np.stack([np.asarray(tissue.dataobj, dtype=np.float32) for tissue in tissues])
+    # Reflection at the borders keeps the sum.
+    return ndimage.gaussian_filter(values, (0, *sigma), mode='reflect') if sigma.any() else values

@@ -89,9 +89,6 @@ class Settings:
 DEFAULT = Settings()
 """Iterations beyond these add 0.002 to the overlap of regions."""
 
-FAST = Settings(iterations=(30, 20, 10))
-"""Half the work, for 0.005 less overlap."""
-
 STIFF = Settings(elastic=0.8)
 """Better for what is deep, worse for the cortex. Where there is only one atlas, it is registered
 with these as well as with DEFAULT, and both are fused: 0.005 more overlap than one alone."""
