@@ -235,7 +235,7 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
         raise OutputError(f'{output_dir}: the output folder is inside the dataset; {remedy}')
     if source.is_relative_to(target):
         raise OutputError(f'{output_dir}: the dataset is inside the output folder; {remedy}')
-    _check_writable(output_dir, target)
+    _check_writable(output_dir)
 
 
 def check_work_folder(bids_dir: Path, work_dir: Path) -> None:
@@ -245,14 +245,16 @@ def check_work_folder(bids_dir: Path, work_dir: Path) -> None:
             f'{work_dir}: the folder for intermediate results is inside the dataset; give another '
             'with -w'
         )
+    _check_writable(work_dir)
 
 
-def _check_writable(output_dir: Path, target: Path) -> None:
-    existing = next(folder for folder in [target, *target.parents] if folder.exists())
+def _check_writable(folder: Path) -> None:
+    target = folder.resolve()
+    existing = next(each for each in [target, *target.parents] if each.exists())
     if not existing.is_dir():
-        raise OutputError(f'{output_dir}: {existing} is a file; choose another output folder')
+        raise OutputError(f'{folder}: {existing} is a file; choose another folder')
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise OutputError(f'{output_dir}: {existing} is not writable; choose another output folder')
+        raise OutputError(f'{folder}: {existing} is not writable; choose another folder')
 
 
 CHUNK = 1 << 20

@@ -6,7 +6,9 @@ import argparse
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Callable
+from traceback import format_exception
 from typing import TypeVar
 
 from surreal_bids import __version__
@@ -42,7 +44,7 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
     int
         The exit code: of the command itself; of a :class:`SurrealError`, whose message goes to
         the standard error; 130 when interrupted; 70 for an unexpected error, with its traceback
-        in the log.
+        in a file.
     """
     try:
         code = function(arguments) or 0
@@ -68,11 +70,19 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
 
 
 def _report_unexpected(error: Exception) -> int:
-    """Log an error of ours with its traceback."""
-    LOGGER.error('Unexpected error', exc_info=error)
+    """Keep the traceback of an error of ours in a file, and say where."""
+    traceback = ''.join(format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile(
+            'w', encoding='utf-8', prefix='surreal_bids-', suffix='.log', delete=False
+        ) as log:
+            log.write(traceback)
+        where = log.name
+    except OSError:
+        where = f'what follows\n{traceback}'
     sys.stderr.write(
         f'error: unexpected {type(error).__name__}: {error}\n'
-        'This is a fault of surreal_bids; please report it with the traceback above.\n'
+        f'This is a bug in surreal_bids; please report it with {where}\n'
     )
     return EXIT_INTERNAL
 

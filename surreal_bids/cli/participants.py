@@ -57,8 +57,8 @@ BATCH = 64
 """Images that a plugin of Nipype is given at a time: enough to keep a cluster busy. With thousands
 in one workflow, Nipype would be busy with itself."""
 
-CANNOT_WRITE = re.compile(r'exceptions\.OutputError: |OSError: \[Errno (28|30|122)\]')
-"""What a report of a failed step holds where nothing can be written: no step after it would do."""
+DISK_FULL = re.compile(r'\[Errno (28|30|122)\]')
+"""How Nipype itself reports a full disk or quota, or a read-only file system."""
 
 
 def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
@@ -172,7 +172,8 @@ class Processing:
     def _settle(self, workflow: pe.Workflow, crashes: list[Crash]) -> pe.Workflow | None:
         """Take stock of a workflow that has ended; returns the reports that can now be written."""
         for crash in crashes:
-            if CANNOT_WRITE.search(crash.report):
+            if crash.exit_code == OutputError.exit_code or DISK_FULL.search(crash.reason):
+                # No step after it could write either.
                 raise OutputError(crash.reason)
         if workflow.name == REPORTS:
             self._problems += [Problem(c.hierarchy[-1], c.reason, 'report') for c in crashes]

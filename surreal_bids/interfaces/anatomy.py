@@ -15,7 +15,6 @@ from nipype.interfaces.base import (
     Directory,
     File,
     InputMultiObject,
-    SimpleInterface,
     TraitedSpec,
     traits,
 )
@@ -23,6 +22,7 @@ from nipype.interfaces.base import (
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
+from surreal_bids.interfaces import Step as BaseStep
 from surreal_bids.regions import muse_table
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ WARNINGS = 'warnings.txt'
 """File in the working folder of a step with what it has warned of, if anything."""
 
 
-class Step(SimpleInterface):
-    """An interface whose warnings stay with its results, where the record finds them."""
+class Step(BaseStep):
+    """A step whose warnings stay with its results, where the record finds them."""
 
     def run(
         self, cwd: str | None = None, ignore_exception: bool | None = None, **inputs: Any
@@ -118,7 +118,7 @@ class FindBrain(Step):
     input_spec = _FindBrainInput
     output_spec = _FindBrainOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
         from surreal_bids.imaging.brain import brain_mask
 
@@ -143,7 +143,7 @@ class CorrectBias(Step):
     input_spec = _CorrectBiasInput
     output_spec = _CorrectBiasOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.brain import correct_bias
 
         t1w, mask = load_image(self.inputs.in_file), load_image(self.inputs.mask_file)
@@ -168,7 +168,7 @@ class ClassifyTissue(Step):
     input_spec = _ClassifyTissueInput
     output_spec = _ClassifyTissueOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.tissue import TISSUES, classify_tissue
         from surreal_bids.imaging.transforms import read_transform, resample
 
@@ -203,7 +203,7 @@ class RegisterTemplate(Step):
     input_spec = _RegisterTemplateInput
     output_spec = _RegisterTemplateOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
         from surreal_bids.imaging.registration import FLUID, register
         from surreal_bids.imaging.transforms import write_transform
@@ -242,7 +242,7 @@ class ConvertTransform(Step):
     input_spec = _ConvertTransformInput
     output_spec = _ConvertTransformOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.transforms import read_composite, write_transform
 
         transform = read_composite(self.inputs.in_file, load_image(self.inputs.reference))
@@ -266,7 +266,7 @@ class MakeRavens(Step):
     input_spec = _MakeRavensInput
     output_spec = _MakeRavensOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.ravens import ravens_maps
         from surreal_bids.imaging.transforms import read_transform
 
@@ -298,7 +298,7 @@ class RegisterAtlas(Step):
     input_spec = _RegisterAtlasInput
     output_spec = _RegisterAtlasOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
         from surreal_bids.imaging.registration import DEFAULT, STIFF, register
         from surreal_bids.imaging.transforms import write_transform
@@ -335,7 +335,7 @@ class FuseLabels(Step):
     input_spec = _FuseLabelsInput
     output_spec = _SegmentationOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import read_regions
         from surreal_bids.imaging.fusion import fuse_labels
 
@@ -367,7 +367,7 @@ class MeasureSegmentation(Step):
     input_spec = _MeasureSegmentationInput
     output_spec = _SegmentationOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import read_regions
         from surreal_bids.imaging.fusion import volumes_of_labels
 

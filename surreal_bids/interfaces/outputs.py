@@ -16,7 +16,6 @@ from nipype.interfaces.base import (
     Directory,
     File,
     InputMultiObject,
-    SimpleInterface,
     TraitedSpec,
     traits,
 )
@@ -33,6 +32,7 @@ from surreal_bids.bids.derivatives import (
 from surreal_bids.bids.reuse import TISSUES
 from surreal_bids.files import atomic_path, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
+from surreal_bids.interfaces import Step
 from surreal_bids.interfaces.anatomy import load_template, warnings_in
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _SaveOutputOutput(TraitedSpec):
     out_files = traits.List(File(exists=True), desc='the output, and its sidecar')
 
 
-class SaveOutput(SimpleInterface):
+class SaveOutput(Step):
     """Copy a result to its place among the outputs, and describe it beside."""
 
     input_spec = _SaveOutputInput
@@ -60,7 +60,7 @@ class SaveOutput(SimpleInterface):
     # An output that someone deleted must come back, even if the node itself is cached.
     _always_run = True
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         inputs = self.inputs
         target = output_path(inputs.output_dir, inputs.output_name, **inputs.entities)
         copy_whole(Path(inputs.in_file), target)
@@ -91,7 +91,7 @@ class _WriteRecordOutput(TraitedSpec):
     out_file = File(exists=True, desc='the record')
 
 
-class WriteRecord(SimpleInterface):
+class WriteRecord(Step):
     """Note that all outputs of a participant are there; see :mod:`surreal_bids.bids.derivatives`.
 
     Warnings are those of all steps in the workflow around the one that this is a step of.
@@ -101,7 +101,7 @@ class WriteRecord(SimpleInterface):
     output_spec = _WriteRecordOutput
     _always_run = True
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         root = Path(self.inputs.output_dir)
         path = output_path(root, 'record', **self.inputs.entities)
         outputs = map(Path, self.inputs.out_files)
@@ -124,13 +124,13 @@ class _DescribeOutputsOutput(TraitedSpec):
     ravens = traits.Dict(desc='sidecar of RAVENS maps')
 
 
-class DescribeOutputs(SimpleInterface):
+class DescribeOutputs(Step):
     """Write the content of sidecars; see :mod:`surreal_bids.bids.derivatives`."""
 
     input_spec = _DescribeOutputsInput
     output_spec = _DescribeOutputsOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         provenance = Provenance(**self.inputs.provenance)
         self._results.update(describe_outputs(provenance, self.inputs.mask_method))
         return runtime
@@ -163,14 +163,14 @@ class _WriteReportOutput(TraitedSpec):
     out_file = File(exists=True, desc='the page')
 
 
-class WriteReport(SimpleInterface):
+class WriteReport(Step):
     """Draw the figures of a participant and write the page; see :mod:`surreal_bids.reports`."""
 
     input_spec = _WriteReportInput
     output_spec = _WriteReportOutput
     _always_run = True
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         # Brings in matplotlib and jinja2, which only the process that runs this needs.
         from surreal_bids.reports.methods import ImagingMethods, MethodsOptions
         from surreal_bids.reports.participant import ParticipantReport, write_participant_report

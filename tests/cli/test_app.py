@@ -143,6 +143,46 @@ def test_options_that_cannot_be_met(check, options, expected, message):
     assert message in err
 
 
+@pytest.mark.parametrize('dry', [True, False])
+@pytest.mark.parametrize(
+    ('options', 'expected', 'message'),
+    [
+        (['--model', 'nowhere'], 65, 'nowhere'),
+        (['--phenotype', 'nowhere.tsv'], 65, 'nowhere.tsv: cannot be read'),
+        (['--covariates', 'height'], 65, 'no column height; there are:'),
+        (['--site-column', 'scanner'], 65, 'no column scanner; there are:'),
+        (['--group-column', 'dx'], 65, 'no column dx; there are:'),
+        (['--use-plugin', 'nowhere.yml'], 2, 'nowhere.yml: cannot be read as YAML'),
+        (['--atlas', 'nowhere'], 65, 'nowhere: no such folder'),
+        (['--template', 'nowhere'], 65, '--template nowhere: 0 files tpl-NAME_T1w.nii.gz'),
+        (['-d', 'dlmuse=nowhere'], 2, 'dlmuse=nowhere: no such folder'),
+        (['-w', 'dataset_description.json/work'], 73, 'is a file'),
+    ],
+)
+def test_both_levels_are_checked_before_any_work(
+    dataset, tmp_path, capsys, monkeypatch, dry, options, expected, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'dataset_description.json').touch()
+    before = _files(tmp_path)
+    arguments = [str(dataset), str(tmp_path / 'out'), 'participant', 'group', *options]
+    code = main([*arguments, *(['--dry-run'] if dry else [])])
+    shown = capsys.readouterr()
+    assert code == expected, shown.err
+    assert message in shown.err
+    assert _files(tmp_path) == before, 'nothing was written'
+
+
+def test_help_waits_for_nothing():
+    command = [
+        sys.executable,
+        '-c',
+        'import sys; from surreal_bids.cli.app import build_parser; build_parser().format_help(); '
+        'print(sorted({"bids", "nipype", "numpy", "pandas", "torch"} & set(sys.modules)))',
+    ]
+    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == '[]\n'
+
+
 @pytest.mark.parametrize(
     ('filters', 'expected'),
     [({'run': 2}, 'sub-01_run-2_T1w.nii.gz'), ({'run': 7}, None)],
@@ -197,7 +237,8 @@ def test_an_error_of_ours_is_70(check, monkeypatch):
     monkeypatch.setattr(layout, 'BIDSLayout', None)
     code, _, err = check()
     assert code == 70
-    assert 'Traceback' in err
+    assert 'This is a bug in surreal_bids; please report it with ' in err
+    assert 'Traceback' not in err
 
 
 def test_damaged_images_may_be_left_to_the_steps(check, dataset):

@@ -2,6 +2,7 @@ import argparse
 import logging
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -39,10 +40,20 @@ def test_an_interruption_is_130(capsys):
     assert capsys.readouterr().err == 'interrupted\n'
 
 
-def test_an_unexpected_error_is_70_with_its_traceback_in_the_log(capsys, caplog):
+def test_an_unexpected_error_is_70_with_its_traceback_in_a_file(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
     assert run_command(_raise, ZeroDivisionError('oops')) == 70
-    assert 'unexpected ZeroDivisionError: oops' in capsys.readouterr().err
-    assert 'Traceback' in caplog.text
+    shown = capsys.readouterr().err
+    (log,) = tmp_path.iterdir()
+    assert shown.startswith('error: unexpected ZeroDivisionError: oops\n')
+    assert shown.endswith(f'report it with {log}\n')
+    assert 'Traceback' in log.read_text()
+
+
+def test_a_traceback_is_not_lost_where_no_file_can_be_written(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'nowhere'))
+    assert run_command(_raise, ZeroDivisionError('oops')) == 70
+    assert 'Traceback' in capsys.readouterr().err
 
 
 def test_a_reader_that_leaves_is_no_error():

@@ -100,7 +100,7 @@ class Warn(Step):
 
     input_spec = BaseInterfaceInputSpec
 
-    def _run_interface(self, runtime):
+    def _run_step(self, runtime):
         for _ in range(2):
             logging.getLogger('surreal_bids.imaging').warning('voxels are %s', 'NaN')
         logging.getLogger('surreal_bids.imaging').info('nothing to worry about')
