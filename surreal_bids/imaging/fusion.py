@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,8 +41,7 @@ EMPTY = -1
 """Label of a slot without votes."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An atlas, and where the voxels of a target lie in it.
 
     Attributes
@@ -127,8 +127,8 @@ def fuse_labels(
     ----------
     target : Image
         T1w image; skull-stripped, unless a mask is given.
-    candidates : iterable of Candidate
-        Taken one at a time, so that a generator may load them.
+    candidates : iterable of Candidate, or of (t1w, labels, transform)
+        Used one at a time, so that a generator may load them.
     mask : Image, optional
         Where to label; where the target is not zero if not given.
     """
@@ -137,11 +137,11 @@ def fuse_labels(
     inside = np.asanyarray((mask or brain).dataobj) > 0
     correlation = LocalCorrelation(values, RADIUS, NOISE)
     votes = Votes(int(inside.sum()))
-    for candidate in candidates:
-        atlas = resample(normalise_intensity(candidate.t1w), candidate.transform)
+    for t1w, atlas_labels, transform in candidates:
+        atlas = resample(normalise_intensity(t1w), transform)
         similarity = correlation.value(torch.from_numpy(np.asarray(atlas.dataobj))).numpy()
         weights = similarity[inside].clip(LEAST_CORRELATION, 1) ** np.float32(POWER)
-        for labels, shares in corner_labels(candidate.labels, candidate.transform, inside):
+        for labels, shares in corner_labels(atlas_labels, transform, inside):
             votes.add(labels, weights * shares)
     if not votes.weights.any():
         raise DataError('no atlas to take labels from; give at least one')

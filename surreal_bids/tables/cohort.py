@@ -122,6 +122,20 @@ class Cohort:
     exclusions: pd.DataFrame = field(default_factory=pd.DataFrame)
     measured: pd.DataFrame = field(default_factory=pd.DataFrame)
 
+    @classmethod
+    def read(cls, volumes: Path | str, participants: Path | str, **options: Any) -> Cohort:
+        """Read a table of volumes and `participants.tsv`, join and screen them.
+
+        Parameters
+        ----------
+        volumes, participants
+            Tables, as for `surreal-gan fit`.
+        **options
+            Fields of :class:`~surreal_bids.config.CohortOptions`, named as on the command line:
+            `group_column='diagnosis'`, `covariates=('age', 'sex')`.
+        """
+        return read_cohort(volumes, participants, CohortOptions(**options))
+
     def __len__(self) -> int:
         return len(self.visits)
 

@@ -91,6 +91,7 @@ class TableModel:
         cohort: Cohort,
         options: TrainingOptions | None = None,
         checkpoint_dir: Path | None = None,
+        **changes: Any,
     ) -> TableModel:
         """Learn preprocessing and patterns from the first visit of every participant.
 
@@ -102,8 +103,11 @@ class TableModel:
             How to train; by default as the commands do.
         checkpoint_dir
             Where members are kept; if training is interrupted, the same call resumes it.
+        **changes
+            Fields of `options`, named as on the command line: `n_patterns=(2, 3)`.
         """
-        return select_model(prepare(cohort), options or TrainingOptions(), checkpoint_dir)
+        options = replace(options or TrainingOptions(), **changes)
+        return select_model(prepare(cohort), options, checkpoint_dir)
 
     def apply(self, cohort: Cohort) -> pd.DataFrame:
         """Compute the R-indices of every visit of a cohort; see :meth:`compute`."""
