@@ -206,7 +206,7 @@ def _keep_maps(folder: Path, maps: list[PatternMap]) -> None:
             {
                 'contrast': each.design.name,
                 'description': each.design.description,
-                'people': each.design.rows.size,
+                'participants': each.design.rows.size,
                 'degrees_of_freedom': each.design.df,
                 'voxels_tested': each.n_tested,
                 't_at_fdr_0.05': each.t_fdr if each.n_discoveries else None,

@@ -127,7 +127,7 @@ def reading_model(path: Path) -> Iterator[None]:
 
 
 def fingerprint(hyper: HyperParameters, numbers: dict[str, Any], *arrays: Tensor) -> str:
-    """Tell one run from another: a hash of its settings and data, and of this program's version."""
+    """Identify a run by a hash of its settings and data, and of this program's version."""
     settings = [__version__, asdict(hyper), numbers]
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for array in arrays:

@@ -1,1 +1,1 @@
-"""Figures and pages that people look at."""
+"""Figures and reports."""

@@ -45,7 +45,7 @@ SHOWN_REGIONS = 14
 """Regions shown of each pattern: those that change most."""
 
 WIDTH = 10.5
-"""Inches: all figures are as wide as the page, so that their letters are of one size."""
+"""Inches: all figures are as wide as the report, so that their letters are of one size."""
 
 PANEL = 3.3
 """Inches of a panel of the scatter plots."""
@@ -72,20 +72,20 @@ def _tidy(axes: Axes) -> None:
     axes.spines[['top', 'right']].set_visible(False)
 
 
-def plot_participants(people: pd.DataFrame, group: pd.Series) -> Figure:
+def plot_participants(covariates: pd.DataFrame, group: pd.Series) -> Figure:
     """Draw how the covariates are distributed in the two groups.
 
     Parameters
     ----------
-    people : frame of shape (n_participants, n_columns)
+    covariates : frame of shape (n_participants, n_columns)
         Covariates, ICV and site; numbers become histograms, text bars.
     group : Series
         CN or PT.
     """
-    count = max(people.shape[1], 1)
+    count = max(covariates.shape[1], 1)
     figure = _new_figure(WIDTH, 2.7)
-    for axes, name in zip(figure.subplots(1, count, squeeze=False)[0], people):
-        values = people[name]
+    for axes, name in zip(figure.subplots(1, count, squeeze=False)[0], covariates):
+        values = covariates[name]
         draw = _histograms if pd.api.types.is_numeric_dtype(values) else _bars
         draw(axes, values, group)
         axes.set(xlabel=str(name))
@@ -193,7 +193,7 @@ def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series) -> Figure:
 
     Parameters
     ----------
-    r_indices : frame of shape (n_people, M)
+    r_indices : frame of shape (n_participants, M)
         R-indices.
     group : Series
         CN or PT.
@@ -349,7 +349,7 @@ def _draw_classification(axes: Axes, quality: HarmonizationQuality) -> None:
     """Balanced accuracy of the site classifier, cross-validated."""
     bars = [
         ('before', quality.classification_before, BEFORE),
-        ('after,\nsame people', quality.classification_after, AFTER),
+        ('after,\nsame controls', quality.classification_after, AFTER),
         ('after,\nheld out', quality.classification_held_out, HELD_OUT),
     ]
     shown = [(name, score, colour) for name, score, colour in bars if score is not None]
@@ -388,10 +388,10 @@ def _draw_effect(axes: Axes, quality: HarmonizationQuality) -> None:
 
 
 VIEWER_MM = 2.0
-"""Edge of a voxel in viewers: a fine one would make the page eight times as large."""
+"""Edge of a voxel in viewers: a fine one would make the report eight times as large."""
 
 VIEWER_HEIGHT = 340
-"""Height of a viewer in the page, in pixels."""
+"""Height of a viewer in the report, in pixels."""
 
 LARGEST_CHANGE = 99.5
 """Percentile of the size of the values that gets the last colour."""
@@ -452,7 +452,7 @@ def _limit(drawn: DrawnMap) -> float | None:
 
 
 def write_viewer(output_dir: Path, drawn: DrawnMap, background: Background) -> Path:
-    """Write a page in which one can move through a map; it needs nothing from the network."""
+    """Write an HTML file in which one can move through a map; it needs no network."""
     # Takes seconds to import, which pages without maps need not wait for.
     from nilearn.plotting import view_img
 
@@ -496,7 +496,7 @@ def _coarser(image: nib.Nifti1Image, order: int) -> nib.Nifti1Image:
 
 
 def embed_viewers(viewers: Mapping[str, Path]) -> Markup:
-    """Viewers as parts of a page, each folded under its title and loaded when opened."""
+    """Viewers as parts of a report, each folded under its title and loaded when opened."""
     return Markup('\n').join(
         Markup(
             '<details class="viewer"><summary>{title}</summary>'

@@ -1,6 +1,6 @@
-"""Pages that people read: one HTML file each, with all figures inside, that needs no network.
+"""Reports: one HTML file each, with all figures inside, that needs no network.
 
-A page is a list of sections, a section a list of blocks; :func:`write_page` turns them into HTML.
+A report is a list of sections, a section a list of blocks; :func:`write_page` turns them into HTML.
 All text is escaped, whatever it holds.
 """
 
@@ -79,12 +79,12 @@ class Facts:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure file: SVG is put into the page as it is, PNG and JPEG as data.
+    """A figure file: SVG is put into the report as it is, PNG and JPEG as data.
 
     Attributes
     ----------
     path
-        The file, which the page also links to.
+        The file, which the report also links to.
     title
         What it shows, in a few words; read aloud to those who cannot see it, with the caption.
     caption
@@ -148,7 +148,7 @@ Block = Paragraph | Notice | Numbers | Facts | Figure | Table | Code | Html
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page with its heading, blocks, and smaller parts (one level)."""
+    """A part of a report with its heading, blocks, and smaller parts (one level)."""
 
     title: str
     blocks: tuple[Block, ...] = ()
@@ -173,18 +173,18 @@ def write_page(
     footer: str = '',
     template: str = 'page.html',
 ) -> Path:
-    """Write a page, whole or not at all.
+    """Write a report, whole or not at all.
 
     Parameters
     ----------
     path
         The HTML file; figures are linked relative to it.
     title, subtitle
-        What the page is about.
+        What the report is about.
     sections
         Its content; the navigation lists their titles.
     footer
-        Where the page comes from.
+        Where the report comes from.
     template
         File among the templates of this package that extends or is `page.html`.
 
@@ -221,7 +221,7 @@ def _environment() -> jinja2.Environment:
 
 
 class _Figures:
-    """Puts the figures of a page into it, each with names of its own."""
+    """Puts the figures of a report into it, each with names of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -240,7 +240,7 @@ def embed(figure: Figure, prefix: str) -> Markup:
     """Content of a figure file as HTML; identifiers in an SVG start with `prefix`."""
     if not figure.path.is_file():
         raise DataError(
-            f'{figure.path}: this figure is missing, so the page cannot show it; '
+            f'{figure.path}: this figure is missing, so the report cannot show it; '
             'run again to draw it'
         )
     if figure.path.suffix == '.svg':
@@ -266,7 +266,7 @@ def _embed_svg(figure: Figure, prefix: str) -> Markup:
 def _embed_pixels(figure: Figure) -> Markup:
     kinds = {'.png': 'png', '.jpg': 'jpeg', '.jpeg': 'jpeg'}
     if figure.path.suffix not in kinds:
-        raise DataError(f'{figure.path}: a page shows SVG, PNG and JPEG files; convert it')
+        raise DataError(f'{figure.path}: a report shows SVG, PNG and JPEG files; convert it')
     data = base64.b64encode(figure.path.read_bytes()).decode('ascii')
     source = f'data:image/{kinds[figure.path.suffix]};base64,{data}'
     return Markup('<img src="{}" alt="{}">').format(source, _spoken(figure))

@@ -1,4 +1,4 @@
-"""The page of one participant: what was done, how it looks, and which volumes deserve a look."""
+"""The report of one participant: what was done, how it looks, and which volumes deserve a look."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def is_muse(volumes: pd.DataFrame) -> bool:
 
 
 def split_side(name: str) -> tuple[str | None, str]:
-    """Tell the side of a region, 'L' or 'R', from the rest of its name; None without a side."""
+    """Separate the side of a region, 'L', 'R' or None, from the rest of its name."""
     found = _SIDE.search(name)
     if found is None:
         return None, _letters(name)
@@ -178,7 +178,7 @@ class SessionReport:
     Attributes
     ----------
     source
-        The T1w image, as people know it (relative to the dataset).
+        The T1w image, relative to the dataset.
     mask_origin
         How the brain mask came about: `deepbet`, `stripped`, `given`, or other words.
     atlas, template
@@ -194,7 +194,7 @@ class SessionReport:
     figures
         What to show, in order.
     warnings
-        What people should know before they use the results.
+        What to know before the results are used.
     reused
         What was taken from other programs, and from which.
     """
@@ -214,7 +214,7 @@ class SessionReport:
 
 @dataclass(frozen=True)
 class ParticipantReport:
-    """All that the page of a participant shows.
+    """All that the report of a participant shows.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ class ParticipantReport:
 
 
 def write_participant_report(path: str | Path, data: ParticipantReport) -> Path:
-    """Write the page of a participant.
+    """Write the report of a participant.
 
     Parameters
     ----------
@@ -298,8 +298,8 @@ def _marked_notice(n_marked: int, n_regions: int) -> Notice:
         return Notice(f'none of the {n_regions} volumes is unusual by the rules below.', 'good')
     are = 'volume is' if n_marked == 1 else 'volumes are'
     return Notice(
-        f'{n_marked} of {n_regions} {are} unusual by the rules below; a look at the '
-        'pictures tells whether the segmentation or the anatomy is.',
+        f'{n_marked} of {n_regions} {are} unusual by the rules below; the '
+        'pictures show whether this is the segmentation or the anatomy.',
         'warning',
     )
 
@@ -359,7 +359,7 @@ def _rules(volumes: pd.DataFrame) -> str:
         rules.append(
             'its share in the tissue of all regions (for ventricles, their volume relative to that '
             f'tissue), on the log scale, is more than {RANGE_SD:g} standard deviations from the '
-            'average of a reference population of healthy people of 40 to 86 years'
+            'average of a reference population of healthy adults aged 40-86'
         )
     if volumes['asymmetry'].notna().any():
         rules.append(
@@ -367,14 +367,14 @@ def _rules(volumes: pd.DataFrame) -> str:
             'very small regions left aside)'
         )
     return (
-        f'A volume is marked if {"; or if ".join(rules)}. About two in five healthy people have '
+        f'A volume is marked if {"; or if ".join(rules)}. About two in five healthy adults have '
         'such a mark; in ages, scanners or atlases far from the reference, marks are more '
-        'frequent. A mark says where to look, not that something is wrong.'
+        'frequent. A mark shows where to look, not that something is wrong.'
     )
 
 
 def _shown(volumes: pd.DataFrame) -> pd.DataFrame:
-    """Columns as people read them, without minus zero; those that hold nothing are left out."""
+    """Columns under readable names, without minus zero; empty ones are omitted."""
     table = pd.DataFrame(
         {
             'Index': volumes['index'].astype(str),

@@ -13,7 +13,7 @@ from surreal_bids.stats.glm import Skipped
 from surreal_bids.stats.maps import fdr_adjusted
 
 MINIMUM_PAIRS = 5
-"""People with both numbers that a correlation needs."""
+"""Participants with both numbers that a correlation needs."""
 
 COLUMNS = (
     'variable',
@@ -41,23 +41,23 @@ class _Variable(NamedTuple):
 def associate(
     clinical: pd.DataFrame, r_indices: pd.DataFrame
 ) -> tuple[pd.DataFrame, list[Skipped]]:
-    """Correlate every clinical column with each R-index, over the people who have both.
+    """Correlate every clinical column with each R-index, over the participants who have both.
 
     Parameters
     ----------
     clinical
-        Clinical variables, a row a person; NaN is missing. Columns of two values, words or
+        Clinical variables, one row per participant; NaN is missing. Columns of two values, words or
         numbers, are dichotomous; numbers written as text are numbers.
     r_indices
-        R-indices, a row a person (in the paper, patients), with the same kind of index.
+        R-indices, one row per participant (in the paper, patients), with the same kind of index.
 
     Returns
     -------
     table
-        A row a variable and pattern: `test` (`pearson`, or `point_biserial` for dichotomous
-        variables, where a positive r means more of the pattern in people of the `higher_level`),
-        people used, r with its 95 % confidence interval, p, and p adjusted for the false discovery
-        rate over the whole table (Benjamini and Hochberg).
+        One row per variable and pattern: `test` (`pearson`, or `point_biserial` for dichotomous
+        variables, where a positive r means more of the pattern at the `higher_level`), number of
+        participants, r with its 95 % confidence interval, p, and p adjusted for the false
+        discovery rate over the whole table (Benjamini and Hochberg).
     skipped
         Columns, or column and pattern, that were not tested, and why.
     """
@@ -84,11 +84,11 @@ def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:
     for table in (clinical, r_indices):
         twice = table.index[table.index.duplicated()]
         if twice.size:
-            raise DataError(f'{twice[0]} has several rows; give one row a person')
+            raise DataError(f'{twice[0]} has several rows; give one row per participant')
     if r_indices.index.intersection(clinical.index).empty:
         raise DataError(
             'no one has both R-indices and clinical variables; '
-            'check that both tables name people alike'
+            'check that both tables name participants alike'
         )
 
 
@@ -114,7 +114,7 @@ def _correlate(variable: _Variable, index: pd.Series) -> dict[str, object] | str
     both = variable.numbers.notna() & index.notna()
     x, y = variable.numbers[both].to_numpy(float), index[both].to_numpy(float)
     if x.size < MINIMUM_PAIRS:
-        return f'only {x.size} people have both; at least {MINIMUM_PAIRS} are needed'
+        return f'only {x.size} participants have both; at least {MINIMUM_PAIRS} are needed'
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 'all who have both have the same value'
     result = stats.pearsonr(x, y)

@@ -22,7 +22,7 @@ def _tied_pairs(values: NDArray[np.generic]) -> int:
 
 
 def concordance_index(estimate: ArrayLike, truth: ArrayLike) -> float:
-    """Harrell's c-index: how often two people are ordered as they truly are.
+    """Harrell's c-index: how often two participants are ordered as they truly are.
 
     Of the pairs that differ in the truth, those in the same order count 1 and those tied in the
     estimate count 1/2. Kendall's tau-b, which scipy finds by sorting in O(N log N), holds the same
@@ -33,7 +33,7 @@ def concordance_index(estimate: ArrayLike, truth: ArrayLike) -> float:
     Parameters
     ----------
     estimate, truth : (N,)
-        Numbers of the same people. Only their order matters.
+        Numbers of the same participants. Only their order matters.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def concordance_index(estimate: ArrayLike, truth: ArrayLike) -> float:
     n_truth = n_pairs - _tied_pairs(truth)
     n_estimate = n_pairs - _tied_pairs(estimate)
     if n_truth == 0:
-        raise DataError('the truth is the same for all people: no pair can be compared')
+        raise DataError('the truth is the same for all participants: no pair can be compared')
     if n_estimate == 0:
         return 0.5
     tau = kendalltau(estimate, truth, method='asymptotic', variant='b').statistic
@@ -57,10 +57,10 @@ def _require_comparable(estimate: NDArray[np.generic], truth: NDArray[np.generic
     if estimate.shape != truth.shape or estimate.ndim != 1:
         raise DataError(
             f'c-index of arrays of shapes {estimate.shape} and {truth.shape}; '
-            'give two vectors with one number a person'
+            'give two vectors with one number per participant'
         )
     if np.isnan(estimate).any() or np.isnan(truth).any():
-        raise DataError('c-index of numbers that are missing (NaN); leave these people out')
+        raise DataError('c-index of numbers that are missing (NaN); exclude these participants')
 
 
 def concordance_matrix(estimates: ArrayLike, truths: ArrayLike) -> NDArray[np.float64]:
@@ -104,8 +104,8 @@ def pattern_c_index(estimates: ArrayLike, truths: ArrayLike) -> float:
     Parameters
     ----------
     estimates, truths : (N, M) and (N, M')
-        R-indices and true severities of the same people, patterns in any order, M >= M'. Between
-        two models it is the pattern-agr-index.
+        R-indices and true severities of the same participants, patterns in any order, M >= M'.
+        Between two models it is the pattern-agr-index.
     """
     similarity = concordance_matrix(estimates, truths)
     match = match_patterns(similarity)
@@ -121,18 +121,18 @@ def pattern_reproducibility(first: pd.DataFrame, second: pd.DataFrame) -> pd.Dat
     Parameters
     ----------
     first, second : (N, M) and (N, M')
-        R-indices of the same people in the same order, from two models; M' >= M. For a fair figure
-        these are people that neither was trained on.
+        R-indices of the same participants in the same order, from two models; M' >= M. For a fair
+        figure these are participants that neither was trained on.
 
     Returns
     -------
     DataFrame
-        A row a pattern of `first`: `pattern`, `counterpart` in `second`, `c_index`, `pearson`.
+        One row per pattern of `first`: `pattern`, `counterpart` in `second`, `c_index`, `pearson`.
     """
     import pandas as pd
 
     if not first.index.equals(second.index):
-        raise DataError('the two models describe different people, or in another order')
+        raise DataError('the two models describe different participants, or in another order')
     similarity = concordance_matrix(second, first)
     match = match_patterns(similarity)
     columns = np.arange(match.size)

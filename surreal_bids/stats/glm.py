@@ -29,7 +29,7 @@ class Subgroup:
     pattern
         The pattern that varies; None for the patients who are low in all.
     description
-        The rule, for people.
+        The rule in words.
     members : (N,) array of bool
         Who of the N patients is in it.
     """
@@ -49,13 +49,13 @@ def form_subgroups(r_indices: pd.DataFrame) -> list[Subgroup]:
     """Subgroups of patients along each pattern, the others being low.
 
     Section 4.3 has r_i < 0.4, 0.4 < r_i < 0.7 and r_i > 0.7, each with r_j < 0.4 for all j != i.
-    The first is the same people for every i, so it comes once, as `low`. A value of exactly 0.4 or
-    0.7 counts as in between.
+    The first is the same for every i, so it comes once, as `low`. A value of exactly 0.4 or 0.7
+    counts as in between.
 
     Parameters
     ----------
     r_indices : (N, M)
-        R-indices of patients, a column a pattern.
+        R-indices of patients, one column per pattern.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def form_subgroups(r_indices: pd.DataFrame) -> list[Subgroup]:
     values = r_indices.to_numpy(np.float64)
     if np.isnan(values).any():
         person = r_indices.index[np.isnan(values).any(axis=1)][0]
-        raise DataError(f'{person} has no R-index; leave out people without')
+        raise DataError(f'{person} has no R-index; exclude participants without')
     is_low = values < LOW
     subgroups = [Subgroup('low', None, f'all patterns < {LOW}', np.all(is_low, axis=1))]
     others = f', others < {LOW}' if values.shape[1] > 1 else ''
@@ -86,8 +86,8 @@ def form_subgroups(r_indices: pd.DataFrame) -> list[Subgroup]:
 
 Floats = NDArray[np.float64]
 
-MINIMUM_PEOPLE = 5
-"""A subgroup of fewer people is not compared: its map would show its members, not the pattern."""
+MINIMUM_SIZE = 5
+"""A smaller subgroup is not compared: its map would show its members, not the pattern."""
 
 DEPENDENT = 1e-7
 """A column counts as a combination of others if less than this part of its length is its own."""
@@ -106,9 +106,9 @@ class Design:
     name
         Letters and digits only, for file names: `r1high`, `r1slope`.
     description
-        What is compared, and how many people, for people.
+        What is compared, and how many participants, in words.
     rows : (n,) array of int
-        The people, as positions among all N.
+        The participants, as positions among all N.
     tested : (n,)
         x without what Z explains of it, of length 1.
     nuisance : (n, q)
@@ -146,7 +146,7 @@ def make_design(
     Raises
     ------
     DataError
-        `tested` follows from what is held fixed, or there are too few people for the columns.
+        `tested` follows from what is held fixed, or there are too few participants for the columns.
     """
     x = np.asarray(tested, np.float64)
     nuisance = _orthonormal(np.asarray(columns, np.float64))
@@ -154,11 +154,11 @@ def make_design(
     own = centred - nuisance @ (nuisance.T @ centred)
     scale = float(np.linalg.norm(own))
     if scale <= DEPENDENT * np.linalg.norm(centred) or scale == 0:
-        raise DataError(f'{name}: {description}: cannot be told apart from the covariates')
+        raise DataError(f'{name}: {description}: follows from the covariates')
     design = Design(name, description, np.asarray(rows, np.intp), own / scale, nuisance, scale)
     if design.df < 1:
         raise DataError(
-            f'{name}: {description}: {x.size} people are too few for {nuisance.shape[1]} '
+            f'{name}: {description}: {x.size} participants are too few for {nuisance.shape[1]} '
             'columns of mean and covariates; use fewer covariates'
         )
     return design
@@ -177,7 +177,7 @@ def _orthonormal(columns: Floats) -> Floats:
 
 
 def covariate_columns(covariates: pd.DataFrame) -> Floats:
-    """Covariates of N people as numbers (N, c): text becomes an indicator a level but the first.
+    """Covariates of N participants as numbers (N, c): text becomes indicators of its levels.
 
     Raises
     ------
@@ -191,8 +191,8 @@ def covariate_columns(covariates: pd.DataFrame) -> Floats:
     lacking = covariates.isna().any(axis=1).to_numpy() | ~np.isfinite(columns).all(axis=1)
     if lacking.any():
         raise DataError(
-            f'{lacking.sum()} people lack a covariate, {covariates.index[lacking][0]} among them; '
-            'leave them out, or leave the covariate out'
+            f'a covariate is missing in {lacking.sum()} participants, such as '
+            f'{covariates.index[lacking][0]}; exclude them, or the covariate'
         )
     return columns
 
@@ -202,7 +202,7 @@ def pattern_designs(
     is_control: ArrayLike,
     covariates: pd.DataFrame | None = None,
     *,
-    minimum: int = MINIMUM_PEOPLE,
+    minimum: int = MINIMUM_SIZE,
 ) -> tuple[list[Design], list[Skipped]]:
     """All comparisons that show what the patterns are (section 4.3).
 
@@ -212,20 +212,20 @@ def pattern_designs(
     Parameters
     ----------
     r_indices : (N, M)
-        R-indices, a row a person, with one image each; those of controls are not used.
+        R-indices, one row per participant, with one image each; those of controls are not used.
     is_control : (N,) of bool
         Who is a control; the others are patients.
     covariates : (N, c)
         Columns held fixed in every model, such as age and sex; same rows.
     minimum
-        Subgroups, and groups, of fewer people are skipped.
+        Subgroups, and groups, of fewer participants are skipped.
 
     Returns
     -------
     designs
         Named `low`, `r1mid`, `r1high`, ..., `r1slope`, ... by the columns of `r_indices`.
     skipped
-        What was left out, and why.
+        What was not compared, and why.
     """
     control = np.asarray(is_control, bool)
     if covariates is None:
@@ -233,12 +233,12 @@ def pattern_designs(
     if not len(r_indices) == len(control) == len(covariates):
         raise DataError(
             f'R-indices of {len(r_indices)}, groups of {len(control)} and covariates of '
-            f'{len(covariates)} people; give the same people in the same order'
+            f'{len(covariates)} participants; give the same participants in the same order'
         )
-    people = _People(r_indices, control, covariate_columns(covariates))
+    sample = _Sample(r_indices, control, covariate_columns(covariates))
     designs: list[Design] = []
     skipped: list[Skipped] = []
-    for name, description, counts, arguments in people.comparisons():
+    for name, description, counts, arguments in sample.comparisons():
         small = [f'{count} {group}' for group, count in counts.items() if count < minimum]
         if small:
             reason = f'{description}: only {" and ".join(small)}; at least {minimum} are needed'
@@ -255,7 +255,7 @@ Comparison = tuple[str, str, dict[str, int], tuple[NDArray[np.intp], Floats, Flo
 
 
 @dataclass(frozen=True)
-class _People:
+class _Sample:
     r_indices: pd.DataFrame
     control: NDArray[np.bool_]
     columns: Floats
@@ -312,8 +312,8 @@ class Estimates:
     t : (V,)
         beta over its standard error.
     varies : (V,) array of bool
-        Where there is something to test. Elsewhere, where all people of the design have the same
-        value, effect and t are 0.
+        Where there is something to test. Elsewhere, where all participants of the design have the
+        same value, effect and t are 0.
     df : int
         Degrees of freedom.
     """
@@ -334,15 +334,15 @@ class LinearModels:
     Parameters
     ----------
     designs
-        The models; rows refer to people as numbered in `add`.
-    n_people, n_voxels
+        The models; rows refer to participants as numbered in `add`.
+    n_participants, n_voxels
         Sizes N and V.
     """
 
-    def __init__(self, designs: Sequence[Design], n_people: int, n_voxels: int) -> None:
+    def __init__(self, designs: Sequence[Design], n_participants: int, n_voxels: int) -> None:
         self.designs = designs
-        self._weights = _stack(designs, n_people)
-        self._belongs = _memberships(designs, n_people)
+        self._weights = _stack(designs, n_participants)
+        self._belongs = _memberships(designs, n_participants)
         self._products = np.zeros((self._weights.shape[1], n_voxels))
         self._squares = np.zeros((len(designs), n_voxels))
         self._origin: NDArray | None = None
@@ -354,7 +354,7 @@ class LinearModels:
         return n_sums * n_voxels * np.dtype(np.float64).itemsize
 
     def add(self, rows: NDArray[np.intp], values: NDArray) -> None:
-        """Take in a batch: people (B,) and their voxels (B, V)."""
+        """Take in a batch: participants (B,) and their voxels (B, V)."""
         if self._origin is None:
             self._origin = values[0].copy()
         weights, belongs = self._weights[rows].T, self._belongs[rows].T
@@ -372,20 +372,20 @@ class LinearModels:
             start = stop
 
 
-def _stack(designs: Sequence[Design], n_people: int) -> Floats:
+def _stack(designs: Sequence[Design], n_participants: int) -> Floats:
     """Tested and nuisance columns of all designs side by side (N, P); 0 for who is not in one."""
     blocks = []
     for design in designs:
-        block = np.zeros((n_people, 1 + design.nuisance.shape[1]))
+        block = np.zeros((n_participants, 1 + design.nuisance.shape[1]))
         block[design.rows, 0] = design.tested
         block[design.rows, 1:] = design.nuisance
         blocks.append(block)
     return np.hstack(blocks)
 
 
-def _memberships(designs: Sequence[Design], n_people: int) -> Floats:
-    """1 where a person is in a design, else 0 (N, D)."""
-    belongs = np.zeros((n_people, len(designs)))
+def _memberships(designs: Sequence[Design], n_participants: int) -> Floats:
+    """1 where a participant is in a design, else 0 (N, D)."""
+    belongs = np.zeros((n_participants, len(designs)))
     for number, design in enumerate(designs):
         belongs[design.rows, number] = 1
     return belongs

@@ -110,12 +110,12 @@ def read_map(path: str | Path, grid: Grid, fwhm: float = 0.0) -> Floats32:
 
 @dataclass(frozen=True)
 class MapSeries:
-    """The maps of N people, and which voxels of them are looked at.
+    """The maps of N participants, and which voxels of them are looked at.
 
     Attributes
     ----------
     paths
-        One file a person.
+        One file per participant.
     grid
         Grid of all of them.
     voxels : (V,) array of int
@@ -158,11 +158,11 @@ class MapSeries:
         return cls(tuple(map(Path, paths)), grid, voxels, fwhm, n_threads)
 
     def read(self, row: int) -> Floats32:
-        """Voxels (V,) of one person."""
+        """Voxels (V,) of one participant."""
         return read_map(self.paths[row], self.grid, self.fwhm).ravel(order='F')[self.voxels]
 
     def batches(self, rows: ArrayLike) -> Iterator[tuple[Rows, Floats32]]:
-        """Read people's voxels in batches: their rows (B,) and values (B, V)."""
+        """Read voxels in batches: their rows (B,) and values (B, V)."""
         rows = np.asarray(rows, np.intp)
         with ThreadPoolExecutor(self.n_threads) as pool:
             for start in range(0, rows.size, BATCH):
@@ -186,10 +186,10 @@ def mean_mask(
     fwhm: float = 0.0,
     n_images: int = MASK_IMAGES,
 ) -> nib.Nifti1Image:
-    """Mask (uint8) of the voxels whose mean over people exceeds `threshold`.
+    """Mask (uint8) of the voxels whose mean over participants exceeds `threshold`.
 
-    Of more than `n_images` people, as many evenly spread over the list have a say: so the other
-    images need to be read only once.
+    Of more than `n_images`, as many evenly spread over the list count, so that the other images
+    need to be read only once.
     """
     grid = Grid.of(paths[0])
     chosen = np.unique(np.linspace(0, len(paths) - 1, min(n_images, len(paths))).astype(int))
@@ -288,12 +288,12 @@ TIE = 1e-5
 
 @dataclass(frozen=True)
 class ScratchMaps:
-    """Voxels of many people in an uncompressed file, to be read by chunks of voxels.
+    """Voxels of many participants in an uncompressed file, to be read by chunks of voxels.
 
     Attributes
     ----------
     path
-        The file: N x V numbers in single precision, a person after another.
+        The file: N x V numbers in single precision, one participant after another.
     shape
         N and V.
     """
@@ -302,7 +302,7 @@ class ScratchMaps:
     shape: tuple[int, int]
 
     def store(self, rows: NDArray[np.intp], values: NDArray) -> None:
-        """Write the voxels (B, V) of some people (B,); those never written take no room."""
+        """Write the voxels (B, V) of some participants (B,); those never written take no room."""
         self.path.touch()
         with self.path.open('r+b') as file:
             file.truncate(self._position(self.shape[0], 0))
@@ -311,7 +311,7 @@ class ScratchMaps:
                 file.write(np.ascontiguousarray(voxels, np.float32).data)
 
     def chunks(self, rows: NDArray[np.intp]) -> Iterator[NDArray[np.float32]]:
-        """Voxels of some people (n, v), as many at a time as `CHUNK_BYTES` allows."""
+        """Voxels of some participants (n, v), as many at a time as `CHUNK_BYTES` allows."""
         n_voxels = max(1, CHUNK_BYTES // (rows.size * np.dtype(np.float64).itemsize))
         with self.path.open('rb', buffering=0) as file:
             for start in range(0, self.shape[1], n_voxels):
@@ -326,10 +326,10 @@ class ScratchMaps:
         return (int(row) * self.shape[1] + voxel) * np.dtype(np.float32).itemsize
 
 
-def draw_permutations(n_people: int, n_permutations: int, seed: int) -> NDArray[np.intp]:
-    """Random orders (K, n) of n people."""
+def draw_permutations(n_participants: int, n_permutations: int, seed: int) -> NDArray[np.intp]:
+    """Random orders (K, n) of n participants."""
     rng = np.random.default_rng(seed)
-    orders = np.tile(np.arange(n_people), (n_permutations, 1))
+    orders = np.tile(np.arange(n_participants), (n_permutations, 1))
     return rng.permuted(orders, axis=1)
 
 
@@ -345,11 +345,11 @@ def largest_t(
     Parameters
     ----------
     chunks
-        Voxels (n, v) of the people of the design, in its order; together all V.
+        Voxels (n, v) of the participants of the design, in its order; together all V.
     design
         The model.
     permutations : (K, n)
-        Orders of the people.
+        Orders of the participants.
     """
     largest = np.zeros(len(permutations), np.float32)
     for values in chunks:
@@ -416,7 +416,7 @@ class PatternMap:
     effect
         Difference of means, or change per unit of the R-index, in units of the images.
     n_tested
-        Voxels tested: those in the mask that vary among the people of the design.
+        Voxels tested: those in the mask that vary among the participants of the design.
     t_fdr
         Voxels of this size of t or more are discoveries at the false discovery rate; infinite if
         there are none.
@@ -443,11 +443,11 @@ class Permutation:
     Attributes
     ----------
     n_permutations
-        Random orders of people; p cannot be below 1 / (1 + n_permutations).
+        Random orders of participants; p cannot be below 1 / (1 + n_permutations).
     seed
         Of the random orders.
     scratch_dir
-        Folder for a file of 4 bytes a voxel and person, which is deleted in the end; None: the
+        Folder for a file of 4 bytes a voxel and participant, which is deleted in the end; None: the
         system's.
     """
 
@@ -471,15 +471,15 @@ def compute_maps(
     Parameters
     ----------
     series
-        Maps of N people, in the order that the designs' rows refer to. People who are in no design
-        are not read.
+        Maps of N participants, in the order that the designs' rows refer to. Those in no design are
+        not read.
     designs
         What to compare, as `pattern_designs` makes them.
     fdr_level
         False discovery rate.
     permutation
-        Ask for family-wise corrected p values too. Time grows with people, voxels, covariates and
-        permutations; the scratch file with people and voxels.
+        Ask for family-wise corrected p values too. Time grows with participants, voxels, covariates
+        and permutations; the scratch file with participants and voxels.
 
     Raises
     ------
@@ -490,7 +490,7 @@ def compute_maps(
         raise DataError('no comparison can be made; see why each was skipped')
     n_needed = 1 + max(int(design.rows.max()) for design in designs)
     if n_needed > len(series.paths):
-        raise DataError(f'{len(series.paths)} images for at least {n_needed} people')
+        raise DataError(f'{len(series.paths)} images for at least {n_needed} participants')
     return [
         found
         for some in _passes(designs, series.voxels.size)

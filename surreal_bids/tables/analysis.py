@@ -77,7 +77,7 @@ def analyse_group(
     cohort
         Controls and patients.
     model
-        The model; where it was trained on other people, adapted to the sites of the cohort.
+        The model; where it was trained on other participants, adapted to the sites of the cohort.
     of_halves
         Models of the two halves of the cohort, if they were trained.
     random_seed
@@ -212,7 +212,7 @@ def compare_halves(
     Returns
     -------
     DataFrame
-        `comparison`, `people` (how many patients), and the columns of
+        `comparison`, `participants` (how many patients), and the columns of
         :func:`~surreal_bids.stats.concordance.pattern_reproducibility`.
     """
     tables = [_compare('half 1 and half 2', of_half[1], of_half[2], is_patient)]
@@ -229,7 +229,7 @@ def _compare(
     people = first.index[chosen & first.notna().all(axis=1) & second.notna().all(axis=1)]
     table = pattern_reproducibility(first.loc[people], second.loc[people])
     table.insert(0, 'comparison', title)
-    table.insert(1, 'people', len(people))
+    table.insert(1, 'participants', len(people))
     return table
 
 

@@ -103,7 +103,7 @@ def test_patterns_of_halves_are_matched():
     truth, of_half, halves, is_patient = tables_of_halves()
     table = compare_halves(truth, of_half, halves, is_patient)
     assert (table['c_index'] > 0.95).all()
-    assert table['people'].tolist() == [60, 60, 30, 30, 30, 30]
+    assert table['participants'].tolist() == [60, 60, 30, 30, 30, 30]
     assert table['counterpart'].tolist() == ['r2', 'r1', 'r2', 'r1', 'r1', 'r2']
 
 
