@@ -83,7 +83,7 @@ def test_pairs_with_too_few_people_are_skipped(r_indices):
     table, (skipped,) = associate(clinical(r_indices, score=score), r_indices)
     assert table['pattern'].tolist() == ['r1']
     assert skipped.name == 'score and r2'
-    assert 'only 3 people' in skipped.reason
+    assert 'only 3 participants' in skipped.reason
 
 
 def test_false_discoveries_are_controlled_over_the_whole_table(r_indices):

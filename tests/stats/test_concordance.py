@@ -62,10 +62,10 @@ def test_c_index_depends_on_order_only():
     ('estimate', 'truth', 'message'),
     [
         ([1, 2, 3], [1, 2], 'shapes'),
-        ([[1, 2]], [[1, 2]], 'one number a person'),
+        ([[1, 2]], [[1, 2]], 'one number per participant'),
         ([1, np.nan], [1, 2], 'NaN'),
         ([1, 2], [np.nan, 2], 'NaN'),
-        ([1, 2], [3, 3], 'the same for all people'),
+        ([1, 2], [3, 3], 'the same for all participants'),
     ],
 )
 def test_what_cannot_be_compared_is_refused(estimate, truth, message):

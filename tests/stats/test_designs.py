@@ -41,8 +41,8 @@ def test_redundant_covariates_cost_no_degrees_of_freedom(redundant):
 @pytest.mark.parametrize(
     ('tested', 'columns', 'message'),
     [
-        (np.arange(6.0), np.arange(6.0)[:, None] * 2 + 1, 'told apart'),
-        (np.ones(6), np.empty((6, 0)), 'told apart'),
+        (np.arange(6.0), np.arange(6.0)[:, None] * 2 + 1, 'follows from the covariates'),
+        (np.ones(6), np.empty((6, 0)), 'follows from the covariates'),
         (np.arange(6.0), np.eye(6)[:, :4], 'too few'),
     ],
     ids=['covariate', 'constant', 'too many columns'],
@@ -116,10 +116,10 @@ def test_a_covariate_that_is_the_group_skips_the_comparison():
     covariates = pd.DataFrame({'scanner': np.where(is_control, 'old', 'new')}, r_indices.index)
     designs, skipped = pattern_designs(r_indices, is_control, covariates, minimum=2)
     assert [design.name for design in designs] == ['r1slope', 'r2slope']
-    assert all('told apart' in one.reason for one in skipped)
+    assert all('follows from the covariates' in one.reason for one in skipped)
 
 
 def test_tables_of_different_people_are_refused():
     r_indices, is_control, covariates = simulate_people(np.random.default_rng(7))
-    with pytest.raises(DataError, match='same people'):
+    with pytest.raises(DataError, match='same participants'):
         pattern_designs(r_indices, is_control, covariates.iloc[1:])

@@ -35,5 +35,5 @@ def test_a_model_reproduces_itself(first, extra):
 
 
 def test_different_people_are_refused(first):
-    with pytest.raises(DataError, match='different people'):
+    with pytest.raises(DataError, match='different participants'):
         pattern_reproducibility(first, first.iloc[::-1])
