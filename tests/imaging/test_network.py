@@ -1,0 +1,226 @@
+"""The network of regions: grids, orientation, weights, and what it finds in real heads."""
+
+from __future__ import annotations
+
+import json
+
+import nibabel as nib
+import numpy as np
+import pytest
+import torch
+from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
+from safetensors.torch import load_file, save_file
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.images import Image
+from surreal_bids.imaging import network as network_module
+from surreal_bids.imaging.network import (
+    TrainedNetwork,
+    builtin_network,
+    choose_grid,
+    load_network,
+    segment_regions,
+)
+from surreal_bids.imaging.unet import Architecture, RegionNet, standardise, to_coarse, to_fine
+from surreal_bids.regions import muse_table, region_mates
+from tests.shared_data import shared_data
+
+SMALL = Architecture(widths=(4, 6), classes=4, protocols=2, fine=3)
+
+
+@pytest.fixture
+def tiny() -> TrainedNetwork:
+    torch.manual_seed(0)
+    module = RegionNet(SMALL).eval().requires_grad_(requires_grad=False)
+    torch.nn.init.normal_(module.fine_weight)
+    return TrainedNetwork(module, (23, 30, 100), 0)
+
+
+def ellipsoid(shape=(34, 42, 38), zooms=(4.0, 4.0, 4.0), seed=0) -> tuple[Image, Image]:
+    """A textured head with a brain, off centre, and its mask."""
+    rng = np.random.default_rng(seed)
+    axes = [np.linspace(-1, 1, n) + shift for n, shift in zip(shape, (0.1, -0.05, 0.0))]
+    x, y, z = np.meshgrid(*axes, indexing='ij')
+    mask = (x / 0.5) ** 2 + (y / 0.6) ** 2 + (z / 0.55) ** 2 < 1
+    values = 40 + 30 * np.sin(4 * x + 1) * np.cos(5 * y) + 20 * z + rng.normal(0, 3, shape)
+    affine = np.diag([*zooms, 1.0])
+    affine[:3, 3] = (-60, -80, -70)
+    return (
+        nib.Nifti1Image(values.clip(1).astype(np.float32), affine),
+        nib.Nifti1Image(mask.astype(np.uint8), affine),
+    )
+
+
+def turned(image: Image, codes: str) -> Image:
+    change = ornt_transform(io_orientation(image.affine), axcodes2ornt(codes))
+    return image.as_reoriented(change)
+
+
+@pytest.mark.parametrize('codes', ['LPS', 'PSR', 'IAL', 'RSA'])
+def test_orientation_changes_nothing(tiny: TrainedNetwork, codes: str) -> None:
+    t1w, mask = ellipsoid()
+    expected = segment_regions(t1w, mask, network=tiny)
+    found = segment_regions(turned(t1w, codes), turned(mask, codes), network=tiny)
+    np.testing.assert_array_equal(
+        turned(found.labels, 'RAS').dataobj, turned(expected.labels, 'RAS').dataobj
+    )
+    assert found.volumes == pytest.approx(expected.volumes, rel=1e-5)
+
+
+@pytest.mark.parametrize('zooms', [(4.0, 4.0, 4.0), (1.0, 1.0, 1.0), (0.9, 1.1, 1.3)])
+def test_volumes_add_up_to_what_was_looked_at(tiny: TrainedNetwork, zooms: tuple) -> None:
+    t1w, mask = ellipsoid(zooms=zooms)
+    found = segment_regions(t1w, mask, network=tiny)
+    inside = np.asarray(mask.dataobj) > 0
+    visible = network_module._visible(np.asarray(t1w.dataobj), inside, np.array(zooms))
+    total = visible.sum() * np.prod(zooms)
+    assert sum(found.volumes.values()) + found.background == pytest.approx(total, rel=1e-4)
+    assert not np.asarray(found.labels.dataobj)[~visible].any()
+    assert all(0 < value <= 1 for value in found.confidence.values())
+
+
+def test_stripped_image_is_labelled_inside_its_mask(tiny: TrainedNetwork) -> None:
+    t1w, mask = ellipsoid()
+    inside = np.asarray(mask.dataobj) > 0
+    stripped = nib.Nifti1Image(np.where(inside, t1w.dataobj, 0), t1w.affine)
+    found = segment_regions(stripped, mask, network=tiny)
+    assert not np.asarray(found.labels.dataobj)[~inside].any()
+
+
+def test_scale_of_intensities_changes_nothing(tiny: TrainedNetwork) -> None:
+    t1w, mask = ellipsoid()
+    brighter = nib.Nifti1Image(np.asarray(t1w.dataobj) * np.float32(37.0), t1w.affine)
+    expected, found = (segment_regions(each, mask, network=tiny) for each in (t1w, brighter))
+    assert found.volumes == pytest.approx(expected.volumes, rel=1e-3)
+
+
+def test_voxels_of_the_wanted_size_are_not_interpolated() -> None:
+    inside = np.zeros((90, 100, 80), bool)
+    inside[10:75, 12:90, 9:70] = True
+    for spacing, fine in ((2.0, False), (1.0, True), (0.98, True)):
+        grid = choose_grid(inside, np.full(3, spacing), 16)
+        assert grid.native
+        assert grid.fine is fine
+        unit = 32 if fine else 16
+        assert all(size % unit == 0 for size in grid.shape)
+        assert all(start == int(start) for start in grid.starts)
+    assert not choose_grid(inside, np.array([1.0, 1.0, 1.3]), 16).native
+
+
+def test_grid_holds_the_brain_in_the_middle() -> None:
+    inside = np.zeros((200, 210, 220), bool)
+    inside[20:170, 15:190, 30:180] = True
+    spacing = np.array([0.9, 1.0, 1.2])
+    grid = choose_grid(inside, spacing, 16)
+    for start, step, size, first, last in zip(
+        grid.starts, grid.steps, grid.shape, (20, 15, 30), (169, 189, 179)
+    ):
+        assert start <= first - 3
+        assert start + step * (size - 1) >= last + 3
+
+
+def test_regridding_keeps_a_plane() -> None:
+    x, y, z = np.indices((40, 44, 48), dtype=np.float32)
+    grid = network_module.Grid((5.0, 6.5, 7.0), (0.8, 1.0, 1.7), (20, 16, 12), fine=True)
+    found = network_module._regrid(x + 2 * y - z, grid)
+    i, j, k = np.indices(grid.shape)
+    wanted = (5 + 0.8 * i) + 2 * (6.5 + j) - (7 + 1.7 * k)
+    np.testing.assert_allclose(found, wanted, atol=0.4)
+    np.testing.assert_allclose(network_module._regrid(np.ones_like(x), grid), 1, atol=1e-5)
+
+
+def test_fine_and_coarse_grids_fit() -> None:
+    ramp = torch.arange(16.0).view(1, 1, 16, 1, 1).expand(1, 1, 16, 4, 4)
+    back = to_fine(to_coarse(ramp))
+    torch.testing.assert_close(back[:, :, 1:-1], ramp[:, :, 1:-1])
+
+
+def test_standardise() -> None:
+    torch.manual_seed(0)
+    image = torch.rand(2, 7, 8, 9) * 5 + 2
+    visible = torch.rand(2, 7, 8, 9) > 0.4
+    found = standardise(image, visible)
+    assert (found[~visible] == 0).all()
+    for each, inside in zip(found, visible):
+        assert each[inside].mean().item() == pytest.approx(0, abs=1e-5)
+        assert each[inside].std(correction=0).item() == pytest.approx(1, abs=1e-4)
+
+
+def test_other_grid_or_empty_mask(tiny: TrainedNetwork) -> None:
+    t1w, mask = ellipsoid()
+    with pytest.raises(DataError, match='not on the grid'):
+        segment_regions(t1w, nib.Nifti1Image(np.ones((3, 4, 5), np.uint8), np.eye(4)), network=tiny)
+    with pytest.raises(DataError, match='mask is empty'):
+        segment_regions(t1w, nib.Nifti1Image(np.zeros(mask.shape, np.uint8), mask.affine))
+
+
+def write_weights(path, weights=None, **about):
+    stored = {'architecture': json.dumps(SMALL.as_dict()), 'indices': '[23, 30, 100]', **about}
+    save_file(weights or RegionNet(SMALL).state_dict(), path, stored)
+    return path
+
+
+def test_weights_are_read_back(tmp_path, tiny: TrainedNetwork) -> None:
+    path = write_weights(tmp_path / 'own.safetensors', tiny.module.state_dict(), protocol='1')
+    found = load_network(path)
+    assert (found.indices, found.protocol) == ((23, 30, 100), 1)
+    for own, other in zip(found.module.parameters(), tiny.module.parameters()):
+        torch.testing.assert_close(own, other)
+
+
+def test_bad_weights_are_refused(tmp_path, tiny: TrainedNetwork) -> None:
+    weights = tiny.module.state_dict()
+    broken = {**weights, 'head_bias': torch.full_like(weights['head_bias'], torch.nan)}
+    missing = {name: value for name, value in weights.items() if name != 'fine_weight'}
+    wide = json.dumps({**SMALL.as_dict(), 'widths': [8, 8]})
+    damaged = tmp_path / 'damaged.safetensors'
+    damaged.write_bytes(write_weights(tmp_path / 'good.safetensors').read_bytes()[:-100])
+    pickled = tmp_path / 'pickled.safetensors'
+    torch.save(weights, pickled)
+    for path in (
+        write_weights(tmp_path / 'nan.safetensors', broken),
+        write_weights(tmp_path / 'missing.safetensors', missing),
+        write_weights(tmp_path / 'wide.safetensors', architecture=wide),
+        write_weights(tmp_path / 'few.safetensors', indices='[23, 30]'),
+        damaged,
+        pickled,
+        tmp_path / 'absent.safetensors',
+    ):
+        with pytest.raises(DataError, match='install the package again'):
+            load_network(path)
+
+
+def test_builtin_weights() -> None:
+    network = builtin_network()
+    assert list(network.indices) == muse_table()['index'].tolist()
+    folder = network_module.package_files('surreal_bids') / 'data' / 'network'
+    size = (folder / 'weights.safetensors').stat().st_size
+    assert size < 12e6
+    stored = load_file(folder / 'weights.safetensors')
+    assert all(value.dtype == torch.float16 for value in stored.values())
+    licence = (folder / 'LICENSE').read_text('utf-8')
+    for name in ('IXI', 'OASIS', 'Neuromorphometrics', 'research only'):
+        assert name in licence
+
+
+@pytest.mark.slow
+def test_known_head() -> None:
+    """A head that the network was not trained on; its labels are those of DLMUSE."""
+    name = 'IXI452-HH-2213.nii.gz'
+    t1w = nib.load(shared_data(f'ixi2mm/T1w/{name}'))
+    labels = nib.load(shared_data(f'ixi2mm/dseg/{name}'))
+    true = np.asarray(labels.dataobj).astype(int)
+    mask = nib.Nifti1Image((true > 0).astype(np.uint8), t1w.affine)
+    t1w = nib.Nifti1Image(np.asarray(t1w.dataobj, np.float32), t1w.affine)
+    found = segment_regions(t1w, mask)
+    winners = np.asarray(found.labels.dataobj)
+    dice = {}
+    for index in muse_table()['index']:
+        a, b = true == index, winners == index
+        dice[index] = 2 * (a & b).sum() / (a.sum() + b.sum())
+    assert np.mean(list(dice.values())) > 0.84
+    assert min(dice.values()) > 0.4
+    for index, mate in region_mates().items():
+        assert ((true == index) & (winners == mate)).sum() < 0.05 * (true == index).sum()
+    volumes = np.array([[found.volumes[i], (true == i).sum() * 8.0] for i in dice])
+    assert np.median(volumes[:, 0] / volumes[:, 1]) == pytest.approx(1, abs=0.05)
