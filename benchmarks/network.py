@@ -1,0 +1,184 @@
+"""Overlap and volumes of the network of regions on heads that it was not trained on.
+
+    python benchmarks/network.py measure WEIGHTS.safetensors HEADS OUT NAME [NAME ...]
+    python benchmarks/network.py tell OUT
+
+HEADS holds one npz for each head, as `benchmarks/train_network.py prepare` writes them: bias
+correction and brain mask as in the app. A NAME is the beginning of the names of some of them.
+`--ventricles 2` makes ventricles grow first to twice their volume, by a flow whose divergence is
+constant in them: not the way in which they grow in training. Overlap is Dice's; volumes are sums of
+probabilities. Regions 81 to 95, parts of white matter, are left out where hand labels lack them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from nibabel.nifti1 import Nifti1Image
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from surreal_bids.imaging.network import load_network, segment_regions
+from surreal_bids.regions import muse_table
+from surreal_bids.simulation.anatomy import exponential, smooth, solve_poisson
+
+REGIONS = sorted(muse_table()['index'])
+WHITE_MATTER = range(81, 96)
+GROWING = (4, 49, 50, 51, 52)
+HORNS = (49, 50)
+VENTRICLES = (4, 11, 49, 50, 51, 52)
+
+
+def grow_ventricles(labels: NDArray, mask: NDArray, wanted: float) -> NDArray:
+    """Displacement (3, X, Y, Z) that draws a head with larger ventricles; the mask stays."""
+    ventricles = np.isin(labels, GROWING).astype(np.float32)
+    room = smooth(ndimage.binary_erosion(mask, iterations=2).astype(np.float32), 2.0).clip(0)
+    room *= 1 - ventricles
+    factor = np.log(wanted)
+    for _ in range(6):
+        source = factor * ventricles
+        source -= room * (source.sum() / room.sum())
+        velocity = np.stack(np.gradient(solve_poisson(source)))
+        pulled = exponential(-velocity)
+        reached = draw(ventricles, pulled, 1).sum() / ventricles.sum()
+        factor += np.log(wanted / reached)
+    return pulled
+
+
+def draw(values: NDArray, pulled: NDArray, order: int) -> NDArray:
+    return ndimage.map_coordinates(values, np.indices(values.shape) + pulled, order=order)
+
+
+def measure(weights: Path, heads: Path, out: Path, names: list[str], ventricles: float) -> None:
+    network = load_network(weights)
+    out.mkdir(parents=True, exist_ok=True)
+    for path in sorted(p for name in names for p in heads.glob(f'{name}*.npz')):
+        head = dict(np.load(path))
+        x, mask, labels = head['x'], head['m'], head['y']
+        if ventricles != 1:
+            pulled = grow_ventricles(labels, mask, ventricles)
+            x, labels = draw(x, pulled, 1), draw(labels, pulled, 0)
+            mask = draw(mask.astype(np.float32), pulled, 1) >= 0.5
+        began = time.process_time()
+        found = segment_regions(
+            Nifti1Image(x, head['affine']),
+            Nifti1Image(mask.astype(np.uint8), head['affine']),
+            network=network,
+        )
+        took = time.process_time() - began
+        labels, winners = (
+            each.astype(np.int64).ravel() for each in (labels, np.asarray(found.labels.dataobj))
+        )
+        size = abs(np.linalg.det(head['affine'][:3, :3]))
+        table = pd.DataFrame({'index': REGIONS})
+        for column, values in (
+            ('true', labels),
+            ('found', winners),
+            ('both', labels[labels == winners]),
+        ):
+            table[column] = np.bincount(values, minlength=256)[REGIONS] * size
+        table['volume'] = [found.volumes[index] for index in REGIONS]
+        table['confidence'] = [found.confidence.get(index, np.nan) for index in REGIONS]
+        grown = '' if ventricles == 1 else f'.x{ventricles:g}'
+        table.assign(cpu_seconds=took).to_csv(
+            out / f'{weights.stem}.{path.stem}{grown}.tsv', sep='\t', index=False
+        )
+        print(weights.stem, path.stem, grown, summary(table, 'oasis' in path.stem), flush=True)
+
+
+def summary(table: pd.DataFrame, hand: bool) -> str:
+    dice = overlap(table, hand)
+    horns = dice[dice.index.isin(HORNS)].mean()
+    ventricles = dice[dice.index.isin(VENTRICLES)].mean()
+    return f'Dice {dice.mean():.3f} ventricles {ventricles:.3f} horns {horns:.3f}'
+
+
+def overlap(table: pd.DataFrame, hand: bool) -> pd.Series:
+    """Dice of each region that the head has, by index."""
+    rows = table[table['true'] > 0]
+    if hand:
+        rows = rows[~rows['index'].isin(WHITE_MATTER)]
+    return (2 * rows['both'] / (rows['true'] + rows['found'])).set_axis(rows['index'])
+
+
+def tell(out: Path, twins: Path | None) -> None:
+    """Figures of each network and set of heads."""
+    rows = []
+    for path in sorted(out.glob('*.tsv')):
+        network, head, *grown = path.name.removesuffix('.tsv').split('.', 2)
+        table = pd.read_csv(path, sep='\t').assign(
+            network=network, set=head.rsplit('_', 1)[0] + ''.join(grown), head=head
+        )
+        rows.append(table)
+    everything = pd.concat(rows)
+    for (network, kind), tables in everything.groupby(['network', 'set']):
+        hand = 'oasis' in kind
+        dice = pd.DataFrame({head: overlap(t, hand) for head, t in tables.groupby('head')})
+        kept = tables[tables['index'].isin(dice.index)]
+        true, volume = (
+            kept.pivot_table(index='head', columns='index', values=c) for c in ('true', 'volume')
+        )
+        figures = {
+            'network': network,
+            'heads': f'{kind} ({len(true)})',
+            'dice': round(dice.mean().mean(), 4),
+            'worst_head': round(dice.mean().min(), 3),
+            'median_head': round(dice.mean().median(), 3),
+            'horns': round(dice.loc[list(HORNS)].mean().mean(), 3),
+            'r': round(true.corrwith(volume).median(), 3) if len(true) > 2 else None,
+            'ratio': round((volume.mean() / true.mean()).median(), 3),
+            'cpu_seconds': round(tables.groupby('head')['cpu_seconds'].first().mean(), 1),
+        }
+        print(json.dumps(figures))
+        if hand and twins is not None:
+            print('  scanned twice:', scanned_twice(volume, twins))
+
+
+def scanned_twice(volumes: pd.DataFrame, people: Path) -> str:
+    """Differences of the volumes of people with two scans."""
+    table = pd.read_csv(people, sep='\t', dtype=str).set_index('name')
+    person = table.loc[volumes.index.str.split('_').str[-1], 'person'].to_numpy()
+    pairs = [group.to_numpy() for _, group in volumes.groupby(person) if len(group) == 2]
+    if len(pairs) < 2:
+        return 'n/a'
+    first, second = (np.stack(each) for each in zip(*pairs))
+    difference = np.abs(first - second) / ((first + second) / 2)
+    within = ((first - second) ** 2 / 2).mean(axis=0)
+    means = (first + second) / 2
+    between = 2 * means.var(axis=0, ddof=1)
+    icc = (between - within) / (between + within)
+    return (
+        f'{len(pairs)} people, median difference {np.median(difference):.4f} '
+        f'(of regional medians {np.median(np.median(difference, axis=0)):.4f}), '
+        f'ICC median {np.median(icc):.3f}'
+    )
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    actions = parser.add_subparsers(dest='action', required=True)
+    measuring = actions.add_parser('measure')
+    measuring.add_argument('weights', type=Path)
+    measuring.add_argument('heads', type=Path)
+    measuring.add_argument('out', type=Path)
+    measuring.add_argument('names', nargs='+')
+    measuring.add_argument('--ventricles', type=float, default=1.0)
+    telling = actions.add_parser('tell')
+    telling.add_argument('out', type=Path)
+    telling.add_argument('--people', type=Path, help='table with a column `person`')
+    options = parser.parse_args()
+    if options.action == 'measure':
+        measure(options.weights, options.heads, options.out, options.names, options.ventricles)
+    else:
+        tell(options.out, options.people)
+
+
+if __name__ == '__main__':
+    main()
