@@ -17,8 +17,12 @@ from surreal_bids.files import write_text
 BUILTIN_ATLAS = 'muse'
 BUILTIN_TEMPLATE = 'MNI152NLin2009cAsym'
 
+NETWORK = 'network'
+"""Regions by the built-in network; also their name in the names of outputs."""
+
 CHOICES: Mapping[str, tuple[str, ...]] = {
     'analysis_levels': ('participant', 'group'),
+    'segmentation': (NETWORK, 'multi-atlas'),
     'icv': ('covariate', 'proportion', 'none'),
     'preset': ('iclr2022', 'correlated', 'robust'),
     'map_tissues': ('GM', 'WM', 'CSF'),
@@ -153,6 +157,8 @@ class AppConfig(CohortOptions, TrainingOptions):
         Where the index of the dataset is kept between runs.
     derivatives
         Results of other programs to use, each `NAME=PATH`; see :func:`derivative_folders`.
+    segmentation
+        `network` or `multi-atlas`; see :func:`uses_network` for where it is not set.
     atlas
         `muse`, the built-in atlas, or a folder of labelled brains.
     template
@@ -198,6 +204,7 @@ class AppConfig(CohortOptions, TrainingOptions):
     skip_bids_validation: bool = False
     bids_database_dir: Path | None = None
     derivatives: tuple[str, ...] = ()
+    segmentation: str | None = None
     atlas: str = BUILTIN_ATLAS
     template: str = BUILTIN_TEMPLATE
     template_resolution: float = 1.0
@@ -235,6 +242,23 @@ def training_options(config: TrainingOptions) -> TrainingOptions:
 def option_of(name: str) -> str:
     """Spell a field as on the command line: `--n-patterns` for `n_patterns`."""
     return '--' + name.replace('_', '-')
+
+
+def uses_network(config: AppConfig) -> bool:
+    """Whether the network finds the regions: by default, unless atlases are given.
+
+    Raises
+    ------
+    UsageError
+        If the network is asked for together with atlases, which it does not use.
+    """
+    atlases = config.atlas != BUILTIN_ATLAS
+    if atlases and config.segmentation == NETWORK:
+        raise UsageError(
+            f'--segmentation {NETWORK} uses no atlas; leave out --atlas, or choose '
+            ' --segmentation multi-atlas'
+        )
+    return config.segmentation == NETWORK or (config.segmentation is None and not atlases)
 
 
 def derivative_folders(config: AppConfig) -> dict[str, Path]:

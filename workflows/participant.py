@@ -25,6 +25,7 @@ from surreal_bids.workflows.anatomy import (
 from surreal_bids.workflows.segmentation import (
     AtlasFiles,
     init_existing_segmentation_wf,
+    init_network_segmentation_wf,
     init_segmentation_wf,
 )
 
@@ -168,6 +169,8 @@ class AnatomySettings:
         Files of each atlas.
     regions_file
         Table of the regions of the atlases.
+    network
+        Whether the network finds the regions, instead of the atlases.
     device
         Where torch works: `cpu` or `cuda`.
     omp_nthreads
@@ -178,6 +181,7 @@ class AnatomySettings:
     template_t1w: Path
     atlases: tuple[AtlasFiles, ...]
     regions_file: Path
+    network: bool = False
     device: str = 'cpu'
     omp_nthreads: int = 1
 
@@ -360,13 +364,19 @@ def _tissue_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
 
 
 def _segmentation_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
-    if reusable.dseg is None:
+    if reusable.dseg is not None:
+        return init_existing_segmentation_wf(dseg=reusable.dseg, regions_file=reusable.dseg_table)
+    if not settings.network:
         return init_segmentation_wf(
             atlases=settings.atlases,
             regions_file=settings.regions_file,
             device=settings.device,
         )
-    return init_existing_segmentation_wf(dseg=reusable.dseg, regions_file=reusable.dseg_table)
+    return init_network_segmentation_wf(
+        regions_file=settings.regions_file,
+        device=settings.device,
+        omp_nthreads=settings.omp_nthreads,
+    )
 
 
 REPORT_GB = 2.0

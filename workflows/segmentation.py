@@ -9,11 +9,19 @@ from pathlib import Path
 from nipype.interfaces.utility import IdentityInterface
 from nipype.pipeline import engine as pe
 
-from surreal_bids.interfaces.anatomy import FuseLabels, MeasureSegmentation, RegisterAtlas
+from surreal_bids.interfaces.anatomy import (
+    FuseLabels,
+    LabelRegions,
+    MeasureSegmentation,
+    RegisterAtlas,
+)
 from surreal_bids.workflows.anatomy import REGISTRATION_GB
 
 FUSION_GB = 2.0
 """Memory of the fusion at 1 mm, estimated; it does not grow with the number of atlases."""
+
+NETWORK_GB = 3.0
+"""Memory of the network at 1 mm."""
 
 ENSEMBLE = ('default', 'stiff')
 """Settings of the registrations of an atlas that is the only one; see `imaging.registration`."""
@@ -107,6 +115,60 @@ def init_segmentation_wf(
             (inputnode, fuse, [*BRAIN]),
             (register_atlas, fuse, [('xfm_file', 'xfm_files')]),
             (fuse, outputnode, [('dseg_file', 'dseg'), ('volumes_file', 'volumes')]),
+        ]
+    )
+    return workflow
+
+
+def init_network_segmentation_wf(
+    *, regions_file: Path, device: str, omp_nthreads: int, name: str = 'segmentation_wf'
+) -> pe.Workflow:
+    """Label the brain with the built-in network.
+
+    Workflow Graph
+        >>> from surreal_bids.workflows.segmentation import init_network_segmentation_wf
+        >>> wf = init_network_segmentation_wf(
+        ...     regions_file=__file__, device='cpu', omp_nthreads=1
+        ... )
+
+    Parameters
+    ----------
+    regions_file
+        Table of the MUSE regions.
+    device
+        Where torch works.
+    omp_nthreads
+        Threads of the network.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w_preproc
+        Corrected T1w image.
+    t1w_mask
+        Brain mask.
+
+    Outputs
+    -------
+    dseg
+        Label map.
+    volumes
+        Table of volumes, and the confidence in each.
+    """
+    workflow = pe.Workflow(name=name)
+    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
+    outputnode = pe.Node(IdentityInterface(fields=['dseg', 'volumes']), name='outputnode')
+    label = pe.Node(
+        LabelRegions(regions_file=regions_file, device=device),
+        name='label',
+        mem_gb=NETWORK_GB,
+        n_procs=omp_nthreads,
+    )
+    workflow.connect(
+        [
+            (inputnode, label, [*BRAIN]),
+            (label, outputnode, [('dseg_file', 'dseg'), ('volumes_file', 'volumes')]),
         ]
     )
     return workflow

@@ -364,6 +364,10 @@ VOLUME_COLUMNS: dict[str, dict[str, str]] = {
         'where another program made the label map',
         'Units': 'mm^3',
     },
+    'confidence': {
+        'Description': 'Mean probability of the region in the voxels labelled so, 0 to 1; only '
+        'where the built-in network found the regions',
+    },
 }
 """Columns of the table of volumes."""
 

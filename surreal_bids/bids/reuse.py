@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from surreal_bids.bids.layout import T1wImage, is_label
-from surreal_bids.config import BUILTIN_ATLAS, AppConfig, derivative_folders
+from surreal_bids.config import (
+    BUILTIN_ATLAS,
+    NETWORK,
+    AppConfig,
+    derivative_folders,
+    uses_network,
+)
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.templates import TISSUES
 
@@ -84,7 +90,9 @@ def segmentation_label(config: AppConfig) -> str:
 
 
 def atlas_label(config: AppConfig) -> str:
-    """Name of the atlas: that of its folder, letters and digits only."""
+    """Name of the atlas: that of its folder, letters and digits only; `network` without one."""
+    if uses_network(config):
+        return NETWORK
     if config.atlas == BUILTIN_ATLAS:
         return BUILTIN_ATLAS
     name = Path(config.atlas).resolve().name

@@ -18,7 +18,7 @@ from surreal_bids.bids.layout import T1wImage, visit_name
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import Job, Plan
-from surreal_bids.config import BUILTIN_ATLAS, AppConfig
+from surreal_bids.config import BUILTIN_ATLAS, AppConfig, uses_network
 from surreal_bids.files import MISSING
 from surreal_bids.text import align, name_some
 from surreal_bids.workflows.segmentation import registration_settings
@@ -33,14 +33,15 @@ SECONDS = {
     'classify': 39.0,
     'register_atlas': 48.0,
     'fuse': 18.0,
+    'label': 15.0,
     'make_ravens': 19.0,
     'report': 14.0,
     'copies': 12.0,
 }
 """Processor time of each step, by the name of its node."""
 
-FIXED = ('find_brain', 'register_template')
-"""Steps whose time does not follow the voxels of the T1w image: the network sees a grid of its own,
+FIXED = ('find_brain', 'register_template', 'label')
+"""Steps whose time does not follow the voxels of the T1w image: networks see a grid of their own,
 and registration to the template that of the template."""
 
 PROCESS_GB = 3.0
@@ -116,6 +117,8 @@ def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
 
 def _count_registrations(config: AppConfig) -> int:
     """Registrations of atlases to an image."""
+    if uses_network(config):
+        return 0
     builtin = config.atlas == BUILTIN_ATLAS
     atlases = 1 if builtin else len(list(Path(config.atlas).glob('*_dseg.nii.gz')))
     return atlases * len(registration_settings(atlases))
@@ -140,7 +143,8 @@ def _seconds(job: Job, size: float, config: AppConfig, n_registrations: int) -> 
         'register_template': (reusable.anat2std_xfm is None) / config.template_resolution**3,
         'classify': not reusable.tpms,
         'register_atlas': n_registrations if reusable.dseg is None else 0,
-        'fuse': reusable.dseg is None,
+        'fuse': reusable.dseg is None and not uses_network(config),
+        'label': reusable.dseg is None and uses_network(config),
     }
     return sum(n * SECONDS[step] * (1 if step in FIXED else size) for step, n in counts.items())
 

@@ -86,6 +86,13 @@ def add_anatomy(parser: argparse.ArgumentParser) -> None:
     """Add options of the participant level."""
     group = parser.add_argument_group('Options for the participant level')
     group.add_argument(
+        '--segmentation',
+        choices=CHOICES['segmentation'],
+        help='how to find regions: with the built-in network (weights for research only, '
+        'non-commercial), or by registering and fusing labelled brains; by default the network, '
+        'unless --atlas is given',
+    )
+    group.add_argument(
         '--atlas',
         metavar='FOLDER',
         help=f'{BUILTIN_ATLAS}, the built-in atlas, or a folder of labelled brains: for each a '

@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,14 @@ from surreal_bids.bids.derivatives import (
 from surreal_bids.bids.layout import T1wImage, Visit
 from surreal_bids.bids.reuse import TISSUES, Reusable, atlas_label, find_reusable
 from surreal_bids.bids.survey import Problem, Survey
-from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE, AppConfig, derivative_folders
+from surreal_bids.config import (
+    BUILTIN_ATLAS,
+    BUILTIN_TEMPLATE,
+    NETWORK,
+    AppConfig,
+    derivative_folders,
+    uses_network,
+)
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_image
 from surreal_bids.imaging.atlas import AtlasSet, default_atlas, read_atlas_set, strip_atlases
@@ -234,18 +242,20 @@ def prepare_study(config: AppConfig) -> Study:
     """
     template_dir, template = _prepare_template(config)
     atlas = _prepare_atlas(config)
+    network = uses_network(config)
     settings = AnatomySettings(
         template_dir=template_dir,
         template_t1w=_template_file(template_dir, template.name, 'T1w'),
         atlases=tuple(AtlasFiles(each.t1w, each.labels) for each in atlas.atlases),
         regions_file=atlas.atlases[0].labels.parent / 'dseg.tsv',
+        network=network,
         device=config.device,
         omp_nthreads=config.omp_nthreads,
     )
     return Study(
         settings=settings,
-        atlas=atlas.name,
-        atlas_licence=atlas.licence,
+        atlas=NETWORK if network else atlas.name,
+        atlas_licence=network_licence() if network else atlas.licence,
         template=template.name,
         template_licence=template.licence,
     )
@@ -277,6 +287,12 @@ def _prepare_atlas(config: AppConfig) -> AtlasSet:
     if config.atlas == BUILTIN_ATLAS:
         return default_atlas(cache_dir)
     return strip_atlases(read_atlas_set(Path(config.atlas).absolute()), cache_dir)
+
+
+def network_licence() -> str:
+    """Terms of use of the weights of the built-in network."""
+    path = package_files('surreal_bids') / 'data' / 'network' / 'LICENSE'
+    return path.read_text('utf-8').strip()
 
 
 def make_workflow(config: AppConfig, study: Study, job: Job) -> Workflow:

@@ -356,6 +356,37 @@ class FuseLabels(Step):
             yield Candidate(load_image(t1w), load_image(labels), read_transform(xfm))
 
 
+class _LabelRegionsInput(BaseInterfaceInputSpec):
+    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
+    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+    regions_file = File(exists=True, mandatory=True, desc='table of regions')
+    device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
+
+
+class LabelRegions(Step):
+    """Label regions with the network; see :mod:`surreal_bids.imaging.network`."""
+
+    input_spec = _LabelRegionsInput
+    output_spec = _SegmentationOutput
+
+    def _run_interface(self, runtime: Any) -> Any:
+        # Brings in torch, which only the process that runs this needs.
+        from surreal_bids.imaging.atlas import read_regions
+        from surreal_bids.imaging.fusion import volume_table
+        from surreal_bids.imaging.network import segment_regions
+
+        found = segment_regions(
+            load_image(self.inputs.t1w_file),
+            load_image(self.inputs.mask_file),
+            device=torch_device(self.inputs.device),
+        )
+        table = volume_table(found.volumes, read_regions(Path(self.inputs.regions_file)))
+        table['confidence'] = table['index'].map(found.confidence)
+        self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', found.labels)
+        self._results['volumes_file'] = os.fspath(write_tsv(Path(runtime.cwd) / 'dseg.tsv', table))
+        return runtime
+
+
 class _MeasureSegmentationInput(BaseInterfaceInputSpec):
     in_file = File(exists=True, mandatory=True, desc='segmentation')
     regions_file = File(exists=True, desc='table of its labels; without it, those of MUSE')
