@@ -256,7 +256,7 @@ def uses_network(config: AppConfig) -> bool:
     if atlases and config.segmentation == NETWORK:
         raise UsageError(
             f'--segmentation {NETWORK} uses no atlas; leave out --atlas, or choose '
-            ' --segmentation multi-atlas'
+            '--segmentation multi-atlas'
         )
     return config.segmentation == NETWORK or (config.segmentation is None and not atlases)
 

@@ -141,10 +141,12 @@ def _config(**options):
 @pytest.mark.parametrize(
     ('options', 'expected'),
     [
-        ({}, 'muse'),
+        ({}, 'network'),
+        ({'segmentation': 'multi-atlas'}, 'muse'),
+        ({'segmentation': 'multi-atlas', 'atlas': '/data/other'}, 'other'),
         ({'atlas': '/data/my-atlas_2'}, 'myatlas2'),
         ({'atlas': '/data/Größe'}, 'Gre'),
-        ({'derivatives': ('fmriprep=.',)}, 'muse'),
+        ({'derivatives': ('fmriprep=.',)}, 'network'),
         ({'derivatives': ('fmriprep=.', 'dlmuse=.')}, 'dlmuse'),
     ],
 )
@@ -158,7 +160,12 @@ def test_an_atlas_needs_a_name_that_bids_allows():
 
 
 def test_labels_of_atlases():
-    assert atlas_label(_config(derivatives=('dlmuse=.',))) == 'muse'
+    assert atlas_label(_config(derivatives=('dlmuse=.',))) == 'network'
+
+
+def test_the_network_has_no_atlas():
+    with pytest.raises(UsageError, match='leave out --atlas'):
+        atlas_label(_config(segmentation='network', atlas='/data/other'))
 
 
 @pytest.mark.parametrize(

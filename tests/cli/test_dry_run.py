@@ -35,9 +35,13 @@ def head(tmp_path):
 
 
 def test_one_head_takes_what_was_measured(config, head):
-    steps = (*SECONDS, *['register_atlas'] * (len(ENSEMBLE) - 1))
+    total = sum(SECONDS.values())
+    without = total - SECONDS['register_atlas'] - SECONDS['fuse']
     found = estimate(config, [_job(head)], nprocs=1)
-    assert found.cpu_seconds == pytest.approx(sum(SECONDS[step] for step in steps))
+    assert found.cpu_seconds == pytest.approx(without)
+    more = (len(ENSEMBLE) - 1) * SECONDS['register_atlas'] - SECONDS['label']
+    found = estimate(replace(config, segmentation='multi-atlas'), [_job(head)], nprocs=1)
+    assert found.cpu_seconds == pytest.approx(total + more)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +51,7 @@ def test_one_head_takes_what_was_measured(config, head):
         ({'t1w': HERE}, ['n4']),
         ({'tpms': (HERE,) * 3}, ['classify']),
         ({'anat2std_xfm': HERE, 'std2anat_xfm': HERE}, ['register_template']),
-        ({'dseg': HERE}, [*['register_atlas'] * len(ENSEMBLE), 'fuse']),
+        ({'dseg': HERE}, ['label']),
     ],
 )
 def test_what_is_reused_costs_nothing(config, head, given, saved):
@@ -61,6 +65,7 @@ def test_costs_grow_with_images_and_atlases(config, head, tmp_path):
     atlas.mkdir()
     for name in 'abc':
         (atlas / f'{name}_dseg.nii.gz').touch()
+    config = replace(config, segmentation='multi-atlas')
     one, two = (estimate(config, [_job(head)] * n, 2) for n in (1, 2))
     assert (two.cpu_seconds, two.output_gb) == (2 * one.cpu_seconds, 2 * one.output_gb)
     assert two.memory_gb == one.memory_gb

@@ -246,7 +246,7 @@ def write_participants(out: Path) -> None:
         participant = name.removeprefix('sub-')
         table = pd.DataFrame({'index': regions, 'name': [names[index] for index in regions]})
         table['volume_mm3'] = volumes.to_numpy()
-        path = output_path(out, 'segmentation_volumes', participant=participant, atlas='muse')
+        path = output_path(out, 'segmentation_volumes', participant=participant, atlas='network')
         write_tsv(path, table)
         write_record(record_path(out, (participant, None)), out, {}, [path])
         data = rng.normal(0.5, 0.05, (7, 8, 9)) + 0.003 * (volumes.mean() - 300)

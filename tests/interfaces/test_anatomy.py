@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import write_image
+from surreal_bids.files import write_image, write_tsv
 from surreal_bids.imaging.transforms import (
     Transform,
     identity_transform,
@@ -15,6 +15,7 @@ from surreal_bids.interfaces.anatomy import (
     ConvertTransform,
     CorrectBias,
     FuseLabels,
+    LabelRegions,
     MakeRavens,
     MeasureSegmentation,
     RegisterAtlas,
@@ -22,6 +23,7 @@ from surreal_bids.interfaces.anatomy import (
     load_brain,
     torch_device,
 )
+from surreal_bids.regions import muse_table
 from tests.interfaces import phantom
 
 
@@ -150,6 +152,21 @@ def test_an_existing_segmentation_is_measured(files, tmp_path, with_table, names
     assert table.loc[47, 'name'] == names
     expected = (np.asarray(phantom.labels().dataobj) == 47).sum() * 64
     assert table.loc[47, 'volume_mm3'] == pytest.approx(expected)
+
+
+def test_regions_of_the_network_are_saved_with_their_confidence(files, tmp_path):
+    regions = muse_table()[['index', 'name']]
+    table = write_tsv(tmp_path / 'regions.tsv', regions)
+    step = LabelRegions(t1w_file=files['t1w'], mask_file=files['mask'], regions_file=table)
+    found = step.run(cwd=tmp_path).outputs
+    dseg = nib.load(found.dseg_file)
+    assert dseg.shape == phantom.SHAPE
+    assert set(np.unique(dseg.dataobj)) <= {0, *regions['index']}
+    volumes = pd.read_csv(found.volumes_file, sep='\t')
+    assert volumes.columns.tolist() == ['index', 'name', 'volume_mm3', 'confidence']
+    labelled = volumes['index'].isin(np.unique(dseg.dataobj))
+    assert volumes.loc[labelled, 'confidence'].between(0, 1).all()
+    assert volumes.loc[~labelled, 'confidence'].isna().all()
 
 
 def test_ravens_maps_keep_the_volume(files, identity, tmp_path):

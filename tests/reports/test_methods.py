@@ -29,6 +29,7 @@ CASES = [
     ({'tissue_classified': False}, None, ['from existing derivatives'], ['Atropos']),
     ({'template': 'mine', 'atlas': 'own', 'n_atlases': 8}, None, ['8 labelled'], ['Fonov', 'MUSE']),
     ({'atlas': 'own'}, None, ['one labelled brain', 'sums of'], ['voting', 'registered to each']),
+    ({'atlas': 'network'}, None, ['U-Net', 'Neuromorphometrics', 'sums of'], ['voting', 'Mori']),
     ({'registrations_per_atlas': 4}, None, ['4 times', 'voting'], []),
     ({'segmentation': 'dlmuse'}, None, ['segmentation of dlmuse'], ['voting', 'deepmriprep']),
     ({'ravens': False}, None, ['Atropos'], ['RAVENS']),

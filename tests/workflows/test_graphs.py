@@ -115,6 +115,18 @@ def test_a_single_atlas_is_registered_in_several_ways(n_atlases, expected):
     assert len(workflow.get_node('fuse').inputs.atlas_labels) == len(expected)
 
 
+@pytest.mark.parametrize('given', [(), ('mask', 't1w'), ('dseg',)])
+def test_the_network_takes_the_place_of_atlases(given):
+    workflow = _participant(given, replace(SETTINGS, network=True, omp_nthreads=3))
+    assert _undeclared_ports(workflow) == []
+    assert _unset_inputs(workflow) == []
+    nodes = _nodes(workflow)
+    assert 'fuse' not in nodes
+    assert ('label' in nodes) == ('dseg' not in given)
+    if not given:
+        assert workflow.get_node('segmentation_wf.label').n_procs == 3
+
+
 @pytest.mark.parametrize('session', [None, 'pre'])
 @pytest.mark.parametrize('omp_nthreads', [1, 4])
 def test_options_reach_their_nodes(session, omp_nthreads):
