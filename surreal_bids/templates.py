@@ -73,6 +73,15 @@ class Template:
     licence: str
 
 
+def check_resolution(resolution_mm: float) -> None:
+    """Refuse voxel sizes at which the built-in template is not offered."""
+    if not SMALLEST_VOXEL_MM <= resolution_mm <= LARGEST_VOXEL_MM:
+        raise UsageError(
+            f'template voxels of {resolution_mm:g} mm; choose {SMALLEST_VOXEL_MM:g} to '
+            f'{LARGEST_VOXEL_MM:g} mm'
+        )
+
+
 def builtin_template(resolution_mm: float = 1.0) -> Template:
     """MNI152NLin2009cAsym from the files of installed packages.
 
@@ -81,11 +90,7 @@ def builtin_template(resolution_mm: float = 1.0) -> Template:
     resolution_mm
         Edge of a voxel. The first voxel keeps its place, and the field of view its extent.
     """
-    if not SMALLEST_VOXEL_MM <= resolution_mm <= LARGEST_VOXEL_MM:
-        raise UsageError(
-            f'template voxels of {resolution_mm:g} mm; choose {SMALLEST_VOXEL_MM:g} to '
-            f'{LARGEST_VOXEL_MM:g} mm'
-        )
+    check_resolution(resolution_mm)
     source, filled = read_brain()
     affine = source.affine @ np.diag([resolution_mm] * 3 + [1.0])
     shape = tuple(int((n - 1) / resolution_mm + ROUNDING) + 1 for n in source.shape)

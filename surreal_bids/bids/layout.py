@@ -200,7 +200,7 @@ def read_description(bids_dir: Path) -> dict[str, Any]:
         )
     try:
         description = json.loads(path.read_text(encoding='utf-8-sig'))
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise NotBIDSError(f'{path}: not valid JSON ({error}); correct the file') from error
     if not isinstance(description, dict):
         raise NotBIDSError(f'{path}: holds no JSON object; it needs "Name" and "BIDSVersion"')
@@ -253,7 +253,7 @@ def read_filters(path: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_text(encoding='utf-8-sig'))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f'--bids-filter-file {path}: cannot be read as JSON ({error})') from error
     if not (isinstance(content, dict) and all(isinstance(v, dict) for v in content.values())):
         raise UsageError(f'--bids-filter-file {path}: expected {{"t1w": {{"entity": "value"}}}}')

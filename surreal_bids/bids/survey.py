@@ -227,7 +227,7 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
 
     Inside the dataset only `derivatives/<name>` is free, as BIDS reserves it. Links are resolved.
     """
-    source, target = bids_dir.resolve(), output_dir.resolve()
+    source, target = bids_dir.resolve(), _resolve(output_dir)
     remedy = f'use {bids_dir / "derivatives" / "surreal_bids"}, or a folder outside'
     if target == source:
         raise OutputError(f'{output_dir}: the output folder is the dataset itself; {remedy}')
@@ -240,7 +240,7 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
 
 def check_work_folder(bids_dir: Path, work_dir: Path) -> None:
     """Refuse a folder for intermediate results inside the dataset; links are resolved."""
-    if work_dir.resolve().is_relative_to(bids_dir.resolve()):
+    if _resolve(work_dir).is_relative_to(bids_dir.resolve()):
         raise OutputError(
             f'{work_dir}: the folder for intermediate results is inside the dataset; give another '
             'with -w'
@@ -248,8 +248,19 @@ def check_work_folder(bids_dir: Path, work_dir: Path) -> None:
     _check_writable(work_dir)
 
 
+def _resolve(folder: Path) -> Path:
+    """Follow links to a folder, which need not exist yet."""
+    try:
+        target = folder.resolve()
+    except (OSError, RuntimeError):
+        target = None
+    if target is None or (folder.is_symlink() and not target.exists()):
+        raise OutputError(f'{folder}: this link leads nowhere; correct it or choose another folder')
+    return target
+
+
 def _check_writable(folder: Path) -> None:
-    target = folder.resolve()
+    target = _resolve(folder)
     existing = next(each for each in [target, *target.parents] if each.exists())
     if not existing.is_dir():
         raise OutputError(f'{folder}: {existing} is a file; choose another folder')
@@ -259,6 +270,10 @@ def _check_writable(folder: Path) -> None:
 
 CHUNK = 1 << 20
 """Bytes of an image held in memory at a time while it is decompressed."""
+
+
+SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
+"""Voxels of an image of a head; other sizes are in another unit, or errors."""
 
 
 @dataclass(frozen=True)
@@ -381,13 +396,20 @@ def _check_header(path: Path, image: nib.Nifti1Image) -> None:
             f'{path}: the affine is not finite and invertible, so voxels have no place in space; '
             f'convert it again. It is {np.array2string(affine[:3], separator=", ")}'
         )
+    sizes = nib.affines.voxel_sizes(affine)
+    if not (sizes.min() >= SMALLEST_VOXEL_MM and sizes.max() <= LARGEST_VOXEL_MM):
+        raise DataError(
+            f'{path}: voxels of {" x ".join(f"{size:g}" for size in sizes)} mm; correct the '
+            'header, or convert it again'
+        )
 
 
 def _read_voxels(path: Path, image: nib.Nifti1Image) -> Voxels:
     """Read the voxels as they are stored, a chunk at a time; scaling changes nothing here."""
     dtype = image.get_data_dtype()
     # The header in memory has its offset reset to 0; the array proxy keeps the one of the file.
-    offset = cast(ArrayProxy, image.dataobj).offset
+    proxy = cast(ArrayProxy, image.dataobj)
+    offset = proxy.offset
     expected = int(np.prod(image.shape, dtype=np.int64)) * dtype.itemsize
     digest = hashlib.sha256(f'{dtype} {image.shape} {image.affine.tolist()}'.encode())
     least, most, not_finite, length = np.inf, -np.inf, 0, 0
@@ -412,6 +434,11 @@ def _read_voxels(path: Path, image: nib.Nifti1Image) -> Voxels:
     if not least < most:
         shown = 'NaN or infinite' if least > most else f'{least:g}'
         raise DataError(f'{path}: all voxels are {shown}; convert it again, or exclude it')
+    if max(abs(least), abs(most)) * abs(proxy.slope) > np.finfo(np.float32).max:
+        raise DataError(
+            f'{path}: scaled by {proxy.slope:g}, its voxels are too large to compute with; correct '
+            'scl_slope, or convert it again'
+        )
     return Voxels(digest.hexdigest(), not_finite)
 
 

@@ -87,9 +87,9 @@ def run(arguments: Sequence[str]) -> int:
     from surreal_bids.bids.layout import read_description
     from surreal_bids.bids.survey import check_output_folder, survey_dataset
 
+    read_description(config.bids_dir)
     check_options(config)
     if config.roi_table is not None and config.analysis_levels == ('group',):
-        read_description(config.bids_dir)
         check_output_folder(config.bids_dir, config.output_dir)
         return _write_slurm(config, None) if config.write_slurm else _run_group(config, ())
     survey = survey_dataset(config)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import output_names, output_path, sidecar_path, start_dataset
+from surreal_bids.bids.derivatives import (
+    OutputName,
+    output_names,
+    output_path,
+    sidecar_path,
+    start_dataset,
+)
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.people import CONTROL, PATIENT, Visit
 from surreal_bids.bids.reuse import segmentation_label
@@ -21,7 +27,7 @@ from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import template_name
 from surreal_bids.config import AppConfig, derivative_folders, training_options, write_config
-from surreal_bids.exceptions import DataError, SurrealError, UsageError
+from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 from surreal_bids.files import sole_use, write_text
 from surreal_bids.interfaces.group import ravens_files
 from surreal_bids.model.bundle import CARD
@@ -68,6 +74,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     check_output_folder(config.bids_dir, config.output_dir)
     check_work_folder(config.bids_dir, config.work_dir)
     _check_model_options(config)
+    _require_inputs_kept(config)
     model = None if config.model is None else TableModel.load(config.model)
     volumes = config.roi_table or collect_volumes(config.output_dir, segmentation_label(config))
     participants = config.bids_dir / 'participants.tsv'
@@ -96,6 +103,7 @@ def check_group_options(config: AppConfig) -> None:
         A model, table, column or device is missing or cannot be used.
     """
     _check_model_options(config)
+    _require_inputs_kept(config)
     needs = None
     if config.model is not None:
         needs = TableModel.load(config.model).preprocessing
@@ -115,11 +123,31 @@ def _check_model_options(config: AppConfig) -> None:
         return
     if config.split_half:
         raise UsageError('--split-half trains models, --model applies one; remove one of them')
-    if config.model.resolve() == output_path(config.output_dir, 'model_card').parent.resolve():
+    if os.path.realpath(config.model) == os.path.realpath(
+        output_path(config.output_dir, 'model_card').parent
+    ):
         raise UsageError(
             f'--model {config.model}: this is where the model of this run is written; copy it '
             'elsewhere, or choose another output folder'
         )
+
+
+def _require_inputs_kept(config: AppConfig) -> None:
+    """Refuse tables that this run would replace by its own."""
+    for table in filter(None, (config.roi_table, *config.phenotype)):
+        if table.exists() and any(table.samefile(path) for path, _ in _written(config)):
+            raise OutputError(
+                f'{table}: this run would overwrite it; copy it elsewhere, or choose another '
+                'output folder'
+            )
+
+
+def _written(config: AppConfig) -> Iterator[tuple[Path, OutputName]]:
+    """Outputs of the group level that are there."""
+    for row in output_names().values():
+        if row.level == 'group':
+            for path in config.output_dir.glob(row.fill(dict.fromkeys(row.entities, '*'))):
+                yield path, row
 
 
 def summarise_participants(cohort: Cohort) -> str:
@@ -303,11 +331,8 @@ def _remove_outdated(config: AppConfig, begun: Path) -> None:
     Every run writes all of its outputs; those older than `begun`, its first file, are not of it.
     """
     start = begun.stat().st_mtime_ns
-    for row in output_names().values():
-        if row.level != 'group':
-            continue
-        for path in config.output_dir.glob(row.fill(dict.fromkeys(row.entities, '*'))):
-            if path.stat().st_mtime_ns < start:
-                path.unlink()
-                if row.metadata is not None:
-                    sidecar_path(path).unlink(missing_ok=True)
+    for path, row in list(_written(config)):
+        if path.stat().st_mtime_ns < start:
+            path.unlink()
+            if row.metadata is not None:
+                sidecar_path(path).unlink(missing_ok=True)

@@ -32,7 +32,7 @@ from surreal_bids.config import (
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_image
 from surreal_bids.imaging.atlas import AtlasSet, default_atlas, read_atlas_set, strip_atlases
-from surreal_bids.templates import Template, builtin_template, read_template
+from surreal_bids.templates import Template, builtin_template, check_resolution, read_template
 from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
 from surreal_bids.workflows.segmentation import AtlasFiles
 
@@ -212,6 +212,8 @@ def check_anatomy_options(config: AppConfig) -> None:
     """Read a template and atlases of the user's own, so that what is wrong is known at once."""
     if template_name(config) != BUILTIN_TEMPLATE:
         read_template(Path(config.template))
+    else:
+        check_resolution(config.template_resolution)
     if config.atlas != BUILTIN_ATLAS:
         read_atlas_set(Path(config.atlas))
 

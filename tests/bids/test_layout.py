@@ -339,7 +339,7 @@ def test_a_dataset_changed_just_now_is_not_stored(settled, tmp_path, monkeypatch
 
 def test_a_database_folder_that_cannot_be_made(settled, tmp_path):
     (tmp_path / 'db').write_text('')
-    with pytest.raises(OutputError, match='cannot make this folder'):
+    with pytest.raises(OutputError, match='cannot be written'):
         find_t1w(settled, database_dir=tmp_path / 'db')
 
 
