@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from nipype.interfaces.utility import IdentityInterface
@@ -16,8 +17,40 @@ from surreal_bids.interfaces.anatomy import (
     RegisterTemplate,
 )
 
-BRAIN_GB = 2.0
-"""Memory of brain extraction at 1 mm, measured."""
+BRAIN_GB = BIAS_GB = REGISTRATION_GB = 2.0
+RAVENS_GB = 1.5
+TISSUE_GB = 2.0
+"""Memory of the steps at 1 mm: all but the last measured."""
+
+BRAIN = {'t1w_preproc': 't1w_file', 't1w_mask': 'mask_file'}
+"""How steps take a brain."""
+
+TRANSFORMS = ['anat2std_xfm', 'std2anat_xfm']
+
+
+def one_step_wf(
+    name: str, step: pe.Node, inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> pe.Workflow:
+    """A workflow around one step.
+
+    Parameters
+    ----------
+    name
+        Name of the workflow.
+    step
+        The step.
+    inputs
+        For each field of the `inputnode`, the input of the step that takes it.
+    outputs
+        For each output of the step, the field of the `outputnode` that takes it.
+    """
+    workflow = pe.Workflow(name=name)
+    outputnode = pe.Node(IdentityInterface(fields=list(outputs.values())), name='outputnode')
+    workflow.connect([(step, outputnode, list(outputs.items()))])
+    if inputs:
+        inputnode = pe.Node(IdentityInterface(fields=list(inputs)), name='inputnode')
+        workflow.connect([(inputnode, step, list(inputs.items()))])
+    return workflow
 
 
 def init_brain_wf(*, omp_nthreads: int, name: str = 'brain_wf') -> pe.Workflow:
@@ -46,21 +79,10 @@ def init_brain_wf(*, omp_nthreads: int, name: str = 'brain_wf') -> pe.Workflow:
     mask_method
         How it was found.
     """
-    workflow = pe.Workflow(name=name)
-    inputnode = pe.Node(IdentityInterface(fields=['t1w']), name='inputnode')
-    outputnode = pe.Node(IdentityInterface(fields=['t1w_mask', 'mask_method']), name='outputnode')
     find_brain = pe.Node(FindBrain(), name='find_brain', mem_gb=BRAIN_GB, n_procs=omp_nthreads)
-    workflow.connect(
-        [
-            (inputnode, find_brain, [('t1w', 'in_file')]),
-            (find_brain, outputnode, [('mask_file', 't1w_mask'), ('method', 'mask_method')]),
-        ]
+    return one_step_wf(
+        name, find_brain, {'t1w': 'in_file'}, {'mask_file': 't1w_mask', 'method': 'mask_method'}
     )
-    return workflow
-
-
-BIAS_GB = 2.0
-"""Memory of N4 at 1 mm, measured."""
 
 
 def init_bias_correction_wf(*, omp_nthreads: int, name: str = 'bias_correction_wf') -> pe.Workflow:
@@ -89,21 +111,9 @@ def init_bias_correction_wf(*, omp_nthreads: int, name: str = 'bias_correction_w
     t1w_preproc
         Corrected T1w image.
     """
-    workflow = pe.Workflow(name=name)
-    inputnode = pe.Node(IdentityInterface(fields=['t1w', 't1w_mask']), name='inputnode')
-    outputnode = pe.Node(IdentityInterface(fields=['t1w_preproc']), name='outputnode')
     n4 = pe.Node(CorrectBias(), name='n4', mem_gb=BIAS_GB, n_procs=omp_nthreads)
-    workflow.connect(
-        [
-            (inputnode, n4, [('t1w', 'in_file'), ('t1w_mask', 'mask_file')]),
-            (n4, outputnode, [('out_file', 't1w_preproc')]),
-        ]
-    )
-    return workflow
-
-
-TISSUE_GB = 2.0
-"""Memory of the classification at 1 mm, estimated."""
+    inputs = {'t1w': 'in_file', 't1w_mask': 'mask_file'}
+    return one_step_wf(name, n4, inputs, {'out_file': 't1w_preproc'})
 
 
 def init_tissue_wf(
@@ -139,38 +149,10 @@ def init_tissue_wf(
     t1w_tpms
         Probabilities of GM, WM and CSF.
     """
-    workflow = pe.Workflow(name=name)
-    inputnode = pe.Node(
-        IdentityInterface(fields=['t1w_preproc', 't1w_mask', 'std2anat_xfm']), name='inputnode'
-    )
-    outputnode = pe.Node(IdentityInterface(fields=['t1w_tpms']), name='outputnode')
-    classify = pe.Node(
-        ClassifyTissue(template_dir=template_dir),
-        name='classify',
-        mem_gb=TISSUE_GB,
-        n_procs=omp_nthreads,
-    )
-    workflow.connect(
-        [
-            (
-                inputnode,
-                classify,
-                [
-                    ('t1w_preproc', 't1w_file'),
-                    ('t1w_mask', 'mask_file'),
-                    ('std2anat_xfm', 'xfm_file'),
-                ],
-            ),
-            (classify, outputnode, [('tpm_files', 't1w_tpms')]),
-        ]
-    )
-    return workflow
-
-
-REGISTRATION_GB = 2.0
-"""Memory of a registration at 1 mm, measured."""
-
-TRANSFORMS = ['anat2std_xfm', 'std2anat_xfm']
+    interface = ClassifyTissue(template_dir=template_dir)
+    classify = pe.Node(interface, name='classify', mem_gb=TISSUE_GB, n_procs=omp_nthreads)
+    inputs = {**BRAIN, 'std2anat_xfm': 'xfm_file'}
+    return one_step_wf(name, classify, inputs, {'tpm_files': 't1w_tpms'})
 
 
 def init_registration_wf(
@@ -208,26 +190,11 @@ def init_registration_wf(
     std2anat_xfm
         Transform that resamples the template on the grid of the T1w image.
     """
-    workflow = pe.Workflow(name=name)
-    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
-    outputnode = pe.Node(IdentityInterface(fields=TRANSFORMS), name='outputnode')
+    interface = RegisterTemplate(template_dir=template_dir, device=device)
     register_template = pe.Node(
-        RegisterTemplate(template_dir=template_dir, device=device),
-        name='register_template',
-        mem_gb=REGISTRATION_GB,
-        n_procs=omp_nthreads,
+        interface, name='register_template', mem_gb=REGISTRATION_GB, n_procs=omp_nthreads
     )
-    workflow.connect(
-        [
-            (
-                inputnode,
-                register_template,
-                [('t1w_preproc', 't1w_file'), ('t1w_mask', 'mask_file')],
-            ),
-            (register_template, outputnode, [(field, field) for field in TRANSFORMS]),
-        ]
-    )
-    return workflow
+    return one_step_wf(name, register_template, BRAIN, {field: field for field in TRANSFORMS})
 
 
 def init_transforms_wf(
@@ -285,10 +252,6 @@ def init_transforms_wf(
     return workflow
 
 
-RAVENS_GB = 1.5
-"""Memory of three maps at 1 mm, measured."""
-
-
 def init_ravens_wf(*, name: str = 'ravens_wf') -> pe.Workflow:
     """Make maps of tissue density in template space that keep the volume of each tissue.
 
@@ -313,14 +276,6 @@ def init_ravens_wf(*, name: str = 'ravens_wf') -> pe.Workflow:
     ravens
         Maps of GM, WM and CSF.
     """
-    workflow = pe.Workflow(name=name)
-    inputnode = pe.Node(IdentityInterface(fields=['t1w_tpms', 'anat2std_xfm']), name='inputnode')
-    outputnode = pe.Node(IdentityInterface(fields=['ravens']), name='outputnode')
     make_ravens = pe.Node(MakeRavens(), name='make_ravens', mem_gb=RAVENS_GB)
-    workflow.connect(
-        [
-            (inputnode, make_ravens, [('t1w_tpms', 'in_files'), ('anat2std_xfm', 'xfm_file')]),
-            (make_ravens, outputnode, [('out_files', 'ravens')]),
-        ]
-    )
-    return workflow
+    inputs = {'t1w_tpms': 'in_files', 'anat2std_xfm': 'xfm_file'}
+    return one_step_wf(name, make_ravens, inputs, {'out_files': 'ravens'})

@@ -15,7 +15,7 @@ from surreal_bids.interfaces.anatomy import (
     MeasureSegmentation,
     RegisterAtlas,
 )
-from surreal_bids.workflows.anatomy import REGISTRATION_GB
+from surreal_bids.workflows.anatomy import BRAIN, REGISTRATION_GB, one_step_wf
 
 FUSION_GB = 2.0
 """Memory of the fusion at 1 mm, estimated; it does not grow with the number of atlases."""
@@ -23,11 +23,11 @@ FUSION_GB = 2.0
 NETWORK_GB = 3.0
 """Memory of the network at 1 mm."""
 
+REGIONS = {'dseg_file': 'dseg', 'volumes_file': 'volumes'}
+"""How regions and their volumes leave a step."""
+
 ENSEMBLE = ('default', 'stiff')
 """Settings of the registrations of an atlas that is the only one; see `imaging.registration`."""
-
-BRAIN = (('t1w_preproc', 't1w_file'), ('t1w_mask', 'mask_file'))
-"""How nodes take a brain; lists are made of it, since Nipype changes those it is given."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,10 @@ def init_segmentation_wf(
     )
     workflow.connect(
         [
-            (inputnode, register_atlas, [*BRAIN]),
-            (inputnode, fuse, [*BRAIN]),
+            (inputnode, register_atlas, list(BRAIN.items())),
+            (inputnode, fuse, list(BRAIN.items())),
             (register_atlas, fuse, [('xfm_file', 'xfm_files')]),
-            (fuse, outputnode, [('dseg_file', 'dseg'), ('volumes_file', 'volumes')]),
+            (fuse, outputnode, list(REGIONS.items())),
         ]
     )
     return workflow
@@ -156,22 +156,13 @@ def init_network_segmentation_wf(
     volumes
         Table of volumes, and the confidence in each.
     """
-    workflow = pe.Workflow(name=name)
-    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
-    outputnode = pe.Node(IdentityInterface(fields=['dseg', 'volumes']), name='outputnode')
     label = pe.Node(
         LabelRegions(regions_file=regions_file, device=device),
         name='label',
         mem_gb=NETWORK_GB,
         n_procs=omp_nthreads,
     )
-    workflow.connect(
-        [
-            (inputnode, label, [*BRAIN]),
-            (label, outputnode, [('dseg_file', 'dseg'), ('volumes_file', 'volumes')]),
-        ]
-    )
-    return workflow
+    return one_step_wf(name, label, BRAIN, REGIONS)
 
 
 def init_existing_segmentation_wf(
@@ -199,10 +190,7 @@ def init_existing_segmentation_wf(
     volumes
         Table of volumes.
     """
-    workflow = pe.Workflow(name=name)
-    outputnode = pe.Node(IdentityInterface(fields=['dseg', 'volumes']), name='outputnode')
     measure = pe.Node(MeasureSegmentation(in_file=dseg), name='measure', mem_gb=0.5)
     if regions_file is not None:
         measure.inputs.regions_file = regions_file
-    workflow.connect([(measure, outputnode, [('dseg_file', 'dseg'), ('volumes_file', 'volumes')])])
-    return workflow
+    return one_step_wf(name, measure, {}, REGIONS)

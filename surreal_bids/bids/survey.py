@@ -31,7 +31,6 @@ from surreal_bids.bids.layout import (
 )
 from surreal_bids.bids.people import (
     PARTICIPANT,
-    Table,
     find_group_column,
     read_participants,
     read_visits,
@@ -39,7 +38,7 @@ from surreal_bids.bids.people import (
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.images import open_image
-from surreal_bids.text import alternatives, name_some
+from surreal_bids.text import name_some
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Survey:
         What users should know beside: sessions without an image, participants without a folder,
         voxels that are not finite.
     groups
-        None where the dataset has none and none are needed.
+        None where the dataset has none.
     damaged
         Names of images that cannot be used; the other problems are not the images'.
     other_sessions
@@ -119,14 +118,15 @@ def survey_dataset(config: AppConfig) -> Survey:
     check_work_folder(config.bids_dir, config.work_dir)
     participants, images, others = _select(config)
     groups = _read_groups(config, images)
-    damaged, notes = ([], []) if config.skip_bids_validation else check_images(images)
+    is_read = 'participant' in config.analysis_levels and not config.skip_bids_validation
+    damaged, notes = check_images(images) if is_read else ([], [])
     problems = [*_without_image(participants, images), *damaged]
     notes += _sessions_without_image(config, [*images, *others])
     if not config.participant_label:
         problems += _misnamed_folders(config.bids_dir)
         notes += _without_folder(config.bids_dir, participants)
     absent = _without_group(images, groups)
-    (problems if _groups_are_needed(config) else notes).extend(absent)
+    (problems if 'group' in config.analysis_levels else notes).extend(absent)
     return Survey(
         description,
         images,
@@ -443,29 +443,16 @@ def _read_voxels(path: Path, image: nib.Nifti1Image) -> Voxels:
 
 
 def _read_groups(config: AppConfig, images: list[T1wImage]) -> Groups | None:
-    needed = _groups_are_needed(config)
-    if not needed and not (config.bids_dir / 'participants.tsv').is_file():
+    """The diagnosis of each image, as far as `participants.tsv` has it; for display only."""
+    if not (config.bids_dir / 'participants.tsv').is_file():
         return None
-    people = read_participants(config.bids_dir)
-    known = set(people.categories(PARTICIPANT))
+    known = set(read_participants(config.bids_dir).categories(PARTICIPANT))
     listed = [image for image in images if image.participant in known]
     visits = read_visits(config.bids_dir, [image.visit for image in listed])
     column = config.group_column or find_group_column(visits)
-    if column is not None:
-        of_visit = dict(zip([image.name for image in listed], visits.categories(column)))
-        _check_labels(people, column, config, set(of_visit.values()))
-        return Groups(column, of_visit)
-    if needed:
-        raise DataError(
-            f'{people.source}: no column of the diagnosis is known; name one with '
-            f'--group-column; {alternatives([], people.columns)}'
-        )
-    return None
-
-
-def _groups_are_needed(config: AppConfig) -> bool:
-    options = (config.group_column, config.control_label, config.patient_label)
-    return 'group' in config.analysis_levels or any(options)
+    if column is None:
+        return None
+    return Groups(column, dict(zip([image.name for image in listed], visits.categories(column))))
 
 
 def _without_group(images: list[T1wImage], groups: Groups | None) -> list[Problem]:
@@ -475,16 +462,3 @@ def _without_group(images: list[T1wImage], groups: Groups | None) -> list[Proble
     absent = dict.fromkeys(i.participant for i in images if i.name not in groups.of_visit)
     reason = 'no row in participants.tsv, so the group is not known; add one for the group level'
     return [Problem(visit_name((label, None)), reason) for label in absent]
-
-
-def _check_labels(people: Table, column: str, config: AppConfig, seen: set[str | None]) -> None:
-    """Check that the names of the groups are values of the column, among all participants."""
-    everyone = set(people.text[column]) if column in people.columns else set()
-    values = sorted(value for value in seen | everyone if value)
-    labels = (*config.control_label, *config.patient_label)
-    wrong = [label for label in labels if label not in values]
-    if wrong:
-        raise DataError(
-            f'{people.source}: no {", ".join(wrong)} in column {column}; '
-            f'{alternatives(wrong, values)}; correct --control-label or --patient-label'
-        )

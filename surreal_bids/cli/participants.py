@@ -175,17 +175,21 @@ class Processing:
             if crash.exit_code == OutputError.exit_code or DISK_FULL.search(crash.reason):
                 # No step after it could write either.
                 raise OutputError(crash.reason)
+        names = list(dict.fromkeys(step.split('.')[0] for step in workflow.list_node_names()))
         if workflow.name == REPORTS:
             self._problems += [Problem(c.hierarchy[-1], c.reason, 'report') for c in crashes]
-            self._clean(workflow.name, workflow.list_node_names())
+            self._clean(REPORTS, names)
             return None
-        names = dict.fromkeys(step.split('.')[0] for step in workflow.list_node_names())
         jobs = [self._unsettled[name] for name in names]
         for job in jobs:
             self._settle_job(job, crashes)
-        left = {job.participant for job in self._unsettled.values()}
-        ended = dict.fromkeys(job.participant for job in jobs if job.participant not in left)
-        due = [label for label in ended if self._report_is_due(label)]
+        return self._reports_after(jobs)
+
+    def _reports_after(self, jobs: Sequence[Job]) -> pe.Workflow | None:
+        """Reports of participants who have no other image to be processed."""
+        waiting = {job.participant for job in self._unsettled.values()}
+        ended = dict.fromkeys(job.participant for job in jobs)
+        due = [label for label in ended if label not in waiting and self._report_is_due(label)]
         return self._reports(due) if due else None
 
     def _settle_job(self, job: Job, crashes: Iterable[Crash]) -> None:
@@ -221,8 +225,7 @@ class Processing:
         """Delete intermediate results, if that is asked for."""
         if self._config.clean_on_success:
             for name in names:
-                path = steps_dir(self._config) / folder / name.split('.')[0]
-                shutil.rmtree(path, ignore_errors=True)
+                shutil.rmtree(steps_dir(self._config) / folder / name, ignore_errors=True)
 
     def _log_of(self, job: Job) -> Path:
         return output_path(self._config.output_dir, 'log', **job.entities)

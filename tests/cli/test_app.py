@@ -131,7 +131,6 @@ def test_the_groups_of_all_participants_may_be_named_for_a_few(check):
         (['--participant-label', '7'], 18, 'no participant 7 in this dataset; there are: 01, 02'),
         (['--session-label', '7'], 18, 'no session 7 in this dataset; there are none'),
         (['--group-column', 'dx'], 65, 'no column dx; there are: participant_id'),
-        (['--control-label', 'HC'], 65, 'no HC in column diagnosis; there are: CN, PT'),
         (['--bids-filter-file', 'none.json'], 2, 'none.json: cannot be read'),
         (['--config-file', 'none.toml'], 2, 'none.toml: cannot be read'),
     ],
@@ -152,6 +151,7 @@ def test_options_that_cannot_be_met(check, options, expected, message):
         (['--covariates', 'height'], 65, 'no column height; there are:'),
         (['--site-column', 'scanner'], 65, 'no column scanner; there are:'),
         (['--group-column', 'dx'], 65, 'no column dx; there are:'),
+        (['--control-label', 'HC'], 65, 'nobody has HC in column diagnosis; there are: CN, PT'),
         (['--use-plugin', 'nowhere.yml'], 2, 'nowhere.yml: cannot be read as YAML'),
         (['--atlas', 'nowhere'], 65, 'nowhere: no such folder'),
         (['--template', 'nowhere'], 65, '--template nowhere: 0 files tpl-NAME_T1w.nii.gz'),
@@ -203,13 +203,18 @@ def test_a_filter_file(check, tmp_path, filters, expected):
     ('change', 'levels', 'expected', 'message'),
     [
         (lambda root: (root / 'dataset_description.json').unlink(), ['group'], 16, 'not a BIDS'),
-        (lambda root: (root / 'participants.tsv').unlink(), ['group'], 65, 'no such file; add'),
+        (
+            lambda root: (root / 'participants.tsv').unlink(),
+            ['participant', 'group'],
+            65,
+            'no such file; add',
+        ),
         (lambda root: (root / 'participants.tsv').unlink(), ['participant'], 0, ''),
         (
             lambda root: (root / 'participants.tsv').write_text(PEOPLE.replace('diagnosis', 'x')),
-            ['group'],
+            ['participant', 'group'],
             65,
-            'name one with --group-column; there are: participant_id, age, x',
+            'name that of the diagnosis with --group-column',
         ),
         (
             lambda root: (root / 'participants.tsv').write_text(PEOPLE + 'sub-01\t1\tCN\n'),
