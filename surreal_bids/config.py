@@ -170,7 +170,7 @@ class AppConfig(CohortOptions, TrainingOptions):
     model
         Apply this model instead of training one.
     split_half
-        Also train on two halves of the people, to see whether patterns are found again.
+        Also train on two halves of the participants, to see whether patterns are found again.
     map_tissues
         Tissues whose RAVENS maps go into voxelwise maps of the R-indices.
     map_smoothing
@@ -309,7 +309,7 @@ def _values(config: AppConfig, name: str) -> tuple[Any, ...]:
 
 
 def config_to_toml(config: AppConfig) -> str:
-    """Write a configuration as TOML; options that are not set are left out."""
+    """Write a configuration as TOML; options that are not set are omitted."""
     values = {name: getattr(config, name) for name in _option_types()}
     lines = [f'{name} = {_to_toml(value)}' for name, value in values.items() if value is not None]
     return '\n'.join(lines) + '\n'

@@ -380,7 +380,7 @@ def _segmentation_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Wor
 
 
 REPORT_GB = 2.0
-"""Memory of a page at 1 mm, estimated."""
+"""Memory of a report at 1 mm, estimated."""
 
 
 def init_reports_wf(
@@ -393,7 +393,7 @@ def init_reports_wf(
     configuration: str,
     name: str = 'reports_wf',
 ) -> pe.Workflow:
-    """Write the pages of participants.
+    """Write the reports of participants.
 
     Workflow Graph
         >>> from pathlib import Path

@@ -45,9 +45,9 @@ class OutputName:
     level
         `dataset`, `participant` or `group`: which run writes it.
     path
-        Below the output folder; `{entity}` is filled in, `[...]` left out without its entity.
+        Below the output folder; `{entity}` is filled in, `[...]` omitted without its entity.
     content
-        What it is, for people.
+        What it is, in words.
     allowed
         What an entity may be; any label where it is not named.
     metadata
@@ -145,7 +145,7 @@ def list_outputs(levels: Iterable[str], with_sessions: bool = False) -> list[tup
     levels
         Any of `dataset`, `participant` and `group`.
     with_sessions
-        Whether the people have sessions, which then appear in the paths.
+        Whether participants have sessions, which then appear in the paths.
     """
     entities = {'session': '{session}'} if with_sessions else {}
     rows = [row for row in output_names().values() if row.level in set(levels)]
@@ -164,7 +164,7 @@ def write_sidecar(name: str, path: str | Path, metadata: Mapping[str, Any]) -> P
     Parameters
     ----------
     name
-        A name of the table, which tells the fields that are required.
+        A name of the table, which lists the fields that are required.
     path
         The output, as :func:`output_path` gives it.
     metadata

@@ -151,7 +151,7 @@ DEFAULT_QUERY: Mapping[str, Any] = {
     'extension': ['.nii', '.nii.gz'],
     'part': ['mag', Query.NONE],
 }
-"""What a T1w image is, unless a filter says otherwise; as in fMRIPrep, phase images are none."""
+"""What a T1w image is, unless a filter asks for another; as in fMRIPrep, phase images are none."""
 
 OTHER_QUERIES = frozenset({'bold', 'sbref', 'fmap', 'flair', 't2w', 'roi'})
 """Queries of fMRIPrep's filter files that are of no use here, so that one file serves both."""

@@ -21,7 +21,7 @@ ANATOMY = ('fmriprep', 'smriprep')
 """Names under which a folder holds an anatomical workflow's outputs; others, segmentations."""
 
 MUSE_NUMBERED = ('dlmuse', 'muse')
-"""Names of segmentations whose labels are numbered as in MUSE, if no table says otherwise."""
+"""Names of segmentations whose labels are numbered as in MUSE, unless a table names them."""
 
 DSEG = ('_dseg.nii.gz', '_dseg.nii', '_DLMUSE.nii.gz')
 """How names of segmentations end: in BIDS, and as NiChart's DLMUSE writes them."""
@@ -190,8 +190,8 @@ def _find(folder: Path, image: T1wImage, ending: str) -> Path | None:
 
 def _files_of(folder: Path, image: T1wImage) -> list[Path]:
     """Files named after a participant and session, where programs put them."""
-    person = Path(f'sub-{image.participant}', *([f'ses-{image.session}'] if image.session else []))
-    places = (folder / person / 'anat', folder / person, folder)
+    visit = Path(*image.name.split('_'))
+    places = (folder / visit / 'anat', folder / visit, folder)
     return [p for place in places for p in sorted(place.glob(f'{image.name}_*')) if p.is_file()]
 
 

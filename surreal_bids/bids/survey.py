@@ -70,7 +70,7 @@ class Groups:
     Attributes
     ----------
     column
-        The column that says so.
+        The column of the diagnosis.
     of_visit
         Value of that column for each image, by the image's name; None where it is not known.
     """

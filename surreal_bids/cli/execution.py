@@ -150,7 +150,10 @@ def run_workflows(
             following: Workflow | None = workflow
             while following is not None:
                 _run_with_plugin(_prepare(following, config), plugin)
-                following = finished(following, collect_crashes(following))
+                crashes = collect_crashes(following)
+                following = finished(following, crashes)
+                if crashes and config.stop_on_first_crash:
+                    return
 
 
 def _run_with_plugin(workflow: Workflow, plugin: Any) -> None:

@@ -88,7 +88,7 @@ def _report_unexpected(error: Exception) -> int:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, where the system tells, or else all."""
+    """Cores that this process may use, where the system reports them, or else all."""
     if hasattr(os, 'sched_getaffinity'):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -108,7 +108,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         action='count',
         default=0,
         dest='verbosity',
-        help='say more on the standard error: -v tells of each decision, -vv of each detail',
+        help='log more to the standard error: -v decisions, -vv details',
     )
     group.add_argument('--version', action='version', version=f'%(prog)s {__version__}')
 

@@ -10,7 +10,7 @@ from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE, CHOICES, AppCon
 
 
 def _default(name: str) -> str:
-    """How help tells the default of an option."""
+    """How help shows the default of an option."""
     value = AppConfig.__dataclass_fields__[name].default
     listed = ' '.join(map(str, value)) if isinstance(value, tuple) else value
     return f'(default: {listed})'
@@ -61,7 +61,8 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         '--skip-bids-validation',
         action='store_true',
-        help='do not read every image to its end first, which finds damaged ones at once',
+        help='do not read every image before the work starts, which finds those that are damaged, '
+        'empty, constant, or the same as another',
     )
     group.add_argument(
         '-d',
@@ -70,8 +71,8 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         metavar='NAME=PATH',
         help='results of other programs to use. fmriprep=PATH or smriprep=PATH: T1w image, brain '
         'mask, tissues and transforms; any other NAME=PATH: a segmentation (files *_dseg.nii.gz, '
-        'such as of DLMUSE, FastSurfer or SynthSeg), used in place of --atlas. What is missing is '
-        'computed',
+        'such as of DLMUSE, FastSurfer or SynthSeg), used in place of our own. What is missing '
+        'is computed',
     )
     group.add_argument(
         '--bids-database-dir',
@@ -284,15 +285,19 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         help='TOML file of options, named as here with underscores; the command line wins',
     )
     group.add_argument(
-        '--random-seed', type=int, metavar='N', help=f'seed of all draws {_default("random_seed")}'
+        '--random-seed',
+        type=int,
+        metavar='N',
+        help=f'seed of all draws {_default("random_seed")}',
     )
     switches = {
-        '--stop-on-first-crash': 'stop when a participant fails; by default, the others go on',
+        '--stop-on-first-crash': 'stop when a participant fails; by default, the others continue',
         '--clean-on-success': 'delete the intermediate results of participants who succeeded',
-        '--dry-run': 'check the dataset and every image, show what was found, what would run and '
-        'where outputs go, and write nothing but the index that --bids-database-dir asks for',
-        '--reports-only': 'only write reports anew, from outputs that exist',
-        '--write-graph': 'draw the workflow of each participant into logs/',
+        '--dry-run': 'check the dataset, every image and the files that options name; show what '
+        'would be done, how long it would take and where outputs would go; write nothing but the '
+        'index that --bids-database-dir asks for',
+        '--reports-only': 'only write the reports again, from existing outputs',
+        '--write-graph': 'draw the workflow of an image into logs/',
         '--resource-monitor': 'record time and memory of each step (needs psutil)',
     }
     for option, meaning in switches.items():

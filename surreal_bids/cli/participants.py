@@ -333,7 +333,7 @@ def append_to_log(path: Path, text: str) -> None:
 
 
 SECONDS_BETWEEN_LINES = 60.0
-"""Where there is no terminal for a bar, a line says how far we are, at most this often."""
+"""Where there is no terminal for a bar, a line shows the progress, at most this often."""
 
 
 class Progress:

@@ -160,11 +160,11 @@ class _WriteReportInput(BaseInterfaceInputSpec):
 
 
 class _WriteReportOutput(TraitedSpec):
-    out_file = File(exists=True, desc='the page')
+    out_file = File(exists=True, desc='the report')
 
 
 class WriteReport(Step):
-    """Draw the figures of a participant and write the page; see :mod:`surreal_bids.reports`."""
+    """Draw the figures of a participant and write the report; see :mod:`surreal_bids.reports`."""
 
     input_spec = _WriteReportInput
     output_spec = _WriteReportOutput
