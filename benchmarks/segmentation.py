@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,12 +27,24 @@ from machine import write_results
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 
-from surreal_bids.images import like, load_image, voxel_volume
+from surreal_bids.images import like, load_image, to_ants, voxel_volume
 from surreal_bids.imaging.atlas import Atlas
 from surreal_bids.imaging.brain import extract_brain
 from surreal_bids.imaging.fusion import Candidate, Fusion, fuse_labels
-from surreal_bids.imaging.registration import DEFAULT, ENGINES, Settings, register
-from surreal_bids.imaging.transforms import resample
+from surreal_bids.imaging.registration import (
+    DEFAULT,
+    Settings,
+    align_affine,
+    normalise_intensity,
+    register,
+)
+from surreal_bids.imaging.transforms import (
+    Transform,
+    affine_transform,
+    compose,
+    read_composite,
+    resample,
+)
 from surreal_bids.regions import muse_table
 
 N_ATLASES = 12
@@ -153,16 +166,50 @@ def correlations(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDAr
     return np.sum(a * b, axis=0) / np.sqrt(np.sum(a**2, axis=0) * np.sum(b**2, axis=0))
 
 
+def register_ours(target: Target, moving: Nifti1Image) -> Transform:
+    return register(target.t1w, moving, fixed_mask=target.mask).forward
+
+
+def register_syn(
+    metric: str, sampling: int, iterations: tuple[int, ...], target: Target, moving: Nifti1Image
+) -> Transform:
+    """SyN of ANTs, after our affine registration."""
+    import ants
+
+    fixed, brain = normalise_intensity(target.t1w, target.mask), normalise_intensity(moving)
+    affine = affine_transform(fixed.shape, fixed.affine, align_affine(fixed, brain))
+    with TemporaryDirectory() as folder:
+        found = ants.registration(
+            to_ants(fixed),
+            to_ants(resample(brain, affine, order=3)),
+            'SyNOnly',
+            syn_metric=metric,
+            syn_sampling=sampling,
+            reg_iterations=iterations,
+            outprefix=str(Path(folder) / 'syn'),
+            random_seed=1,
+        )
+        return compose(read_composite(found['fwdtransforms'], fixed), affine)
+
+
+ENGINES = {
+    'torch': register_ours,
+    'syn': partial(register_syn, 'mattes', 32, (100, 70, 50)),
+    'syn-cc': partial(register_syn, 'CC', 2, (100, 70, 20)),
+}
+"""Ours, and SyN with mutual information and with local correlation."""
+
+
 def measure_engines(targets: list[Target], atlases: list[Atlas], n_pairs: int) -> pd.DataFrame:
     """Overlap after one registration, target i with atlas i."""
     rows = []
     for target, atlas in list(zip(targets, atlases))[:n_pairs]:
         t1w, labels = load_image(atlas.t1w), load_image(atlas.labels)
-        for engine in ENGINES:
+        for engine, work in ENGINES.items():
             start = time.process_time()
-            found = register(target.t1w, t1w, engine=engine, fixed_mask=target.mask)
+            found = work(target, t1w)
             seconds = time.process_time() - start
-            scores = overlaps(resample(labels, found.forward, order=0), target.labels)
+            scores = overlaps(resample(labels, found, order=0), target.labels)
             pair = {'engine': engine, 'target': target.name, 'atlas': atlas.name}
             rows.append({**pair, **summary(scores), 'cpu_seconds': round(seconds, 1)})
             print(*rows[-1].values(), flush=True)

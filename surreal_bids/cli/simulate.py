@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import logging
 import re
 import sys
@@ -21,12 +20,18 @@ from surreal_bids.bids.derivatives import BIDS_VERSION, output_path
 from surreal_bids.bids.people import read_people
 from surreal_bids.cli.app import with_hyphens
 from surreal_bids.cli.main import add_common_options, run_command, set_up_logging, usable_cores
-from surreal_bids.exceptions import DataError, OutputError, UsageError
+from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json
 from surreal_bids.simulation.anatomy import PATTERNS
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
 from surreal_bids.simulation.population import read_controls
-from surreal_bids.simulation.tables import RESAMPLINGS, TASKS, simulate_table, write_simulated_table
+from surreal_bids.simulation.tables import (
+    RESAMPLINGS,
+    TASKS,
+    claim_folder,
+    simulate_table,
+    write_simulated_table,
+)
 from surreal_bids.simulation.templates import VOXEL_SIZES_MM
 from surreal_bids.stats.concordance import concordance_matrix, match_patterns
 from surreal_bids.templates import TEMPLATE_SPACE
@@ -104,7 +109,6 @@ def add_table_parser(subparsers: Any) -> None:
 def run_table(arguments: argparse.Namespace) -> int:
     """Simulate and write the tables; print where they are."""
     record = _describe_simulation(arguments)
-    _require_free_folder(arguments.out, record, arguments.overwrite)
     source = arguments.from_table
     simulated = simulate_table(
         arguments.task,
@@ -114,7 +118,7 @@ def run_table(arguments: argparse.Namespace) -> int:
         controls=None if source is None else read_controls(source),
         resample=arguments.resample,
     )
-    write_json(arguments.out / RECORD, record)
+    claim_folder(arguments.out, RECORD, record, overwrite=arguments.overwrite)
     description = {'Name': f'Simulated cohort, task {arguments.task}', 'BIDSVersion': BIDS_VERSION}
     write_json(arguments.out / DESCRIPTION, description)
     written = write_simulated_table(arguments.out, simulated)
@@ -327,23 +331,3 @@ def _checksum(path: Path | None) -> str | None:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise DataError(f'{path}: cannot be read ({error.strerror}); see --from-table') from error
-
-
-def _require_free_folder(folder: Path, record: dict[str, Any], overwrite: bool) -> None:
-    """Refuse a folder that holds anything but the same simulation, unless asked to overwrite."""
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f'{folder}: a file of this name exists; choose another output folder')
-    if overwrite or not folder.exists() or not any(folder.iterdir()):
-        return
-    if _read_record(folder / RECORD) != record:
-        raise OutputError(
-            f'{folder}: holds something else than this simulation; '
-            'choose another folder or use --overwrite'
-        )
-
-
-def _read_record(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding='utf-8'))
-    except (OSError, ValueError):
-        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,34 @@ CN_SD = 0.1
 """Standard deviation (divided by n) of every ROI among CN after normalisation (same place)."""
 
 
-class Residualiser:
+class Stored:
+    """What is learned, as plain values and back: attributes that end in an underscore."""
+
+    STORED: ClassVar[tuple[str, ...]]
+    """Names of the attributes, less the underscore: lists, numbers, arrays, and the encoder."""
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the state: float64 arrays and plain JSON values."""
+        state = {name: getattr(self, f'{name}_') for name in self.STORED}
+        if 'encoder' in state:
+            state['encoder'] = state['encoder'].to_json()
+        return state
+
+    @classmethod
+    def from_arrays(cls, state: Mapping[str, Any]) -> Self:
+        """Rebuild from `to_arrays`."""
+        learned = cls()
+        for name in cls.STORED:
+            value = state[name]
+            if name == 'encoder':
+                value = CovariateEncoder.from_json(value)
+            elif isinstance(value, np.ndarray):
+                value = value.astype(np.float64, copy=False)
+            setattr(learned, f'{name}_', value)
+        return learned
+
+
+class Residualiser(Stored):
     """Remove what covariates explain of each feature, with coefficients from CN only.
 
     The features become those of a participant with the mean covariates of CN,
@@ -59,6 +86,8 @@ class Residualiser:
     n_controls_ : int
         CN the coefficients come from.
     """
+
+    STORED = ('features', 'encoder', 'n_controls', 'coefficients', 'center')
 
     def fit(
         self,
@@ -119,29 +148,8 @@ class Residualiser:
         """
         return self.encoder_.beyond_range(covariates)
 
-    def to_arrays(self) -> dict[str, Any]:
-        """Return the state: `coefficients` and `center` are float64 arrays, the rest is JSON."""
-        return {
-            'features': list(self.features_),
-            'encoder': self.encoder_.to_json(),
-            'n_controls': int(self.n_controls_),
-            'coefficients': self.coefficients_,
-            'center': self.center_,
-        }
 
-    @classmethod
-    def from_arrays(cls, state: Mapping[str, Any]) -> Residualiser:
-        """Rebuild a fitted residualiser from `to_arrays`."""
-        residualiser = cls()
-        residualiser.features_ = list(state['features'])
-        residualiser.encoder_ = CovariateEncoder.from_json(state['encoder'])
-        residualiser.n_controls_ = int(state['n_controls'])
-        residualiser.coefficients_ = np.asarray(state['coefficients'], dtype=np.float64)
-        residualiser.center_ = np.asarray(state['center'], dtype=np.float64)
-        return residualiser
-
-
-class CNNormaliser:
+class CNNormaliser(Stored):
     """Scale every feature to mean 1 and sd 0.1 among CN: 1 + 0.1 (x - mean) / sd.
 
     Attributes
@@ -153,6 +161,8 @@ class CNNormaliser:
     n_controls_ : int
         CN they come from.
     """
+
+    STORED = ('features', 'n_controls', 'mean', 'sd')
 
     def fit(
         self,
@@ -192,25 +202,6 @@ class CNNormaliser:
         table = order_features(as_features(X), self.features_)
         return like(self.mean_ + self.sd_ * (table.to_numpy() - CN_MEAN) / CN_SD, X, table)
 
-    def to_arrays(self) -> dict[str, Any]:
-        """Return the state: `mean` and `sd` are float64 arrays, the rest is JSON."""
-        return {
-            'features': list(self.features_),
-            'n_controls': int(self.n_controls_),
-            'mean': self.mean_,
-            'sd': self.sd_,
-        }
-
-    @classmethod
-    def from_arrays(cls, state: Mapping[str, Any]) -> CNNormaliser:
-        """Rebuild a fitted normaliser from `to_arrays`."""
-        normaliser = cls()
-        normaliser.features_ = list(state['features'])
-        normaliser.n_controls_ = int(state['n_controls'])
-        normaliser.mean_ = np.asarray(state['mean'], dtype=np.float64)
-        normaliser.sd_ = np.asarray(state['sd'], dtype=np.float64)
-        return normaliser
-
 
 def _controls(
     X: pd.DataFrame | NDArray[Any],
@@ -230,7 +221,7 @@ def _controls(
     return table, covariate_table
 
 
-class CNImputer:
+class CNImputer(Stored):
     """Replace a missing feature by the prediction of a linear regression among CN.
 
     Imputed patients look healthier than they are in the imputed region, so that this suits a few
@@ -253,6 +244,8 @@ class CNImputer:
     coefficients_ : ndarray of shape (n_columns, n_features)
         Change of the prediction by unit of each column.
     """
+
+    STORED = ('features', 'encoder', 'intercept', 'coefficients')
 
     def __init__(self, categorical: Sequence[str] = ()) -> None:
         self.categorical = categorical
@@ -310,25 +303,6 @@ class CNImputer:
                 name_some(table.columns[missing.any(axis=0)]),
             )
         return like(values, X, table)
-
-    def to_arrays(self) -> dict[str, Any]:
-        """Return the state: `intercept` and `coefficients` are float64 arrays, the rest JSON."""
-        return {
-            'features': list(self.features_),
-            'encoder': self.encoder_.to_json(),
-            'intercept': self.intercept_,
-            'coefficients': self.coefficients_,
-        }
-
-    @classmethod
-    def from_arrays(cls, state: Mapping[str, Any]) -> CNImputer:
-        """Rebuild a fitted imputer from `to_arrays`."""
-        encoder = CovariateEncoder.from_json(state['encoder'])
-        imputer = cls(encoder.categorical)
-        imputer.features_, imputer.encoder_ = list(state['features']), encoder
-        imputer.intercept_ = np.asarray(state['intercept'], dtype=np.float64)
-        imputer.coefficients_ = np.asarray(state['coefficients'], dtype=np.float64)
-        return imputer
 
     def _fit_feature(
         self, columns: NDArray[np.float64], feature: pd.Series[float]

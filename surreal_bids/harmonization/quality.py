@@ -7,7 +7,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.covariates import Residualiser
 from surreal_bids.harmonization.encoding import (
     CONSTANT,
@@ -42,16 +44,6 @@ N_FOLDS = 5
 
 DETECTABLE = 0.05
 """An effect with a smaller p before harmonization is one whose sign can be kept."""
-
-
-class Harmonizer(Protocol):
-    """What can be learned from some participants and applied to others, as `ComBat`."""
-
-    def fit(self, X: pd.DataFrame, site: Any, covariates: Any) -> Any:
-        """Learn."""
-
-    def transform(self, X: pd.DataFrame, site: Any, covariates: Any) -> pd.DataFrame:
-        """Apply."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +112,7 @@ def assess_harmonization(
     covariates: pd.DataFrame,
     *,
     covariate: str = 'age',
-    harmonizer: Harmonizer | None = None,
+    harmonizer: ComBat | None = None,
     random_state: int = 0,
 ) -> HarmonizationQuality:
     """Measure site and covariate effects before and after harmonization.
@@ -135,7 +127,7 @@ def assess_harmonization(
         Covariates that were kept.
     covariate : str
         The one whose effect is followed; numeric.
-    harmonizer : Harmonizer, optional
+    harmonizer : ComBat, optional
         Refitted in each fold, to classify participants it has not seen.
     random_state : int
         Decides the folds.
@@ -145,12 +137,8 @@ def assess_harmonization(
     before, after, spread = before[varying], after[varying], spread[varying]
     labels = as_labels(as_vector(site, before.index, 'site'))
     rows = as_covariates(covariates, before.index)
-    scores = [classify_sites(X, labels, rows, random_state=random_state) for X in (before, after)]
-    held_out = None
-    if harmonizer is not None:
-        held_out = classify_sites(
-            before, labels, rows, harmonizer=harmonizer, random_state=random_state
-        )
+    classify = partial(classify_sites, site=labels, covariates=rows, random_state=random_state)
+    held_out = None if harmonizer is None else classify(before, harmonizer=harmonizer)
     old, new = (covariate_effect(X, labels, rows, covariate) for X in (before, after))
     features = pd.DataFrame(
         {
@@ -162,7 +150,9 @@ def assess_harmonization(
         }
     )
     by_chance = _variance_by_chance(labels, rows)
-    return HarmonizationQuality(features, scores[0], scores[1], held_out, covariate, by_chance)
+    return HarmonizationQuality(
+        features, classify(before), classify(after), held_out, covariate, by_chance
+    )
 
 
 def site_variance(
@@ -210,7 +200,7 @@ def classify_sites(
     site: ArrayLike,
     covariates: pd.DataFrame | None = None,
     *,
-    harmonizer: Harmonizer | None = None,
+    harmonizer: ComBat | None = None,
     classifier: ClassifierMixin | None = None,
     random_state: int = 0,
 ) -> SiteClassification:
@@ -229,7 +219,7 @@ def classify_sites(
         Sites; those with fewer than `N_FOLDS` participants are excluded and logged.
     covariates : frame of shape (n, n_covariates), optional
         Covariates whose effects are removed.
-    harmonizer : Harmonizer, optional
+    harmonizer : ComBat, optional
         Fitted on the training part of each fold and applied to both parts.
     classifier : scikit-learn classifier, optional
         By default a linear discriminant with shrinkage, which sees means; a forest sees more.
@@ -279,7 +269,7 @@ def _prepare_fold(
     X: pd.DataFrame,
     labels: NDArray[np.str_],
     covariates: pd.DataFrame,
-    harmonizer: Harmonizer | None,
+    harmonizer: ComBat | None,
     split: tuple[NDArray[np.intp], NDArray[np.intp]],
 ) -> list[NDArray[np.float64]]:
     """Harmonize (if asked) and residualise both parts by what the first part teaches."""

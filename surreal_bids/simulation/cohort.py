@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import threading
@@ -39,6 +38,7 @@ from surreal_bids.simulation.scanner import (
     neutral_protocol,
     sample_protocol,
 )
+from surreal_bids.simulation.tables import claim_folder
 from surreal_bids.simulation.templates import CSF_THRESHOLD, Template, load_regions, load_template
 
 GROUPS = ('CN', 'PT', 'atlas')
@@ -56,9 +56,6 @@ MOST_VARIATION = 1.2
 
 MOST_PEOPLE = 9999
 """Participants per group that the labels have digits for."""
-
-TEMPORARY_FILES = '.????????.*'
-"""What an atomic write that was killed leaves behind."""
 
 THREAD_SETTINGS = ('OMP_NUM_THREADS', 'MKL_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
 """Environment variables that the numerical libraries read when a process starts."""
@@ -230,18 +227,7 @@ def simulate_cohort(root: Path, plan: CohortPlan, nprocs: int = 1) -> None:
 
 def start_dataset(root: Path, plan: CohortPlan) -> None:
     """Claim the folder for a plan, or find that it holds the beginning of the same one."""
-    record = asdict(plan) | {'surreal_bids': __version__}
-    path = root / RECORD
-    if path.is_file():
-        _require_same(root, record, _read_record(path))
-        for leftover in root.rglob(TEMPORARY_FILES):
-            leftover.unlink()
-        return
-    if root.exists() and not root.is_dir():
-        raise OutputError(f'{root}: a file of this name exists; choose another output folder')
-    if any(child.is_file() and not child.match(TEMPORARY_FILES) for child in root.rglob('*')):
-        raise OutputError(f'{root}: holds something else; choose an empty or a new folder')
-    write_json(path, record)
+    claim_folder(root, RECORD, asdict(plan) | {'surreal_bids': __version__})
 
 
 def write_tables(root: Path, plan: CohortPlan, people: list[Person]) -> None:
@@ -500,26 +486,6 @@ def _require_range(option: str, value: float, lowest: float, highest: float) -> 
     if not lowest <= value <= highest:
         flag = option.replace('_', '-')
         raise UsageError(f'--{flag} {value}: give a number between {lowest} and {highest}')
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding='utf-8')))
-    except ValueError as error:
-        raise OutputError(f'{path}: not readable ({error}); choose another folder') from error
-
-
-def _require_same(root: Path, record: dict[str, Any], found: dict[str, Any]) -> None:
-    different = [
-        f'{name} {found.get(name)} (now {record.get(name)})'
-        for name in record | found
-        if record.get(name) != found.get(name)
-    ]
-    if different:
-        raise OutputError(
-            f'{root}: holds a cohort made with {", ".join(different)}; '
-            'repeat those arguments to complete it, or choose another folder'
-        )
 
 
 @contextmanager

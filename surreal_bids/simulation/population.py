@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.stats import truncnorm
 from sklearn.covariance import LedoitWolf
 
+from surreal_bids.bids.people import read_delimited
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import Feature, build_features, muse_indices, muse_table, structure_of
 
@@ -74,22 +75,11 @@ def read_controls(path: str | Path) -> Controls:
         If the file cannot be read, lacks a region, holds volumes that are missing or not positive,
         or has two rows for one participant.
     """
+    table = read_delimited(Path(path)).typed()
     try:
-        return controls_from_table(_read_table(Path(path)))
+        return controls_from_table(table)
     except DataError as error:
         raise DataError(f'{path}: {error}') from error
-
-
-def _read_table(path: Path) -> pd.DataFrame:
-    separator = '\t' if path.suffix.lower() == '.tsv' else ','
-    try:
-        return pd.read_csv(path, sep=separator)
-    except FileNotFoundError as error:
-        raise DataError('there is no such file') from error
-    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise DataError(
-            f'cannot be read as a table ({error}); give a .csv or .tsv file with a header'
-        ) from error
 
 
 def controls_from_table(table: pd.DataFrame) -> Controls:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError, OutputError, UsageError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.regions import muse_indices, recognise, region_names
 from surreal_bids.simulation.population import Controls, resample_gaussian, sample_controls
@@ -250,6 +252,61 @@ def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list
         written.append(write_tsv(Path(folder) / f'{name}.tsv', table))
         write_json(Path(folder) / f'{name}.json', describe_columns(table))
     return written
+
+
+TEMPORARY_FILES = '.????????.*'
+"""What an atomic write that was killed leaves behind."""
+
+
+def claim_folder(
+    folder: Path, record_file: str | Path, record: Mapping[str, Any], *, overwrite: bool = False
+) -> None:
+    """Claim a folder for a simulation, or find that it holds the same one, perhaps unfinished.
+
+    Parameters
+    ----------
+    folder
+        Where the simulation goes.
+    record_file
+        File of the folder that tells simulations apart; the first to be written.
+    record
+        All that the simulation depends on.
+    overwrite
+        Replace whatever the folder holds.
+
+    Raises
+    ------
+    OutputError
+        The folder holds another simulation, or something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f'{folder}: a file of this name exists; choose another output folder')
+    path = folder / record_file
+    if path.is_file() and not overwrite:
+        _require_same(path, record)
+    others = (each for each in folder.rglob('*') if each.is_file())
+    if not path.is_file() and not overwrite and any(not x.match(TEMPORARY_FILES) for x in others):
+        raise OutputError(f'{folder}: holds something else; choose an empty or a new folder')
+    for leftover in folder.rglob(TEMPORARY_FILES):
+        leftover.unlink()
+    write_json(path, record)
+
+
+def _require_same(path: Path, record: Mapping[str, Any]) -> None:
+    try:
+        found = dict(json.loads(path.read_text(encoding='utf-8')))
+    except ValueError as error:
+        raise OutputError(f'{path}: not readable ({error}); choose another folder') from error
+    different = [
+        f'{name} {found.get(name)} (now {record.get(name)})'
+        for name in {**record, **found}
+        if record.get(name) != found.get(name)
+    ]
+    if different:
+        raise OutputError(
+            f'{path}: another simulation is in this folder ({", ".join(different)}); repeat its '
+            'arguments, or choose another folder (table: or --overwrite)'
+        )
 
 
 _DESCRIPTIONS: dict[str, dict[str, Any]] = {
