@@ -92,7 +92,7 @@ def test_a_folder_of_someone_else_is_left_alone(tmp_path, content):
     if content is not None:
         (tmp_path / 'simulation.json').write_text(content)
     before = checksums(tmp_path)
-    with pytest.raises(OutputError, match='something else|another simulation|not readable'):
+    with pytest.raises(OutputError, match=r'something else|another simulation|not readable'):
         run(tmp_path, *SMALL)
     assert checksums(tmp_path) == before
 
