@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from surreal_bids.bids.layout import (
     T1wImage,
+    Visit,
     find_t1w,
     is_label,
     labels_in,
@@ -94,6 +95,8 @@ class Survey:
     notes
         What users should know beside: sessions without an image, participants without a folder,
         voxels that are not finite.
+    expected
+        Visits that should have outputs, with an image or without.
     groups
         None where the dataset has none.
     damaged
@@ -106,9 +109,17 @@ class Survey:
     images: list[T1wImage]
     problems: list[Problem]
     notes: list[Problem]
+    expected: list[Visit]
     groups: Groups | None
     damaged: frozenset[str] = frozenset()
     other_sessions: Sequence[T1wImage] = ()
+
+
+NO_IMAGE = (
+    'no T1w image passes the filters; use --bids-filter-file, or exclude this participant with '
+    '--participant-label'
+)
+EMPTY_SESSION = 'no T1w image in this session passes the filters'
 
 
 def survey_dataset(config: AppConfig) -> Survey:
@@ -120,8 +131,11 @@ def survey_dataset(config: AppConfig) -> Survey:
     groups = _read_groups(config, images)
     is_read = 'participant' in config.analysis_levels and not config.skip_bids_validation
     damaged, notes = check_images(images) if is_read else ([], [])
-    problems = [*_without_image(participants, images), *damaged]
-    notes += _sessions_without_image(config, [*images, *others])
+    found = {image.participant for image in images}
+    lacking: list[Visit] = [(label, None) for label in participants if label not in found]
+    problems = [*(Problem(visit_name(visit), NO_IMAGE) for visit in lacking), *damaged]
+    empty = _sessions_without_image(config, [*images, *others])
+    notes += [Problem(visit_name(visit), EMPTY_SESSION) for visit in empty]
     if not config.participant_label:
         problems += _misnamed_folders(config.bids_dir)
         notes += _without_folder(config.bids_dir, participants)
@@ -132,6 +146,7 @@ def survey_dataset(config: AppConfig) -> Survey:
         images,
         sorted(problems, key=str),
         sorted(notes, key=str),
+        [*(image.visit for image in images), *lacking, *empty],
         groups,
         frozenset(problem.name for problem in damaged),
         others,
@@ -167,31 +182,15 @@ def _wanted_sessions(config: AppConfig) -> list[str]:
     return [without_prefix(label, 'ses') for label in config.session_label]
 
 
-def _without_image(participants: Iterable[str], images: Iterable[T1wImage]) -> list[Problem]:
-    """Name the participants for whom no T1w image was found."""
-    found = {image.participant for image in images}
-    reason = (
-        'no T1w image passes the filters; use --bids-filter-file, or exclude this participant '
-        'with --participant-label'
-    )
-    return [
-        Problem(visit_name((label, None)), reason) for label in participants if label not in found
-    ]
-
-
-def _sessions_without_image(config: AppConfig, images: Sequence[T1wImage]) -> list[Problem]:
-    """Name the sessions without a T1w image of participants who have one in another session."""
+def _sessions_without_image(config: AppConfig, images: Sequence[T1wImage]) -> list[Visit]:
+    """Sessions without a T1w image of participants who have one in another session."""
     found = {image.visit for image in images}
     wanted = _wanted_sessions(config)
-    visits = [
+    return [
         (participant, session)
         for participant in dict.fromkeys(image.participant for image in images)
         for session in labels_in([config.bids_dir / f'sub-{participant}'], 'ses')
-    ]
-    return [
-        Problem(visit_name(visit), 'no T1w image in this session passes the filters')
-        for visit in visits
-        if visit not in found and (not wanted or visit[1] in wanted)
+        if (participant, session) not in found and (not wanted or session in wanted)
     ]
 
 

@@ -97,13 +97,16 @@ def run(arguments: Sequence[str]) -> int:
         return _write_slurm(config, survey)
     if config.dry_run:
         return _show(config, survey)
+    code = 0
     for note in survey.notes:
         LOGGER.warning('%s', note)
-    code = 0
     if 'participant' in config.analysis_levels:
         code = _run_participants(config, survey)
+    else:
+        for problem in survey.problems:
+            LOGGER.warning('%s', problem)
     if 'group' in config.analysis_levels:
-        code = max(code, _run_group(config, [image.visit for image in survey.images]))
+        code = max(code, _run_group(config, survey.expected))
     return code
 
 
@@ -136,7 +139,7 @@ def _show(config: AppConfig, survey: Survey) -> int:
     plan = make_plan(config, survey) if 'participant' in config.analysis_levels else None
     sys.stdout.write(summarise(config, survey, plan))
     if plan is None:
-        _run_group(config, [image.visit for image in survey.images])
+        _run_group(config, survey.expected)
     return 1 if (plan or survey).problems else 0
 
 

@@ -384,6 +384,9 @@ def run_step(step: Any) -> tuple[list[str] | None, bool]:
     results = Path(step.output_dir(), f'result_{step.name}.pklz')
     before = results.stat().st_mtime_ns if results.is_file() else None
     traceback = run_node(step, False, 0)['traceback']
+    if nipype.config.resource_monitor:
+        for samples in Path.cwd().glob(f'.proc-{os.getpid()}_*'):
+            samples.unlink()
     return traceback, before is not None and results.stat().st_mtime_ns == before
 
 

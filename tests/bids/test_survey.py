@@ -200,6 +200,7 @@ def test_nobody_vanishes(make_dataset, tmp_path):
         'sub-1_ses-b': 'no T1w image in this session passes the filters',
         'sub-ghost': 'in participants.tsv, but without a folder',
     }
+    assert survey.expected == [('1', 'a'), ('2', None), ('3', None), ('1', 'b')]
     survey = survey_dataset(replace(config, participant_label=('2',)))
     assert survey.problems == survey.notes == []
 
