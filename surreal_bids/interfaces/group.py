@@ -254,7 +254,8 @@ class PublishGroup(Step):
             Cohort.load(inputs.cohort_dir),
             load_model(inputs.model_card),
             [load_model(card) for card in self._given('half_cards')],
-            inputs.random_seed,
+            trained_here=inputs.methods['model'] is None,
+            random_seed=inputs.random_seed,
         )
         publish_group(root, found, Path(inputs.model_card).parent)
         voxel_maps = {

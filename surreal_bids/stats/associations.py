@@ -85,7 +85,7 @@ def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:
         twice = table.index[table.index.duplicated()]
         if twice.size:
             raise DataError(f'{twice[0]} has several rows; give one row per participant')
-    if r_indices.index.intersection(clinical.index).empty:
+    if len(r_indices) and r_indices.index.intersection(clinical.index).empty:
         raise DataError(
             'no one has both R-indices and clinical variables; '
             'check that both tables name participants alike'

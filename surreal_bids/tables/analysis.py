@@ -68,7 +68,12 @@ class GroupResults:
 
 
 def analyse_group(
-    cohort: Cohort, model: TableModel, of_halves: Sequence[TableModel] = (), random_seed: int = 0
+    cohort: Cohort,
+    model: TableModel,
+    of_halves: Sequence[TableModel] = (),
+    *,
+    trained_here: bool = True,
+    random_seed: int = 0,
 ) -> GroupResults:
     """Apply a model to a cohort, and describe what it shows.
 
@@ -80,6 +85,8 @@ def analyse_group(
         The model; where it was trained on other participants, adapted to the sites of the cohort.
     of_halves
         Models of the two halves of the cohort, if they were trained.
+    trained_here
+        Whether the model was trained on this cohort, so that its harmonization can be assessed.
     random_seed
         That halves were sampled with; of the folds that sites are classified in.
     """
@@ -92,7 +99,7 @@ def analyse_group(
     associations, skipped = associate(measures, results.loc[patients.visits.index, names])
     described = first if patients.visits.empty else patients
     quality = None
-    if steps.combat is not None:
+    if steps.combat is not None and trained_here:
         # Where a covariate has rare values, folds may lack them: no reason to do without results.
         with suppress(DataError):
             quality = assess_cohort(cohort, harmonized, random_seed)
