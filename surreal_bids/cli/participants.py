@@ -215,6 +215,7 @@ class Processing:
             failures['outputs'] = Problem(job.image.name, reason, 'outputs')
         self._problems += failures.values()
         self._progress.finish(job.workflow_name, bool(failures))
+        LOGGER.info('%s: %s', job.image.name, 'failed' if failures else 'done')
         for warning in Record.read(self._config.output_dir, job.image.visit).warnings:
             LOGGER.warning('%s: %s', job.image.name, warning)
             append_to_log(self._log_of(job), f'warning: {warning}')
@@ -358,7 +359,7 @@ class Progress:
             desc='Images',
             total=len(logs),
             smoothing=0,
-            disable=None,
+            disable=None if logs else True,
             bar_format='{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left{postfix}',
         )
         self._position = 0.0

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import nibabel as nib
@@ -161,6 +162,9 @@ def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys)
     assert (out / 'logs' / 'sub-03_desc-findbrain_crash.txt').is_file()
     work = tmp_path.glob('work/*/participants_wf/sub-*')
     assert [path.name for path in work] == ['sub-03']
+    begun = datetime.fromisoformat((out / 'logs' / 'sub-03.log').read_text()[:19])
+    report = (out / 'sub-01.html').stat().st_mtime
+    assert begun.timestamp() >= int(report), 'sub-01 is finished and reported before sub-03 begins'
     for session in 'ab':
         stem = out / 'sub-01' / f'ses-{session}' / 'anat' / f'sub-01_ses-{session}'
         table = pd.read_csv(f'{stem}_seg-dlmuse_dseg.tsv', sep='\t').set_index('index')
