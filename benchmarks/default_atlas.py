@@ -8,11 +8,11 @@ that a run that was stopped goes on. The last heads are the targets, the first o
 
 - `one`: the template registered to the head.
 - `ensemble`: the same with several settings, fused.
-- `library`: the template registered to each person of the library, each of them to the head, and
-  the labels sent along both ways, fused (MAGeT-Brain: Chakravarty et al., Hum Brain Mapp 2013).
+- `library`: the template registered to each brain of the library, each of them to the head, and the
+  labels sent along both ways, fused (MAGeT-Brain: Chakravarty et al., Hum Brain Mapp 2013).
 - `both`: the ensemble and the library, fused.
 - `one, all heads`, `ensemble, all heads`: the same on as many heads as there are, which
-  correlations need. The second is what the app does unless told otherwise.
+  correlations need. The second is what the app does unless asked otherwise.
 
 For each: mean Dice over labels, correlation over heads with the volumes of the other program
 (median over regions), and processor seconds a head; of the last also each region's. The threshold

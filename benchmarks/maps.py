@@ -1,9 +1,9 @@
 """Time and memory of the voxelwise maps of all patterns of a large study.
 
-    python benchmarks/maps.py [--people 2000] [--files 200] [--fwhm 8] [--permutations 20]
+    python benchmarks/maps.py [--participants 2000] [--files 200] [--fwhm 8] [--permutations 20]
 
 Writes simulated tissue maps (2 mm: 91 x 109 x 91 voxels, single precision, gzip) into a temporary
-folder. Only so many of them are distinct files; the other people's are links to these, which saves
+folder. Only so many of them are distinct files; the others are links to these, which saves
 disk and the time to write them. All are read and decompressed, but since few files fit into the
 system's cache, the time does not hold what a slow disk or network would add.
 
@@ -58,7 +58,7 @@ class Way:
 
 
 def write_people(folder: Path, n_people: int, n_files: int) -> list[Path]:
-    """Noise maps of tissue in an ellipsoid; person i has file i modulo `n_files`."""
+    """Noise maps of tissue in an ellipsoid; participant i has file i modulo `n_files`."""
     rng = np.random.default_rng(0)
     axes = np.ogrid[tuple(slice(-1, 1, size * 1j) for size in SHAPE)]
     brain = sum(axis**2 for axis in axes) < BRAIN**2
@@ -114,7 +114,7 @@ def measure(ways: list[Way], n_people: int, n_files: int) -> pd.DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--people', type=int, default=2000)
+    parser.add_argument('--participants', type=int, default=2000)
     parser.add_argument('--files', type=int, default=200)
     parser.add_argument('--fwhm', type=float, default=8.0)
     parser.add_argument('--permutations', type=int, default=20)
@@ -128,11 +128,11 @@ def main() -> None:
             n_permutations=arguments.permutations,
         ),
     ]
-    table = measure(ways, arguments.people, arguments.files)
+    table = measure(ways, arguments.participants, arguments.files)
     table = table.assign(target_seconds=TARGET_SECONDS, target_mb=TARGET_MB)
     print(table.to_string(index=False))
     table = table.assign(
-        people=arguments.people,
+        participants=arguments.participants,
         distinct_files=arguments.files,
         threads=os.environ.get('OMP_NUM_THREADS', 'default'),
         load=round(os.getloadavg()[1], 1),

@@ -40,8 +40,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument('out', type=Path, help='folder for results; goes on with those it holds')
-    parser.add_argument('--quick', action='store_true', help='few people, members, iterations')
+    parser.add_argument('out', type=Path, help='folder for results; resumes with those it holds')
+    parser.add_argument(
+        '--quick', action='store_true', help='few participants, members, iterations'
+    )
     parser.add_argument('--experiments', nargs='+', choices=EXPERIMENTS, default=EXPERIMENTS)
     parser.add_argument('--tasks', nargs='+', choices=TASKS, default=list(TASKS))
     parser.add_argument('--preset', choices=FULL_ITERATIONS, default='robust')
@@ -49,12 +51,12 @@ def make_parser() -> argparse.ArgumentParser:
         '--from-table',
         type=Path,
         metavar='CN.csv',
-        help='regional volumes of healthy people; people resembling them are drawn where they are '
+        help='regional volumes of healthy participants; similar ones are sampled where they are '
         'too few. Default: the built-in population',
     )
     parser.add_argument('--device', choices=('auto', 'cpu', 'cuda'), default='auto')
     parser.add_argument('--jobs', type=int, help='processes at once; as many as cores')
-    parser.add_argument('--seed', type=int, default=0, help='of the people and of the members')
+    parser.add_argument('--seed', type=int, default=0, help='of participants and members')
     return parser
 
 

@@ -3,14 +3,14 @@
     python benchmarks/sensitivity.py COHORT OUTPUT [--fwhm 8]
 
 COHORT was written by `surreal-simulate cohort`, OUTPUT by the participant level of the app on it.
-The true map of a person is the template's grey matter times the determinant of the map that made
-the person. Both kinds get the same test: among all people, the regression on each pattern's true
+The true map of a participant is the template's grey matter times the determinant of the map that
+made it. Both kinds get the same test: among all participants, the regression on each pattern's true
 severity, with the other patterns, age, sex, site and the total of the map held fixed; false
 discovery rate 0.05. Sensitivity is the share of the voxels of the regions that the pattern was to
-shrink in which a loss is discovered; the AUC tells how well |t| tells these regions from others.
+shrink in which a loss is discovered; the AUC shows how well |t| separates these from others.
 
-Then the same severities in 100 random orders of the people, in which there is nothing to find: how
-many of the repeats discover anything in the RAVENS maps.
+Then the same severities in 100 random orders of the participants, in which there is nothing to
+find: how many of the repeats discover anything in the RAVENS maps.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_plan(cohort: Path) -> CohortPlan:
 
 
 def true_map(plan: CohortPlan, person: Person) -> nib.Nifti1Image:
-    """Grey matter that a person has, in the space of the template."""
+    """Grey matter of a participant, in the space of the template."""
     simulator = load_simulator(plan.voxel_size)
     template = simulator.template
     _, anatomy_rng, _ = random_streams(plan, person.group, person.number)

@@ -1,6 +1,6 @@
 """Time, memory and the way to a given accuracy, beside the authors' program, in one run.
 
-Both programs train on the same people (the task basic: 139 regions, M = 3, 492 + 900 people, batch
+Both programs train on the same participants (the task basic: 139 regions, M = 3, 492 + 900, batch
 of 112) with the same number of threads. The authors' program trains one model at a time, so an
 iteration of it is one member's.
 
@@ -44,7 +44,7 @@ CHECK_EVERY = 500
 
 
 class People:
-    """CN-normalised people of the task basic, and the true severities of the patients."""
+    """CN-normalised participants of the task basic, and the true severities of the patients."""
 
     def __init__(self) -> None:
         people = simulate_people('basic', N_CN, N_PT, 0, None)

@@ -1,6 +1,6 @@
 """What the compared methods share: their shape, and the preprocessing of appendix B.4.
 
-Shape legend: N people, S regions, M patterns.
+Shape legend: N participants, S regions, M patterns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 class Baseline(TransformerMixin, BaseEstimator, ABC):
-    """A method that gives each person one number a pattern, higher with more atrophy.
+    """A method that gives each participant one number per pattern, higher with more atrophy.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Baseline(TransformerMixin, BaseEstimator, ABC):
         return self
 
     def transform(self, X: ArrayLike) -> Array:
-        """Give the expression (N, M) of each pattern in each person."""
+        """Expression (N, M) of each pattern in each participant."""
         check_is_fitted(self)
         volumes = check_array(X, dtype=np.float64)
         if volumes.shape[1] != self.cn_mean_.size:
@@ -88,7 +88,7 @@ class Baseline(TransformerMixin, BaseEstimator, ABC):
 
 
 def patients_up(scores: Array, patients: NDArray[np.bool_]) -> Array:
-    """Give the signs (M,) by which scores (N, M) are higher in patients than in controls.
+    """Signs (M,) by which scores (N, M) are higher in patients than in controls.
 
     The sign of a factor is arbitrary. This settles it without knowing the truth.
     """
@@ -99,7 +99,8 @@ def patients_up(scores: Array, patients: NDArray[np.bool_]) -> Array:
 def _require_groups(volumes: Array, patients: NDArray[np.bool_]) -> None:
     if patients.shape != (len(volumes),):
         raise DataError(
-            f'is_patient has shape {patients.shape} for {len(volumes)} people; give one value each'
+            f'is_patient has shape {patients.shape} for {len(volumes)} participants; '
+            'give one value each'
         )
     if patients.all() or not patients.any():
         raise DataError(
@@ -119,5 +120,5 @@ def _require_variation(cn_sd: Array) -> None:
     constant = np.flatnonzero(cn_sd == 0)
     if constant.size:
         raise DataError(
-            f'region {constant[0]} (counted from 0) is the same in all controls; leave it out'
+            f'region {constant[0]} (counted from 0) is the same in all controls; exclude it'
         )

@@ -9,15 +9,15 @@ from sklearn.decomposition import LatentDirichletAllocation
 from .base import Array, Baseline
 
 WORDS_PER_SD = 10
-"""A region is a word of the vocabulary; a z-score of -1 makes a person say it ten times (B.4)."""
+"""A region is a word of the vocabulary; a z-score of -1 counts it ten times (B.4)."""
 
 MAX_ITERATIONS = 30
-MAX_ITERATIONS_A_PERSON = 10
+MAX_DOCUMENT_ITERATIONS = 10
 """More of either changes the accuracy on the basic task less than another seed does."""
 
 
 class LDABaseline(Baseline):
-    """Each person as a mixture of atrophy patterns; the numbers of a person sum to 1.
+    """Each participant as a mixture of atrophy patterns, whose weights sum to 1.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class LDABaseline(Baseline):
             n_components=self.n_patterns,
             learning_method='batch',
             max_iter=MAX_ITERATIONS,
-            max_doc_update_iter=MAX_ITERATIONS_A_PERSON,
+            max_doc_update_iter=MAX_DOCUMENT_ITERATIONS,
             random_state=self.random_state,
         ).fit(self._counts(volumes[patients]))
 
