@@ -193,16 +193,16 @@ class TableModel:
 
     def _require_whole(self, tensors: Mapping[str, Tensor]) -> None:
         """Compute the R-indices of an average control, which a damaged or forged model cannot."""
-        steps, patterns = self.preprocessing, self.pattern_names
+        steps, patterns, domain = self.preprocessing, self.pattern_names, self.gan.domain_
         average = pd.DataFrame(np.ones((1, len(steps.features))), columns=steps.features.names)
-        if self.gan.domain_ is not None:
-            self.gan.in_range(average)
         sound = {
             'numbers that are finite': all(bool(t.isfinite().all()) for t in tensors.values()),
             'controls who differ': bool((steps.normaliser.sd_ > 0).all()),
             'the same features twice': self.gan.feature_names_in_ == steps.features.names,
             'patterns with names': all(map(str.isidentifier, patterns))
             and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
+            'distances from the sample': domain is None
+            or np.linalg.eigvalsh(domain.precision + domain.precision.T).min() > 0 < domain.limit,
         }
         lacks = [what for what, is_there in sound.items() if not is_there]
         if lacks:
