@@ -150,7 +150,7 @@ def test_voxels_that_are_not_finite_are_counted(tmp_path, value):
     assert check_image(path).not_finite == 2
 
 
-@pytest.mark.parametrize('dtype', ['>i2', '<i2', '>f4'])
+@pytest.mark.parametrize('dtype', ['>i2', '<i2', '>f4', 'i1'])
 def test_byte_order_does_not_matter(tmp_path, dtype):
     path = tmp_path / 'x_T1w.nii'
     image = nib.Nifti1Image(_ramp((7, 8, 9), dtype), np.eye(4))
