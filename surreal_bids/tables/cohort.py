@@ -488,8 +488,9 @@ def check_participants(
     visits = _filter(visits, config)
     people = read_visits(bids_dir, visits)
     text = people.text.set_axis([visit_name(visit) for visit in visits])
-    # The participant level will add the head size.
-    known = Table(people.source, text if ICV in text else text.assign(**{ICV: None}))
+    # The participant level will add the head size, which differs from one to the other.
+    sizes = {} if ICV in text else {ICV: [str(number) for number in range(len(text))]}
+    known = Table(people.source, text.assign(**sizes))
     groups = find_groups(known, _said(config))
     choice = choose_options(config, known, model)
     require_distinct(choice.options, groups.column)

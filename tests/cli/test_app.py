@@ -173,6 +173,12 @@ def test_both_levels_are_checked_before_any_work(
     assert _files(tmp_path) == before, 'nothing was written'
 
 
+@pytest.mark.parametrize('icv', ['proportion', 'covariate', 'none'])
+def test_the_head_size_comes_from_the_participant_level(check, icv):
+    code, _, err = check('--icv', icv, levels=['participant', 'group'])
+    assert (code, err) == (0, '')
+
+
 def test_help_waits_for_nothing():
     command = [
         sys.executable,
