@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from torch import Tensor
 
 from surreal_bids.bids.people import CONTROL, PATIENT, Table
@@ -318,12 +318,10 @@ class TrainingData:
             'visits': list(self.normalised.index),
             'features': list(self.normalised.columns),
         }
+        tensors = {name: np.ascontiguousarray(value) for name, value in (own | arrays).items()}
         with atomic_path(path) as temporary:
-            save_file(
-                {name: np.ascontiguousarray(value) for name, value in (own | arrays).items()},
-                temporary,
-                {'record': json.dumps(record)},
-            )
+            # In Python: safetensors would report a full disk as an error of its own.
+            temporary.write_bytes(save(tensors, {'record': json.dumps(record)}))
         return path
 
     @classmethod

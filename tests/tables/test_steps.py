@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from surreal_bids.config import TrainingOptions
-from surreal_bids.exceptions import UsageError
+from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.train import longest_first, pattern_changes
 from surreal_bids.regions import Feature
@@ -55,6 +55,16 @@ def test_trained_side_by_side_is_trained_together(cohort, selected, tmp_path):
     assert [path.read_bytes() for path in paths] == before
     pd.testing.assert_frame_equal(model.apply(cohort), selected[1])
     assert model.gan.selected_ == selected[0].gan.selected_
+
+
+def test_a_full_disk_leaves_no_half_of_the_training_data(cohort, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr('pathlib.Path.write_bytes', refuse)
+    with pytest.raises(OutputError, match=r'x\.safetensors: cannot be written \(No space'):
+        prepare(cohort).save(tmp_path / 'x.safetensors')
+    assert not list(tmp_path.iterdir())
 
 
 def test_training_apart_needs_a_place_to_keep_members(cohort):
