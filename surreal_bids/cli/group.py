@@ -109,7 +109,7 @@ def check_group_options(config: AppConfig) -> None:
         needs = TableModel.load(config.model).preprocessing
     else:
         find_device(config.device)
-    if 'participant' not in config.analysis_levels:
+    if 'participant' not in config.analysis_levels and config.write_slurm is None:
         return  # The group level itself reads everything before it writes.
     participants = config.bids_dir / 'participants.tsv'
     if config.roi_table is None:

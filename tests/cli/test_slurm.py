@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from surreal_bids.bids.layout import T1wImage
@@ -321,8 +323,12 @@ def test_the_command_writes_jobs_and_runs_nothing(dataset, tmp_path, levels, cap
 
 
 def test_a_table_needs_no_images(make_dataset, tmp_path, capsys):
-    root = make_dataset(participants='participant_id\tdiagnosis\nsub-01\tCN\n')
-    (tmp_path / 'volumes.tsv').write_text('participant_id\tHippocampus\nsub-01\t3500.5\n')
+    rng = np.random.default_rng(0)
+    names = [f'sub-{number:02}' for number in range(40)]
+    groups = [f'{name}\t{"CN" if n % 2 else "PT"}' for n, name in enumerate(names)]
+    root = make_dataset(participants='\n'.join(['participant_id\tdiagnosis', *groups, '']))
+    volumes = pd.DataFrame(rng.normal(3500, 300, (40, 4)), names, [47, 48, 23, 30])
+    volumes.to_csv(tmp_path / 'volumes.tsv', sep='\t', index_label='participant_id')
     options = [
         '--roi-table',
         str(tmp_path / 'volumes.tsv'),
