@@ -38,6 +38,10 @@ RANGE_SD = 3.5
 ASYMMETRY = 0.6
 """Difference of left and right, as a part of their mean, beyond which a pair is marked."""
 
+UNCERTAIN = 0.65
+"""Confidence of the network below which a region is marked: on the heads of `benchmarks/network.py`
+its overlap with the truth was then below 0.45, and 0.8 above."""
+
 SMALLEST_PAIR_MM3 = 100.0
 """Pairs with a smaller mean volume are not compared: a few voxels decide."""
 
@@ -54,19 +58,20 @@ def assess_volumes(volumes: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     volumes
-        One row a region: index, name, volume_mm3.
+        One row a region: index, name, volume_mm3, and perhaps confidence.
 
     Returns
     -------
     pandas.DataFrame
         The same rows and columns, and: ``deviation``, standard deviations from what is usual, of
         log shares (missing where the atlas is not MUSE); ``asymmetry``, (left - right) / mean, the
-        same for both of a pair (missing where there is no pair); ``reason``, why a region is
-        marked, empty where it is not.
+        same for both of a pair (missing where there is no pair); ``confidence``, missing where it
+        was; ``reason``, why a region is marked, empty where it is not.
     """
     table = volumes[['index', 'name', 'volume_mm3']].reset_index(drop=True)
     table['deviation'] = _deviations(table)
     table['asymmetry'] = _asymmetries(table)
+    table['confidence'] = volumes.get('confidence', pd.Series(np.nan, volumes.index)).to_numpy()
     table['reason'] = [_reason(row) for row in table.to_dict('records')]
     return table
 
@@ -102,6 +107,8 @@ def _reason(row: dict) -> str:
         reasons.append('unusually large' if row['deviation'] > 0 else 'unusually small')
     if abs(row['asymmetry']) > ASYMMETRY:
         reasons.append('left much larger' if row['asymmetry'] > 0 else 'right much larger')
+    if row['confidence'] < UNCERTAIN:
+        reasons.append('uncertain')
     return ', '.join(reasons)
 
 
@@ -165,6 +172,7 @@ FORMATS = {
     'Volume (mm³)': '{:,.0f}',
     'Deviation (SD)': '{:+.1f}',
     'Left - right (%)': '{:+.0f}',
+    'Confidence (%)': '{:.0f}',
 }
 
 GAUGE_SD = 5.0
@@ -366,6 +374,10 @@ def _rules(volumes: pd.DataFrame) -> str:
             f'left and right differ by more than {ASYMMETRY:.0%} of their mean (ventricles and '
             'very small regions left aside)'
         )
+    if volumes['confidence'].notna().any():
+        rules.append(
+            f'its mean probability, where the network labelled it, is below {UNCERTAIN:.0%}'
+        )
     return (
         f'A volume is marked if {"; or if ".join(rules)}. About two in five healthy adults have '
         'such a mark; in ages, scanners or atlases far from the reference, marks are more '
@@ -382,6 +394,7 @@ def _shown(volumes: pd.DataFrame) -> pd.DataFrame:
             'Volume (mm³)': volumes['volume_mm3'].astype(float),
             'Deviation (SD)': volumes['deviation'].round(1) + 0.0,
             'Left - right (%)': (100 * volumes['asymmetry']).round() + 0.0,
+            'Confidence (%)': (100 * volumes['confidence']).round(),
             'Remark': volumes['reason'],
         }
     )

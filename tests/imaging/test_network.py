@@ -146,6 +146,11 @@ def test_standardise() -> None:
         assert each[inside].std(correction=0).item() == pytest.approx(1, abs=1e-4)
 
 
+def test_uncertain_regions_are_reported(tiny: TrainedNetwork, caplog) -> None:
+    segment_regions(*ellipsoid(), network=tiny)
+    assert 'unsure of the regions' in caplog.text
+
+
 def test_other_grid_or_empty_mask(tiny: TrainedNetwork) -> None:
     t1w, mask = ellipsoid()
     with pytest.raises(DataError, match='not on the grid'):

@@ -15,6 +15,7 @@ from surreal_bids.reports.pages import Figure
 from surreal_bids.reports.participant import (
     ASYMMETRY,
     RANGE_SD,
+    UNCERTAIN,
     ParticipantReport,
     SessionReport,
     assess_volumes,
@@ -330,3 +331,13 @@ def test_healthy_people_are_rarely_marked():
         n_pairs += (assessed['asymmetry'].abs() > ASYMMETRY).sum() / 2
     assert n_range / len(table) < 0.7
     assert n_pairs / len(table) < 0.5
+
+
+def test_uncertain_regions_are_marked():
+    volumes = usual_volumes()
+    assert assess_volumes(volumes)['confidence'].isna().all()
+    volumes['confidence'] = 0.9
+    volumes.loc[volumes['index'] == 47, 'confidence'] = UNCERTAIN - 0.01
+    assessed = assess_volumes(volumes)
+    assert row_of(assessed, 47)['reason'] == 'uncertain'
+    assert 'uncertain' not in set(assessed.loc[assessed['index'] != 47, 'reason'])
