@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from machine import write_results
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
@@ -33,6 +34,7 @@ WHITE_MATTER = range(81, 96)
 GROWING = (4, 49, 50, 51, 52)
 HORNS = (49, 50)
 VENTRICLES = (4, 11, 49, 50, 51, 52)
+PACKAGES = ('surreal_bids', 'torch')
 
 
 def grow_ventricles(labels: NDArray, mask: NDArray, wanted: float) -> NDArray:
@@ -116,7 +118,7 @@ def tell(out: Path, twins: Path | None) -> None:
             network=network, set=head.rsplit('_', 1)[0] + ''.join(grown), head=head
         )
         rows.append(table)
-    everything = pd.concat(rows)
+    everything, found, regions = pd.concat(rows), [], []
     for (network, kind), tables in everything.groupby(['network', 'set']):
         hand = 'oasis' in kind
         dice = pd.DataFrame({head: overlap(t, hand) for head, t in tables.groupby('head')})
@@ -135,29 +137,34 @@ def tell(out: Path, twins: Path | None) -> None:
             'ratio': round((volume.mean() / true.mean()).median(), 3),
             'cpu_seconds': round(tables.groupby('head')['cpu_seconds'].first().mean(), 1),
         }
-        print(json.dumps(figures))
         if hand and twins is not None:
-            print('  scanned twice:', scanned_twice(volume, twins))
+            figures |= scanned_twice(volume, twins)
+        print(json.dumps(figures))
+        found.append(figures)
+        by_region = pd.DataFrame({'dice': dice.mean(axis=1), 'r': true.corrwith(volume)})
+        regions.append(by_region.round(3).reset_index().assign(network=network, heads=kind))
+    write_results('network', found, *PACKAGES)
+    write_results('network_regions', pd.concat(regions), *PACKAGES)
 
 
-def scanned_twice(volumes: pd.DataFrame, people: Path) -> str:
+def scanned_twice(volumes: pd.DataFrame, people: Path) -> dict[str, float]:
     """Differences of the volumes of people with two scans."""
     table = pd.read_csv(people, sep='\t', dtype=str).set_index('name')
     person = table.loc[volumes.index.str.split('_').str[-1], 'person'].to_numpy()
     pairs = [group.to_numpy() for _, group in volumes.groupby(person) if len(group) == 2]
     if len(pairs) < 2:
-        return 'n/a'
+        return {}
     first, second = (np.stack(each) for each in zip(*pairs))
     difference = np.abs(first - second) / ((first + second) / 2)
     within = ((first - second) ** 2 / 2).mean(axis=0)
     means = (first + second) / 2
     between = 2 * means.var(axis=0, ddof=1)
     icc = (between - within) / (between + within)
-    return (
-        f'{len(pairs)} people, median difference {np.median(difference):.4f} '
-        f'(of regional medians {np.median(np.median(difference, axis=0)):.4f}), '
-        f'ICC median {np.median(icc):.3f}'
-    )
+    return {
+        'scanned_twice': len(pairs),
+        'median_difference': round(float(np.median(difference)), 4),
+        'icc': round(float(np.median(icc)), 3),
+    }
 
 
 def main() -> None:
