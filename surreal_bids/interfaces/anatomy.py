@@ -381,7 +381,7 @@ class LabelRegions(Step):
             device=torch_device(self.inputs.device),
         )
         table = volume_table(found.volumes, read_regions(Path(self.inputs.regions_file)))
-        table['confidence'] = table['index'].map(found.confidence)
+        table['confidence'] = table['index'].map(found.confidence).round(3)
         self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', found.labels)
         self._results['volumes_file'] = os.fspath(write_tsv(Path(runtime.cwd) / 'dseg.tsv', table))
         return runtime
