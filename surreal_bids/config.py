@@ -24,7 +24,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     'analysis_levels': ('participant', 'group'),
     'segmentation': (NETWORK, 'multi-atlas'),
     'icv': ('covariate', 'proportion', 'none'),
-    'preset': ('iclr2022', 'correlated', 'robust'),
+    'preset': ('sparse', 'iclr2022', 'correlated', 'robust'),
     'map_tissues': ('GM', 'WM', 'CSF'),
     'device': ('auto', 'cpu', 'cuda'),
     'combat_fit_on': ('controls', 'all'),
@@ -47,7 +47,7 @@ LEAST: Mapping[str, float] = {
 }
 """The smallest value that each number may have."""
 
-NOT_EMPTY = ('analysis_levels', 'n_patterns', 'ortho')
+NOT_EMPTY = ('analysis_levels',)
 """Lists that need at least one value."""
 
 EXPECTED: Mapping[type, str] = {str: 'text', Path: 'text', int: 'whole number', float: 'number'}
@@ -108,13 +108,14 @@ class TrainingOptions:
     Attributes
     ----------
     n_patterns, ortho
-        M and lambda to choose from by agreement.
+        M and lambda to choose from; empty: as the preset has them.
     repetitions
-        Members trained for each M and lambda.
+        Members trained for each M and lambda; None: as the preset has them, which is as many as it
+        takes with `sparse`.
     iterations
-        Minimum number of iterations.
+        Number of iterations, the most with `sparse`, the least with others; None: the preset's.
     preset
-        Hyper-parameters: `iclr2022`, `correlated` or `robust`.
+        How members start and are trained: `sparse`, `iclr2022`, `correlated` or `robust`.
     device
         Where torch works.
     random_seed
@@ -123,11 +124,11 @@ class TrainingOptions:
         Hyper-parameters that replace those of the preset.
     """
 
-    n_patterns: tuple[int, ...] = (2, 3, 4)
-    ortho: tuple[float, ...] = (0.1, 0.2, 0.4, 0.6, 0.8)
-    repetitions: int = 10
-    iterations: int = 20_000
-    preset: str = 'robust'
+    n_patterns: tuple[int, ...] = ()
+    ortho: tuple[float, ...] = ()
+    repetitions: int | None = None
+    iterations: int | None = None
+    preset: str = 'sparse'
     device: str = 'auto'
     random_seed: int = 0
     gamma: float | None = None

@@ -103,6 +103,11 @@ def _init_map_node(
     )
 
 
+def trains_each_number(options: Mapping[str, Any]) -> bool:
+    """Whether members of every number of patterns are trained, each number by itself."""
+    return options.get('preset') != 'sparse' and len(options['n_patterns']) > 0
+
+
 def init_training_wf(
     *,
     data_files: list[str],
@@ -112,6 +117,8 @@ def init_training_wf(
     name: str = 'training_wf',
 ) -> pe.Workflow:
     """Train each number of patterns in a node of its own, and choose; then train on halves.
+
+    With the preset `sparse` the number is chosen before training, and one node does both.
 
     Parameters
     ----------
@@ -143,8 +150,10 @@ def init_training_wf(
         name='select',
         **resources,
     )
-    candidates = pe.Node(Merge(len(options['n_patterns'])), name='candidates')
-    for number, n_patterns in enumerate(options['n_patterns'], start=1):
+    workflow.connect([(select, outputnode, [('model_card', 'model_card')])])
+    numbers = options['n_patterns'] if trains_each_number(options) else ()
+    candidates = pe.Node(Merge(len(numbers)), name='candidates')
+    for number, n_patterns in enumerate(numbers, start=1):
         train = pe.Node(
             TrainPatterns(
                 data_file=everyone, checkpoint_dir=checkpoint_dir, n_patterns=n_patterns, **shared
@@ -153,10 +162,8 @@ def init_training_wf(
             **resources,
         )
         workflow.connect([(train, candidates, [('checkpoint_file', f'in{number}')])])
-    workflow.connect([
-        (candidates, select, [('out', 'checkpoint_files')]),
-        (select, outputnode, [('model_card', 'model_card')]),
-    ])  # fmt: skip
+    if numbers:
+        workflow.connect([(candidates, select, [('out', 'checkpoint_files')])])
     if not halves:
         return workflow
     half_cards = pe.Node(Merge(len(halves)), name='half_cards')

@@ -23,11 +23,17 @@ from surreal_bids.bids.people import (
 )
 from surreal_bids.cli.app import with_hyphens
 from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
+from surreal_bids.cli.options import (
+    ITERATIONS_HELP,
+    NUMBER_HELP,
+    ORTHO_HELP,
+    PRESET_HELP,
+    REPETITIONS_HELP,
+)
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.files import sole_use, write_text
 from surreal_bids.model.bundle import CARD, CHECKPOINTS, TENSORS, reading_model
-from surreal_bids.model.estimator import PAPER_ORTHO
 from surreal_bids.model.settings import PRESETS
 from surreal_bids.tables.authors import import_checkpoint
 from surreal_bids.tables.cohort import TrainingTable, read_training_table
@@ -213,39 +219,35 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         '--n-patterns',
         type=int,
         nargs='+',
-        default=[2, 3, 4],
+        default=(),
         metavar='M',
-        help='number of patterns; of several, that of best agreement is chosen (default: 2 3 4)',
+        help=NUMBER_HELP,
     )
     group.add_argument(
         '--ortho',
         type=float,
         nargs='+',
-        default=list(PAPER_ORTHO),
+        default=(),
         metavar='LAMBDA',
-        help='weight of the orthogonality loss; of several, that of best agreement is chosen '
-        f'(default: {" ".join(map(str, PAPER_ORTHO))})',
+        help=ORTHO_HELP,
     )
     group.add_argument(
         '--repetitions',
         type=int,
-        default=10,
         metavar='N',
-        help='members trained for each M and LAMBDA (default: 10)',
+        help=REPETITIONS_HELP,
     )
     group.add_argument(
         '--preset',
         choices=tuple(PRESETS),
-        default='iclr2022',
-        help='iclr2022: as in the paper (default); correlated: as the program of the authors, '
-        'whose R-indices may correlate; robust: what we found to train better',
+        default=TrainingOptions.preset,
+        help=PRESET_HELP,
     )
     group.add_argument(
         '--iterations',
         type=int,
-        default=100_000,
         metavar='N',
-        help='least number of iterations (default: 100000)',
+        help=ITERATIONS_HELP,
     )
     group.add_argument(
         '--device', choices=('auto', 'cpu', 'cuda'), default='auto', help='default: auto'

@@ -43,7 +43,7 @@ from surreal_bids.tables.pipeline import (
     time_training,
 )
 from surreal_bids.tables.volumes import collect_volumes
-from surreal_bids.workflows.group import init_group_wf, init_training_wf
+from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
 DONE = 'done'
 """File beside a cohort for which all results have been computed."""
@@ -269,10 +269,6 @@ def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> dict[str,
     return {
         'harmonized': cohort.options.site_column is not None,
         'model': None if config.model is None else config.model.absolute().name,
-        'preset': config.preset,
-        'candidates': list(dict.fromkeys(config.n_patterns)),
-        'repetitions': config.repetitions,
-        'iterations': config.iterations,
         'map_tissues': tissues,
         'map_smoothing': config.map_smoothing,
         'permutations': config.permutations,
@@ -283,7 +279,8 @@ def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> dict[str,
 def _threads(config: AppConfig) -> int:
     """Threads of a long step: the cores are divided among the numbers of patterns."""
     cores = config.nprocs or usable_cores()
-    return max(config.omp_nthreads, cores // len(set(config.n_patterns)), 1)
+    at_once = len(set(config.n_patterns)) if trains_each_number(asdict(config)) else 1
+    return max(config.omp_nthreads, cores // at_once, 1)
 
 
 def _announce(config: AppConfig, data: TrainingData) -> str:
@@ -297,12 +294,17 @@ def _announce(config: AppConfig, data: TrainingData) -> str:
     if find_device(config.device).type == 'cuda':
         at_once = 1
     total = longest_first(list(seconds.values()), at_once)
-    members = len(options.ortho) * options.repetitions
+    if options.preset == 'sparse':
+        return (
+            'Choosing the number of patterns by stability, then training rounds of members until '
+            f'their consensus settles: at most {_duration(total)} a round on this machine, less '
+            'what an earlier run has done. It may be stopped: the same command resumes.\n'
+        )
     each = ', '.join(f'M = {m}: {_duration(time)}' for m, time in seconds.items())
     return (
-        f'Training {members} members for each number of patterns, {options.iterations:,} '
-        f'iterations: about {_duration(total)} on this machine ({each}; {at_once} at a time), less '
-        'what an earlier run has done. It may be stopped: the same command resumes.\n'
+        f'Training members of each number of patterns: about {_duration(total)} on this machine '
+        f'({each}; {at_once} at a time), less what an earlier run has done. It may be stopped: the '
+        'same command resumes.\n'
     )
 
 

@@ -201,41 +201,61 @@ def add_patterns(parser: argparse.ArgumentParser) -> None:
     )
 
 
+NUMBER_HELP = (
+    'number of patterns; of several, the largest that is stable over resampled participants is '
+    'chosen, or none if none is (other presets: that of best agreement; default: 1 to 6, or 2 3 4)'
+)
+ORTHO_HELP = (
+    'weight of the orthogonality loss; of several, that of best agreement is chosen (default: 0.4; '
+    'other presets: 0.1 0.2 0.4 0.6 0.8)'
+)
+REPETITIONS_HELP = (
+    'members trained for each M and LAMBDA (default: as many as it takes until their consensus no '
+    'longer changes, at most 20; other presets: 10)'
+)
+ITERATIONS_HELP = (
+    'number of iterations: the most of the preset sparse (default: 2000), the least of others '
+    '(default: 20000 for robust, else 100000)'
+)
+PRESET_HELP = (
+    'sparse: members start from sparse linear factors and need minutes (default); iclr2022: as in '
+    'the paper; correlated: as the program of the authors, whose R-indices may correlate; robust: '
+    'random starts that train more steadily than in the paper'
+)
+"""Help of the options of training, the same for every command."""
+
+
 def _add_training(group: Any) -> None:
     group.add_argument(
         '--n-patterns',
         type=int,
         nargs='+',
         metavar='M',
-        help='number of patterns; of several, that of best agreement is chosen '
-        f'{_default("n_patterns")}',
+        help=NUMBER_HELP,
     )
     group.add_argument(
         '--ortho',
         type=float,
         nargs='+',
         metavar='LAMBDA',
-        help='weight of the orthogonality loss; of several, that of best agreement is chosen '
-        f'{_default("ortho")}',
+        help=ORTHO_HELP,
     )
     group.add_argument(
         '--repetitions',
         type=int,
         metavar='N',
-        help=f'members trained for each M and LAMBDA {_default("repetitions")}',
+        help=REPETITIONS_HELP,
     )
     group.add_argument(
         '--iterations',
         type=int,
         metavar='N',
-        help=f'least number of iterations {_default("iterations")}',
+        help=ITERATIONS_HELP,
     )
     group.add_argument(
         '--preset',
         choices=CHOICES['preset'],
-        help='iclr2022: as in the paper; correlated: as the program of the authors, whose '
-        'R-indices may correlate; robust: what we found to train better '
-        f'{_default("preset")}',
+        help=PRESET_HELP,
     )
 
 

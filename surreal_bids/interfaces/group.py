@@ -300,8 +300,16 @@ def group_methods(found: GroupResults, asked: dict[str, Any]) -> Any:
     from surreal_bids.reports.methods import GroupMethods
 
     cohort = found.cohort
-    lists = {name: tuple(asked[name]) for name in ('candidates', 'map_tissues')}
-    known: dict[str, Any] = dict(asked) | lists
+    known = dict(asked) | {'map_tissues': tuple(asked['map_tissues'])}
+    gan = found.model.gan
+    if known['model'] is None:
+        tried = gan.number_.stabilities if gan.number_ else gan.members_
+        known |= {
+            'preset': gan.preset,
+            'candidates': tuple(sorted({each.n_patterns for each in tried})),
+            'members': len(gan.members_),
+            'iterations': gan.most_iterations,
+        }
     return GroupMethods(
         n_controls=cohort.counts['CN'],
         n_patients=cohort.counts['PT'],

@@ -157,6 +157,8 @@ def _domain(X: Floats, limit: float) -> Domain:
 
 PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
 """The values of lambda that the paper tries (sections 4.2 and 4.3)."""
+USUAL_NUMBER = 3
+"""Number of patterns to time training with before it is chosen."""
 RANDOM_CANDIDATES, RANDOM_REPETITIONS = (2, 3, 4), 10
 """Numbers of patterns, and members of each setting, where members start at random weights."""
 SPARSE_ORTHO = (0.4,)
@@ -226,8 +228,8 @@ class SurrealGAN:
     domain_ : Domain or None
         Where training people lie; None for imported models.
 
-    Where no number of patterns is supported, `selected_.n_patterns` is 0, no member is trained and
-    `transform` gives a table without columns.
+    Where no number of patterns is supported (or `n_patterns` is 0), `selected_.n_patterns` is 0, no
+    member is trained and `transform` gives a table without columns.
 
     Examples
     --------
@@ -284,7 +286,7 @@ class SurrealGAN:
         if self.number_ is not None and len(candidates) > 1:
             candidates = (self.number_.n_patterns,)
         if candidates == (0,):
-            self._find_nothing()
+            self._train_nothing()
         else:
             self._train_and_select(candidates, sample, device)
             self._compare_with_factors(values[~patient], values[patient])
@@ -292,16 +294,16 @@ class SurrealGAN:
 
     def _choose_number(self, cn: Floats, pt: Floats) -> Number | None:
         """Stability of every candidate number of patterns, where members start from factors."""
-        if self._hyper.start == 'random':
+        if self._hyper.start == 'random' or self._candidates() == (0,):
             return None
         candidates = self._candidates(most_patterns(cn.shape[1]))
         return choose_number(cn, pt, candidates, self.random_state, LOGGER.info)
 
-    def _find_nothing(self) -> None:
-        """What is learned where no number of patterns is supported."""
+    def _train_nothing(self) -> None:
+        """Learn no pattern, where no number of patterns is supported."""
         LOGGER.warning(
             'no pattern is supported: none is found again in other subsamples of the participants '
-            '(stability_); to train regardless, give one number of patterns'
+            '(number_); to train regardless, give one number of patterns'
         )
         self.members_: list[Member] = []
         self.agreement_: list[dict[str, Any]] = []
@@ -354,8 +356,18 @@ class SurrealGAN:
             return tuple(float(value) for value in _as_tuple(self.ortho))
         return PAPER_ORTHO if self._hyper.start == 'random' else SPARSE_ORTHO
 
-    def _iterations(self) -> int:
+    @property
+    def most_iterations(self) -> int:
+        """Iterations as given, or the preset's."""
         return self.iterations or DEFAULT_ITERATIONS[self.preset]
+
+    @property
+    def trained_numbers(self) -> tuple[int, ...]:
+        """Numbers of patterns whose members are trained, as far as it is known before `fit`."""
+        candidates = self._candidates()
+        if self._hyper.start == 'random' or len(candidates) == 1:
+            return candidates
+        return (USUAL_NUMBER,)
 
     def train(self, X: ArrayLike | pd.DataFrame, is_patient: ArrayLike, n_patterns: int) -> Path:
         """Train the members of one number of patterns only, for a later `fit` to find.
@@ -422,7 +434,8 @@ class SurrealGAN:
                 f'a batch of {batch_size} people, but the smaller group has {smallest}; '
                 f'set batch_size to at most {smallest}'
             )
-        counts = (*self._candidates(), self.repetitions, self.iterations)
+        candidates = self._candidates()
+        counts = (*(candidates if candidates != (0,) else ()), self.repetitions, self.iterations)
         if any(count is not None and count < 1 for count in counts):
             raise UsageError('n_patterns, repetitions and iterations must be at least 1')
         if min(self._ortho()) < 0:
@@ -465,7 +478,7 @@ class SurrealGAN:
         self, stack: Stack, sample: Sample, checkpoint: Path | None
     ) -> tuple[dict[float, Trained], int]:
         """Train a stack to its end; its members by lambda, and the iterations that it took."""
-        training = Training(stack, sample, self._iterations(), checkpoint)
+        training = Training(stack, sample, self.most_iterations, checkpoint)
         weights = training.run()
         self.history_ += training.progress.history
         r_ENM = members_r_indices(weights, sample.pt)
@@ -569,7 +582,7 @@ class SurrealGAN:
             'Features': self.feature_names_in_,
             'NumberOfFeatures': self.n_features_in_,
             'Preset': self.preset,
-            'Iterations': self._iterations(),
+            'Iterations': self.most_iterations,
             'Repetitions': self.repetitions or len(self.members_) or RANDOM_REPETITIONS,
             'RandomState': self.random_state,
             'HyperParameters': asdict(hyperparameters(self.preset, **self.changes)),

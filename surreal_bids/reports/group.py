@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import nibabel as nib
@@ -111,6 +112,8 @@ def _summary(report: GroupReport) -> Section:
         Number('Excluded', str(len(report.found.cohort.exclusions))),
         Number('Patterns', str(chosen['n_patterns'])),
     ]
+    if chosen['n_patterns'] == 0:
+        return Section('Summary', (Numbers(tuple(numbers)), Notice(NOTHING_FOUND, 'warning')))
     if chosen['agreement'] is not None:
         note = 'of members: 0.52 if unrelated, 1 if the same'
         numbers.append(Number('Agreement', f'{chosen["agreement"]:.2f}', note=note))
@@ -192,6 +195,52 @@ def _harmonization(report: GroupReport) -> Section:
     return Section('Harmonization', (figure,))
 
 
+NOTHING_FOUND = (
+    'No pattern is supported: none is found again in other subsamples of the participants, or not '
+    'better than with shuffled labels. There are no R-indices. If you expect patterns, check the '
+    'labels of the groups, the covariates and the number of participants.'
+)
+
+
+def _stability(card: Mapping[str, Any]) -> list[Block]:
+    """How the number of patterns was chosen, beside shuffled labels."""
+    if not card.get('Stability'):
+        return []
+    rows = [
+        {
+            'patterns': row['n_patterns'],
+            'stability': row['value'],
+            'shuffled labels, median': median(row['null']) if row['null'] else None,
+            'shuffled labels, highest': max(row['null'], default=None),
+            'chosen': 'chosen' if row['n_patterns'] == card['Selected']['n_patterns'] else '',
+        }
+        for row in card['Stability']['stabilities']
+    ]
+    caption = (
+        'How well patterns are found again: correlation of the least stable one between subsamples '
+        'of the participants. Shuffled labels were tried where they could change the answer.'
+    )
+    formats = dict.fromkeys(
+        ('stability', 'shuffled labels, median', 'shuffled labels, highest'), '{:.2f}'
+    )
+    return [Table(pd.DataFrame(rows), caption, formats)]
+
+
+def _linear(card: Mapping[str, Any]) -> list[Block]:
+    """The linear factors beside the R-indices."""
+    if not card.get('Linear'):
+        return []
+    rows = zip(card['PatternNames'], card['Linear']['agreement'], card['Linear']['differing'])
+    table = pd.DataFrame(rows, columns=['pattern', 'agreement', 'patients who differ'])
+    caption = (
+        'R-indices beside the linear factors of the same patients: c-index, and share of patients '
+        'whose places among all are more than a quarter apart. Where they differ, so does what a '
+        'linear model can and cannot express; look at these patients.'
+    )
+    formats = {'agreement': '{:.3f}', 'patients who differ': '{:.1%}'}
+    return [Table(table, caption, formats)]
+
+
 def _model(report: GroupReport) -> Section:
     """How the number of patterns was chosen, or which model was applied."""
     card = report.card
@@ -200,7 +249,9 @@ def _model(report: GroupReport) -> Section:
         text = f'Nothing was trained: the model {report.methods.model} was applied.'
         return Section('Model', (Paragraph(text), facts))
     agreement, history = pd.DataFrame(card['Agreement']), pd.DataFrame(card['History'])
-    blocks: list[Block] = [facts]
+    blocks: list[Block] = [facts, *_stability(card), *_linear(card)]
+    if agreement.empty:
+        return Section('Model', tuple(blocks))
     if agreement['agreement'].notna().any():
         drawn = figures.plot_agreement(agreement, history, card['Selected'])
         caption = (
@@ -224,6 +275,10 @@ def card_facts(card: Mapping[str, Any]) -> dict[str, Any]:
         'Settings': card['Preset'],
         'Features': card['NumberOfFeatures'],
     }
+    if card.get('Spent'):
+        spent = card['Spent']
+        facts['Trained'] = f'{spent["members"]} members, {spent["iterations"]:,} iterations in all'
+        facts['Ended because'] = spent['reason']
     imported = card.get('Imported')
     return facts | ({'Origin': imported['Title'] or imported['File']} if imported else {})
 
@@ -231,6 +286,8 @@ def card_facts(card: Mapping[str, Any]) -> dict[str, Any]:
 def _r_indices(report: GroupReport) -> Section:
     """How R-indices are distributed."""
     names = report.found.names
+    if not names:
+        return Section('R-indices')
     first = report.found.first_visits.dropna(subset=names)
     drawn = figures.plot_r_indices(first[names], first['group'])
     caption = (
@@ -267,6 +324,8 @@ def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 def _patterns(report: GroupReport) -> Section:
     """What each pattern changes, region by region."""
+    if report.found.patterns.empty:
+        return Section('Patterns by region')
     drawn = figures.plot_regions(report.found.patterns)
     caption = (
         'The mean change in patients that the decomposer assigns to each pattern. Thin lines: '

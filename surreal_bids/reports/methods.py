@@ -76,8 +76,8 @@ class GroupMethods:
         What was done with the intracranial volume.
     model
         Name of the model that was applied; None if one was trained.
-    preset, candidates, n_patterns, repetitions, iterations
-        Training: numbers of patterns tried, the one chosen, members of each setting.
+    preset, candidates, n_patterns, members, iterations
+        Training: numbers of patterns tried, the one chosen (0: none is supported), members trained.
     map_tissues, map_smoothing, permutations
         Tissues of the voxelwise maps, their smoothing (mm), and permutations for family-wise
         errors.
@@ -97,7 +97,7 @@ class GroupMethods:
     preset: str = 'iclr2022'
     candidates: tuple[int, ...] = ()
     n_patterns: int = 2
-    repetitions: int = 10
+    members: int = 10
     iterations: int = 100_000
     map_tissues: tuple[str, ...] = ()
     map_smoothing: float = 0.0

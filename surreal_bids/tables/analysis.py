@@ -24,6 +24,12 @@ from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.pipeline import TableModel, split_halves
 from surreal_bids.tables.preprocessing import prepare_inputs
 
+PATTERN_COLUMNS = [
+    *('pattern', 'region', 'muse_regions'),
+    *('change_percent', 'change_percent_std', 'change_sd'),
+]
+"""Columns of the table of patterns."""
+
 
 @dataclass(frozen=True, eq=False)
 class GroupResults:
@@ -145,6 +151,8 @@ def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFra
         `change_percent_std` (over the members of the consensus), and `change_sd` (the same change
         in standard deviations of controls).
     """
+    if not model.pattern_names:
+        return pd.DataFrame(columns=PATTERN_COLUMNS)
     steps = model.preprocessing
     features = steps.features.features
     X = normalised[model.gan.feature_names_in_ or list(normalised.columns)]

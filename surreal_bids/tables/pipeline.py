@@ -267,8 +267,8 @@ def make_gan(options: TrainingOptions, checkpoint_dir: Path | None = None) -> Su
     """A Surreal-GAN that is not fitted yet; what it learns is kept in the folder."""
     changes = {name: getattr(options, name) for name in HYPER_PARAMETERS}
     return SurrealGAN(
-        tuple(options.n_patterns),
-        tuple(options.ortho),
+        tuple(options.n_patterns) or None,
+        tuple(options.ortho) or None,
         options.repetitions,
         options.preset,
         options.iterations,
@@ -355,11 +355,14 @@ def prepare(cohort: Cohort) -> TrainingData:
 
 
 def time_training(data: TrainingData, options: TrainingOptions) -> dict[int, float]:
-    """Seconds that training will take for each number of patterns, from a few iterations."""
+    """Seconds that training will take for each number of patterns, from a few iterations.
+
+    Where the number is chosen before training (preset `sparse`): of one round of members.
+    """
     gan = make_gan(options)
     return {
-        n_patterns: gan.seconds_per_iteration(*data.arrays, n_patterns) * options.iterations
-        for n_patterns in options.n_patterns
+        n_patterns: gan.seconds_per_iteration(*data.arrays, n_patterns) * gan.most_iterations
+        for n_patterns in gan.trained_numbers
     }
 
 
@@ -373,7 +376,7 @@ def train_patterns(
 def select_model(
     data: TrainingData, options: TrainingOptions, checkpoint_dir: Path | None = None
 ) -> TableModel:
-    """Choose M and lambda by agreement and form the consensus.
+    """Choose M and lambda and form the consensus.
 
     Members that :func:`train_patterns` has trained are read from the checkpoints; others are
     trained.

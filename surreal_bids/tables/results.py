@@ -242,6 +242,7 @@ def readable_card(card: Card, details: bool = True) -> str:
         'Features': _features(card),
         'Preprocessing': _preprocessing(card['Preprocessing']),
         'Model': _model(card, details),
+        'Stability of patterns over subsamples of participants': _stability(card),
         'Agreement of members (pattern-agr-index)': _agreement(card),
         'Members left out': _members(card),
         'Numbers of each feature': _feature_details(card) if details else [],
@@ -339,8 +340,29 @@ def _harmonization(site_column: str | None, combat: Mapping[str, Any] | None) ->
     )
 
 
+def _stability(card: Card) -> list[str]:
+    if not card.get('Stability'):
+        return []
+    rows = [
+        (
+            str(row['n_patterns']),
+            _index(row['value']),
+            _index(max(row['null'], default=None)),
+            'chosen' if row['n_patterns'] == card['Selected']['n_patterns'] else '',
+        )
+        for row in card['Stability']['stabilities']
+    ]
+    return align([('patterns', 'stability', 'highest with shuffled labels', ''), *rows])
+
+
 def _model(card: Card, details: bool) -> list[str]:
     selected = card['Selected']
+    if selected['n_patterns'] == 0:
+        return [
+            'no pattern is supported: none is found again in other subsamples of the participants,',
+            'or not better than with shuffled labels; there are no R-indices',
+            f'preset {card["Preset"]}, seed {card["RandomState"]}',
+        ]
     names = ', '.join(card['PatternNames'])
     lines = [
         f'{selected["n_patterns"]} patterns ({names}), lambda {_number(selected["ortho"])}, '
@@ -353,6 +375,19 @@ def _model(card: Card, details: bool) -> list[str]:
             f'{len(selected["members"])} of {card["Repetitions"]} members averaged; repetition '
             f'{selected["reference"]} names the patterns',
             f'preset {card["Preset"]}, {card["Iterations"]} iterations, seed {card["RandomState"]}',
+        ]
+    if card.get('Spent'):
+        spent = card['Spent']
+        lines.append(
+            f'trained: {spent["members"]} members, {spent["iterations"]:,} iterations in all; '
+            f'ended because {spent["reason"]}'
+        )
+    if card.get('Linear'):
+        agreed = ', '.join(map(_index, card['Linear']['agreement']))
+        apart = ', '.join(f'{share:.1%}' for share in card['Linear']['differing'])
+        lines += [
+            f'linear factors of the same participants agree at {agreed}',
+            f'  patients whose places differ by more than a quarter: {apart}',
         ]
     if details:
         given = {name: value for name, value in card['HyperParameters'].items() if value}
