@@ -385,9 +385,9 @@ class SurrealGAN:
         Returns
         -------
         Path
-            The checkpoint, which holds the finished members.
+            The checkpoint, which holds the finished members, or the first round of them.
         """
-        checkpoint = self._checkpoint(n_patterns)
+        checkpoint = self._checkpoint(n_patterns, 0 if self._hyper.start == 'factors' else None)
         if checkpoint is None:
             raise UsageError('training one number of patterns needs a checkpoint_dir to keep it in')
         self.history_ = []

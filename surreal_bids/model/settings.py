@@ -77,16 +77,6 @@ class HyperParameters:
 
 
 PRESETS: dict[str, HyperParameters] = {
-    'iclr2022': HyperParameters(),
-    'correlated': HyperParameters(gamma=2.0, alpha=0.02, lr=8e-4, monotonicity_threshold=6e-5),
-    'robust': HyperParameters(
-        lr=8e-4,
-        adversarial=0.25,
-        discriminator_scale=10.0,
-        discriminator_noise=1.0,
-        decay_from=0.5,
-        core_members=3,
-    ),
     'sparse': HyperParameters(
         gamma=1.0,
         adversarial=0.25,
@@ -100,6 +90,16 @@ PRESETS: dict[str, HyperParameters] = {
         settled=0.999,
         largest_batch=256,
         consensus_tolerance=0.15,
+    ),
+    'iclr2022': HyperParameters(),
+    'correlated': HyperParameters(gamma=2.0, alpha=0.02, lr=8e-4, monotonicity_threshold=6e-5),
+    'robust': HyperParameters(
+        lr=8e-4,
+        adversarial=0.25,
+        discriminator_scale=10.0,
+        discriminator_noise=1.0,
+        decay_from=0.5,
+        core_members=3,
     ),
 }
 """iclr2022: the paper. correlated: the authors' program 0.1.1, whose R-indices may correlate

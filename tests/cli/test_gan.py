@@ -16,7 +16,7 @@ from tests.shared_data import shared_data
 from tests.tables.study import make_study
 
 TINY = (
-    *('--n-patterns', 2, '--ortho', 0.2, '--repetitions', 2),
+    *('--preset', 'iclr2022', '--n-patterns', 2, '--ortho', 0.2, '--repetitions', 2),
     *('--iterations', 60, '--lr', 0.01, '--device', 'cpu'),
 )
 PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 'site')

@@ -23,7 +23,7 @@ from tests.tables.study import make_study
 
 TINY = (
     *('--n-patterns', 2, 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 200),
-    *('--device', 'cpu', '--nprocs', 1),
+    *('--preset', 'robust', '--device', 'cpu', '--nprocs', 1),
 )
 TEMPLATE = 'MNI152NLin2009cAsym'
 

@@ -30,6 +30,7 @@ def make_config(root: Path, **options: Any) -> AppConfig:
     defaults = {
         'roi_table': folder / 'volumes.tsv',
         'work_dir': folder / 'work',
+        'preset': 'robust',
         'n_patterns': (2,),
         'ortho': (0.2,),
         'repetitions': 2,

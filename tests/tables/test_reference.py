@@ -13,7 +13,13 @@ from tests.tables.group_study import make_config, write_dataset
 from tests.tables.study import Study, make_study
 
 TINY = TrainingOptions(
-    n_patterns=(2,), ortho=(0.2,), repetitions=2, iterations=50, device='cpu', lr=0.01
+    preset='robust',
+    n_patterns=(2,),
+    ortho=(0.2,),
+    repetitions=2,
+    iterations=50,
+    device='cpu',
+    lr=0.01,
 )
 
 

@@ -31,7 +31,12 @@ from surreal_bids.tables.pipeline import (
 from tests.tables.group_study import make_config, write_dataset
 
 SETTINGS = TrainingOptions(
-    n_patterns=(2, 3), ortho=(0.2,), repetitions=2, iterations=200, device='cpu'
+    preset='robust',
+    n_patterns=(2, 3),
+    ortho=(0.2,),
+    repetitions=2,
+    iterations=200,
+    device='cpu',
 )
 
 
