@@ -135,7 +135,8 @@ def _why_none(output_dir: Path, atlas: str) -> str:
     if atlas in others:
         return ' that a complete run has left (logs/*_record.json tell of such runs)'
     if others:
-        return f' (there are some of {", ".join(sorted(others))}: give the same --atlas)'
+        names = ', '.join(sorted(others))
+        return f' (there are some of {names}: give the same --segmentation and --atlas)'
     return ''
 
 
