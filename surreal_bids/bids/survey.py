@@ -131,8 +131,7 @@ def survey_dataset(config: AppConfig) -> Survey:
     groups = _read_groups(config, images)
     is_read = 'participant' in config.analysis_levels and not config.skip_bids_validation
     damaged, notes = check_images(images) if is_read else ([], [])
-    found = {image.participant for image in images}
-    lacking: list[Visit] = [(label, None) for label in participants if label not in found]
+    lacking = _without_image(participants, images)
     problems = [*(Problem(visit_name(visit), NO_IMAGE) for visit in lacking), *damaged]
     empty = _sessions_without_image(config, [*images, *others])
     notes += [Problem(visit_name(visit), EMPTY_SESSION) for visit in empty]
@@ -180,6 +179,11 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage
 
 def _wanted_sessions(config: AppConfig) -> list[str]:
     return [without_prefix(label, 'ses') for label in config.session_label]
+
+
+def _without_image(participants: Iterable[str], images: Iterable[T1wImage]) -> list[Visit]:
+    found = {image.participant for image in images}
+    return [(label, None) for label in participants if label not in found]
 
 
 def _sessions_without_image(config: AppConfig, images: Sequence[T1wImage]) -> list[Visit]:

@@ -113,15 +113,13 @@ def run(arguments: Sequence[str]) -> int:
 def check_options(config: AppConfig) -> None:
     """Check the files and folders that options name, for both levels, before any work."""
     from surreal_bids.bids.reuse import segmentation_label
+    from surreal_bids.cli.execution import check_running_options
     from surreal_bids.cli.plan import check_anatomy_options
 
     segmentation_label(config)
     if 'participant' in config.analysis_levels:
         check_anatomy_options(config)
-    if config.use_plugin is not None:
-        from surreal_bids.cli.execution import read_plugin
-
-        read_plugin(config.use_plugin)
+    check_running_options(config)
     if 'group' in config.analysis_levels:
         from surreal_bids.cli.group import check_group_options
 

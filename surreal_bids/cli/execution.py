@@ -134,8 +134,7 @@ def run_workflows(
         Called as steps start and end.
     """
     _quieten(_log_level())
-    if config.resource_monitor and find_spec('psutil') is None:
-        raise UsageError('--resource-monitor: needs psutil; install it with "pip install psutil"')
+    check_running_options(config)
     with limited_threads(config.omp_nthreads):
         plugin = _make_plugin(config)
         if status_callback is not None:
@@ -149,20 +148,20 @@ def run_workflows(
         for workflow in workflows:
             following: Workflow | None = workflow
             while following is not None:
-                _run_with_plugin(_prepare(following, config), plugin)
-                crashes = collect_crashes(following)
+                crashes = _run_with_plugin(_prepare(following, config), plugin)
                 following = finished(following, crashes)
                 if crashes and config.stop_on_first_crash:
                     return
 
 
-def _run_with_plugin(workflow: Workflow, plugin: Any) -> None:
+def _run_with_plugin(workflow: Workflow, plugin: Any) -> list[Crash]:
     try:
         workflow.run(plugin=plugin)
     except RuntimeError:
         # Nipype raises it when steps failed; their reports show which. All else is fatal.
         if not _crash_dir(workflow).is_dir():
             raise
+    return collect_crashes(workflow)
 
 
 def runs_here(config: AppConfig) -> bool:
@@ -479,6 +478,14 @@ def _make_plugin(config: AppConfig) -> Any:
     return DepthFirstPlugin(plugin_args=arguments | about_run)
 
 
+def check_running_options(config: AppConfig) -> None:
+    """Check what steps will be run with, before any work."""
+    if config.use_plugin is not None:
+        read_plugin(config.use_plugin)
+    if config.resource_monitor and find_spec('psutil') is None:
+        raise UsageError('--resource-monitor: needs psutil; install it with "pip install psutil"')
+
+
 def read_plugin(path: Path) -> dict[str, Any]:
     """Read a plugin file as fMRIPrep has it: `plugin`, and perhaps `plugin_args`."""
     import yaml  # type: ignore[import-untyped]
@@ -489,18 +496,22 @@ def read_plugin(path: Path) -> dict[str, Any]:
         raise UsageError(f'--use-plugin {path}: cannot be read as YAML ({error})') from error
     if not (isinstance(settings, dict) and isinstance(settings.get('plugin'), str)):
         raise UsageError(f'--use-plugin {path}: expected "plugin: NAME" and perhaps "plugin_args:"')
-    if not isinstance(settings.get('plugin_args', {}), dict):
-        raise UsageError(f'--use-plugin {path}: plugin_args must be names with values')
-    for name in ('n_procs', 'memory_gb'):
-        value = settings.get('plugin_args', {}).get(name, 1)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise UsageError(f'--use-plugin {path}: {name} is {value!r}; expected a number above 0')
+    _check_plugin_args(path, settings.get('plugin_args', {}))
     if not hasattr(plugins, f'{settings["plugin"]}Plugin'):
         known = [name.removesuffix('Plugin') for name in dir(plugins) if name.endswith('Plugin')]
         raise UsageError(
             f'--use-plugin {path}: no plugin {settings["plugin"]}; there are: {", ".join(known)}'
         )
     return settings
+
+
+def _check_plugin_args(path: Path, arguments: Any) -> None:
+    if not isinstance(arguments, dict):
+        raise UsageError(f'--use-plugin {path}: plugin_args must be names with values')
+    for name in ('n_procs', 'memory_gb'):
+        value = arguments.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise UsageError(f'--use-plugin {path}: {name} is {value!r}; expected a number above 0')
 
 
 def _crash_dir(workflow: Workflow) -> Path:
