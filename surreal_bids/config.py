@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_text
@@ -44,6 +44,13 @@ LEAST: Mapping[str, float] = {
     'iterations': 1,
     'map_smoothing': 0,
     'permutations': 0,
+    'gamma': 0,
+    'kappa': 0,
+    'zeta': 0,
+    'mu': 0,
+    'eta': 0,
+    'lr': 1e-9,
+    'batch_size': 1,
 }
 """The smallest value that each number may have."""
 
@@ -285,7 +292,10 @@ def derivative_folders(config: AppConfig) -> dict[str, Path]:
     return folders
 
 
-def check_config(config: AppConfig) -> AppConfig:
+Options = TypeVar('Options', CohortOptions, TrainingOptions, AppConfig)
+
+
+def check_config(config: Options) -> Options:
     """Check words, numbers and pairs of options; raise a :class:`UsageError` for the first bad."""
     for name, allowed in CHOICES.items():
         for value in _values(config, name):
@@ -296,14 +306,14 @@ def check_config(config: AppConfig) -> AppConfig:
             if not (math.isfinite(value) and value >= least):
                 raise UsageError(f'{option_of(name)} {value}; expected {least:g} or more')
     for name in NOT_EMPTY:
-        if not getattr(config, name):
+        if not getattr(config, name, True):
             raise UsageError(f'{option_of(name)}: expected at least one value')
     return config
 
 
-def _values(config: AppConfig, name: str) -> tuple[Any, ...]:
+def _values(config: CohortOptions | TrainingOptions, name: str) -> tuple[Any, ...]:
     """Values of an option: none, one, or those of a list."""
-    value = getattr(config, name)
+    value = getattr(config, name, None)
     if value is None:
         return ()
     return value if isinstance(value, tuple) else (value,)

@@ -75,6 +75,15 @@ def cannot_write(target: str | Path, error: OSError) -> str:
     return f'{target}: cannot be written ({error.strerror}); {remedy}'
 
 
+def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
+    """Refuse to write over an input, whatever it is called: links are followed."""
+    there = [path for path in inputs if path is not None and path.exists()]
+    for output in outputs:
+        same = [path for path in there if output.exists() and output.samefile(path)]
+        if same:
+            raise OutputError(f'{output}: would replace the input {same[0]}; choose another name')
+
+
 def remove_leftovers(target: str | Path) -> None:
     """Delete what killed writers of this file have left; only for files with a single writer."""
     target = Path(target)

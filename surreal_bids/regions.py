@@ -23,6 +23,33 @@ VENTRICLES = (4, 11, 49, 50, 51, 52)
 MIDLINE = (35, 71, 72, 73, 95)
 """MUSE indices of the regions without a left and a right part, ventricles apart."""
 
+DERIVED = frozenset({1, 46, *range(301, 437), *range(501, 526), 600, 601, 604, 606, 607, 613, 614,
+                    701, 702})  # fmt: skip
+"""MUSE numbers that are no single region: sums of regions, the brain (701), the head (702)."""
+
+ICV_NAMES = (
+    'icv', 'tiv', 'etiv', 'dlicv', 'estimatedtotalintracranialvol', 'intracranialvolume',
+    'totalintracranialvolume', 'musevolume702', 'muse702', '702',
+)  # fmt: skip
+"""Columns of the intracranial volume, by their letters and digits."""
+
+FREESURFER = re.compile(r'[lr]h_\S+_(volume|thickness|area)|(Left|Right)-Cerebellum-Cortex')
+"""Columns that only `aparcstats2table` or `asegstats2table` write."""
+
+FREESURFER_REGION = re.compile(
+    r'[lr]h_\S+_[a-z]+|(Left|Right|ctx|wm)-\S+|Brain-Stem|Optic-Chiasm|CC_\w+'
+)
+"""Columns of regions in these tables."""
+
+FREESURFER_OTHERS = re.compile(
+    r'([lr]h)?(BrainSegVol|Cortex|CortexVol|Cerebral\w*MatterVol|CorticalWhiteMatterVol|'
+    r'SubCortGrayVol|TotalGrayVol|SupraTentorialVol|MaskVol|SurfaceHoles|BrainSegVolNotVent)'
+    r'(Not\w+)?(-to-eTIV)?|[lr]h_(Mean\w+|\w*SurfArea)_\w+|(\S*-)?(Inf-Lat-Vent|\S*Ventricle|CSF|'
+    r'vessel|choroid-plexus|\S*hypointensities)',
+    re.IGNORECASE,
+)
+"""Columns of these tables that are totals, fluid, or no region."""
+
 _NUMBERED = re.compile(r'(?:(?:DL_|H_)?MUSE_(?:Volume_)?)?(\d+)', re.IGNORECASE)
 _SIDES = {'right': 'R', 'r': 'R', 'rh': 'R', 'left': 'L', 'l': 'L', 'lh': 'L'}
 _WORDS = {
@@ -118,10 +145,9 @@ def _index_by_spelling() -> dict[tuple[str, str], int]:
 
 
 def _recognise_one(column: str) -> int | None:
-    numbered = _NUMBERED.fullmatch(column.strip())
-    if numbered is None:
+    index = muse_number(column)
+    if index is None:
         return _index_by_spelling().get(_spelling_key(column))
-    index = int(numbered.group(1))
     return index if index in set(_index_by_spelling().values()) else None
 
 
@@ -161,6 +187,28 @@ def recognise(columns: Iterable[Hashable]) -> dict[str, int]:
         recognised[column] = index
         column_of[index] = column
     return recognised
+
+
+def muse_number(column: str) -> int | None:
+    """Number of a column named as MUSE regions are, single or not: 702 of `MUSE_702` or `702`."""
+    numbered = _NUMBERED.fullmatch(column.strip())
+    return None if numbered is None else int(numbered.group(1))
+
+
+def is_icv(column: str) -> bool:
+    """Tell whether a column is called like the intracranial volume."""
+    name = re.sub('[^a-z0-9]', '', column.lower()).removeprefix('dl').removeprefix('h')
+    return name in ICV_NAMES or f'dl{name}' in ICV_NAMES
+
+
+def is_total(column: str) -> bool:
+    """Tell whether a column holds a sum of regions, or fluid, by the names of MUSE or FreeSurfer.
+
+    Such numbers are no features beside the regions that they sum.
+    """
+    if is_icv(column) or muse_number(column) in DERIVED:
+        return True
+    return FREESURFER_OTHERS.fullmatch(column) is not None
 
 
 def _muse72() -> tuple[Feature, ...]:

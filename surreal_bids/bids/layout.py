@@ -137,10 +137,10 @@ Visit = tuple[str, str | None]
 """Labels of a participant and a session, the latter None where there are no sessions."""
 
 
-def visit_name(visit: Visit) -> str:
+def visit_name(visit: Visit, prefix: str = 'sub-') -> str:
     """How a participant in a session is called: `sub-01` or `sub-01_ses-02`."""
     participant, session = visit
-    return f'sub-{participant}' + (f'_ses-{session}' if session else '')
+    return f'{prefix}{participant}' + (f'_ses-{session}' if session else '')
 
 
 DESCRIPTION = 'dataset_description.json'

@@ -14,17 +14,42 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit, is_label, without_prefix
-from surreal_bids.exceptions import DataError
+from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import MISSING
 from surreal_bids.text import alternatives, name_some
 
 PARTICIPANT = 'participant_id'
 SESSION = 'session_id'
 
+ID_COLUMNS = (
+    'participantid', 'participant', 'mrid', 'subjectid', 'subject', 'subid', 'sub', 'subj', 'ptid',
+    'rid', 'id',
+)  # fmt: skip
+"""Columns that name participants, the first of these that a table has: their letters and digits."""
+
 GROUP_COLUMNS = ('diagnosis', 'group', 'dx')
 """Columns taken for the diagnosis, in this order and in any case, when none is named."""
 
-_MISSING_CELLS = frozenset({'', MISSING, MISSING.upper()})
+MISSING_CELLS = frozenset({'', 'n/a', 'na', 'nan', 'null'})
+"""How BIDS, R, numpy and databases write that a value is missing, in any case."""
+
+SEPARATORS = ('\t', ',', ';')
+"""What may separate cells; the first of these that the header holds counts."""
+
+MAGIC = {
+    b'PK\x03\x04': 'an Excel or zip file; save the sheet as .csv or .tsv',
+    b'\x1f\x8b': 'a compressed file; unpack it (gunzip)',
+    b'\xff\xfe': 'text in UTF-16; save it as UTF-8',
+    b'\xfe\xff': 'text in UTF-16; save it as UTF-8',
+    b'version https://git-lfs': 'a pointer of git LFS, not the file; fetch it (git lfs pull)',
+    b'/annex/objects': 'a pointer of git-annex, not the file; fetch it (datalad get)',
+}
+"""What files begin with that are no tables, and what to do about them."""
+
+_NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?', re.ASCII)
+_COMMA = re.compile(r'[+-]?\d+,\d+')
+_WHOLE_NUMBER = re.compile(r'([+-]?\d+)\.0+')
+_FREESURFER = re.compile(r'Measure:\w+|[lr]h\.\S+')
 
 
 @dataclass(frozen=True)
@@ -53,6 +78,10 @@ class Table:
         """Names of the columns."""
         return list(self.text.columns)
 
+    def rows(self, names: Sequence[str]) -> Table:
+        """The same with some of the rows only, in this order."""
+        return Table(self.source, self.text.loc[list(names)])
+
     def require(self, names: Iterable[str]) -> None:
         """Raise an error that lists the columns there are, unless all of these are there."""
         missing = [name for name in names if name not in self.text]
@@ -70,13 +99,16 @@ class Table:
     def numbers(self, name: str) -> pd.Series:
         """Give a column as floating-point numbers, NaN where missing."""
         cells = self.categories(name)
-        values = pd.to_numeric(cells, errors='coerce').astype(np.float64)
+        values = _to_numbers(cells)
         wrong = cells.notna() & ~np.isfinite(values)
         if wrong.any():
             where = str(wrong.idxmax())
+            remedy = f'correct it, or write {MISSING} if it is not known'
+            if _COMMA.fullmatch(cells[where]):
+                remedy = 'write a decimal point, and no separator of thousands'
             raise DataError(
                 f'{self.source}: column {name} should hold numbers, but {where} has '
-                f'"{cells[where]}"; correct it, or write {MISSING} if it is not known'
+                f'"{cells[where]}"; {remedy}'
             )
         return values
 
@@ -87,49 +119,114 @@ class Table:
         (`001`) stay text.
         """
         text = {PARTICIPANT, SESSION, *categorical}
-        numeric = [n for n in self.columns if n not in text and _all_numbers(self.text[n])]
+        numeric = [n for n in self.columns if n not in text and all_numbers(self.text[n])]
         return self.text.assign(**{name: self.numbers(name) for name in numeric})
 
 
-def _all_numbers(cells: pd.Series) -> bool:
+def _to_numbers(cells: pd.Series) -> pd.Series:
+    """Numbers as written in ASCII digits, infinite ones among them; NaN where there is none."""
+    values = [
+        float(cell) if isinstance(cell, str) and _NUMBER.fullmatch(cell) else np.nan
+        for cell in cells
+    ]
+    return pd.Series(values, cells.index, dtype=np.float64, name=cells.name)
+
+
+def all_numbers(cells: pd.Series) -> bool:
+    """Tell whether a column holds numbers, and nothing else, that are no labels such as `001`."""
     known = cells.dropna()
     padded = known.str.fullmatch(r'0\d+')
-    values = pd.to_numeric(known, errors='coerce').astype(np.float64)
-    return len(known) > 0 and not padded.any() and bool(np.isfinite(values).all())
+    return len(known) > 0 and not padded.any() and bool(np.isfinite(_to_numbers(known)).all())
 
 
 def read_table(path: Path) -> Table:
-    """Read a tab-separated file with a header; a byte order mark and CRLF are no trouble."""
-    try:
-        with path.open(encoding='utf-8-sig', newline='') as stream:
-            reader = csv.reader(stream, delimiter='\t', strict=True)
-            rows = {f'line {reader.line_num}': [cell.strip() for cell in row] for row in reader}
-    except OSError as error:
-        raise DataError(f'{path}: cannot be read ({error.strerror})') from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f'{path}: not a tab-separated UTF-8 table ({error}); save it so') from error
-    rows = {line: row for line, row in rows.items() if any(row)}
-    header = next(iter(rows.values()), None)
+    """Read a table with a header, its rows indexed by where they are in the file.
+
+    Cells are separated by tabs, commas or semicolons, whichever the header has; a byte order mark
+    and CRLF are no trouble. They stay text, None where missing.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, is no table in UTF-8, a row is too short or too long, or a column
+        comes twice.
+    """
+    rows = _read_rows(path)
+    header = rows.pop(min(rows), None) if rows else None
     if header is None:
-        raise DataError(f'{path}: the table is empty; it needs a header and a row for each entry')
-    _check_shape(path, rows, header)
-    cells = [
-        [None if cell in _MISSING_CELLS else cell for cell in row]
-        for row in list(rows.values())[1:]
-    ]
-    return Table(path, pd.DataFrame(cells, list(rows)[1:], header, dtype=object))
-
-
-def _check_shape(path: Path, rows: dict[str, list[str]], header: list[str]) -> None:
-    repeated = sorted({name for name in header if header.count(name) > 1})
+        raise DataError(f'{path}: the table is empty; it needs a header and rows below it')
+    folded = [name.lower() for name in header]
+    repeated = sorted({name for name in header if name and folded.count(name.lower()) > 1})
     if repeated:
-        raise DataError(f'{path}: more than one column {", ".join(repeated)}; rename or drop one')
+        raise DataError(f'{path}: more than one column {name_some(repeated)}; rename or drop one')
+    broken = [name for name in header if not name.isprintable()]
+    if broken:
+        raise DataError(f'{path}: the column name {broken[0]!r} is broken; write it in one line')
     for line, row in rows.items():
         if len(row) != len(header):
             raise DataError(
-                f'{path}: {line} has {len(row)} cells, but the header has {len(header)}; '
-                f'separate cells by one tab and write {MISSING} for a missing value'
+                f'{path}: line {line} has {len(row)} cells, but the header has {len(header)}; '
+                f'write {MISSING} for a missing value, and quote cells that hold the separator'
             )
+    cells = [[None if c.lower() in MISSING_CELLS else c for c in row] for row in rows.values()]
+    return Table(path, pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object))
+
+
+def _read_rows(path: Path) -> dict[int, list[str]]:
+    """The rows by the number of their line; empty lines are skipped."""
+    try:
+        content = path.read_bytes()
+        found = next((what for start, what in MAGIC.items() if content.startswith(start)), None)
+        if found:
+            raise DataError(f'{path}: this is {found}')
+        text = content.decode('utf-8-sig')
+        first = text.lstrip().partition('\n')[0]
+        separator = next((mark for mark in SEPARATORS if mark in first), SEPARATORS[0])
+        reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator, strict=True)
+        numbered = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+        if '\0' in text:
+            raise DataError(f'{path}: holds bytes that are no text; save it again as .tsv or .csv')
+    except OSError as error:
+        raise DataError(f'{path}: cannot be read ({error.strerror}); check the path') from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(
+            f'{path}: not a table in UTF-8 text ({error}); save it as .tsv or .csv'
+        ) from error
+    return {line: row for line, row in numbered if any(row)}
+
+
+def letters(name: str) -> str:
+    """Lower-case letters and digits of a name, by which spellings are compared."""
+    return re.sub('[^a-z0-9]', '', name.lower())
+
+
+def find_id_column(table: Table, wanted: str | None = None) -> str:
+    """Find the column that names participants, by the usual names or as wanted."""
+    if wanted is not None:
+        return require_columns(table, [wanted], '; correct --id-column')[wanted]
+    if table.columns and _FREESURFER.fullmatch(table.columns[0]):
+        return table.columns[0]
+    by_letters = {letters(name): name for name in reversed(table.columns)}
+    found = next((by_letters[name] for name in ID_COLUMNS if name in by_letters), None)
+    if found is None:
+        raise DataError(
+            f'{table.source}: no column {PARTICIPANT}; name the one of the ids with --id-column '
+            f'({alternatives([PARTICIPANT], table.columns)})'
+        )
+    return found
+
+
+def read_people(path: Path) -> Table:
+    """Read a table with one row per participant, indexed by the ids as they are written."""
+    table = read_table(path)
+    column = find_id_column(table)
+    ids = table.categories(column)
+    if ids.isna().any():
+        raise DataError(f'{path}: {ids.isna().idxmax()} has no {column}; add it')
+    repeated = ids[ids.map(person_key).duplicated()].tolist()
+    if repeated:
+        raise DataError(f'{path}: more than one row for {name_some(repeated)}; keep one row each')
+    return Table(path, table.text.drop(columns=column).set_axis(pd.Index(ids, name=PARTICIPANT)))
 
 
 def read_participants(bids_dir: Path) -> Table:
@@ -137,7 +234,7 @@ def read_participants(bids_dir: Path) -> Table:
     path = bids_dir / 'participants.tsv'
     if not path.is_file():
         raise DataError(
-            f'{path}: no such file; add one with a column {PARTICIPANT} and a row for each person'
+            f'{path}: no such file; add one with a column {PARTICIPANT} and one row per participant'
         )
     return _with_labels(read_table(path), PARTICIPANT, 'sub')
 
@@ -193,7 +290,7 @@ def read_visits(bids_dir: Path, visits: Sequence[Visit]) -> Table:
             PARTICIPANT: participant,
             SESSION: session,
             **rows.loc[participant],
-            **_session_values(bids_dir, participant, session),
+            **session_values(bids_dir, participant, session),
         }
         for participant, session in visits
     ]
@@ -203,7 +300,8 @@ def read_visits(bids_dir: Path, visits: Sequence[Visit]) -> Table:
     return Table(participants.source, cells.where(cells.notna(), None))
 
 
-def _session_values(bids_dir: Path, participant: str, session: str | None) -> dict[Hashable, str]:
+def session_values(bids_dir: Path, participant: str, session: str | None) -> dict[Hashable, str]:
+    """Read what `sessions.tsv` says of a session, if there is such a file."""
     table = read_sessions(bids_dir, participant) if session else None
     if table is None:
         return {}
@@ -215,100 +313,6 @@ def find_group_column(table: Table) -> str | None:
     """Find the column of the diagnosis by its usual names; None if there is none."""
     by_name = {name.lower(): name for name in table.columns}
     return next((by_name[name] for name in GROUP_COLUMNS if name in by_name), None)
-
-
-MISSING_CELLS = frozenset({'', 'n/a', 'na', 'nan', 'null'})
-"""How BIDS, R, numpy and databases write that a value is missing, in any case."""
-
-SEPARATORS = ('\t', ',', ';')
-"""What may separate cells; the first of these that the header holds counts."""
-
-_WHOLE_NUMBER = re.compile(r'([+-]?\d+)\.0+')
-
-
-def read_people(path: Path) -> Table:
-    """Read a table with a header and one row a person, named in the column `participant_id`.
-
-    Cells are separated by tabs, commas or semicolons, whichever the header has. They stay text,
-    None where missing; the rows are indexed by `participant_id`.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, a row is too short or too long, a column or a person comes twice,
-        or nobody is in it.
-    """
-    return _by_person(read_delimited(path))
-
-
-def read_delimited(path: Path) -> Table:
-    """Read a table with a header, its rows indexed by where they are in the file.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, a row is too short or too long, a column comes twice, or there is
-        no row.
-    """
-    header, rows = _read_rows(path)
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:
-        raise DataError(f'{path}: more than one column {name_some(repeated)}; rename or drop one')
-    for line, row in rows.items():
-        if len(row) != len(header):
-            raise DataError(
-                f'{path}: line {line} has {len(row)} cells, but the header has {len(header)}; '
-                f'write {MISSING} for a missing value, and quote cells that hold the separator'
-            )
-    cells = [[_cell(cell) for cell in row] for row in rows.values()]
-    return Table(path, pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object))
-
-
-def _read_rows(path: Path) -> tuple[list[str], dict[int, list[str]]]:
-    """The header, and the other rows by the number of their line; empty lines are skipped."""
-    try:
-        text = path.read_text(encoding='utf-8-sig')
-        first = text.lstrip().partition('\n')[0]
-        separator = next((mark for mark in SEPARATORS if mark in first), SEPARATORS[0])
-        reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
-        numbered = ((reader.line_num, [cell.strip() for cell in row]) for row in reader)
-        rows = {number: row for number, row in numbered if any(row)}
-    except OSError as error:
-        raise DataError(f'{path}: cannot be read ({error.strerror})') from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(
-            f'{path}: not a table in UTF-8 text ({error}); save it as .tsv or .csv'
-        ) from error
-    if len(rows) < 2:
-        raise DataError(f'{path}: nobody in it; it needs a header and a row for each person')
-    header = rows.pop(min(rows))
-    return header, rows
-
-
-def _cell(text: str) -> str | None:
-    return None if text.lower() in MISSING_CELLS else text
-
-
-def _by_person(table: Table) -> Table:
-    """Index a table by `participant_id`, which each row must have and no two may share."""
-    column = find_column(table.columns, PARTICIPANT)
-    if column is None:
-        raise DataError(
-            f'{table.source}: no column {PARTICIPANT}; rename the one that names people to it '
-            f'({alternatives([PARTICIPANT], table.columns)})'
-        )
-    people = table.categories(column)
-    if people.isna().any():
-        raise DataError(f'{table.source}: {people.isna().idxmax()} has no {PARTICIPANT}; add it')
-    keys = people.map(person_key)
-    repeated = people[keys.duplicated()].tolist()
-    if repeated:
-        raise DataError(
-            f'{table.source}: more than one row for {name_some(repeated)}; keep one row a person '
-            '(for several visits, give each a name of its own, such as sub-01_ses-2)'
-        )
-    text = table.text.drop(columns=column).set_axis(pd.Index(people, name=PARTICIPANT))
-    return Table(table.source, text)
 
 
 def person_key(person: str) -> str:
@@ -338,31 +342,6 @@ def require_columns(table: Table, names: Iterable[str], remedy: str = '') -> dic
             f'{alternatives(missing, table.columns)}{remedy}'
         )
     return {name: column for name, column in found.items() if column is not None}
-
-
-def join_participants(table: Table, participants: Table | None) -> Table:
-    """What is known of the people of `table`: the columns of `participants`, then its own.
-
-    Where both have a column, that of `participants` counts.
-
-    Raises
-    ------
-    DataError
-        Somebody is not in `participants`.
-    """
-    if participants is None:
-        return table
-    rows = participants.text.set_axis(participants.text.index.map(person_key))
-    keys = table.text.index.map(person_key)
-    absent = table.text.index[~keys.isin(rows.index)]
-    if len(absent):
-        raise DataError(
-            f'{participants.source}: no row for {len(absent)} of {len(table)} people of '
-            f'{table.source}: {name_some(absent)}; add them, or take them out of the other table'
-        )
-    known = rows.loc[keys].set_axis(table.text.index)
-    own = table.text.drop(columns=[name for name in table.columns if name in known])
-    return Table(participants.source, pd.concat([known, own], axis=1))
 
 
 def names(table: Table, column: str) -> pd.Series:
@@ -399,6 +378,9 @@ CONTROL_WORDS = frozenset(
 )  # fmt: skip
 """Values of a diagnosis that mean a control, in any case."""
 
+PATIENT_WORDS = frozenset({'pt', 'patient', 'patients', 'case', 'cases', 'diseased', 'affected'})
+"""Values of a diagnosis that cannot mean a control, in any case."""
+
 CODES = ({'0': CONTROL, '1': PATIENT}, {'-1': CONTROL, '1': PATIENT})
 """Numbers that stand for the groups; the second are those of the authors' program."""
 
@@ -414,11 +396,14 @@ class GroupLabels:
     controls, patients
         Its values for the two groups. Where only one is given, the only other value is the other
         group; where none is given, common words, 0 and 1, or -1 and 1 are recognised.
+    no_guess
+        Raise an error instead of recognising any of these.
     """
 
     column: str | None = None
     controls: Sequence[str] = ()
     patients: Sequence[str] = ()
+    no_guess: bool = False
 
     @property
     def says_all(self) -> bool:
@@ -461,7 +446,7 @@ class Groups:
 
     def describe(self) -> str:
         """Say in one line who is what, and whether the user said so."""
-        how = 'recognised' if self.recognised else 'as given'
+        how = 'guessed: name them if this is wrong' if self.recognised else 'as given'
         return (
             f'column {self.column}: controls are {", ".join(self.control_labels)}, '
             f'patients are {", ".join(self.patient_labels)} ({how})'
@@ -492,6 +477,12 @@ def find_groups(people: Table, said: GroupLabels = SAID_NOTHING) -> Groups:
         controls, patients = _complete_labels(present, tuple(said.controls), tuple(said.patients))
     except DataError as error:
         raise DataError(f'{people.source}: column {column} {error}') from error
+    _refuse_opposite(column, controls, patients)
+    if said.no_guess and not said.says_all:
+        raise UsageError(
+            f'--no-guess: name --group-column, --control-label and --patient-label; the guess is '
+            f'{column}, {" ".join(controls)} and {" ".join(patients)}'
+        )
     in_group = values.isin((*controls, *patients))
     return Groups(
         column,
@@ -537,6 +528,18 @@ def _complete_labels(
         return _only_other(present, patients, '--control-label'), patients
     controls = controls or _recognised_controls(present)
     return controls, _only_other(present, controls, '--patient-label')
+
+
+def _refuse_opposite(column: str, controls: Sequence[str], patients: Sequence[str]) -> None:
+    """Refuse groups whose names mean the opposite."""
+    wrong = [label for label in patients if label.lower() in CONTROL_WORDS]
+    wrong += [label for label in controls if label.lower() in PATIENT_WORDS]
+    if wrong:
+        raise DataError(
+            f'column {column}: controls would be {name_some(controls)} and patients '
+            f'{name_some(patients)}, but {name_some(wrong)} means the opposite; correct '
+            '--control-label and --patient-label, or rename the values'
+        )
 
 
 def _recognised_controls(present: list[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from surreal_bids.bids.derivatives import (
     start_dataset,
 )
 from surreal_bids.bids.layout import read_description
-from surreal_bids.bids.people import CONTROL, PATIENT, Visit
+from surreal_bids.bids.people import Visit
 from surreal_bids.bids.reuse import segmentation_label
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.cli.execution import Crash, run_workflow
@@ -40,16 +40,15 @@ from surreal_bids.tables.pipeline import (
     adapt_to_controls,
     prepare,
     prepare_halves,
+    require_trainable,
     time_training,
 )
+from surreal_bids.tables.results import summarise_cohort
 from surreal_bids.tables.volumes import collect_volumes
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
 DONE = 'done'
 """File beside a cohort for which all results have been computed."""
-
-SHOWN = 10
-"""Excluded participants who are listed on the screen; the table has all."""
 
 
 def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
@@ -80,7 +79,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     participants = config.bids_dir / 'participants.tsv'
     needs = None if model is None else model.preprocessing
     cohort = read_cohort(volumes, participants, config, expected, needs)
-    sys.stdout.write(summarise_participants(cohort))
+    sys.stdout.write(summarise_cohort(cohort))
     if model is None:
         source: TableModel | list[TrainingData] = _training_data(config, cohort)
     else:
@@ -150,24 +149,10 @@ def _written(config: AppConfig) -> Iterator[tuple[Path, OutputName]]:
                 yield path, row
 
 
-def summarise_participants(cohort: Cohort) -> str:
-    """Who is included and excluded, and what was decided, in words."""
-    counts, out = cohort.counts, cohort.exclusions
-    lines = [
-        f'{counts[CONTROL]} controls and {counts[PATIENT]} patients, {len(cohort)} visits, '
-        f'{len(cohort.wanted)} regions',
-        *(f'  {note}' for note in cohort.notes),
-        f'{len(out)} excluded' + (':' if len(out) else ''),
-        *(f'  {visit}: {reason}' for visit, reason in out['reason'].head(SHOWN).items()),
-    ]
-    if len(out) > SHOWN:
-        lines.append(f'  and {len(out) - SHOWN} more')
-    return '\n'.join(lines) + '\n'
-
-
 def _training_data(config: AppConfig, cohort: Cohort) -> list[TrainingData]:
     """Fit preprocessing to all, and where halves are asked for, to each of them."""
     everyone = prepare(cohort)
+    require_trainable(everyone, training_options(config))
     if not config.split_half:
         return [everyone]
     for group, count in cohort.counts.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE, CHOICES, AppConfig
 
@@ -14,6 +13,17 @@ def _default(name: str) -> str:
     value = AppConfig.__dataclass_fields__[name].default
     listed = ' '.join(map(str, value)) if isinstance(value, tuple) else value
     return f'(default: {listed})'
+
+
+HYPER_PARAMETERS = {
+    'gamma': 'weight of the change loss',
+    'kappa': 'weight of the decomposition loss',
+    'zeta': 'weight of the reconstruction loss',
+    'mu': 'weight of the monotonicity loss',
+    'eta': 'weight of the cn loss',
+    'lr': 'learning rate',
+}
+"""Options that replace a value of the preset, by the names of the paper."""
 
 
 def add_positionals(parser: argparse.ArgumentParser) -> None:
@@ -115,16 +125,77 @@ def add_anatomy(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_groups(parser: argparse.ArgumentParser) -> None:
-    """Add options that say who is who: diagnosis, site, covariates."""
-    group = parser.add_argument_group('Options for controls and patients')
+def add_cohort(parser: argparse.ArgumentParser) -> None:
+    """Add options that say who is who, and what is done to volumes; of both commands."""
+    group = parser.add_argument_group(
+        'Options for controls and patients',
+        'What is not named is guessed, and the guess is shown. Participants with other values are '
+        'excluded.',
+    )
+    group.add_argument(
+        '--id-column',
+        metavar='NAME',
+        help='column that names participants; by default participant_id, MRID, subject, PTID, ID '
+        'and the like',
+    )
     group.add_argument(
         '--group-column',
         metavar='NAME',
-        help='column of participants.tsv with the diagnosis; by default diagnosis, group or dx',
+        help='column of the diagnosis; by default diagnosis, group or dx',
     )
-    group.add_argument('--control-label', nargs='+', metavar='VALUE', help='its value for controls')
-    group.add_argument('--patient-label', nargs='+', metavar='VALUE', help='its value for patients')
+    group.add_argument(
+        '--control-label',
+        nargs='+',
+        metavar='VALUE',
+        help='its value for controls; by default CN, control, HC and the like, 0 beside 1, or -1 '
+        'beside 1',
+    )
+    group.add_argument(
+        '--patient-label',
+        nargs='+',
+        metavar='VALUE',
+        help='its value for patients; by default the only other one',
+    )
+    group.add_argument(
+        '--no-guess',
+        action='store_true',
+        help='refuse to guess these three: all have to be named',
+    )
+    _add_preprocessing(parser)
+
+
+def _add_preprocessing(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        'Options for volumes', 'Kept in the model, and done to whomever it is applied to.'
+    )
+    group.add_argument(
+        '--features',
+        metavar='{muse72,muse139,FILE}',
+        help='muse139: the 139 single MUSE regions; muse72: left and right summed, as the authors '
+        'do; or a text file with one column name per line. MUSE regions are found in all usual '
+        'spellings (MUSE_47, DL_MUSE_Volume_47, 47, Right hippocampus). By default, the MUSE '
+        'regions but ventricles; in other tables, all columns of numbers that neither describe '
+        'participants nor sum other columns',
+    )
+    group.add_argument(
+        '--covariates',
+        nargs='+',
+        metavar='NAME',
+        help='columns whose effect, learned from controls, is removed; numbers act linearly, text '
+        'as categories. By default age and sex, if they are known. "none": remove none',
+    )
+    group.add_argument(
+        '--icv-column',
+        metavar='NAME',
+        help='column of the intracranial volume; by default icv, TIV, eTIV, DLICV, MUSE_702 and '
+        'the like, or else the volume of the brain mask',
+    )
+    group.add_argument(
+        '--icv',
+        choices=CHOICES['icv'],
+        help='what to do with it: remove its effect as that of a covariate (default), divide all '
+        'volumes by it, or nothing',
+    )
     group.add_argument(
         '--site-column',
         metavar='NAME',
@@ -132,23 +203,16 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
         'site or scanner, if there are several. "none": do not harmonize',
     )
     group.add_argument(
-        '--covariates',
-        nargs='+',
-        metavar='NAME',
-        help='columns whose effect, learned from controls, is removed; by default age and sex, if '
-        'they are known. "none": remove none',
+        '--combat-fit-on',
+        choices=CHOICES['combat_fit_on'],
+        help='participants from whom ComBat learns; "all" takes disease for a site effect where '
+        f'sites differ in their share of patients {_default("combat_fit_on")}',
     )
     group.add_argument(
-        '--icv-column',
-        metavar='NAME',
-        help='column of the intracranial volume; by default one called icv, or else the volume of '
-        'the brain mask',
-    )
-    group.add_argument(
-        '--icv',
-        choices=CHOICES['icv'],
-        help='what to do with it: remove its effect as of a covariate (default), divide all '
-        'volumes by it, or nothing',
+        '--impute',
+        action='store_true',
+        help='fill missing volumes with what a control of the same covariates and site would have; '
+        'by default, who lacks one is excluded',
     )
 
 
@@ -164,11 +228,11 @@ def add_patterns(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         '--model', type=Path, metavar='FOLDER', help='apply this model instead of training one'
     )
-    _add_training(group)
     group.add_argument(
         '--split-half',
         action='store_true',
-        help='also train on two halves of the people, to see whether patterns are found again',
+        help='also train on two halves of the participants, to see whether patterns are found '
+        'again',
     )
     group.add_argument(
         '--phenotype',
@@ -225,7 +289,9 @@ PRESET_HELP = (
 """Help of the options of training, the same for every command."""
 
 
-def _add_training(group: Any) -> None:
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Add options of training, of both commands."""
+    group = parser.add_argument_group('Options for training')
     group.add_argument(
         '--n-patterns',
         type=int,
@@ -256,6 +322,28 @@ def _add_training(group: Any) -> None:
         '--preset',
         choices=CHOICES['preset'],
         help=PRESET_HELP,
+    )
+    group.add_argument(
+        '--device',
+        choices=CHOICES['device'],
+        help=f'where registration and training run {_default("device")}',
+    )
+    group.add_argument(
+        '--random-seed',
+        type=int,
+        metavar='N',
+        help=f'seed of all random numbers {_default("random_seed")}',
+    )
+    for name, meaning in HYPER_PARAMETERS.items():
+        group.add_argument(
+            f'--{name}', type=float, metavar='X', help=f'{meaning} (default: that of the preset)'
+        )
+    group.add_argument(
+        '--batch-size',
+        type=int,
+        metavar='N',
+        help='participants of each group in a batch (default: an eighth of the patients, at least '
+        '8)',
     )
 
 
@@ -288,11 +376,6 @@ def add_resources(parser: argparse.ArgumentParser) -> None:
         metavar='FILE',
         help='YAML file with the Nipype plugin to run with, and its plugin_args',
     )
-    group.add_argument(
-        '--device',
-        choices=CHOICES['device'],
-        help=f'where registration and training run {_default("device")}',
-    )
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
@@ -303,12 +386,6 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar='FILE',
         help='TOML file of options, named as here with underscores; the command line wins',
-    )
-    group.add_argument(
-        '--random-seed',
-        type=int,
-        metavar='N',
-        help=f'seed of all draws {_default("random_seed")}',
     )
     switches = {
         '--stop-on-first-crash': 'stop when a participant fails; by default, the others continue',

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.stats import truncnorm
 from sklearn.covariance import LedoitWolf
 
-from surreal_bids.bids.people import read_delimited
+from surreal_bids.bids.people import read_table
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import Feature, build_features, muse_indices, muse_table, structure_of
 
@@ -75,7 +75,7 @@ def read_controls(path: str | Path) -> Controls:
         If the file cannot be read, lacks a region, holds volumes that are missing or not positive,
         or has two rows for one participant.
     """
-    table = read_delimited(Path(path)).typed()
+    table = read_table(Path(path)).typed()
     try:
         return controls_from_table(table)
     except DataError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,26 +13,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import without_prefix
+from surreal_bids.bids.layout import visit_name, without_prefix
 from surreal_bids.bids.people import (
     CONTROL,
     PARTICIPANT,
     PATIENT,
-    SAID_NOTHING,
     SESSION,
     GroupLabels,
     Groups,
     Table,
     Visit,
+    about,
     find_column,
     find_groups,
-    join_participants,
-    person_key,
-    read_participants,
-    read_people,
+    letters,
     read_sessions,
-    read_visits,
+    read_table,
     require_columns,
+    session_values,
 )
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
@@ -40,13 +38,15 @@ from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.harmonization.empirical_bayes import FEWEST_FOR_SCALE
 from surreal_bids.model.estimator import FEWEST_FEATURES, FEWEST_PEOPLE
-from surreal_bids.regions import VENTRICLES, recognise
+from surreal_bids.regions import ICV_NAMES, is_icv, muse_table, recognise
 from surreal_bids.tables.features import (
+    PERSON_COLUMNS,
     FeatureList,
+    choose_features,
     column_features,
     listed_features,
     read_features,
-    remaining_features,
+    unused_columns,
 )
 from surreal_bids.tables.preprocessing import (
     Preprocessing,
@@ -55,15 +55,24 @@ from surreal_bids.tables.preprocessing import (
     require_distinct,
 )
 from surreal_bids.tables.screening import (
+    OTHER_HEAD,
+    USUAL_ICV_MM3,
     Reasons,
+    check_head_size,
+    check_volumes,
     empty_regions,
     implausible_values,
     missing_values,
     outlying_volumes,
+    refuse_negative,
+    refuse_separators,
+    require_levels,
     require_numbers,
     require_people,
+    require_years,
     sites_without_controls,
     summarise_reasons,
+    unify_sex,
     unusable_regions,
 )
 from surreal_bids.tables.volumes import (
@@ -71,9 +80,9 @@ from surreal_bids.tables.volumes import (
     Volumes,
     in_order,
     read_others,
-    read_roi_table,
+    read_rows,
+    rows_of,
     visit_columns,
-    visit_name,
 )
 from surreal_bids.text import name_some
 
@@ -236,8 +245,8 @@ def mark_first_visits(visits: pd.DataFrame) -> pd.DataFrame:
 NONE = 'none'
 """What a user says to leave out a column that would be used by itself."""
 
-USUAL_COVARIATES = ('age', 'sex')
-"""Covariates that are used, if there, when none are named."""
+USUAL_COVARIATES = (('age',), ('sex', 'gender'))
+"""Covariates that are used, if there, when none are named: the first name of each."""
 
 USUAL_SITES = ('site', 'scanner')
 """Columns of the site that are used, if there, when none is named: the first of them."""
@@ -277,7 +286,7 @@ class Choice:
 
 
 def choose_options(
-    config: CohortOptions, people: Table, model: Preprocessing | None = None
+    config: CohortOptions, people: Table, model: Preprocessing | None = None, adapt: bool = True
 ) -> Choice:
     """Find the columns of covariates, head size and site.
 
@@ -286,16 +295,20 @@ def choose_options(
     config
         What the user said.
     people
-        What is known of people.
+        What is known of participants.
     model
         Preprocessing of a model to apply, which says which covariates are needed.
+    adapt
+        Whether the model learns the sites of these participants first.
 
     Raises
     ------
     DataError
         A column that was asked for, or that the model needs, is not there.
     """
-    return _for_training(config, people) if model is None else _for_model(config, people, model)
+    if model is None:
+        return _for_training(config, people)
+    return _for_model(config, people, model, adapt)
 
 
 def _for_training(config: CohortOptions, people: Table) -> Choice:
@@ -307,8 +320,13 @@ def _for_training(config: CohortOptions, people: Table) -> Choice:
         icv_column=icv_column,
         icv=_icv_handling(config, icv_column),
         site_column=site_column,
+        combat_fit_on='all' if config.combat_fit_on == 'all' else 'controls',
+        impute=config.impute,
     )
     found = require_columns(people, options.columns)
+    regions = [name for name in covariates if recognise([name])]
+    if regions:
+        raise DataError(f'{name_some(regions)} is a region, and cannot be a covariate as well')
     removed = ', '.join(covariates) or NONE
     notes = (
         f'Covariates: {removed}' + ('' if said else ' (since none were named)'),
@@ -323,7 +341,10 @@ def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
     if config.covariates:
         asked = list(dict.fromkeys(config.covariates))
         return ([] if asked == [NONE] else asked), True
-    usual = [find_column(people.columns, name) for name in USUAL_COVARIATES]
+    usual = [
+        next(filter(None, (find_column(people.columns, name) for name in names)), None)
+        for names in USUAL_COVARIATES
+    ]
     return [name for name in usual if name and _is_useful(people, name)], False
 
 
@@ -335,9 +356,14 @@ def _is_useful(people: Table, column: str) -> bool:
 def _icv_column(config: CohortOptions, people: Table, covariates: Sequence[str]) -> str | None:
     if config.icv_column or config.icv == NONE:
         return config.icv_column
-    found = find_column(people.columns, ICV)
-    usable = found is not None and found not in covariates and _is_useful(people, found)
-    return found if usable else None
+    by_letters = {letters(name): name for name in reversed(people.columns) if is_icv(name)}
+    usual = [by_letters[name] for name in sorted(by_letters, key=_rank_icv)]
+    usable = (name for name in usual if name not in covariates and _is_useful(people, name))
+    return next(usable, None)
+
+
+def _rank_icv(name: str) -> int:
+    return ICV_NAMES.index(name) if name in ICV_NAMES else len(ICV_NAMES)
 
 
 def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
@@ -353,27 +379,36 @@ def _site_column(config: CohortOptions, people: Table) -> str | None:
     return next((name for name in usual if name and _is_useful(people, name)), None)
 
 
-def _for_model(config: CohortOptions, people: Table, model: Preprocessing) -> Choice:
+def _for_model(config: CohortOptions, people: Table, model: Preprocessing, adapt: bool) -> Choice:
     """The model's columns; ICV and site may have another name here, the site none at all."""
     if config.covariates or config.icv:
         raise UsageError(
-            '--model: covariates and what is done with head size are those of the model; leave '
-            '--covariates and --icv out'
+            '--model: covariates and what is done with head size are those of the model; remove '
+            '--covariates and --icv'
         )
-    site = model.options.site_column or USUAL_SITES[0]
+    site = model.options.site_column or (USUAL_SITES[0] if adapt else None)
     options = replace(model.options, site_column=site)
     needed = [name for name in options.columns if name != site]
     renamed = {}
-    if config.icv_column and options.icv_column in needed:
+    own_icv = config.icv_column or _other_icv(people, options.icv_column)
+    if own_icv and options.icv_column in needed:
         needed.remove(options.icv_column)
-        own = require_columns(people, [config.icv_column])
-        renamed = {options.icv_column: own[config.icv_column]}
+        renamed = {options.icv_column: require_columns(people, [own_icv])[own_icv]}
     found = require_columns(people, needed, ', which the model needs') | renamed
-    own_site = _site_column(config, people)
+    if site is None:
+        return Choice(options, found)
+    own_site = _site_column(config, people) if adapt else config.site_column or site
     if own_site is None:
         return Choice(options, found, True, ('Site: everyone is taken for one site',))
-    found |= {site: require_columns(people, [own_site])[own_site]}
+    found |= {site: require_columns(people, [own_site], ', which the model needs')[own_site]}
     return Choice(options, found, notes=(f'Site: {own_site}',))
+
+
+def _other_icv(people: Table, column: str | None) -> str | None:
+    """A column of head size, where there is none of the name that the model knows."""
+    if column is None or find_column(people.columns, column):
+        return None
+    return next((name for name in people.columns if is_icv(name)), None)
 
 
 GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
@@ -385,12 +420,13 @@ ONE_SITE = 'everyone'
 class _Screen:
     """Visits that are still in, and why the others are not."""
 
-    def __init__(self, visits: Sequence[Visit]) -> None:
-        self.visits = {visit_name(visit): visit for visit in in_order(visits)}
+    def __init__(self, visits: Sequence[Visit], prefix: str) -> None:
+        self.prefix = prefix
+        self.visits = {visit_name(visit, prefix): visit for visit in in_order(visits)}
         self.reasons: Reasons = {}
 
     def exclude(self, reasons: Reasons) -> None:
-        """Leave people out; whom an earlier reason has left out already keeps that one."""
+        """Exclude visits; an earlier reason stays."""
         self.reasons = {**reasons, **self.reasons}
         require_people(self.remaining, self.reasons)
 
@@ -398,80 +434,94 @@ class _Screen:
     def remaining(self) -> list[str]:
         return [name for name in self.visits if name not in self.reasons]
 
+    def still(self) -> dict[str, Visit]:
+        """Visits that are in, by name."""
+        return {name: self.visits[name] for name in self.remaining}
+
+
+DEFAULTS = CohortOptions()
+
 
 def read_cohort(
     volumes: Volumes | Path | str,
-    participants: Path | str,
-    config: CohortOptions = CohortOptions(),  # noqa: B008 (frozen)
+    participants: Path | str | None = None,
+    options: CohortOptions = DEFAULTS,
     expected: Sequence[Visit] = (),
     model: Preprocessing | None = None,
+    with_groups: bool = True,
 ) -> Cohort:
-    """Join volumes and participants, and screen them.
+    """Read volumes and what is known of participants, and screen them.
 
     Parameters
     ----------
     volumes
-        A table of volumes, or what the participant level has written.
+        A table of volumes, or what the participant level has written (`collect_volumes`).
     participants
-        Table of what is known of participants, such as `participants.tsv`.
-    config
+        Table of what is known of participants, with `sessions.tsv` files as in BIDS; None: the
+        table of volumes has it all. Where both have a column, this one counts.
+    options
         Columns, labels and filters.
     expected
         Visits that should have volumes: those with an image.
     model
         Preprocessing of a model to apply, which says what is needed; None: a model is trained, and
-        the configuration says so.
+        the options say so.
+    with_groups
+        Whether controls and patients are needed; a model can do without.
 
     Raises
     ------
     DataError
-        No `participants.tsv`; no controls or no patients, or too few; no such column; nobody left.
+        A table cannot be read or cannot be true; no controls or no patients, or too few; no such
+        column; nobody left.
     """
-    volumes = volumes if isinstance(volumes, Volumes) else read_roi_table(Path(volumes))
-    bids_dir = Path(participants).parent
-    everyone = read_participants(bids_dir)
-    screen = _Screen(_filter([*volumes.visits, *expected, *_listed(everyone, volumes)], config))
-    screen.exclude(_without_volumes(screen, volumes))
-    screen.exclude(_without_row(screen, everyone))
-    described = _read_described(bids_dir, screen)
-    people = _with_own_columns(described, volumes)
-    groups = find_groups(people, _said(config))
-    screen.exclude(_of_other_groups(groups))
-    choice = choose_options(config, people, model)
-    require_distinct(choice.options, groups.column)
-    table = _screen_people(screen, people, choice, model)
-    wanted, dropped = _find_features(volumes, screen.remaining, described, model)
-    features = read_features(_rows(volumes.table, screen.remaining), wanted)
-    screen.exclude(empty_regions(features.rename(columns=volumes.names)))
-    features = features.loc[screen.remaining]
-    screen.exclude(outlying_volumes(features, groups.is_patient[features.index]))
+    if not isinstance(volumes, Volumes):
+        volumes = read_rows(Path(volumes), options.id_column)
+    people = None
+    if participants is not None:
+        people = read_rows(Path(participants), _id_column_of(participants, options))
+    screen = _start(volumes, people, expected, options)
+    described = _describe(volumes, people, screen)
+    groups = find_groups(described, _said(options)) if with_groups else None
+    if groups is not None:
+        screen.exclude(_of_other_groups(groups))
+        _require_groups(groups, screen, training=model is None)
+    choice = choose_options(options, described, model, adapt=with_groups)
+    require_distinct(choice.options, groups.column if groups else '')
+    table, unified = _screen_people(screen, described, choice, model)
+    used = {*choice.columns.values(), *([groups.column] if groups else [])}
+    own = used | set(people.table.columns if people else ())
+    wanted, dropped = _find_features(volumes, screen, own, options, model)
+    features = _screen_features(screen, volumes, wanted, choice, table, model)
+    if groups is not None:
+        screen.exclude(_outlying(features.loc[screen.remaining], groups, model))
     choice = _screen_sites(screen, table, groups, choice, model)
-    used = {groups.column, *choice.columns.values()}
     names = screen.remaining
-    cohort = Cohort(
+    others = Table(described.source, described.text[_others(described, volumes, people)])
+    notes = [f'Groups: {groups.describe()}'] if groups else []
+    if groups is not None:
+        _require_groups(groups, screen, training=model is None)
+    return Cohort(
         _describe_visits(screen, groups),
         features.loc[names],
         table.loc[names, choice.options.columns],
-        read_others(described, used, config.phenotype, [screen.visits[name] for name in names]),
+        read_others(others, used, options.phenotype, screen.still()),
         wanted,
         choice.options,
-        (f'Groups: {groups.describe()}', *choice.notes, *_note_visits(screen), *dropped),
+        (*notes, *choice.notes, *unified, *_note_visits(screen), *dropped),
+        _exclusion_table(screen),
+        _measured(volumes, screen.prefix),
     )
-    _require_groups(cohort, screen.reasons, training=model is None)
-    exclusions = _exclusion_table(screen)
-    numbers = volumes.table.typed().select_dtypes('number')
-    measured = pd.concat([visit_columns(volumes.visits), numbers], axis=1)
-    return replace(cohort, exclusions=exclusions, measured=measured)
 
 
 def check_participants(
-    participants: Path | str, config: CohortOptions, model: Preprocessing | None = None
+    participants: Path | str, options: CohortOptions, model: Preprocessing | None = None
 ) -> None:
     """Check what can be known of a cohort before there are volumes: groups, columns and measures.
 
     Parameters
     ----------
-    participants, config, model
+    participants, options, model
         As of :func:`read_cohort`.
 
     Raises
@@ -479,28 +529,71 @@ def check_participants(
     DataError
         A table cannot be read, a column is missing, or groups cannot be told apart.
     """
-    bids_dir = Path(participants).parent
-    visits: list[Visit] = []
-    for label in read_participants(bids_dir).categories(PARTICIPANT):
-        sessions = read_sessions(bids_dir, str(label))
-        labels = [None] if sessions is None else sessions.categories(SESSION)
-        visits += [(str(label), session) for session in labels]
-    visits = _filter(visits, config)
-    people = read_visits(bids_dir, visits)
-    text = people.text.set_axis([visit_name(visit) for visit in visits])
+    people = read_rows(Path(participants), _id_column_of(participants, options))
+    visits = [
+        (label, session)
+        for label, named in people.visits
+        for session in _sessions(people, label, named)
+    ]
+    chosen = _filter(visits, options)
+    names = {visit_name(visit): visit for visit in chosen}
+    text = _with_sessions(people, rows_of(people, names), names)
     # The participant level will add the head size, which differs from one to the other.
     sizes = {} if ICV in text else {ICV: [str(number) for number in range(len(text))]}
     known = Table(people.source, text.assign(**sizes))
-    groups = find_groups(known, _said(config))
-    choice = choose_options(config, known, model)
+    groups = find_groups(known, _said(options))
+    choice = choose_options(options, known, model)
     require_distinct(choice.options, groups.column)
-    read_others(known, {groups.column, *choice.columns.values()}, config.phenotype, visits)
+    read_others(known, {groups.column, *choice.columns.values()}, options.phenotype, names)
 
 
-def _filter(visits: Sequence[Visit], config: CohortOptions) -> list[Visit]:
+def _id_column_of(path: Path | str, options: CohortOptions) -> str | None:
+    """The column of ids as the user named it, if a second table has it too."""
+    return None if options.id_column is None else _own_id(read_table(Path(path)), options.id_column)
+
+
+def _own_id(table: Table, wanted: str) -> str | None:
+    return wanted if find_column(table.columns, wanted) else None
+
+
+def _start(
+    volumes: Volumes, people: Volumes | None, expected: Sequence[Visit], options: CohortOptions
+) -> _Screen:
+    """Everyone there is anything of; those without volumes or without a row are excluded."""
+    listed = [] if people is None else _listed(people, volumes)
+    prefix = max(volumes.prefix, people.prefix if people else '')
+    screen = _Screen(_filter([*volumes.visits, *expected, *listed], options), prefix)
+    screen.exclude(_without_volumes(screen, volumes))
+    if people is not None:
+        _require_ids(volumes, people)
+        known = {participant for participant, _ in people.visits}
+        screen.exclude(
+            {
+                name: f'no row in {people.source.name}'
+                for name, (participant, _) in screen.visits.items()
+                if participant not in known
+            }
+        )
+    return screen
+
+
+def _require_ids(volumes: Volumes, people: Volumes) -> None:
+    """Refuse two tables that name participants differently."""
+    known = {participant for participant, _ in people.visits}
+    absent = [participant for participant, _ in volumes.visits if participant not in known]
+    folded = {name.lower(): name for name in known}
+    alike = [name for name in absent if name.lower().removeprefix('sub-') in folded]
+    if alike or len(absent) == len(volumes.visits):
+        raise DataError(
+            f'{people.source}: no row for {name_some(absent)} of {volumes.source}; ids there are '
+            f'like {name_some(sorted(known), 3)}: write them in the same way'
+        )
+
+
+def _filter(visits: Sequence[Visit], options: CohortOptions) -> list[Visit]:
     """Visits that `--participant-label` and `--session-label` leave, each once."""
-    people = {without_prefix(label, 'sub') for label in config.participant_label}
-    sessions = {without_prefix(label, 'ses') for label in config.session_label}
+    people = {without_prefix(label, 'sub') for label in options.participant_label}
+    sessions = {without_prefix(label, 'ses') for label in options.session_label}
     return [
         (participant, session)
         for participant, session in dict.fromkeys(visits)
@@ -509,10 +602,10 @@ def _filter(visits: Sequence[Visit], config: CohortOptions) -> list[Visit]:
     ]
 
 
-def _listed(everyone: Table, volumes: Volumes) -> list[Visit]:
-    """People of `participants.tsv` of whom there is no volume at all."""
+def _listed(people: Volumes, volumes: Volumes) -> list[Visit]:
+    """Participants of whom there is no volume at all."""
     known = {participant for participant, _ in volumes.visits}
-    return [(label, None) for label in everyone.categories(PARTICIPANT) if label not in known]
+    return [visit for visit in people.visits if visit[0] not in known]
 
 
 def _without_volumes(screen: _Screen, volumes: Volumes) -> Reasons:
@@ -521,35 +614,52 @@ def _without_volumes(screen: _Screen, volumes: Volumes) -> Reasons:
         if volumes.source.is_file()
         else 'no regional volumes: the participant level has not run, or has failed (see logs)'
     )
-    there = set(volumes.table.text.index)
-    return {name: reason for name in screen.visits if name not in there}
+    there = set(volumes.visits)
+    return {name: reason for name, visit in screen.visits.items() if visit not in there}
 
 
-def _without_row(screen: _Screen, everyone: Table) -> Reasons:
-    known = set(everyone.categories(PARTICIPANT))
-    return {
-        name: 'no row in participants.tsv'
-        for name, (participant, _) in screen.visits.items()
-        if participant not in known
-    }
+def _describe(volumes: Volumes, people: Volumes | None, screen: _Screen) -> Table:
+    """What is known of every visit still in: columns about participants, then those of volumes."""
+    still = screen.still()
+    own = rows_of(volumes, still)
+    if people is None:
+        return Table(volumes.source, own)
+    known = _with_sessions(people, rows_of(people, still), still)
+    new = own[[name for name in own if name not in known]]
+    return Table(people.source, pd.concat([known, new], axis=1))
 
 
-def _read_described(bids_dir: Path, screen: _Screen) -> Table:
-    """What `participants.tsv` and `sessions.tsv` say of everyone still in."""
-    names = screen.remaining
-    people = read_visits(bids_dir, [screen.visits[name] for name in names])
-    return Table(people.source, people.text.set_axis(names).drop(columns=[PARTICIPANT, SESSION]))
+def _with_sessions(
+    people: Volumes, known: pd.DataFrame, visits: Mapping[str, Visit]
+) -> pd.DataFrame:
+    """Values of `sessions.tsv`, where there is such a file, in place of those of a participant."""
+    values = {name: session_values(people.source.parent, *visit) for name, visit in visits.items()}
+    found = pd.DataFrame.from_dict(values, orient='index', dtype=object)
+    if found.empty:
+        return known
+    columns = [*known, *(name for name in found if name not in known)]
+    joined = found.reindex(index=known.index).combine_first(known)[columns].astype(object)
+    return joined.where(joined.notna(), None)
 
 
-def _with_own_columns(described: Table, volumes: Volumes) -> Table:
-    """The same, and what the table of volumes has beside; ICV is often there."""
-    own = volumes.table.text.loc[described.text.index]
-    new = own[[name for name in own if name not in described.columns]]
-    return Table(described.source, pd.concat([described.text, new], axis=1))
+def _sessions(people: Volumes, participant: str, named: str | None) -> Sequence[str | None]:
+    """Sessions of a participant: the one named, or those of `sessions.tsv`."""
+    table = None if named else read_sessions(people.source.parent, participant)
+    return [named] if table is None else table.categories(SESSION).tolist()
 
 
-def _said(config: CohortOptions) -> GroupLabels:
-    return GroupLabels(config.group_column, config.control_label, config.patient_label)
+def _others(described: Table, volumes: Volumes, people: Volumes | None) -> list[str]:
+    """Columns about participants; without a table of them, those that are no numbers."""
+    if people is None:
+        return [name for name in described.columns if letters(name) in PERSON_COLUMNS]
+    own = set(volumes.table.columns) - set(people.table.columns)
+    return [name for name in described.columns if name not in own]
+
+
+def _said(options: CohortOptions) -> GroupLabels:
+    return GroupLabels(
+        options.group_column, options.control_label, options.patient_label, options.no_guess
+    )
 
 
 def _of_other_groups(groups: Groups) -> Reasons:
@@ -563,72 +673,138 @@ def _of_other_groups(groups: Groups) -> Reasons:
 
 def _screen_people(
     screen: _Screen, people: Table, choice: Choice, model: Preprocessing | None
-) -> pd.DataFrame:
-    """Covariates, ICV and site of those who have all of them."""
+) -> tuple[pd.DataFrame, list[str]]:
+    """Covariates, ICV and site of those who have all of them, and what was unified."""
     names = {own: name for name, own in choice.columns.items()}
     hidden = [name for own, name in names.items() if name != own and name in people.columns]
     renamed = people.text.drop(columns=hidden).rename(columns=names)
     if choice.one_site and choice.options.site_column:
         renamed[choice.options.site_column] = ONE_SITE
-    known = _rows(Table(people.source, renamed), screen.remaining)
+    known = Table(people.source, renamed).rows(screen.remaining)
     text, codes = (model.text_covariates, model.codes) if model else (None, None)
-    table = read_person_columns(known, choice.options, text, codes)
-    require_numbers(table[list(choice.options.covariates)])
+    notes = []
+    with about(people.source):
+        table = read_person_columns(known, choice.options, text, codes)
+        require_numbers(table[list(choice.options.covariates)])
+        for name in choice.options.covariates:
+            levels = model.levels.get(name, ()) if model else ()
+            table[name], note = unify_sex(table[name], levels)
+            notes += [note] if note else []
+            if name.lower() == 'age':
+                require_years(table[name])
+        if model is None:
+            require_levels(table)
     screen.exclude(missing_values(table))
-    screen.exclude(implausible_values(table.loc[screen.remaining]))
-    return table
+    notes += [] if model is None else _note_ranges(table, model)
+    rest = table.loc[screen.remaining]
+    screen.exclude(implausible_values(rest, choice.options.icv_column))
+    return table, notes
 
 
-def _rows(table: Table, names: Sequence[str]) -> Table:
-    return Table(table.source, table.text.loc[list(names)])
+def _note_ranges(table: pd.DataFrame, model: Preprocessing) -> list[str]:
+    """Who lies outside the range of a covariate that a model was trained on."""
+    ranges = {} if model.residualiser is None else model.residualiser.encoder_.range_
+    notes = []
+    for name, (low, high) in ranges.items():
+        outside = table.index[~table[name].between(low, high) & table[name].notna()]
+        if name in table and len(outside):
+            listed = name_some(outside, 5)
+            notes.append(f'{name} outside the training range {low:.4g}-{high:.4g}: {listed}')
+    return notes
 
 
 def _find_features(
-    volumes: Volumes, names: Sequence[str], described: Table, model: Preprocessing | None
+    volumes: Volumes,
+    screen: _Screen,
+    others: Collection[str],
+    options: CohortOptions,
+    model: Preprocessing | None,
 ) -> tuple[FeatureList, list[str]]:
-    """The features, and what was left out in words.
-
-    Without a model to say which: the MUSE regions but ventricles, if the table has such, or else
-    every column that does not describe people.
-    """
+    """The features, and what is not among them in words."""
     if model is not None:
-        return model.features, []
-    table = _rows(volumes.table, names)
-    columns = _region_columns(table, described)
-    unusable = unusable_regions(pd.DataFrame({name: table.numbers(name) for name in columns}))
-    kept = [name for name in columns if name not in unusable]
+        unused = unused_columns(volumes.table, model.features, others)
+        return model.features, [f'Columns not used: {name_some(unused)}'] if unused else []
+    if options.features is not None:
+        return listed_features(options.features), []
+    table = Table(volumes.source, rows_of(volumes, screen.still()))
+    wanted, notes = choose_features(table, others)
+    features = pd.DataFrame({name: table.numbers(name) for name in wanted.names})
+    refuse_negative(features, str(volumes.source))
+    unusable = unusable_regions(features)
+    kept = [name for name in wanted.names if name not in unusable]
     if len(kept) < FEWEST_FEATURES:
         raise DataError(
-            f'{volumes.source}: {len(kept)} regions can be used, {FEWEST_FEATURES} are needed; '
-            f'left out: {name_some([f"{name} ({why})" for name, why in unusable.items()])}'
+            f'{volumes.source}: {len(kept)} regions can be used, {FEWEST_FEATURES} are needed'
+            + ''.join(f'; {name}: {why}' for name, why in list(unusable.items())[:3])
         )
-    dropped = [f'{volumes.names.get(n, n)}: left out, {why}' for n, why in unusable.items()]
-    return column_features(kept), dropped
+    notes += [f'{volumes.names.get(n, n)}: not used, {why}' for n, why in unusable.items()]
+    return column_features(kept), notes
 
 
-def _region_columns(table: Table, described: Table) -> list[str]:
-    regions = recognise(table.columns)
-    if len(regions) >= FEWEST_FEATURES:
-        return [name for name, index in regions.items() if index not in VENTRICLES]
-    people = [name for name in table.columns if name in described.columns or name.lower() == ICV]
-    return remaining_features(table, people).names
+def _screen_features(
+    screen: _Screen,
+    volumes: Volumes,
+    wanted: FeatureList,
+    choice: Choice,
+    people: pd.DataFrame,
+    model: Preprocessing | None,
+) -> pd.DataFrame:
+    """Volumes that may be true; who lacks one is excluded, unless they are to be imputed."""
+    table = Table(volumes.source, rows_of(volumes, screen.still()))
+    refuse_separators(table, [name for name in table.columns if name not in people])
+    features = read_features(table, wanted)
+    proportion = model is not None and choice.options.icv == 'proportion'
+    if not proportion:
+        check_volumes(features, _expected(wanted, model), str(volumes.source))
+    if choice.options.icv_column and choice.options.uses_icv:
+        usual = _usual_icv(choice.options.icv_column, wanted, model)
+        with about(volumes.source):
+            check_head_size(people.loc[screen.remaining, choice.options.icv_column], usual)
+    empty = features.where(features.notna(), 1.0) if choice.options.impute else features
+    screen.exclude(empty_regions(empty.rename(columns=volumes.names)))
+    return features
+
+
+def _expected(wanted: FeatureList, model: Preprocessing | None) -> pd.Series:
+    """What features should be like: as a model has seen them, or as MUSE regions are."""
+    if model is not None:
+        return pd.Series(model.normaliser.mean_, wanted.names)
+    usual = muse_table().set_index('index')['volume_mm3']
+    known = {f.name: usual[list(f.indices)].sum() for f in wanted.features if f.indices}
+    return pd.Series(known, dtype=np.float64)
+
+
+def _usual_icv(
+    column: str, wanted: FeatureList, model: Preprocessing | None
+) -> tuple[float, float]:
+    """Between which the median head size lies: as seen by a model, or in mm3 as MUSE volumes."""
+    if model is not None and model.residualiser is not None:
+        seen = model.residualiser.encoder_.range_.get(column)
+        return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)
+    return USUAL_ICV_MM3 if wanted.atlas and model is None else (0.0, np.inf)
+
+
+def _outlying(features: pd.DataFrame, groups: Groups, model: Preprocessing | None) -> Reasons:
+    complete = features.dropna()
+    return outlying_volumes(complete, groups.is_patient[complete.index])
 
 
 def _screen_sites(
     screen: _Screen,
     table: pd.DataFrame,
-    groups: Groups,
+    groups: Groups | None,
     choice: Choice,
     model: Preprocessing | None,
 ) -> Choice:
-    """Leave out sites without controls; with one site left, there is nothing to harmonize."""
+    """Exclude sites without controls; with one site left, there is nothing to harmonize."""
     column = choice.options.site_column
-    if column is None or groups.is_patient[screen.remaining].all():
+    if column is None or groups is None or groups.is_patient[screen.remaining].all():
         return choice
     site = table.loc[screen.remaining, column]
     person = pd.Series([screen.visits[name][0] for name in site.index], site.index)
     teaches = ~person.duplicated() & ~groups.is_patient[site.index]
-    screen.exclude(sites_without_controls(site, teaches))
+    if choice.options.combat_fit_on == 'controls':
+        screen.exclude(sites_without_controls(site, teaches))
     if model is not None or len(set(site[screen.remaining])) > 1:
         return choice
     note = f'Harmonization: none, since column {column} has one site only'
@@ -637,129 +813,48 @@ def _screen_sites(
     )
 
 
-def _require_groups(cohort: Cohort, reasons: Reasons, training: bool) -> None:
-    """Refuse groups that are too small, and say for which reasons people were left out."""
+def _require_groups(groups: Groups, screen: _Screen, training: bool) -> None:
+    """Refuse groups that are too small, and say for which reasons participants are excluded."""
     needed = {CONTROL: FEWEST_PEOPLE, PATIENT: FEWEST_PEOPLE}
     if not training:
         needed = {CONTROL: FEWEST_FOR_SCALE, PATIENT: 0}
-    remedy = 'add people, or correct --control-label and --patient-label'
-    if reasons:
-        remedy = f'{len(reasons)} are excluded: {summarise_reasons(reasons.values())}'
-    for group, count in cohort.counts.items():
-        if count < needed[group]:
+    remedy = 'add participants, or correct --control-label and --patient-label'
+    if screen.reasons:
+        reasons = summarise_reasons(screen.reasons.values())
+        remedy = f'{len(screen.reasons)} are excluded: {reasons}'
+    labels = groups.labels[screen.remaining]
+    for group, least in needed.items():
+        people = {screen.visits[name][0] for name in labels.index[labels == group]}
+        if len(people) < least:
             raise DataError(
-                f'{count} {GROUP_NAMES[group]} are left, but at least {needed[group]} are needed; '
+                f'{len(people)} {GROUP_NAMES[group]} are left, but at least {least} are needed; '
                 f'{remedy}'
             )
 
 
-def _describe_visits(screen: _Screen, groups: Groups) -> pd.DataFrame:
-    names = screen.remaining
-    visits = visit_columns([screen.visits[name] for name in names])
-    return mark_first_visits(visits.assign(group=groups.labels[names]))
+def _describe_visits(screen: _Screen, groups: Groups | None) -> pd.DataFrame:
+    visits = visit_columns(screen.still().values(), screen.prefix)
+    if groups is not None:
+        visits = visits.assign(group=groups.labels[visits.index])
+    return mark_first_visits(visits)
 
 
 def _note_visits(screen: _Screen) -> list[str]:
     """Which visit is learned from, where somebody has several."""
-    people = [screen.visits[name][0] for name in screen.remaining]
+    people = [visit[0] for visit in screen.still().values()]
     if len(set(people)) == len(people):
         return []
-    return ['Visits: of each person the first by the name of the session is learned from']
+    return ['Visits: of each participant the first by the name of the session is learned from']
 
 
 def _exclusion_table(screen: _Screen) -> pd.DataFrame:
-    """Who is left out and why; columns as in the tables of those who are not."""
-    everyone = visit_columns(screen.visits.values())
+    """Who is excluded and why; columns as in the tables of those who are not."""
+    everyone = visit_columns(screen.visits.values(), screen.prefix)
     return everyone.assign(reason=pd.Series(screen.reasons, dtype=object)).dropna(subset='reason')
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingTable:
-    """People of both groups, in one order.
-
-    Attributes
-    ----------
-    groups
-        Who is a control and who is a patient.
-    wanted
-        The features, and how to find them in the next table.
-    features : frame of shape (n_people, n_features)
-        Features as measured, NaN where missing.
-    people : frame of shape (n_people, n_columns)
-        Covariates, ICV and site.
-    """
-
-    groups: Groups
-    wanted: FeatureList
-    features: pd.DataFrame
-    people: pd.DataFrame
-
-    def to_cohort(self, options: PreprocessingOptions) -> Cohort:
-        """The same as a cohort of one visit each."""
-        visits = pd.DataFrame({'group': self.groups.labels}).assign(is_first=True)
-        nothing = pd.DataFrame(index=visits.index)
-        return Cohort(visits, self.features, self.people, nothing, self.wanted, options)
-
-
-def read_training_table(
-    table_path: Path,
-    participants_path: Path | None,
-    options: PreprocessingOptions,
-    features: str | None = None,
-    said: GroupLabels = SAID_NOTHING,
-) -> TrainingTable:
-    """Read and check everything that training needs, and take the people of the two groups.
-
-    Parameters
-    ----------
-    table_path
-        Table of the features.
-    participants_path
-        Table of what is known of people; None: that is in the first one too.
-    options
-        What preprocessing needs of people.
-    features
-        `muse72`, `muse139`, or a text file of column names; None: all columns not used otherwise.
-    said
-        What the user said of the groups; the rest is recognised.
-    """
-    table = read_people(table_path)
-    participants = read_people(participants_path) if participants_path else None
-    people = join_participants(table, participants)
-    groups = find_groups(people, said)
-    LOGGER.info('%s: %s', people.source, groups.describe())
-    require_distinct(options, groups.column)
-    if features is not None:
-        wanted = listed_features(features)
-    else:
-        wanted = remaining_features(table, _person_columns(table, participants, groups, options))
-    members = groups.is_patient.index
-    _require_single_visits(table.source, members)
-    described = read_person_columns(Table(people.source, people.text.loc[members]), options)
-    require_numbers(described[list(options.covariates)])
-    return TrainingTable(
-        groups,
-        wanted,
-        read_features(Table(table.source, table.text.loc[members]), wanted),
-        described,
-    )
-
-
-def _require_single_visits(source: Path, names: pd.Index) -> None:
-    """Refuse several visits of one person, who would count as several people."""
-    people = names.to_series().map(lambda name: person_key(str(name)).split('_ses-')[0])
-    repeated = people[people.duplicated()].tolist()
-    if repeated:
-        raise DataError(
-            f'{source}: several visits of {name_some(repeated)}; train with one visit of each '
-            'person, and apply the model to all'
-        )
-
-
-def _person_columns(
-    table: Table, participants: Table | None, groups: Groups, options: PreprocessingOptions
-) -> list[str]:
-    """Columns of the table that describe people: those in use, and those of the other table."""
-    named = (groups.column, options.icv_column, *options.columns)
-    used = [find_column(table.columns, name) for name in named if name is not None]
-    return [*(name for name in used if name), *(participants.columns if participants else [])]
+def _measured(volumes: Volumes, prefix: str) -> pd.DataFrame:
+    """Volumes of everyone, excluded or not, with the columns that name visits."""
+    visits = visit_columns(volumes.visits, prefix)
+    numbers = volumes.table.typed().select_dtypes('number').set_axis(visits.index)
+    return pd.concat([visits, numbers], axis=1)

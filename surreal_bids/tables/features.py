@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from surreal_bids.bids.people import Table, about, find_column, require_columns
+from surreal_bids.bids.people import ID_COLUMNS, Table, about, find_column, letters, require_columns
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.regions import (
+    DERIVED,
+    FREESURFER,
+    FREESURFER_REGION,
+    VENTRICLES,
     Feature,
     build_features,
     feature_set,
+    is_total,
     muse_indices,
     recognise,
     region_names,
@@ -34,9 +38,18 @@ UNKNOWN_UNIT = 'as in the table'
 PERSON_COLUMNS = frozenset(
     {'age', 'apoe', 'apoe4', 'diagnosis', 'dlicv', 'dx', 'education', 'etiv', 'gender', 'group',
      'handedness', 'height', 'icv', 'label', 'mmse', 'race', 'scanner', 'session', 'sessionid',
-     'sex', 'site', 'study', 'tiv', 'visit', 'weight'}
+     'sex', 'site', 'study', 'tiv', 'visit', 'weight', 'ageatscan', 'ageyears', 'agemonths', 'bmi',
+     'cdr', 'cdrsum', 'date', 'dob', 'educ', 'euler', 'mrid', 'ptgender', 'ptid', 'r1', 'r2', 'r3',
+     'rid', 'run', 'scandate', 'subjectid', 'viscode', 'yearsofeducation', *ID_COLUMNS}
 )  # fmt: skip
 """Columns that are hardly meant as features: letters and digits of their names only."""
+
+
+MOSTLY_NUMBERS = 0.5
+"""A column of which a larger share begins like a number is meant to hold numbers."""
+
+FEWEST_COUNTED = 5
+"""Rows from which a column 1, 2, 3 ... is no coincidence."""
 
 
 @dataclass(frozen=True)
@@ -132,27 +145,90 @@ def listed_features(wanted: str) -> FeatureList:
         return column_features(names)
 
 
-def remaining_features(table: Table, used: Iterable[str]) -> FeatureList:
-    """All columns of a table that nothing else uses, for want of a list of features.
+INDEX_COLUMNS = frozenset(
+    {'', 'index', 'row', 'rows', 'rowname', 'rownames', 'x', 'unnamed0', 'rownumber'}
+)
+"""Columns that count rows, by the letters and digits of their names."""
+
+
+def choose_features(table: Table, others: Iterable[str]) -> tuple[FeatureList, list[str]]:
+    """Find the regions of a table: its features where none are named.
+
+    Where most columns are regions of MUSE or FreeSurfer, these are, ventricles apart; else all
+    columns of numbers that neither describe participants nor sum other columns.
+
+    Parameters
+    ----------
+    table
+        Volumes.
+    others
+        Columns that are used otherwise, or that the table of participants has too.
+
+    Returns
+    -------
+    features, notes
+        The features, and which columns are not among them.
 
     Raises
     ------
     DataError
-        One of them is hardly meant as a feature (age, sex), or none is left.
+        A column counts rows, or no region is left.
     """
-    others = set(used)
-    columns = [name for name in table.columns if name not in others]
-    doubtful = [name for name in columns if re.sub('[^a-z0-9]', '', name.lower()) in PERSON_COLUMNS]
-    if doubtful:
+    used = set(others)
+    refuse_index_columns(table, used)
+    columns = [name for name in table.columns if name not in used]
+    freesurfer = any(FREESURFER.fullmatch(name) for name in columns)
+    numbered = not freesurfer and _is_numbered_otherwise(columns)
+    totals = [name for name in columns if is_total(name) and not (numbered and name.isdecimal())]
+    columns = [name for name in columns if name not in totals]
+    known = {name: 0 for name in columns if FREESURFER_REGION.fullmatch(name)}
+    if not (freesurfer or numbered):
+        with about(table.source):
+            known = recognise(columns)
+    if len(known) > len(columns) / 2:
+        regions = [name for name, index in known.items() if index not in VENTRICLES]
+    else:
+        known = {n: 0 for n in columns if _some_numbers(table, n)}
+        regions = [name for name in known if letters(name) not in PERSON_COLUMNS]
+    rest = [name for name in columns if name not in regions]
+    if not regions:
         raise DataError(
-            f'{table.source}: is {name_some(doubtful)} a feature? If it describes people, name it '
-            'with --covariates, --site-column, --icv-column or --group-column, drop it, or list '
-            'the features with --features'
+            f'{table.source}: no column holds regional volumes; there are '
+            f'{name_some(table.columns) or "no others"}'
         )
-    if not columns:
-        raise DataError(f'{table.source}: no column is left to be a feature; add the regions')
-    with about(table.source):
-        return column_features(columns)
+    notes = [f'Sums or fluid, not used as features: {name_some(totals)}'] if totals else []
+    if rest:
+        notes.append(f'Columns not used as features (--features names them): {name_some(rest)}')
+    return column_features(regions), notes
+
+
+def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:
+    """Refuse columns without a name, and columns that count rows."""
+    for name in table.columns:
+        if name in used:
+            continue
+        if letters(name) in INDEX_COLUMNS or name.startswith('Unnamed:') or _counts(table, name):
+            shown = f'column {name}' if name else 'a column without a name'
+            raise DataError(f'{table.source}: {shown} seems to count rows, not a region; drop it')
+
+
+def _counts(table: Table, name: str) -> bool:
+    """Tell whether a column holds 0, 1, 2 ... or 1, 2, 3 ..."""
+    cells = table.text[name].tolist()
+    steps = [str(k) for k in range(len(cells) + 1)]
+    return len(cells) > FEWEST_COUNTED and cells in (steps[:-1], steps[1:])
+
+
+def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
+    """Tell whether the names of columns are numbers that are not those of MUSE."""
+    known = {*region_names(), *DERIVED}
+    return any(int(name) not in known for name in columns if name.isdecimal())
+
+
+def _some_numbers(table: Table, name: str) -> bool:
+    """Tell whether a column is meant to hold numbers: half of what is in it are some, or nearly."""
+    cells = table.text[name].dropna()
+    return not len(cells) or bool(cells.str.match(r'[+-]?[.,]?\d').mean() > MOSTLY_NUMBERS)
 
 
 def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -45,6 +46,8 @@ from surreal_bids.tables.preprocessing import (
     read_person_columns,
 )
 from surreal_bids.text import name_some
+
+LOGGER = logging.getLogger(__name__)
 
 PREPROCESSING = 'preprocessing'
 """Prefix of the tensors of a bundle that belong to preprocessing."""
@@ -352,6 +355,15 @@ def prepare(cohort: Cohort) -> TrainingData:
     is_patient = first.is_patient[normalised.index]
     sample = describe_sample(first.people.loc[normalised.index], is_patient, cohort.options)
     return TrainingData(steps, normalised, is_patient, sample)
+
+
+def require_trainable(data: TrainingData, options: TrainingOptions) -> None:
+    """Refuse more patterns than there are features; warn of what will not be known."""
+    most, n_features = max(options.n_patterns, default=0), data.normalised.shape[1]
+    if most > n_features:
+        raise DataError(f'--n-patterns {most}: more patterns than features ({n_features})')
+    if options.repetitions == 1:
+        LOGGER.warning('--repetitions 1: the agreement of members will not be known')
 
 
 def time_training(data: TrainingData, options: TrainingOptions) -> dict[int, float]:

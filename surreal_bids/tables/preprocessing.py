@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
 from surreal_bids.bids.people import Table, names, require_columns
 from surreal_bids.exceptions import DataError, UsageError
@@ -128,7 +129,11 @@ def read_person_columns(
     found = require_columns(people, options.columns, OTHER_TABLE)
     typed = people.typed()
     if text is None:
-        text = [name for name in options.covariates if typed[found[name]].dtype == object]
+        text = [
+            name
+            for name in options.covariates
+            if not is_numeric_dtype(typed[found[name]]) and name.lower() != 'age'
+        ]
     columns = {}
     for name, column in found.items():
         if name in text or name == options.site_column:
@@ -221,7 +226,12 @@ class Preprocessing:
     @property
     def text_covariates(self) -> list[str]:
         """Covariates that are categories."""
-        return [] if self.residualiser is None else list(self.residualiser.encoder_.levels_)
+        return list(self.levels)
+
+    @property
+    def levels(self) -> dict[str, Any]:
+        """Levels of each of these."""
+        return {} if self.residualiser is None else dict(self.residualiser.encoder_.levels_)
 
     def with_unseen_site(self, choice: UnseenSite) -> Preprocessing:
         """The same steps with another choice for people of unseen sites."""

@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 
 from surreal_bids.bids.derivatives import output_path, write_sidecar
-from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SESSION, Groups
+from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SESSION
 from surreal_bids.files import atomic_path, write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.model.bundle import CARD, TENSORS
 from surreal_bids.regions import recognise
 from surreal_bids.tables.analysis import GroupResults
-from surreal_bids.tables.cohort import Cohort, TrainingTable
-from surreal_bids.tables.pipeline import STD_SUFFIX, TableModel
+from surreal_bids.tables.cohort import Cohort
+from surreal_bids.tables.pipeline import STD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.volumes import ICV, describe_volumes
 from surreal_bids.text import name_some
@@ -29,15 +29,21 @@ LOGGER = logging.getLogger(__name__)
 DECIMALS = 6
 """R-indices are written to the millionth: their rounding error is a tenth of that."""
 
+EXCLUDED = 'excluded'
+"""Status of a participant who was screened out."""
+
+SHOWN = 10
+"""Excluded participants who are listed on the screen; the table has all."""
+
 _DESCRIPTIONS: dict[str, dict[str, Any]] = {
-    PARTICIPANT: {'Description': 'Person, named as in the table of features'},
+    PARTICIPANT: {'Description': 'Participant, as in the table of volumes'},
     SESSION: {'Description': 'Session'},
     'group': {
         'Description': 'Group in training',
         'Levels': {CONTROL: 'control', PATIENT: 'patient'},
     },
     'in_range': {
-        'Description': "Whether the person's profile of features lies within the population that "
+        'Description': 'Whether the profile of features lies within the population that '
         'the model was trained on; if not, the R-indices are an extrapolation',
         'Levels': {'true': 'within', 'false': 'outside'},
     },
@@ -50,42 +56,56 @@ _DESCRIPTIONS: dict[str, dict[str, Any]] = {
         'the same covariates would have'
     },
     'status': {
-        'Description': 'Whether everything could be done for this person',
+        'Description': 'Whether everything could be done',
         'Levels': {
             COMPLETE: 'everything was done',
             UNHARMONIZED: 'the site is not known to the model, so features were used as measured; '
             'the R-indices hold whatever the scanner does',
             INCOMPLETE: 'a covariate, the ICV or the site is missing, so nothing was computed',
+            EXCLUDED: 'nothing was computed, for the reason given',
         },
     },
+    'reason': {'Description': 'Why nothing was computed'},
 }
 
 
 def write_results(
-    path: Path, results: pd.DataFrame, pattern_names: Sequence[str], group: pd.Series | None = None
-) -> list[Path]:
-    """Write R-indices and, beside them, the JSON that describes the columns.
+    path: Path, cohort: Cohort, results: pd.DataFrame, pattern_names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Write R-indices and, beside them, the JSON that describes the columns; returns the latter.
 
     Parameters
     ----------
     path
         The TSV file; the JSON has the same name with its own extension.
+    cohort
+        Whose they are.
     results
-        What `TableModel.apply` returned.
+        What `TableModel.apply` returned, perhaps with the excluded.
     pattern_names
         Names of the R-indices.
-    group
-        CN or PT of each person, where it is known.
     """
     table = results.round(DECIMALS)
     if 'in_range' in table:
-        table['in_range'] = table['in_range'].map({True: 'true', False: 'false'})
-    if group is not None:
-        table.insert(0, 'group', group)
-    table = table.rename_axis(PARTICIPANT).reset_index()
-    written = write_tsv(path, table)
+        table['in_range'] = table['in_range'].map(str, na_action='ignore').str.lower()
+    visits = pd.concat([cohort.visits, cohort.exclusions]).loc[table.index]
+    known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
+    table = pd.concat([visits[known], table], axis=1)
     described = describe_results(table.columns, pattern_names)
-    return [written, write_json(path.with_suffix('.json'), described)]
+    write_tsv(path, table)
+    write_json(path.with_suffix('.json'), described)
+    return described
+
+
+def with_excluded(results: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
+    """Add those of whom there are volumes but who were excluded, without R-indices."""
+    excluded = [name for name in cohort.exclusions.index if name in cohort.measured.index]
+    if not excluded:
+        return results
+    everyone = [name for name in cohort.measured.index if name in {*results.index, *excluded}]
+    table = results.reindex(everyone)
+    table.loc[excluded, 'status'] = EXCLUDED
+    return table.assign(reason=cohort.exclusions['reason'].reindex(everyone))
 
 
 def describe_results(
@@ -147,31 +167,6 @@ def publish_volumes(
     return path
 
 
-def publish_r_indices(
-    output_dir: Path, cohort: Cohort, results: pd.DataFrame, pattern_names: list[str]
-) -> Path:
-    """Write everyone's R-indices and their description.
-
-    Parameters
-    ----------
-    output_dir
-        Root of the outputs.
-    cohort
-        Whose they are.
-    results
-        What `TableModel.apply` returned.
-    pattern_names
-        Names of the R-indices.
-    """
-    table = results.round(DECIMALS)
-    if 'in_range' in table:
-        table['in_range'] = table['in_range'].map(str, na_action='ignore').str.lower()
-    table = pd.concat([identifiers(cohort.visits), cohort.visits['group'], table], axis=1)
-    path = write_tsv(output_path(output_dir, 'rindices'), table)
-    write_sidecar('rindices', path, describe_results(table.columns, pattern_names))
-    return path
-
-
 def identifiers(visits: pd.DataFrame) -> pd.DataFrame:
     """The columns that say whose visit it is."""
     return visits[[name for name in (PARTICIPANT, SESSION) if name in visits]]
@@ -186,7 +181,8 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
     publish_volumes(
         output_dir, 'harmonized_volumes', identifiers(cohort.visits), found.harmonized, cohort
     )
-    publish_r_indices(output_dir, cohort, found.results, found.names)
+    path = output_path(output_dir, 'rindices')
+    write_sidecar('rindices', path, write_results(path, cohort, found.results, found.names))
     publish_model(output_dir, model_dir)
     tables = {
         'exclusions': cohort.exclusions,
@@ -336,7 +332,7 @@ def _harmonization(site_column: str | None, combat: Mapping[str, Any] | None) ->
     return (
         f'sites (column {site_column}): ComBat, learned on {combat["fit_on"]}: '
         + ', '.join(f'{site} {size}' for site, size in sizes)
-        + f'; people of other sites: {combat["unseen_site"]}'
+        + f'; participants of other sites: {combat["unseen_site"]}'
     )
 
 
@@ -439,38 +435,31 @@ def _feature_details(card: Card) -> list[str]:
     return align([header, *rows])
 
 
-def summarise_training(model: TableModel, training: TrainingTable, results: pd.DataFrame) -> str:
-    """Say who was in, what was chosen, how well members agree, and who was left out and why."""
-    groups = training.groups
-    counts = groups.labels.value_counts()
+def summarise_cohort(cohort: Cohort) -> str:
+    """Who is included and excluded, and what was decided, in words."""
+    counts, out = cohort.counts, cohort.exclusions
     lines = [
-        f'{counts[CONTROL]} controls ({CONTROL}) and {counts[PATIENT]} patients ({PATIENT}) '
-        f'in the table; {groups.describe()}',
-        *_other_people(groups),
-        *(f'not trained on, {line}' for line in _unusual_status(results['status'])),
+        f'{counts[CONTROL]} controls and {counts[PATIENT]} patients, {len(cohort)} visits, '
+        f'{len(cohort.wanted)} regions',
+        *(f'  {note}' for note in cohort.notes),
+        f'{len(out)} excluded' + (':' if len(out) else ''),
+        *(f'  {visit}: {reason}' for visit, reason in out['reason'].head(SHOWN).items()),
     ]
-    if 'beyond_range' in results:
-        lines += _beyond_range(results['beyond_range'].dropna())
-    people = '\n'.join(['People', *(f'  {line}' for line in lines)])
-    return f'{people}\n\n{readable_card(model.state()[1], details=False)}\n'
+    if len(out) > SHOWN:
+        lines.append(f'  and {len(out) - SHOWN} more')
+    return '\n'.join(lines) + '\n'
 
 
-def _other_people(groups: Groups) -> list[str]:
-    if not groups.left_out:
-        return []
-    people = [f'{person} ({value or "missing"})' for person, value in groups.left_out.items()]
-    return [f'{len(people)} left out for their diagnosis: {name_some(people)}']
-
-
-def _unusual_status(status: pd.Series) -> list[str]:
-    unusual = sorted(set(status) - {COMPLETE})
-    return [f'{value}: {name_some(status.index[status == value])}' for value in unusual]
-
-
-def summarise_results(results: pd.DataFrame) -> str:
-    """Say how many people R-indices were computed of, and who needs a second look."""
-    count = f'{len(results)} {"person" if len(results) == 1 else "people"}'
-    lines = [f'R-indices of {count}', *_unusual_status(results['status'])]
+def summarise_results(results: pd.DataFrame, notes: Sequence[str] = ()) -> str:
+    """Of how many participants R-indices were computed, and who needs a second look."""
+    status = results['status']
+    excluded = status.index[status == EXCLUDED]
+    lines = [f'R-indices of {len(results) - len(excluded)} participants or visits', *notes]
+    lines += [f'excluded: {name}: {results.loc[name, "reason"]}' for name in excluded[:SHOWN]]
+    if len(excluded) > SHOWN:
+        lines.append(f'excluded: {len(excluded) - SHOWN} more')
+    for value in sorted(set(status) - {COMPLETE, EXCLUDED}):
+        lines.append(f'{value}: {name_some(status.index[status == value])}')
     if 'in_range' in results:
         lines += _outside_population(results)
     if 'beyond_range' in results:

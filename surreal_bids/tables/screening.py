@@ -1,16 +1,24 @@
-"""Who cannot be used, and why: found in seconds, before anything long runs."""
+"""One screening for every table: what cannot be true is an error, who cannot be used is excluded.
+
+It takes seconds and comes before anything long. A volume that cannot be one (negative, in other
+units, a code for a missing value) is an error, since it says that the table is wrong; participants
+with missing values, or with an age or head size that cannot be, are excluded with a reason.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 
+from surreal_bids.bids.people import Table, letters
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import name_some
 
 Reasons = dict[str, str]
-"""Why each visit is left out, by its name."""
+"""Why each visit is excluded, by its name."""
 
 NORMAL_SD_PER_MAD = 1.4826
 """Standard deviation of a normal distribution whose median absolute deviation is 1."""
@@ -35,11 +43,54 @@ with 139 simulated regions, one of them a patient, more than half would be left 
 1 in 300. Of 5 normal numbers, 1 in 100 is `IMPLAUSIBLE`."""
 
 OFTEN_EMPTY = 0.05
-"""A region that is empty in more people than this is not used; else the people are not."""
+"""A region that is empty in more participants than this is not used; else they are not."""
+
+OFTEN_WRONG = 0.2
+"""A larger share of impossible ages means that the column holds something else."""
+
+MOSTLY = 0.5
+"""Share of participants from which something is the rule rather than an error."""
+
+MOST_LEVELS = 10
+"""A category may have so many levels, however few participants there are."""
+
+FEWEST_ALIKE = 3
+"""Regions of which it is no coincidence if they are the same in two participants."""
+
+FEWEST_AT_SITE = 2
+"""The only control of a site would be moved to the mean of all, whatever it is like."""
+
+FEWEST_TO_SCALE = 5
+"""Fewer participants say nothing of the scale of a region."""
+
+OTHER_UNIT = 10.0
+"""Volumes that differ by this factor are in other units, or no volumes."""
+
+USUAL_ICV_MM3 = (3e5, 5e6)
+"""Intracranial volumes in mm3, children included, lie between these."""
+
+OTHER_HEAD = 2.5
+"""No head is larger or smaller than the median one by this factor."""
+
+MISSING_CODES = (-9999.0, -999.0, -99.0, -9.0, -8.0, -1.0, 0.0, 99.0, 999.0, 9999.0, 99999.0)
+"""Numbers that are written for missing values."""
+
+FEWEST_LEVELS = 5
+"""A numeric covariate of so many values or fewer is a set of codes, in which 0 or -1 may be one."""
+
+SEXES = {
+    'F': frozenset({'f', 'female', 'w', 'woman', 'women', 'females'}),
+    'M': frozenset({'m', 'male', 'man', 'men', 'males'}),
+}
+"""Words for each sex, in any case."""
+
+SEX_COLUMNS = frozenset({'sex', 'gender', 'ptgender'})
+
+_THOUSANDS = re.compile(r'\d{1,3}(\.\d{3})*')
 
 
 def missing_values(people: pd.DataFrame) -> Reasons:
-    """People without a value in any of the columns."""
+    """Participants without a value in any of the columns."""
     lacking = people.isna()
     return {
         str(visit): f'{", ".join(people.columns[row])} is missing'
@@ -61,24 +112,28 @@ def require_numbers(people: pd.DataFrame) -> None:
         numeric = pd.to_numeric(cells, errors='coerce').notna()
         if numeric.any() and not numeric.all():
             wrong = [f'{visit} ("{cells[visit]}")' for visit in cells.index[~numeric]]
+            some = name_some(dict.fromkeys(cells[numeric]), 3)
             raise DataError(
-                f'column {name} holds numbers, but not for {name_some(wrong)}; correct this, or '
-                'write n/a if it is not known'
+                f'column {name} holds numbers ({some}), but not for {name_some(wrong, 5)}; correct '
+                'this, or write n/a if it is not known'
             )
 
 
-def implausible_values(people: pd.DataFrame) -> Reasons:
-    """People with a number that can hardly be meant, such as the age 999.
+def implausible_values(people: pd.DataFrame, icv_column: str | None = None) -> Reasons:
+    """Participants with a number that can hardly be meant, such as the age 999.
 
-    Fewer people than `FEWEST_TO_COMPARE` are not compared with each other; an impossible age is
-    found all the same.
+    Fewer than `FEWEST_TO_COMPARE` are not compared with each other; codes for missing values, an
+    impossible age or head size are found all the same.
     """
     reasons: Reasons = {}
     for name in people.select_dtypes('number'):
         values = people[name]
-        wrong = (robust_z(values).abs() > IMPLAUSIBLE) & (len(values) >= FEWEST_TO_COMPARE)
+        wrong = _missing_codes(values) | _isolated(values)
         if str(name).lower() == 'age':
             wrong |= ~values.between(*POSSIBLE_AGE)
+        if name == icv_column:
+            median = values[values > 0].median()
+            wrong |= ~values.between(median / OTHER_HEAD, median * OTHER_HEAD)
         for visit in values.index[wrong & values.notna()]:
             reasons.setdefault(
                 str(visit),
@@ -86,6 +141,261 @@ def implausible_values(people: pd.DataFrame) -> Reasons:
                 f'{values.median():g}); correct it if it is an error',
             )
     return reasons
+
+
+def _isolated(values: pd.Series) -> pd.Series:
+    """Whether each value is far from all others, not only from most: a few may be much older."""
+    far = (robust_z(values).abs() > IMPLAUSIBLE) & (len(values) >= FEWEST_TO_COMPARE)
+    rest = values[~far]
+    width = rest.max() - rest.min()
+    return far & ~values.between(rest.min() - width, rest.max() + width)
+
+
+def _missing_codes(values: pd.Series) -> pd.Series:
+    """Whether each value is a code for a missing one: far below or above all that are no code."""
+    is_code = values.isin(MISSING_CODES)
+    rest = values[~is_code].dropna()
+    if rest.nunique() <= FEWEST_LEVELS:
+        return is_code & False
+    width = rest.max() - rest.min()
+    below = (values < rest.min() - width) | ((values < 0) & (rest.min() >= 0))
+    return is_code & (below | (values > rest.max() + width))
+
+
+def require_years(ages: pd.Series) -> None:
+    """Refuse ages that are birth years, months or days; single ones are left to the exclusions."""
+    known = ages.dropna()
+    if known.empty or (known > POSSIBLE_AGE[1]).mean() <= OFTEN_WRONG:
+        return
+    found = known.median()
+    meant = 'days'
+    if found < 1900:
+        meant = 'months'
+    elif found < 2100:
+        meant = 'birth years'
+    raise DataError(f'column {ages.name} has the median {found:g}: {meant}? Write ages in years')
+
+
+def unify_sex(column: pd.Series, levels: Sequence[str] = ()) -> tuple[pd.Series, str | None]:
+    """Write each sex in one way: as a model does, or F and M where a table mixes spellings.
+
+    Parameters
+    ----------
+    column : Series of text
+        A column; returned as it is unless it is called sex or gender.
+    levels
+        What a model calls the sexes.
+
+    Returns
+    -------
+    column, note
+        The column, and what was unified.
+
+    Raises
+    ------
+    DataError
+        Some values are words for a sex and others are not.
+    """
+    known = column.dropna()
+    if letters(str(column.name)) not in SEX_COLUMNS or not len(known):
+        return column, None
+    meant = known.map(lambda word: _sex_of(str(word)))
+    if pd.api.types.is_numeric_dtype(known):
+        if known.nunique() > 2:
+            raise DataError(
+                f'column {column.name} holds {name_some(f"{k:g}" for k in sorted(set(known)))}; '
+                'write F and M, or n/a where it is not known'
+            )
+        return column, None
+    if meant.isna().all():
+        return column, None
+    if meant.isna().any():
+        who = str(meant.isna().idxmax())
+        raise DataError(
+            f'column {column.name} of {who} is {known[who]}, beside '
+            f'{name_some(sorted(set(known) - {known[who]}))}; write F and M, or n/a'
+        )
+    spellings = {sex: sorted(set(known[meant == sex])) for sex in SEXES}
+    names = {_sex_of(level): level for level in levels}
+    if not names and max(map(len, spellings.values())) < 2:
+        return column, None
+    unified = meant.map(names or {sex: sex for sex in SEXES}).reindex(column.index)
+    unified = unified.where(unified.notna(), None).astype(object)
+    listed = '; '.join(f'{", ".join(words)} = {sex}' for sex, words in spellings.items() if words)
+    return unified, None if unified.equals(column) else f'{column.name}: {listed}'
+
+
+def _sex_of(word: str) -> str | None:
+    return next((sex for sex, words in SEXES.items() if word.lower() in words), None)
+
+
+def require_levels(people: pd.DataFrame) -> None:
+    """Refuse categories that differ in case only, or that are nearly as many as participants."""
+    for name in people.select_dtypes(exclude='number'):
+        levels = sorted(set(people[name].dropna()))
+        folded = [level.lower() for level in levels]
+        same = [level for level in levels if folded.count(level.lower()) > 1]
+        if same:
+            raise DataError(
+                f'column {name}: {name_some(same)} differ in case only; write them in one way'
+            )
+        if len(levels) > MOST_LEVELS and len(levels) > len(people) / 2:
+            raise DataError(
+                f'column {name} has {len(levels)} levels among {len(people)} visits '
+                f'({name_some(levels, 3)}); it is not a category'
+            )
+
+
+def refuse_separators(table: Table, columns: Iterable[str]) -> None:
+    """Refuse numbers with separators of thousands: `1.234` beside `987`."""
+    for name in columns:
+        cells = table.text[name].dropna()
+        if not len(cells) or not cells.str.fullmatch(_THOUSANDS).all():
+            continue
+        with_point = cells.str.contains('.', regex=False)
+        if with_point.all() or not with_point.any():
+            continue
+        numbers = cells.astype(float)
+        if numbers[~with_point].median() > OTHER_UNIT * numbers[with_point].median():
+            first, second = str(with_point.idxmax()), str(with_point.idxmin())
+            raise DataError(
+                f'{table.source}: column {name} has {cells[first]} of {first} beside '
+                f'{cells[second]} of {second}: points separate thousands; write 1234 for 1.234'
+            )
+
+
+def check_volumes(features: pd.DataFrame, expected: pd.Series, source: str) -> None:
+    """Refuse numbers that cannot be the volumes they should be.
+
+    Parameters
+    ----------
+    features : frame of shape (n_visits, n_features)
+        Volumes; missing and empty ones are left to the exclusions.
+    expected : Series
+        What some features should be like: mm3 of a MUSE region, or what a model has seen.
+    source
+        Where they are from, for messages.
+
+    Raises
+    ------
+    DataError
+        Negative or repeated volumes, or volumes in other or mixed units.
+    """
+    refuse_negative(features, source)
+    _refuse_copies(features, source)
+    logs = pd.DataFrame(
+        np.log10(features.where(features > 0).to_numpy(np.float64)),
+        features.index,
+        features.columns,
+    )
+    _refuse_mixed_units(logs.median(axis=1), source)
+    _refuse_far_values(features, logs, source)
+    _refuse_other_units(logs.median(), np.log10(expected[expected > 0]), source)
+
+
+def refuse_negative(features: pd.DataFrame, source: str) -> None:
+    """Refuse volumes below 0."""
+    negative = features < 0
+    if not negative.any(axis=None):
+        return
+    remedy = 'a volume cannot be negative: correct it, or write n/a if it is missing'
+    if negative.any(axis=1).mean() > MOSTLY:
+        remedy = 'many are below 0: give volumes as measured, not z-scores or residuals'
+    raise DataError(f'{source}: {_first(features, negative)}; {remedy}')
+
+
+def _first(features: pd.DataFrame, wrong: pd.DataFrame) -> str:
+    """Name the first wrong volume."""
+    row, column = np.argwhere(wrong.to_numpy())[0]
+    visit, region = features.index[row], features.columns[column]
+    return f'{region} of {visit} is {features.iloc[row, column]:.10g}'
+
+
+def _refuse_copies(features: pd.DataFrame, source: str) -> None:
+    measured = features[features.notna().any(axis=1) & (features != 0).any(axis=1)]
+    copies = measured.duplicated()
+    if measured.shape[1] >= FEWEST_ALIKE and copies.any():
+        copy = str(copies.idxmax())
+        first = next(
+            name for name in measured.index if measured.loc[name].equals(measured.loc[copy])
+        )
+        raise DataError(
+            f'{source}: {first} and {copy} have the same volumes in all regions '
+            f'({copies.sum()} such copies); keep one of them'
+        )
+
+
+def _refuse_mixed_units(scale: pd.Series, source: str) -> None:
+    """Refuse participants whose volumes are all ten times larger or smaller than others'."""
+    ordered = scale.dropna().sort_values()
+    gaps = np.diff(ordered.to_numpy())
+    if not len(gaps) or gaps.max() < np.log10(OTHER_UNIT):
+        return
+    split = int(gaps.argmax()) + 1
+    small, large = ordered.index[:split], ordered.index[split:]
+    fewer = small if len(small) <= len(large) else large
+    raise DataError(
+        f'{source}: the volumes of {name_some(sorted(fewer))} are about '
+        f'{10 ** gaps.max():.2g} times {"smaller" if fewer is small else "larger"} than those of '
+        'others: cm3 beside mm3? Write all in one unit'
+    )
+
+
+def _refuse_far_values(features: pd.DataFrame, logs: pd.DataFrame, source: str) -> None:
+    """Refuse single volumes that are ten times larger or smaller than others of the region."""
+    if len(logs) < FEWEST_TO_SCALE:
+        return
+    distance = (logs - logs.median()).abs()
+    spread = NORMAL_SD_PER_MAD * distance.median()
+    far = (distance > np.log10(OTHER_UNIT)) & (distance > IMPLAUSIBLE * spread)
+    if far.any(axis=None):
+        region = features.columns[np.argwhere(far.to_numpy())[0][1]]
+        raise DataError(
+            f'{source}: {_first(features, far)}, far from the others (median '
+            f'{features[region].median():g}); correct it, or write n/a if it is missing'
+        )
+
+
+def _refuse_other_units(found: pd.Series, expected: pd.Series, source: str) -> None:
+    """Refuse units that are not those of MUSE regions or of a model; logarithms of medians."""
+    ratio = (found - expected).dropna()
+    if ratio.empty:
+        return
+    overall = ratio.median()
+    if abs(overall) > np.log10(OTHER_UNIT):
+        raise DataError(
+            f'{source}: volumes are about {_factor(overall)} than expected, such as '
+            f'{10 ** found[ratio.index[0]]:.3g} for {ratio.index[0]}; give them in mm3, or in the '
+            'unit of the model'
+        )
+    off = ratio.index[(ratio - overall).abs() > np.log10(OTHER_UNIT)]
+    if len(off):
+        raise DataError(
+            f'{source}: {name_some(off)} is about {_factor(ratio[off[0]] - overall)} than expected '
+            'beside the other regions: another unit? Give all in mm3'
+        )
+
+
+def _factor(log: float) -> str:
+    return f'{10 ** abs(log):.2g} times {"smaller" if log < 0 else "larger"}'
+
+
+def check_head_size(icv: pd.Series, usual: tuple[float, float]) -> None:
+    """Refuse a column of intracranial volumes in another unit.
+
+    Parameters
+    ----------
+    icv
+        The column.
+    usual
+        Between which its median lies, in mm3 or in the unit of a model.
+    """
+    median = icv[icv > 0].median()
+    if median and not usual[0] <= median <= usual[1]:
+        raise DataError(
+            f'column {icv.name} has the median {median:.4g}, expected is {usual[0]:.3g} to '
+            f'{usual[1]:.3g}; give head sizes in the unit of the volumes (mm3)'
+        )
 
 
 def robust_z(values: pd.Series) -> pd.Series:
@@ -96,37 +406,38 @@ def robust_z(values: pd.Series) -> pd.Series:
 
 
 def unusable_regions(features: pd.DataFrame) -> dict[str, str]:
-    """Regions that are empty in many people, or the same in all, and why they are left out."""
+    """Regions that are empty in many participants, or the same in all, and why they are dropped."""
     empty = ~(features > 0)
     reasons = {
-        str(name): f'empty or missing in {share:.0%} of people'
+        str(name): f'empty or missing in {share:.0%} of participants'
         for name, share in empty.mean().items()
         if share > OFTEN_EMPTY
     }
     same = features.columns[features.nunique() < 2]
-    return {str(name): 'the same in everyone' for name in same} | reasons
+    return {str(name): 'the same in all participants' for name in same} | reasons
 
 
 def empty_regions(features: pd.DataFrame) -> Reasons:
-    """People with a region that has no volume, or whose volume is missing."""
+    """Participants with a region that has no volume, or whose volume is missing."""
     empty = ~(features > 0)
     return {
-        str(visit): f'no volume of {name_some(features.columns[row])}; has the segmentation failed?'
+        str(visit): f'no volume of {name_some(features.columns[row], 3)} (missing or 0); has the '
+        'segmentation failed?'
         for visit, row in zip(features.index, empty.to_numpy())
         if row.any()
     }
 
 
 def outlying_volumes(features: pd.DataFrame, is_patient: pd.Series) -> Reasons:
-    """People so many of whose regions are unusual that the segmentation must have failed.
+    """Participants so many of whose regions are unusual that the segmentation must have failed.
 
-    Log volumes are compared with the median of the person's own group, so that disease is not
+    Log volumes are compared with the median of their own group, so that disease is not
     taken for an error; the spread is that of all. Nobody is judged by fewer than
-    `FEWEST_TO_COMPARE` people.
+    `FEWEST_TO_COMPARE` participants.
 
     Parameters
     ----------
-    features : frame of shape (n_people, n_features)
+    features : frame of shape (n_visits, n_features)
         Volumes, all greater than 0.
     is_patient : Series of bool
         The group of each.
@@ -146,7 +457,7 @@ def outlying_volumes(features: pd.DataFrame, is_patient: pd.Series) -> Reasons:
 
 
 def sites_without_controls(site: pd.Series, teaches: pd.Series) -> Reasons:
-    """People of sites from whose controls nothing can be learned.
+    """Participants of sites from whose controls nothing can be learned.
 
     Parameters
     ----------
@@ -155,16 +466,18 @@ def sites_without_controls(site: pd.Series, teaches: pd.Series) -> Reasons:
     teaches : Series of bool
         Whether it is the first visit of a control, which is what harmonization learns from.
     """
-    known = set(site[teaches])
+    counts = site[teaches].value_counts()
+    known = set(counts.index[counts >= FEWEST_AT_SITE])
     return {
-        str(visit): f'site {place} has no first visit of a control, so that it cannot be harmonized'
+        str(visit): f'site {place} has {counts.get(place, 0)} controls (first visits), too few to '
+        'harmonize it'
         for visit, place in site.items()
         if place not in known
     }
 
 
 def summarise_reasons(reasons: Iterable[str], most: int = 3) -> str:
-    """Say in one line how many were left out for which kind of reason."""
+    """Say in one line how many are excluded for which kind of reason."""
     kinds = pd.Series(list(reasons), dtype=object).value_counts()
     listed = [f'{count} for "{reason}"' for reason, count in kinds.head(most).items()]
     return ', '.join(listed) + (', ...' if len(kinds) > most else '')
@@ -174,6 +487,6 @@ def require_people(remaining: Sequence[object] | pd.Index, reasons: Reasons) -> 
     """Refuse to go on with nobody."""
     if not len(remaining):
         raise DataError(
-            f'everyone is excluded ({summarise_reasons(reasons.values())}); correct '
-            'participants.tsv, the volumes, or the options'
+            f'everyone is excluded ({summarise_reasons(reasons.values())}); correct the tables or '
+            'the options'
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,20 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.derivatives import Record, output_path
-from surreal_bids.bids.layout import LABEL, is_label, visit_name, without_prefix
+from surreal_bids.bids.layout import is_label, visit_name, without_prefix
 from surreal_bids.bids.people import (
     PARTICIPANT,
     SESSION,
     Table,
     Visit,
-    find_column,
-    read_delimited,
+    about,
+    find_id_column,
+    letters,
     read_table,
 )
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import recognise, region_names
-from surreal_bids.text import alternatives, name_some
+from surreal_bids.text import name_some
 
 ICV = 'icv'
 """Name of the column of head size."""
@@ -33,7 +34,22 @@ ICV = 'icv'
 MUSE_COLUMN = 'MUSE_{}'
 """How a MUSE region is called in tables; the JSON file beside them has its name."""
 
-_NAMED_VISIT = re.compile(rf'(?:sub-)?({LABEL.pattern})_ses-({LABEL.pattern})')
+VISIT_COLUMNS = ('sessionid', 'session')
+REPEAT_COLUMNS = ('visit', 'viscode', 'timepoint', 'wave')
+"""Columns that name sessions; the latter count where ids alone do not tell rows apart."""
+
+SUMMARIES = frozenset({'mean', 'average', 'median', 'sum', 'total', 'sd', 'std', 'unit', 'units'})
+"""Ids of rows that are no participants."""
+
+_NAMED_VISIT = re.compile(r'(.+)_ses-([A-Za-z0-9]+)')
+_PLAIN_ID = re.compile(r'[^\s/\\]+')
+_LIKE_VISIT = re.compile(
+    r'(.+?)[_.-]?(?:[_.-](?:bl|baseline|sc|screening|fu|followup)|(?:19|20)\d\d-?\d\d-?\d\d'
+    r'|[_.-](?:v|visit|ses|session|m|mo|month|y|yr|year|t|tp|time|timepoint|w|wave|scan|fu)'
+    r'[_.-]?\d+)',
+    re.IGNORECASE,
+)
+"""An id that ends like that of one of several visits: `0001_M12`, `A_v2`, `A_2019-03-02`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +66,15 @@ class Volumes:
         What the regions are called, by column; those that have a name beside their column.
     source
         What it was read from, for messages.
+    prefix
+        `sub-`, or nothing where ids are written without it.
     """
 
     visits: list[Visit]
     table: Table
     names: Mapping[str, str]
     source: Path
+    prefix: str = 'sub-'
 
 
 def in_order(visits: Iterable[Visit]) -> list[Visit]:
@@ -69,15 +88,15 @@ def _natural(label: str) -> list[tuple[int, str]]:
     return [(int(part), '') if part.isdecimal() else (-1, part) for part in parts]
 
 
-def visit_columns(visits: Iterable[Visit]) -> pd.DataFrame:
+def visit_columns(visits: Iterable[Visit], prefix: str = 'sub-') -> pd.DataFrame:
     """Columns `participant_id` and, if anyone has sessions, `session_id`, indexed by name."""
     visits = list(visits)
     columns: dict[str, list[str | None]] = {
-        PARTICIPANT: [f'sub-{participant}' for participant, _ in visits]
+        PARTICIPANT: [f'{prefix}{participant}' for participant, _ in visits]
     }
     if any(session for _, session in visits):
         columns[SESSION] = [f'ses-{session}' if session else None for _, session in visits]
-    return pd.DataFrame(columns, index=[visit_name(visit) for visit in visits])
+    return pd.DataFrame(columns, index=[visit_name(visit, prefix) for visit in visits])
 
 
 def find_segmented(output_dir: Path, atlas: str) -> dict[Visit, Path]:
@@ -208,52 +227,105 @@ def _mask_volume(path: Path) -> float:
     return float(np.count_nonzero(np.asanyarray(mask.dataobj))) * voxel
 
 
-def read_roi_table(path: Path) -> Volumes:
-    """Read the user's own table: `participant_id`, perhaps `session_id`, and the regions.
+def read_rows(path: Path, id_column: str | None = None) -> Volumes:
+    """Read a table with one row per participant or visit, such as one of volumes.
+
+    Parameters
+    ----------
+    path
+        TSV or CSV file with a column of ids, perhaps one of sessions, and others.
+    id_column
+        Column of the ids; by default one of the usual names.
 
     Raises
     ------
     DataError
-        It cannot be read, has no `participant_id`, or has two rows for one visit.
+        It cannot be read, has no ids, or two rows for one visit.
     """
-    table = read_delimited(path)
-    person = find_column(table.columns, PARTICIPANT)
-    if person is None:
-        raise DataError(
-            f'{path}: no column {PARTICIPANT}; rename the one that names people to it '
-            f'({alternatives([PARTICIPANT], table.columns)})'
-        )
-    session = find_column(table.columns, SESSION)
-    sessions = table.categories(session) if session else [None] * len(table)
-    visits = [
-        _parse_visit(path, str(where), *cells)
-        for where, *cells in zip(table.text.index, table.categories(person), sessions)
-    ]
-    names = [visit_name(visit) for visit in visits]
+    table = read_table(path)
+    column = find_id_column(table, id_column)
+    ids = table.categories(column)
+    if not len(table):
+        raise DataError(f'{path}: no row below the header; add one row per participant')
+    _check_ids(path, ids)
+    session = _session_column(table, ids)
+    sessions = table.categories(session) if session else [None] * len(ids)
+    visits = [_parse_visit(*cells) for cells in zip(ids, sessions)]
+    prefix = 'sub-' if ids.str.startswith('sub-').any() else ''
+    names = [visit_name(visit, prefix) for visit in visits]
+    _require_distinct_visits(path, visits, names, session)
+    text = table.text.drop(columns=[name for name in (column, session) if name])
+    with about(path):
+        regions = {name: region_names()[index] for name, index in recognise(text).items()}
+    return Volumes(visits, Table(path, text.set_axis(names)), regions, path, prefix)
+
+
+def _check_ids(path: Path, ids: pd.Series) -> None:
+    for line, name in ids.items():
+        if name is None:
+            raise DataError(f'{path}: {line} has no {ids.name}; add it')
+        if not (_PLAIN_ID.fullmatch(name) and name.isprintable()):
+            raise DataError(
+                f'{path}: {line} has the id {ascii(name)[1:-1]}; ids may not hold spaces, slashes '
+                'or invisible characters'
+            )
+        if name.lower() in SUMMARIES:
+            raise DataError(f'{path}: {line} ({name}) is not a participant; drop it')
+    if ids.str.fullmatch(r'\d+\.0+').all():
+        raise DataError(f'{path}: ids are decimal numbers such as {ids.iloc[0]}; write whole ones')
+
+
+def _session_column(table: Table, ids: pd.Series) -> str | None:
+    by_letters = {letters(name): name for name in table.columns}
+    names = VISIT_COLUMNS + (REPEAT_COLUMNS if ids.duplicated().any() else ())
+    return next((by_letters[name] for name in names if name in by_letters), None)
+
+
+def _parse_visit(participant: str, session: str | None) -> Visit:
+    """Labels of `sub-01`, `01`, `sub-01_ses-2`, or of two cells."""
+    named = _NAMED_VISIT.fullmatch(participant)
+    if named and session is None:
+        return without_prefix(named[1], 'sub'), named[2]
+    return without_prefix(participant, 'sub'), without_prefix(session, 'ses') if session else None
+
+
+def _require_distinct_visits(
+    path: Path, visits: list[Visit], names: list[str], session: str | None
+) -> None:
+    """Refuse two rows for one visit, and visits that would pass for participants."""
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DataError(
-            f'{path}: more than one row for {name_some(repeated)}; keep one, or tell visits apart '
-            f'by a column {SESSION}'
+            f'{path}: more than one row for {name_some(repeated)}; keep one row each, or tell '
+            f'visits apart by a column {SESSION}'
         )
-    text = table.text.drop(columns=[name for name in (person, session) if name])
-    regions = {column: region_names()[index] for column, index in recognise(text).items()}
-    return Volumes(visits, Table(path, text.set_axis(names)), regions, path)
-
-
-def _parse_visit(path: Path, where: str, person: str | None, session: str | None) -> Visit:
-    """Labels of `sub-01`, `01`, `sub-01_ses-2`, or of two cells."""
-    named = _NAMED_VISIT.fullmatch(person or '')
-    if named and session is None:
-        return named[1], named[2]
-    label = without_prefix(person or '', 'sub')
-    session = without_prefix(session, 'ses') if session else None
-    if not is_label(label) or not (session is None or is_label(session)):
+    of_key: dict[str, str] = {}
+    for name in names:
+        other = of_key.setdefault(name.lower(), name)
+        if other != name:
+            raise DataError(f'{path}: {other} and {name} differ in case only; correct the ids')
+    with_session = {participant for participant, label in visits if label}
+    both = [name for name, (who, label) in zip(names, visits) if not label and who in with_session]
+    if both:
         raise DataError(
-            f'{path}: {where} is of "{person}", session "{session}"; expected sub-<label>, '
-            'and ses-<label> if any, the labels of letters and digits'
+            f'{path}: {name_some(both)} has rows with and without a session; name the session of '
+            'every visit'
         )
-    return label, session
+    if session is None:
+        _refuse_hidden_visits(path, names)
+
+
+def _refuse_hidden_visits(path: Path, names: list[str]) -> None:
+    stems: dict[str, str] = {name: name for name in names}
+    for name in names:
+        like = _LIKE_VISIT.fullmatch(name)
+        other = stems.setdefault(like[1], name) if like else name
+        if other != name and '_ses-' not in name:
+            raise DataError(
+                f'{path}: {other} and {name} look like visits of one participant; add a column '
+                f'{SESSION} (with the same id for both, or, if they are two participants, with '
+                'ids as they are)'
+            )
 
 
 def describe_volumes(columns: Iterable[str], is_volume: bool = True) -> dict[str, Any]:
@@ -284,30 +356,34 @@ def describe_volumes(columns: Iterable[str], is_volume: bool = True) -> dict[str
 
 
 def read_others(
-    described: Table, used: Collection[str], files: Iterable[Path], visits: Sequence[Visit]
+    described: Table, used: Collection[str], files: Iterable[Path], visits: Mapping[str, Visit]
 ) -> pd.DataFrame:
-    """Columns of `participants.tsv` that nothing else uses, then those of other tables, as text.
+    """Columns about participants that nothing else uses, then those of other tables, as text.
 
     Parameters
     ----------
     described
-        `participants.tsv`, indexed by the names of visits.
+        What is known of participants, indexed by the names of visits.
     used
         Its columns that are diagnosis, covariates, ICV or site.
     files
-        Tables with `participant_id`, perhaps `session_id`, and measures.
+        Tables with ids, perhaps sessions, and measures.
     visits
-        Whose measures are wanted; one row for each, in this order.
+        Whose measures are wanted, by name; one row for each, in this order.
 
     Raises
     ------
     DataError
-        A table cannot be read, is of other people, or has a column that another one has too.
+        A table cannot be read, is of other participants, or has a column that another one has.
     """
-    names = [visit_name(visit) for visit in visits]
-    tables = [described.text.loc[names, [n for n in described.columns if n not in used]]]
+    tables = [described.text.loc[list(visits), [n for n in described.columns if n not in used]]]
     for path in files:
-        measures = _read_measures(path, visits)
+        measures = rows_of(read_rows(path), visits)
+        if measures.isna().all(axis=None):
+            raise DataError(
+                f'{path}: nobody in it is among the {len(visits)} participants of the analysis; '
+                'write ids as in participants.tsv'
+            )
         twice = [name for table in tables for name in table if name in measures]
         if twice:
             raise DataError(f'{path}: {name_some(twice)} is in another table too; rename it in one')
@@ -315,15 +391,9 @@ def read_others(
     return pd.concat(tables, axis=1)
 
 
-def _read_measures(path: Path, visits: Sequence[Visit]) -> pd.DataFrame:
-    """Rows of a table for these visits; what it says of a person holds for all visits."""
-    table = read_roi_table(path)
+def rows_of(table: Volumes, visits: Mapping[str, Visit]) -> pd.DataFrame:
+    """Cells of a table for these visits; what it says of a participant holds for all visits."""
     of_visit = dict(zip(table.visits, table.table.text.index))
-    rows = [of_visit.get(visit) or of_visit.get((visit[0], None)) for visit in visits]
-    if not any(rows):
-        raise DataError(
-            f'{path}: nobody in it is among the {len(visits)} people of the analysis; name people '
-            'as in participants.tsv'
-        )
-    text = table.table.text.reindex(pd.Index(rows, dtype=object))
-    return text.set_axis([visit_name(visit) for visit in visits])
+    rows = [of_visit.get(visit) or of_visit.get((visit[0], None)) for visit in visits.values()]
+    text = table.table.text.reindex(pd.Index(rows, dtype=object)).set_axis(list(visits))
+    return text.where(text.notna(), None)

@@ -62,7 +62,7 @@ def test_what_counts_as_numbers(tmp_path, cells, numeric):
     assert pd.api.types.is_float_dtype(read_table(path).typed()['x']) is numeric
 
 
-@pytest.mark.parametrize('value', ['63,5', 'old', 'inf', 'NaN', '1_000'])
+@pytest.mark.parametrize('value', ['63,5', 'old', 'inf', '1_000', '\u0661', '0x1A', '1e999'])
 def test_text_among_numbers_is_named_with_its_line(write, value):
     table = read_participants(write(PEOPLE.replace('70', value)))
     with pytest.raises(DataError, match=f'column age should hold .* line 4 has "{value}"'):
@@ -75,7 +75,6 @@ def test_text_among_numbers_is_named_with_its_line(write, value):
         ('', 'the table is empty'),
         ('\ufeff\r\n\r\n', 'the table is empty'),
         ('id\tage\nsub-1\t3\n', 'no column participant_id; there are: id, age'),
-        ('participant_id,age\nsub-1,3\n', 'no column participant_id; there are: participant_id,a'),
         ('participant_id\tage\nsub-1\n', 'line 2 has 1 cells, but the header has 2'),
         ('participant_id\tage\nsub-1\t2\t3\n', 'line 2 has 3 cells, but the header has 2'),
         ('participant_id\tage\tage\nsub-1\t2\t3\n', 'more than one column age'),
@@ -83,7 +82,7 @@ def test_text_among_numbers_is_named_with_its_line(write, value):
         ('participant_id\tage\nn/a\t2\n', 'participant_id of line 2 is "n/a"; expected sub-'),
         ('participant_id\nsub-1\n../../x\n', 'participant_id of line 3 is "../../x"'),
         ('participant_id\nsub-a_b\n', 'participant_id of line 2 is "sub-a_b"'),
-        ('participant_id\tnote\nsub-1\t"open\nsub-2\tx\n', 'not a tab-separated UTF-8 table'),
+        ('participant_id\tnote\nsub-1\t"open\nsub-2\tx\n', 'not a table in UTF-8 text'),
     ],
 )
 def test_a_wrong_table_is_explained(write, text, message):
@@ -92,7 +91,7 @@ def test_a_wrong_table_is_explained(write, text, message):
 
 
 def test_another_encoding_is_named(write):
-    with pytest.raises(DataError, match='not a tab-separated UTF-8 table'):
+    with pytest.raises(DataError, match='not a table in UTF-8 text'):
         read_participants(write('participant_id\tname\nsub-1\tJos\xe9\n', 'latin-1'))
 
 

@@ -213,7 +213,7 @@ def test_a_filter_file(check, tmp_path, filters, expected):
             lambda root: (root / 'participants.tsv').unlink(),
             ['participant', 'group'],
             65,
-            'no such file; add',
+            'cannot be read',
         ),
         (lambda root: (root / 'participants.tsv').unlink(), ['participant'], 0, ''),
         (

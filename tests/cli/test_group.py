@@ -188,7 +188,7 @@ def test_a_model_is_applied_to_other_people(done, tmp_path, by_site, capsys):
         (lambda p: p.assign(diagnosis=['CN'] * 68 + ['PT'] * 3), (), '3 patients are left'),
         (lambda p: p, ('--site-column', 'scanner'), 'no column scanner'),
         (lambda p: p.assign(age=None), ('--covariates', 'age'), 'everyone is excluded'),
-        (None, (), 'participants.tsv: no such file'),
+        (None, (), 'participants.tsv: cannot be read'),
     ],
     ids=['no CN', 'no PT', 'few PT', 'no site column', 'everyone excluded', 'no participants'],
 )

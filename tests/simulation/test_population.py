@@ -208,7 +208,9 @@ def test_what_is_no_table_is_refused(tmp_path, content):
     path = tmp_path / 'controls.csv'
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(DataError, match=r'controls.csv: (cannot be read|nobody in it|not a table)'):
+    with pytest.raises(
+        DataError, match=r'controls.csv: (cannot be read|the table is empty|not a table|this is)'
+    ):
         read_controls(path)
 
 

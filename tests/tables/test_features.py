@@ -9,11 +9,11 @@ from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.regions import muse_indices, region_names
 from surreal_bids.tables.features import (
     FeatureList,
+    choose_features,
     column_features,
     listed_features,
     named_features,
     read_features,
-    remaining_features,
     unused_columns,
 )
 
@@ -110,17 +110,49 @@ def test_neither_set_nor_file():
         listed_features('muse71')
 
 
-@pytest.mark.parametrize('column', ['age', 'Sex', 'DLICV', 'session_id'])
-def test_a_column_that_is_hardly_a_feature_is_asked_about(column):
-    table = text_table(pd.DataFrame({'roi': [1.0], column: [2.0]}))
-    with pytest.raises(DataError, match=f'is {column} a feature'):
-        remaining_features(table, [])
-    assert remaining_features(table, [column]).names == ['roi']
+@pytest.mark.parametrize(
+    ('columns', 'used', 'names', 'note'),
+    [
+        (['a', 'b', 'age', 'MMSE'], ['age'], ['a', 'b'], 'MMSE'),
+        (['a', 'b', 'DLICV', 'MUSE_701'], [], ['a', 'b'], 'DLICV, MUSE_701'),
+        (['MUSE_47', 'MUSE_48', 'MUSE_4', 'euler'], [], ['MUSE_47', 'MUSE_48'], 'euler'),
+        (['47', '48', '702', '601', '301'], [], ['47', '48'], '702, 601, 301'),
+        (['0', '1', '2', '47', '48'], [], ['0', '1', '2', '47', '48'], None),
+        (['Left-Hippocampus', 'Left-Cerebellum-Cortex', 'Brain-Stem', 'eTIV', 'CSF',
+          'lhCortexVol', 'TotalGrayVol', 'BrainSegVolNotVent', 'MaskVol-to-eTIV', 'SurfaceHoles',
+          'Left-Lateral-Ventricle', 'Left-WM-hypointensities', '3rd-Ventricle', 'CortexVol',
+          'SupraTentorialVolNotVent', 'rhCerebralWhiteMatterVol', 'SubCortGrayVol'],
+         [], ['Left-Hippocampus', 'Left-Cerebellum-Cortex', 'Brain-Stem'], 'eTIV, CSF'),
+        (['lh_bankssts_thickness', 'lh_insula_thickness', 'lh_MeanThickness_thickness', 'eTIV'],
+         [], ['lh_bankssts_thickness', 'lh_insula_thickness'], 'lh_MeanThickness_thickness, eTIV'),
+        (['lh_G_cuneus_area', 'lh_WhiteSurfArea_area'], [], ['lh_G_cuneus_area'],
+         'lh_WhiteSurfArea_area'),
+    ],
+)  # fmt: skip
+def test_what_is_no_region_is_no_feature(columns, used, names, note):
+    values = np.random.default_rng(0).uniform(100, 900, (3, len(columns)))
+    wanted, notes = choose_features(text_table(pd.DataFrame(values, columns=columns)), used)
+    assert wanted.names == names
+    assert note is None or any(note in line for line in notes)
+
+
+@pytest.mark.parametrize('name', ['', 'Unnamed: 0', 'index', 'X', 'row', 'number'])
+def test_columns_that_count_rows_are_refused(name):
+    table = pd.DataFrame({'roi': np.arange(8) / 7, name: range(8)})
+    with pytest.raises(DataError, match='drop it'):
+        choose_features(text_table(table), [])
+
+
+def test_text_is_no_feature():
+    table = Table(Path('t.tsv'), pd.DataFrame({'a': ['1', '2'], 'scan': ['x', 'y']}, dtype=object))
+    wanted, notes = choose_features(table, [])
+    assert wanted.names == ['a']
+    assert 'scan' in notes[0]
 
 
 def test_nothing_left_to_be_a_feature():
-    with pytest.raises(DataError, match='no column is left'):
-        remaining_features(text_table(pd.DataFrame({'age': [2.0]})), ['age'])
+    with pytest.raises(DataError, match='no column holds regional volumes'):
+        choose_features(text_table(pd.DataFrame({'age': [2.0]})), ['age'])
 
 
 def test_unused_columns_are_told_from_used_ones_in_any_spelling():

@@ -20,10 +20,21 @@ OPTIONS = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', unsee
 TINY = {'n_patterns': (2,), 'ortho': (0.2,), 'repetitions': 2, 'iterations': 60, 'lr': 0.01}
 
 
-def fit(study: Study, options: PreprocessingOptions = OPTIONS, **changes):
-    visits = pd.DataFrame({'group': study.people['diagnosis'], 'is_first': True})
+def cohort_of(study: Study, options: PreprocessingOptions) -> Cohort:
+    visits = pd.DataFrame(
+        {
+            'participant_id': study.people.index,
+            'group': study.people['diagnosis'],
+            'is_first': True,
+        }
+    )
     others = pd.DataFrame(index=visits.index)
-    cohort = Cohort(visits, study.features, study.people, others, column_features(REGIONS), options)
+    wanted = column_features(REGIONS)
+    return Cohort(visits, study.features, study.people, others, wanted, options)
+
+
+def fit(study: Study, options: PreprocessingOptions = OPTIONS, **changes):
+    cohort = cohort_of(study, options)
     model = TableModel.fit(cohort, TrainingOptions(preset='iclr2022', **(TINY | changes)))
     return model, model.apply(cohort)
 
@@ -155,12 +166,11 @@ def test_members_left_out_are_listed_with_the_reason(fitted, status):
 
 
 def test_results_are_written_with_a_description_of_each_column(tmp_path, saved, study):
-    groups = study.people['diagnosis']
     people = study.people.assign(age=[np.nan, *study.people['age'][1:]])
     results = saved.compute(study.features, people)
-    tsv, sidecar = write_results(tmp_path / 'r.tsv', results, ['r1', 'r2'], groups)
-    table = pd.read_csv(tsv, sep='\t', keep_default_na=False, dtype=str)
-    described = json.loads(sidecar.read_text())
+    write_results(tmp_path / 'r.tsv', cohort_of(study, OPTIONS), results, ['r1', 'r2'])
+    table = pd.read_csv(tmp_path / 'r.tsv', sep='\t', keep_default_na=False, dtype=str)
+    described = json.loads((tmp_path / 'r.json').read_text())
     assert list(described) == table.columns.tolist()
     assert table.columns[:2].tolist() == ['participant_id', 'group']
     assert table.loc[0, ['r1', 'in_range']].tolist() == ['n/a', 'n/a']

@@ -7,9 +7,10 @@ from surreal_bids.bids.people import (
     Table,
     about,
     find_column,
-    join_participants,
+    find_id_column,
     names,
     read_people,
+    read_table,
     require_columns,
 )
 from surreal_bids.exceptions import DataError
@@ -51,15 +52,17 @@ def test_a_quoted_cell_may_hold_the_separator(write):
 @pytest.mark.parametrize(
     ('text', 'message'),
     [
-        ('', 'nobody in it'),
-        ('participant_id,age\n', 'nobody in it'),
+        ('', 'the table is empty'),
+        ('\ufeff\r\n\r\n', 'the table is empty'),
         ('person,age\nsub-1,60\n', r'no column participant_id.*person, age'),
         ('participant_id,age\nsub-1,60,7\n', 'line 2 has 3 cells, but the header has 2'),
         ('participant_id,age,age\nsub-1,60,61\n', 'more than one column age'),
-        ('participant_id,age\nsub-1,60\nsub-1,61\n', r'more than one row for sub-1.*ses-2'),
+        ('participant_id,age\nsub-1,60\nsub-1,61\n', 'more than one row for sub-1'),
         ('participant_id,age\nsub-1,60\n1,61\n', 'more than one row for 1'),
         ('participant_id,age\n,60\n', 'line 2 has no participant_id'),
         ('participant_id,age\n"sub-1,60\n', 'not a table'),
+        ('participant_id,age,Age\nsub-1,60,61\n', 'more than one column Age, age'),
+        ('participant_id,a\0ge\nsub-1,60\n', 'not a table|no text'),
     ],
 )
 def test_bad_tables_are_named_and_explained(write, text, message):
@@ -69,11 +72,20 @@ def test_bad_tables_are_named_and_explained(write, text, message):
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize('content', [b'\xff\xfe\x00\x01', b'PK\x03\x04\x80\x81'])
-def test_a_spreadsheet_is_not_read_as_text(tmp_path, content):
-    path = tmp_path / 'table.xlsx'
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [
+        (b'PK\x03\x04\x80\x81', 'Excel'),
+        ('participant_id,age\n'.encode('utf-16'), 'UTF-16'),
+        (b'\x1f\x8b\x08\0', 'gunzip'),
+        (b'version https://git-lfs.github.com/spec/v1', 'git lfs pull'),
+        ('participant_id\tname\nsub-1\tJos\xe9\n'.encode('latin-1'), 'UTF-8'),
+    ],
+)
+def test_what_is_no_table_is_called_by_its_name(tmp_path, content, message):
+    path = tmp_path / 'table.tsv'
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r'save it as \.tsv or \.csv'):
+    with pytest.raises(DataError, match=message):
         read_people(path)
 
 
@@ -106,25 +118,6 @@ def test_missing_columns_come_with_the_nearest():
         require_columns(table, ['MUSE_100', 'MUSE_47'])
 
 
-@pytest.mark.parametrize('prefix', ['', 'sub-'])
-def test_participants_are_joined_by_name_whatever_the_order(write, prefix):
-    table = read_people(write('participant_id,age,roi\nsub-2,1,5.5\nsub-1,2,6.5\n'))
-    people = read_people(
-        write(f'participant_id\tage\n{prefix}1\t61\n{prefix}3\t63\n{prefix}2\t62\n', 'p.tsv')
-    )
-    joined = join_participants(table, people)
-    assert joined.text.index.tolist() == ['sub-2', 'sub-1']
-    assert joined.numbers('age').tolist() == [62, 61]
-    assert joined.numbers('roi').tolist() == [5.5, 6.5]
-
-
-def test_people_missing_from_participants_are_named(write):
-    table = read_people(write('participant_id,roi\nsub-1,5\nsub-2,6\nsub-3,7\n'))
-    people = read_people(write('participant_id\tage\nsub-2\t60\n', 'p.tsv'))
-    with pytest.raises(DataError, match=r'p\.tsv: no row for 2 of 3 people.*sub-1, sub-3'):
-        join_participants(table, people)
-
-
 @pytest.mark.parametrize(
     ('cell', 'name'), [('3.0', '3'), ('-1.0', '-1'), ('3', '3'), ('3.05', '3.05'), ('A3.0', 'A3.0')]
 )
@@ -138,3 +131,22 @@ def test_the_file_is_named_once(message):
     with pytest.raises(DataError) as caught, about(Path('some.tsv')):
         raise DataError(message)
     assert str(caught.value) == 'some.tsv: bad'
+
+
+@pytest.mark.parametrize(
+    'name', ['participant_id', 'Participant_ID', 'MRID', 'ID', 'subject', 'sub_id', 'PTID',
+             'Measure:volume', 'lh.aparc.volume'],
+)  # fmt: skip
+def test_ids_under_any_usual_name(write, name):
+    table = read_table(write(f'{name}\tage\nsub-1\t61\n'))
+    assert find_id_column(table) == name
+
+
+@pytest.mark.parametrize(('wanted', 'found'), [('code', 'code'), (None, 'ID')])
+def test_the_column_of_ids_may_be_named(write, wanted, found):
+    assert find_id_column(read_table(write('code,ID\na,b\n')), wanted) == found
+
+
+def test_a_column_of_ids_that_is_not_there_is_named(write):
+    with pytest.raises(DataError, match='no column nobody; there are: code, ID'):
+        find_id_column(read_table(write('code,ID\na,b\n')), 'nobody')

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.bids.people import GroupLabels, Table, find_groups
-from surreal_bids.exceptions import DataError
+from surreal_bids.exceptions import DataError, UsageError
 
 
 def people(*values: str | None, column: str = 'diagnosis') -> Table:
@@ -32,7 +32,7 @@ def test_groups_are_recognised(control, patient, column):
     assert groups.is_patient.tolist() == [True, False, False]
     assert groups.labels.tolist() == ['PT', 'CN', 'CN']
     assert groups.recognised
-    assert 'recognised' in groups.describe()
+    assert 'guessed' in groups.describe()
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,30 @@ def test_what_cannot_be_told_is_explained(values, said, message):
 def test_no_column_of_the_diagnosis():
     with pytest.raises(DataError, match=r'--group-column .*there are: cohort'):
         find_groups(people('CN', 'PT', column='cohort'))
+
+
+@pytest.mark.parametrize(
+    ('values', 'said'),
+    [
+        (('CN', 'AD'), GroupLabels(controls=['AD'])),
+        (('CN', 'AD'), GroupLabels(patients=['CN'])),
+        (('control', 'patient'), GroupLabels('diagnosis', ['patient'], ['control'])),
+        (('Patient', 'x'), GroupLabels('diagnosis', ['Patient'], ['x'])),
+    ],
+)
+def test_names_that_mean_the_opposite_are_refused(values, said):
+    with pytest.raises(DataError, match='means the opposite'):
+        find_groups(people(*values), said)
+
+
+def test_patients_may_be_compared_with_patients():
+    groups = find_groups(people('CN', 'MCI', 'AD'), GroupLabels('diagnosis', ['MCI'], ['AD']))
+    assert groups.left_out == {'sub-0': 'CN'}
+
+
+@pytest.mark.parametrize(
+    'said', [GroupLabels(no_guess=True), GroupLabels('diagnosis', ['CN'], no_guess=True)]
+)
+def test_guesses_can_be_refused(said):
+    with pytest.raises(UsageError, match=r'--no-guess: name .* the guess is diagnosis, CN and PT'):
+        find_groups(people('CN', 'PT'), said)

@@ -2,9 +2,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.tables.cohort import Cohort, read_cohort
 from surreal_bids.tables.pipeline import prepare, split_halves
+from tests.shared_data import shared_data
 from tests.tables.group_study import make_config, with_sessions, write_dataset
 from tests.tables.study import REGIONS, make_study
 
@@ -77,7 +79,7 @@ def lone_site(people):
         ('no volumes', 'not in .*volumes.tsv'),
         ('empty region', 'no volume of region_c'),
         ('outlier', 'of the regions have volumes far'),
-        ('lone site', 'site far has no first visit of a control'),
+        ('lone site', 'site far has 0 controls'),
     ],
 )
 def test_each_reason_is_told(tmp_path, how, reason):
@@ -113,7 +115,7 @@ def test_people_with_an_image_and_no_volumes_are_listed(tmp_path):
         (lambda p: p, {'covariates': ('height',)}, 'no column height'),
         (lambda p: p, {'covariates': ('diagnosis',)}, 'cannot be a covariate'),
         (lambda p: p.assign(age=p['age'].astype(str).where(p.index != 'sub-003', '89+')), {},
-         'age holds numbers, but not for sub-003'),
+         'column age should hold numbers, but sub-003 has'),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_an_error(tmp_path, change, options, message):
@@ -126,7 +128,7 @@ def test_what_cannot_be_used_is_an_error(tmp_path, change, options, message):
 def test_without_participants_there_is_no_group(tmp_path):
     root = write_dataset(tmp_path)
     (root / 'participants.tsv').unlink()
-    with pytest.raises(DataError, match=r'participants\.tsv: no such file'):
+    with pytest.raises(DataError, match=r'participants\.tsv: cannot be read'):
         gather(root)
 
 
@@ -185,7 +187,7 @@ def test_a_scanner_of_later_visits_only_cannot_be_learned(tmp_path):
     found = gather(root)
     assert set(found.visits['session_id']) == {'ses-1'}
     assert set(reasons(found).values()) == {
-        'site new has no first visit of a control, so that it cannot be harmonized'
+        'site new has 0 controls (first visits), too few to harmonize it'
     }
     assert len(reasons(found)) == 71
 
@@ -207,7 +209,7 @@ def test_a_model_may_call_columns_otherwise(tmp_path):
 def test_options_that_are_those_of_the_model_are_refused(tmp_path, options):
     config = make_config(write_dataset(tmp_path), **options)
     steps = prepare(gather(config.bids_dir)).preprocessing
-    with pytest.raises(UsageError, match='are those of the model; leave'):
+    with pytest.raises(UsageError, match='are those of the model; remove'):
         read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config, (), steps)
 
 
@@ -264,3 +266,195 @@ def test_measures_of_nobody_or_twice_are_an_error(tmp_path, text, message):
     (tmp_path / 'phenotype.tsv').write_text(text)
     with pytest.raises(DataError, match=message):
         gather(root, phenotype=(tmp_path / 'phenotype.tsv',))
+
+
+@pytest.mark.parametrize(
+    ('coding', 'said'),
+    [
+        ({'CN': -1, 'PT': 1}, {}),
+        ({'CN': 0, 'PT': 1}, {}),
+        ({'CN': 'healthy', 'PT': 'ill'}, {}),
+        ({'CN': 1, 'PT': 2}, {'control_label': ('1',)}),
+        ({'CN': 'x', 'PT': 'y'}, {'control_label': ('x',), 'patient_label': ('y',)}),
+    ],
+)
+@pytest.mark.parametrize('separator', ['\t', ';'])
+def test_any_coding_and_format_give_the_same(tmp_path, coding, said, separator):
+    study = make_study()
+    study.people['diagnosis'] = study.people['diagnosis'].map(coding)
+    cohort = read_cohort(*study.write(tmp_path, separator), CohortOptions(**said))
+    pd.testing.assert_frame_equal(
+        cohort.features, study.features, check_index_type=False, check_names=False
+    )
+    assert cohort.is_patient.tolist() == make_study().is_patient.tolist()
+    assert cohort.people['sex'].tolist() == study.people['sex'].tolist()
+
+
+@pytest.mark.parametrize('apart', [True, False])
+@pytest.mark.parametrize('rows', [1, -1])
+def test_one_table_or_two_in_any_order_give_the_same_cohort(tmp_path, apart, rows):
+    study = make_study()
+    expected = read_cohort(*study.write(tmp_path))
+    study.people, study.features = study.people.iloc[::rows], study.features.iloc[::rows]
+    volumes, people = study.write(tmp_path)
+    if not apart:
+        study.people.join(study.features).to_csv(volumes, sep='\t')
+    cohort = read_cohort(volumes, people if apart else None)
+    assert cohort.fingerprint() == expected.fingerprint()
+
+
+def test_columns_of_the_other_table_are_no_features(tmp_path):
+    study = make_study()
+    study.features = study.features.assign(age=1.0, handedness=2.0)
+    study.people = study.people.assign(handedness='right')
+    cohort = read_cohort(*study.write(tmp_path))
+    assert cohort.wanted.names == REGIONS
+    assert cohort.people['age'].tolist() == study.people['age'].tolist()
+
+
+@pytest.mark.parametrize('listed', [['region_b', 'region_a', 'region_d'], ['region_c']])
+def test_a_list_gives_features_and_their_order(tmp_path, listed):
+    path = tmp_path / 'features.txt'
+    path.write_text('\n'.join(listed))
+    cohort = read_cohort(*make_study().write(tmp_path), CohortOptions(features=str(path)))
+    assert cohort.features.columns.tolist() == listed
+
+
+def with_value(study, column, value, who='sub-004'):
+    """A study with one other value, in the table that has the column."""
+    name = 'people' if column in study.people else 'features'
+    table = getattr(study, name).astype({column: object})
+    table.loc[who, column] = value
+    setattr(study, name, table)
+    return study
+
+
+@pytest.mark.parametrize(
+    ('column', 'value', 'message'),
+    [
+        ('region_c', -999, 'region_c of sub-004 is -999; a volume cannot be negative'),
+        ('region_c', 99999, r'region_c of sub-004 is 99999, far from the others \(median'),
+        ('region_c', 0.3, 'region_c of sub-004 is 0.3, far from'),
+        ('region_c', '1,234', 'sub-004 has "1,234"; write a decimal point'),
+        ('sex', 'x', 'sex of sub-004 is x, beside F, M'),
+        ('sex', '1', r'column sex holds numbers \(1\), but not for sub-001'),
+        ('site', 'SITE0', 'SITE0, site0 differ in case only'),
+    ],
+)
+def test_what_cannot_be_true_is_an_error(tmp_path, column, value, message):
+    with pytest.raises(DataError, match=message):
+        read_cohort(*with_value(make_study(), column, value).write(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ('column', 'value', 'reason'),
+    [
+        ('age', -9, 'age is -9'),
+        ('age', 0, 'age is 0'),
+        ('age', 1951, 'age is 1951'),
+        ('icv', 90, 'icv is 90'),
+        ('icv', -1, 'icv is -1'),
+        ('region_c', None, 'no volume of region_c'),
+    ],
+)
+def test_who_cannot_be_used_is_excluded(tmp_path, column, value, reason):
+    cohort = read_cohort(*with_value(make_study(), column, value).write(tmp_path))
+    assert list(cohort.exclusions.index) == ['sub-004']
+    assert reason in cohort.exclusions['reason'].iloc[0]
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (lambda s: s.people.assign(age=2020 - s.people['age'].round()), 'birth years'),
+        (lambda s: s.people.assign(age=12 * s.people['age']), 'months'),
+        (lambda s: s.people.assign(age=365 * s.people['age']), 'days'),
+        (lambda s: s.people.assign(age='50-59'), 'age should hold numbers'),
+        (lambda s: s.people.set_axis([f'sub-X{k}' for k in range(71)]).rename_axis('ID'),
+         'no row for 001, 002'),
+    ],
+)  # fmt: skip
+def test_columns_that_are_something_else_are_an_error(tmp_path, change, message):
+    study = make_study()
+    study.people = change(study)
+    with pytest.raises(DataError, match=message):
+        read_cohort(*study.write(tmp_path), CohortOptions(covariates=('age',)))
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (lambda f: f - 300, 'not z-scores'),
+        (lambda f: f.mul(np.where(np.arange(71) < 40, 1, 0.001), axis=0), 'cm3 beside mm3'),
+        (lambda f: f.assign(**{n: f[n].mask(f.index == 'sub-009', f[n]['sub-002']) for n in f}),
+         'sub-002 and sub-009 have the same volumes'),
+        (lambda f: f.map(lambda v: f'{10 * v:,.0f}'.replace(',', '.')), 'separate thousands'),
+    ],
+)  # fmt: skip
+def test_volumes_that_cannot_be_are_an_error(tmp_path, change, message):
+    study = make_study()
+    study.features = change(study.features * (1 if 'z-scores' in message else 0.4))
+    with pytest.raises(DataError, match=message):
+        read_cohort(*study.write(tmp_path))
+
+
+def test_spellings_of_one_sex_are_unified(tmp_path):
+    study = make_study()
+    words = np.where(np.arange(71) % 2, study.people['sex'], study.people['sex'].str.lower())
+    expected = study.people['sex'].tolist()
+    study.people['sex'] = words
+    cohort = read_cohort(*study.write(tmp_path))
+    assert cohort.people['sex'].tolist() == expected
+    assert 'sex: F, f = F; M, m = M' in cohort.notes
+
+
+def test_ids_are_written_as_in_the_tables(tmp_path):
+    study = make_study()
+    names = pd.Index([f'ADNI_{k:03}_S' for k in range(71)], name='MRID')
+    study.people, study.features = study.people.set_axis(names), study.features.set_axis(names)
+    volumes, people = study.write(tmp_path)
+    assert read_cohort(volumes, people).visits['participant_id'].tolist() == list(names)
+
+
+def muse_table_of(table, **columns):
+    return table.copy().assign(diagnosis=np.where(np.arange(len(table)) % 2, 'CN', 'PT'), **columns)
+
+
+@pytest.mark.parametrize('scale', [1, 1000])
+def test_a_real_table_of_muse_volumes(tmp_path, scale):
+    table = muse_table_of(pd.read_csv(shared_data('tables') / 'ixi_muse145.csv'))
+    regions = [name for name in table if name.startswith('MUSE_')]
+    table[regions] /= scale
+    table.to_csv(tmp_path / 'ixi.csv', index=False)
+    if scale > 1:
+        with pytest.raises(DataError, match='times smaller than expected'):
+            read_cohort(tmp_path / 'ixi.csv')
+        return
+    cohort = read_cohort(tmp_path / 'ixi.csv')
+    assert len(cohort.wanted) == 139
+    assert cohort.options.columns == ['Age', 'Sex', 'MUSE_702', 'SITE']
+    assert len(cohort) == len(table) == 291
+    assert cohort.visits.index[0] == 'IXI013-HH-1212-T1'
+
+
+def test_a_real_table_of_freesurfer(tmp_path):
+    table = muse_table_of(pd.read_csv(shared_data('tables') / 'fcon1000.csv'))
+    table.to_csv(tmp_path / 'fcon.csv', index=False)
+    # One participant of this public table is in it under two names.
+    with pytest.raises(DataError, match='ICBM_sub10582 and ICBM_sub41546 have the same volumes'):
+        read_cohort(tmp_path / 'fcon.csv')
+    table = table[table['sub_id'] != 'ICBM_sub41546']
+    table.to_csv(tmp_path / 'fcon.csv', index=False)
+    cohort = read_cohort(tmp_path / 'fcon.csv')
+    assert len(cohort) > 0.97 * len(table)
+    assert {'eTIV', 'SurfaceHoles', '3rd-Ventricle', 'sub_id'}.isdisjoint(cohort.wanted.names)
+    assert 'Left-Hippocampus' in cohort.wanted.names
+    assert cohort.options.columns == ['age', 'sex', 'eTIV', 'site']
+
+
+def test_the_sample_of_the_authors(tmp_path):
+    path = shared_data('official') / 'sample_roi.csv'
+    cohort = read_cohort(path)
+    assert len(cohort) == len(pd.read_csv(path))
+    assert cohort.visits.index[0] == 'subject0'
+    assert cohort.exclusions.empty
