@@ -32,7 +32,7 @@ demo: $(STAMP)  ## Simulate a cohort of heads; images to volumes and maps, these
 	    --voxel-size 4 --skull-stripped
 	$(BIN)/python run.py $(DEMO)/heads $(DEMO)/out participant group -w $(DEMO)/work \
 	    --atlas $(DEMO)/heads/sourcedata/atlases --template-resolution 4 \
-	    --icv proportion --n-patterns 2 --ortho 0.8 --repetitions 16 --iterations 12000
+	    --icv proportion --preset robust --n-patterns 2 --ortho 0.8 --repetitions 16 --iterations 12000
 	$(BIN)/surreal-simulate score $(DEMO)/out/phenotype/rindices.tsv \
 	    $(DEMO)/heads/sourcedata/truth/severities.tsv --maps $(DEMO)/out
 	@echo

@@ -1,0 +1,64 @@
+"""Where no pattern is supported, both commands say so and leave whole outputs."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.cli.app import main as run_app
+from surreal_bids.cli.gan import main as run_gan
+from surreal_bids.simulation.tables import simulate_table, write_simulated_table
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope='module')
+def study(tmp_path_factory):
+    """A table in which nobody is ill, and diagnoses that mean nothing."""
+    folder = tmp_path_factory.mktemp('study')
+    simulated = simulate_table('basic', 120, 20, seed=41)
+    healthy = simulated.participants['diagnosis'] == 'CN'
+    labels = np.random.default_rng(0).permutation(['CN', 'PT'] * 60)
+    people = simulated.participants[healthy].assign(diagnosis=labels)
+    write_simulated_table(folder, simulated)
+    people.to_csv(folder / 'participants.tsv', sep='\t', index=False)
+    volumes = simulated.volumes[healthy.to_numpy()]
+    volumes.to_csv(folder / 'roi_volumes.tsv', sep='\t', index=False)
+    description = {'Name': 'healthy', 'BIDSVersion': '1.8.0'}
+    (folder / 'dataset_description.json').write_text(json.dumps(description))
+    return folder
+
+
+def test_surreal_gan_fit_and_apply(study, tmp_path, capsys):
+    volumes, people = study / 'roi_volumes.tsv', study / 'participants.tsv'
+    given = ('--participants', people, '--covariates', 'age', 'sex')
+    out = tmp_path / 'model'
+    assert run_gan([str(word) for word in ('fit', volumes, *given, '--out', out)]) == 0
+    assert 'no pattern is supported' in capsys.readouterr().out
+    summary = (out / 'summary.txt').read_text()
+    assert 'no pattern is supported' in summary
+    assert 'shuffled labels' in summary
+    card = json.loads((out / 'model.json').read_text())
+    assert card['Selected']['n_patterns'] == 0
+    table = pd.read_csv(out / 'rindices.tsv', sep='\t')
+    assert not [name for name in table if name.startswith('r1')]
+    assert len(table) == 120
+    applied = tmp_path / 'applied.tsv'
+    words = ('apply', volumes, '--participants', people, '--model', out, '--out', applied)
+    assert run_gan([str(word) for word in words]) == 0
+    assert len(pd.read_csv(applied, sep='\t')) == 120
+
+
+def test_surreal_bids_group(study, tmp_path):
+    plugin = tmp_path / 'linear.yml'
+    plugin.write_text('plugin: Linear\n')
+    words = (
+        *(study, tmp_path / 'out', 'group', '--roi-table', study / 'roi_volumes.tsv'),
+        *('-w', tmp_path / 'work', '--use-plugin', plugin, '--nprocs', 1),
+    )
+    assert run_app([str(word) for word in words]) == 0
+    report = (tmp_path / 'out' / 'group.html').read_text()
+    assert 'No pattern is supported' in report
+    assert 'shuffled labels, highest' in report
+    assert pd.read_csv(tmp_path / 'out' / 'group_patterns.tsv', sep='\t').empty
