@@ -441,7 +441,8 @@ def _read_voxels(path: Path, image: nib.Nifti1Image) -> Voxels:
     if not least < most:
         shown = 'NaN or infinite' if least > most else f'{least:g}'
         raise DataError(f'{path}: all voxels are {shown}; convert it again, or exclude it')
-    if max(abs(least), abs(most)) * abs(proxy.slope) > np.finfo(np.float32).max:
+    largest = max(abs(float(least)), abs(float(most))) * abs(float(proxy.slope))
+    if largest > float(np.finfo(np.float32).max):
         raise DataError(
             f'{path}: scaled by {proxy.slope:g}, its voxels are too large to compute with; correct '
             'scl_slope, or convert it again'
