@@ -7,10 +7,11 @@ not ventricles are the features of Surreal-GAN (section 4.1 of Yang et al., ICLR
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -68,6 +69,55 @@ class Feature(NamedTuple):
 
     name: str
     indices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FeatureList:
+    """The features of a model, in order.
+
+    Attributes
+    ----------
+    name
+        `muse72`, `muse139`, or `columns`: columns that the user chose.
+    features
+        Name of each, and the MUSE regions it sums; no region where it is no MUSE volume.
+    unit
+        Unit of the numbers.
+    """
+
+    name: str
+    features: tuple[Feature, ...]
+    unit: str
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features, in order."""
+        return [feature.name for feature in self.features]
+
+    @property
+    def atlas(self) -> str | None:
+        """MUSE, if the features are its regions."""
+        return 'MUSE' if all(feature.indices for feature in self.features) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return name, unit and features as plain JSON values."""
+        return {
+            'name': self.name,
+            'unit': self.unit,
+            'features': [
+                {'name': feature.name, 'muse_regions': list(feature.indices)}
+                for feature in self.features
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Any]) -> FeatureList:
+        """Rebuild the list from `to_json`."""
+        features = [Feature(f['name'], tuple(f['muse_regions'])) for f in state['features']]
+        return cls(state['name'], tuple(features), state['unit'])
 
 
 @cache

@@ -155,6 +155,13 @@ def read_table(path: Path) -> Table:
     header = rows.pop(min(rows), None) if rows else None
     if header is None:
         raise DataError(f'{path}: the table is empty; it needs a header and rows below it')
+    _check_shape(path, header, rows)
+    cells = [[None if c.lower() in MISSING_CELLS else c for c in row] for row in rows.values()]
+    return Table(path, pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object))
+
+
+def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> None:
+    """Refuse columns that come twice or have broken names, and rows of another length."""
     folded = [name.lower() for name in header]
     repeated = sorted({name for name in header if name and folded.count(name.lower()) > 1})
     if repeated:
@@ -168,8 +175,6 @@ def read_table(path: Path) -> Table:
                 f'{path}: line {line} has {len(row)} cells, but the header has {len(header)}; '
                 f'write {MISSING} for a missing value, and quote cells that hold the separator'
             )
-    cells = [[None if c.lower() in MISSING_CELLS else c for c in row] for row in rows.values()]
-    return Table(path, pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object))
 
 
 def _read_rows(path: Path) -> dict[int, list[str]]:

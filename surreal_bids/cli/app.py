@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from surreal_bids.cli import options
-from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
+from surreal_bids.cli.main import add_common_options, run_command, set_up_logging, with_hyphens
 from surreal_bids.config import AppConfig, make_config
 from surreal_bids.files import sole_use
 
@@ -30,18 +30,6 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
     config_file = given.pop('config_file', None)
     given = {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
     return make_config(given, config_file), verbosity
-
-
-def with_hyphens(arguments: Iterable[str]) -> list[str]:
-    """Spell options with hyphens: older BIDS Apps have `--participant_label`."""
-    return [_with_hyphens(argument) for argument in arguments]
-
-
-def _with_hyphens(argument: str) -> str:
-    if not argument.startswith('--'):
-        return argument
-    option, equals, value = argument.partition('=')
-    return option.replace('_', '-') + equals + value
 
 
 def build_parser() -> argparse.ArgumentParser:

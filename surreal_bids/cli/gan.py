@@ -10,8 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surreal_bids.cli.app import with_hyphens
-from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
+from surreal_bids.cli.main import add_common_options, run_command, set_up_logging, with_hyphens
 from surreal_bids.cli.options import add_cohort, add_training
 from surreal_bids.config import CohortOptions, TrainingOptions, check_config, training_options
 from surreal_bids.exceptions import OutputError, UsageError

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from traceback import format_exception
 from typing import TypeVar
 
@@ -118,3 +118,15 @@ def set_up_logging(verbosity: int) -> None:
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     logging.basicConfig(format='%(levelname)s %(name)s: %(message)s', force=True)
     logging.getLogger('surreal_bids').setLevel(level)
+
+
+def with_hyphens(arguments: Iterable[str]) -> list[str]:
+    """Spell options with hyphens: older BIDS Apps have `--participant_label`."""
+    return [_with_hyphens(argument) for argument in arguments]
+
+
+def _with_hyphens(argument: str) -> str:
+    if not argument.startswith('--'):
+        return argument
+    option, equals, value = argument.partition('=')
+    return option.replace('_', '-') + equals + value

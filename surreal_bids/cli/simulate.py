@@ -18,8 +18,13 @@ import pandas as pd
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import BIDS_VERSION, output_path
 from surreal_bids.bids.people import read_people
-from surreal_bids.cli.app import with_hyphens
-from surreal_bids.cli.main import add_common_options, run_command, set_up_logging, usable_cores
+from surreal_bids.cli.main import (
+    add_common_options,
+    run_command,
+    set_up_logging,
+    usable_cores,
+    with_hyphens,
+)
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json
 from surreal_bids.simulation.anatomy import PATTERNS

@@ -23,7 +23,7 @@ from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.networks import weight_shapes
-from surreal_bids.tables.features import FeatureList
+from surreal_bids.regions import FeatureList
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import SEX_CODES, Preprocessing, PreprocessingOptions
 from surreal_bids.text import name_some

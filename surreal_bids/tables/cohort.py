@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import visit_name, without_prefix
+from surreal_bids.bids.layout import visit_name
 from surreal_bids.bids.people import (
     CONTROL,
     PARTICIPANT,
@@ -24,25 +24,20 @@ from surreal_bids.bids.people import (
     Table,
     Visit,
     about,
-    find_column,
     find_groups,
     letters,
-    read_sessions,
-    read_table,
-    require_columns,
-    session_values,
 )
 from surreal_bids.config import CohortOptions
-from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
+from surreal_bids.exceptions import DataError, NothingMatchedError
 from surreal_bids.files import write_json, write_tsv
-from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.harmonization.empirical_bayes import FEWEST_FOR_SCALE
 from surreal_bids.model.estimator import FEWEST_FEATURES, FEWEST_PEOPLE
-from surreal_bids.regions import ICV_NAMES, is_icv, muse_table, recognise
+from surreal_bids.regions import FeatureList
 from surreal_bids.tables.features import (
     PERSON_COLUMNS,
-    FeatureList,
+    Choice,
     choose_features,
+    choose_options,
     column_features,
     listed_features,
     read_features,
@@ -55,12 +50,11 @@ from surreal_bids.tables.preprocessing import (
     require_distinct,
 )
 from surreal_bids.tables.screening import (
-    OTHER_HEAD,
-    USUAL_ICV_MM3,
     Reasons,
     check_head_size,
     check_volumes,
     empty_regions,
+    expected_volumes,
     implausible_values,
     missing_values,
     outlying_volumes,
@@ -74,15 +68,22 @@ from surreal_bids.tables.screening import (
     summarise_reasons,
     unify_sex,
     unusable_regions,
+    usual_head_size,
 )
 from surreal_bids.tables.volumes import (
     ICV,
     Volumes,
+    filter_visits,
     in_order,
+    own_id_column,
     read_others,
     read_rows,
+    require_ids,
     rows_of,
+    sessions_of,
     visit_columns,
+    with_sessions,
+    without_rows,
 )
 from surreal_bids.text import name_some
 
@@ -242,175 +243,6 @@ def mark_first_visits(visits: pd.DataFrame) -> pd.DataFrame:
     return visits.assign(is_first=~visits[PARTICIPANT].duplicated())
 
 
-NONE = 'none'
-"""What a user says to leave out a column that would be used by itself."""
-
-USUAL_COVARIATES = (('age',), ('sex', 'gender'))
-"""Covariates that are used, if there, when none are named: the first name of each."""
-
-USUAL_SITES = ('site', 'scanner')
-"""Columns of the site that are used, if there, when none is named: the first of them."""
-
-MOSTLY_KNOWN = 0.9
-"""A column that was not asked for is used if it is known of at least this share of people."""
-
-
-ICV_WORDS = {
-    'covariate': 'its effect is removed ({})',
-    'proportion': 'volumes are divided by it ({})',
-    'none': 'left in the volumes',
-}
-"""What is said of each way to handle the intracranial volume."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Columns to use.
-
-    Attributes
-    ----------
-    options
-        What is done to features; its columns are those of the model, if there is one.
-    columns
-        The column of the dataset for each column of `options`.
-    one_site
-        Whether the dataset does not tell sites apart, though the model wants a site.
-    notes
-        What was chosen without being asked for, in words.
-    """
-
-    options: PreprocessingOptions
-    columns: Mapping[str, str]
-    one_site: bool = False
-    notes: tuple[str, ...] = field(default_factory=tuple)
-
-
-def choose_options(
-    config: CohortOptions, people: Table, model: Preprocessing | None = None, adapt: bool = True
-) -> Choice:
-    """Find the columns of covariates, head size and site.
-
-    Parameters
-    ----------
-    config
-        What the user said.
-    people
-        What is known of participants.
-    model
-        Preprocessing of a model to apply, which says which covariates are needed.
-    adapt
-        Whether the model learns the sites of these participants first.
-
-    Raises
-    ------
-    DataError
-        A column that was asked for, or that the model needs, is not there.
-    """
-    if model is None:
-        return _for_training(config, people)
-    return _for_model(config, people, model, adapt)
-
-
-def _for_training(config: CohortOptions, people: Table) -> Choice:
-    covariates, said = _covariates(config, people)
-    icv_column = _icv_column(config, people, covariates)
-    site_column = _site_column(config, people)
-    options = PreprocessingOptions(
-        covariates=tuple(covariates),
-        icv_column=icv_column,
-        icv=_icv_handling(config, icv_column),
-        site_column=site_column,
-        combat_fit_on='all' if config.combat_fit_on == 'all' else 'controls',
-        impute=config.impute,
-    )
-    found = require_columns(people, options.columns)
-    regions = [name for name in covariates if recognise([name])]
-    if regions:
-        raise DataError(f'{name_some(regions)} is a region, and cannot be a covariate as well')
-    removed = ', '.join(covariates) or NONE
-    notes = (
-        f'Covariates: {removed}' + ('' if said else ' (since none were named)'),
-        f'Head size: {ICV_WORDS[options.icv].format(icv_column)}',
-        f'Site: {site_column or "not known, so that nothing is harmonized"}',
-    )
-    return Choice(options, found, notes=notes)
-
-
-def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
-    """The covariates, and whether the user named them."""
-    if config.covariates:
-        asked = list(dict.fromkeys(config.covariates))
-        return ([] if asked == [NONE] else asked), True
-    usual = [
-        next(filter(None, (find_column(people.columns, name) for name in names)), None)
-        for names in USUAL_COVARIATES
-    ]
-    return [name for name in usual if name and _is_useful(people, name)], False
-
-
-def _is_useful(people: Table, column: str) -> bool:
-    cells = people.categories(column)
-    return bool(cells.notna().mean() >= MOSTLY_KNOWN and len(set(cells.dropna())) > 1)
-
-
-def _icv_column(config: CohortOptions, people: Table, covariates: Sequence[str]) -> str | None:
-    if config.icv_column or config.icv == NONE:
-        return config.icv_column
-    by_letters = {letters(name): name for name in reversed(people.columns) if is_icv(name)}
-    usual = [by_letters[name] for name in sorted(by_letters, key=_rank_icv)]
-    usable = (name for name in usual if name not in covariates and _is_useful(people, name))
-    return next(usable, None)
-
-
-def _rank_icv(name: str) -> int:
-    return ICV_NAMES.index(name) if name in ICV_NAMES else len(ICV_NAMES)
-
-
-def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
-    if config.icv == 'proportion':
-        return 'proportion'
-    return 'none' if config.icv == NONE or column is None else 'covariate'
-
-
-def _site_column(config: CohortOptions, people: Table) -> str | None:
-    if config.site_column:
-        return None if config.site_column == NONE else config.site_column
-    usual = [find_column(people.columns, name) for name in USUAL_SITES]
-    return next((name for name in usual if name and _is_useful(people, name)), None)
-
-
-def _for_model(config: CohortOptions, people: Table, model: Preprocessing, adapt: bool) -> Choice:
-    """The model's columns; ICV and site may have another name here, the site none at all."""
-    if config.covariates or config.icv:
-        raise UsageError(
-            '--model: covariates and what is done with head size are those of the model; remove '
-            '--covariates and --icv'
-        )
-    site = model.options.site_column or (USUAL_SITES[0] if adapt else None)
-    options = replace(model.options, site_column=site)
-    needed = [name for name in options.columns if name != site]
-    renamed = {}
-    own_icv = config.icv_column or _other_icv(people, options.icv_column)
-    if own_icv and options.icv_column in needed:
-        needed.remove(options.icv_column)
-        renamed = {options.icv_column: require_columns(people, [own_icv])[own_icv]}
-    found = require_columns(people, needed, ', which the model needs') | renamed
-    if site is None:
-        return Choice(options, found)
-    own_site = _site_column(config, people) if adapt else config.site_column or site
-    if own_site is None:
-        return Choice(options, found, True, ('Site: everyone is taken for one site',))
-    found |= {site: require_columns(people, [own_site], ', which the model needs')[own_site]}
-    return Choice(options, found, notes=(f'Site: {own_site}',))
-
-
-def _other_icv(people: Table, column: str | None) -> str | None:
-    """A column of head size, where there is none of the name that the model knows."""
-    if column is None or find_column(people.columns, column):
-        return None
-    return next((name for name in people.columns if is_icv(name)), None)
-
-
 GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
 
 ONE_SITE = 'everyone'
@@ -479,7 +311,7 @@ def read_cohort(
         volumes = read_rows(Path(volumes), options.id_column)
     people = None
     if participants is not None:
-        people = read_rows(Path(participants), _id_column_of(participants, options))
+        people = read_rows(Path(participants), own_id_column(participants, options))
     screen = _start(volumes, people, expected, options)
     described = _describe(volumes, people, screen)
     groups = find_groups(described, _said(options)) if with_groups else None
@@ -489,7 +321,7 @@ def read_cohort(
     choice = choose_options(options, described, model, adapt=with_groups)
     require_distinct(choice.options, groups.column if groups else '')
     table, unified = _screen_people(screen, described, choice, model)
-    used = {*choice.columns.values(), *([groups.column] if groups else [])}
+    used = {*choice.columns.values()} | ({groups.column} if groups else set())
     own = used | set(people.table.columns if people else ())
     wanted, dropped = _find_features(volumes, screen, own, options, model)
     features = _screen_features(screen, volumes, wanted, choice, table, model)
@@ -533,20 +365,20 @@ def check_participants(
     DataError
         A table cannot be read, a column is missing, or groups cannot be told apart.
     """
-    people = read_rows(Path(participants), _id_column_of(participants, options))
+    people = read_rows(Path(participants), own_id_column(participants, options))
     visits = [
         (label, session)
         for label, named in people.visits
-        for session in _sessions(people, label, named)
+        for session in sessions_of(people, label, named)
     ]
-    screen = _Screen(_filter(visits, options), people.prefix)
+    screen = _Screen(filter_visits(visits, options), people.prefix)
     names = screen.visits
     if not names:
         labels = name_some((*options.participant_label, *options.session_label))
         raise NothingMatchedError(
             f'{people.source}: no row for {labels}; correct --participant-label or --session-label'
         )
-    text = _with_sessions(people, rows_of(people, names), names)
+    text = with_sessions(people, rows_of(people, names), names)
     # The participant level will add the head size, which differs from one to the other.
     sizes = {} if ICV in text else {ICV: [str(USUAL_ICV + n) for n in range(len(text))]}
     known = Table(people.source, text.assign(**sizes))
@@ -556,31 +388,21 @@ def check_participants(
     read_others(known, {groups.column, *choice.columns.values()}, options.phenotype, names)
     screen.exclude(_of_other_groups(groups))
     _screen_people(screen, known, choice, model)
-    _require_groups(groups, screen, training=model is None)
     if screen.reasons:
         excluded = [f'{name} ({reason})' for name, reason in screen.reasons.items()]
         LOGGER.warning('The group level will exclude %s', name_some(excluded))
-
-
-def _id_column_of(path: Path | str, options: CohortOptions) -> str | None:
-    """The column of ids as the user named it, if a second table has it too."""
-    return None if options.id_column is None else _own_id(read_table(Path(path)), options.id_column)
-
-
-def _own_id(table: Table, wanted: str) -> str | None:
-    return wanted if find_column(table.columns, wanted) else None
 
 
 def _start(
     volumes: Volumes, people: Volumes | None, expected: Sequence[Visit], options: CohortOptions
 ) -> _Screen:
     """Everyone there is anything of; those without volumes or without a row are excluded."""
-    listed = [] if people is None else _listed(people, volumes)
+    listed = [] if people is None else without_rows(people, volumes)
     prefix = max(volumes.prefix, people.prefix if people else '')
-    screen = _Screen(_filter([*volumes.visits, *expected, *listed], options), prefix)
+    screen = _Screen(filter_visits([*volumes.visits, *expected, *listed], options), prefix)
     screen.exclude(_without_volumes(screen, volumes))
     if people is not None:
-        _require_ids(volumes, people)
+        require_ids(volumes, people)
         known = {participant for participant, _ in people.visits}
         screen.exclude(
             {
@@ -590,37 +412,6 @@ def _start(
             }
         )
     return screen
-
-
-def _require_ids(volumes: Volumes, people: Volumes) -> None:
-    """Refuse two tables that name participants differently."""
-    known = {participant for participant, _ in people.visits}
-    absent = [participant for participant, _ in volumes.visits if participant not in known]
-    folded = {name.lower(): name for name in known}
-    alike = [name for name in absent if name.lower().removeprefix('sub-') in folded]
-    if alike or len(absent) == len(volumes.visits):
-        raise DataError(
-            f'{people.source}: no row for {name_some(absent)} of {volumes.source}; ids there are '
-            f'like {name_some(sorted(known), 3)}: write them in the same way'
-        )
-
-
-def _filter(visits: Sequence[Visit], options: CohortOptions) -> list[Visit]:
-    """Visits that `--participant-label` and `--session-label` leave, each once."""
-    people = {without_prefix(label, 'sub') for label in options.participant_label}
-    sessions = {without_prefix(label, 'ses') for label in options.session_label}
-    return [
-        (participant, session)
-        for participant, session in dict.fromkeys(visits)
-        if (not people or participant in people)
-        and (not sessions or session is None or session in sessions)
-    ]
-
-
-def _listed(people: Volumes, volumes: Volumes) -> list[Visit]:
-    """Participants of whom there is no volume at all."""
-    known = {participant for participant, _ in volumes.visits}
-    return [visit for visit in people.visits if visit[0] not in known]
 
 
 def _without_volumes(screen: _Screen, volumes: Volumes) -> Reasons:
@@ -639,28 +430,9 @@ def _describe(volumes: Volumes, people: Volumes | None, screen: _Screen) -> Tabl
     own = rows_of(volumes, still)
     if people is None:
         return Table(volumes.source, own)
-    known = _with_sessions(people, rows_of(people, still), still)
+    known = with_sessions(people, rows_of(people, still), still)
     new = own[[name for name in own if name not in known]]
     return Table(people.source, pd.concat([known, new], axis=1))
-
-
-def _with_sessions(
-    people: Volumes, known: pd.DataFrame, visits: Mapping[str, Visit]
-) -> pd.DataFrame:
-    """Values of `sessions.tsv`, where there is such a file, in place of those of a participant."""
-    values = {name: session_values(people.source.parent, *visit) for name, visit in visits.items()}
-    found = pd.DataFrame.from_dict(values, orient='index', dtype=object)
-    if found.empty:
-        return known
-    columns = [*known, *(name for name in found if name not in known)]
-    joined = found.reindex(index=known.index).combine_first(known)[columns].astype(object)
-    return joined.where(joined.notna(), None)
-
-
-def _sessions(people: Volumes, participant: str, named: str | None) -> Sequence[str | None]:
-    """Sessions of a participant: the one named, or those of `sessions.tsv`."""
-    table = None if named else read_sessions(people.source.parent, participant)
-    return [named] if table is None else table.categories(SESSION).tolist()
 
 
 def _others(described: Table, volumes: Volumes, people: Volumes | None) -> list[str]:
@@ -696,23 +468,31 @@ def _screen_people(
     if choice.one_site and choice.options.site_column:
         renamed[choice.options.site_column] = ONE_SITE
     known = Table(people.source, renamed).rows(screen.remaining)
-    text, codes = (model.text_covariates, model.codes) if model else (None, None)
-    notes = []
     with about(people.source):
-        table = read_person_columns(known, choice.options, text, codes)
-        require_numbers(table[list(choice.options.covariates)])
-        for name in choice.options.covariates:
-            levels = model.levels.get(name, ()) if model else ()
-            table[name], note = unify_sex(table[name], levels)
-            notes += [note] if note else []
-            if name.lower() == 'age':
-                require_years(table[name])
-        if model is None:
-            require_levels(table)
+        table, notes = _type_people(known, choice.options, model)
     screen.exclude(missing_values(table))
     notes += [] if model is None else _note_ranges(table, model)
     rest = table.loc[screen.remaining]
     screen.exclude(implausible_values(rest, choice.options.icv_column))
+    return table, notes
+
+
+def _type_people(
+    known: Table, options: PreprocessingOptions, model: Preprocessing | None
+) -> tuple[pd.DataFrame, list[str]]:
+    """Columns as numbers and categories; refuse what cannot be meant."""
+    text, codes = (model.text_covariates, model.codes) if model else (None, None)
+    table = read_person_columns(known, options, text, codes)
+    require_numbers(table[list(options.covariates)])
+    notes = []
+    for name in options.covariates:
+        levels = model.levels.get(name, ()) if model else ()
+        table[name], note = unify_sex(table[name], levels)
+        notes += [note] if note else []
+        if name.lower() == 'age':
+            require_years(table[name])
+    if model is None:
+        require_levels(table)
     return table, notes
 
 
@@ -770,33 +550,14 @@ def _screen_features(
     features = read_features(table, wanted)
     proportion = model is not None and choice.options.icv == 'proportion'
     if not proportion:
-        check_volumes(features, _expected(wanted, model), str(volumes.source))
+        check_volumes(features, expected_volumes(wanted, model), str(volumes.source))
     if choice.options.icv_column and choice.options.uses_icv:
-        usual = _usual_icv(choice.options.icv_column, wanted, model)
+        usual = usual_head_size(choice.options.icv_column, wanted, model)
         with about(volumes.source):
             check_head_size(people.loc[screen.remaining, choice.options.icv_column], usual)
     empty = features.where(features.notna(), 1.0) if choice.options.impute else features
     screen.exclude(empty_regions(empty.rename(columns=volumes.names)))
     return features
-
-
-def _expected(wanted: FeatureList, model: Preprocessing | None) -> pd.Series:
-    """What features should be like: as a model has seen them, or as MUSE regions are."""
-    if model is not None:
-        return pd.Series(model.normaliser.mean_, wanted.names)
-    usual = muse_table().set_index('index')['volume_mm3']
-    known = {f.name: usual[list(f.indices)].sum() for f in wanted.features if f.indices}
-    return pd.Series(known, dtype=np.float64)
-
-
-def _usual_icv(
-    column: str, wanted: FeatureList, model: Preprocessing | None
-) -> tuple[float, float]:
-    """Between which the median head size lies: as seen by a model, or in mm3 as MUSE volumes."""
-    if model is not None and model.residualiser is not None:
-        seen = model.residualiser.encoder_.range_.get(column)
-        return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)
-    return USUAL_ICV_MM3 if wanted.atlas and model is None else (0.0, np.inf)
 
 
 def _outlying(features: pd.DataFrame, groups: Groups, model: Preprocessing | None) -> Reasons:

@@ -1,33 +1,42 @@
-"""Which numbers of a table are features, and how to find or sum them in the next table."""
+"""Which columns of a table are features, covariates, head size and site; how to find them again."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from surreal_bids.bids.people import ID_COLUMNS, Table, about, find_column, letters, require_columns
+from surreal_bids.bids.people import (
+    ID_COLUMNS,
+    Table,
+    about,
+    find_column,
+    letters,
+    require_columns,
+)
+from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.regions import (
     DERIVED,
     FREESURFER,
     FREESURFER_REGION,
+    ICV_NAMES,
     VENTRICLES,
     Feature,
+    FeatureList,
     build_features,
     feature_set,
+    is_icv,
     is_total,
     muse_indices,
     recognise,
     region_names,
 )
+from surreal_bids.tables.preprocessing import Preprocessing, PreprocessingOptions
 from surreal_bids.text import name_some
-
-LOGGER = logging.getLogger(__name__)
 
 NAMED_SETS = ('muse72', 'muse139')
 """Feature sets known by name: what the authors' checkpoints take, and all single regions."""
@@ -50,55 +59,6 @@ MOSTLY_NUMBERS = 0.5
 
 FEWEST_COUNTED = 5
 """Rows from which a column 1, 2, 3 ... is no coincidence."""
-
-
-@dataclass(frozen=True)
-class FeatureList:
-    """The features of a model, in order.
-
-    Attributes
-    ----------
-    name
-        `muse72`, `muse139`, or `columns`: columns that the user chose.
-    features
-        Name of each, and the MUSE regions it sums; no region where it is no MUSE volume.
-    unit
-        Unit of the numbers.
-    """
-
-    name: str
-    features: tuple[Feature, ...]
-    unit: str
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the features, in order."""
-        return [feature.name for feature in self.features]
-
-    @property
-    def atlas(self) -> str | None:
-        """MUSE, if the features are its regions."""
-        return 'MUSE' if all(feature.indices for feature in self.features) else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return name, unit and features as plain JSON values."""
-        return {
-            'name': self.name,
-            'unit': self.unit,
-            'features': [
-                {'name': feature.name, 'muse_regions': list(feature.indices)}
-                for feature in self.features
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> FeatureList:
-        """Rebuild the list from `to_json`."""
-        features = [Feature(f['name'], tuple(f['muse_regions'])) for f in state['features']]
-        return cls(state['name'], tuple(features), state['unit'])
 
 
 def named_features(name: str) -> FeatureList:
@@ -177,29 +137,36 @@ def choose_features(table: Table, others: Iterable[str]) -> tuple[FeatureList, l
     used = set(others)
     refuse_index_columns(table, used)
     columns = [name for name in table.columns if name not in used]
-    freesurfer = any(FREESURFER.fullmatch(name) for name in columns)
-    numbered = not freesurfer and _is_numbered_otherwise(columns)
+    numbered = _is_numbered_otherwise(columns)
     totals = [name for name in columns if is_total(name) and not (numbered and name.isdecimal())]
     columns = [name for name in columns if name not in totals]
-    known = {name: 0 for name in columns if FREESURFER_REGION.fullmatch(name)}
-    if not (freesurfer or numbered):
-        with about(table.source):
-            known = recognise(columns)
-    if len(known) > len(columns) / 2:
-        regions = [name for name, index in known.items() if index not in VENTRICLES]
-    else:
-        known = {n: 0 for n in columns if _some_numbers(table, n)}
-        regions = [name for name in known if letters(name) not in PERSON_COLUMNS]
-    rest = [name for name in columns if name not in regions]
+    regions = _regions(table, columns, numbered)
+    rest = sorted({*columns} - {*regions}, key=columns.index)
     if not regions:
         raise DataError(
             f'{table.source}: no column holds regional volumes; there are '
             f'{name_some(table.columns) or "no others"}'
         )
-    notes = [f'Sums or fluid, not used as features: {name_some(totals)}'] if totals else []
-    if rest:
-        notes.append(f'Columns not used as features (--features names them): {name_some(rest)}')
-    return column_features(regions), notes
+    kinds = {
+        'Sums or fluid, not used as features': totals,
+        'Columns not used as features (--features names them)': rest,
+    }
+    return column_features(regions), [f'{k}: {name_some(n)}' for k, n in kinds.items() if n]
+
+
+def _regions(table: Table, columns: list[str], numbered: bool) -> list[str]:
+    """Columns of an atlas, where most are such; else all that may be meant as regions."""
+    if any(FREESURFER.fullmatch(name) for name in columns):
+        known = [name for name in columns if FREESURFER_REGION.fullmatch(name)]
+    else:
+        with about(table.source):
+            muse = {} if numbered else recognise(columns)
+        known = [name for name, index in muse.items() if index not in VENTRICLES]
+        columns = [name for name in columns if muse.get(name) not in VENTRICLES]
+    if len(known) > len(columns) / 2:
+        return known
+    numbers = [name for name in columns if _some_numbers(table, name)]
+    return [name for name in numbers if letters(name) not in PERSON_COLUMNS]
 
 
 def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:
@@ -260,3 +227,174 @@ def unused_columns(table: Table, wanted: FeatureList, used: Iterable[str]) -> li
     known |= {name for name, index in recognise(table.columns).items() if index in needed}
     folded = {name.lower() for name in known}
     return [name for name in table.columns if name.lower() not in folded]
+
+
+NONE = 'none'
+"""What a user says to leave out a column that would be used by itself."""
+
+
+USUAL_COVARIATES = (('age',), ('sex', 'gender'))
+"""Covariates that are used, if there, when none are named: the first name of each."""
+
+
+USUAL_SITES = ('site', 'scanner')
+"""Columns of the site that are used, if there, when none is named: the first of them."""
+
+
+MOSTLY_KNOWN = 0.9
+"""A column that was not asked for is used if it is known of at least this share of people."""
+
+
+ICV_WORDS = {
+    'covariate': 'its effect is removed ({})',
+    'proportion': 'volumes are divided by it ({})',
+    'none': 'left in the volumes',
+}
+"""What is said of each way to handle the intracranial volume."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Columns to use.
+
+    Attributes
+    ----------
+    options
+        What is done to features; its columns are those of the model, if there is one.
+    columns
+        The column of the dataset for each column of `options`.
+    one_site
+        Whether the dataset does not tell sites apart, though the model wants a site.
+    notes
+        What was chosen without being asked for, in words.
+    """
+
+    options: PreprocessingOptions
+    columns: Mapping[str, str]
+    one_site: bool = False
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+
+def choose_options(
+    config: CohortOptions, people: Table, model: Preprocessing | None = None, adapt: bool = True
+) -> Choice:
+    """Find the columns of covariates, head size and site.
+
+    Parameters
+    ----------
+    config
+        What the user said.
+    people
+        What is known of participants.
+    model
+        Preprocessing of a model to apply, which says which covariates are needed.
+    adapt
+        Whether the model learns the sites of these participants first.
+
+    Raises
+    ------
+    DataError
+        A column that was asked for, or that the model needs, is not there.
+    """
+    if model is None:
+        return _for_training(config, people)
+    return _for_model(config, people, model, adapt)
+
+
+def _for_training(config: CohortOptions, people: Table) -> Choice:
+    covariates, said = _covariates(config, people)
+    icv_column = _icv_column(config, people, covariates)
+    site_column = _site_column(config, people)
+    options = PreprocessingOptions(
+        covariates=tuple(covariates),
+        icv_column=icv_column,
+        icv=_icv_handling(config, icv_column),
+        site_column=site_column,
+        combat_fit_on='all' if config.combat_fit_on == 'all' else 'controls',
+        impute=config.impute,
+    )
+    found = require_columns(people, options.columns)
+    regions = [name for name in covariates if recognise([name])]
+    if regions:
+        raise DataError(f'{name_some(regions)} is a region, and cannot be a covariate as well')
+    removed = ', '.join(covariates) or NONE
+    notes = (
+        f'Covariates: {removed}' + ('' if said else ' (since none were named)'),
+        f'Head size: {ICV_WORDS[options.icv].format(icv_column)}',
+        f'Site: {site_column or "not known, so that nothing is harmonized"}',
+    )
+    return Choice(options, found, notes=notes)
+
+
+def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
+    """The covariates, and whether the user named them."""
+    if config.covariates:
+        asked = list(dict.fromkeys(config.covariates))
+        return ([] if asked == [NONE] else asked), True
+    usual = [
+        next(filter(None, (find_column(people.columns, name) for name in names)), None)
+        for names in USUAL_COVARIATES
+    ]
+    return [name for name in usual if name and _is_useful(people, name)], False
+
+
+def _is_useful(people: Table, column: str) -> bool:
+    cells = people.categories(column)
+    return bool(cells.notna().mean() >= MOSTLY_KNOWN and len(set(cells.dropna())) > 1)
+
+
+def _icv_column(config: CohortOptions, people: Table, covariates: Sequence[str]) -> str | None:
+    if config.icv_column or config.icv == NONE:
+        return config.icv_column
+    by_letters = {letters(name): name for name in reversed(people.columns) if is_icv(name)}
+    usual = [by_letters[name] for name in sorted(by_letters, key=_rank_icv)]
+    usable = (name for name in usual if name not in covariates and _is_useful(people, name))
+    return next(usable, None)
+
+
+def _rank_icv(name: str) -> int:
+    return ICV_NAMES.index(name) if name in ICV_NAMES else len(ICV_NAMES)
+
+
+def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
+    if config.icv == 'proportion':
+        return 'proportion'
+    return 'none' if config.icv == NONE or column is None else 'covariate'
+
+
+def _site_column(config: CohortOptions, people: Table) -> str | None:
+    if config.site_column:
+        return None if config.site_column == NONE else config.site_column
+    usual = [find_column(people.columns, name) for name in USUAL_SITES]
+    return next((name for name in usual if name and _is_useful(people, name)), None)
+
+
+def _for_model(config: CohortOptions, people: Table, model: Preprocessing, adapt: bool) -> Choice:
+    """The model's columns; ICV and site may have another name here, the site none at all."""
+    if config.covariates or config.icv:
+        raise UsageError(
+            '--model: covariates and what is done with head size are those of the model; remove '
+            '--covariates and --icv'
+        )
+    site = model.options.site_column or (USUAL_SITES[0] if adapt else None)
+    options = replace(model.options, site_column=site)
+    needed = [name for name in options.columns if name != site]
+    renamed = _other_icv(config, people, options.icv_column) if options.uses_icv else {}
+    needed = [name for name in needed if name not in renamed]
+    found = require_columns(people, needed, ', which the model needs') | renamed
+    if site is None:
+        return Choice(options, found)
+    own_site = _site_column(config, people) if adapt else config.site_column or site
+    if own_site is None:
+        return Choice(options, found, True, ('Site: everyone is taken for one site',))
+    found |= {site: require_columns(people, [own_site], ', which the model needs')[own_site]}
+    return Choice(options, found, notes=(f'Site: {own_site}',))
+
+
+def _other_icv(config: CohortOptions, people: Table, column: str | None) -> dict[str, str]:
+    """The column of head size, where it is named otherwise than the model knows it."""
+    own = config.icv_column
+    if column is None or (own is None and find_column(people.columns, column)):
+        return {}
+    own = own or next((name for name in people.columns if is_icv(name)), None)
+    return {} if own is None else {column: require_columns(people, [own])[own]}

@@ -26,7 +26,7 @@ from surreal_bids.harmonization.covariates import (
     handle_icv,
 )
 from surreal_bids.harmonization.encoding import FILL_OR_EXCLUDE, missing_covariates, require_finite
-from surreal_bids.tables.features import FeatureList
+from surreal_bids.regions import FeatureList
 from surreal_bids.text import name_some
 
 Codes = Mapping[str, Mapping[str, float]]

@@ -6,7 +6,7 @@ import logging
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -16,12 +16,14 @@ from surreal_bids.files import atomic_path, write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.model.bundle import CARD, TENSORS
 from surreal_bids.regions import recognise
-from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.pipeline import STD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.volumes import ICV, describe_volumes
 from surreal_bids.text import name_some
+
+if TYPE_CHECKING:
+    from surreal_bids.tables.analysis import GroupResults
 
 LOGGER = logging.getLogger(__name__)
 

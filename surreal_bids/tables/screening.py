@@ -15,6 +15,8 @@ import pandas as pd
 
 from surreal_bids.bids.people import Table, letters
 from surreal_bids.exceptions import DataError
+from surreal_bids.regions import FeatureList, muse_table
+from surreal_bids.tables.preprocessing import Preprocessing
 from surreal_bids.text import name_some
 
 Reasons = dict[str, str]
@@ -197,32 +199,47 @@ def unify_sex(column: pd.Series, levels: Sequence[str] = ()) -> tuple[pd.Series,
         Some values are words for a sex and others are not.
     """
     known = column.dropna()
-    if letters(str(column.name)) not in SEX_COLUMNS or not len(known):
+    if letters(str(column.name)) not in SEX_COLUMNS or known.empty:
+        return column, None
+    if pd.api.types.is_numeric_dtype(known):
+        _require_two_codes(known)
         return column, None
     meant = known.map(lambda word: _sex_of(str(word)))
-    if pd.api.types.is_numeric_dtype(known):
-        if known.nunique() > 2:
-            raise DataError(
-                f'column {column.name} holds {name_some(f"{k:g}" for k in sorted(set(known)))}; '
-                'write F and M, or n/a where it is not known'
-            )
-        return column, None
     if meant.isna().all():
         return column, None
-    if meant.isna().any():
-        who = str(meant.isna().idxmax())
-        raise DataError(
-            f'column {column.name} of {who} is {known[who]}, beside '
-            f'{name_some(sorted(set(known) - {known[who]}))}; write F and M, or n/a'
-        )
-    spellings = {sex: sorted(set(known[meant == sex])) for sex in SEXES}
-    names = {_sex_of(level): level for level in levels}
+    _require_one_coding(known, meant)
+    names = {str(_sex_of(level)): level for level in levels}
+    return _rename_sexes(column, meant, names)
+
+
+def _rename_sexes(
+    column: pd.Series, meant: pd.Series, names: dict[str, str]
+) -> tuple[pd.Series, str | None]:
+    """Write sexes under these names, or F and M where there is more than one word for one."""
+    spellings = {sex: sorted(set(column[meant.index][meant == sex])) for sex in SEXES}
     if not names and max(map(len, spellings.values())) < 2:
         return column, None
     unified = meant.map(names or {sex: sex for sex in SEXES}).reindex(column.index)
     unified = unified.where(unified.notna(), None).astype(object)
     listed = '; '.join(f'{", ".join(words)} = {sex}' for sex, words in spellings.items() if words)
     return unified, None if unified.equals(column) else f'{column.name}: {listed}'
+
+
+def _require_two_codes(known: pd.Series) -> None:
+    if known.nunique() > 2:
+        codes = name_some(f'{code:g}' for code in sorted(set(known)))
+        raise DataError(
+            f'column {known.name} holds {codes}; write F and M, or n/a where it is not known'
+        )
+
+
+def _require_one_coding(known: pd.Series, meant: pd.Series) -> None:
+    if meant.isna().any():
+        who = str(meant.isna().idxmax())
+        raise DataError(
+            f'column {known.name} of {who} is {known[who]}, beside '
+            f'{name_some(sorted(set(known) - {known[who]}))}; write F and M, or n/a'
+        )
 
 
 def _sex_of(word: str) -> str | None:
@@ -490,3 +507,22 @@ def require_people(remaining: Sequence[object] | pd.Index, reasons: Reasons) -> 
             f'everyone is excluded ({summarise_reasons(reasons.values())}); correct the tables or '
             'the options'
         )
+
+
+def expected_volumes(wanted: FeatureList, model: Preprocessing | None) -> pd.Series:
+    """What features should be like: as a model has seen them, or as MUSE regions are."""
+    if model is not None:
+        return pd.Series(model.normaliser.mean_, wanted.names)
+    usual = muse_table().set_index('index')['volume_mm3']
+    known = {f.name: usual[list(f.indices)].sum() for f in wanted.features if f.indices}
+    return pd.Series(known, dtype=np.float64)
+
+
+def usual_head_size(
+    column: str, wanted: FeatureList, model: Preprocessing | None
+) -> tuple[float, float]:
+    """Between which the median head size lies: as seen by a model, or in mm3 as MUSE volumes."""
+    if model is not None and model.residualiser is not None:
+        seen = model.residualiser.encoder_.range_.get(column)
+        return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)
+    return USUAL_ICV_MM3 if wanted.atlas and model is None else (0.0, np.inf)

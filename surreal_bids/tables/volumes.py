@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,14 @@ from surreal_bids.bids.people import (
     Table,
     Visit,
     about,
+    find_column,
     find_id_column,
     letters,
+    read_sessions,
     read_table,
+    session_values,
 )
+from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.text import name_some
@@ -397,3 +401,60 @@ def rows_of(table: Volumes, visits: Mapping[str, Visit]) -> pd.DataFrame:
     rows = [of_visit.get(visit) or of_visit.get((visit[0], None)) for visit in visits.values()]
     text = table.table.text.reindex(pd.Index(rows, dtype=object)).set_axis(list(visits))
     return text.where(text.notna(), None)
+
+
+def own_id_column(path: Path | str, options: CohortOptions) -> str | None:
+    """The column of ids as the user named it, if this table has it."""
+    if options.id_column is None:
+        return None
+    return find_column(read_table(Path(path)).columns, options.id_column)
+
+
+def require_ids(volumes: Volumes, people: Volumes) -> None:
+    """Refuse two tables that name participants differently."""
+    known = {participant for participant, _ in people.visits}
+    absent = [participant for participant, _ in volumes.visits if participant not in known]
+    folded = {name.lower(): name for name in known}
+    alike = [name for name in absent if name.lower().removeprefix('sub-') in folded]
+    if alike or len(absent) == len(volumes.visits):
+        raise DataError(
+            f'{people.source}: no row for {name_some(absent)} of {volumes.source}; ids there are '
+            f'like {name_some(sorted(known), 3)}: write them in the same way'
+        )
+
+
+def filter_visits(visits: Sequence[Visit], options: CohortOptions) -> list[Visit]:
+    """Visits that `--participant-label` and `--session-label` leave, each once."""
+    people = {without_prefix(label, 'sub') for label in options.participant_label}
+    sessions = {without_prefix(label, 'ses') for label in options.session_label}
+    return [
+        (participant, session)
+        for participant, session in dict.fromkeys(visits)
+        if (not people or participant in people)
+        and (not sessions or session is None or session in sessions)
+    ]
+
+
+def without_rows(people: Volumes, volumes: Volumes) -> list[Visit]:
+    """Participants of whom there is no volume at all."""
+    known = {participant for participant, _ in volumes.visits}
+    return [visit for visit in people.visits if visit[0] not in known]
+
+
+def with_sessions(
+    people: Volumes, known: pd.DataFrame, visits: Mapping[str, Visit]
+) -> pd.DataFrame:
+    """Values of `sessions.tsv`, where there is such a file, in place of those of a participant."""
+    values = {name: session_values(people.source.parent, *visit) for name, visit in visits.items()}
+    found = pd.DataFrame.from_dict(values, orient='index', dtype=object)
+    if found.empty:
+        return known
+    columns = [*known, *(name for name in found if name not in known)]
+    joined = found.reindex(index=known.index).combine_first(known)[columns].astype(object)
+    return joined.where(joined.notna(), None)
+
+
+def sessions_of(people: Volumes, participant: str, named: str | None) -> Sequence[str | None]:
+    """Sessions of a participant: the one named, or those of `sessions.tsv`."""
+    table = None if named else read_sessions(people.source.parent, participant)
+    return [named] if table is None else table.categories(SESSION).tolist()
