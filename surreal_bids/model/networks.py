@@ -131,11 +131,22 @@ def encode(weights: Weights, x_EBS: Tensor) -> Tensor:
 def synthesise(weights: Weights, code_EBQ: Tensor, z_EKBM: Tensor) -> Tensor:
     """Second half of f: the change (E, K, B, S) that each latent vector imposes on each person."""
     z_EKB_M = z_EKBM.flatten(1, 2)
-    gate = torch.sigmoid(_linear(weights, 'f.latent', z_EKB_M))
+    gate = _logistic(_linear(weights, 'f.latent', z_EKB_M))
     gated = code_EBQ[:, None] * gate.unflatten(1, z_EKBM.shape[1:3])
     hidden = F.leaky_relu(product(gated.flatten(1, 2), weights['f.decode1']), SLOPE, inplace=True)
     change = F.leaky_relu(product(hidden, weights['f.decode2']), SLOPE, inplace=True)
     return change.unflatten(1, z_EKBM.shape[1:3])
+
+
+def _logistic(x_E: Tensor) -> Tensor:
+    """Logistic function; on a CPU, one member at a time.
+
+    On x86, torch computes the last few elements of a tensor by other instructions than the rest, so
+    that the last bits of a member would depend on how many others are in the stack.
+    """
+    if x_E.device.type != 'cpu':
+        return torch.sigmoid(x_E)
+    return torch.stack([torch.sigmoid(member) for member in x_E])
 
 
 def decompose(weights: Weights, y_EBS: Tensor) -> Tensor:
