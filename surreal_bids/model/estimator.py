@@ -40,7 +40,13 @@ from surreal_bids.model.rounds import (
     train_in_rounds,
 )
 from surreal_bids.model.settings import HyperParameters, hyperparameters
-from surreal_bids.model.stability import CANDIDATES, Number, choose_number, stored_number
+from surreal_bids.model.stability import (
+    CANDIDATES,
+    Number,
+    choose_number,
+    stored_number,
+    subsample_size,
+)
 from surreal_bids.model.train import (
     Sample,
     Training,
@@ -420,19 +426,22 @@ class SurrealGAN:
         check_training_sample(values, patient, names)
         self._check_number_of_regions(values.shape[1])
         hyper = self._hyper
-        share = min(int(patient.sum()) // BATCHES_PER_EPOCH, int((~patient).sum()))
+        smallest = int(min(patient.sum(), (~patient).sum()))
+        if hyper.start == 'factors':
+            smallest = subsample_size(smallest)
+        share = min(int(patient.sum()) // BATCHES_PER_EPOCH, smallest)
         share = min(share, hyper.largest_batch or share)
         batch_size = hyper.batch_size or max(share, SMALLEST_BATCH)
-        self._check_settings(batch_size, patient)
+        self._check_settings(batch_size, smallest)
         tensor = torch.tensor(values, dtype=torch.float32, device=device)
         return Sample(tensor[~patient], tensor[patient], batch_size)
 
-    def _check_settings(self, batch_size: int, patient: NDArray[np.bool_]) -> None:
-        smallest = int(min(patient.sum(), (~patient).sum()))
+    def _check_settings(self, batch_size: int, smallest: int) -> None:
+        """Refuse what cannot be trained; of the smaller group a member sees `smallest` people."""
         if batch_size > smallest:
             raise DataError(
-                f'a batch of {batch_size} people, but the smaller group has {smallest}; '
-                f'set batch_size to at most {smallest}'
+                f'a batch of {batch_size} people, but a member is trained on {smallest} of the '
+                f'smaller group; set batch_size to at most {smallest}'
             )
         candidates = self._candidates()
         counts = (*(candidates if candidates != (0,) else ()), self.repetitions, self.iterations)
@@ -566,6 +575,11 @@ class SurrealGAN:
             )
         return values
 
+    def _members_of_choice(self) -> int:
+        """How many members were trained with the chosen M and lambda."""
+        chosen = (self.selected_.n_patterns, self.selected_.ortho)
+        return sum((member.n_patterns, member.ortho) == chosen for member in self.members_)
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything a fitted model needs: tensors, and the card as plain JSON values."""
         tensors = {f'members/{name}': value for name, value in self.weights_.items()}
@@ -583,7 +597,7 @@ class SurrealGAN:
             'NumberOfFeatures': self.n_features_in_,
             'Preset': self.preset,
             'Iterations': self.most_iterations,
-            'Repetitions': self.repetitions or len(self.members_) or RANDOM_REPETITIONS,
+            'Repetitions': self.repetitions or self._members_of_choice(),
             'RandomState': self.random_state,
             'HyperParameters': asdict(hyperparameters(self.preset, **self.changes)),
             'Sample': self.sample_,
@@ -607,7 +621,7 @@ class SurrealGAN:
         model = cls(
             selected.n_patterns,
             selected.ortho,
-            card['Repetitions'],
+            card['Repetitions'] or None,
             card['Preset'],
             card['Iterations'],
             random_state=card['RandomState'],

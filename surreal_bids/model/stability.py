@@ -67,9 +67,14 @@ class Number:
     stabilities: tuple[Stability, ...]
 
 
+def subsample_size(n_people: int) -> int:
+    """How many of a group are in a random subsample."""
+    return max(round(SHARE * n_people), min(n_people, FEWEST_PEOPLE))
+
+
 def draw_subsample(n_people: int, rng: np.random.Generator, most: int | None = None) -> NDArray:
     """Rows of a random subsample without replacement, in ascending order."""
-    size = max(round(SHARE * n_people), min(n_people, FEWEST_PEOPLE))
+    size = subsample_size(n_people)
     return np.sort(rng.permutation(n_people)[: size if most is None else min(size, most)])
 
 
@@ -158,7 +163,8 @@ def choose_number(
         found[m] = Stability(m, stability(cn, pt, m, (random_state, _SUBSAMPLE)))
         report(f'M={m}: stability {found[m].value:.2f}')
     chosen = 0
-    for m in [*sorted((m for m in found if found[m].is_supported), reverse=True), min(found)]:
+    supported = sorted((m for m in found if found[m].is_supported), reverse=True)
+    for m in dict.fromkeys([*supported, min(found)]):
         found[m] = Stability(m, found[m].value, null_stability(cn, pt, m, random_state))
         report(f'M={m}: stability {max(found[m].null):.2f} at most with shuffled labels')
         if found[m].is_supported:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from surreal_bids.exceptions import UsageError
+from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.agreement import Setting
 from surreal_bids.model.rounds import (
@@ -59,6 +59,24 @@ def test_it_is_the_same_after_saving_and_loading(fitted, tmp_path):
     card = json.loads((tmp_path / 'model' / 'model.json').read_text())
     assert card['Preset'] == 'sparse'
     assert len(card['Stability']['stabilities'][1]['null']) == 20
+
+
+def test_the_card_counts_the_members_of_the_chosen_lambda():
+    X, is_patient, _ = table()
+    gan = SurrealGAN(n_patterns=2, ortho=(0.1, 0.4), **SHORT).fit(X, is_patient)
+    n_chosen = next(r['n_members'] for r in gan.agreement_ if r['ortho'] == gan.selected_.ortho)
+    assert gan.state()[1]['Repetitions'] == n_chosen < len(gan.members_)
+
+
+def test_few_controls_beside_many_patients():
+    cn, pt, *_ = cohort(1, n_cn=20, n_pt=200, size=0.35)
+    X, is_patient = np.concatenate([cn, pt]), np.repeat([False, True], [20, 200])
+    X = (X - X[:20].mean(axis=0)) / X[:20].std(axis=0) / 10 + 1
+    # A member sees 16 of the 20 controls: no batch of 20 or 25.
+    gan = SurrealGAN(n_patterns=1, repetitions=2, **SHORT).fit(X, is_patient)
+    assert np.isfinite(gan.transform(X)).all()
+    with pytest.raises(DataError, match='set batch_size to at most 16'):
+        SurrealGAN(n_patterns=1, batch_size=17, **SHORT).fit(X, is_patient)
 
 
 def weights_of(repetition, gan):
