@@ -369,7 +369,7 @@ class LabelRegions(Step):
     input_spec = _LabelRegionsInput
     output_spec = _SegmentationOutput
 
-    def _run_interface(self, runtime: Any) -> Any:
+    def _run_step(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
         from surreal_bids.imaging.atlas import read_regions
         from surreal_bids.imaging.fusion import volume_table

@@ -2,6 +2,7 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from nipype.interfaces.base import SimpleInterface
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
@@ -11,6 +12,7 @@ from surreal_bids.imaging.transforms import (
     read_transform,
     write_transform,
 )
+from surreal_bids.interfaces import Step, anatomy, group, outputs
 from surreal_bids.interfaces.anatomy import (
     ConvertTransform,
     CorrectBias,
@@ -25,6 +27,18 @@ from surreal_bids.interfaces.anatomy import (
 )
 from surreal_bids.regions import muse_table
 from tests.interfaces import phantom
+
+
+def test_every_step_keeps_its_error_for_the_exit_code():
+    modules = (anatomy, group, outputs)
+    steps = [
+        each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, SimpleInterface)
+    ]
+    assert {FuseLabels, LabelRegions} <= set(steps)
+    assert {each._run_interface for each in steps} == {Step._run_interface}
 
 
 @pytest.fixture(scope='module')
