@@ -55,6 +55,7 @@ from surreal_bids.tables.screening import (
     check_volumes,
     empty_regions,
     expected_volumes,
+    far_volumes,
     implausible_values,
     missing_values,
     outlying_volumes,
@@ -326,7 +327,7 @@ def read_cohort(
     wanted, dropped = _find_features(volumes, screen, own, options, model)
     features = _screen_features(screen, volumes, wanted, choice, table, model)
     if groups is not None:
-        screen.exclude(_outlying(features.loc[screen.remaining], groups, model))
+        screen.exclude(_outlying(features.loc[screen.remaining], groups))
     choice = _screen_sites(screen, table, groups, choice, model)
     names = screen.remaining
     others = Table(described.source, described.text[_others(described, volumes, people)])
@@ -436,7 +437,7 @@ def _describe(volumes: Volumes, people: Volumes | None, screen: _Screen) -> Tabl
 
 
 def _others(described: Table, volumes: Volumes, people: Volumes | None) -> list[str]:
-    """Columns about participants; without a table of them, those that are no numbers."""
+    """Columns about participants; without a table of them, those of the usual names."""
     if people is None:
         return [name for name in described.columns if letters(name) in PERSON_COLUMNS]
     own = set(volumes.table.columns) - set(people.table.columns)
@@ -502,7 +503,7 @@ def _note_ranges(table: pd.DataFrame, model: Preprocessing) -> list[str]:
     notes = []
     for name, (low, high) in ranges.items():
         outside = table.index[~table[name].between(low, high) & table[name].notna()]
-        if name in table and len(outside):
+        if len(outside):
             listed = name_some(outside, 5)
             notes.append(f'{name} outside the training range {low:.4g}-{high:.4g}: {listed}')
     return notes
@@ -549,8 +550,13 @@ def _screen_features(
     refuse_separators(table, [name for name in table.columns if name not in people])
     features = read_features(table, wanted)
     proportion = model is not None and choice.options.icv == 'proportion'
+    expected = expected_volumes(wanted, model)
+    if not volumes.source.is_file():
+        # Nobody can correct what the participant level has measured, in mm3.
+        screen.exclude(far_volumes(features.rename(columns=volumes.names)))
+        expected = expected[[]] if model is None else expected
     if not proportion:
-        check_volumes(features, expected_volumes(wanted, model), str(volumes.source))
+        check_volumes(features.loc[screen.remaining], expected, str(volumes.source))
     if choice.options.icv_column and choice.options.uses_icv:
         usual = usual_head_size(choice.options.icv_column, wanted, model)
         with about(volumes.source):
@@ -560,7 +566,7 @@ def _screen_features(
     return features
 
 
-def _outlying(features: pd.DataFrame, groups: Groups, model: Preprocessing | None) -> Reasons:
+def _outlying(features: pd.DataFrame, groups: Groups) -> Reasons:
     complete = features.dropna()
     return outlying_volumes(complete, groups.is_patient[complete.index])
 

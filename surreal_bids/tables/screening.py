@@ -281,6 +281,23 @@ def refuse_separators(table: Table, columns: Iterable[str]) -> None:
             )
 
 
+def far_volumes(features: pd.DataFrame) -> Reasons:
+    """Participants with a region ten times larger or smaller than in others: volumes of our own."""
+    logs = _logs(features)
+    far = _far(logs)
+    return {
+        str(visit): f'{_first(features.loc[[visit]], far.loc[[visit]])}, far from the others; has '
+        'the segmentation failed?'
+        for visit in features.index[far.any(axis=1)]
+    }
+
+
+def _logs(features: pd.DataFrame) -> pd.DataFrame:
+    """Logarithms of volumes; missing where there is none."""
+    positive = features.where(features > 0).to_numpy(np.float64)
+    return pd.DataFrame(np.log10(positive), features.index, features.columns)
+
+
 def check_volumes(features: pd.DataFrame, expected: pd.Series, source: str) -> None:
     """Refuse numbers that cannot be the volumes they should be.
 
@@ -300,11 +317,7 @@ def check_volumes(features: pd.DataFrame, expected: pd.Series, source: str) -> N
     """
     refuse_negative(features, source)
     _refuse_copies(features, source)
-    logs = pd.DataFrame(
-        np.log10(features.where(features > 0).to_numpy(np.float64)),
-        features.index,
-        features.columns,
-    )
+    logs = _logs(features)
     _refuse_mixed_units(logs.median(axis=1), source)
     _refuse_far_values(features, logs, source)
     _refuse_other_units(logs.median(), np.log10(expected[expected > 0]), source)
@@ -360,17 +373,21 @@ def _refuse_mixed_units(scale: pd.Series, source: str) -> None:
 
 def _refuse_far_values(features: pd.DataFrame, logs: pd.DataFrame, source: str) -> None:
     """Refuse single volumes that are ten times larger or smaller than others of the region."""
-    if len(logs) < FEWEST_TO_SCALE:
-        return
-    distance = (logs - logs.median()).abs()
-    spread = NORMAL_SD_PER_MAD * distance.median()
-    far = (distance > np.log10(OTHER_UNIT)) & (distance > IMPLAUSIBLE * spread)
+    far = _far(logs)
     if far.any(axis=None):
         region = features.columns[np.argwhere(far.to_numpy())[0][1]]
         raise DataError(
             f'{source}: {_first(features, far)}, far from the others (median '
             f'{features[region].median():g}); correct it, or write n/a if it is missing'
         )
+
+
+def _far(logs: pd.DataFrame) -> pd.DataFrame:
+    """Whether each volume is ten times larger or smaller than others of the region."""
+    distance = (logs - logs.median()).abs()
+    spread = NORMAL_SD_PER_MAD * distance.median()
+    far = (distance > np.log10(OTHER_UNIT)) & (distance > IMPLAUSIBLE * spread)
+    return far & (len(logs) >= FEWEST_TO_SCALE)
 
 
 def _refuse_other_units(found: pd.Series, expected: pd.Series, source: str) -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,6 +8,7 @@ from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.tables.cohort import Cohort, read_cohort
 from surreal_bids.tables.pipeline import prepare, split_halves
+from surreal_bids.tables.volumes import read_rows
 from tests.shared_data import shared_data
 from tests.tables.group_study import make_config, with_sessions, write_dataset
 from tests.tables.study import REGIONS, make_study
@@ -344,6 +347,17 @@ def with_value(study, column, value, who='sub-004'):
 def test_what_cannot_be_true_is_an_error(tmp_path, column, value, message):
     with pytest.raises(DataError, match=message):
         read_cohort(*with_value(make_study(), column, value).write(tmp_path))
+
+
+@pytest.mark.parametrize('factor', [0.001, 0.05, 20])
+def test_a_failed_segmentation_of_our_own_is_excluded(tmp_path, factor):
+    study = make_study()
+    study.features.loc['sub-004'] *= factor
+    table, participants = study.write(tmp_path)
+    measured = replace(read_rows(table), source=tmp_path)
+    cohort = read_cohort(measured, participants)
+    assert list(cohort.exclusions.index) == ['sub-004']
+    assert 'has the segmentation failed' in cohort.exclusions['reason'].iloc[0]
 
 
 @pytest.mark.parametrize(
