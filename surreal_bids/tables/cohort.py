@@ -389,6 +389,7 @@ def check_participants(
     read_others(known, {groups.column, *choice.columns.values()}, options.phenotype, names)
     screen.exclude(_of_other_groups(groups))
     _screen_people(screen, known, choice, model)
+    _require_groups(groups, screen, training=model is None)
     if screen.reasons:
         excluded = [f'{name} ({reason})' for name, reason in screen.reasons.items()]
         LOGGER.warning('The group level will exclude %s', name_some(excluded))

@@ -539,6 +539,13 @@ BOTH = [
     at_both_levels('control-label-absent', ('--control-label', 'HC'), ['participants', 'HC'], 65),
     at_both_levels('atlas-missing', ('--atlas', '{folder}/nowhere'), ['nowhere'], 65),
     dataset(
+        'both-too-few-controls',
+        people(lambda t: t.assign(diagnosis=['CN'] * 3 + ['PT'] * 17)),
+        ['3 controls'],
+        65,
+        ('both',),
+    ),
+    dataset(
         'both-one-group',
         people(lambda t: t.assign(diagnosis='CN')),
         ['CN', '--patient-label'],
