@@ -53,6 +53,9 @@ LOGGER = logging.getLogger(__name__)
 IMAGES, REPORTS = 'participants_wf', 'reports_wf'
 """Workflows around those of images, and of reports."""
 
+SHOWN = ('segmentation', 'template_name')
+"""Options by which a report finds outputs."""
+
 BATCH = 64
 """Images that a plugin of Nipype is given at a time: enough to keep a cluster busy. With thousands
 in one workflow, Nipype would be busy with itself."""
@@ -123,7 +126,7 @@ class Processing:
             self._problems = [
                 Problem(job.image.name, f'{reason}; run it without --reports-only', 'report')
                 for job in plan.jobs
-                if (reason := why_not_done(config, job.image.visit))
+                if (reason := self._why_not_reported(job))
             ]
         logs = {job.workflow_name: self._log_of(job) for job in self._pending}
         self._progress = Progress(logs, SECONDS)
@@ -239,9 +242,18 @@ class Processing:
             write_text(kept, written.read_text('utf-8'))
 
     def _done(self, label: str) -> list[Job]:
-        """Images of a participant with complete outputs, whatever they were made from."""
+        """Images of a participant with complete outputs, of the same regions and template."""
         jobs = self._of_participant[label]
-        return [job for job in jobs if not why_not_done(self._config, job.image.visit)]
+        return [job for job in jobs if not self._why_not_reported(job)]
+
+    def _why_not_reported(self, job: Job) -> str:
+        """Say why outputs cannot be shown: not complete, or not those that were asked for."""
+        made_from = Record.read(self._config.output_dir, job.image.visit).made_from or {}
+        before, now = made_from.get('options', {}), job.made_from['options']
+        reason = why_not_done(self._config, job.image.visit)
+        if reason or all(before.get(name) == now[name] for name in SHOWN):
+            return reason
+        return 'its outputs were made with another segmentation, atlas or template'
 
     def _report_is_due(self, label: str) -> bool:
         """Tell whether a participant has outputs that are newer than the report."""

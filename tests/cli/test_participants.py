@@ -13,12 +13,17 @@ import pandas as pd
 import pytest
 from nipype import IdentityInterface, Node, Workflow
 
+from surreal_bids.bids.derivatives import record_path, write_record
+from surreal_bids.bids.layout import T1wImage
+from surreal_bids.bids.reuse import Reusable
 from surreal_bids.bids.survey import Problem
 from surreal_bids.cli import participants
 from surreal_bids.cli.app import main
 from surreal_bids.cli.dry_run import problem_table
 from surreal_bids.cli.participants import Progress
+from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.cli.simulate import main as simulate
+from surreal_bids.config import AppConfig
 from surreal_bids.files import write_image
 from surreal_bids.templates import builtin_template
 from tests.cli.tiny_study import write_study
@@ -137,6 +142,26 @@ def test_atlases_may_be_called_as_participants_are(unfinished, tmp_path):
     for name, workflow in zip(('sub-01', 'sub-02'), unfinished):
         node = workflow.get_node(f'{name}.segmentation_wf.register_atlas')
         assert len(node.inputs.atlas_t1w) == 2
+
+
+@pytest.mark.parametrize(
+    ('changed', 'reason'),
+    [
+        ({}, None),
+        ({'atlas': 'other files'}, None),
+        ({'segmentation': 'muse'}, 'made with another segmentation'),
+        ({'template_name': 'Tiny'}, 'made with another segmentation, atlas or template'),
+    ],
+)
+def test_reports_do_not_look_for_regions_that_were_not_made(tmp_path, changed, reason):
+    options = {'segmentation': 'network', 'template_name': 'MNI152NLin2009cAsym', 'atlas': 'muse'}
+    made_from = {'version': '1', 'options': options | changed}
+    write_record(record_path(tmp_path, ('01', None)), tmp_path, made_from, [])
+    job = Job(T1wImage('01', None, None, Path('t1w')), Reusable(), {'options': options})
+    config = AppConfig(tmp_path, tmp_path, ('participant',), reports_only=True)
+    processing = participants.Processing(config, None, Plan([job], [], []))
+    assert [reason in each.reason for each in processing._problems] == ([True] if reason else [])
+    assert processing._done('01') == ([] if reason else [job])
 
 
 @pytest.mark.slow
