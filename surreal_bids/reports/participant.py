@@ -367,7 +367,7 @@ def _rules(volumes: pd.DataFrame) -> str:
         rules.append(
             'its share in the tissue of all regions (for ventricles, their volume relative to that '
             f'tissue), on the log scale, is more than {RANGE_SD:g} standard deviations from the '
-            'average of a reference population of healthy adults aged 40-86'
+            'average of 2,000 simulated healthy adults aged 40-86'
         )
     if volumes['asymmetry'].notna().any():
         rules.append(
@@ -379,7 +379,7 @@ def _rules(volumes: pd.DataFrame) -> str:
             f'its mean probability, where the network labelled it, is below {UNCERTAIN:.0%}'
         )
     return (
-        f'A volume is marked if {"; or if ".join(rules)}. About two in five healthy adults have '
+        f'A volume is marked if {"; or if ".join(rules)}. About two in five of these adults have '
         'such a mark; in ages, scanners or atlases far from the reference, marks are more '
         'frequent. A mark shows where to look, not that something is wrong.'
     )
