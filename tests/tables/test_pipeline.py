@@ -9,7 +9,7 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.features import column_features
-from surreal_bids.tables.pipeline import TableModel
+from surreal_bids.tables.pipeline import TableModel, prepare, require_trainable
 from surreal_bids.tables.preprocessing import PreprocessingOptions
 from surreal_bids.tables.results import readable_card, summarise_results, write_results
 from tests.tables.study import REGIONS, Study, make_study
@@ -195,3 +195,13 @@ def test_a_bundle_without_preprocessing_is_explained(tmp_path, fitted):
 def test_too_few_people_are_refused_before_training(n_cn, n_pt, changes, message):
     with pytest.raises(DataError, match=message):
         fit(make_study(n_cn, n_pt), PreprocessingOptions(), **changes)
+
+
+@pytest.mark.parametrize(
+    ('preset', 'iterations', 'warned'),
+    [('sparse', 1500, True), ('sparse', 1501, False), ('sparse', None, False), ('robust', 9, False)],
+)
+def test_iterations_in_which_f_never_learns_are_told(caplog, preset, iterations, warned):
+    data = prepare(cohort_of(make_study(), OPTIONS))
+    require_trainable(data, TrainingOptions(preset=preset, iterations=iterations))
+    assert ('f stays as the linear factors start it' in caplog.text) == warned
