@@ -27,7 +27,7 @@ from surreal_bids.bids.people import (
     find_groups,
     letters,
 )
-from surreal_bids.config import CohortOptions
+from surreal_bids.config import CohortOptions, check_config
 from surreal_bids.exceptions import DataError, NothingMatchedError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import FEWEST_FOR_SCALE
@@ -60,6 +60,7 @@ from surreal_bids.tables.screening import (
     missing_values,
     outlying_volumes,
     refuse_negative,
+    refuse_other_codes,
     refuse_separators,
     require_levels,
     require_numbers,
@@ -134,8 +135,10 @@ class Cohort:
     measured: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
-    def read(cls, volumes: Path | str, participants: Path | str, **options: Any) -> Cohort:
-        """Read a table of volumes and `participants.tsv`, join and screen them.
+    def read(
+        cls, volumes: Path | str, participants: Path | str | None = None, **options: Any
+    ) -> Cohort:
+        """Read a table of volumes and one of participants, join and screen them.
 
         Parameters
         ----------
@@ -145,7 +148,7 @@ class Cohort:
             Fields of :class:`~surreal_bids.config.CohortOptions`, named as on the command line:
             `group_column='diagnosis'`, `covariates=('age', 'sex')`.
         """
-        return read_cohort(volumes, participants, CohortOptions(**options))
+        return read_cohort(volumes, participants, check_config(CohortOptions(**options)))
 
     def __len__(self) -> int:
         return len(self.visits)
@@ -558,6 +561,10 @@ def _screen_features(
         expected = expected[[]] if model is None else expected
     if not proportion:
         check_volumes(features.loc[screen.remaining], expected, str(volumes.source))
+    if model is not None:
+        with about(volumes.source):
+            still = screen.remaining
+            refuse_other_codes(people.loc[still], model, features.loc[still])
     if choice.options.icv_column and choice.options.uses_icv:
         usual = usual_head_size(choice.options.icv_column, wanted, model)
         with about(volumes.source):

@@ -86,6 +86,12 @@ SEXES = {
 }
 """Words for each sex, in any case."""
 
+FEWEST_OF_A_SEX = 10
+LEAST_OF_SEX = 0.02
+CERTAIN = 4.0
+"""Participants of each sex, relative difference of volumes in the model, and standard errors from
+which a difference the other way round means that the codes are reversed."""
+
 SEX_COLUMNS = frozenset({'sex', 'gender', 'ptgender'})
 
 _THOUSANDS = re.compile(r'\d{1,3}(\.\d{3})*')
@@ -239,6 +245,51 @@ def _require_one_coding(known: pd.Series, meant: pd.Series) -> None:
         raise DataError(
             f'column {known.name} of {who} is {known[who]}, beside '
             f'{name_some(sorted(set(known) - {known[who]}))}; write F and M, or n/a'
+        )
+
+
+def refuse_other_codes(people: pd.DataFrame, model: Preprocessing, features: pd.DataFrame) -> None:
+    """Refuse numbers for the sexes that a model does not know, or knows the other way round.
+
+    The larger brains have to have the code that they had in training. Few participants, or a
+    model in which head size explains the difference, cannot tell.
+
+    Parameters
+    ----------
+    people, features : frames of the same rows
+        Covariates, and volumes.
+    model
+        What a model was trained on.
+    """
+    steps = model.residualiser
+    ranges = {} if steps is None else steps.encoder_.range_
+    for name, (low, high) in ranges.items():
+        if steps is None or letters(name) not in SEX_COLUMNS:
+            continue
+        sex = people[name]
+        strange = sex[sex.notna() & ~sex.isin((low, high))]
+        if len(strange):
+            raise DataError(
+                f'column {name} of {strange.index[0]} is {strange.iloc[0]:g}, but the model knows '
+                f'{low:g} and {high:g}; write the sexes as in training'
+            )
+        effect = steps.coefficients_[steps.encoder_.column_names_.index(name)]
+        size = (features / model.normaliser.mean_).mean(axis=1)
+        expected = float((effect / model.normaliser.mean_).mean()) * (high - low)
+        _refuse_reversed(name, size[sex == low].dropna(), size[sex == high].dropna(), expected)
+
+
+def _refuse_reversed(name: str, low: pd.Series, high: pd.Series, expected: float) -> None:
+    """Refuse sizes of brains of two codes that differ the other way round than expected."""
+    if min(len(low), len(high)) < FEWEST_OF_A_SEX or abs(expected) < LEAST_OF_SEX:
+        return
+    difference = high.mean() - low.mean()
+    error = np.sqrt(low.var() / len(low) + high.var() / len(high))
+    if difference * expected < 0 and abs(difference) > CERTAIN * error:
+        raise DataError(
+            f'column {name}: brains of the higher code are {abs(difference):.0%} '
+            f'{"smaller" if difference < 0 else "larger"} than those of the lower one, and it was '
+            'the other way round in training; are the codes reversed?'
         )
 
 

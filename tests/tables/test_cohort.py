@@ -472,3 +472,26 @@ def test_the_sample_of_the_authors(tmp_path):
     assert len(cohort) == len(pd.read_csv(path))
     assert cohort.visits.index[0] == 'subject0'
     assert cohort.exclusions.empty
+
+
+@pytest.mark.parametrize(
+    ('codes', 'message'),
+    [
+        ({'F': 0, 'M': 1}, None),
+        ({'F': 1, 'M': 0}, 'are the codes reversed'),
+        ({'F': 1, 'M': 2}, 'sub-001 is 2, but the model knows 0 and 1'),
+    ],
+)
+def test_codes_of_sex_are_those_of_the_model(tmp_path, codes, message):
+    study = make_study()
+    study.features *= np.where(study.people['sex'] == 'M', 1.12, 1.0)[:, None]
+    words = study.people['sex']
+    study.people['sex'] = words.map({'F': 0, 'M': 1})
+    steps = prepare(read_cohort(*study.write(tmp_path))).preprocessing
+    study.people['sex'] = words.map(codes)
+    tables = study.write(tmp_path)
+    if message is None:
+        assert len(read_cohort(*tables, model=steps)) == 71
+    else:
+        with pytest.raises(DataError, match=message):
+            read_cohort(*tables, model=steps)
