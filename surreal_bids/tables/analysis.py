@@ -118,7 +118,9 @@ def analyse_group(
         associations,
         {each.name: each.reason for each in skipped},
         quality,
-        _compare_models(first, results[names], of_halves, random_seed) if of_halves else None,
+        _compare_models(first, results[names], of_halves, random_seed)
+        if names and of_halves
+        else None,
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
+from surreal_bids.tables.analysis import analyse_group
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.features import column_features
 from surreal_bids.tables.pipeline import TableModel, prepare, require_trainable
@@ -205,3 +206,9 @@ def test_iterations_in_which_f_never_learns_are_told(caplog, preset, iterations,
     data = prepare(cohort_of(make_study(), OPTIONS))
     require_trainable(data, TrainingOptions(preset=preset, iterations=iterations))
     assert ('f stays as the linear factors start it' in caplog.text) == warned
+
+
+def test_halves_without_patterns_are_not_compared():
+    cohort = cohort_of(make_study(), OPTIONS)
+    model = TableModel.fit(cohort, n_patterns=(0,))
+    assert analyse_group(cohort, model, [model, model]).halves is None
