@@ -506,10 +506,12 @@ def _note_ranges(table: pd.DataFrame, model: Preprocessing) -> list[str]:
     ranges = {} if model.residualiser is None else model.residualiser.encoder_.range_
     notes = []
     for name, (low, high) in ranges.items():
-        outside = table.index[~table[name].between(low, high) & table[name].notna()]
+        # A model calls the head size icv, whatever its column is called.
+        column = name if name in table else str(model.options.icv_column)
+        outside = table.index[~table[column].between(low, high) & table[column].notna()]
         if len(outside):
             listed = name_some(outside, 5)
-            notes.append(f'{name} outside the training range {low:.4g}-{high:.4g}: {listed}')
+            notes.append(f'{column} outside the training range {low:.4g}-{high:.4g}: {listed}')
     return notes
 
 

@@ -81,6 +81,21 @@ def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
     assert str(tmp_path / 'r.tsv') in captured.out
 
 
+def test_head_size_may_have_any_name(tmp_path, capsys):
+    study = make_study()
+    study.people = study.people.rename(columns={'icv': 'MUSE_702'})
+    volumes, participants = study.write(tmp_path)
+    model = tmp_path / 'model'
+    given = (volumes, '--participants', participants)
+    assert run('fit', *given, '--out', model, *TINY) == 0
+    size = study.people['MUSE_702']
+    study.people = study.people.assign(MUSE_702=size.where(size.index != 'sub-009', 2_200_000))
+    study.write(tmp_path)
+    capsys.readouterr()
+    assert run('apply', *given, '--model', model, '--out', tmp_path / 'r.tsv') == 0
+    assert 'MUSE_702 outside the training range' in capsys.readouterr().out
+
+
 @pytest.mark.parametrize('row', [0, 33, 70])
 @pytest.mark.parametrize('separator', ['\t', ',', ';'])
 def test_one_person_in_any_order_of_columns(home, tmp_path, row, separator):
