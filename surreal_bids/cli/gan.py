@@ -175,7 +175,8 @@ def _write(folder: Path, model: TableModel, cohort: Cohort) -> None:
     write_text(folder / SUMMARY, f'{summarise_cohort(cohort)}\n{card}\n')
     model.save(folder)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-    sys.stdout.write(f'\n{card}\n\nThe model and R-indices ({RINDICES}) are in {folder}.\n')
+    found = f'The model and R-indices ({RINDICES}) are' if model.pattern_names else 'The model is'
+    sys.stdout.write(f'\n{card}\n\n{found} in {folder}.\n')
 
 
 def add_apply_parser(commands: Any) -> None:

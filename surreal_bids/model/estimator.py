@@ -308,8 +308,9 @@ class SurrealGAN:
     def _train_nothing(self) -> None:
         """Learn no pattern, where no number of patterns is supported."""
         LOGGER.warning(
-            'no pattern is supported: none is found again in other subsamples of the participants '
-            '(number_); to train regardless, give one number of patterns'
+            'no pattern is supported: none is found again in other subsamples of the participants, '
+            'or not better than with shuffled labels; to train regardless, give one number of '
+            'patterns'
         )
         self.members_: list[Member] = []
         self.agreement_: list[dict[str, Any]] = []
