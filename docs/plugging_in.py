@@ -14,8 +14,13 @@ from nipype.interfaces.utility import Function, IdentityInterface
 from nipype.pipeline import engine as pe
 
 from surreal_bids.imaging.atlas import AtlasSet, read_atlas_set
-from surreal_bids.workflows.anatomy import init_ravens_wf, init_registration_wf, init_tissue_wf
-from surreal_bids.workflows.segmentation import AtlasFiles, init_segmentation_wf
+from surreal_bids.workflows.anatomy import (
+    AtlasFiles,
+    init_ravens_wf,
+    init_registration_wf,
+    init_segmentation_wf,
+    init_tissue_wf,
+)
 
 
 def largest_region(volumes: str) -> str:

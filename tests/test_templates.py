@@ -5,13 +5,7 @@ from scipy import ndimage
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.images import same_grid, voxel_volume
-from surreal_bids.templates import (
-    TISSUES,
-    builtin_template,
-    package_file,
-    read_template,
-    resample,
-)
+from surreal_bids.templates import TISSUES, builtin_template, package_file, read_template, resample
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,16 @@ from surreal_bids.bids.derivatives import Provenance
 from surreal_bids.bids.reuse import TISSUES, Reusable
 from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord, WriteReport
 from surreal_bids.workflows.anatomy import (
+    AtlasFiles,
     init_bias_correction_wf,
     init_brain_wf,
-    init_ravens_wf,
-    init_registration_wf,
-    init_tissue_wf,
-    init_transforms_wf,
-)
-from surreal_bids.workflows.segmentation import (
-    AtlasFiles,
     init_existing_segmentation_wf,
     init_network_segmentation_wf,
+    init_ravens_wf,
+    init_registration_wf,
     init_segmentation_wf,
+    init_tissue_wf,
+    init_transforms_wf,
 )
 
 SAVE_GB = 0.2
@@ -204,7 +202,7 @@ def init_participant_wf(
         >>> from surreal_bids.bids.reuse import Reusable
         >>> from surreal_bids.bids.derivatives import Provenance
         >>> from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
-        >>> from surreal_bids.workflows.segmentation import AtlasFiles
+        >>> from surreal_bids.workflows.anatomy import AtlasFiles
         >>> wf = init_participant_wf(
         ...     t1w=__file__,
         ...     output_dir=Path('out'),

@@ -7,13 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from surreal_bids.bids.layout import T1wImage, is_label
-from surreal_bids.config import (
-    BUILTIN_ATLAS,
-    NETWORK,
-    AppConfig,
-    derivative_folders,
-    uses_network,
-)
+from surreal_bids.config import BUILTIN_ATLAS, NETWORK, AppConfig, derivative_folders, uses_network
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.templates import TISSUES
 

@@ -30,12 +30,7 @@ from surreal_bids.bids.layout import (
     visit_name,
     without_prefix,
 )
-from surreal_bids.bids.people import (
-    PARTICIPANT,
-    find_group_column,
-    read_participants,
-    read_visits,
-)
+from surreal_bids.bids.people import PARTICIPANT, find_group_column, read_participants, read_visits
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.images import open_image

@@ -21,7 +21,7 @@ from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig, uses_network
 from surreal_bids.files import MISSING
 from surreal_bids.text import align, name_some
-from surreal_bids.workflows.segmentation import registration_settings
+from surreal_bids.workflows.anatomy import registration_settings
 
 HEAD_VOXELS = 11.5e6
 """Voxels of the head at 1 mm on which the costs below were measured, with one thread."""

@@ -31,7 +31,8 @@ from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageE
 from surreal_bids.files import sole_use, write_text
 from surreal_bids.interfaces.group import ravens_files
 from surreal_bids.model.bundle import CARD
-from surreal_bids.model.estimator import FEWEST_PEOPLE, find_device
+from surreal_bids.model.checks import FEWEST_PEOPLE
+from surreal_bids.model.estimator import find_device
 from surreal_bids.model.train import longest_first
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort, check_participants, read_cohort
 from surreal_bids.tables.pipeline import (

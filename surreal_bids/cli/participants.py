@@ -23,12 +23,7 @@ from surreal_bids import __version__
 from surreal_bids.bids.derivatives import Record, output_path, record_path, start_dataset
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.cli.dry_run import SECONDS
-from surreal_bids.cli.execution import (
-    RESOURCES,
-    Crash,
-    run_workflows,
-    runs_here,
-)
+from surreal_bids.cli.execution import RESOURCES, Crash, run_workflows, runs_here
 from surreal_bids.cli.plan import (
     Job,
     Plan,
@@ -45,8 +40,8 @@ from surreal_bids.config import AppConfig, config_to_toml, derivative_folders, w
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
 from surreal_bids.reports.methods import ImagingMethods, MaskOrigin, MethodsOptions, methods_text
+from surreal_bids.workflows.anatomy import registration_settings
 from surreal_bids.workflows.participant import init_reports_wf
-from surreal_bids.workflows.segmentation import registration_settings
 
 LOGGER = logging.getLogger(__name__)
 

@@ -33,8 +33,8 @@ from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_image
 from surreal_bids.imaging.atlas import AtlasSet, default_atlas, read_atlas_set, strip_atlases
 from surreal_bids.templates import Template, builtin_template, check_resolution, read_template
+from surreal_bids.workflows.anatomy import AtlasFiles
 from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
-from surreal_bids.workflows.segmentation import AtlasFiles
 
 if TYPE_CHECKING:
     from nipype.pipeline.engine import Workflow

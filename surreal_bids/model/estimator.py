@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.covariance import LedoitWolf
 from torch import Tensor
 
 from surreal_bids import __version__
@@ -29,23 +28,22 @@ from surreal_bids.model.agreement import (
     make_setting,
 )
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
+from surreal_bids.model.checks import Domain, check_training_sample, feature_matrix, fit_domain
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.factors import compare_with, fit_nonempty_factors, most_patterns
-from surreal_bids.model.rounds import (
-    ROUND,
-    Spent,
-    Trained,
-    TrainStack,
-    start_members,
-    train_in_rounds,
-)
 from surreal_bids.model.settings import HyperParameters, hyperparameters
 from surreal_bids.model.stability import (
     CANDIDATES,
+    ROUND,
     Number,
+    Spent,
+    Trained,
+    TrainStack,
     choose_number,
+    start_members,
     stored_number,
     subsample_size,
+    train_in_rounds,
 )
 from surreal_bids.model.train import (
     Sample,
@@ -54,112 +52,13 @@ from surreal_bids.model.train import (
     members_r_indices,
     time_iteration,
 )
-from surreal_bids.text import name_some
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LOGGER = logging.getLogger(__name__)
 
-FEWEST_PEOPLE = 8
-"""Each group needs this many people: those of the smallest batch."""
-FEWEST_FEATURES = 4
-"""The smallest hidden layer has a quarter of the features."""
-MEAN_TOLERANCE, SD_TOLERANCE = 0.02, 0.02
-"""How far the controls' mean may be from 1 and their sd from 0.1."""
-
 Floats = NDArray[np.floating]
-
-
-def feature_matrix(X: Any) -> tuple[Floats, list[str] | None]:
-    """Values (N, S) as float64 and, for a DataFrame, the names of its columns."""
-    names = [str(name) for name in X.columns] if hasattr(X, 'columns') else None
-    try:
-        values = np.array(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f'the table holds something that is not a number: {error}') from error
-    if values.ndim != 2:
-        raise DataError(f'a table of people by features is needed, not an array {values.shape}')
-    if names and len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(
-            f'columns that occur more than once: {name_some(twice)}; rename or drop them'
-        )
-    bad = ~np.isfinite(values)
-    if bad.any():
-        rows, columns = np.nonzero(bad)
-        where = names[columns[0]] if names else f'column {columns[0]}'
-        raise DataError(
-            f'{bad.sum()} values are missing or infinite, the first in row {rows[0]}, {where}; '
-            'leave these people out, or impute'
-        )
-    return values, names
-
-
-def check_training_sample(values: Floats, patient: NDArray[Any], names: list[str] | None) -> None:
-    """Refuse what cannot be trained on, and say what to do."""
-    if patient.dtype != np.bool_ or patient.shape != (len(values),):
-        raise DataError(
-            f'is_patient must hold True or False for each of {len(values)} people, '
-            f'not {patient.dtype} of shape {patient.shape}'
-        )
-    counts = {'controls': int((~patient).sum()), 'patients': int(patient.sum())}
-    for group, count in counts.items():
-        if count < FEWEST_PEOPLE:
-            raise DataError(f'{count} {group}, but training needs at least {FEWEST_PEOPLE}')
-    if values.shape[1] < FEWEST_FEATURES:
-        raise DataError(f'{values.shape[1]} features, but at least {FEWEST_FEATURES} are needed')
-    labels = names or [f'column {k}' for k in range(values.shape[1])]
-    sd = values[~patient].std(axis=0)
-    constant = [name for name, value in zip(labels, sd) if value == 0]
-    if constant:
-        raise DataError(f'constant among the controls: {name_some(constant)}; drop these columns')
-    mean = values[~patient].mean(axis=0)
-    off = (abs(mean - 1) > MEAN_TOLERANCE) | (abs(sd - 0.1) > SD_TOLERANCE)
-    if off.any():
-        k = int(np.flatnonzero(off)[0])
-        raise DataError(
-            f'controls must have mean 1 and sd 0.1 in every column, but {off.sum()} differ, such '
-            f'as {labels[k]} (mean {mean[k]:.3g}, sd {sd[k]:.3g}); normalise first '
-            '(surreal_bids.harmonization.covariates.CNNormaliser)'
-        )
-
-
-FOLDS = 5
-COVERAGE = 0.995
-
-
-@dataclass(frozen=True)
-class Domain:
-    """Where training people lie: mean (S,), precision (S, S) and the largest usual distance."""
-
-    mean: Floats
-    precision: Floats
-    limit: float
-
-    def distances(self, X: Floats) -> Floats:
-        """Mahalanobis distance (N,) of each person."""
-        centred = X - self.mean
-        return np.sqrt(np.einsum('ns,st,nt->n', centred, self.precision, centred, optimize=True))
-
-    def contains(self, X: Floats) -> NDArray[np.bool_]:
-        """Whether each person (N,) lies inside."""
-        return self.distances(X) <= self.limit
-
-
-def fit_domain(X: Floats, rng: np.random.Generator) -> Domain:
-    """Learn the domain of a training sample (N, S)."""
-    fold = rng.permutation(len(X)) % FOLDS
-    held_out = np.empty(len(X))
-    for k in range(FOLDS):
-        held_out[fold == k] = _domain(X[fold != k], np.inf).distances(X[fold == k])
-    return _domain(X, float(np.quantile(held_out, COVERAGE)))
-
-
-def _domain(X: Floats, limit: float) -> Domain:
-    fitted = LedoitWolf().fit(X)
-    return Domain(fitted.location_, fitted.get_precision(), limit)
-
 
 PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
 """The values of lambda that the paper tries (sections 4.2 and 4.3)."""

@@ -31,7 +31,7 @@ from surreal_bids.config import CohortOptions, check_config
 from surreal_bids.exceptions import DataError, NothingMatchedError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import FEWEST_FOR_SCALE
-from surreal_bids.model.estimator import FEWEST_FEATURES, FEWEST_PEOPLE
+from surreal_bids.model.checks import FEWEST_FEATURES, FEWEST_PEOPLE
 from surreal_bids.regions import FeatureList
 from surreal_bids.tables.features import (
     PERSON_COLUMNS,

@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from surreal_bids.bids.people import (
-    ID_COLUMNS,
-    Table,
-    about,
-    find_column,
-    letters,
-    require_columns,
-)
+from surreal_bids.bids.people import ID_COLUMNS, Table, about, find_column, letters, require_columns
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.covariates import ICVHandling

@@ -33,7 +33,7 @@ from surreal_bids.harmonization.empirical_bayes import (
 from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
-from surreal_bids.model.estimator import FEWEST_PEOPLE
+from surreal_bids.model.checks import FEWEST_PEOPLE
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.features import read_features

@@ -10,7 +10,7 @@ from surreal_bids.bids.reuse import Reusable
 from surreal_bids.cli.dry_run import HEAD_VOXELS, SECONDS, estimate
 from surreal_bids.cli.plan import Job
 from surreal_bids.config import AppConfig
-from surreal_bids.workflows.segmentation import ENSEMBLE
+from surreal_bids.workflows.anatomy import ENSEMBLE
 
 HERE = Path(__file__)
 

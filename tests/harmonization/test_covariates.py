@@ -9,12 +9,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.harmonization.covariates import (
-    CNImputer,
-    CNNormaliser,
-    Residualiser,
-    handle_icv,
-)
+from surreal_bids.harmonization.covariates import CNImputer, CNNormaliser, Residualiser, handle_icv
 from tests.harmonization.simulated_sites import simulate_sites
 
 

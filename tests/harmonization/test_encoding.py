@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.encoding import (
-    CovariateEncoder,
-    fit_site_regression,
-    group_means,
-)
+from surreal_bids.harmonization.encoding import CovariateEncoder, fit_site_regression, group_means
 from tests.harmonization.simulated_sites import simulate_sites
 
 

@@ -9,7 +9,8 @@ import torch
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.agreement import Setting
-from surreal_bids.model.rounds import (
+from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.stability import (
     HOPELESS,
     MOST_ROUNDS,
     ROUND,
@@ -17,7 +18,6 @@ from surreal_bids.model.rounds import (
     TrainStack,
     train_in_rounds,
 )
-from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.train import Steps
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.model.test_factors import cohort

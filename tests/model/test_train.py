@@ -14,12 +14,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.model.agreement import compare_members
 from surreal_bids.model.ensemble import LOSSES
 from surreal_bids.model.networks import r_indices
-from surreal_bids.model.train import (
-    Sample,
-    Steps,
-    Training,
-    members_r_indices,
-)
+from surreal_bids.model.train import Sample, Steps, Training, members_r_indices
 from tests.model.killed_run import BLOCK, ITERATIONS
 from tests.model.tiny import (
     ORTHO,

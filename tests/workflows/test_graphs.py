@@ -12,13 +12,13 @@ from nipype.pipeline.engine.utils import generate_expanded_graph
 
 from surreal_bids.bids.derivatives import Provenance
 from surreal_bids.bids.reuse import Reusable
+from surreal_bids.workflows.anatomy import AtlasFiles, init_segmentation_wf
 from surreal_bids.workflows.participant import (
     AnatomySettings,
     connect_by_name,
     init_given_wf,
     init_participant_wf,
 )
-from surreal_bids.workflows.segmentation import AtlasFiles, init_segmentation_wf
 
 HERE = Path(__file__)
 ATLASES = (AtlasFiles(HERE, HERE), AtlasFiles(HERE, HERE))
