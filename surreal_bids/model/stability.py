@@ -1,15 +1,14 @@
-"""How many patterns there are: as many as are found again in other people.
+"""How many patterns there are: as many as are found again in other participants.
 
 Sparse factors are fitted to random subsamples of both groups. Up to the true number of patterns,
 all fits give the patients the same severities; beyond it, at least one pattern is a different one
 each time. The same is done after shuffling who is a control and who a patient, which shows how
 stable patterns of no meaning are; where the data do no better, no pattern is supported.
 
-Shapes: N participants, S regions, M patterns, R subsamples.
+And as many members as it takes: rounds of a few, each on a subsample of its own, until their
+consensus no longer changes.
 
-As many members as it takes: rounds of a few, until their consensus no longer changes.
-
-Shapes: E members, N patients, M patterns.
+Shapes: N participants, S regions, M patterns, R subsamples, E members.
 """
 
 from __future__ import annotations
@@ -101,7 +100,9 @@ def stability(
     cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int], n_subsamples: int = SUBSAMPLES
 ) -> float:
     """How well M patterns are found again in subsamples (`Stability.value`)."""
-    compared = pt[:COMPARED_PATIENTS]
+    # Spread over the table, which may be sorted by site.
+    rows = np.linspace(0, len(pt) - 1, min(len(pt), COMPARED_PATIENTS)).astype(int)
+    compared = pt[rows]
     fits = []
     for k in range(n_subsamples):
         rng = np.random.default_rng([*seed, n_patterns, k])

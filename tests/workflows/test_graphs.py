@@ -38,7 +38,7 @@ GIVEN = {
     'tpms': {'tpms': (HERE, HERE, HERE)},
     'dseg': {'dseg': HERE, 'dseg_name': 'dlmuse'},
 }
-MODULES = ('anatomy', 'participant', 'segmentation')
+MODULES = ('anatomy', 'participant')
 SUBSETS = [names for size in range(len(GIVEN) + 1) for names in itertools.combinations(GIVEN, size)]
 
 
