@@ -140,6 +140,10 @@ class TableModel:
 
     def _describe(self, prepared: Prepared) -> pd.DataFrame:
         r, spread = self.gan.transform(prepared.normalised, return_std=True)
+        finite = np.asarray(np.isfinite(r).all(axis=1))
+        if not finite.all():
+            who = prepared.normalised.index[~finite]
+            raise DataError(f'the model gives no R-indices for {name_some(who)}; fit it anew')
         names = list(self.pattern_names)
         computed = pd.DataFrame(r, prepared.normalised.index, names)
         if not np.isnan(spread).any():
@@ -203,6 +207,7 @@ class TableModel:
             'numbers that are finite': all(bool(t.isfinite().all()) for t in tensors.values()),
             'controls who differ': bool((steps.normaliser.sd_ > 0).all()),
             'the same features twice': self.gan.feature_names_in_ == steps.features.names,
+            'the same covariates twice': self._covariates() <= {*steps.options.columns, 'icv'},
             'patterns with names': all(map(str.isidentifier, patterns))
             and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
             'distances from the sample': domain is None
@@ -211,6 +216,13 @@ class TableModel:
         lacks = [what for what, is_there in sound.items() if not is_there]
         if lacks:
             raise ValueError(f'expected {name_some(lacks)}')
+
+    def _covariates(self) -> set[str]:
+        """Names of covariates in all that was learned of them; head size is called icv."""
+        if self.preprocessing.residualiser is None:
+            return set()
+        encoder = self.preprocessing.residualiser.encoder_
+        return {*encoder.covariates_, *encoder.range_, *encoder.levels_}
 
 
 def load_table_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -130,6 +130,11 @@ def first_feature(content, value):
     content['Preprocessing']['features']['features'][0]['name'] = value
 
 
+def rename_range(steps):
+    ranges = steps['residualiser']['encoder']['range']
+    ranges['ave'] = ranges.pop('age')
+
+
 def nest(depth):
     return lambda _: b'{"Format": 1, "Features": ' + b'[' * depth + b']' * depth + b'}'
 
@@ -300,6 +305,18 @@ CASES = [
         card(lambda c: c['Features'].reverse()),
         [MODEL, DAMAGED],
         COMPUTING,
+    ),
+    Case(
+        'model-covariate-renamed',
+        card(lambda c: rename_range(c['Preprocessing'])),
+        [MODEL, DAMAGED],
+        COMPUTING,
+    ),
+    Case(
+        'model-gives-nan',
+        tensors(lambda t: t['preprocessing/normaliser/sd'].__setitem__(3, 1e-300)),
+        ['no R-indices|damaged|finite'],
+        ('apply',),
     ),
     Case(
         'model-more-patterns-than-it-has',
