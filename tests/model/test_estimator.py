@@ -255,7 +255,7 @@ def test_groups_that_cannot_be_trained_on_are_named(table, patient, message):
         ({'preset': 'iclr'}, UsageError, 'iclr2022, correlated, robust'),
         ({'gama': 3}, UsageError, 'gama; there are'),
         ({'device': 'tpu'}, UsageError, 'auto, cpu and cuda'),
-        ({'n_patterns': 0}, UsageError, 'at least 1'),
+        ({'n_patterns': -1}, UsageError, 'at least 1'),
         ({'repetitions': 0}, UsageError, 'at least 1'),
     ],
 )
