@@ -73,9 +73,10 @@ def test_a_block_is_its_steps_one_by_one(iterations, preset):
 @pytest.mark.slow
 @pytest.mark.parametrize('preset', ['iclr2022', 'correlated', 'robust'])
 def test_a_member_of_a_stack_equals_the_member_trained_alone(preset):
-    weights, losses = trained(tiny_stack(FOUR, preset))
+    """Up to rounding, which on x86 depends on the size of a stack and grows with the iterations."""
+    weights, losses = trained(tiny_stack(FOUR, preset), 20)
     for member, ortho in ((0, 0.1), (3, 0.8)):
-        alone, own_losses = trained(tiny_stack((ortho,), preset))
+        alone, own_losses = trained(tiny_stack((ortho,), preset), 20)
         torch.testing.assert_close(losses[member], own_losses[0], rtol=1e-3, atol=1e-5)
         for name, value in alone.items():
             torch.testing.assert_close(weights[name][member], value[0], rtol=0, atol=1e-4, msg=name)
