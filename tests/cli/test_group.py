@@ -263,6 +263,8 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
         root, roi_table=None, iterations=200, use_plugin=tmp_path / 'linear.yml', permutations=10
     )
     write_participants(config.output_dir)
+    table = read(root / 'participants.tsv')
+    write_tsv(root / 'participants.tsv', table.assign(icv=1000 * table['icv'].astype(float)))
     assert run_group_level(config, [('999', None)]) == 0
     out = config.output_dir
     slope = out / f'group_space-{TEMPLATE}_label-GM_contrast-r1slope_stat-t_statmap.nii.gz'
