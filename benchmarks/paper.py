@@ -4,7 +4,7 @@
     python benchmarks/paper.py OUT --device cuda --from-table CN.csv
 
 Writes a TSV and a figure (SVG and PNG) for each experiment into OUT, the paper's numbers beside
-ours. A run that was interrupted goes on where it was when the same command is given again. The full
+ours. Repeat the command to resume an interrupted run. The full
 setting is meant for a GPU; --quick is a look at everything in minutes, and says so everywhere.
 """
 

@@ -66,7 +66,7 @@ SAMPLED = 131072
 """Voxels of each image that the loss looks at."""
 
 RATE = 2e-3
-"""Largest rate of learning; half of it where training goes on from other weights."""
+"""Largest rate of learning; half of it where training starts from other weights."""
 
 FINE_RATE = 2e-3
 

@@ -51,7 +51,7 @@ def diagnosis_auc(
     Parameters
     ----------
     features : mapping of name to (N, K)
-        Sets of features, such as R-indices and ROI volumes, a row a scan.
+        Sets of features, such as R-indices and ROI volumes, one row per scan.
     is_patient : (N,) of bool
         Diagnosis.
     person : (N,)

@@ -122,7 +122,7 @@ def quick_plan() -> Plan:
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of work whose result is kept as one file: its kind, its task and what of it."""
+    """A piece of work whose result is kept as one file: its kind, its task and its part."""
 
     kind: str
     task: str

@@ -35,7 +35,7 @@ Work = Callable[['Study', Unit], dict[str, Any]]
 class Study:
     """Settings of a run, and the folder that keeps the result of every unit.
 
-    A unit that is done is never run again, so that a killed run goes on where it was; one that
+    A unit that is done is never run again, so that a killed run resumes; one that
     could not be done (`DataError`) is kept with the reason.
     """
 

@@ -45,7 +45,7 @@ def add_positionals(parser: argparse.ArgumentParser) -> None:
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
-    """Add options that say what of the dataset, and of other results, is used."""
+    """Add options that select the data and the results to reuse."""
     group = parser.add_argument_group('Options for filtering the dataset')
     group.add_argument(
         '--participant-label',
@@ -348,7 +348,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
 
 
 def add_resources(parser: argparse.ArgumentParser) -> None:
-    """Add options that say what of the machine may be used."""
+    """Add options for the resources that may be used."""
     group = parser.add_argument_group('Options for performance')
     group.add_argument(
         '-w',

@@ -107,7 +107,7 @@ class SurrealGAN:
     random_state
         Seed; the same seed gives the same result again on the same device.
     checkpoint_dir
-        Folder for checkpoints: a killed `fit` called again goes on from there.
+        Folder for checkpoints: a killed `fit` that is called again resumes.
     **changes
         Any field of :class:`~surreal_bids.model.settings.HyperParameters`, in place of the
         preset's value: gamma, kappa, zeta, mu, eta, lr, batch_size, ...

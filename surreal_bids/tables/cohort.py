@@ -101,7 +101,7 @@ RECORD = 'cohort.json'
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Everyone who is in, a row a visit; all frames have the same rows.
+    """Everyone who is included, one row per visit; all frames have the same rows.
 
     Attributes
     ----------
