@@ -301,8 +301,8 @@ def test_a_path_that_apptainer_cannot_bind(config, tmp_path):
 
 @pytest.fixture
 def dataset(make_dataset):
-    people = 'participant_id\tdiagnosis\nsub-01\tCN\nsub-02\tPT\nsub-03\tPT\n'
-    root = make_dataset(*IMAGES, participants=people)
+    rows = [f'sub-{number:02}\t{"PT" if number % 2 else "CN"}' for number in range(1, 21)]
+    root = make_dataset(*IMAGES, participants='\n'.join(['participant_id\tdiagnosis', *rows, '']))
     (root / IMAGES[1]).write_bytes(b'no image')
     return root
 
