@@ -283,14 +283,14 @@ def _announce(config: AppConfig, data: TrainingData) -> str:
     if options.preset == 'sparse':
         return (
             'Choosing the number of patterns by stability, then training rounds of members until '
-            f'their consensus settles: at most {_duration(total)} a round on this machine, less '
-            'what an earlier run has done. It may be stopped: the same command resumes.\n'
+            f'their consensus settles: at most {_duration(total)} a round on this machine. '
+            'It may be stopped: the same command resumes.\n'
         )
     each = ', '.join(f'M = {m}: {_duration(time)}' for m, time in seconds.items())
     return (
         f'Training members of each number of patterns: about {_duration(total)} on this machine '
-        f'({each}; {at_once} at a time), less what an earlier run has done. It may be stopped: the '
-        'same command resumes.\n'
+        f'({each}; {at_once} at a time), or less where an earlier run has done a part. It may be '
+        'stopped: the same command resumes.\n'
     )
 
 

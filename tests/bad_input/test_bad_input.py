@@ -27,7 +27,7 @@ OUTPUTS = re.compile(r'(out|work|rindices\.(tsv|json))(/|$)')
 """What an accepted command may write, below the folder of a study."""
 
 LONGEST_MESSAGE = 2500
-"""Characters of the standard error: more than this nobody reads."""
+"""Most characters of the standard error that a user can be expected to read."""
 
 
 def test_there_are_enough_kinds_and_each_has_its_own_name():
