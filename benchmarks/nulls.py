@@ -1,0 +1,201 @@
+"""The report's numbers where nothing is wrong, or where the truth is known.
+
+    python benchmarks/nulls.py [NAME ...] [--full]
+
+Each null simulates participants of the built-in healthy population, lets the package do its work,
+and compares a number with what it should be. `--full` repeats each of them at least 20 times and
+writes the table to `benchmarks/results`; without it, a few small draws show that all of it runs and
+that nothing is far off, which is what the tests do. docs/statistics.md tells what follows.
+
+To add a null: write a function of a seed that returns the numbers of one draw by name, and list it
+in `NULLS` with the limits of each. A number that a draw does not have (no test was made) is NaN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from machine import write_results
+from scipy import stats
+from tqdm import tqdm
+
+from surreal_bids.files import write_tsv
+from surreal_bids.model.factors import Factors, fit_nonempty_factors
+from surreal_bids.simulation.population import (
+    built_in_population,
+    sample_controls,
+    volume_columns,
+)
+from surreal_bids.simulation.tables import find_task, impose_atrophy, sample_severities
+from surreal_bids.stats.associations import associate
+from surreal_bids.tables.cohort import Cohort
+from surreal_bids.tables.pipeline import TrainingData, prepare
+
+Draw = Callable[[int], dict[str, float]]
+Limits = Mapping[str, tuple[float, float]]
+
+SITE_SHIFT = 0.04
+"""Standard deviation of the log volume that a simulated scanner adds to a region."""
+
+TOLERATED_ERRORS = 3.0
+"""A quick run may miss its limits by so many standard errors of the mean over its draws."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Who takes part in a simulated study.
+
+    Attributes
+    ----------
+    n_cn, n_pt
+        Controls and patients of each site.
+    sites
+        How many scanners.
+    years_older
+        By how much patients are older than controls.
+    task
+        Atrophy of patients (a task of the paper's section 4.2); None: there is no disease.
+    """
+
+    n_cn: int
+    n_pt: int
+    sites: int = 1
+    years_older: float = 0.0
+    task: str | None = None
+
+
+class Simulated(NamedTuple):
+    """A cohort, read as from a user's tables, and the severities (N, M) of all its participants."""
+
+    cohort: Cohort
+    severities: np.ndarray
+
+
+def simulate(study: Study, seed: int, **options: object) -> Simulated:
+    """Simulate a study; `options` are those of :meth:`Cohort.read`."""
+    rng = np.random.default_rng(seed)
+    of_site = study.n_cn + study.n_pt
+    n = study.sites * of_site
+    site, is_patient = np.arange(n) // of_site, np.arange(n) % of_site >= study.n_cn
+    healthy, people = _healthy(study, is_patient, rng)
+    shift = rng.normal(0, SITE_SHIFT, (study.sites, healthy.shape[1]))
+    volumes = healthy * np.exp(shift[site] if study.sites > 1 else 0)
+    severities = np.zeros((n, 3))
+    if study.task:
+        severities[is_patient] = sample_severities(int(is_patient.sum()), rng)
+        volumes = impose_atrophy(volumes, severities, find_task(study.task), rng)
+    groups = np.where(is_patient, 'PT', 'CN')
+    people = people.assign(site=[f'site{k}' for k in site], diagnosis=groups)
+    cohort = _read(pd.DataFrame(volumes, columns=volume_columns()), people, options)
+    kept = [int(str(name).removeprefix('sub-')) for name in cohort.visits.index]
+    return Simulated(cohort, severities[kept])
+
+
+def _healthy(
+    study: Study, is_patient: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """Volumes (N, S) of healthy participants of one scanner, and their age, sex and ICV."""
+    pool = sample_controls(4 * len(is_patient), rng)
+    chosen = np.flatnonzero(pool.people['site'] == 'site1')[: len(is_patient)]
+    older = study.years_older * is_patient
+    people = pool.people.iloc[chosen].reset_index(drop=True)
+    ageing = np.exp(np.outer(older / 10, built_in_population().known[0]))
+    return pool.volumes.to_numpy()[chosen] * ageing, people.assign(age=people['age'] + older)
+
+
+def _read(volumes: pd.DataFrame, people: pd.DataFrame, options: Mapping[str, object]) -> Cohort:
+    """Read a study as from a user's tables."""
+    names = pd.DataFrame({'participant_id': [f'sub-{k:05}' for k in range(len(people))]})
+    with tempfile.TemporaryDirectory() as folder:
+        tables = {'volumes': names.join(volumes), 'people': names.join(people)}
+        paths = {name: write_tsv(Path(folder) / f'{name}.tsv', t) for name, t in tables.items()}
+        return Cohort.read(paths['volumes'], paths['people'], **options)
+
+
+def fit_linear(data: TrainingData, n_patterns: int = 3) -> tuple[Factors, pd.DataFrame]:
+    """Factors in closed form, as members start from, and the severities that they give to all.
+
+    They stand for a model: R-indices of trained members rank patients nearly alike.
+    """
+    X, is_patient = data.arrays
+    values = X.to_numpy()
+    factors = fit_nonempty_factors(values[~is_patient], values[is_patient], n_patterns)
+    names = [f'r{k}' for k in range(1, n_patterns + 1)]
+    return factors, pd.DataFrame(factors.severities(values), X.index, names)
+
+
+def share_below(p: Sequence[float], level: float = 0.05) -> float:
+    """Share of the p values that would be called significant."""
+    return float(np.mean(np.asarray(p) < level))
+
+
+def unrelated_scores(seed: int, n_scores: int = 10) -> dict[str, float]:
+    """False positives of associations with scores that are pure noise; no disease."""
+    cohort, _ = simulate(Study(60, 60), seed)
+    _, r = fit_linear(prepare(cohort))
+    patients = cohort.visits.index[cohort.is_patient]
+    noise = np.random.default_rng([seed, 1]).normal(size=(len(patients), n_scores))
+    scores = pd.DataFrame(noise, patients, [f'score{k}' for k in range(n_scores)])
+    table, _ = associate(scores, r.loc[patients])
+    return {'false positives, unrelated score': share_below(table['p'])}
+
+
+class Null(NamedTuple):
+    """A draw, how many of them make a quick and a full run, and what each number has to be."""
+
+    draw: Draw
+    quick: int
+    full: int
+    limits: Limits
+
+
+NULLS: dict[str, Null] = {
+    'unrelated_scores': Null(
+        unrelated_scores, 3, 20, {'false positives, unrelated score': (0.0, 0.07)}
+    ),
+}
+
+
+def run(name: str, full: bool = False) -> pd.DataFrame:
+    """Mean, sd and limits of each number of one null over its draws."""
+    null = NULLS[name]
+    seeds = range(null.full if full else null.quick)
+    draws = pd.DataFrame([null.draw(seed) for seed in tqdm(seeds, desc=name, disable=None)])
+    rows = [
+        {
+            'null': name,
+            'number': number,
+            'mean': draws[number].mean(),
+            'sd': draws[number].std(),
+            'error': stats.sem(draws[number], nan_policy='omit'),
+            'at_least': low,
+            'at_most': high,
+            'draws': int(draws[number].count()),
+        }
+        for number, (low, high) in null.limits.items()
+    ]
+    table = pd.DataFrame(rows)
+    return table.assign(holds=table['mean'].between(table['at_least'], table['at_most']))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
+    parser.add_argument('names', nargs='*', metavar='NAME', help=f'of {", ".join(NULLS)}')
+    parser.add_argument('--full', action='store_true', help='at least 20 draws of each')
+    arguments = parser.parse_args()
+    names = arguments.names or list(NULLS)
+    table = pd.concat([run(name, arguments.full) for name in names], ignore_index=True)
+    print(table.to_string(index=False))
+    if arguments.full and not arguments.names:
+        write_results('nulls', table, 'surreal_bids', 'numpy', 'torch')
+
+
+if __name__ == '__main__':
+    main()
