@@ -1,4 +1,4 @@
-"""The methods that the paper compares Surreal-GAN with (section 4.2, appendix B.4)."""
+"""The methods that the paper compares Surreal-GAN with (section 4.2, appendix B.4), and ours."""
 
 from .base import Baseline
 from .dnmf import DiscriminantNMF
@@ -6,6 +6,7 @@ from .factor import FactorBaseline
 from .lda import LDABaseline
 from .nmf import NMFBaseline
 from .opnmf import OrthogonalProjectiveNMF
+from .sparse import SparseFactorBaseline
 
 BASELINES: dict[str, type[Baseline]] = {
     'NMF': NMFBaseline,
@@ -13,8 +14,9 @@ BASELINES: dict[str, type[Baseline]] = {
     'FA': FactorBaseline,
     'OpNMF': OrthogonalProjectiveNMF,
     'DNMF': DiscriminantNMF,
+    'sparse factors': SparseFactorBaseline,
 }
-"""The methods by the names, and in the order, of Table 1."""
+"""The methods by the names, and in the order, of Table 1; the last is not in the paper."""
 
 __all__ = [
     'BASELINES',
@@ -24,4 +26,5 @@ __all__ = [
     'LDABaseline',
     'NMFBaseline',
     'OrthogonalProjectiveNMF',
+    'SparseFactorBaseline',
 ]

@@ -76,7 +76,7 @@ class Plan:
         return text if self.label == 'full' else f'{text}; not comparable with the paper'
 
 
-FULL_ITERATIONS = {'robust': 18_000, 'iclr2022': 60_000}
+FULL_ITERATIONS = {'robust': 18_000, 'iclr2022': 100_000}
 """Iterations of the full setting by preset."""
 
 QUICK_LEARNING_RATE = 2e-3

@@ -29,7 +29,7 @@ from nipype.pipeline.plugins.multiproc import process_initializer, run_node
 from nipype.pipeline.plugins.tools import report_crash
 from nipype.utils.profiler import get_system_total_memory_gb
 
-from surreal_bids.cli.main import usable_cores
+from surreal_bids.cli.main import log_from, log_level, usable_cores
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import SurrealError, UsageError
@@ -318,11 +318,11 @@ class DepthFirstPlugin(PluginBase):
             self._status_callback(step, status)
 
     def _make_pool(self, workers: int) -> ProcessPoolExecutor:
-        log_level = self.plugin_args.get('log_level', logging.ERROR)
+        of_nipype = self.plugin_args.get('log_level', logging.ERROR)
         return ProcessPoolExecutor(
             max_workers=workers,
             initializer=start_worker,
-            initargs=(os.fspath(Path.cwd()), log_level, self._monitor),
+            initargs=(os.fspath(Path.cwd()), log_level(), of_nipype, self._monitor),
             mp_context=multiprocessing.get_context('spawn'),
         )
 
@@ -389,11 +389,12 @@ def run_step(step: Any) -> tuple[list[str] | None, bool]:
     return traceback, before is not None and results.stat().st_mtime_ns == before
 
 
-def start_worker(folder: str, log_level: int, monitor: bool) -> None:
+def start_worker(folder: str, level: int, of_nipype: int, monitor: bool) -> None:
     """Prepare a worker: its folder, no questions to servers, and no more log than was asked for."""
     process_initializer(folder)
-    logging.getLogger('nipype').setLevel(log_level)
-    _quieten(log_level)
+    log_from(level)
+    logging.getLogger('nipype').setLevel(of_nipype)
+    _quieten(of_nipype)
     if monitor:
         nipype.config.enable_resource_monitor()
 

@@ -115,9 +115,23 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 
 def set_up_logging(verbosity: int) -> None:
     """Log to the standard error: warnings, with 1 decisions too, with 2 or more everything."""
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
-    logging.basicConfig(format='%(levelname)s %(name)s: %(message)s', force=True)
+    log_from((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
+
+
+def log_from(level: int) -> None:
+    """Log what is of this level or above, and the progress of long steps; details say where from.
+
+    A worker has to be told of the level; see `log_level`.
+    """
+    source = ' %(name)s' if level <= logging.DEBUG else ''
+    logging.basicConfig(format=f'%(levelname)s{source}: %(message)s', force=True)
     logging.getLogger('surreal_bids').setLevel(level)
+    logging.getLogger('surreal_bids.progress').setLevel(min(level, logging.INFO))
+
+
+def log_level() -> int:
+    """The level that is logged from in this process."""
+    return logging.getLogger('surreal_bids').getEffectiveLevel()
 
 
 def with_hyphens(arguments: Iterable[str]) -> list[str]:

@@ -46,6 +46,7 @@ from surreal_bids.model.stability import (
     train_in_rounds,
 )
 from surreal_bids.model.train import (
+    PROGRESS,
     Sample,
     Training,
     members_by_ortho,
@@ -202,7 +203,7 @@ class SurrealGAN:
         if self._hyper.start == 'random' or self._candidates() == (0,):
             return None
         candidates = self._candidates(most_patterns(cn.shape[1]))
-        return choose_number(cn, pt, candidates, self.random_state, LOGGER.info)
+        return choose_number(cn, pt, candidates, self.random_state, PROGRESS.info)
 
     def _train_nothing(self) -> None:
         """Learn no pattern, where no number of patterns is supported."""

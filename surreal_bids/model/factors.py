@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from sklearn.covariance import LedoitWolf
+from sklearn.covariance import ledoit_wolf
 
 from surreal_bids.model.networks import SLOPE, hidden_sizes
 from surreal_bids.stats.concordance import concordance_index, match_patterns
@@ -104,7 +104,7 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, threshold: float = THRE
     """
     mean = cn.mean(axis=0)
     centred, change = cn - mean, pt - mean
-    covariance = LedoitWolf(assume_centered=True).fit(centred).covariance_
+    covariance, _ = ledoit_wolf(centred, assume_centered=True)
     starts = [change - change.mean(axis=0), change]
     fits = []
     for deviation in starts[: 1 if n_patterns == 1 else None]:
@@ -180,8 +180,8 @@ def _alternate(
     centred: Floats, change: Floats, patterns: Floats, covariance: Floats, threshold: float
 ) -> tuple[Floats, Floats]:
     """Severities, patterns and covariance in turn; the last two."""
-    cn_scatter = centred.T @ centred
-    n_people = len(centred) + len(change)
+    cn_scatter, pt_scatter = centred.T @ centred, change.T @ change
+    mean_change, n_people = change.mean(axis=0), len(centred) + len(change)
     shrinkage = min(SHRINKAGE + SHRINKAGE_PER_REGION * centred.shape[1] / n_people, MOST_SHRINKAGE)
     for iteration in range(ITERATIONS):
         solved = np.linalg.solve(covariance, patterns)
@@ -190,12 +190,14 @@ def _alternate(
         z = np.clip(z, 0.0, 1.0)
         rise = min(iteration / (RISE * ITERATIONS), 1.0)
         limit = threshold * rise + min(FIRST_THRESHOLD, threshold) * (1 - rise)
-        patterns = _sparse_slopes(change, z, variance, covariance, limit)
+        along, moment = change.T @ z, z.T @ z + len(z) * variance
+        patterns = _sparse_slopes(along, moment, covariance, limit)
         if iteration < ITERATIONS_WITH_CONTROLS:
             continue
-        patterns = patterns * _rescaling(change, patterns, covariance)
-        residual = change - z @ patterns.T
-        scatter = residual.T @ residual + len(change) * (patterns @ variance @ patterns.T)
+        patterns = patterns * _rescaling(mean_change, patterns, covariance)
+        # What the patterns leave of the patients, by products of S regions instead of N people.
+        explained = along @ patterns.T
+        scatter = pt_scatter - explained - explained.T + patterns @ moment @ patterns.T
         total = len(centred) + PATIENT_WEIGHT * len(change)
         pooled = (cn_scatter + PATIENT_WEIGHT * scatter) / total
         scale = np.trace(pooled) / len(pooled)
@@ -203,31 +205,38 @@ def _alternate(
     return patterns, covariance
 
 
-def _sparse_slopes(
-    change: Floats, z: Floats, variance: Floats, covariance: Floats, threshold: float
-) -> Floats:
+def _sparse_slopes(along: Floats, moment: Floats, covariance: Floats, threshold: float) -> Floats:
     """Regress changes on severities; slopes (S, M), shrunk by the garrote (Breiman, 1995).
 
     A slope of t standard errors is multiplied by 1 - (threshold / t)^2, and is zero below the
     threshold: large ones are hardly shrunk, so that patterns do not fade from turn to turn.
+
+    Parameters
+    ----------
+    along, moment : (S, M), (M, M)
+        Sums over patients: of changes times severities, and of the second moments of severities.
+    covariance : (S, S)
+        C.
+    threshold
+        In standard errors.
     """
-    inverse = np.linalg.inv(z.T @ z + len(z) * variance)
-    slopes = change.T @ z @ inverse
+    inverse = np.linalg.inv(moment)
+    slopes = along @ inverse
     error = np.sqrt(np.outer(np.diag(covariance), np.diag(inverse)))
     kept = 1 - np.square(threshold * error / np.maximum(np.abs(slopes), TINY))
     return slopes * np.maximum(kept, 0.0)
 
 
 def _unbiased(change: Floats, patterns: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-    """Generalised least squares severities (N, M) and their error variance (M, M)."""
+    """Generalised least squares severities, (N, M) or (M,), and their error variance (M, M)."""
     solved = np.linalg.solve(covariance, patterns)
     error = np.linalg.inv(patterns.T @ solved + TINY * np.eye(patterns.shape[1]))
     return change @ solved @ error, error
 
 
-def _rescaling(change: Floats, patterns: Floats, covariance: Floats) -> Floats:
+def _rescaling(mean_change: Floats, patterns: Floats, covariance: Floats) -> Floats:
     """Factors (M,) that bring the mean severity to 1/2: U[0, 1] is what f is given later."""
-    mean = _unbiased(change, patterns, covariance)[0].mean(axis=0)
+    mean, _ = _unbiased(mean_change, patterns, covariance)
     return np.clip(mean / PRIOR_MEAN, *LARGEST_RESCALING)
 
 

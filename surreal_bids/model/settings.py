@@ -65,7 +65,8 @@ class HyperParameters:
     """Where members start: at `random` weights, or at the sparse `factors` of their own subsample
     of participants, on which they are then trained."""
     held_iterations: int = 0
-    """First iterations, in which f is held still and only g1, g2 and D learn."""
+    """First iterations, at most three quarters of all, in which f is held still and only g1, g2
+    and D learn."""
     settled: float | None = None
     """A member ends, with f no longer held, when its R-indices correlate by this much with those of
     the evaluation before; None: after `iterations`, by both thresholds above."""

@@ -13,7 +13,6 @@ Shapes: N participants, S regions, M patterns, R subsamples, E members.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,10 +26,8 @@ from surreal_bids.model.agreement import Setting, compare_members, consensus_mem
 from surreal_bids.model.ensemble import Stack, Start
 from surreal_bids.model.factors import Factors, fit_factors, fit_nonempty_factors, member_weights
 from surreal_bids.model.settings import HyperParameters
+from surreal_bids.model.train import PROGRESS
 from surreal_bids.stats.concordance import match_patterns
-
-LOGGER = logging.getLogger(__name__)
-
 
 Floats = NDArray[np.floating]
 
@@ -272,7 +269,7 @@ def train_in_rounds(
         now = _consensus(best, members[best.ortho], how.hyper)
         change = _agreement(before, now)
         if change is not None:
-            LOGGER.info('%d members: consensus agrees at %.3f with the last', n_members, change)
+            PROGRESS.info('%d members: consensus agrees at %.3f with the last', n_members, change)
         if change is not None and change >= SETTLED_CONSENSUS:
             reason = f'the consensus no longer changed (agreement {change:.3f} with the last round)'
             break
@@ -301,7 +298,7 @@ def _hopeful(
     scores = {value: _score(settings[value], hyper) for value in still}
     hopeful = tuple(value for value in still if scores[value] >= max(scores.values()) - HOPELESS)
     for value in set(still) - set(hopeful):
-        LOGGER.info('lambda %g ends: agreement %.2f', value, scores[value])
+        PROGRESS.info('lambda %g ends: agreement %.2f', value, scores[value])
     return hopeful
 
 

@@ -30,6 +30,8 @@ from surreal_bids.model.latent import latents
 from surreal_bids.model.networks import Weights, decompose, hidden_sizes, r_indices
 
 LOGGER = logging.getLogger(__name__)
+PROGRESS = logging.getLogger('surreal_bids.progress')
+"""How far a long step is; shown without `-v` too."""
 
 
 BLOCK = 50
@@ -174,10 +176,12 @@ EVALUATIONS = 20
 """How often losses and agreement are looked at in the course of `iterations`."""
 MONITORED_PATIENTS = 300
 """Agreement is watched on this many patients; the final choice is made on all."""
+MOST_HELD = 0.75
+"""Part of the iterations in which f may be held still; it is trained in the others."""
 SLOWEST_RATE = 0.05
 """Where learning rates decay, they end at this part of their full value."""
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
-SECONDS_BETWEEN_LINES = 120.0
+SECONDS_BETWEEN_LINES = 60.0
 """How often progress is logged where no progress bar can be shown."""
 PORTION = 512
 """People whose R-indices are computed together."""
@@ -235,6 +239,8 @@ class Training:
         self.losses = torch.zeros(n_members, len(LOSSES), device=stack.device)
         self.final = {name: value.clone() for name, value in stack.weights_now().items()}
         self.evaluate_every = max(round(iterations / EVALUATIONS / BLOCK), 1) * BLOCK
+        longest_hold = round(MOST_HELD * iterations / BLOCK) * BLOCK
+        self.held = min(stack.hyper.held_iterations, longest_hold)
         self.settings = members_by_ortho(stack.ortho)
         self.seen = members_r_indices(self.final, sample.pt[:MONITORED_PATIENTS])
         self.owner = fingerprint(
@@ -267,7 +273,7 @@ class Training:
         with self._progress_bar() as bar:
             while not self._finished():
                 self._train_block(steps, bar)
-                self._tell_time_left()
+                self._tell_time_left(bar)
                 if self._evaluation_is_due():
                     self._evaluate(bar)
                 if bar.disable and time.monotonic() - self._told > SECONDS_BETWEEN_LINES:
@@ -277,7 +283,7 @@ class Training:
                     saved = time.monotonic()
         return self.final
 
-    def _tell_time_left(self) -> None:
+    def _tell_time_left(self, bar: tqdm) -> None:
         """Say how long the rest will take, by the second block: the first one also compiles."""
         blocks = (self.progress.iteration - self._first) / BLOCK
         if blocks not in (1, 2):
@@ -289,7 +295,7 @@ class Training:
             return
         seconds = time.monotonic() - self._second_block_began
         left = max(self.iterations - self.progress.iteration, 0) / BLOCK * seconds
-        LOGGER.info(
+        (PROGRESS if bar.disable else LOGGER).info(
             'M=%d: %d members, %d iterations: about %s left',
             *(self.stack.n_patterns, len(self.stack.ortho), self.iterations),
             timedelta(seconds=round(left)),
@@ -301,7 +307,7 @@ class Training:
         done = self.progress.iteration
         pace = (self._told - self._began) / max(done - self._first, 1)
         agreed = [row['agreement'] for row in self.progress.history if row['agreement'] is not None]
-        LOGGER.info(
+        PROGRESS.info(
             'M=%d: iteration %d of %d, agreement so far %s, at most %s left',
             *(self.stack.n_patterns, done, self.iterations),
             f'{agreed[-1]:.2f}' if agreed else 'unknown',
@@ -326,10 +332,9 @@ class Training:
         start = self.progress.iteration
         stop = min(start + BLOCK, self.last_iteration)
         self._schedule(start)
-        held = self.stack.hyper.held_iterations
-        if start < held:
-            stop = min(stop, held)
-        self.losses += steps.run(range(start, stop), held=start < held)
+        if start < self.held:
+            stop = min(stop, self.held)
+        self.losses += steps.run(range(start, stop), held=start < self.held)
         self.progress.iteration = stop
         bar.update(stop - start)
 
@@ -415,7 +420,7 @@ class Training:
         """Members end when their R-indices hardly change from one evaluation to the next."""
         settled_E = _correlations(self.seen, r_ENM).min(axis=1) >= settled
         self.seen = r_ENM
-        if self.progress.iteration <= self.stack.hyper.held_iterations + self.evaluate_every // 2:
+        if self.progress.iteration <= self.held + self.evaluate_every // 2:
             settled_E[:] = False
         self.progress.converged = (settled_E | self.progress.converged).tolist()
         ended = self.progress.iteration >= self.last_iteration

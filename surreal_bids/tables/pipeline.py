@@ -34,7 +34,6 @@ from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import FEWEST_PEOPLE
-from surreal_bids.model.settings import hyperparameters
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.features import read_features
 from surreal_bids.tables.preprocessing import (
@@ -377,13 +376,6 @@ def require_trainable(data: TrainingData, options: TrainingOptions) -> None:
         raise DataError(f'--n-patterns {most}: more patterns than features ({n_features})')
     if options.repetitions == 1:
         LOGGER.warning('--repetitions 1: the agreement of members will not be known')
-    held = hyperparameters(options.preset).held_iterations
-    if options.iterations is not None and options.iterations <= held:
-        LOGGER.warning(
-            '--iterations %d: the preset %s holds f still for %d, so that f stays as the linear '
-            'factors start it',
-            *(options.iterations, options.preset, held),
-        )
 
 
 def time_training(data: TrainingData, options: TrainingOptions) -> dict[int, float]:

@@ -20,10 +20,7 @@ IMAGES = [
 ]
 
 
-EXCLUSION = (
-    'WARNING surreal_bids.tables.cohort: '
-    'The group level will exclude sub-03 (diagnosis is missing)\n'
-)
+EXCLUSION = 'WARNING: The group level will exclude sub-03 (diagnosis is missing)\n'
 
 
 @pytest.fixture(autouse=True)

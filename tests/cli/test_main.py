@@ -79,6 +79,7 @@ def test_verbosity_counts(arguments, level):
     add_common_options(parser)
     set_up_logging(parser.parse_args(arguments).verbosity)
     assert logging.getLogger('surreal_bids').level == level
+    assert logging.getLogger('surreal_bids.progress').isEnabledFor(logging.INFO)
 
 
 def test_version(capsys):

@@ -198,16 +198,6 @@ def test_too_few_people_are_refused_before_training(n_cn, n_pt, changes, message
         fit(make_study(n_cn, n_pt), PreprocessingOptions(), **changes)
 
 
-@pytest.mark.parametrize(
-    ('preset', 'iterations', 'warned'),
-    [('sparse', 1500, True), ('sparse', 1501, False), ('sparse', None, False), ('robust', 9, 0)],
-)
-def test_iterations_in_which_f_never_learns_are_told(caplog, preset, iterations, warned):
-    data = prepare(cohort_of(make_study(), OPTIONS))
-    require_trainable(data, TrainingOptions(preset=preset, iterations=iterations))
-    assert ('f stays as the linear factors start it' in caplog.text) == warned
-
-
 def test_halves_without_patterns_are_not_compared():
     cohort = cohort_of(make_study(), OPTIONS)
     model = TableModel.fit(cohort, n_patterns=(0,))

@@ -1,0 +1,221 @@
+"""What the default gives, without a training option, on people on whom nothing was chosen.
+
+    python benchmarks/default_fit.py tasks sizes number null --seeds 41 42 43 [--jobs 8]
+    python benchmarks/default_fit.py sample --folder OFFICIAL
+    python benchmarks/default_fit.py large
+
+tasks: the paper's five with M = 3 given, 492 + 900 participants. sizes: basic in smaller cohorts.
+number: which M is chosen where 1 to 5 are true, in cohorts of three sizes, with three kinds of
+severities, mild effects in every other one. null: the same cohorts with shuffled labels. sample:
+the sample of the authors' repository (OFFICIAL holds sample_roi.csv and
+sample_data_ground_truth.csv). large: 20,000 + 20,000 participants, in time and memory.
+
+Beside each c-index are that of the linear factors alone, and that of ridge regression which is told
+the true severities of nine tenths of the patients and predicts those of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from machine import write_results
+from numpy.typing import NDArray
+from scipy.stats import beta, norm
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import cross_val_predict
+from threadpoolctl import threadpool_limits
+
+from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD, CNNormaliser
+from surreal_bids.model import SurrealGAN
+from surreal_bids.model.factors import fit_nonempty_factors
+from surreal_bids.model.stability import choose_number
+from surreal_bids.simulation.population import sample_controls
+from surreal_bids.simulation.tables import SEVERITY_COLUMNS, TASKS, simulate_table
+from surreal_bids.stats.concordance import pattern_c_index
+
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+Job = tuple[str, str, int]
+"""What, which case of it, and the seed."""
+
+SIZES = {'250 + 400': (250, 400), '120 + 180': (120, 180), '60 + 90': (60, 90)}
+PAPER_SIZE = (492, 900)
+N_PATTERNS = 3
+REGIONS_OF_PATTERN = (6, 14)
+LOSS, MILD_LOSS, NOISE = 0.3, 0.2, 0.05
+"""Part of a region that is lost at severity 1; relative noise of it."""
+CORRELATION = 0.3
+SKEWED = (1.0, 2.0)
+"""Parameters of the Beta distribution of skewed severities."""
+LARGE, NEW_PEOPLE = 20_000, 10_000
+
+
+def simulate(task: str, size: tuple[int, int], seed: int) -> tuple[Floats, NDArray, Floats]:
+    """CN-normalised participants of a task, who is a patient, and the patients' severities."""
+    table = simulate_table(task, *size, seed)
+    volumes = table.volumes.drop(columns='participant_id').to_numpy()
+    patient = (table.participants['diagnosis'] == 'PT').to_numpy()
+    X = CNNormaliser().fit(volumes, ~patient).transform(volumes)
+    return X, patient, table.severities[SEVERITY_COLUMNS].to_numpy()[patient]
+
+
+def score(X: Floats, patient: NDArray, truth: Floats) -> Row:
+    """C-indices of the default with M given, of the linear factors, and of ridge regression."""
+    m, pt = truth.shape[1], X[patient]
+    begin, cpu = time.perf_counter(), time.process_time()
+    gan = SurrealGAN(m).fit(X, patient)
+    row = {'seconds': time.perf_counter() - begin, 'cpu_seconds': time.process_time() - cpu}
+    ridge = RidgeCV(np.logspace(-3, 3, 25))
+    told = cross_val_predict(ridge, (pt - CN_MEAN) / CN_SD, truth, cv=10)
+    factors = fit_nonempty_factors(X[~patient], pt, m)
+    return {
+        'c_index': pattern_c_index(gan.transform(pt), truth),
+        'factors': pattern_c_index(factors.severities(pt), truth),
+        'supervised': pattern_c_index(told, truth),
+        'agreement': gan.selected_.agreement,
+        'members': len(gan.members_),
+        **row,
+    }
+
+
+def cohort_of_patterns(case: int, seed: int) -> tuple[Floats, NDArray, int]:
+    """A cohort with 1 to 5 patterns in regions of their own; sizes, effects and severities vary."""
+    rng = np.random.default_rng([seed, case])
+    n_patterns = 1 + case % 5
+    n_cn, n_pt = [PAPER_SIZE, *list(SIZES.values())[:2]][case % 3]
+    volumes = sample_controls(n_cn + n_pt, rng).volumes.to_numpy(copy=True)
+    kind = ('uniform', 'skewed', 'correlated')[case // 3 % 3]
+    covariance = np.eye(n_patterns)
+    if kind == 'correlated':
+        covariance = (1 - CORRELATION) * covariance + CORRELATION
+    true = norm.cdf(rng.multivariate_normal(np.zeros(n_patterns), covariance, size=n_pt))
+    if kind == 'skewed':
+        true = beta.ppf(true, *SKEWED)
+    loss = MILD_LOSS if case % 2 else LOSS
+    free = rng.permutation(volumes.shape[1])
+    for k in range(n_patterns):
+        columns, free = np.split(free, [rng.integers(*REGIONS_OF_PATTERN, endpoint=True)])
+        share = loss * true[:, [k]] * rng.normal(1, NOISE, (n_pt, len(columns)))
+        volumes[n_cn:, columns] *= 1 - share
+    patient = np.repeat([False, True], [n_cn, n_pt])
+    return CNNormaliser().fit(volumes, ~patient).transform(volumes), patient, n_patterns
+
+
+def choose(X: Floats, patient: NDArray) -> Row:
+    """The number of patterns that stability chooses."""
+    begin = time.process_time()
+    number = choose_number(X[~patient], X[patient])
+    values = {each.n_patterns: each for each in number.stabilities}
+    best = values.get(number.n_patterns, values[1])
+    return {
+        'chosen': number.n_patterns,
+        'stability': best.value,
+        'null': max(best.null),
+        'cpu_seconds': time.process_time() - begin,
+    }
+
+
+def run(job: Job) -> Row:
+    """One row of the table."""
+    what, case, seed = job
+    named = {'what': what, 'case': case, 'seed': seed}
+    if what == 'tasks':
+        return named | score(*simulate(case, PAPER_SIZE, seed))
+    if what == 'sizes':
+        return named | score(*simulate('basic', SIZES[case], seed))
+    X, patient, true = cohort_of_patterns(int(case), seed)
+    if what == 'null':
+        patient, true = np.random.default_rng([seed, int(case), 1]).permutation(patient), 0
+        X = CNNormaliser().fit(X, ~patient).transform(X)
+    return named | {'true': true} | choose(X, patient)
+
+
+def jobs_of(what: Iterable[str], seeds: list[int], cohorts: int) -> Iterator[Job]:
+    """Everything to run; one seed does for the cohorts, all of which differ."""
+    cases = {'tasks': list(TASKS), 'sizes': list(SIZES)}
+    for each in what:
+        for case in cases.get(each, []):
+            yield from ((each, case, seed) for seed in seeds)
+        if each == 'number':
+            yield from ((each, str(case), seeds[0]) for case in range(cohorts))
+        if each == 'null':
+            yield from ((each, str(case), seeds[0]) for case in range(cohorts * 2 // 3))
+
+
+def run_sample(folder: Path) -> Row:
+    """The authors' sample."""
+    table = pd.read_csv(folder / 'sample_roi.csv')
+    truth = pd.read_csv(folder / 'sample_data_ground_truth.csv').iloc[:, 1:].to_numpy()
+    volumes = table.drop(columns=['participant_id', 'diagnosis']).to_numpy()
+    patient = (table['diagnosis'] == 1).to_numpy()
+    X = CNNormaliser().fit(volumes, ~patient).transform(volumes)
+    return {'what': 'sample', 'case': 'authors', 'seed': 0} | score(X, patient, truth)
+
+
+def run_large(seed: int) -> Row:
+    """Time and memory of a large cohort, choice of M included, and of applying its model."""
+    X, patient, truth = simulate('basic', (LARGE, LARGE), seed)
+    begin = time.perf_counter()
+    gan = SurrealGAN().fit(X, patient)
+    fitted = time.perf_counter()
+    gan.transform(X[:NEW_PEOPLE])
+    applied = time.perf_counter()
+    return {
+        'what': 'large',
+        'case': f'{LARGE} + {LARGE}',
+        'seed': seed,
+        'true': N_PATTERNS,
+        'chosen': gan.selected_.n_patterns,
+        'c_index': pattern_c_index(gan.transform(X[patient]), truth),
+        'seconds': fitted - begin,
+        'apply_seconds': applied - fitted,
+        'members': len(gan.members_),
+        'largest_gb': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        'cores': len(os.sched_getaffinity(0)),
+    }
+
+
+def one_thread() -> None:
+    """Keep a process to one core."""
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    known = ('tasks', 'sizes', 'number', 'null', 'sample', 'large')
+    parser.add_argument('what', nargs='+', choices=known)
+    parser.add_argument('--seeds', type=int, nargs='+', default=[41, 42, 43])
+    parser.add_argument('--cohorts', type=int, default=30, help='of number; null has two thirds')
+    parser.add_argument('--folder', type=Path, help="the authors' sample")
+    parser.add_argument('--jobs', type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    rows = []
+    context = multiprocessing.get_context('spawn')
+    with ProcessPoolExecutor(arguments.jobs, context, one_thread) as processes:
+        todo = jobs_of(arguments.what, arguments.seeds, arguments.cohorts)
+        for future in as_completed([processes.submit(run, job) for job in todo]):
+            rows.append(future.result())
+            print(rows[-1], flush=True)
+    if 'sample' in arguments.what:
+        rows.append(run_sample(arguments.folder))
+    if 'large' in arguments.what:
+        rows.append(run_large(arguments.seeds[0]))
+    rows.sort(key=lambda row: (known.index(row['what']), row['case'], row['seed']))
+    name = '_'.join(('default_fit', *arguments.what))
+    write_results(name, rows, 'torch', 'numpy')
+
+
+if __name__ == '__main__':
+    main()
