@@ -10,7 +10,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.tables.analysis import analyse_group
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.features import column_features
-from surreal_bids.tables.pipeline import TableModel, prepare, require_trainable
+from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import PreprocessingOptions
 from surreal_bids.tables.results import readable_card, summarise_results, write_results
 from tests.tables.study import REGIONS, Study, make_study
