@@ -17,6 +17,7 @@ import argparse
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,11 +31,18 @@ from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_nonempty_factors
 from surreal_bids.simulation.population import (
     built_in_population,
+    read_controls,
     sample_controls,
     volume_columns,
 )
-from surreal_bids.simulation.tables import find_task, impose_atrophy, sample_severities
+from surreal_bids.simulation.tables import (
+    find_task,
+    impose_atrophy,
+    sample_severities,
+    simulate_table,
+)
 from surreal_bids.stats.associations import associate
+from surreal_bids.stats.concordance import match_patterns, pattern_c_index
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.pipeline import TrainingData, prepare
 
@@ -43,6 +51,12 @@ Limits = Mapping[str, tuple[float, float]]
 
 SITE_SHIFT = 0.04
 """Standard deviation of the log volume that a simulated scanner adds to a region."""
+
+REAL_PEOPLE = Path(__file__).resolve().parents[2] / 'shared/data/tables/ixi_muse145.csv'
+"""291 healthy people (IXI), kept beside the repository; without them, their null is omitted."""
+
+ANY = (-np.inf, np.inf)
+"""Limits of a number that is only shown."""
 
 TOLERATED_ERRORS = 3.0
 """A quick run may miss its limits by so many standard errors of the mean over its draws."""
@@ -93,9 +107,7 @@ def simulate(study: Study, seed: int, **options: object) -> Simulated:
         volumes = impose_atrophy(volumes, severities, find_task(study.task), rng)
     groups = np.where(is_patient, 'PT', 'CN')
     people = people.assign(site=[f'site{k}' for k in site], diagnosis=groups)
-    cohort = _read(pd.DataFrame(volumes, columns=volume_columns()), people, options)
-    kept = [int(str(name).removeprefix('sub-')) for name in cohort.visits.index]
-    return Simulated(cohort, severities[kept])
+    return _read(pd.DataFrame(volumes, columns=volume_columns()), people, severities, options)
 
 
 def _healthy(
@@ -110,13 +122,20 @@ def _healthy(
     return pool.volumes.to_numpy()[chosen] * ageing, people.assign(age=people['age'] + older)
 
 
-def _read(volumes: pd.DataFrame, people: pd.DataFrame, options: Mapping[str, object]) -> Cohort:
+def _read(
+    volumes: pd.DataFrame,
+    people: pd.DataFrame,
+    severities: np.ndarray,
+    options: Mapping[str, object],
+) -> Simulated:
     """Read a study as from a user's tables."""
     names = pd.DataFrame({'participant_id': [f'sub-{k:05}' for k in range(len(people))]})
     with tempfile.TemporaryDirectory() as folder:
         tables = {'volumes': names.join(volumes), 'people': names.join(people)}
         paths = {name: write_tsv(Path(folder) / f'{name}.tsv', t) for name, t in tables.items()}
-        return Cohort.read(paths['volumes'], paths['people'], **options)
+        cohort = Cohort.read(paths['volumes'], paths['people'], **options)
+    kept = [int(str(name).removeprefix('sub-')) for name in cohort.visits.index]
+    return Simulated(cohort, severities[kept])
 
 
 def fit_linear(data: TrainingData, n_patterns: int = 3) -> tuple[Factors, pd.DataFrame]:
@@ -147,6 +166,60 @@ def unrelated_scores(seed: int, n_scores: int = 10) -> dict[str, float]:
     return {'false positives, unrelated score': share_below(table['p'])}
 
 
+def head_size(seed: int, size: tuple[int, int] = (200, 300)) -> dict[str, float]:
+    """What R-indices of equal severity have to do with head size and sex; the paper's atrophy."""
+    return _of_heads(partial(simulate, Study(*size, task='basic'), seed))
+
+
+def head_size_of_real_people(seed: int, n_cn: int = 120) -> dict[str, float]:
+    """The same with the volumes of real people, of whom the paper's atrophy makes patients."""
+    controls = read_controls(REAL_PEOPLE)
+    n_pt = len(controls.people) - n_cn
+    table = simulate_table('basic', n_cn, n_pt, seed, controls)
+    severities = table.severities.drop(columns='participant_id').to_numpy()
+    people = table.participants.drop(columns=['participant_id', 'site'])
+    volumes = table.volumes.drop(columns='participant_id')
+    return _of_heads(lambda **options: _read(volumes, people, severities, options))
+
+
+def _of_heads(read: Callable[..., Simulated]) -> dict[str, float]:
+    """Compare the default with the linear correction for head size."""
+    found = {}
+    for icv in ('power', 'covariate'):
+        cohort, severities = read(icv=icv)
+        patient = cohort.is_patient.to_numpy()
+        truth, people = severities[patient], cohort.people[patient]
+        r = fit_linear(prepare(cohort))[1].to_numpy()[patient]
+        r = r[:, match_patterns(np.corrcoef(r.T, truth.T)[:3, 3:])]
+        at_equal = partial(residual, design=truth)
+        rest, size, men = at_equal(r), at_equal(np.log(people['icv'])), people['sex'] == 'M'
+        found[icv] = {
+            'correlation with head size': np.mean([np.corrcoef(x, size)[0, 1] for x in rest.T]),
+            'men less women, sd': np.mean((rest[men].mean(0) - rest[~men].mean(0)) / r.std(0)),
+            'c-index': pattern_c_index(r, truth),
+        }
+    gain = found['power']['c-index'] - found['covariate']['c-index']
+    linear = {f'{name}, --icv covariate': value for name, value in found['covariate'].items()}
+    return {**found['power'], **linear, 'c-index gained': gain}
+
+
+def residual(values: np.ndarray | pd.Series, design: np.ndarray) -> np.ndarray:
+    """What a linear regression on the design (and a constant) leaves of values (N, ...)."""
+    values, columns = np.asarray(values), np.column_stack([np.ones(len(design)), design])
+    return values - columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
+
+
+HEAD_SIZE = {
+    'correlation with head size': (-0.05, 0.05),
+    'men less women, sd': (-0.05, 0.05),
+    'c-index': (0.5, 1.0),
+    'c-index gained': (0.0, 1.0),
+    'correlation with head size, --icv covariate': ANY,
+    'men less women, sd, --icv covariate': ANY,
+    'c-index, --icv covariate': ANY,
+}
+
+
 class Null(NamedTuple):
     """A draw, how many of them make a quick and a full run, and what each number has to be."""
 
@@ -160,7 +233,10 @@ NULLS: dict[str, Null] = {
     'unrelated_scores': Null(
         unrelated_scores, 3, 20, {'false positives, unrelated score': (0.0, 0.07)}
     ),
+    'head_size': Null(head_size, 2, 20, HEAD_SIZE),
 }
+if REAL_PEOPLE.exists():
+    NULLS['head_size_of_real_people'] = Null(head_size_of_real_people, 2, 20, HEAD_SIZE)
 
 
 def run(name: str, full: bool = False) -> pd.DataFrame:

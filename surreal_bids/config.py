@@ -23,7 +23,7 @@ NETWORK = 'network'
 CHOICES: Mapping[str, tuple[str, ...]] = {
     'analysis_levels': ('participant', 'group'),
     'segmentation': (NETWORK, 'multi-atlas'),
-    'icv': ('covariate', 'proportion', 'none'),
+    'icv': ('power', 'covariate', 'proportion', 'none'),
     'preset': ('sparse', 'iclr2022', 'correlated', 'robust'),
     'map_tissues': ('GM', 'WM', 'CSF'),
     'device': ('auto', 'cpu', 'cuda'),
@@ -80,7 +80,7 @@ class CohortOptions:
         Columns whose effect is removed; empty: age and sex, where known. `none`: none.
     icv_column, icv
         Column of the intracranial volume (None: one of the usual names), and what to do with it
-        (None: remove its effect as that of a covariate).
+        (None: `power`, removed by ratio: log volumes on log ICV).
     site_column
         Column of the site, whose effect ComBat removes; None: site or scanner. `none`: none.
     combat_fit_on

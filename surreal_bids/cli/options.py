@@ -193,8 +193,9 @@ def _add_preprocessing(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         '--icv',
         choices=CHOICES['icv'],
-        help='what to do with it: remove its effect as that of a covariate (default), divide all '
-        'volumes by it, or nothing',
+        help='what to do with it. power (default): remove head size and covariates by ratio, from '
+        'logarithms of volumes and head size; covariate: remove its linear effect; proportion: '
+        'divide all volumes by it; none: nothing',
     )
     group.add_argument(
         '--site-column',

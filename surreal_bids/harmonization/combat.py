@@ -380,7 +380,6 @@ class ComBat:
         """Remove gamma and delta from the varying features; the reference site is unchanged."""
         number = {name: code for code, name in enumerate(self.sites_)}
         codes = np.array([number[label] for label in labels], dtype=np.intp)
-        self.encoder_.log_beyond_range(covariates)
         expected = self.grand_mean_ + self.encoder_.transform(covariates) @ self.slopes_
         rest = values - expected - self.scale_ * self.shift_[codes]
         harmonized = expected + rest / np.sqrt(self.ratio_[codes])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -134,7 +134,6 @@ class Residualiser(Stored):
         require_finite(table, 'features', FILL_OR_EXCLUDE)
         covariate_table = self.encoder_.select(as_covariates(covariates, table.index))
         require_covariates(covariate_table)
-        self.encoder_.log_beyond_range(covariate_table)
         away = self.encoder_.transform(covariate_table) - self.center_
         return like(table.to_numpy() - away @ self.coefficients_, X, table)
 
@@ -319,10 +318,10 @@ class CNImputer(Stored):
         return float(values.mean() - center @ slopes), slopes
 
 
-ICVHandling = Literal['covariate', 'proportion', 'none']
+ICVHandling = Literal['power', 'covariate', 'proportion', 'none']
 
-ICV = 'icv'
-"""Name of the covariate that `covariate` adds."""
+ICV, LOG_ICV = 'icv', 'log_icv'
+"""Names of the covariates that `covariate` and `power` add."""
 
 
 def handle_icv(
@@ -341,31 +340,51 @@ def handle_icv(
         Covariates so far.
     icv : Series or array of shape (n,)
         Intracranial volume in the unit of `X`.
-    how : {'covariate', 'proportion', 'none'}
-        Add ICV to the covariates, divide by it, or do nothing.
+    how : {'power', 'covariate', 'proportion', 'none'}
+        Take logarithms of volumes and ICV, add ICV to the covariates, divide by it, or do nothing.
+        With logarithms, a region goes with a power of the ICV that is learned (Liu et al. 2014,
+        doi:10.3389/fnins.2014.00356), and all covariates and sites act by ratio: the same share is
+        lost by a large head and by a small one, which a difference in mm3 would not say.
 
     Returns
     -------
     X, covariates : frames
-        Features (divided by ICV with `proportion`) and covariates (with `icv` for `covariate`).
+        Features (logarithms with `power`, divided by ICV with `proportion`) and covariates (with
+        `log_icv` for `power`, `icv` for `covariate`).
 
     Raises
     ------
     DataError
-        An ICV is missing or not positive where it is used.
+        An ICV is missing or not positive where it is used; a volume has no logarithm.
     """
     table = as_features(X)
     covariate_table = as_covariates(covariates, table.index)
     if how == 'none':
         return table, covariate_table
-    if how not in ('covariate', 'proportion'):
-        raise UsageError(f'ICV handling {how!r}: choose covariate, proportion or none')
+    if how not in get_args(ICVHandling):
+        raise UsageError(f'ICV handling {how!r}: choose {", ".join(get_args(ICVHandling))}')
     volume = _positive(as_vector(icv, table.index, 'ICV'), table.index)
     if how == 'proportion':
         return table.div(volume, axis=0), covariate_table
-    if ICV in covariate_table.columns:
-        raise DataError(f'the covariates already hold {ICV!r}: ICV would count twice; exclude it')
-    return table, covariate_table.assign(**{ICV: volume})
+    name = LOG_ICV if how == 'power' else ICV
+    if name in covariate_table.columns:
+        raise DataError(f'the covariates already hold {name!r}: ICV would count twice; exclude it')
+    if how == 'covariate':
+        return table, covariate_table.assign(**{name: volume})
+    return _logarithms(table), covariate_table.assign(**{name: np.log(volume)})
+
+
+def _logarithms(table: pd.DataFrame) -> pd.DataFrame:
+    """Natural logarithms of volumes; missing ones stay missing."""
+    wrong = table <= 0
+    if wrong.any(axis=None):
+        people, regions = table.index[wrong.any(axis=1)], table.columns[wrong.any(axis=0)]
+        raise DataError(
+            f'no volume (0 or less) of {name_some(regions)} in {name_some(people)}, so that head '
+            'size cannot be removed by ratio; exclude the regions or the participants, impute (n/a '
+            'for 0), or use --icv covariate'
+        )
+    return pd.DataFrame(np.log(table.to_numpy()), table.index, table.columns)
 
 
 def _positive(icv: Any, people: pd.Index[Any]) -> Any:

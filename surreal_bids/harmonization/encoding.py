@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -12,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import name_some
-
-LOGGER = logging.getLogger(__name__)
 
 Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
 
@@ -251,14 +248,6 @@ class CovariateEncoder:
                 else [name]
             )
         ]
-
-    def log_beyond_range(self, covariates: pd.DataFrame) -> None:
-        """Log, for each numeric covariate, the participants outside the training range."""
-        outside = self.beyond_range(covariates)
-        for name in outside.columns[outside.any(axis=0)]:
-            low, high = self.range_[name]
-            people = name_some(outside.index[outside[name]])
-            LOGGER.info('%s outside the training range %g-%g: %s', name, low, high, people)
 
     def beyond_range(self, covariates: pd.DataFrame) -> pd.DataFrame:
         """Flag values outside the training range: booleans, participants x numeric covariates."""

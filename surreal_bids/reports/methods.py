@@ -92,7 +92,7 @@ class GroupMethods:
     n_features: int
     harmonized: bool = False
     covariates: tuple[str, ...] = ()
-    icv: Literal['covariate', 'proportion', 'none'] = 'none'
+    icv: Literal['power', 'covariate', 'proportion', 'none'] = 'none'
     model: str | None = None
     preset: str = 'iclr2022'
     candidates: tuple[int, ...] = ()

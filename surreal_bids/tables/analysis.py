@@ -273,9 +273,12 @@ def assess_cohort(
     if len(set(inputs.site[large])) < 2:
         return None
     age = next((name for name in numeric if name.lower() == 'age'), numeric[0])
+    after = harmonized.loc[inputs.features.index[large]]
+    if controls.options.icv == 'power':
+        after = pd.DataFrame(np.log(after.to_numpy()), after.index, after.columns)
     return assess_harmonization(
         inputs.features[large],
-        harmonized.loc[inputs.features.index[large]],
+        after,
         inputs.site[large],
         inputs.covariates[large],
         covariate=age,

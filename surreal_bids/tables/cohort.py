@@ -503,11 +503,8 @@ def _type_people(
 
 def _note_ranges(table: pd.DataFrame, model: Preprocessing) -> list[str]:
     """Who lies outside the range of a covariate that a model was trained on."""
-    ranges = {} if model.residualiser is None else model.residualiser.encoder_.range_
     notes = []
-    for name, (low, high) in ranges.items():
-        # A model calls the head size icv, whatever its column is called.
-        column = name if name in table else str(model.options.icv_column)
+    for column, (low, high) in model.ranges.items():
         outside = table.index[~table[column].between(low, high) & table[column].notna()]
         if len(outside):
             listed = name_some(outside, 5)

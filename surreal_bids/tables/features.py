@@ -239,7 +239,8 @@ MOSTLY_KNOWN = 0.9
 
 
 ICV_WORDS = {
-    'covariate': 'its effect is removed ({})',
+    'power': 'removed by ratio, as a power of it that controls show ({})',
+    'covariate': 'its linear effect is removed ({})',
     'proportion': 'volumes are divided by it ({})',
     'none': 'left in the volumes',
 }
@@ -352,7 +353,9 @@ def _rank_icv(name: str) -> int:
 def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
     if config.icv == 'proportion':
         return 'proportion'
-    return 'none' if config.icv == NONE or column is None else 'covariate'
+    if config.icv == NONE or column is None:
+        return 'none'
+    return 'covariate' if config.icv == 'covariate' else 'power'
 
 
 def _site_column(config: CohortOptions, people: Table) -> str | None:

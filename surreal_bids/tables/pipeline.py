@@ -23,7 +23,7 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import atomic_path
 from surreal_bids.harmonization.combat import ComBat, UnseenSite
-from surreal_bids.harmonization.covariates import Residualiser
+from surreal_bids.harmonization.covariates import ICV, LOG_ICV, Residualiser
 from surreal_bids.harmonization.empirical_bayes import (
     FEWEST_FOR_SCALE,
     estimate_site,
@@ -206,7 +206,10 @@ class TableModel:
             'numbers that are finite': all(bool(t.isfinite().all()) for t in tensors.values()),
             'controls who differ': bool((steps.normaliser.sd_ > 0).all()),
             'the same features twice': self.gan.feature_names_in_ == steps.features.names,
-            'the same covariates twice': self._covariates() <= {*steps.options.columns, 'icv'},
+            'the same covariates twice': self._covariates()
+            <= {*steps.options.columns, ICV, LOG_ICV},
+            'volumes above 0': steps.options.icv != 'power'
+            or bool((steps.normaliser.mean_ > 0).all()),
             'patterns with names': all(map(str.isidentifier, patterns))
             and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
             'distances from the sample': domain is None
@@ -217,7 +220,7 @@ class TableModel:
             raise ValueError(f'expected {name_some(lacks)}')
 
     def _covariates(self) -> set[str]:
-        """Names of covariates in all that was learned of them; head size is called icv."""
+        """Names of covariates in all that was learned of them; of head size also those of ours."""
         if self.preprocessing.residualiser is None:
             return set()
         encoder = self.preprocessing.residualiser.encoder_
@@ -500,7 +503,8 @@ def _compare_with_model(steps: Preprocessing, controls: Cohort, site: pd.Series)
     table = inputs.features
     if steps.residualiser is not None:
         table = steps.residualiser.transform(table, inputs.covariates)
-    z = ((table - steps.normaliser.mean_) / steps.normaliser.sd_).to_numpy(np.float64)
+    mean, sd = steps.scale_of_sites
+    z = (table.to_numpy() - mean) / sd
     sites = sorted(set(site))
     estimates = [_estimate(z[(site == name).to_numpy()]) for name in sites]
     nothing = np.zeros(z.shape[1])
@@ -526,6 +530,7 @@ def _reference_state(steps: Preprocessing) -> dict[str, Any]:
     """State of a ComBat that knows what the model expects of its controls, and no site yet."""
     residualiser = steps.residualiser or _no_covariates(steps)
     encoder, slopes = residualiser.encoder_, residualiser.coefficients_
+    mean, sd = steps.scale_of_sites
     return {
         'empirical_bayes': True,
         'mean_only': False,
@@ -538,9 +543,9 @@ def _reference_state(steps: Preprocessing) -> dict[str, Any]:
         'excluded': [],
         'encoder': encoder.to_json(),
         'prior': None,
-        'grand_mean': steps.normaliser.mean_ - residualiser.center_ @ slopes,
+        'grand_mean': mean - residualiser.center_ @ slopes,
         # Copies: tensors of a bundle may not share memory.
-        'scale': np.array(steps.normaliser.sd_),
+        'scale': np.array(sd),
         'slopes': np.array(slopes),
     }
 

@@ -1,7 +1,8 @@
 """From features as measured to what the model sees, learned once and applied to anyone.
 
-features -> divided by ICV (if so chosen) -> missing values filled (if so chosen) -> ComBat
-         -> residualised on covariates with CN coefficients -> CN have mean 1 and sd 0.1
+features -> logarithms, or divided by ICV -> missing values filled (if so chosen) -> ComBat
+         -> residualised on covariates with CN coefficients -> back from logarithms
+         -> CN have mean 1 and sd 0.1
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from surreal_bids.bids.people import Table, names, require_columns
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.combat import UNHARMONIZED, ComBat, FitOn, UnseenSite
 from surreal_bids.harmonization.covariates import (
+    ICV,
+    LOG_ICV,
     CNImputer,
     CNNormaliser,
     ICVHandling,
@@ -49,8 +52,8 @@ class PreprocessingOptions:
     covariates
         Columns whose effect among controls is removed, and which ComBat keeps.
     icv_column, icv
-        Column of the intracranial volume, and what to do with it: `covariate`, `proportion` or
-        `none` (see `surreal_bids.harmonization.covariates`).
+        Column of the intracranial volume, and what to do with it: `power`, `covariate`,
+        `proportion` or `none` (see `surreal_bids.harmonization.covariates`).
     site_column
         Column of the site; None: features are not harmonized.
     combat_fit_on
@@ -177,6 +180,9 @@ INCOMPLETE = 'incomplete'
 NONE_BEYOND = 'none'
 """Written where all covariates of a person lie in the range learned from."""
 
+ROUNDING = 1e-12
+"""Relative error that a logarithm and its inverse may leave."""
+
 Arrays = dict[str, NDArray[np.float64]]
 
 _PARTS: dict[str, Any] = {
@@ -233,6 +239,31 @@ class Preprocessing:
         """Levels of each of these."""
         return {} if self.residualiser is None else dict(self.residualiser.encoder_.levels_)
 
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Range among CN of each numeric covariate and of the ICV, by column and as measured."""
+        ranges = {} if self.residualiser is None else dict(self.residualiser.encoder_.range_)
+        column = str(self.options.icv_column)
+        if self.options.icv == 'covariate' and ICV in ranges:
+            ranges[column] = ranges.pop(ICV)
+        elif LOG_ICV in ranges:
+            low, high = np.exp(ranges.pop(LOG_ICV))
+            # Those at the ends are inside, though a logarithm and its inverse are rounded.
+            ranges[column] = (float(low * (1 - ROUNDING)), float(high * (1 + ROUNDING)))
+        return ranges
+
+    @property
+    def scale_of_sites(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and sd of adjusted features of CN (n_features,) on the scale that ComBat works on.
+
+        Of logarithms they follow from those of volumes by the log-normal distribution.
+        """
+        mean, sd = self.normaliser.mean_, self.normaliser.sd_
+        if self.options.icv != 'power':
+            return mean, sd
+        variance = np.log1p(np.square(sd / mean))
+        return np.log(mean) - variance / 2, np.sqrt(variance)
+
     def with_unseen_site(self, choice: UnseenSite) -> Preprocessing:
         """The same steps with another choice for people of unseen sites."""
         combat = self.combat
@@ -266,15 +297,18 @@ class Preprocessing:
         filled = _fill(self.imputer, inputs)
         harmonized, unharmonized = _harmonize(self.combat, filled, inputs)
         adjusted = _residualise(self.residualiser, harmonized, inputs)
-        return self._prepared(inputs, adjusted, unharmonized, features.index)
+        return self._prepared(
+            inputs, as_measured(adjusted, self.options), unharmonized, features.index
+        )
 
     def harmonize(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
-        """Features without site effects, as far as they are known, and ICV handled; else as given.
+        """Features without site effects, as far as they are known, or divided by ICV if so chosen.
 
         Everyone must have all covariates, ICV and site; parameters are those of `transform`.
         """
         inputs = prepare_inputs(features, people, self.options)
-        return _harmonize(self.combat, _fill(self.imputer, inputs), inputs)[0]
+        harmonized, _ = _harmonize(self.combat, _fill(self.imputer, inputs), inputs)
+        return as_measured(harmonized, self.options)
 
     def _prepared(
         self,
@@ -297,6 +331,7 @@ class Preprocessing:
         if self.residualiser is None or not self.residualiser.encoder_.range_:
             return None
         outside = self.residualiser.beyond_training_range(inputs.covariates)
+        outside = outside.rename(columns={LOG_ICV: ICV})
         listed = [
             ' '.join(outside.columns[row]) or NONE_BEYOND for row in outside.to_numpy(dtype=bool)
         ]
@@ -388,7 +423,7 @@ def fit_preprocessing(
     residualiser = None
     if not inputs.covariates.columns.empty:
         residualiser = Residualiser().fit(harmonized, inputs.covariates, control)
-    adjusted = _residualise(residualiser, harmonized, inputs)
+    adjusted = as_measured(_residualise(residualiser, harmonized, inputs), options)
     normaliser = CNNormaliser().fit(adjusted, control)
     steps = Preprocessing(wanted, options, normaliser, imputer, combat, residualiser)
     return steps, steps._prepared(inputs, adjusted, unharmonized, features.index)
@@ -400,9 +435,16 @@ def is_complete(people: pd.DataFrame, options: PreprocessingOptions) -> pd.Serie
     return pd.Series(~missing_covariates(needed), index=people.index)
 
 
+def as_measured(features: pd.DataFrame, options: PreprocessingOptions) -> pd.DataFrame:
+    """Take features back to the unit they were measured in (or its share of the ICV)."""
+    if options.icv != 'power':
+        return features
+    return pd.DataFrame(np.exp(features.to_numpy()), features.index, features.columns)
+
+
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """People with all that is needed, after ICV was handled."""
+    """People with all that is needed, after ICV was handled; features may be logarithms."""
 
     features: pd.DataFrame
     covariates: pd.DataFrame

@@ -219,6 +219,8 @@ unfit for any."""
 
 _ICV = {
     'none': 'head size: left in the features',
+    'power': 'head size: removed by ratio; logarithms of features and of ICV (column {}) are used, '
+    'then features again',
     'covariate': 'head size: ICV (column {}) is a covariate',
     'proportion': 'head size: features are divided by ICV (column {})',
 }
@@ -464,8 +466,6 @@ def summarise_results(results: pd.DataFrame, notes: Sequence[str] = ()) -> str:
         lines.append(f'{value}: {name_some(status.index[status == value])}')
     if 'in_range' in results:
         lines += _outside_population(results)
-    if 'beyond_range' in results:
-        lines += _beyond_range(results['beyond_range'].dropna())
     return '\n  '.join(lines) + '\n'
 
 
@@ -477,8 +477,3 @@ def _outside_population(results: pd.DataFrame) -> list[str]:
             'those of the model (surreal-gan card)'
         )
     return [f'outside the training population: {name_some(people)}'] if len(people) else []
-
-
-def _beyond_range(beyond: pd.Series) -> list[str]:
-    people = [f'{person} ({names})' for person, names in beyond.items() if names != NONE_BEYOND]
-    return [f'covariates outside the training range: {name_some(people)}'] if people else []

@@ -262,8 +262,7 @@ def refuse_other_codes(people: pd.DataFrame, model: Preprocessing, features: pd.
         What a model was trained on.
     """
     steps = model.residualiser
-    ranges = {} if steps is None else steps.encoder_.range_
-    for name, (low, high) in ranges.items():
+    for name, (low, high) in model.ranges.items():
         if steps is None or letters(name) not in SEX_COLUMNS:
             continue
         sex = people[name]
@@ -275,7 +274,8 @@ def refuse_other_codes(people: pd.DataFrame, model: Preprocessing, features: pd.
             )
         effect = steps.coefficients_[steps.encoder_.column_names_.index(name)]
         size = (features / model.normaliser.mean_).mean(axis=1)
-        expected = float((effect / model.normaliser.mean_).mean()) * (high - low)
+        by_unit = effect if model.options.icv == 'power' else effect / model.normaliser.mean_
+        expected = float(by_unit.mean()) * (high - low)
         _refuse_reversed(name, size[sex == low].dropna(), size[sex == high].dropna(), expected)
 
 
@@ -591,6 +591,6 @@ def usual_head_size(
 ) -> tuple[float, float]:
     """Between which the median head size lies: as seen by a model, or in mm3 as MUSE volumes."""
     if model is not None and model.residualiser is not None:
-        seen = model.residualiser.encoder_.range_.get(column)
+        seen = model.ranges.get(column)
         return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)
     return USUAL_ICV_MM3 if wanted.atlas and model is None else (0.0, np.inf)

@@ -38,6 +38,7 @@ CASES = [
     (None, {'harmonized': True}, ['ComBat', 'Fortin', 'Johnson'], []),
     (None, {'covariates': ('age', 'sex')}, ['Effects of age and sex'], ['intracranial']),
     (None, {'icv': 'covariate'}, ['Effects of intracranial volume'], ['divided']),
+    (None, {'icv': 'power'}, ['logarithms', 'power-proportion'], ['divided', 'harmonized']),
     (None, {'icv': 'proportion'}, ['divided by the intracranial volume'], ['Effects of']),
     (None, {'model': 'ad_model', 'n_patterns': 2}, ['model ad_model'], ['repetitions']),
     (None, {'candidates': (2, 3, 4), 'n_patterns': 3}, ['3 was chosen among 2, 3 and 4'], []),

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.tables.features import column_features
@@ -15,6 +16,8 @@ EVERYTHING = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', 'a
 OPTIONS = {
     'nothing': NOTHING,
     'covariates': PreprocessingOptions(('age', 'sex')),
+    'power': PreprocessingOptions(('age', 'sex'), 'icv', 'power'),
+    'power and sites': PreprocessingOptions(('age',), 'icv', 'power', 'site', impute=True),
     'proportion': PreprocessingOptions(('age',), 'icv', 'proportion'),
     'sites': PreprocessingOptions(('age',), site_column='site'),
     'imputation alone': PreprocessingOptions(impute=True),
@@ -86,6 +89,69 @@ def test_equal_to_least_squares_among_controls(proportion):
     expected = 1 + 0.1 * rest / rest[control].std(axis=0)
     _, prepared = fit(study, options)
     assert np.allclose(prepared.normalised, expected, atol=1e-10)
+
+
+def test_ratios_equal_those_of_a_regression_of_logarithms():
+    study = make_study()
+    columns = study.people[['age', 'icv']].assign(male=study.people['sex'] == 'M').astype(float)
+    design = sm.add_constant(columns.assign(icv=np.log(columns['icv'])))
+    control = ~study.is_patient
+    adjusted = pd.DataFrame()
+    for region, volumes in study.features.items():
+        learned = sm.OLS(np.log(volumes[control]), design[control]).fit()
+        usual = learned.predict(design[control].mean().to_frame().T)[0]
+        adjusted[region] = np.exp(np.log(volumes) - learned.predict(design) + usual)
+    mean, sd = adjusted[control].mean(), adjusted[control].std(ddof=0)
+    steps, prepared = fit(study, OPTIONS['power'])
+    pd.testing.assert_frame_equal(prepared.normalised, 1 + 0.1 * (adjusted - mean) / sd)
+    np.testing.assert_allclose(steps.normaliser.mean_, mean)
+
+
+@pytest.mark.parametrize('name', ['power', 'power and sites'])
+def test_an_equal_share_lost_counts_alike_in_any_head(name):
+    study = make_study()
+    steps, _ = fit(study, OPTIONS[name])
+    person, brain = study.people.iloc[[3]], study.features.iloc[[3]]
+    row = steps.residualiser.encoder_.column_names_.index('log_icv')
+    larger = person.assign(icv=person['icv'] * 1.3)
+    scaled = brain * 1.3 ** steps.residualiser.coefficients_[row]
+    pairs = [(brain, person), (0.8 * brain, person), (scaled, larger), (0.8 * scaled, larger)]
+    small, small_lost, large, large_lost = (
+        steps.transform(*pair).normalised.to_numpy() for pair in pairs
+    )
+    if name == 'power':  # ComBat has exponents of its own, close to these.
+        np.testing.assert_allclose(large, small, rtol=1e-9)
+        np.testing.assert_allclose(large_lost, small_lost, rtol=1e-9)
+    np.testing.assert_allclose(large_lost, small_lost, atol=0.01)
+
+
+def test_harmonized_volumes_keep_their_unit_where_logarithms_are_used():
+    study = make_study()
+    steps, _ = fit(study, OPTIONS['power and sites'])
+    harmonized = steps.harmonize(study.features, study.people)
+    np.testing.assert_allclose(harmonized.mean(), study.features.mean(), rtol=0.1)
+
+
+@pytest.mark.parametrize(('icv', 'column'), [('power', 'icv'), ('covariate', 'icv')])
+def test_ranges_are_in_the_units_of_the_table(icv, column):
+    study = make_study()
+    options = PreprocessingOptions(('age',), column, icv)
+    steps, prepared = fit(study, options)
+    controls = study.people[~study.is_patient]
+    for name in ('age', column):
+        limits = controls[name].min(), controls[name].max()
+        assert steps.ranges[name] == pytest.approx(limits)
+        assert controls[name].between(*steps.ranges[name]).all()
+    assert (prepared.beyond_range[~study.is_patient] == 'none').all()
+    giant = study.people.iloc[[0]].assign(icv=5000.0)
+    assert steps.transform(study.features.iloc[[0]], giant).beyond_range.tolist() == ['icv']
+
+
+def test_a_region_without_a_volume_is_named_where_logarithms_are_used():
+    study = make_study()
+    study.features.loc['sub-005', 'region_d'] = 0.0
+    with pytest.raises(DataError, match=r'region_d in sub-005.*--icv covariate'):
+        fit(study, OPTIONS['power'])
 
 
 @pytest.mark.parametrize('fit_on', ['controls', 'all'])
