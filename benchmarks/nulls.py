@@ -9,6 +9,7 @@ that nothing is far off, which is what the tests do. docs/statistics.md tells wh
 
 To add a null: write a function of a seed that returns the numbers of one draw by name, and list it
 in `NULLS` with the limits of each. A number that a draw does not have (no test was made) is NaN.
+Models are sparse factors in closed form, from which members start (`fit_linear`), unless said.
 """
 
 from __future__ import annotations
@@ -155,15 +156,37 @@ def share_below(p: Sequence[float], level: float = 0.05) -> float:
     return float(np.mean(np.asarray(p) < level))
 
 
-def unrelated_scores(seed: int, n_scores: int = 10) -> dict[str, float]:
-    """False positives of associations with scores that are pure noise; no disease."""
-    cohort, _ = simulate(Study(60, 60), seed)
-    _, r = fit_linear(prepare(cohort))
-    patients = cohort.visits.index[cohort.is_patient]
-    noise = np.random.default_rng([seed, 1]).normal(size=(len(patients), n_scores))
-    scores = pd.DataFrame(noise, patients, [f'score{k}' for k in range(n_scores)])
-    table, _ = associate(scores, r.loc[patients])
-    return {'false positives, unrelated score': share_below(table['p'])}
+FOLLOWS = 0.7
+"""Correlation of a score with the covariate that it follows."""
+
+
+def associations(
+    seed: int, controls: Sequence[int] = (30, 100, 492), n_pt: int = 200, n_scores: int = 5
+) -> dict[str, float]:
+    """False positives of scores that have nothing to do with the disease, which is there."""
+    shares = {}
+    for n_cn in controls:
+        cohort, _ = simulate(Study(n_cn, n_pt, task='mild'), seed)
+        _, r = fit_linear(prepare(cohort))
+        patients = cohort.select(cohort.is_patient)
+        covariates, _ = patients.covariates_and_measures()
+        of_patients = r.loc[covariates.index]
+        rng = np.random.default_rng([seed, n_cn])
+        for kind, follows in (('unrelated', None), ('age', 'age'), ('ICV', 'icv')):
+            scores = rng.normal(size=(len(covariates), n_scores))
+            if follows:
+                standard = stats.zscore(covariates[follows].to_numpy())[:, None]
+                scores = FOLLOWS * standard + np.sqrt(1 - FOLLOWS**2) * scores
+            frame = pd.DataFrame(scores, covariates.index)
+            name = f'{kind}, {n_cn} CN'
+            shares[name] = share_below(associate(frame, of_patients, covariates)[0]['p'])
+            shares[f'{name}, not adjusted'] = share_below(associate(frame, of_patients)[0]['p'])
+    return shares
+
+
+def limits_of_associations(controls: Sequence[int] = (30, 100, 492)) -> Limits:
+    names = [f'{kind}, {n} CN' for n in controls for kind in ('unrelated', 'age', 'ICV')]
+    return dict.fromkeys(names, (0.0, 0.07)) | {f'{name}, not adjusted': ANY for name in names}
 
 
 def head_size(seed: int, size: tuple[int, int] = (200, 300)) -> dict[str, float]:
@@ -221,19 +244,25 @@ HEAD_SIZE = {
 
 
 class Null(NamedTuple):
-    """A draw, how many of them make a quick and a full run, and what each number has to be."""
+    """A draw, how many of them make a quick and a full run, and what each number has to be.
+
+    A quick run may take smaller draws, which may have fewer numbers.
+    """
 
     draw: Draw
     quick: int
     full: int
     limits: Limits
+    quick_draw: Draw | None = None
 
 
 NULLS: dict[str, Null] = {
-    'unrelated_scores': Null(
-        unrelated_scores, 3, 20, {'false positives, unrelated score': (0.0, 0.07)}
+    'associations': Null(
+        associations,
+        *(4, 40, limits_of_associations()),
+        quick_draw=partial(associations, controls=(30,), n_pt=60),
     ),
-    'head_size': Null(head_size, 2, 20, HEAD_SIZE),
+    'head_size': Null(head_size, 2, 20, HEAD_SIZE, partial(head_size, size=(100, 150))),
 }
 if REAL_PEOPLE.exists():
     NULLS['head_size_of_real_people'] = Null(head_size_of_real_people, 2, 20, HEAD_SIZE)
@@ -243,7 +272,8 @@ def run(name: str, full: bool = False) -> pd.DataFrame:
     """Mean, sd and limits of each number of one null over its draws."""
     null = NULLS[name]
     seeds = range(null.full if full else null.quick)
-    draws = pd.DataFrame([null.draw(seed) for seed in tqdm(seeds, desc=name, disable=None)])
+    draw = null.draw if full or null.quick_draw is None else null.quick_draw
+    draws = pd.DataFrame([draw(seed) for seed in tqdm(seeds, desc=name, disable=None)])
     rows = [
         {
             'null': name,
@@ -256,6 +286,7 @@ def run(name: str, full: bool = False) -> pd.DataFrame:
             'draws': int(draws[number].count()),
         }
         for number, (low, high) in null.limits.items()
+        if number in draws
     ]
     table = pd.DataFrame(rows)
     return table.assign(holds=table['mean'].between(table['at_least'], table['at_most']))

@@ -393,10 +393,9 @@ def _associations(report: GroupReport) -> Section:
     table, untested = report.found.associations, report.found.untested
     blocks: list[Block] = []
     if not table.empty:
-        caption = (
-            'Among patients, first visits. Point-biserial correlation for measures with two '
-            'values. A correlation with a covariate is what remains after its linear effect was '
-            'removed.'
+        adjusted = table['adjusted_for'].iloc[0]
+        caption = 'Among patients, first visits. Correlation of ranks' + (
+            f', at equal {adjusted}.' if isinstance(adjusted, str) else '.'
         )
         drawn = figures.plot_associations(table)
         formats = dict.fromkeys(('r', 'r_low', 'r_high'), '{:.2f}')
@@ -406,7 +405,22 @@ def _associations(report: GroupReport) -> Section:
     if untested:
         listed = pd.DataFrame({'what': list(untested), 'why': untested.values()})
         blocks.append(Table(listed, 'What was not tested', fold='What was not tested, and why'))
-    return Section('Associations', tuple(blocks) or (Paragraph('There are no measures.'),))
+    blocks = blocks or [Paragraph('There are no measures.')]
+    return Section('Associations', (*blocks, *_of_covariates(report.found.covariates)))
+
+
+def _of_covariates(table: pd.DataFrame) -> list[Block]:
+    """What R-indices have to do with head size, sex and other covariates."""
+    if table.empty:
+        return []
+    title = 'Covariates: what preprocessing left of them in R-indices (correlation of ranks)'
+    formats = dict.fromkeys(('r', 'r_low', 'r_high'), '{:.2f}') | {'p': '{:.2g}'}
+    text = (
+        'Among controls, R-indices should have nothing to do with age, sex or head size; among '
+        'patients they may, where the disease has. These are no discoveries: nothing here was '
+        'adjusted or corrected for.'
+    )
+    return [Paragraph(text), Table(table, title, formats)]
 
 
 def _halves(report: GroupReport) -> Section:

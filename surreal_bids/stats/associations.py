@@ -1,4 +1,4 @@
-"""What R-indices go along with: clinical measures."""
+"""What R-indices go along with: clinical measures at equal covariates, and covariates."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.stats.glm import Skipped
 from surreal_bids.stats.maps import fdr_adjusted
 
+Floats = NDArray[np.float64]
+
 MINIMUM_PAIRS = 5
-"""Participants with both numbers that a correlation needs."""
+"""Participants with both numbers that a correlation needs, beyond one for each covariate."""
+
+DETERMINED = 1e-10
+"""Share of the variance of ranks below which covariates leave nothing of a measure."""
+
+SPEARMAN_VARIANCE = 1.06
+"""Variance of Fisher's z of a rank correlation is this over n - 3 (Fieller, Hartley and Pearson,
+1957, doi:10.1093/biomet/44.3-4.470)."""
+
+NORMAL_95 = float(stats.norm.ppf(0.975))
 
 COLUMNS = (
     'variable',
     'pattern',
     'test',
     'higher_level',
+    'adjusted_for',
     'n',
     'r',
     'r_low',
@@ -29,19 +42,35 @@ COLUMNS = (
 )
 """Columns of the table of associations."""
 
+COVARIATE_COLUMNS = (
+    'variable',
+    'pattern',
+    'test',
+    'higher_level',
+    'n',
+    'r',
+    'r_low',
+    'r_high',
+    'p',
+)
+"""Columns of the table of covariates, which are no discoveries: there is no p_fdr."""
+
 
 class _Variable(NamedTuple):
-    """A clinical variable as numbers; `higher_level` is what 1 stands for in one of two values."""
+    """A variable as numbers; `higher_level` is what 1 stands for in one of two values."""
 
     numbers: pd.Series
-    test: str
     higher_level: str | None
 
 
 def associate(
-    clinical: pd.DataFrame, r_indices: pd.DataFrame
+    clinical: pd.DataFrame, r_indices: pd.DataFrame, covariates: pd.DataFrame | None = None
 ) -> tuple[pd.DataFrame, list[Skipped]]:
-    """Correlate every clinical column with each R-index, over the participants who have both.
+    """Correlate every clinical column with each R-index, by rank and at equal covariates.
+
+    R-indices may keep a little of age or head size, whose effects were learned from a limited
+    number of controls, and measures follow these too. Therefore ranks of both are freed from what
+    (ranks of) the covariates explain among the same participants: partial rank correlation.
 
     Parameters
     ----------
@@ -50,19 +79,23 @@ def associate(
         numbers, are dichotomous; numbers written as text are numbers.
     r_indices
         R-indices, one row per participant (in the paper, patients), with the same kind of index.
+    covariates
+        Age, sex, head size, site; numbers, or text for categories.
 
     Returns
     -------
     table
-        One row per variable and pattern: `test` (`pearson`, or `point_biserial` for dichotomous
-        variables, where a positive r means more of the pattern at the `higher_level`), number of
-        participants, r with its 95 % confidence interval, p, and p adjusted for the false
-        discovery rate over the whole table (Benjamini and Hochberg).
+        One row per variable and pattern: `test`; `higher_level` of variables with two values, at
+        which a positive r means more of the pattern; the covariates; number of participants; r with
+        its 95 % confidence interval; p of Student's t with n - 2 - k degrees of freedom for k
+        columns of covariates; and p adjusted for the false discovery rate over the whole table
+        (Benjamini and Hochberg).
     skipped
         Columns, or column and pattern, that were not tested, and why.
     """
     _require_unique(clinical, r_indices)
     people = r_indices.index.intersection(clinical.index)
+    fixed = pd.DataFrame(index=people) if covariates is None else covariates.loc[people]
     rows: list[dict[str, object]] = []
     skipped: list[Skipped] = []
     for name, column in clinical.loc[people].items():
@@ -71,13 +104,42 @@ def associate(
             skipped.append(Skipped(str(name), variable))
             continue
         for pattern in r_indices.columns:
-            found = _correlate(variable, r_indices[pattern].loc[people])
+            found = _correlate(variable, r_indices[pattern].loc[people], fixed)
             if isinstance(found, str):
                 skipped.append(Skipped(f'{name} and {pattern}', found))
             else:
                 rows.append({'variable': str(name), 'pattern': str(pattern)} | found)
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return table.assign(p_fdr=fdr_adjusted(table['p'])), skipped
+
+
+def associate_covariates(covariates: pd.DataFrame, r_indices: pd.DataFrame) -> pd.DataFrame:
+    """Correlate R-indices with covariates, one by one: what preprocessing has left of them.
+
+    Parameters
+    ----------
+    covariates, r_indices
+        One row per participant, with the same kind of index.
+
+    Returns
+    -------
+    table
+        As of :func:`associate`, without adjustment and without `p_fdr`. For categories (`test` is
+        `kruskal_wallis`), r is the correlation ratio of the ranks, without sign and interval.
+        Columns in which all have the same value are omitted.
+    """
+    rows = []
+    for name, column in covariates.loc[r_indices.index].items():
+        variable = _to_numbers(column)
+        for pattern in r_indices.columns:
+            index = r_indices[pattern]
+            if isinstance(variable, str):
+                found = _compare_levels(column, index)
+            else:
+                found = _correlate(variable, index, pd.DataFrame(index=index.index))
+            if not isinstance(found, str):
+                rows.append({'variable': str(name), 'pattern': str(pattern)} | found)
+    return pd.DataFrame(rows, columns=list(COVARIATE_COLUMNS))
 
 
 def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:
@@ -93,7 +155,7 @@ def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:
 
 
 def _to_numbers(column: pd.Series) -> _Variable | str:
-    """Numbers of a clinical variable, or why it has none."""
+    """Numbers of a variable, or why it has none."""
     numbers = pd.to_numeric(column.astype(object), errors='coerce').astype(float)
     is_number = bool(np.isfinite(numbers[column.notna()]).all())
     # 0 and 0.0 are the same number, though not the same text.
@@ -103,28 +165,73 @@ def _to_numbers(column: pd.Series) -> _Variable | str:
         return 'all who have a value have the same' if levels else 'no one has a value'
     if len(levels) == 2:
         upper = str(column[values == levels[1]].iloc[0])
-        return _Variable(values.map({levels[0]: 0.0, levels[1]: 1.0}), 'point_biserial', upper)
+        return _Variable(values.map({levels[0]: 0.0, levels[1]: 1.0}), upper)
     if not is_number:
         return f'text of {len(levels)} different values has no order'
-    return _Variable(numbers, 'pearson', None)
+    return _Variable(numbers, None)
 
 
-def _correlate(variable: _Variable, index: pd.Series) -> dict[str, object] | str:
-    """Correlation of those who have both numbers, or why there is none."""
-    both = variable.numbers.notna() & index.notna()
-    x, y = variable.numbers[both].to_numpy(float), index[both].to_numpy(float)
-    if x.size < MINIMUM_PAIRS:
-        return f'only {x.size} participants have both; at least {MINIMUM_PAIRS} are needed'
+def _correlate(
+    variable: _Variable, index: pd.Series, covariates: pd.DataFrame
+) -> dict[str, object] | str:
+    """Partial rank correlation of those who have all numbers, or why there is none."""
+    known = variable.numbers.notna() & index.notna() & covariates.notna().all(axis=1)
+    nuisance = _nuisance(covariates[known])
+    x, y = (stats.rankdata(values[known]) for values in (variable.numbers, index))
+    n, k = len(x), nuisance.shape[1] - 1
+    if n < MINIMUM_PAIRS + k:
+        return f'only {n} participants have both; at least {MINIMUM_PAIRS + k} are needed'
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 'all who have both have the same value'
-    result = stats.pearsonr(x, y)
-    interval = result.confidence_interval()
+    left_x, left_y = (values - nuisance @ (nuisance.T @ values) for values in (x, y))
+    if min(left_x @ left_x / (n * x.var()), left_y @ left_y / (n * y.var())) < DETERMINED:
+        return 'the covariates leave nothing of it'
+    r = float(np.clip(left_x @ left_y / np.sqrt((left_x @ left_x) * (left_y @ left_y)), -1, 1))
+    freedom = n - 2 - k
+    t = r * np.sqrt(freedom / max(1 - r**2, np.finfo(float).eps))
+    reach = NORMAL_95 * np.sqrt(SPEARMAN_VARIANCE / (freedom - 1))
+    z = np.arctanh(np.clip(r, -1 + DETERMINED, 1 - DETERMINED))
     return {
-        'test': variable.test,
+        'test': 'spearman',
         'higher_level': variable.higher_level,
-        'n': x.size,
-        'r': result.statistic,
-        'r_low': interval.low,
-        'r_high': interval.high,
-        'p': result.pvalue,
+        'adjusted_for': ', '.join(map(str, covariates.columns)) or None,
+        'n': n,
+        'r': r,
+        'r_low': float(np.tanh(z - reach)),
+        'r_high': float(np.tanh(z + reach)),
+        'p': float(2 * stats.t.sf(abs(t), freedom)),
+    }
+
+
+def _nuisance(covariates: pd.DataFrame) -> Floats:
+    """Orthonormal columns (n, 1 + k): a constant, ranks of numbers, and levels of categories."""
+    columns = [np.ones((len(covariates), 1))]
+    for name in covariates:
+        variable = _to_numbers(covariates[name])
+        if isinstance(variable, _Variable):
+            columns.append(np.asarray(stats.rankdata(variable.numbers), np.float64)[:, None])
+        else:
+            columns.append(pd.get_dummies(covariates[name].astype(str)).to_numpy(float))
+    centred = np.hstack([c - c.mean(axis=0) if j else c for j, c in enumerate(columns)])
+    length = np.linalg.norm(centred, axis=0)
+    basis, size, _ = np.linalg.svd(centred / np.where(length > 0, length, 1), full_matrices=False)
+    return basis[:, size > DETERMINED**0.5]
+
+
+def _compare_levels(column: pd.Series, index: pd.Series) -> dict[str, object] | str:
+    """Whether a pattern differs among the levels of a category, by rank."""
+    known = column.notna() & index.notna()
+    ranks = pd.Series(stats.rankdata(index[known]), index.index[known])
+    groups = [each for _, each in ranks.groupby(column[known].astype(str))]
+    if len(groups) < 2 or len(ranks) < MINIMUM_PAIRS + len(groups) or np.ptp(ranks) == 0:
+        return 'too few participants to compare'
+    between = sum(len(each) * (each.mean() - ranks.mean()) ** 2 for each in groups)
+    return {
+        'test': 'kruskal_wallis',
+        'higher_level': None,
+        'n': len(ranks),
+        'r': float(np.sqrt(between / (len(ranks) * ranks.var(ddof=0)))),
+        'r_low': None,
+        'r_high': None,
+        'p': float(stats.kruskal(*groups).pvalue),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import nibabel as nib
 import numpy as np
@@ -18,9 +18,9 @@ from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, assess_harmonization
 from surreal_bids.model.train import pattern_changes
 from surreal_bids.regions import Feature, region_names
-from surreal_bids.stats.associations import associate
+from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
-from surreal_bids.tables.cohort import Cohort
+from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.pipeline import TableModel, split_halves
 from surreal_bids.tables.preprocessing import prepare_inputs
 
@@ -47,6 +47,8 @@ class GroupResults:
         What each pattern changes in each region; see `describe_patterns`.
     associations, untested
         Correlations with other measures, and why others were not tested.
+    covariates : frame
+        What R-indices have to do with covariates; see `describe_covariates`.
     quality, halves
         What harmonization did, and how alike models of two halves are; None where not known.
     """
@@ -60,6 +62,7 @@ class GroupResults:
     untested: Mapping[str, str]
     quality: HarmonizationQuality | None = None
     halves: pd.DataFrame | None = None
+    covariates: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def names(self) -> list[str]:
@@ -101,8 +104,9 @@ def analyse_group(
     names = list(model.pattern_names)
     first = cohort.first_visits()
     patients = first.select(first.is_patient)
-    measures = pd.concat([patients.people, patients.others], axis=1)
-    associations, skipped = associate(measures, results.loc[patients.visits.index, names])
+    covariates, measures = patients.covariates_and_measures()
+    of_patients = results.loc[patients.visits.index, names]
+    associations, skipped = associate(measures, of_patients, covariates)
     described = first if patients.visits.empty else patients
     quality = None
     if steps.combat is not None and trained_here:
@@ -121,7 +125,26 @@ def analyse_group(
         _compare_models(first, results[names], of_halves, random_seed)
         if names and of_halves
         else None,
+        describe_covariates(first, results.loc[first.visits.index, names]),
     )
+
+
+def describe_covariates(first: Cohort, indices: pd.DataFrame) -> pd.DataFrame:
+    """What R-indices have to do with head size, sex and other covariates, in each group.
+
+    Returns
+    -------
+    DataFrame
+        `group`, and the columns of :func:`~surreal_bids.stats.associations.associate_covariates`.
+    """
+    tables = []
+    for group, name in GROUP_NAMES.items():
+        chosen = first.select(first.visits['group'] == group)
+        covariates, _ = chosen.covariates_and_measures()
+        table = associate_covariates(covariates, indices.loc[chosen.visits.index])
+        table.insert(0, 'group', name)
+        tables.append(table)
+    return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
 
 
 def _compare_models(

@@ -32,7 +32,7 @@ from surreal_bids.exceptions import DataError, NothingMatchedError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import FEWEST_FOR_SCALE
 from surreal_bids.model.checks import FEWEST_FEATURES, FEWEST_PEOPLE
-from surreal_bids.regions import FeatureList
+from surreal_bids.regions import FeatureList, is_icv
 from surreal_bids.tables.features import (
     PERSON_COLUMNS,
     Choice,
@@ -91,6 +91,11 @@ from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
 
+
+USUAL_COVARIATES = frozenset(
+    {'age', 'ageatscan', 'ageyears', 'sex', 'gender', 'ptgender', 'site', 'scanner'}
+)
+"""Letters and digits of columns that are covariates rather than clinical measures."""
 
 VISIT = 'name of the visit'
 """Column of our own files that names a visit: `sub-01` or `sub-01_ses-2`."""
@@ -172,6 +177,20 @@ class Cohort:
     def first_visits(self) -> Cohort:
         """One visit a person: what is learned from, so that nobody counts twice."""
         return self.select(self.visits['is_first'])
+
+    def covariates_and_measures(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Divide what is known of visits into covariates and other measures.
+
+        Age, sex, head size and site are covariates even where nothing was done about them.
+        """
+        usual = [
+            name
+            for name in self.others
+            if (letters(str(name)) in USUAL_COVARIATES or is_icv(str(name)))
+            and self.others[name].notna().all()
+        ]
+        covariates = pd.concat([self.people, self.others[usual]], axis=1)
+        return covariates, self.others.drop(columns=usual)
 
     def fingerprint(self, *more: Any) -> str:
         """A short hash of everything that results depend on, and of whatever else is given."""

@@ -190,6 +190,7 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
         'exclusions': cohort.exclusions,
         'patterns': found.patterns,
         'associations': found.associations,
+        'covariates': found.covariates,
         'split_half': found.halves,
     }
     agreement = found.model.gan.state()[1]['Agreement']

@@ -82,7 +82,8 @@ def test_who_was_left_out_is_a_table(done):
         ('phenotype/roi_volumes.tsv', 33, 71),
         ('phenotype/harmonized_volumes.tsv', 33, 69),
         ('group_agreement.tsv', 6, 2),
-        ('group_associations.tsv', 10, None),
+        ('group_associations.tsv', 11, None),
+        ('group_covariates.tsv', 10, None),
         ('group_splithalf.tsv', 6, None),
         ('group_patterns.tsv', 6, None),
     ],
@@ -96,7 +97,11 @@ def test_other_tables(done, name, columns, rows):
 @pytest.mark.slow
 def test_measures_are_associated(done):
     table = read(done.parent / 'out' / 'group_associations.tsv')
-    assert {'age', 'sex', 'mmse'} <= set(table['variable'])
+    assert set(table['variable']) == {'mmse'}
+    assert set(table['adjusted_for']) == {'age, sex, icv, site'}
+    covariates = read(done.parent / 'out' / 'group_covariates.tsv')
+    assert set(covariates['variable']) == {'age', 'sex', 'icv', 'site'}
+    assert set(covariates['group']) == {'controls', 'patients'}
 
 
 @pytest.mark.slow

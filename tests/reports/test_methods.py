@@ -48,7 +48,7 @@ CASES = [
     (None, {'map_tissues': ('GM',), 'map_smoothing': 8.0}, ['Gaussian of 8 mm'], []),
     (None, {'map_tissues': ('GM', 'WM'), 'permutations': 5000}, ['5,000 permutations'], []),
     (None, {'split_half': True}, ['two halves of the participants'], ['Gaussian']),
-    (None, {'associations': True}, ['point-biserial', 'Benjamini'], ['voxel by voxel']),
+    (None, {'associations': True}, ['partial rank', 'Benjamini'], ['voxel by voxel']),
 ]  # fmt: skip
 
 

@@ -1,11 +1,17 @@
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats.associations import COLUMNS, associate
+from surreal_bids.stats.associations import (
+    COLUMNS,
+    COVARIATE_COLUMNS,
+    associate,
+    associate_covariates,
+)
 
 
 @pytest.fixture
@@ -30,9 +36,10 @@ def test_numbers_are_correlated_as_scipy_does(r_indices, pattern, missing):
     score.iloc[:missing] = np.nan
     table, skipped = associate(clinical(r_indices, score=score), r_indices)
     found = row(table, 'score', pattern)
-    expected = stats.pearsonr(score[missing:], r_indices[pattern].iloc[missing:])
+    expected = stats.spearmanr(score[missing:], r_indices[pattern].iloc[missing:])
     assert (found.r, found.p) == pytest.approx((expected.statistic, expected.pvalue))
-    assert (found.n, found.test, found.higher_level) == (40 - missing, 'pearson', None)
+    assert (found.n, found.test, found.higher_level) == (40 - missing, 'spearman', None)
+    assert found.adjusted_for is None
     assert found.r_low < found.r < found.r_high
     assert list(table.columns) == list(COLUMNS)
     assert not skipped
@@ -42,15 +49,100 @@ def test_numbers_are_correlated_as_scipy_does(r_indices, pattern, missing):
     ('low', 'high', 'higher_level'),
     [('no', 'yes', 'yes'), (0, 1, '1'), (False, True, 'True'), (2, 10, '10'), ('F', 'M', 'M')],
 )
-def test_two_values_are_point_biserial(r_indices, low, high, higher_level):
+def test_two_values_are_compared_by_rank(r_indices, low, high, higher_level):
     is_high = r_indices['r2'] > 0.6
     column = is_high.map({True: high, False: low})
     table, _ = associate(clinical(r_indices, carrier=column), r_indices)
     found = row(table, 'carrier', 'r2')
-    expected = stats.pointbiserialr(is_high, r_indices['r2'])
+    expected = stats.pointbiserialr(is_high, stats.rankdata(r_indices['r2']))
     assert (found.r, found.p) == pytest.approx((expected.statistic, expected.pvalue))
-    assert (found.test, found.higher_level) == ('point_biserial', higher_level)
+    assert found.higher_level == higher_level
     assert found.r > 0
+
+
+@pytest.fixture
+def covariates(r_indices):
+    rng = np.random.default_rng(3)
+    return pd.DataFrame(
+        {
+            'age': rng.uniform(50, 80, 40),
+            'sex': rng.choice(['F', 'M'], 40),
+            'site': rng.choice(['a', 'b', 'c'], 40),
+        },
+        index=r_indices.index,
+    )
+
+
+def test_partial_correlation_is_that_of_the_inverse_correlation_matrix(r_indices, covariates):
+    score = r_indices['r1'] + covariates['age'] / 30 + np.linspace(0, 0.7, 40) ** 2
+    table, _ = associate(clinical(r_indices, score=score), r_indices, covariates)
+    columns = [score, r_indices['r1'], covariates['age']]
+    levels = [covariates['sex'] == 'M', covariates['site'] == 'b', covariates['site'] == 'c']
+    ranks = np.array([stats.rankdata(x) for x in columns] + [x.to_numpy(float) for x in levels])
+    precision = np.linalg.inv(np.corrcoef(ranks))
+    expected = -precision[0, 1] / np.sqrt(precision[0, 0] * precision[1, 1])
+    found = row(table, 'score', 'r1')
+    assert found.r == pytest.approx(expected)
+    assert found.adjusted_for == 'age, sex, site'
+
+
+def test_p_is_that_of_a_linear_model_of_the_ranks(r_indices, covariates):
+    score = r_indices['r1'] + np.linspace(0, 3, 40)
+    table, _ = associate(clinical(r_indices, score=score), r_indices, covariates)
+    frame = covariates.assign(score=stats.rankdata(score), r=stats.rankdata(r_indices['r1']))
+    frame['age'] = stats.rankdata(frame['age'])
+    model = smf.ols('r ~ score + age + C(sex) + C(site)', frame).fit()
+    assert row(table, 'score', 'r1').p == pytest.approx(model.pvalues['score'])
+
+
+def test_covariates_that_repeat_each_other_cost_no_degree_of_freedom(r_indices, covariates):
+    score = clinical(r_indices, score=r_indices['r1'] + np.linspace(0, 3, 40))
+    twice = covariates.assign(months=covariates['age'] * 12, everyone='x')
+    table, again = (associate(score, r_indices, each)[0] for each in (covariates, twice))
+    np.testing.assert_allclose(again['p'], table['p'])
+
+
+def test_a_measure_that_covariates_determine_is_skipped(r_indices, covariates):
+    table, skipped = associate(
+        clinical(r_indices, months=covariates['age'] * 12), r_indices, covariates
+    )
+    assert table.empty
+    assert {each.reason for each in skipped} == {'the covariates leave nothing of it'}
+
+
+@pytest.mark.parametrize('slope', [0.0, 1.0], ids=['unrelated', 'related'])
+def test_intervals_cover_the_truth_and_errors_are_as_frequent_as_said(slope):
+    rng = np.random.default_rng(0)
+    age = rng.normal(size=(300, 50))
+    pattern = age + rng.normal(size=age.shape)
+    score = age + slope * (pattern - age) + rng.normal(size=age.shape)
+    # Of normal variables, Pearson's r gives Spearman's: 6 / pi arcsin(r / 2).
+    truth = 6 / np.pi * np.arcsin(slope / np.sqrt(1 + slope**2) / 2)
+    found = pd.concat(
+        associate(*(pd.DataFrame({name: x}) for name, x in each))[0]
+        for each in zip(
+            (('score', x) for x in score),
+            (('r1', x) for x in pattern),
+            (('age', x) for x in age),
+        )
+    )
+    covered = (found['r_low'] < truth) & (truth < found['r_high'])
+    assert 0.92 < covered.mean() < 0.98
+    positives = (found['p'] < 0.05).mean()
+    assert positives > 0.99 if slope else 0.03 < positives < 0.07
+
+
+def test_covariates_have_a_table_of_their_own(r_indices, covariates):
+    table = associate_covariates(covariates, r_indices)
+    assert list(table.columns) == list(COVARIATE_COLUMNS)
+    expected = stats.spearmanr(covariates['age'], r_indices['r2'])
+    assert row(table, 'age', 'r2').p == pytest.approx(expected.pvalue)
+    sites = [r_indices.loc[covariates['site'] == name, 'r1'] for name in 'abc']
+    found, test = row(table, 'site', 'r1'), stats.kruskal(*sites)
+    assert found.p == pytest.approx(test.pvalue)
+    # H is (N - 1) times the squared correlation ratio of the ranks.
+    assert found.r == pytest.approx(np.sqrt(test.statistic / 39))
+    assert row(table, 'sex', 'r1').higher_level == 'M'
 
 
 def test_numbers_written_as_text_are_numbers(r_indices):
