@@ -164,7 +164,10 @@ class AppConfig(CohortOptions, TrainingOptions):
     bids_database_dir
         Where the index of the dataset is kept between runs.
     derivatives
-        Results of other programs to use, each `NAME=PATH`; see :func:`derivative_folders`.
+        Results of other programs to use, each `NAME=PATH`, or a path; see
+        :func:`surreal_bids.bids.programs.derivative_folders`.
+    derivatives_optional
+        Continue where one of them has nothing for any image.
     segmentation
         `network` or `multi-atlas`; see :func:`uses_network` for where it is not set.
     atlas
@@ -212,6 +215,7 @@ class AppConfig(CohortOptions, TrainingOptions):
     skip_bids_validation: bool = False
     bids_database_dir: Path | None = None
     derivatives: tuple[str, ...] = ()
+    derivatives_optional: bool = False
     segmentation: str | None = None
     atlas: str = BUILTIN_ATLAS
     template: str = BUILTIN_TEMPLATE
@@ -267,29 +271,6 @@ def uses_network(config: AppConfig) -> bool:
             '--segmentation multi-atlas'
         )
     return config.segmentation == NETWORK or (config.segmentation is None and not atlases)
-
-
-def derivative_folders(config: AppConfig) -> dict[str, Path]:
-    """Folders of other programs' results by the names they were given.
-
-    Raises
-    ------
-    UsageError
-        If one is not `NAME=PATH`, is not a folder, or has the name of another.
-    """
-    folders: dict[str, Path] = {}
-    for text in config.derivatives:
-        name, equals, path = text.partition('=')
-        if not (name and equals and path):
-            raise UsageError(
-                f'--derivatives {text}: expected NAME=PATH, as fmriprep=/data/fmriprep'
-            )
-        if name in folders:
-            raise UsageError(f'--derivatives {text}: {name} is given twice; use another name')
-        if not Path(path).is_dir():
-            raise UsageError(f'--derivatives {text}: no such folder; correct the path')
-        folders[name] = Path(path).absolute()
-    return folders
 
 
 Options = TypeVar('Options', CohortOptions, TrainingOptions, AppConfig)

@@ -34,6 +34,17 @@ ICV_NAMES = (
 )  # fmt: skip
 """Columns of the intracranial volume, by their letters and digits."""
 
+MUSE = 'muse'
+"""How labels are numbered: as in MUSE."""
+
+FREESURFER_KINDS = (
+    'aseg', 'aparc+aseg', 'aparc.DKTatlas+aseg', 'aparc.DKTatlas+aseg.deep', 'synthseg',
+)  # fmt: skip
+"""Segmentations whose labels FreeSurfer numbers: three of its own, FastSurfer's, SynthSeg's."""
+
+FIRST_PARCEL = 1000
+"""Labels of FreeSurfer from here on are parcels of the cortex."""
+
 FREESURFER = re.compile(r'[lr]h_\S+_(volume|thickness|area)|(Left|Right)-Cerebellum-Cortex')
 """Columns that only `aparcstats2table` or `asegstats2table` write."""
 
@@ -153,6 +164,42 @@ def region_names() -> dict[int, str]:
     """Name of each of the 145 regions, by MUSE index."""
     table = _read_muse_table()
     return dict(zip(table['index'].tolist(), table['name'].tolist()))
+
+
+@cache
+def _read_freesurfer_table() -> pd.DataFrame:
+    with (
+        package_files('surreal_bids')
+        .joinpath('data', 'freesurfer.tsv')
+        .open(encoding='utf-8') as stream
+    ):
+        return pd.read_csv(stream, sep='\t')
+
+
+def label_table(numbering: str, labels: Iterable[int] = ()) -> pd.DataFrame:
+    """Regions that a segmentation can have, by how its labels are numbered.
+
+    Numbers and names are those of FreeSurfer's colour table, as far as one of these programs
+    writes them; `data/freesurfer.tsv` shows which.
+
+    Parameters
+    ----------
+    numbering
+        `muse`, or one of :data:`FREESURFER_KINDS`.
+    labels
+        Labels that were found: SynthSeg divides the cortex only if asked to (`--parc`).
+
+    Returns
+    -------
+    pandas.DataFrame
+        `index` and `name`.
+    """
+    if numbering == MUSE:
+        return muse_table()[['index', 'name']]
+    parcelled = numbering == 'synthseg' and max(labels, default=0) >= FIRST_PARCEL
+    table = _read_freesurfer_table()
+    kind = f'{numbering}_parc' if parcelled else numbering
+    return table.loc[table[kind] == 1, ['index', 'name']].reset_index(drop=True)
 
 
 def region_mates() -> dict[int, int]:

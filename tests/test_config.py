@@ -12,7 +12,6 @@ from surreal_bids.config import (
     LEAST,
     AppConfig,
     config_to_toml,
-    derivative_folders,
     make_config,
     option_of,
     read_options,
@@ -92,25 +91,6 @@ def test_numbers_have_bounds(name, distance):
 def test_a_list_that_may_not_be_empty():
     with pytest.raises(UsageError, match='--analysis-levels: expected at least one value'):
         make_config({**REQUIRED, 'analysis_levels': ()})
-
-
-def test_folders_of_derivatives(tmp_path):
-    config = AppConfig(**REQUIRED, derivatives=(f'fmriprep={tmp_path}', f'dlmuse={tmp_path}'))
-    assert derivative_folders(config) == {'fmriprep': tmp_path, 'dlmuse': tmp_path}
-
-
-@pytest.mark.parametrize(
-    ('given_texts', 'message'),
-    [
-        (['fmriprep'], 'expected NAME=PATH'),
-        (['=.'], 'expected NAME=PATH'),
-        (['a=nowhere'], 'a=nowhere: no such folder'),
-        (['a=.', 'a=.'], 'a is given twice'),
-    ],
-)
-def test_wrong_derivatives(given_texts, message):
-    with pytest.raises(UsageError, match=message):
-        derivative_folders(AppConfig(**REQUIRED, derivatives=tuple(given_texts)))
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ import pytest
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.regions import (
+    FREESURFER_KINDS,
     MIDLINE,
     VENTRICLES,
     build_features,
     feature_set,
+    label_table,
     muse_indices,
     muse_table,
     recognise,
@@ -24,6 +26,47 @@ def test_muse_table_has_145_regions_of_which_139_are_features():
     assert len(muse_indices()) == 139
     assert set(table['index']) - set(muse_indices()) == set(VENTRICLES)
     assert set(table.loc[table['tissue'] == 'CSF', 'index']) == set(VENTRICLES)
+
+
+@pytest.mark.parametrize(
+    ('numbering', 'labels', 'expected'),
+    [
+        ('aparc.DKTatlas+aseg.deep', [], 95),
+        ('synthseg', [2, 60], 32),
+        ('synthseg', [2, 2035], 98),
+        ('aparc+aseg', [], 111),
+        ('muse', [], 145),
+    ],
+)
+def test_as_many_labels_as_the_programs_document(numbering, labels, expected):
+    table = label_table(numbering, labels)
+    assert list(table) == ['index', 'name']
+    assert len(table) == expected
+    assert table['index'].is_unique
+    assert table['name'].is_unique
+
+
+LUT = {
+    2: 'Left-Cerebral-White-Matter', 10: 'Left-Thalamus', 16: 'Brain-Stem', 17: 'Left-Hippocampus',
+    26: 'Left-Accumbens-area', 28: 'Left-VentralDC', 31: 'Left-choroid-plexus', 43:
+    'Right-Lateral-Ventricle', 47: 'Right-Cerebellum-Cortex', 49: 'Right-Thalamus', 53:
+    'Right-Hippocampus', 54: 'Right-Amygdala', 58: 'Right-Accumbens-area', 63:
+    'Right-choroid-plexus', 1002: 'ctx-lh-caudalanteriorcingulate', 1005: 'ctx-lh-cuneus', 1016:
+    'ctx-lh-parahippocampal', 1024: 'ctx-lh-precentral', 1028: 'ctx-lh-superiorfrontal', 2013:
+    'ctx-rh-lingual', 2025: 'ctx-rh-precuneus', 1034: 'ctx-lh-transversetemporal', 1035:
+    'ctx-lh-insula',
+}  # fmt: skip
+"""Lines of FreeSurferColorLUT.txt, and of FastSurfer_ColorLUT.tsv."""
+
+
+@pytest.mark.parametrize('numbering', [kind for kind in FREESURFER_KINDS if 'aparc' in kind])
+def test_names_as_freesurfer_has_them(numbering):
+    table = label_table(numbering).set_index('index')['name']
+    assert {index: table[index] for index in LUT} == LUT
+    right = table.str.replace('Left-', 'Right-').str.replace('ctx-lh-', 'ctx-rh-')
+    assert set(right) <= set(table), 'every region of the left has one on the right'
+    parcels = table[table.index >= 2000]
+    assert (parcels.to_numpy() == right[parcels.index - 1000]).all()
 
 
 def test_muse_table_belongs_to_its_caller():

@@ -21,6 +21,7 @@ from surreal_bids.interfaces.anatomy import (
     RegisterAtlas,
     RegisterTemplate,
 )
+from surreal_bids.regions import MUSE
 
 BRAIN_GB = BIAS_GB = REGISTRATION_GB = 2.0
 RAVENS_GB = 1.5
@@ -435,22 +436,33 @@ def init_network_segmentation_wf(
 
 
 def init_existing_segmentation_wf(
-    *, dseg: Path, regions_file: Path | None, name: str = 'segmentation_wf'
+    *,
+    dseg: Path,
+    regions_file: Path | None = None,
+    numbering: str = MUSE,
+    name: str = 'segmentation_wf',
 ) -> pe.Workflow:
-    """Measure a segmentation that another program has made.
+    """Measure a segmentation that another program has made, on its own grid.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import init_existing_segmentation_wf
-        >>> wf = init_existing_segmentation_wf(dseg=__file__, regions_file=None)
+        >>> wf = init_existing_segmentation_wf(dseg=__file__, numbering='aparc+aseg')
 
     Parameters
     ----------
     dseg
         Label map.
     regions_file
-        Table of its labels; None: they are numbered as in MUSE.
+        Table of its labels; None: they are numbered as `numbering` says.
+    numbering
+        `muse`, or one of :data:`surreal_bids.regions.FREESURFER_KINDS`.
     name
         Name of the workflow.
+
+    Inputs
+    ------
+    t1w_mask
+        Brain mask, which the segmentation must overlap.
 
     Outputs
     -------
@@ -459,7 +471,8 @@ def init_existing_segmentation_wf(
     volumes
         Table of volumes.
     """
-    measure = pe.Node(MeasureSegmentation(in_file=dseg), name='measure', mem_gb=0.5)
+    interface = MeasureSegmentation(in_file=dseg, numbering=numbering)
+    measure = pe.Node(interface, name='measure', mem_gb=1.0)
     if regions_file is not None:
         measure.inputs.regions_file = regions_file
-    return one_step_wf(name, measure, {}, REGIONS)
+    return one_step_wf(name, measure, {'t1w_mask': 'mask_file'}, REGIONS)

@@ -363,7 +363,9 @@ def _tissue_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
 
 def _segmentation_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
     if reusable.dseg is not None:
-        return init_existing_segmentation_wf(dseg=reusable.dseg, regions_file=reusable.dseg_table)
+        return init_existing_segmentation_wf(
+            dseg=reusable.dseg, regions_file=reusable.dseg_table, numbering=reusable.numbering
+        )
     if not settings.network:
         return init_segmentation_wf(
             atlases=settings.atlases,

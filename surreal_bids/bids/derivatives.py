@@ -183,6 +183,7 @@ def dataset_description(
     source: Path,
     source_description: Mapping[str, Any],
     derivatives: Mapping[str, Path] | None = None,
+    earlier: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Describe a dataset of outputs: what made it, and from which datasets.
 
@@ -194,8 +195,11 @@ def dataset_description(
         That dataset's own description: its DOI and name are carried over.
     derivatives
         Results of other programs that were used, by the names that stand for them in `bids:NAME:`.
+    earlier
+        Links of outputs that are there already, to what these were made from.
     """
     links = {name: path.resolve().as_uri() for name, path in (derivatives or {}).items()}
+    links = {name: url for name, url in (earlier or {}).items() if name != 'raw'} | links
     origin = {'URL': source.resolve().as_uri()}
     doi = source_description.get('DatasetDOI')
     return {
@@ -224,9 +228,20 @@ def start_dataset(
     derivatives: Mapping[str, Path] | None = None,
 ) -> None:
     """Write what every dataset of outputs has: its description and `.bidsignore`."""
-    content = dataset_description(source, source_description, derivatives)
-    write_json(output_path(root, 'dataset_description'), content)
+    path = output_path(root, 'dataset_description')
+    content = dataset_description(source, source_description, derivatives, _links(path))
+    write_json(path, content)
     write_text(output_path(root, 'bidsignore'), '\n'.join(BIDSIGNORE) + '\n')
+
+
+def _links(path: Path) -> dict[str, str]:
+    """Links in a description of outputs; none where there is none that can be read."""
+    try:
+        links = json.loads(path.read_text(encoding='utf-8')).get('DatasetLinks')
+    except (OSError, ValueError, AttributeError):
+        return {}
+    links = links if isinstance(links, dict) else {}
+    return {name: url for name, url in links.items() if isinstance(url, str)}
 
 
 CHUNK = 1 << 20

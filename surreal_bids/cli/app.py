@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from surreal_bids.cli import options
-from surreal_bids.cli.main import add_common_options, run_command, set_up_logging, with_hyphens
+from surreal_bids.cli.aliases import with_our_names
+from surreal_bids.cli.main import (
+    Parser,
+    add_common_options,
+    run_command,
+    set_up_logging,
+    with_hyphens,
+)
 from surreal_bids.config import AppConfig, make_config
 from surreal_bids.files import sole_use
 
@@ -25,7 +32,8 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
 
     Options that are not given are not in the namespace, so that those of `--config-file` count.
     """
-    given = vars(build_parser().parse_args(with_hyphens(arguments)))
+    translated = with_our_names(with_hyphens(arguments))
+    given = vars(build_parser().parse_args(translated))
     verbosity = given.pop('verbosity')
     config_file = given.pop('config_file', None)
     given = {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
@@ -34,14 +42,15 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser, options grouped as users of fMRIPrep know them."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog='surreal-bids',
         description='R-indices of disease-related brain patterns from T1-weighted MRI: a BIDS App. '
         'The participant level makes ROI volumes and RAVENS maps of each T1w image, the group '
         'level finds the patterns. Repeat a command to resume where it stopped.',
-        epilog='Exit codes: 0 done; 1 some participants failed, each named; 2 wrong '
-        'usage; 16 not a BIDS dataset; 18 nothing matches the filters; 65 bad data; 73 the output '
-        'cannot be written.',
+        epilog='Options by the names that fMRIPrep gives them are understood too, such as '
+        '--nthreads, --mem-mb or --fs-subjects-dir. Exit codes: 0 done; 1 some participants '
+        'failed, each named; 2 wrong usage; 16 not a BIDS dataset; 18 nothing matches the '
+        'filters; 65 bad data; 73 the output cannot be written.',
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
@@ -71,6 +80,7 @@ def run(arguments: Sequence[str]) -> int:
 
     Whatever is imported here takes seconds, which `--help` need not wait for.
     """
+    set_up_logging(0)
     config, verbosity = parse_arguments(arguments)
     set_up_logging(verbosity)
     from surreal_bids.bids.layout import read_description
@@ -101,7 +111,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def check_options(config: AppConfig) -> None:
     """Check the files and folders that options name, for both levels, before any work."""
-    from surreal_bids.bids.reuse import segmentation_label
+    from surreal_bids.bids.programs import segmentation_label
     from surreal_bids.cli.execution import check_running_options
     from surreal_bids.cli.plan import check_anatomy_options
 

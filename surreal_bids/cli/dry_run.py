@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 
 import nibabel as nib
 import numpy as np
@@ -17,7 +18,7 @@ from surreal_bids.bids.derivatives import list_outputs
 from surreal_bids.bids.layout import T1wImage, visit_name
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.cli.main import usable_cores
-from surreal_bids.cli.plan import Job, Plan
+from surreal_bids.cli.plan import Job, Plan, refusals, reuse_table
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig, uses_network
 from surreal_bids.files import MISSING
 from surreal_bids.text import align, name_some
@@ -229,7 +230,9 @@ def _to_do(config: AppConfig, plan: Plan) -> str:
     pending = plan.pending
     lines = [f'To process: {len(pending)} images; already done: {len(plan.jobs) - len(pending)}']
     lines += [f'  {reason}: {names}' for reason, names in _by_reason(pending).items()]
-    lines += [f'  reused: {meaning} of {n} images' for meaning, n in _reused(pending).items()]
+    if table := reuse_table(config, plan.jobs):
+        lines += ['Found in the folders of --derivatives:', indent(table, '  ')]
+        lines += [f'  {refusal}' for refusal in refusals(plan.jobs)]
     if pending:
         lines.append(str(estimate(config, pending, config.nprocs or usable_cores())))
     return '\n'.join(lines)
@@ -240,10 +243,6 @@ def _by_reason(jobs: Sequence[Job]) -> dict[str, str]:
     for job in jobs:
         names[job.reason].append(job.image.name)
     return {reason: name_some(of_reason) for reason, of_reason in names.items()}
-
-
-def _reused(jobs: Sequence[Job]) -> dict[str, int]:
-    return dict(Counter(meaning for job in jobs for meaning in job.reusable.files))
 
 
 def problem_table(problems: Sequence[Problem]) -> str:

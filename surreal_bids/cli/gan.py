@@ -10,7 +10,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surreal_bids.cli.main import add_common_options, run_command, set_up_logging, with_hyphens
+from surreal_bids.cli.main import (
+    Parser,
+    add_common_options,
+    run_command,
+    set_up_logging,
+    with_hyphens,
+)
 from surreal_bids.cli.options import add_cohort, add_training
 from surreal_bids.config import CohortOptions, TrainingOptions, check_config, training_options
 from surreal_bids.exceptions import OutputError, UsageError
@@ -31,7 +37,7 @@ OWN_FILES = (CARD, TENSORS, CHECKPOINTS, RINDICES, 'rindices.json', EXCLUSIONS, 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all subcommands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog='surreal-gan',
         description='R-indices of disease-related brain patterns from a table of regional volumes: '
         'how strongly each pattern is expressed in each participant (Surreal-GAN).',

@@ -21,12 +21,12 @@ from surreal_bids.bids.derivatives import (
 )
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.people import Visit
-from surreal_bids.bids.reuse import segmentation_label
+from surreal_bids.bids.programs import segmentation_label
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import template_name
-from surreal_bids.config import AppConfig, derivative_folders, training_options, write_config
+from surreal_bids.config import AppConfig, training_options, write_config
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 from surreal_bids.files import sole_use, write_text
 from surreal_bids.interfaces.group import ravens_files
@@ -176,7 +176,7 @@ def _run(config: AppConfig, cohort: Cohort, source: TableModel | list[TrainingDa
         )
     workflow = make_workflow(config, cohort.save(folder), cohort, source)
     description = read_description(config.bids_dir)
-    start_dataset(config.output_dir, config.bids_dir, description, derivative_folders(config))
+    start_dataset(config.output_dir, config.bids_dir, description)
     begun = write_config(output_path(config.output_dir, 'configuration'), config)
     if isinstance(source, list) and not config.reports_only:
         sys.stdout.write(_announce(config, source[0]))

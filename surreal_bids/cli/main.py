@@ -7,9 +7,10 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
 from traceback import format_exception
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from surreal_bids import __version__
 from surreal_bids.exceptions import OutputError, SurrealError
@@ -25,6 +26,9 @@ EXIT_INTERRUPTED = 130
 
 EXIT_BROKEN_PIPE = 141
 """The reader of our output left, as in `... | head`: 128 + SIGPIPE."""
+
+LIKENESS = 0.6
+"""How alike an unknown option and a known one have to be to suggest the latter (difflib)."""
 
 Arguments = TypeVar('Arguments')
 
@@ -97,6 +101,31 @@ def usable_cores() -> int:
 def _discard_remaining_output() -> None:
     """Keep the interpreter from complaining when it flushes a closed pipe on its way out."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that suggests the nearest option for one that it does not know."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with 2, and a suggestion."""
+        unknown = [word.partition('=')[0] for word in message.split() if word.startswith('--')]
+        if message.startswith('unrecognized'):
+            known = list(_option_names(self))
+            nearest = [get_close_matches(name, known, 1, LIKENESS) for name in unknown]
+            meant = [
+                f'{name}: did you mean {each[0]}?' for name, each in zip(unknown, nearest) if each
+            ]
+            message = '; '.join([message, *meant])
+        super().error(message)
+
+
+def _option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Names of all options of a parser and its subcommands."""
+    for action in parser._actions:
+        yield from (name for name in action.option_strings if name.startswith('--'))
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                yield from _option_names(subparser)
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:

@@ -78,11 +78,19 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         '-d',
         '--derivatives',
         nargs='+',
+        action='extend',
         metavar='NAME=PATH',
         help='results of other programs to use. fmriprep=PATH or smriprep=PATH: T1w image, brain '
-        'mask, tissues and transforms; any other NAME=PATH: a segmentation (files *_dseg.nii.gz, '
-        'such as of DLMUSE, FastSurfer or SynthSeg), used in place of our own. What is missing '
-        'is computed',
+        'mask, tissues and transforms; any other NAME=PATH: a segmentation, used in place of our '
+        'own: freesurfer or fastsurfer (a SUBJECTS_DIR), synthseg (*_synthseg.nii.gz), dlmuse, or '
+        '*_dseg.nii.gz with a table of its labels; of several, the one whose desc- is NAME. '
+        'Without NAME=, the folder shows what it is. What is missing is computed',
+    )
+    group.add_argument(
+        '--derivatives-optional',
+        action='store_true',
+        help='continue where a folder of --derivatives has nothing for any of the images; by '
+        'default that is an error',
     )
     group.add_argument(
         '--bids-database-dir',

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import Record, output_path, record_path, start_dataset
+from surreal_bids.bids.programs import derivative_folders
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.cli.dry_run import SECONDS
 from surreal_bids.cli.execution import RESOURCES, Crash, run_workflows, runs_here
@@ -29,6 +30,7 @@ from surreal_bids.cli.plan import (
     Plan,
     Study,
     log_job,
+    log_reuse,
     make_plan,
     make_workflow,
     outputs_of,
@@ -36,7 +38,7 @@ from surreal_bids.cli.plan import (
     steps_dir,
     why_not_done,
 )
-from surreal_bids.config import AppConfig, config_to_toml, derivative_folders, write_config
+from surreal_bids.config import AppConfig, config_to_toml, write_config
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
 from surreal_bids.reports.methods import ImagingMethods, MaskOrigin, MethodsOptions, methods_text
@@ -74,9 +76,10 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
     list of Problem
         Who has no complete outputs, and why.
     """
-    start_outputs(config, survey)
-    study = prepare_study(config)
     plan = make_plan(config, survey)
+    start_outputs(config, survey, plan)
+    study = prepare_study(config)
+    log_reuse(config, plan.jobs)
     for job in plan.jobs:
         log_job(job)
     write_citation(config, study, plan)
@@ -85,9 +88,10 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
     return problems
 
 
-def start_outputs(config: AppConfig, survey: Survey) -> None:
+def start_outputs(config: AppConfig, survey: Survey, plan: Plan) -> None:
     """Write what the outputs of every run have: description, `.bidsignore`, configuration."""
-    folders = derivative_folders(config)
+    used = {name for job in plan.jobs for name in job.reusable.names}
+    folders = {name: path for name, path in derivative_folders(config).items() if name in used}
     start_dataset(config.output_dir, config.bids_dir, survey.description, folders)
     write_config(output_path(config.output_dir, 'configuration'), config)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,24 +16,26 @@ from surreal_bids.bids.derivatives import (
     Provenance,
     Record,
     VisitOutputs,
+    digest_of,
     digest_of_files,
     fingerprint,
 )
 from surreal_bids.bids.layout import T1wImage, Visit
-from surreal_bids.bids.reuse import TISSUES, Reusable, atlas_label, find_reusable
+from surreal_bids.bids.programs import atlas_label, derivative_folders
+from surreal_bids.bids.reuse import TISSUES, Reusable, find_reusable, searched_for
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.config import (
     BUILTIN_ATLAS,
     BUILTIN_TEMPLATE,
     NETWORK,
     AppConfig,
-    derivative_folders,
     uses_network,
 )
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_image
 from surreal_bids.imaging.atlas import AtlasSet, default_atlas, read_atlas_set, strip_atlases
 from surreal_bids.templates import Template, builtin_template, check_resolution, read_template
+from surreal_bids.text import align
 from surreal_bids.workflows.anatomy import AtlasFiles
 from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
 
@@ -111,6 +114,8 @@ def make_plan(config: AppConfig, survey: Survey) -> Plan:
     template, identity = template_name(config), study_identity(config)
     sound = [image for image in survey.images if image.name not in survey.damaged]
     jobs, problems = _plan_jobs(config, template, identity, sound)
+    if jobs and not problems and not config.derivatives_optional:
+        _require_some_reused(config, jobs)
     others, _ = _plan_jobs(config, template, identity, survey.other_sessions)
     return Plan(jobs, [*survey.problems, *problems], others)
 
@@ -131,6 +136,45 @@ def _plan_jobs(
         reason = why_not_done(config, image.visit, made_from)
         jobs.append(Job(image, reusable, made_from, reason))
     return jobs, problems
+
+
+def reuse_counts(config: AppConfig, jobs: Sequence[Job]) -> dict[tuple[str, str], int]:
+    """For how many images each result of each program was found."""
+    return {
+        (name, result): sum(job.reusable.found_in(name)[result] for job in jobs)
+        for name in derivative_folders(config)
+        for result in Reusable().found_in(name)
+    }
+
+
+def reuse_table(config: AppConfig, jobs: Sequence[Job]) -> str:
+    """For how many images each result of each program was found, as text; empty without any."""
+    counts = reuse_counts(config, jobs)
+    rows = [(name, result, f'{n} of {len(jobs)}') for (name, result), n in counts.items()]
+    return align([('Results of', 'Result', 'Images'), *rows]) if rows else ''
+
+
+def refusals(jobs: Iterable[Job]) -> list[str]:
+    """Why results that are there are not used, image by image."""
+    return [
+        f'{job.image.name}: not used, since {reason}'
+        for job in jobs
+        for reason in job.reusable.refused.values()
+    ]
+
+
+def _require_some_reused(config: AppConfig, jobs: Sequence[Job]) -> None:
+    """Refuse a folder that has nothing for any image: a wrong path, or names that do not match."""
+    for name, folder in derivative_folders(config).items():
+        if any(any(job.reusable.found_in(name).values()) for job in jobs):
+            continue
+        reasons = [job.reusable.refused[name] for job in jobs if name in job.reusable.refused]
+        first = jobs[0].image.name
+        why = reasons[0] if reasons else f'such as {first}{searched_for(name)}'
+        raise DataError(
+            f'--derivatives {name}={folder}: found for 0 of {len(jobs)} images ({why}); correct '
+            'the path, leave it out, or give --derivatives-optional to compute everything'
+        )
 
 
 def why_not_done(
@@ -154,12 +198,28 @@ def log_job(job: Job) -> None:
         LOGGER.info('%s: %s taken from %s', name, meaning, path)
 
 
+def log_reuse(config: AppConfig, jobs: Sequence[Job]) -> None:
+    """Log what was found of other programs; warn of what was not."""
+    if table := reuse_table(config, jobs):
+        LOGGER.info('Found in the folders of --derivatives:\n%s', table)
+    for (name, result), n in reuse_counts(config, jobs).items():
+        if n < len(jobs):
+            LOGGER.warning(
+                '%s: %s found for %d of %d images; computed for the others',
+                name, result, n, len(jobs),
+            )  # fmt: skip
+    for refusal in refusals(jobs):
+        LOGGER.warning('%s', refusal)
+
+
 def study_identity(config: AppConfig) -> dict[str, Any]:
     """Options and files that the outputs of every participant depend on, as JSON can hold them.
 
-    What is built in is identified by its name: the version of this package is in every fingerprint.
+    What is built in is identified by its name, since the version of this package is in every
+    fingerprint; the weights of the network, which may be exchanged, by their digest.
     """
     return {
+        **({'network': _network_digest()} if uses_network(config) else {}),
         'template_name': template_name(config),
         'template': _identify(config, 'template', BUILTIN_TEMPLATE, 'tpl-*.nii.gz'),
         'template_resolution': config.template_resolution,
@@ -171,12 +231,21 @@ def steps_dir(config: AppConfig) -> Path:
     """Folder for the steps of workflows; one of its own for all that a step does not look at.
 
     Nipype takes a step for done if its inputs are what they were. It does not notice another
-    version of the program, nor other files in the template's folder, nor other outputs.
+    version of the program, nor other weights of the network, nor other files in the template's
+    folder, nor other outputs.
     """
     template = _identify(config, 'template', BUILTIN_TEMPLATE, 'tpl-*.nii.gz')
-    parts = (config.bids_dir.resolve(), config.output_dir.resolve(), template)
+    network = _network_digest() if uses_network(config) else ''
+    parts = (config.bids_dir.resolve(), config.output_dir.resolve(), template, network)
     digest = hashlib.sha256('\n'.join(map(str, parts)).encode()).hexdigest()[:12]
     return config.work_dir.absolute() / f'surreal_bids-{__version__}-{digest}'
+
+
+@cache
+def _network_digest() -> str:
+    return digest_of(
+        Path(str(package_files('surreal_bids') / 'data' / 'network' / 'weights.safetensors'))
+    )
 
 
 def _identify(config: AppConfig, option: str, builtin: str, pattern: str) -> str:
@@ -243,21 +312,22 @@ def prepare_study(config: AppConfig) -> Study:
     They go into the work folder, where every process can read them.
     """
     template_dir, template = _prepare_template(config)
-    atlas = _prepare_atlas(config)
-    network = uses_network(config)
+    atlas = None if uses_network(config) else _prepare_atlas(config)
+    atlases = atlas.atlases if atlas else ()
+    muse = Path(str(package_files('surreal_bids') / 'data' / 'muse.tsv'))
     settings = AnatomySettings(
         template_dir=template_dir,
         template_t1w=_template_file(template_dir, template.name, 'T1w'),
-        atlases=tuple(AtlasFiles(each.t1w, each.labels) for each in atlas.atlases),
-        regions_file=atlas.atlases[0].labels.parent / 'dseg.tsv',
-        network=network,
+        atlases=tuple(AtlasFiles(each.t1w, each.labels) for each in atlases),
+        regions_file=atlases[0].labels.parent / 'dseg.tsv' if atlases else muse,
+        network=atlas is None,
         device=config.device,
         omp_nthreads=config.omp_nthreads,
     )
     return Study(
         settings=settings,
-        atlas=NETWORK if network else atlas.name,
-        atlas_licence=network_licence() if network else atlas.licence,
+        atlas=atlas.name if atlas else NETWORK,
+        atlas_licence=atlas.licence if atlas else network_licence(),
         template=template.name,
         template_licence=template.licence,
     )

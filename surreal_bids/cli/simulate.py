@@ -19,6 +19,7 @@ from surreal_bids import __version__
 from surreal_bids.bids.derivatives import BIDS_VERSION, output_path
 from surreal_bids.bids.people import read_people
 from surreal_bids.cli.main import (
+    Parser,
     add_common_options,
     run_command,
     set_up_logging,
@@ -54,9 +55,7 @@ RECORD = 'simulation.json'
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all subcommands."""
-    parser = argparse.ArgumentParser(
-        prog='surreal-simulate', description='Simulate data whose truth is known.'
-    )
+    parser = Parser(prog='surreal-simulate', description='Simulate data whose truth is known.')
     add_common_options(parser)
     subparsers = parser.add_subparsers(required=True, metavar='{table,cohort,score}')
     add_table_parser(subparsers)

@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from surreal_bids.bids.programs import derivative_folders
 from surreal_bids.bids.survey import Survey
 from surreal_bids.cli.dry_run import PROCESS_GB, estimate
 from surreal_bids.cli.plan import Job, make_plan
@@ -23,7 +24,6 @@ from surreal_bids.config import (
     BUILTIN_ATLAS,
     BUILTIN_TEMPLATE,
     AppConfig,
-    derivative_folders,
     write_config,
 )
 from surreal_bids.exceptions import UsageError
@@ -219,6 +219,8 @@ def _options(config: AppConfig) -> AppConfig:
     changes: dict[str, Any] = {name: _absolute(value) for name, value in values.items()}
     named = derivative_folders(config).items()
     changes['derivatives'] = tuple(f'{name}={path.absolute()}' for name, path in named)
+    # That they hold something was found out just now; that of one participant may be missing.
+    changes['derivatives_optional'] = bool(named)
     for name, builtin in BUILTIN.items():
         if changes[name] != builtin:
             changes[name] = str(Path(changes[name]).absolute())

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from nibabel.affines import apply_affine
 from numpy.typing import NDArray
 
 from surreal_bids.exceptions import DataError
@@ -36,6 +37,10 @@ LEAST_CORRELATION = 0.1
 """Where no atlas fits, all count alike."""
 
 INT16_MAX = np.iinfo(np.int16).max
+
+OVERLAP_POINTS = 100_000
+LEAST_OVERLAP = 0.5
+"""About so many labelled voxels are looked at, and so large a share must lie in the brain mask."""
 
 EMPTY = -1
 """Label of a slot without votes."""
@@ -212,6 +217,35 @@ def volumes_of_labels(labels: Image) -> dict[int, float]:
         )
     size = voxel_volume(labels)
     return {int(v): float(n * size) for v, n in zip(values, counts) if v > 0}
+
+
+def require_overlap(labels: Image, mask: Image) -> None:
+    """Refuse a segmentation that does not lie where the brain does, by the affines of both.
+
+    Parameters
+    ----------
+    labels
+        Label map on any grid, such as that of FreeSurfer.
+    mask
+        Brain mask on the grid of the T1w image.
+
+    Raises
+    ------
+    DataError
+        Most of it is outside the mask: it is of another image, or its header was changed.
+    """
+    voxels = np.argwhere(np.asarray(labels.dataobj) > 0)
+    voxels = voxels[:: max(1, len(voxels) // OVERLAP_POINTS)]
+    to_mask = np.linalg.inv(mask.affine) @ labels.affine
+    places = np.rint(apply_affine(to_mask, voxels)).astype(int)
+    within = ((places >= 0) & (places < mask.shape)).all(axis=1)
+    inside = np.asarray(mask.dataobj)[tuple(places[within].T)] > 0
+    share = inside.sum() / max(1, len(voxels))
+    if share < LEAST_OVERLAP:
+        raise DataError(
+            f'only {share:.0%} of the segmentation lies in the brain mask of the T1w image; it is '
+            'of another image, or one of the headers was changed'
+        )
 
 
 def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.DataFrame:

@@ -19,11 +19,12 @@ from nipype.interfaces.base import (
     traits,
 )
 
+from surreal_bids.bids.people import about
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
 from surreal_bids.interfaces import Step as BaseStep
-from surreal_bids.regions import muse_table
+from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
 
 if TYPE_CHECKING:
     from surreal_bids.imaging.fusion import Candidate
@@ -389,7 +390,11 @@ class LabelRegions(Step):
 
 class _MeasureSegmentationInput(BaseInterfaceInputSpec):
     in_file = File(exists=True, mandatory=True, desc='segmentation')
-    regions_file = File(exists=True, desc='table of its labels; without it, those of MUSE')
+    mask_file = File(exists=True, mandatory=True, desc='brain mask, which it must overlap')
+    regions_file = File(exists=True, desc='table of its labels')
+    numbering = traits.Enum(
+        MUSE, *FREESURFER_KINDS, usedefault=True, desc='how labels are numbered without a table'
+    )
 
 
 class MeasureSegmentation(Step):
@@ -400,13 +405,15 @@ class MeasureSegmentation(Step):
 
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import read_regions
-        from surreal_bids.imaging.fusion import volumes_of_labels
+        from surreal_bids.imaging.fusion import require_overlap, volumes_of_labels
 
-        dseg = load_image(self.inputs.in_file)
-        table = self.inputs.regions_file
-        regions = read_regions(Path(table)) if table else muse_table()[['index', 'name']]
+        dseg, table = load_image(self.inputs.in_file), self.inputs.regions_file
+        with about(Path(self.inputs.in_file)):
+            volumes = volumes_of_labels(dseg)
+            require_overlap(dseg, load_image(self.inputs.mask_file))
+        listed = read_regions(Path(table)) if table else label_table(self.inputs.numbering, volumes)
         self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', dseg)
-        self._results['volumes_file'] = save_volumes(runtime, volumes_of_labels(dseg), regions)
+        self._results['volumes_file'] = save_volumes(runtime, volumes, listed)
         return runtime
 
 

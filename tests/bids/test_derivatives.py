@@ -133,6 +133,25 @@ def test_sidecars_hold_what_they_must(tmp_path, name, message):
     assert not list(tmp_path.iterdir())
 
 
+def test_links_to_what_earlier_runs_used_stay(tmp_path):
+    out = tmp_path / 'out'
+    start_dataset(out, tmp_path, {}, {'fmriprep': tmp_path / 'fmriprep'})
+    start_dataset(out, tmp_path / 'moved', {}, {'dlmuse': tmp_path / 'dlmuse'})
+    links = json.loads((out / 'dataset_description.json').read_text())['DatasetLinks']
+    names = {'raw': 'moved', 'fmriprep': 'fmriprep', 'dlmuse': 'dlmuse'}
+    assert links == {name: (tmp_path / folder).as_uri() for name, folder in names.items()}
+
+
+@pytest.mark.parametrize(
+    'content', ['', '[]', '{"DatasetLinks": []}', '{"DatasetLinks": {"a": 1}}']
+)
+def test_links_that_cannot_be_read_are_forgotten(tmp_path, content):
+    (tmp_path / 'dataset_description.json').write_text(content)
+    start_dataset(tmp_path, tmp_path, {})
+    description = json.loads((tmp_path / 'dataset_description.json').read_text())
+    assert description['DatasetLinks'] == {'raw': tmp_path.as_uri()}
+
+
 def test_description(tmp_path):
     source = {'Name': 'Study', 'DatasetDOI': 'doi:10.0/x'}
     description = dataset_description(tmp_path, source)

@@ -1,13 +1,24 @@
+import re
 from pathlib import Path
 
 import pytest
 
-from surreal_bids.bids.layout import T1wImage
-from surreal_bids.bids.reuse import Reusable, atlas_label, find_reusable, segmentation_label
+from surreal_bids.bids.layout import T1wImage, _describe
+from surreal_bids.bids.programs import derivative_folders
+from surreal_bids.bids.reuse import Reusable, find_reusable
 from surreal_bids.config import AppConfig
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError
+from tests.bids.fmriprep_trees import (
+    ACQUISITIONS,
+    LAYOUTS,
+    RUNS,
+    SESSIONS,
+    TEMPLATE,
+    Layout,
+    write_json,
+    write_tree,
+)
 
-TEMPLATE = 'MNI152NLin2009cAsym'
 ANATOMY = {
     't1w': '_desc-preproc_T1w.nii.gz',
     'mask': '_desc-brain_mask.nii.gz',
@@ -60,7 +71,9 @@ def test_what_is_missing_is_left_open(tmp_path, missing):
 
 def test_another_session_or_template_does_not_count(tmp_path):
     _touch(tmp_path / 'sub-01' / 'anat', *(f'sub-01{ending}' for ending in ANATOMY.values()))
-    assert find_reusable({'fmriprep': tmp_path}, _image('pre'), TEMPLATE) == Reusable()
+    _touch(tmp_path / 'sub-01/ses-a/anat', *(f'sub-01_ses-a{each}' for each in ANATOMY.values()))
+    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    assert found.t1w.name == f'sub-01{ANATOMY["t1w"]}'
     assert find_reusable({'fmriprep': tmp_path}, _image(), 'Other').anat2std_xfm is None
 
 
@@ -82,21 +95,21 @@ def test_segmentations_by_their_names(tmp_path, folder, name):
 @pytest.mark.parametrize(
     ('table', 'expected'),
     [
-        ('sub-01/anat/sub-01_desc-aseg_dseg.tsv', True),
-        ('desc-aseg_dseg.tsv', True),
+        ('sub-01/anat/sub-01_desc-mine_dseg.tsv', True),
+        ('desc-mine_dseg.tsv', True),
         ('dseg.tsv', True),
-        ('sub-02/anat/sub-02_desc-aseg_dseg.tsv', False),
+        ('sub-02/anat/sub-02_desc-mine_dseg.tsv', False),
     ],
 )
 def test_tables_of_labels(tmp_path, table, expected):
-    _touch(tmp_path / 'sub-01' / 'anat', 'sub-01_desc-aseg_dseg.nii.gz')
+    _touch(tmp_path / 'sub-01' / 'anat', 'sub-01_desc-mine_dseg.nii.gz')
     _touch((tmp_path / table).parent, Path(table).name)
     if expected:
-        found = find_reusable({'synthseg': tmp_path}, _image(), TEMPLATE)
+        found = find_reusable({'other': tmp_path}, _image(), TEMPLATE)
         assert found.dseg_table == tmp_path / table
     else:
         with pytest.raises(DataError, match=r'no table names its labels; add .*dseg\.tsv'):
-            find_reusable({'synthseg': tmp_path}, _image(), TEMPLATE)
+            find_reusable({'other': tmp_path}, _image(), TEMPLATE)
 
 
 @pytest.mark.parametrize(
@@ -134,44 +147,179 @@ def test_too_many_files_are_named(tmp_path):
         find_reusable({'dlmuse': tmp_path}, _image(), TEMPLATE)
 
 
-def _config(**options):
-    return AppConfig(Path('in'), Path('out'), ('participant',), **options)
+@pytest.mark.parametrize('name', ['a', 'B'])
+def test_of_several_segmentations_the_name_chooses_by_desc(tmp_path, name):
+    _touch(tmp_path, *(f'sub-01_desc-{each}_dseg.nii.gz' for each in 'ab'), 'sub-01_dseg.nii.gz')
+    _touch(tmp_path, 'dseg.tsv')
+    found = find_reusable({name: tmp_path}, _image(), TEMPLATE)
+    assert (found.dseg.name, found.dseg_name) == (f'sub-01_desc-{name.lower()}_dseg.nii.gz', name)
+
+
+def test_a_segmentation_of_fmriprep_that_is_missing_is_not_replaced(tmp_path):
+    _touch(tmp_path / 'sub-01/anat', 'sub-01_dseg.nii.gz', 'sub-01_desc-aseg_dseg.nii.gz')
+    assert find_reusable({'aparcaseg': tmp_path}, _image(), TEMPLATE) == Reusable()
+    found = find_reusable({'fmriprep': tmp_path, 'aseg': tmp_path}, _image(), TEMPLATE)
+    assert (found.dseg.name, found.numbering) == ('sub-01_desc-aseg_dseg.nii.gz', 'aseg')
+
+
+def _raw(root, *names):
+    """The first of some raw images."""
+    for name in names:
+        _touch((root / name).parent, f'{Path(name).name}.nii.gz')
+    return _describe(root / f'{names[0]}.nii.gz')
+
+
+@pytest.mark.parametrize('given', ['fmriprep={}', '{}'])
+@pytest.mark.parametrize('layout', LAYOUTS.values(), ids=LAYOUTS)
+def test_every_file_is_found_in_each_layout(tmp_path, layout, given):
+    image = _raw(tmp_path / 'raw', *layout.raw)
+    expected = write_tree(tmp_path / 'out', layout)
+    derivatives = (given.format(tmp_path / 'out'),)
+    config = AppConfig(tmp_path, tmp_path, ('participant',), derivatives=derivatives)
+    found = find_reusable(derivative_folders(config), image, TEMPLATE)
+    assert found == Reusable(
+        anatomy_name='fmriprep',
+        tpms=tuple(expected.pop(tissue) for tissue in ('GM', 'WM', 'CSF')),
+        **expected,
+    )
+    assert all(found.found_in('fmriprep').values())
 
 
 @pytest.mark.parametrize(
-    ('options', 'expected'),
+    ('layout', 'image', 'reason'),
     [
-        ({}, 'network'),
-        ({'segmentation': 'multi-atlas'}, 'muse'),
-        ({'segmentation': 'multi-atlas', 'atlas': '/data/other'}, 'other'),
-        ({'atlas': '/data/my-atlas_2'}, 'myatlas2'),
-        ({'atlas': '/data/Größe'}, 'Gre'),
-        ({'derivatives': ('fmriprep=.',)}, 'network'),
-        ({'derivatives': ('fmriprep=.', 'dlmuse=.')}, 'dlmuse'),
+        (Layout(raw=SESSIONS, sources=(0, 1)), 0, r'made of several sessions \(ses-a, ses-b\)'),
+        (Layout(raw=SESSIONS, sources=(0,)), 1, 'was made of sub-01_ses-a_T1w.nii.gz'),
+        (Layout(raw=SESSIONS, sources=None), 0, 'does not say of which .* several sessions'),
+        (
+            Layout(raw=SESSIONS, stem='sub-01/ses-a/anat/sub-01_ses-a', sources=(0, 1)),
+            0,
+            'several sessions',
+        ),
+        (Layout(raw=ACQUISITIONS, sources=(0, 1)), 0, r'acquisitions \(acq-high, acq-low\)'),
+        (Layout(raw=ACQUISITIONS, sources=None), 1, 'several acquisitions'),
+        (Layout(raw=(RUNS[0], 'sub-01/anat/sub-01_ce-gd_T1w'), sources=(0, 1)), 0, 'ce-gd, none'),
     ],
 )
-def test_label_of_the_regions(options, expected):
-    assert segmentation_label(_config(**options)) == expected
-
-
-def test_an_atlas_needs_a_name_that_bids_allows():
-    with pytest.raises(UsageError, match='rename the folder'):
-        atlas_label(_config(atlas='/data/_-_'))
-
-
-def test_labels_of_atlases():
-    assert atlas_label(_config(derivatives=('dlmuse=.',))) == 'network'
-
-
-def test_the_network_has_no_atlas():
-    with pytest.raises(UsageError, match='leave out --atlas'):
-        atlas_label(_config(segmentation='network', atlas='/data/other'))
+def test_results_of_several_sessions_or_acquisitions_are_refused(tmp_path, layout, image, reason):
+    raw = _raw(tmp_path / 'raw', layout.raw[image], *layout.raw)
+    write_tree(tmp_path, layout)
+    found = find_reusable({'fmriprep': tmp_path}, raw, TEMPLATE)
+    assert found.files == {}
+    assert not any(found.found_in('fmriprep').values())
+    assert re.search(reason, found.refused['fmriprep'])
 
 
 @pytest.mark.parametrize(
-    ('derivatives', 'message'),
-    [(('a=.', 'b=.'), 'a and b are segmentations; give one'), (('a-b=.',), 'letters and digits')],
+    ('aligned', 'expected'), [(['ses-a_run-1', 'ses-a_run-2'], True), (['ses-a', 'ses-b'], False)]
 )
-def test_names_that_cannot_be(derivatives, message):
-    with pytest.raises(UsageError, match=message):
-        segmentation_label(_config(derivatives=derivatives))
+def test_transforms_of_raw_images_tell_of_what_a_reference_was_made(tmp_path, aligned, expected):
+    raw = [f'sub-01/ses-{name[4]}/anat/sub-01_{name}_T1w' for name in aligned]
+    image = _raw(tmp_path / 'raw', *raw, *SESSIONS[1:])
+    layout = Layout(raw=tuple(raw), sources=None)
+    write_tree(tmp_path, layout)
+    for name in aligned:
+        folder = tmp_path / 'sub-01' / f'ses-{name[4]}' / 'anat'
+        _touch(folder, f'sub-01_{name}_from-orig_to-T1w_mode-image_xfm.txt')
+    found = find_reusable({'fmriprep': tmp_path}, image, TEMPLATE)
+    assert bool(found.t1w) == expected
+
+
+@pytest.mark.parametrize('entity', ['acq-low', 'rec-norm', 'ce-gd', 'run-2', 'ses-b'])
+def test_results_of_another_image_are_never_taken(tmp_path, entity):
+    image = _raw(tmp_path / 'raw', 'sub-01/anat/sub-01_T1w')
+    write_tree(tmp_path, Layout(stem=f'sub-01/anat/sub-01_{entity}'))
+    _touch(tmp_path, f'sub-01_{entity}_dseg.nii.gz')
+    folders = {'fmriprep': tmp_path, 'dlmuse': tmp_path}
+    assert find_reusable(folders, image, TEMPLATE) == Reusable()
+
+
+def test_sources_as_bids_uris(tmp_path):
+    image = _raw(tmp_path / 'raw', *reversed(SESSIONS))
+    paths = write_tree(tmp_path, Layout(raw=SESSIONS, sources=None))
+    sidecar = paths['t1w'].with_name('sub-01_desc-preproc_T1w.json')
+    write_json(sidecar, {'Sources': [f'bids:raw:{SESSIONS[1]}.nii.gz', 'bids::sub-01/xfm.txt']})
+    assert find_reusable({'fmriprep': tmp_path}, image, TEMPLATE).t1w == paths['t1w']
+
+
+@pytest.mark.parametrize('content', ['[]', '{', '{"Sources": 3}', '{"Sources": null}'])
+def test_a_sidecar_that_says_nothing(tmp_path, content):
+    paths = write_tree(tmp_path, Layout(sources=None))
+    paths['mask'].with_name('sub-01_desc-brain_mask.json').write_text(content)
+    assert find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE).t1w == paths['t1w']
+
+
+def test_only_results_on_one_grid_are_used_together(tmp_path):
+    _touch(
+        tmp_path / 'sub-01/anat',
+        *(f'sub-01_res-{res}{ANATOMY["t1w"]}' for res in (1, 2)),
+        f'sub-01{ANATOMY["t1w"]}',
+        f'sub-01_res-2{ANATOMY["mask"]}',
+    )
+    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    assert (found.t1w.name, found.mask) == (f'sub-01{ANATOMY["t1w"]}', None)
+
+
+FREESURFER, FASTSURFER = 'aparc+aseg.mgz', 'aparc.DKTatlas+aseg.deep.mgz'
+
+
+@pytest.mark.parametrize(
+    ('name', 'files', 'expected'),
+    [
+        ('freesurfer', [FREESURFER, 'aparc.DKTatlas+aseg.mgz', 'aseg.mgz'], 'aparc+aseg'),
+        ('freesurfer', ['aseg.mgz'], None),
+        ('aseg', [FREESURFER, 'aseg.mgz'], 'aseg'),
+        ('fastsurfer', [FREESURFER, FASTSURFER], 'aparc.DKTatlas+aseg.deep'),
+        ('mine', [FASTSURFER], 'aparc.DKTatlas+aseg.deep'),
+    ],
+)
+@pytest.mark.parametrize(
+    ('subject', 'session', 'ours'),
+    [
+        ('sub-01', None, True),
+        ('01', None, True),
+        ('sub-01', 'a', True),
+        ('sub-01_ses-a', 'a', True),
+        ('sub-01_ses-b', 'a', False),
+        ('sub-010', None, False),
+        ('sub-01.long.base', None, False),
+    ],
+)
+def test_folders_of_freesurfer(tmp_path, name, files, expected, subject, session, ours):
+    _touch(tmp_path / subject / 'mri', *files)
+    found = find_reusable({name: tmp_path}, _image(session), TEMPLATE)
+    assert bool(found.dseg) == bool(expected and ours)
+    if found.dseg:
+        assert (found.dseg.name, found.numbering) == (f'{expected}.mgz', expected)
+
+
+def test_one_reconstruction_of_several_sessions_is_refused(tmp_path):
+    image = _raw(tmp_path / 'raw', *SESSIONS)
+    _touch(tmp_path / 'fs' / 'sub-01' / 'mri', FREESURFER)
+    found = find_reusable({'freesurfer': tmp_path / 'fs'}, image, TEMPLATE)
+    assert found.dseg is None
+    assert 'several sessions' in found.refused['freesurfer']
+
+
+@pytest.mark.parametrize(
+    ('name', 'file', 'expected'),
+    [
+        ('synthseg', 'sub-01_T1w_synthseg.nii.gz', 'synthseg'),
+        ('mine', 'sub-01_T1w_synthseg.nii', 'synthseg'),
+        ('synthseg', 'sub-01_dseg.nii.gz', 'synthseg'),
+        ('freesurfer', 'sub-01_dseg.nii.gz', 'aparc+aseg'),
+        ('mine', 'sub-01_desc-aparcaseg_dseg.nii.gz', 'aparc+aseg'),
+        ('mine', 'sub-01_T1w_DLMUSE.nii.gz', 'muse'),
+    ],
+)
+def test_labels_that_are_built_in(tmp_path, name, file, expected):
+    _touch(tmp_path / 'sub-01' / 'anat', file)
+    found = find_reusable({name: tmp_path}, _image(), TEMPLATE)
+    assert (found.dseg.name, found.numbering, found.dseg_table) == (file, expected, None)
+
+
+def test_the_table_of_fmriprep_lists_too_much(tmp_path):
+    _touch(tmp_path / 'sub-01' / 'anat', 'sub-01_desc-aparcaseg_dseg.nii.gz')
+    _touch(tmp_path, 'desc-aparcaseg_dseg.tsv', 'desc-aseg_dseg.tsv')
+    found = find_reusable({'aparcaseg': tmp_path}, _image(), TEMPLATE)
+    assert (found.dseg_table, found.numbering) == (None, 'aparc+aseg')

@@ -10,7 +10,9 @@ from surreal_bids.cli import plan
 from surreal_bids.cli.plan import (
     check_anatomy_options,
     log_job,
+    log_reuse,
     make_plan,
+    reuse_table,
     steps_dir,
     study_identity,
     template_name,
@@ -99,11 +101,57 @@ def test_the_name_of_the_segmentation_matters(config, tmp_path):
     assert made_from[0] != made_from[1]
 
 
+def _fmriprep(root, *labels):
+    for label in labels:
+        folder = root / f'sub-{label}' / 'anat'
+        folder.mkdir(parents=True)
+        (folder / f'sub-{label}_desc-preproc_T1w.nii.gz').write_text(label)
+    root.mkdir(exist_ok=True)
+    return f'fmriprep={root}'
+
+
+def test_a_table_shows_for_how_many_images_results_were_found(config, tmp_path, caplog):
+    config = replace(config, derivatives=(_fmriprep(tmp_path / 'fmriprep', '01', '02'),))
+    jobs = _plan(config).jobs
+    table = reuse_table(config, jobs)
+    assert [line.rsplit('  ', 1)[1].strip() for line in table.splitlines()] == [
+        'Images', '2 of 3', '0 of 3', '0 of 3', '0 of 3',
+    ]  # fmt: skip
+    with caplog.at_level(logging.INFO, 'surreal_bids'):
+        log_reuse(config, jobs)
+    assert table in caplog.text
+    assert 'fmriprep: T1w image found for 2 of 3 images; computed for the others' in caplog.text
+    assert reuse_table(replace(config, derivatives=()), jobs) == ''
+
+
+@pytest.mark.parametrize('name', ['fmriprep', 'dlmuse', 'freesurfer'])
+def test_a_folder_that_has_nothing_for_any_image_is_an_error(config, tmp_path, name):
+    folder = tmp_path / 'other'
+    _fmriprep(folder, '07')
+    config = replace(config, derivatives=(f'{name}={folder}',))
+    with pytest.raises(DataError, match=r'found for 0 of 3 images \(such as sub-01_'):
+        _plan(config)
+    plan = _plan(replace(config, derivatives_optional=True))
+    assert [job.reusable.files for job in plan.jobs] == [{}] * 3
+
+
+def test_what_is_refused_is_said(make_dataset, tmp_path, caplog):
+    names = [f'sub-01/ses-{s}/anat/sub-01_ses-{s}_T1w.nii.gz' for s in 'ab']
+    derivatives = (_fmriprep(tmp_path / 'fmriprep', '01'),)
+    config = AppConfig(
+        make_dataset(*names), tmp_path / 'out', ('participant',), derivatives=derivatives
+    )
+    with pytest.raises(DataError, match=r'found for 0 of 2 images .*several sessions'):
+        _plan(config)
+    log_reuse(config, _plan(replace(config, derivatives_optional=True)).jobs)
+    assert 'sub-01_ses-b: not used, since' in caplog.text
+
+
 def test_one_who_cannot_be_planned_does_not_stop_the_others(config, tmp_path):
-    folder = tmp_path / 'synthseg'
+    folder = tmp_path / 'other'
     folder.mkdir()
     (folder / 'sub-01_dseg.nii.gz').write_text('labels')
-    found = _plan(replace(config, derivatives=(f'synthseg={folder}',)))
+    found = _plan(replace(config, derivatives=(f'other={folder}',)))
     assert [job.image.name for job in found.jobs] == ['sub-02', 'sub-a+b']
     assert (found.problems[0].name, found.problems[0].step) == ('sub-01', 'plan')
     assert 'no table names its labels' in found.problems[0].reason

@@ -159,13 +159,57 @@ def test_labels_of_an_atlas_in_place_are_kept(files, identity, tmp_path):
     ('with_table', 'names'), [(True, 'Right half'), (False, 'Right hippocampus')]
 )
 def test_an_existing_segmentation_is_measured(files, tmp_path, with_table, names):
-    interface = MeasureSegmentation(in_file=files['labels'])
+    interface = MeasureSegmentation(in_file=files['labels'], mask_file=files['mask'])
     if with_table:
         interface.inputs.regions_file = files['regions']
     table = pd.read_csv(_run(interface, tmp_path).volumes_file, sep='\t').set_index('index')
     assert table.loc[47, 'name'] == names
     expected = (np.asarray(phantom.labels().dataobj) == 47).sum() * 64
     assert table.loc[47, 'volume_mm3'] == pytest.approx(expected)
+
+
+def _conformed(values, affine):
+    """Labels in the orientation of FreeSurfer (LIA), around the same brain."""
+    image = nib.Nifti1Image(values.astype(np.int32), affine)
+    source = nib.orientations.io_orientation(affine)
+    turned = image.as_reoriented(
+        nib.orientations.ornt_transform(source, nib.orientations.axcodes2ornt('LIA'))
+    )
+    return nib.MGHImage(np.asarray(turned.dataobj), turned.affine)
+
+
+def test_volumes_of_freesurfer_are_of_its_own_voxels(files, tmp_path):
+    halves = np.asarray(phantom.labels().dataobj)
+    values = np.select([halves == 47, halves == 48], [1024, 17], 0)
+    # Each voxel becomes eight: volumes stay, and the grid is another one.
+    fine = values.repeat(2, 0).repeat(2, 1).repeat(2, 2)
+    affine = phantom.AFFINE @ np.diag([0.5, 0.5, 0.5, 1])
+    affine[:3, 3] -= 0.25 * phantom.AFFINE[:3, :3].sum(axis=1)
+    path = tmp_path / 'aparc+aseg.mgz'
+    nib.save(_conformed(fine, affine), path)
+    step = MeasureSegmentation(in_file=path, mask_file=files['mask'], numbering='aparc+aseg')
+    outputs = _run(step, tmp_path)
+    table = pd.read_csv(outputs.volumes_file, sep='\t').set_index('name')['volume_mm3']
+    assert table['ctx-lh-precentral'] == pytest.approx((halves == 47).sum() * 64)
+    assert table['Left-Hippocampus'] == pytest.approx((halves == 48).sum() * 64)
+    assert table.drop(['ctx-lh-precentral', 'Left-Hippocampus']).eq(0).all()
+    assert nib.load(outputs.dseg_file).shape == (80, 72, 96)
+
+
+@pytest.mark.parametrize(('shift_mm', 'fits'), [(20, True), (400, False), (90, False)])
+def test_a_segmentation_that_lies_elsewhere_is_refused(files, tmp_path, shift_mm, fits):
+    labels = phantom.labels()
+    affine = labels.affine.copy()
+    affine[0, 3] += shift_mm
+    path = write_image(
+        tmp_path / 'moved.nii.gz', nib.Nifti1Image(np.asarray(labels.dataobj), affine)
+    )
+    step = MeasureSegmentation(in_file=path, mask_file=files['mask'])
+    if fits:
+        _run(step, tmp_path)
+    else:
+        with pytest.raises(DataError, match=r'moved.nii.gz: only \d+% of the segmentation lies in'):
+            _run(step, tmp_path)
 
 
 def test_regions_of_the_network_are_saved_with_their_confidence(files, tmp_path):

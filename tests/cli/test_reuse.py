@@ -1,0 +1,130 @@
+"""Results of fMRIPrep's names, made from our own of one head, give what we give without them."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import ants
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.cli.app import main
+from surreal_bids.cli.simulate import main as simulate
+from surreal_bids.files import write_image
+from tests.bids.fmriprep_trees import IMAGES, LAYOUTS, SESSIONS, XFMS, of_participant, write_tree
+
+pytestmark = pytest.mark.slow
+
+OPTIONS = ['--template-resolution', '4', '--nprocs', '1']
+HEAD = 'sub-CN0001'
+
+
+@pytest.fixture(scope='module')
+def processed(tmp_path_factory):
+    """A simulated head of 4 mm, without its skull, and its outputs."""
+    root = tmp_path_factory.mktemp('reuse')
+    people = ['--n-cn', '1', '--n-pt', '0', '--voxel-size', '4', '--nprocs', '1']
+    assert simulate(['cohort', str(root / 'raw'), *people]) == 0
+    path = root / 'raw' / HEAD / 'anat' / f'{HEAD}_T1w.nii.gz'
+    truth = root / 'raw' / 'sourcedata' / 'truth' / HEAD / f'{HEAD}_desc-brain_mask.nii.gz'
+    head, brain = (nib.Nifti1Image.from_filename(each) for each in (path, truth))
+    values = np.asarray(head.dataobj) * (np.asarray(brain.dataobj) > 0)
+    write_image(path, nib.Nifti1Image(values, head.affine, head.header))
+    assert main([str(root / 'raw'), str(root / 'out'), 'participant', *OPTIONS, *_work(root)]) == 0
+    return root
+
+
+def _work(root):
+    return ['-w', str(root / 'work')]
+
+
+def _put(processed):
+    """How results become files of fMRIPrep: copied, unzipped, or written as a composite."""
+    anat = processed / 'out' / HEAD / 'anat'
+    names = IMAGES | {key: name.format('MNI152NLin2009cAsym') for key, name in XFMS.items()}
+
+    def put(key, path):
+        source = anat / f'{HEAD}_{names[key]}.nii.gz'
+        if key in XFMS:
+            transform = ants.transform_from_displacement_field(ants.image_read(str(source)))
+            ants.write_transform(ants.compose_ants_transforms([transform]), str(path))
+        elif path.suffix == '.gz':
+            shutil.copy(source, path)
+        else:
+            nib.Nifti1Image.from_filename(source).to_filename(path)
+
+    return put
+
+
+def _write_raw(processed, root, *names):
+    for name in names:
+        path = root / f'{name}.nii.gz'
+        path.parent.mkdir(parents=True)
+        shutil.copy(processed / 'raw' / HEAD / 'anat' / f'{HEAD}_T1w.nii.gz', path)
+    description = {'Name': 'Raw', 'BIDSVersion': '1.10.0'}
+    (root / 'dataset_description.json').write_text(json.dumps(description))
+
+
+def _content(path):
+    if path.suffix == '.tsv':
+        return pd.read_csv(path, sep='\t')['volume_mm3'].to_numpy()
+    return nib.Nifti1Image.from_filename(path).get_fdata()
+
+
+def test_volumes_and_maps_are_those_without_reuse(processed, tmp_path, caplog):
+    # One reference for a participant with sessions; files that are not compressed, of one of
+    # several acquisitions. Below OUT/fmriprep, as until version 20.2.
+    layouts = [
+        replace(LAYOUTS['several sessions'], raw=SESSIONS[:1], root='fmriprep'),
+        of_participant(
+            replace(LAYOUTS['acquisitions'], extension='.nii', root='fmriprep'), label='02'
+        ),
+    ]
+    for layout in layouts:
+        write_tree(tmp_path / 'theirs', layout, _put(processed))
+    _write_raw(processed, tmp_path / 'raw', *(layout.raw[0] for layout in layouts))
+    arguments = [str(tmp_path / 'raw'), str(tmp_path / 'out'), 'participant', *OPTIONS]
+    arguments += [*_work(tmp_path), '-d', str(tmp_path / 'theirs'), '--skip-bids-validation', '-v']
+    assert main(arguments) == 0
+    assert 'found for' not in caplog.text, 'nothing is missing'
+    for name, below in (('sub-01_ses-a', 'sub-01/ses-a'), ('sub-02', 'sub-02')):
+        ours = {path.name: path for path in (tmp_path / 'out' / below / 'anat').glob('*')}
+        for expected in (processed / 'out' / HEAD / 'anat').glob('*'):
+            if expected.suffix not in {'.tsv', '.gz'}:
+                continue
+            given = _content(ours[expected.name.replace(HEAD, name)])
+            np.testing.assert_allclose(given, _content(expected), rtol=1e-5, atol=1e-5)
+        steps = (tmp_path / 'out' / 'logs' / f'{name}.log').read_text()
+        assert 'label: done' in steps
+        for computed in ('find_brain', 'n4', 'register_template', 'classify'):
+            assert computed not in steps
+    links = json.loads((tmp_path / 'out' / 'dataset_description.json').read_text())['DatasetLinks']
+    assert links['fmriprep'] == (tmp_path / 'theirs' / 'fmriprep').as_uri()
+
+
+def test_volumes_of_freesurfer_are_measured(processed, tmp_path):
+    """Labels of FreeSurfer in its own space: 1 mm, 256 voxels, LIA."""
+    path = processed / 'out' / HEAD / 'anat' / f'{HEAD}_seg-network_dseg.nii.gz'
+    dseg = nib.Nifti1Image.from_filename(path)
+    labels = np.where(np.asarray(dseg.dataobj) == 47, 53, 0) + 2 * (np.asarray(dseg.dataobj) == 48)
+    fine = labels.repeat(2, 0).repeat(2, 1).repeat(2, 2).astype(np.int32)
+    affine = dseg.affine @ np.diag([0.5, 0.5, 0.5, 1])
+    affine[:3, 3] -= 0.25 * dseg.affine[:3, :3].sum(axis=1)
+    folder = tmp_path / 'fs' / 'sub-01' / 'mri'
+    folder.mkdir(parents=True)
+    nib.save(nib.MGHImage(fine, affine), folder / 'aparc+aseg.mgz')
+    write_tree(tmp_path / 'theirs', LAYOUTS['plain'], _put(processed))
+    _write_raw(processed, tmp_path / 'raw', *LAYOUTS['plain'].raw)
+    arguments = [str(tmp_path / 'raw'), str(tmp_path / 'out'), 'participant', *OPTIONS]
+    given = ['-d', str(tmp_path / 'theirs'), '--fs-subjects-dir', str(tmp_path / 'fs')]
+    assert main([*arguments, *_work(tmp_path), *given]) == 0
+    stem = tmp_path / 'out' / 'sub-01' / 'anat' / 'sub-01_seg-freesurfer_dseg'
+    volumes = pd.read_csv(f'{stem}.tsv', sep='\t').set_index('name')['volume_mm3']
+    assert len(volumes) == 111
+    assert volumes['Right-Hippocampus'] == pytest.approx(64 * (labels == 53).sum())
+    assert volumes['Left-Cerebral-White-Matter'] == pytest.approx(64 * (labels == 2).sum())
+    sources = json.loads(Path(f'{stem}.json').read_text())['Sources']
+    assert sources == ['bids:freesurfer:sub-01/mri/aparc+aseg.mgz']
