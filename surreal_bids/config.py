@@ -42,6 +42,7 @@ LEAST: Mapping[str, float] = {
     'ortho': 0,
     'repetitions': 1,
     'iterations': 1,
+    'folds': 0,
     'map_smoothing': 0,
     'permutations': 0,
     'gamma': 0,
@@ -123,6 +124,9 @@ class TrainingOptions:
         Number of iterations, the most with `sparse`, the least with others; None: the preset's.
     preset
         How members start and are trained: `sparse`, `iclr2022`, `correlated` or `robust`.
+    folds
+        Parts of the participants that are held out in turn, so that R-indices are by models that
+        were not trained on the participant; 0: none.
     device
         Where torch works.
     random_seed
@@ -136,6 +140,7 @@ class TrainingOptions:
     repetitions: int | None = None
     iterations: int | None = None
     preset: str = 'sparse'
+    folds: int = 5
     device: str = 'auto'
     random_seed: int = 0
     gamma: float | None = None

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nipype.interfaces.utility import IdentityInterface, Merge
 from nipype.pipeline import engine as pe
 
-from surreal_bids.interfaces.group import MapPatterns, PublishGroup, SelectModel, TrainPatterns
+from surreal_bids.interfaces.group import (
+    FitFold,
+    MapPatterns,
+    PublishGroup,
+    SelectModel,
+    TrainPatterns,
+)
 
 
 def init_group_wf(
@@ -27,7 +33,7 @@ def init_group_wf(
     >>> from surreal_bids.workflows.group import init_group_wf, init_training_wf
     >>> options = dict(n_patterns=[2, 3], ortho=[0.2], repetitions=2, iterations=100)
     >>> training_wf = init_training_wf(
-    ...     data_files=[__file__], options=options, checkpoint_dir='checkpoints'
+    ...     data_file=__file__, options=options, checkpoint_dir='checkpoints'
     ... )
     >>> wf = init_group_wf(
     ...     cohort_dir='.', output_dir='out', model=training_wf,
@@ -76,9 +82,11 @@ def init_group_wf(
         for node in (publish, *compare):
             node.inputs.model_card = model
         return workflow
+    given = model.get_node('outputnode').inputs.copyable_trait_names()
     for node in (publish, *compare):
-        workflow.connect([(model, node, [('outputnode.model_card', 'model_card')])])
-    if 'half_cards' in model.get_node('outputnode').inputs.copyable_trait_names():
+        names = [name for name in ('model_card', 'folds_file', 'fold_cards') if name in given]
+        workflow.connect([(model, node, [(f'outputnode.{name}', name) for name in names])])
+    if 'half_cards' in given:
         workflow.connect([(model, publish, [('outputnode.half_cards', 'half_cards')])])
     return workflow
 
@@ -110,25 +118,31 @@ def trains_each_number(options: Mapping[str, Any]) -> bool:
 
 def init_training_wf(
     *,
-    data_files: list[str],
+    data_file: str,
     options: Mapping[str, Any],
     checkpoint_dir: str,
+    folds_file: str | None = None,
+    fold_files: Mapping[int, str] | None = None,
+    half_files: Sequence[str] = (),
     n_threads: int = 1,
     name: str = 'training_wf',
 ) -> pe.Workflow:
-    """Train each number of patterns in a node of its own, and choose; then train on halves.
+    """Train each number of patterns in a node of its own, and choose; then folds and halves.
 
     With the preset `sparse` the number is chosen before training, and one node does both.
 
     Parameters
     ----------
-    data_files
-        What to train on, as :class:`surreal_bids.tables.pipeline.TrainingData` saves it: of all,
-        and perhaps of the two halves.
+    data_file
+        What to train on, as :class:`surreal_bids.tables.pipeline.TrainingData` saves it.
     options
         Fields of `TrainingOptions`.
     checkpoint_dir
         Where members are kept; a node that was killed resumes from there.
+    folds_file
+        Who is in which fold, as :class:`surreal_bids.tables.folds.Folds` saves it; None: no folds.
+    fold_files, half_files
+        What to train on without each fold, by its number; and in each half.
     n_threads
         Threads of each training node.
 
@@ -136,17 +150,28 @@ def init_training_wf(
     -------
     model_card
         Card of the model, which is beside.
+    folds_file, fold_cards
+        As given; and cards of the models of folds, with M and lambda of the model. Only if there
+        are folds.
     half_cards
-        Cards of the models of halves, with M and lambda of the model; only if there are halves.
+        Cards of the models of halves, with their own M and lambda; only if there are halves.
     """
     workflow = pe.Workflow(name=name)
-    everyone, *halves = data_files
-    fields = ['model_card', *(['half_cards'] if halves else [])]
+    fold_files = fold_files or {}
+    outputs = {
+        'model_card': True,
+        'folds_file': folds_file is not None,
+        'fold_cards': bool(fold_files),
+        'half_cards': bool(half_files),
+    }
+    fields = [name for name, is_there in outputs.items() if is_there]
     outputnode = pe.Node(IdentityInterface(fields=fields), name='outputnode')
+    if folds_file is not None:
+        outputnode.inputs.folds_file = folds_file
     shared = {'options': dict(options), 'n_threads': n_threads}
     resources = {'n_procs': n_threads, 'mem_gb': 2}
     select = pe.Node(
-        SelectModel(data_file=everyone, checkpoint_dir=checkpoint_dir, **shared),
+        SelectModel(data_file=data_file, checkpoint_dir=checkpoint_dir, **shared),
         name='select',
         **resources,
     )
@@ -156,7 +181,7 @@ def init_training_wf(
     for number, n_patterns in enumerate(numbers, start=1):
         train = pe.Node(
             TrainPatterns(
-                data_file=everyone, checkpoint_dir=checkpoint_dir, n_patterns=n_patterns, **shared
+                data_file=data_file, checkpoint_dir=checkpoint_dir, n_patterns=n_patterns, **shared
             ),
             name=f'train_{n_patterns}_patterns',
             **resources,
@@ -164,20 +189,25 @@ def init_training_wf(
         workflow.connect([(train, candidates, [('checkpoint_file', f'in{number}')])])
     if numbers:
         workflow.connect([(candidates, select, [('out', 'checkpoint_files')])])
-    if not halves:
-        return workflow
-    half_cards = pe.Node(Merge(len(halves)), name='half_cards')
-    for number, data_file in enumerate(halves, start=1):
-        half = pe.Node(
-            SelectModel(
-                data_file=data_file, checkpoint_dir=f'{checkpoint_dir}/half-{number}', **shared
-            ),
-            name=f'half_{number}',
-            **resources,
+    folds = {
+        f'fold_{number}': FitFold(
+            data_file=path, checkpoint_dir=checkpoint_dir, fold=number, **shared
         )
-        workflow.connect([
-            (select, half, [('model_card', 'like_card')]),
-            (half, half_cards, [('model_card', f'in{number}')]),
-        ])  # fmt: skip
-    workflow.connect([(half_cards, outputnode, [('out', 'half_cards')])])
+        for number, path in fold_files.items()
+    }
+    halves = {
+        f'half_{number}': SelectModel(
+            data_file=path, checkpoint_dir=f'{checkpoint_dir}/half-{number}', half=number, **shared
+        )
+        for number, path in enumerate(half_files, start=1)
+    }
+    for merged, steps in {'fold_cards': folds, 'half_cards': halves}.items():
+        merge = pe.Node(Merge(len(steps)), name=merged)
+        for number, (label, step) in enumerate(steps.items(), start=1):
+            node = pe.Node(step, name=label, **resources)
+            workflow.connect([(node, merge, [('model_card', f'in{number}')])])
+            if steps is folds:
+                workflow.connect([(select, node, [('model_card', 'final_card')])])
+        if steps:
+            workflow.connect([(merge, outputnode, [('out', merged)])])
     return workflow

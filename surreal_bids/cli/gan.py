@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,11 @@ from surreal_bids.files import refuse_inputs
 from surreal_bids.text import name_some
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from surreal_bids.tables.cohort import Cohort
-    from surreal_bids.tables.pipeline import TableModel
+    from surreal_bids.tables.folds import Folds
+    from surreal_bids.tables.pipeline import TableModel, TrainingData
 
 RINDICES, EXCLUSIONS, SUMMARY = 'rindices.tsv', 'exclusions.tsv', 'summary.txt'
 CARD, TENSORS, CHECKPOINTS = 'model.json', 'model.safetensors', 'checkpoints'
@@ -122,7 +125,8 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids.bids.people import about
     from surreal_bids.files import sole_use
     from surreal_bids.tables.cohort import read_cohort
-    from surreal_bids.tables.pipeline import prepare, require_trainable, select_model
+    from surreal_bids.tables.folds import prepare_folds
+    from surreal_bids.tables.pipeline import prepare, require_trainable
     from surreal_bids.tables.results import summarise_cohort
 
     cohort = read_cohort(arguments.table, arguments.participants, options)
@@ -130,14 +134,31 @@ def run_fit(arguments: argparse.Namespace) -> int:
     sys.stdout.flush()
     with about(arguments.table):
         data = prepare(cohort)
-    training = training_options(training)
-    require_trainable(data, training)
+        training = training_options(training)
+        require_trainable(data, training)
+        folds = prepare_folds(cohort, training)
     with sole_use(out, ['model']), about(arguments.table):
         require_free_folder(out, arguments.overwrite)
         if arguments.overwrite:
             shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
-        _write(out, select_model(data, training, out / CHECKPOINTS), cohort)
+        _train(out, cohort, training, data, folds)
     return 0
+
+
+def _train(
+    out: Path, cohort: Cohort, options: TrainingOptions, data: TrainingData, folds: Folds | None
+) -> None:
+    """Train on all, then without each fold, and write."""
+    from surreal_bids.tables.folds import cross_fit, final_results, fit_folds
+    from surreal_bids.tables.pipeline import select_model
+
+    model = select_model(data, options, out / CHECKPOINTS)
+    if folds is None:
+        _write(out, model, cohort, final_results(cohort, model))
+        return
+    fitted = cross_fit(cohort, model, *fit_folds(folds, model, options, out / CHECKPOINTS))
+    noted = replace(model, notes={**model.notes, 'CrossFit': fitted.note})
+    _write(out, noted, cohort, fitted.results)
 
 
 def _options(arguments: argparse.Namespace, kind: Any) -> Any:
@@ -168,12 +189,11 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
         )
 
 
-def _write(folder: Path, model: TableModel, cohort: Cohort) -> None:
+def _write(folder: Path, model: TableModel, cohort: Cohort, results: pd.DataFrame) -> None:
     """Write all outputs, the card last: a folder with a card is complete."""
     from surreal_bids.files import write_text, write_tsv
     from surreal_bids.tables.results import readable_card, summarise_cohort, write_results
 
-    results = model.apply(cohort)
     card = readable_card(model.state()[1], details=False)
     (folder / CARD).unlink(missing_ok=True)
     write_results(folder / RINDICES, cohort, results, model.pattern_names)

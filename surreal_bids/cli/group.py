@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,18 +35,44 @@ from surreal_bids.model.checks import FEWEST_PEOPLE
 from surreal_bids.model.estimator import find_device
 from surreal_bids.model.train import longest_first
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort, check_participants, read_cohort
+from surreal_bids.tables.folds import Folds, prepare_folds, prepare_halves
 from surreal_bids.tables.pipeline import (
     TableModel,
     TrainingData,
     adapt_to_controls,
     prepare,
-    prepare_halves,
     require_trainable,
     time_training,
 )
 from surreal_bids.tables.results import summarise_cohort
 from surreal_bids.tables.volumes import collect_volumes
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSets:
+    """What to train on: all participants, all without each fold, and each half of them."""
+
+    everyone: TrainingData
+    folds: Folds | None
+    halves: list[TrainingData]
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write everything; the paths are inputs of `init_training_wf`."""
+        data = self.everyone.save(folder / 'training.safetensors')
+        halves = [
+            os.fspath(half.save(folder / f'training_half-{number}.safetensors'))
+            for number, half in enumerate(self.halves, start=1)
+        ]
+        paths: dict[str, Any] = {'data_file': os.fspath(data), 'half_files': halves}
+        if self.folds is not None:
+            paths['folds_file'] = os.fspath(self.folds.save(folder / 'folds.json'))
+            paths['fold_files'] = {
+                number: os.fspath(fold.save(folder / f'training_fold-{number}.safetensors'))
+                for number, fold in self.folds.data.items()
+            }
+        return paths
+
 
 DONE = 'done'
 """File beside a cohort for which all results have been computed."""
@@ -82,7 +108,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     cohort = read_cohort(volumes, participants, config, expected, needs)
     sys.stdout.write(summarise_cohort(cohort))
     if model is None:
-        source: TableModel | list[TrainingData] = _training_data(config, cohort)
+        source: TableModel | TrainingSets = _training_sets(config, cohort)
     else:
         source, cohort = adapt_to_controls(model, cohort)
     if config.dry_run:
@@ -150,22 +176,23 @@ def _written(config: AppConfig) -> Iterator[tuple[Path, OutputName]]:
                 yield path, row
 
 
-def _training_data(config: AppConfig, cohort: Cohort) -> list[TrainingData]:
-    """Fit preprocessing to all, and where halves are asked for, to each of them."""
-    everyone = prepare(cohort)
-    require_trainable(everyone, training_options(config))
+def _training_sets(config: AppConfig, cohort: Cohort) -> TrainingSets:
+    """Fit preprocessing to all, without each fold, and where asked for, to each half."""
+    everyone, options = prepare(cohort), training_options(config)
+    require_trainable(everyone, options)
+    folds = prepare_folds(cohort, options)
     if not config.split_half:
-        return [everyone]
+        return TrainingSets(everyone, folds, [])
     for group, count in cohort.counts.items():
         if count < 2 * FEWEST_PEOPLE:
             raise DataError(
                 f'--split-half: {count} {GROUP_NAMES[group]}, but each half needs {FEWEST_PEOPLE}; '
                 'remove this option'
             )
-    return [everyone, *prepare_halves(cohort, config.random_seed)]
+    return TrainingSets(everyone, folds, prepare_halves(cohort, config.random_seed))
 
 
-def _run(config: AppConfig, cohort: Cohort, source: TableModel | list[TrainingData]) -> None:
+def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingSets) -> None:
     """Write what the steps need, run them, and delete outputs of earlier runs."""
     identity = cohort.fingerprint(asdict(training_options(config)), _checksum(config), __version__)
     folder = config.work_dir.absolute() / 'group' / identity
@@ -178,8 +205,8 @@ def _run(config: AppConfig, cohort: Cohort, source: TableModel | list[TrainingDa
     description = read_description(config.bids_dir)
     start_dataset(config.output_dir, config.bids_dir, description)
     begun = write_config(output_path(config.output_dir, 'configuration'), config)
-    if isinstance(source, list) and not config.reports_only:
-        sys.stdout.write(_announce(config, source[0]))
+    if isinstance(source, TrainingSets) and not config.reports_only:
+        sys.stdout.write(_announce(config, source))
         sys.stdout.flush()
     raise_crashes(config, run_workflow(workflow, config))
     write_text(folder / DONE, '')
@@ -193,19 +220,15 @@ def _checksum(config: AppConfig) -> str | None:
 
 
 def make_workflow(
-    config: AppConfig, folder: Path, cohort: Cohort, source: TableModel | list[TrainingData]
+    config: AppConfig, folder: Path, cohort: Cohort, source: TableModel | TrainingSets
 ) -> Any:
     """Build the graph for a cohort that is kept in `folder`, with what to train on or a model."""
     n_threads, template = _threads(config), template_name(config)
     if isinstance(source, TableModel):
         model = os.fspath(source.save(folder / 'model') / CARD)
     else:
-        data_files = [
-            os.fspath(data.save(folder / f'training_{number}.safetensors'))
-            for number, data in enumerate(source)
-        ]
         model = init_training_wf(
-            data_files=data_files,
+            **source.save(folder),
             options=asdict(training_options(config)),
             checkpoint_dir=os.fspath(folder / 'checkpoints'),
             n_threads=n_threads,
@@ -269,8 +292,19 @@ def _threads(config: AppConfig) -> int:
     return max(config.omp_nthreads, cores // at_once, 1)
 
 
-def _announce(config: AppConfig, data: TrainingData) -> str:
+def _announce(config: AppConfig, sets: TrainingSets) -> str:
     """How long training will take on this machine, from a few iterations."""
+    again = ' Then all is learned again'
+    if sets.folds is not None:
+        again += f' without each of {sets.folds.count} folds'
+    if sets.halves:
+        again += f'{" and" if sets.folds else ""} in each half'
+    return _announce_final(config, sets.everyone) + (
+        f'{again} of the participants.\n' if sets.folds or sets.halves else '\n'
+    )
+
+
+def _announce_final(config: AppConfig, data: TrainingData) -> str:
     import torch
 
     options, threads = training_options(config), _threads(config)
@@ -284,13 +318,13 @@ def _announce(config: AppConfig, data: TrainingData) -> str:
         return (
             'Choosing the number of patterns by stability, then training rounds of members until '
             f'their consensus settles: at most {_duration(total)} a round on this machine. '
-            'It may be stopped: the same command resumes.\n'
+            'It may be stopped: the same command resumes.'
         )
     each = ', '.join(f'M = {m}: {_duration(time)}' for m, time in seconds.items())
     return (
         f'Training members of each number of patterns: about {_duration(total)} on this machine '
         f'({each}; {at_once} at a time), or less where an earlier run has done a part. It may be '
-        'stopped: the same command resumes.\n'
+        'stopped: the same command resumes.'
     )
 
 

@@ -333,6 +333,14 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         help=PRESET_HELP,
     )
     group.add_argument(
+        '--folds',
+        type=int,
+        metavar='N',
+        help='train again without each of N parts of the participants, so that R-indices are by '
+        'models that have not seen the participant (at about the same cost once more); 0: only by '
+        f'the final model, which makes controls look healthier than they are {_default("folds")}',
+    )
+    group.add_argument(
         '--device',
         choices=CHOICES['device'],
         help=f'where registration and training run {_default("device")}',

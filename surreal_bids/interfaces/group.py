@@ -27,6 +27,7 @@ from surreal_bids.bids.derivatives import output_path, write_sidecar
 from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.people import PARTICIPANT, SESSION
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE, TrainingOptions
+from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.interfaces import Step
 from surreal_bids.interfaces.outputs import copy_whole
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from surreal_bids.reports.group import VoxelMaps
     from surreal_bids.stats.maps import PatternMap
     from surreal_bids.tables.analysis import GroupResults
+    from surreal_bids.tables.folds import CrossFit
     from surreal_bids.tables.pipeline import TableModel
 
 # Functions of the model are imported where they run: torch takes seconds to import.
@@ -82,7 +84,7 @@ class TrainPatterns(Step):
 
 class _SelectModelInput(_TrainInput):
     checkpoint_files = InputMultiObject(File(exists=True), desc='members of each M', nohash=True)
-    like_card = File(exists=True, desc='card of a model whose M and lambda are used')
+    half = traits.Int(desc='half of the participants that is trained on, if it is one')
 
 
 class _SelectModelOutput(TraitedSpec):
@@ -102,14 +104,14 @@ class SelectModel(Step):
         import torch
 
         from surreal_bids.model.bundle import CARD
+        from surreal_bids.tables.folds import half_options
         from surreal_bids.tables.pipeline import TrainingData, select_model
 
         inputs = self.inputs
         torch.set_num_threads(inputs.n_threads)
         options = TrainingOptions(**inputs.options)
-        if isdefined(inputs.like_card):
-            chosen = read_json(inputs.like_card)['Selected']
-            options = replace(options, n_patterns=(chosen['n_patterns'],), ortho=(chosen['ortho'],))
+        if isdefined(inputs.half):
+            options = half_options(options, inputs.half)
         data = TrainingData.load(inputs.data_file)
         model = select_model(data, options, Path(inputs.checkpoint_dir))
         folder = model.save(Path(runtime.cwd) / 'model')
@@ -117,13 +119,79 @@ class SelectModel(Step):
         return runtime
 
 
+FAILED = 'Failed'
+"""Key of a card that says why there is no model of a fold."""
+
+
+class _FitFoldInput(_TrainInput):
+    fold = traits.Int(mandatory=True, desc='number of the fold that is held out')
+    final_card = File(exists=True, mandatory=True, desc='card of the model of all participants')
+
+
+class FitFold(Step):
+    """Train without a fold; see :func:`surreal_bids.tables.folds.fit_fold`.
+
+    Where that cannot be, the card says why: the participants of one fold then have no R-indices,
+    which is no reason for the others to have none.
+    """
+
+    input_spec = _FitFoldInput
+    output_spec = _SelectModelOutput
+
+    def _run_step(self, runtime: Any) -> Any:
+        import torch
+
+        from surreal_bids.model.bundle import CARD
+        from surreal_bids.tables.folds import fit_fold
+        from surreal_bids.tables.pipeline import TrainingData
+
+        inputs, folder = self.inputs, Path(runtime.cwd) / 'model'
+        torch.set_num_threads(inputs.n_threads)
+        try:
+            fit_fold(
+                TrainingData.load(inputs.data_file),
+                TrainingOptions(**inputs.options),
+                load_model(inputs.final_card).gan.selected_,
+                inputs.fold,
+                Path(inputs.checkpoint_dir),
+            ).save(folder)
+        except DataError as error:
+            write_json(folder / CARD, {FAILED: str(error)})
+        self._results['model_card'] = os.fspath(folder / CARD)
+        return runtime
+
+
+class _HeldOutInput(BaseInterfaceInputSpec):
+    cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
+    model_card = File(exists=True, mandatory=True, desc='card of the model')
+    folds_file = File(exists=True, desc='who is in which fold, if models of folds were trained')
+    fold_cards = InputMultiObject(File(exists=True), desc='cards of the models of folds')
+
+
+def load_fitted(inputs: Any, cohort: Cohort, model: TableModel) -> CrossFit | None:
+    """Models of folds and what they give the held out; None where there are no folds."""
+    from surreal_bids.tables.folds import Folds, cross_fit
+
+    if not isdefined(inputs.folds_file):
+        return None
+    folds = Folds.load(inputs.folds_file)
+    trained = [number for number in range(1, folds.count + 1) if number not in folds.failed]
+    cards = dict(zip(trained, inputs.fold_cards if isdefined(inputs.fold_cards) else []))
+    failed = {number: read_json(card).get(FAILED) for number, card in cards.items()}
+    reasons = {
+        number: f'no model without fold {number}: {reason}'
+        for number, reason in failed.items()
+        if reason is not None
+    }
+    models = {number: load_model(cards[number]) for number in cards if number not in reasons}
+    return cross_fit(cohort, model, replace(folds, failed={**folds.failed, **reasons}), models)
+
+
 SUMMARY, SKIPPED = 'summary.tsv', 'skipped.json'
 MAP_NAME = '{contrast}_{statistic}.nii.gz'
 
 
-class _MapPatternsInput(BaseInterfaceInputSpec):
-    cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
-    model_card = File(exists=True, mandatory=True, desc='card of the model')
+class _MapPatternsInput(_HeldOutInput):
     output_dir = traits.Str(mandatory=True, desc='where the RAVENS maps of participants are')
     template = traits.Str(mandatory=True, desc='name of the template')
     tissue = traits.Str(mandatory=True, desc='GM, WM or CSF')
@@ -149,11 +217,13 @@ class MapPatterns(Step):
         from surreal_bids.stats.maps import MapSeries, Permutation, compute_maps
 
         inputs, folder = self.inputs, Path(runtime.cwd) / 'maps'
-        first = Cohort.load(inputs.cohort_dir).first_visits()
+        cohort, model = Cohort.load(inputs.cohort_dir), load_model(inputs.model_card)
+        fitted = load_fitted(inputs, cohort, model)
+        results = model.apply(cohort) if fitted is None else fitted.results
+        first = cohort.first_visits()
         files = ravens_files(Path(inputs.output_dir), first.visits, inputs.template, inputs.tissue)
         mapped = first.select([str(visit) in files for visit in first.visits.index])
-        model = load_model(inputs.model_card)
-        indices = model.apply(mapped)[list(model.pattern_names)]
+        indices = results.loc[mapped.visits.index, list(model.pattern_names)]
         designs, skipped = pattern_designs(indices, ~mapped.is_patient, mapped.people)
         maps: list[PatternMap] = []
         if designs:
@@ -217,9 +287,7 @@ def _keep_maps(folder: Path, maps: list[PatternMap]) -> None:
     write_tsv(folder / SUMMARY, pd.DataFrame(rows, columns=columns))
 
 
-class _PublishGroupInput(BaseInterfaceInputSpec):
-    cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
-    model_card = File(exists=True, mandatory=True, desc='card of the model')
+class _PublishGroupInput(_HeldOutInput):
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
     title = traits.Str(mandatory=True, desc='name of the dataset')
     template = traits.Str(mandatory=True, desc='name or folder of the template')
@@ -250,10 +318,12 @@ class PublishGroup(Step):
         from surreal_bids.tables.results import publish_group
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
+        cohort, model = Cohort.load(inputs.cohort_dir), load_model(inputs.model_card)
         found = analyse_group(
-            Cohort.load(inputs.cohort_dir),
-            load_model(inputs.model_card),
+            cohort,
+            model,
             [load_model(card) for card in self._given('half_cards')],
+            fitted=load_fitted(inputs, cohort, model),
             trained_here=inputs.methods['model'] is None,
             random_seed=inputs.random_seed,
         )

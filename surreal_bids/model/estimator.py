@@ -109,6 +109,8 @@ class SurrealGAN:
         Seed; the same seed gives the same result again on the same device.
     checkpoint_dir
         Folder for checkpoints: a killed `fit` that is called again resumes.
+    assess_number
+        With `sparse`, compute how stable the patterns are even where one number of them is given.
     **changes
         Any field of :class:`~surreal_bids.model.settings.HyperParameters`, in place of the
         preset's value: gamma, kappa, zeta, mu, eta, lr, batch_size, ...
@@ -153,6 +155,7 @@ class SurrealGAN:
         device: str = 'auto',
         random_state: int = 0,
         checkpoint_dir: str | Path | None = None,
+        assess_number: bool = True,
         **changes: Any,
     ) -> None:
         self.n_patterns = n_patterns
@@ -163,6 +166,7 @@ class SurrealGAN:
         self.device = device
         self.random_state = random_state
         self.checkpoint_dir = checkpoint_dir
+        self.assess_number = assess_number
         self.changes = changes
 
     def fit(self, X: ArrayLike | pd.DataFrame, is_patient: ArrayLike) -> SurrealGAN:
@@ -203,15 +207,18 @@ class SurrealGAN:
         if self._hyper.start == 'random' or self._candidates() == (0,):
             return None
         candidates = self._candidates(most_patterns(cn.shape[1]))
+        if len(candidates) == 1 and not self.assess_number:
+            return None
         return choose_number(cn, pt, candidates, self.random_state, PROGRESS.info)
 
     def _train_nothing(self) -> None:
         """Learn no pattern, where no number of patterns is supported."""
-        LOGGER.warning(
-            'no pattern is supported: none is found again in other subsamples of the participants, '
-            'or not better than with shuffled labels; to train regardless, give one number of '
-            'patterns'
-        )
+        if self.number_ is not None:
+            LOGGER.warning(
+                'no pattern is supported: none is found again in other subsamples of the '
+                'participants, or not better than with shuffled labels; to train regardless, give '
+                'one number of patterns'
+            )
         self.members_: list[Member] = []
         self.agreement_: list[dict[str, Any]] = []
         self.weights_: dict[str, Tensor] = {}

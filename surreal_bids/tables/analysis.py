@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import nibabel as nib
 import numpy as np
@@ -22,7 +24,16 @@ from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.pipeline import TableModel, split_halves
+from surreal_bids.tables.cohort import Cohort
+from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves
+from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import prepare_inputs
+
+HALVES_COLUMNS = [
+    *('comparison', 'participants', 'outcome'),
+    *('pattern', 'counterpart', 'c_index', 'pearson', 'regions_pearson'),
+]
+"""Columns of the table of split halves."""
 
 PATTERN_COLUMNS = [
     *('pattern', 'region', 'muse_regions'),
@@ -40,7 +51,7 @@ class GroupResults:
     cohort, model
         Whom, and by which model.
     results : frame
-        R-indices of every visit, as `TableModel.apply` gives them.
+        R-indices of every visit: of participants held out, where `fitted` is there.
     harmonized : frame
         Volumes of every visit without site effects.
     patterns : frame
@@ -51,6 +62,8 @@ class GroupResults:
         What R-indices have to do with covariates; see `describe_covariates`.
     quality, halves
         What harmonization did, and how alike models of two halves are; None where not known.
+    fitted
+        Models of folds; None where a model was applied, or trained without folds.
     """
 
     cohort: Cohort
@@ -63,6 +76,7 @@ class GroupResults:
     quality: HarmonizationQuality | None = None
     halves: pd.DataFrame | None = None
     covariates: pd.DataFrame = field(default_factory=pd.DataFrame)
+    fitted: CrossFit | None = None
 
     @property
     def names(self) -> list[str]:
@@ -81,6 +95,7 @@ def analyse_group(
     model: TableModel,
     of_halves: Sequence[TableModel] = (),
     *,
+    fitted: CrossFit | None = None,
     trained_here: bool = True,
     random_seed: int = 0,
 ) -> GroupResults:
@@ -94,12 +109,18 @@ def analyse_group(
         The model; where it was trained on other participants, adapted to the sites of the cohort.
     of_halves
         Models of the two halves of the cohort, if they were trained.
+    fitted
+        Models of folds and R-indices of the held out, if they were trained.
     trained_here
         Whether the model was trained on this cohort, so that its harmonization can be assessed.
     random_seed
         That halves were sampled with; of the folds that sites are classified in.
     """
-    results, steps = model.apply(cohort), model.preprocessing
+    steps = model.preprocessing
+    if fitted is not None:
+        results = fitted.results
+    else:
+        results = final_results(cohort, model) if trained_here else model.apply(cohort)
     harmonized = steps.harmonize(cohort.features, cohort.people)
     names = list(model.pattern_names)
     first = cohort.first_visits()
@@ -122,10 +143,16 @@ def analyse_group(
         associations,
         {each.name: each.reason for each in skipped},
         quality,
-        _compare_models(first, results[names], of_halves, random_seed)
-        if names and of_halves
+        compare_halves(
+            cohort,
+            (model, results[names]),
+            dict(enumerate(of_halves, start=1)),
+            split_halves(cohort, random_seed),
+        )
+        if of_halves
         else None,
         describe_covariates(first, results.loc[first.visits.index, names]),
+        fitted,
     )
 
 
@@ -145,17 +172,6 @@ def describe_covariates(first: Cohort, indices: pd.DataFrame) -> pd.DataFrame:
         table.insert(0, 'group', name)
         tables.append(table)
     return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
-
-
-def _compare_models(
-    first: Cohort, everyone: pd.DataFrame, of_halves: Sequence[TableModel], random_seed: int
-) -> pd.DataFrame:
-    indices = {
-        half: each.apply(first)[list(each.pattern_names)]
-        for half, each in enumerate(of_halves, start=1)
-    }
-    halves = split_halves(first, random_seed)
-    return compare_halves(everyone.loc[first.visits.index], indices, halves, first.is_patient)
 
 
 def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFrame:
@@ -229,48 +245,89 @@ def values_by_region(table: pd.DataFrame) -> dict[int, float]:
     }
 
 
-Indices = Mapping[int, pd.DataFrame]
-"""R-indices of all by the model of each half, 1 and 2."""
+class _Described(NamedTuple):
+    """What a model says of some patients: R-indices (N, M), and mean changes (S, M)."""
 
-OTHER = {1: 2, 2: 1}
+    title: str
+    indices: pd.DataFrame
+    changes: pd.DataFrame
+
+
+COMPARED = 'compared'
+"""Outcome of a comparison of halves that have the same number of patterns."""
 
 
 def compare_halves(
-    everyone: pd.DataFrame, of_half: Indices, halves: pd.Series, is_patient: pd.Series
+    cohort: Cohort,
+    everyone: tuple[TableModel, pd.DataFrame],
+    of_half: Mapping[int, TableModel],
+    half_of: pd.Series,
 ) -> pd.DataFrame:
     """How alike patients are described by models that were trained on different participants.
 
     Parameters
     ----------
-    everyone : frame of shape (n_visits, M)
-        R-indices by the model that was trained on all.
+    cohort
+        All participants.
+    everyone
+        The model that was trained on all, and R-indices of all, if possible held out.
     of_half
-        R-indices by the models of the halves.
-    halves, is_patient : Series of shape (n_visits,)
-        Half and group of each visit.
+        Models of halves 1 and 2, each with its own M and lambda.
+    half_of : Series of shape (n_visits,)
+        Half of each visit, 0 for neither. Patients of neither are compared, if there are any; else
+        all patients are.
 
     Returns
     -------
     DataFrame
-        `comparison`, `participants` (how many patients), and the columns of
-        :func:`~surreal_bids.stats.concordance.pattern_reproducibility`.
+        `comparison`; `participants` (how many patients) and `trained_on` (whether the models of
+        the halves were trained on them); `outcome`; the columns of
+        :func:`~surreal_bids.stats.concordance.pattern_reproducibility`, and `regions_pearson`, the
+        correlation over regions of what the two patterns change in these patients. Where models
+        have different numbers of patterns, as many are compared as the smaller has.
     """
-    tables = [_compare('half 1 and half 2', of_half[1], of_half[2], is_patient)]
-    for half, indices in of_half.items():
-        unseen = is_patient & (halves == OTHER[half])
-        title = f'half {half} and all, in participants of half {OTHER[half]}'
-        tables.append(_compare(title, everyone, indices, unseen))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _compare(
-    title: str, first: pd.DataFrame, second: pd.DataFrame, chosen: pd.Series
-) -> pd.DataFrame:
-    people = first.index[chosen & first.notna().all(axis=1) & second.notna().all(axis=1)]
-    table = pattern_reproducibility(first.loc[people], second.loc[people])
-    table.insert(0, 'comparison', title)
-    table.insert(1, 'participants', len(people))
+    neither = bool((half_of == NEITHER).any())
+    first = cohort.first_visits()
+    chosen = first.is_patient & ((half_of[first.visits.index] == NEITHER) | (not neither))
+    patients = first.select(chosen)
+    final, indices = everyone
+    whole = _describe_by(final, patients, 'all')
+    whole = whole._replace(indices=indices.loc[patients.visits.index])
+    halves = [_describe_by(each, patients, f'half {half}') for half, each in of_half.items()]
+    pairs = [(halves[0], halves[1]), *((half, whole) for half in halves)]
+    table = pd.concat([_compare(*pair) for pair in pairs], ignore_index=True)
+    table.insert(2, 'trained_on', 'no' if neither else 'yes')
     return table
+
+
+def _describe_by(model: TableModel, patients: Cohort, title: str) -> _Described:
+    lenient = model.with_unseen_site('skip')
+    names = list(model.pattern_names)
+    prepared = lenient.preprocessing.transform(patients.features, patients.people)
+    changes = describe_patterns(lenient, prepared.normalised)
+    wide = {name: rows['change_sd'].to_numpy() for name, rows in changes.groupby('pattern')}
+    return _Described(title, lenient.apply(patients)[names], pd.DataFrame(wide))
+
+
+def _compare(first: _Described, second: _Described) -> pd.DataFrame:
+    """Compare as many patterns as the model with fewer of them has."""
+    title = f'{first.title} and {second.title}'
+    fewer, more = sorted((first, second), key=lambda each: each.indices.shape[1])
+    n_fewer, n_more = fewer.indices.shape[1], more.indices.shape[1]
+    there = fewer.indices.notna().all(axis=1) & more.indices.notna().all(axis=1)
+    row: dict[str, Any] = {'comparison': title, 'participants': int(there.sum())}
+    if n_fewer == 0:
+        without = ' and '.join(each.title for each in (first, second) if each.indices.empty)
+        outcome = f'no pattern is supported in {without}'
+        return pd.DataFrame([row | {'outcome': outcome}], columns=HALVES_COLUMNS)
+    outcome = COMPARED
+    if n_fewer < n_more:
+        outcome = f'{n_fewer} patterns of {fewer.title}, {n_more} of {more.title}'
+    table = pattern_reproducibility(fewer.indices[there], more.indices[there])
+    pairs = zip(table['pattern'], table['counterpart'])
+    alike = [np.corrcoef(fewer.changes[a], more.changes[b])[0, 1] for a, b in pairs]
+    own = {name: [value] * len(table) for name, value in (row | {'outcome': outcome}).items()}
+    return table.assign(regions_pearson=alike).join(pd.DataFrame(own))[HALVES_COLUMNS]
 
 
 ENOUGH_TO_REFIT = 2 * N_FOLDS

@@ -57,7 +57,7 @@ STD_SUFFIX = '_std'
 HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 """Options of training that replace a value of the preset."""
 
-NOTES = ('TrainingSample', 'Imported', 'HyperParameters')
+NOTES = ('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters')
 """What a card may hold of `TableModel.notes`."""
 
 
@@ -281,7 +281,9 @@ def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
     ]
 
 
-def make_gan(options: TrainingOptions, checkpoint_dir: Path | None = None) -> SurrealGAN:
+def make_gan(
+    options: TrainingOptions, checkpoint_dir: Path | None = None, assess_number: bool = True
+) -> SurrealGAN:
     """A Surreal-GAN that is not fitted yet; what it learns is kept in the folder."""
     changes = {name: getattr(options, name) for name in HYPER_PARAMETERS}
     return SurrealGAN(
@@ -293,6 +295,7 @@ def make_gan(options: TrainingOptions, checkpoint_dir: Path | None = None) -> Su
         options.device,
         options.random_seed,
         checkpoint_dir,
+        assess_number,
         **{name: value for name, value in changes.items() if value is not None},
     )
 
@@ -401,46 +404,20 @@ def train_patterns(
 
 
 def select_model(
-    data: TrainingData, options: TrainingOptions, checkpoint_dir: Path | None = None
+    data: TrainingData,
+    options: TrainingOptions,
+    checkpoint_dir: Path | None = None,
+    assess_number: bool = True,
 ) -> TableModel:
     """Choose M and lambda and form the consensus.
 
     Members that :func:`train_patterns` has trained are read from the checkpoints; others are
     trained.
     """
-    gan = make_gan(options, checkpoint_dir)
+    gan = make_gan(options, checkpoint_dir, assess_number)
     gan.fit(*data.arrays)
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
     return TableModel(data.preprocessing, gan, names, {'TrainingSample': data.sample})
-
-
-def split_halves(cohort: Cohort, seed: int) -> pd.Series:
-    """Put people into halves 1 and 2, groups and sites shared out evenly, visits together.
-
-    Returns
-    -------
-    Series of shape (n_visits,)
-        1 or 2.
-    """
-    first = cohort.first_visits()
-    strata = first.visits[['group']]
-    if cohort.options.site_column is not None:
-        strata = strata.assign(site=first.people[cohort.options.site_column])
-    order = np.random.default_rng(seed).permutation(len(first))
-    shuffled = strata.iloc[order]
-    # Counting on across strata keeps the halves equal where groups have odd numbers.
-    ranked = shuffled.sort_values(list(shuffled.columns), kind='stable')
-    half = pd.Series(1 + np.arange(len(ranked)) % 2, index=ranked.index)
-    by_person = half.set_axis(first.visits.loc[half.index, 'participant_id'])
-    return pd.Series(by_person[cohort.visits['participant_id']].to_numpy(), cohort.visits.index)
-
-
-def prepare_halves(cohort: Cohort, seed: int) -> list[TrainingData]:
-    """Fit preprocessing to each half of the participants by itself (section B.7)."""
-    half_of = split_halves(cohort, seed)
-    # A site may be in one half only; the model of the other uses its participants as measured.
-    lenient = replace(cohort, options=replace(cohort.options, unseen_site='skip'))
-    return [prepare(lenient.select(half_of == half)) for half in (1, 2)]
 
 
 HERE = '{} (this dataset)'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +11,12 @@ import pandas as pd
 
 from surreal_bids.bids.derivatives import output_path, write_sidecar
 from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SESSION
-from surreal_bids.files import atomic_path, write_json, write_tsv
+from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
-from surreal_bids.model.bundle import CARD, TENSORS
+from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.regions import recognise
 from surreal_bids.tables.cohort import Cohort
+from surreal_bids.tables.folds import HELD_OUT, NOT_HELD_OUT, TRAINED_ON_SUFFIX
 from surreal_bids.tables.pipeline import STD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.volumes import ICV, describe_volumes
@@ -53,6 +53,15 @@ _DESCRIPTIONS: dict[str, dict[str, Any]] = {
         'Description': 'Covariates that lie outside the range seen among the controls in training, '
         f'or {NONE_BEYOND}; their effect was extrapolated'
     },
+    'fold': {
+        'Description': 'Fold in which the participant was held out: R-indices without '
+        f'{TRAINED_ON_SUFFIX} in their names are by the model that was trained without this fold'
+    },
+    HELD_OUT: {
+        'Description': 'Whether the R-indices are by a model that was not trained on the '
+        'participant; if not, those of controls are too low and those of patients too high',
+        'Levels': {'true': 'held out', 'false': 'trained on, or not computed'},
+    },
     'n_imputed': {
         'Description': 'Number of features that were missing and filled in with what a control of '
         'the same covariates would have'
@@ -65,6 +74,7 @@ _DESCRIPTIONS: dict[str, dict[str, Any]] = {
             'the R-indices hold whatever the scanner does',
             INCOMPLETE: 'a covariate, the ICV or the site is missing, so nothing was computed',
             EXCLUDED: 'nothing was computed, for the reason given',
+            NOT_HELD_OUT: 'no model could be learned without the participant, for the reason given',
         },
     },
     'reason': {'Description': 'Why nothing was computed'},
@@ -88,8 +98,9 @@ def write_results(
         Names of the R-indices.
     """
     table = results.round(DECIMALS)
-    if 'in_range' in table:
-        table['in_range'] = table['in_range'].map(str, na_action='ignore').str.lower()
+    for name in ('in_range', HELD_OUT):
+        if name in table:
+            table[name] = table[name].map(str, na_action='ignore').str.lower()
     visits = pd.concat([cohort.visits, cohort.exclusions]).loc[table.index]
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
     table = pd.concat([visits[known], table], axis=1)
@@ -135,7 +146,16 @@ def _describe_patterns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         }
         for name in names
     }
-    return indices | spreads
+    trained_on = {
+        f'{name}{TRAINED_ON_SUFFIX}': {
+            'Description': f'{name} by the final model, which was trained on this participant: '
+            'too low in controls and too high in patients. Not for statistics; use '
+            f'{name}, which is by a model that was not',
+            'Units': '1',
+        }
+        for name in names
+    }
+    return indices | spreads | trained_on
 
 
 VOLUME_DECIMALS = 2
@@ -185,7 +205,8 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
     )
     path = output_path(output_dir, 'rindices')
     write_sidecar('rindices', path, write_results(path, cohort, found.results, found.names))
-    publish_model(output_dir, model_dir)
+    fitted = None if found.fitted is None else found.fitted.note
+    publish_model(output_dir, model_dir, fitted)
     tables = {
         'exclusions': cohort.exclusions,
         'patterns': found.patterns,
@@ -201,14 +222,11 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
             write_tsv(output_path(output_dir, name), table)
 
 
-def publish_model(output_dir: Path, model_dir: Path) -> None:
-    """Copy a model; both files are on the disk before either replaces an earlier one."""
-    with (
-        atomic_path(output_path(output_dir, 'model_card')) as card,
-        atomic_path(output_path(output_dir, 'model_weights')) as tensors,
-    ):
-        shutil.copyfile(model_dir / TENSORS, tensors)
-        shutil.copyfile(model_dir / CARD, card)
+def publish_model(output_dir: Path, model_dir: Path, fitted: Mapping[str, Any] | None) -> None:
+    """Write a model, with what its card says of the models of folds."""
+    tensors, card = load_bundle(model_dir)
+    note = {} if fitted is None else {'CrossFit': dict(fitted)}
+    save_bundle(output_path(output_dir, 'model_card').parent, tensors, card | note)
 
 
 Card = Mapping[str, Any]
@@ -243,6 +261,7 @@ def readable_card(card: Card, details: bool = True) -> str:
         'Features': _features(card),
         'Preprocessing': _preprocessing(card['Preprocessing']),
         'Model': _model(card, details),
+        'R-indices of the training sample': _cross_fit(card),
         'Stability of patterns over subsamples of participants': _stability(card),
         'Agreement of members (pattern-agr-index)': _agreement(card),
         'Members left out': _members(card),
@@ -393,6 +412,26 @@ def _model(card: Card, details: bool) -> list[str]:
     if details:
         given = {name: value for name, value in card['HyperParameters'].items() if value}
         lines += ['hyper-parameters', *(f'  {name} {value}' for name, value in given.items())]
+    return lines
+
+
+def _cross_fit(card: Card) -> list[str]:
+    """By which models the R-indices of the training sample are."""
+    if 'Imported' in card or 'TrainingSample' not in card or not card['PatternNames']:
+        return []
+    fitted = card.get('CrossFit')
+    if fitted is None:
+        return [
+            'by this model, which was trained on them: too low in controls, too high in patients',
+        ]
+    least = ', '.join(f'{name} {value:.3f}' for name, value in fitted['LeastCorrelation'].items())
+    lines = [
+        f'{fitted["Folds"]} folds: each participant held out once, all steps learned without the '
+        f'fold, with M and lambda of this model and {fitted["MembersPerFold"]} members',
+        f'patterns of a fold correlate with those of this model at least by: {least}',
+    ]
+    if fitted['NotHeldOut']:
+        lines.append(f'{fitted["NotHeldOut"]} could not be held out: see the reasons in the table')
     return lines
 
 

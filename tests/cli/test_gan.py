@@ -18,7 +18,7 @@ from tests.tables.study import make_study
 
 TINY = (
     *('--preset', 'iclr2022', '--n-patterns', 2, '--ortho', 0.2, '--repetitions', 2),
-    *('--iterations', 60, '--lr', 0.01, '--device', 'cpu'),
+    *('--iterations', 60, '--lr', 0.01, '--folds', 2, '--device', 'cpu'),
 )
 PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 'site')
 OUTPUTS = {
@@ -68,14 +68,27 @@ def test_fit_writes_a_model_r_indices_and_a_summary(home):
     summary = (home / 'model' / 'summary.txt').read_text()
     for words in ('30 controls (CN)', 'guessed', 'chosen', 'agreement', '2 of 2 members'):
         assert words in summary
+    assert '2 folds: each participant held out once' in summary
+
+
+def test_fit_without_folds_says_that_it_was_trained_on_them(home, tmp_path):
+    out = tmp_path / 'model'
+    given = ('--participants', home / 'participants.tsv', '--out', out, *PEOPLE, *TINY)
+    assert run('fit', home / 'volumes.tsv', *given, '--folds', 0) == 0
+    table = read(out / 'rindices.tsv')
+    assert set(table['held_out'].map(str).str.lower()) == {'false'}
+    assert 'trained on them: too low in controls' in (out / 'summary.txt').read_text()
+    folds = read(home / 'model' / 'rindices.tsv')
+    assert table['r1'].tolist() == folds['r1_trained_on'].tolist()
 
 
 def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
     assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
-    again = read(tmp_path / 'r.tsv')
-    pd.testing.assert_frame_equal(
-        again, read(home / 'model' / 'rindices.tsv').drop(columns='group')
-    )
+    again = read(tmp_path / 'r.tsv')[['r1', 'r2']]
+    fitted = read(home / 'model' / 'rindices.tsv')
+    trained_on = fitted[['r1_trained_on', 'r2_trained_on']].set_axis(['r1', 'r2'], axis=1)
+    pd.testing.assert_frame_equal(again, trained_on)
+    assert (again['r1'] - fitted['r1']).abs().min() > 0
     captured = capsys.readouterr()
     assert 'R-indices of 71 participants' in captured.out
     assert str(tmp_path / 'r.tsv') in captured.out
@@ -102,8 +115,9 @@ def test_one_person_in_any_order_of_columns(home, tmp_path, row, separator):
     person = make_study().features.iloc[[row], ::-1]
     person.to_csv(tmp_path / 'one.txt', sep=separator)
     assert apply(home, tmp_path / 'one.txt', tmp_path / 'r.tsv') == 0
-    indices = ['r1', 'r2', 'r1_std', 'r2_std']
-    expected = read(home / 'model' / 'rindices.tsv').loc[person.index, indices]
+    indices = ['r1', 'r2']
+    trained_on = read(home / 'model' / 'rindices.tsv').loc[person.index]
+    expected = trained_on[['r1_trained_on', 'r2_trained_on']].set_axis(indices, axis=1)
     assert np.abs(read(tmp_path / 'r.tsv')[indices] - expected).max(axis=None) < 1.5e-6
 
 
@@ -393,7 +407,8 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(tmp_path):
+@pytest.mark.parametrize('interrupted', ['.', 'fold-2'])
+def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(tmp_path, interrupted):
     volumes, people = make_study().write(tmp_path)
     settings = (*PEOPLE, *TINY, '--iterations', 300)
     command = [sys.executable, '-c', FASTER_CHECKPOINTS, 'fit', volumes, '--participants', people]
@@ -404,7 +419,7 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(tmp_path):
     }
     subprocess.run(arguments['whole'], check=True, stdout=subprocess.DEVNULL)
     process = subprocess.Popen(arguments['killed'], stdout=subprocess.DEVNULL)
-    checkpoint = outs['killed'] / 'checkpoints' / 'patterns-2.safetensors'
+    checkpoint = outs['killed'] / 'checkpoints' / interrupted / 'patterns-2.safetensors'
     while not checkpoint.exists():
         assert process.poll() is None, 'ended before it could be killed'
         time.sleep(0.01)
@@ -429,11 +444,12 @@ def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
     settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 3, '--iterations', 1500)
     given = ('--features', 'muse72', '--icv-column', 'icv', '--covariates', 'age', 'sex')
     command = ('fit', volumes, '--participants', people, '--out', out, '--preset', 'robust')
-    assert run(*command, *given, *settings, '--device', 'cpu') == 0
+    assert run(*command, *given, *settings, '--folds', 2, '--device', 'cpu') == 0
     fitted = read(out / 'rindices.tsv')
     rindices = tmp_path / 'r.tsv'
     assert run('apply', volumes, '--participants', people, '--model', out, '--out', rindices) == 0
-    pd.testing.assert_frame_equal(read(rindices), fitted.drop(columns='group'))
+    trained_on = [f'r{k}_trained_on' for k in (1, 2, 3)]
+    assert (read(rindices)[['r1', 'r2', 'r3']] == fitted[trained_on].to_numpy()).all(axis=None)
     patients = fitted['group'] == 'PT'
     truth = simulated.severities.set_index('participant_id').loc[fitted.index[patients]]
     assert pattern_c_index(fitted.loc[patients, ['r1', 'r2', 'r3']], truth) > 0.56

@@ -35,6 +35,7 @@ def make_config(root: Path, **options: Any) -> AppConfig:
         'ortho': (0.2,),
         'repetitions': 2,
         'iterations': 60,
+        'folds': 2,
         'device': 'cpu',
         'nprocs': 1,
     }

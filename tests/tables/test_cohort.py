@@ -7,7 +7,7 @@ import pytest
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.tables.cohort import Cohort, read_cohort
-from surreal_bids.tables.pipeline import prepare, split_halves
+from surreal_bids.tables.pipeline import prepare
 from surreal_bids.tables.volumes import read_rows
 from tests.shared_data import shared_data
 from tests.tables.group_study import make_config, with_sessions, write_dataset
@@ -174,8 +174,6 @@ def test_of_several_visits_the_first_is_learned_from(tmp_path):
     assert len(cohort) == 142
     assert cohort.counts == {'CN': 30, 'PT': 41}
     assert set(cohort.first_visits().visits['session_id']) == {'ses-1'}
-    halves = split_halves(cohort, seed=1)
-    assert halves.groupby(cohort.visits['participant_id']).nunique().eq(1).all()
 
 
 def test_a_scanner_of_later_visits_only_cannot_be_learned(tmp_path):
@@ -214,16 +212,6 @@ def test_options_that_are_those_of_the_model_are_refused(tmp_path, options):
     steps = prepare(gather(config.bids_dir)).preprocessing
     with pytest.raises(UsageError, match='are those of the model; remove'):
         read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config, (), steps)
-
-
-@pytest.mark.parametrize('seed', range(4))
-def test_halves_are_even_in_groups_and_sites(tmp_path, seed):
-    cohort = gather(write_dataset(tmp_path))
-    halves = split_halves(cohort, seed)
-    counts = pd.crosstab([cohort.visits['group'], cohort.people['site']], halves)
-    assert (counts[1] - counts[2]).abs().max() <= 1
-    assert abs((halves == 1).sum() - (halves == 2).sum()) <= 1
-    assert not halves.equals(split_halves(cohort, seed + 1))
 
 
 def test_a_cohort_comes_back_from_files_as_it_was(tmp_path):

@@ -7,7 +7,6 @@ import pytest
 
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
-from surreal_bids.tables.analysis import analyse_group
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.features import column_features
 from surreal_bids.tables.pipeline import TableModel
@@ -196,9 +195,3 @@ def test_a_bundle_without_preprocessing_is_explained(tmp_path, fitted):
 def test_too_few_people_are_refused_before_training(n_cn, n_pt, changes, message):
     with pytest.raises(DataError, match=message):
         fit(make_study(n_cn, n_pt), PreprocessingOptions(), **changes)
-
-
-def test_halves_without_patterns_are_not_compared():
-    cohort = cohort_of(make_study(), OPTIONS)
-    model = TableModel.fit(cohort, n_patterns=(0,))
-    assert analyse_group(cohort, model, [model, model]).halves is None

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import nibabel as nib
 import numpy as np
 import pandas as pd
@@ -12,7 +10,6 @@ from surreal_bids.model import SurrealGAN
 from surreal_bids.model.train import longest_first, pattern_changes
 from surreal_bids.regions import Feature
 from surreal_bids.tables.analysis import (
-    compare_halves,
     describe_patterns,
     paint_regions,
     readable_name,
@@ -23,7 +20,6 @@ from surreal_bids.tables.pipeline import (
     TableModel,
     TrainingData,
     prepare,
-    prepare_halves,
     select_model,
     time_training,
     train_patterns,
@@ -90,36 +86,6 @@ def test_time_is_told_for_each_number_of_patterns(cohort):
 )
 def test_jobs_side_by_side(jobs, at_once, expected):
     assert longest_first(jobs, at_once) == expected
-
-
-def test_a_model_of_a_half_describes_everyone(cohort, tmp_path):
-    halves = prepare_halves(cohort, seed=3)
-    people = [set(data.normalised.index) for data in halves]
-    assert not people[0] & people[1]
-    assert people[0] | people[1] == set(cohort.visits.index)
-    model = select_model(halves[0], replace(SETTINGS, n_patterns=[2]), tmp_path)
-    indices = model.apply(cohort)[['r1', 'r2']]
-    assert indices.index.equals(cohort.visits.index)
-    assert indices.notna().all(axis=None)
-
-
-def tables_of_halves(n=60, seed=0):
-    """R-indices of a model, and of two others that name its patterns the other way round."""
-    rng = np.random.default_rng(seed)
-    index = [f'sub-{k}' for k in range(n)]
-    truth = pd.DataFrame(rng.uniform(size=(n, 2)), index, ['r1', 'r2'])
-    turned = truth[['r2', 'r1']].set_axis(['r1', 'r2'], axis=1)
-    of_half = {1: turned + rng.normal(0, 0.01, (n, 2)), 2: truth + 0.2}
-    halves = pd.Series(1 + np.arange(n) % 2, index)
-    return truth, of_half, halves, pd.Series(True, index)
-
-
-def test_patterns_of_halves_are_matched():
-    truth, of_half, halves, is_patient = tables_of_halves()
-    table = compare_halves(truth, of_half, halves, is_patient)
-    assert (table['c_index'] > 0.95).all()
-    assert table['participants'].tolist() == [60, 60, 30, 30, 30, 30]
-    assert table['counterpart'].tolist() == ['r2', 'r1', 'r2', 'r1', 'r1', 'r2']
 
 
 @pytest.mark.parametrize('n_people', [5, 600])

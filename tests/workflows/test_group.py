@@ -14,9 +14,14 @@ TEMPLATE = 'MNI152NLin2009cAsym'
 TISSUES = ([], ['GM'], ['GM', 'CSF'])
 
 
-def build(trained=True, halves=False, tissues=('GM',), n_patterns=(2, 3), n_threads=1):
+def build(
+    trained=True, halves=False, tissues=('GM',), n_patterns=(2, 3), n_threads=1, folds=(1, 2, 4)
+):
     model = init_training_wf(
-        data_files=[__file__] * (3 if halves else 1),
+        data_file=__file__,
+        folds_file=__file__ if folds else None,
+        fold_files=dict.fromkeys(folds, __file__),
+        half_files=[__file__] * 2 if halves else [],
         options={**OPTIONS, 'n_patterns': list(n_patterns)},
         checkpoint_dir='checkpoints',
         n_threads=n_threads,
@@ -46,6 +51,17 @@ def test_each_combination_of_options_builds(trained, halves, tissues):
         f'compare_{tissue.lower()}' for tissue in tissues
     }
     assert ('half_cards' in _ports_into(workflow, 'publish')) == halves
+    for name in ('publish', *(f'compare_{tissue.lower()}' for tissue in tissues)):
+        assert {'folds_file', 'fold_cards'} <= _ports_into(workflow, name) or not trained
+
+
+@pytest.mark.parametrize('folds', [(), (1, 2, 3), (2,)])
+def test_each_fold_is_a_node(folds):
+    workflow = build(folds=folds)
+    assert _unset_inputs(workflow) == []
+    nodes = {name for name in _nodes(workflow) if name.startswith('fold_')} - {'fold_cards'}
+    assert nodes == {f'fold_{number}' for number in folds}
+    assert ('folds_file' in _ports_into(workflow, 'publish')) == bool(folds)
 
 
 @pytest.mark.parametrize('n_patterns', [[2], [2, 3, 4], [5, 1]])
