@@ -220,7 +220,8 @@ class MapPatterns(Step):
         cohort, model = Cohort.load(inputs.cohort_dir), load_model(inputs.model_card)
         fitted = load_fitted(inputs, cohort, model)
         results = model.apply(cohort) if fitted is None else fitted.results
-        first = cohort.first_visits()
+        known = results[list(model.pattern_names)].notna().all(axis=1)
+        first = cohort.select(known).first_visits()
         files = ravens_files(Path(inputs.output_dir), first.visits, inputs.template, inputs.tissue)
         mapped = first.select([str(visit) in files for visit in first.visits.index])
         indices = results.loc[mapped.visits.index, list(model.pattern_names)]
