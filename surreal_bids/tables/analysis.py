@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import nibabel as nib
@@ -23,8 +22,6 @@ from surreal_bids.regions import Feature, region_names
 from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
-from surreal_bids.tables.pipeline import TableModel, split_halves
-from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import prepare_inputs
