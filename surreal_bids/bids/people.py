@@ -499,6 +499,29 @@ def find_groups(people: Table, said: GroupLabels = SAID_NOTHING) -> Groups:
     )
 
 
+def find_controls(people: Table, said: GroupLabels = SAID_NOTHING) -> pd.Series:
+    """Who is a control, where patients may be absent: booleans (n_people,).
+
+    Without a column of the diagnosis, everyone is.
+
+    Raises
+    ------
+    DataError
+        There is no such column or value, or its value for controls cannot be recognised.
+    """
+    if said.column is None and not said.controls and find_group_column(people) is None:
+        return pd.Series(True, people.text.index)
+    column = _group_column(people, said.column)
+    values = names(people, column)
+    present = sorted(set(values.dropna()))
+    _require_labels(people, column, present, said.controls)
+    try:
+        controls = tuple(said.controls) or _recognised_controls(present)
+    except DataError as error:
+        raise DataError(f'{people.source}: column {column} {error}') from error
+    return values.isin(controls)
+
+
 def _group_column(people: Table, column: str | None) -> str:
     if column is not None:
         return require_columns(people, [column])[column]

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 RINDICES, EXCLUSIONS, SUMMARY = 'rindices.tsv', 'exclusions.tsv', 'summary.txt'
 CARD, TENSORS, CHECKPOINTS = 'model.json', 'model.safetensors', 'checkpoints'
-OWN_FILES = (CARD, TENSORS, CHECKPOINTS, RINDICES, 'rindices.json', EXCLUSIONS, SUMMARY)
+SHIFTS = 'site_shifts.tsv'
+OWN_FILES = (CARD, TENSORS, CHECKPOINTS, RINDICES, 'rindices.json', EXCLUSIONS, SUMMARY, SHIFTS)
 """What a folder may hold for a fit to resume in it."""
 
 # Tables and models are imported where they are used: torch takes seconds, which help need not.
@@ -49,10 +50,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_common_options(parser)
     commands = parser.add_subparsers(
-        required=True, metavar='{fit,apply,import-checkpoint,card}', title='Commands'
+        required=True, metavar='{fit,apply,add-site,import-checkpoint,card}', title='Commands'
     )
     add_fit_parser(commands)
     add_apply_parser(commands)
+    add_site_parser(commands)
     add_import_parser(commands)
     add_card_parser(commands)
     return parser
@@ -218,11 +220,7 @@ def add_apply_parser(commands: Any) -> None:
         allow_abbrev=False,
     )
     _add_tables(parser)
-    parser.add_argument('--id-column', metavar='NAME', help='column that names participants')
-    parser.add_argument(
-        '--icv-column', metavar='NAME', help='column of the intracranial volume in TABLE'
-    )
-    parser.add_argument('--site-column', metavar='NAME', help='column of the site in TABLE')
+    _add_columns(parser)
     parser.add_argument(
         '--model', type=Path, required=True, metavar='MODEL', help='folder of the model'
     )
@@ -239,10 +237,19 @@ def add_apply_parser(commands: Any) -> None:
         choices=('error', 'skip'),
         default='error',
         help='participants of a site that ComBat has not learned: an error (default), or use their '
-        'volumes as measured and mark them unharmonized. To harmonise new sites to a trained '
-        'model, use "surreal-bids ... group --model", which learns them from controls',
+        'volumes as measured and mark them unharmonized. "surreal-gan add-site" teaches a model '
+        'new sites from their controls; so does "surreal-bids ... group --model"',
     )
     parser.set_defaults(run=run_apply)
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name columns of a table that a model is used on."""
+    parser.add_argument('--id-column', metavar='NAME', help='column that names participants')
+    parser.add_argument(
+        '--icv-column', metavar='NAME', help='column of the intracranial volume in TABLE'
+    )
+    parser.add_argument('--site-column', metavar='NAME', help='column of the site in TABLE')
 
 
 def run_apply(arguments: argparse.Namespace) -> int:
@@ -269,11 +276,98 @@ def run_apply(arguments: argparse.Namespace) -> int:
         _options(arguments, CohortOptions),
         model=model.preprocessing,
         with_groups=False,
+        adapt=False,
     )
     with about(arguments.table):
         results = with_excluded(model.apply(cohort), cohort)
     write_results(out, cohort, results, model.pattern_names)
-    sys.stdout.write(summarise_results(results, cohort.notes) + f'  {out}\n')
+    notes = [*cohort.notes, *_site_notes(model, cohort)]
+    sys.stdout.write(summarise_results(results, notes) + f'  {out}\n')
+    return 0
+
+
+def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:
+    """What few controls leave open for the sites of a cohort that were added to a model."""
+    from surreal_bids.tables.sites import describe_added
+
+    column, added = cohort.options.site_column, model.notes.get('AddedSites', {})
+    sites = set() if column is None else set(cohort.people[column])
+    return [line for name, line in zip(added, describe_added(added)) if name in sites]
+
+
+def add_site_parser(commands: Any) -> None:
+    """Register the subcommand `add-site`."""
+    parser = commands.add_parser(
+        'add-site',
+        usage='surreal-gan add-site MODEL TABLE OUT [options]',
+        help='teach a model a scanner it has not seen, from a few of its controls',
+        description='Teach a model sites that it has not seen, from controls of these sites. All '
+        'else that the model has learned stays as it is. "surreal-gan apply" then takes '
+        'participants of the new sites, even one at a time.',
+        epilog='At least three controls of each site are needed; below twenty there is a warning, '
+        'which says how far R-indices of the site may be off. Controls should be like those the '
+        f'model was trained on. OUT will hold the model, the shift of each feature ({SHIFTS}), who '
+        f'is excluded ({EXCLUSIONS}), and {SUMMARY}.',
+        allow_abbrev=False,
+    )
+    parser.add_argument('model', type=Path, metavar='MODEL', help='folder of the model')
+    _add_tables(parser)
+    parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the new model to')
+    _add_columns(parser)
+    parser.add_argument(
+        '--site', metavar='NAME', help='name of the site, where TABLE has no column of it'
+    )
+    parser.add_argument(
+        '--group-column',
+        metavar='NAME',
+        help='column of the diagnosis, if not everyone is a control (default: diagnosis, group or '
+        'dx, if there)',
+    )
+    parser.add_argument(
+        '--control-label',
+        nargs='+',
+        default=(),
+        metavar='LABEL',
+        help='its values that mean a control; other participants are not used',
+    )
+    parser.add_argument('--overwrite', action='store_true', help='replace the model in OUT')
+    parser.set_defaults(run=run_add_site)
+
+
+def run_add_site(arguments: argparse.Namespace) -> int:
+    """Read a model and controls; write the model that knows their sites, and what is left open."""
+    if arguments.site and arguments.site_column:
+        raise UsageError('--site and --site-column: give one of them')
+    out, table = arguments.out, arguments.table
+    require_free_folder(out, arguments.overwrite)
+    own = [arguments.model / name for name in OWN_FILES]
+    refuse_inputs([out / name for name in OWN_FILES], [table, arguments.participants, *own])
+
+    from surreal_bids.bids.people import GroupLabels, about
+    from surreal_bids.files import write_text, write_tsv
+    from surreal_bids.tables.pipeline import TableModel
+    from surreal_bids.tables.sites import (
+        add_sites,
+        read_site_controls,
+        shift_table,
+        summarise_added,
+    )
+
+    model = TableModel.load(arguments.model)
+    options = _options(arguments, CohortOptions)
+    said = GroupLabels(arguments.group_column, tuple(arguments.control_label))
+    controls = read_site_controls(
+        model, table, arguments.participants, options, said, arguments.site
+    )
+    with about(table):
+        taught, added = add_sites(model, controls)
+    text = summarise_added(added, controls)
+    (out / CARD).unlink(missing_ok=True)
+    write_tsv(out / SHIFTS, shift_table(added))
+    write_tsv(out / EXCLUSIONS, controls.exclusions)
+    write_text(out / SUMMARY, text)
+    taught.save(out)
+    sys.stdout.write(f'{text}\nThe model is in {out}.\n')
     return 0
 
 

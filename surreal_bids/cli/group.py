@@ -39,12 +39,12 @@ from surreal_bids.tables.folds import Folds, prepare_folds, prepare_halves
 from surreal_bids.tables.pipeline import (
     TableModel,
     TrainingData,
-    adapt_to_controls,
     prepare,
     require_trainable,
     time_training,
 )
 from surreal_bids.tables.results import summarise_cohort
+from surreal_bids.tables.sites import adapt_to_controls
 from surreal_bids.tables.volumes import collect_volumes
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 

@@ -19,11 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.empirical_bayes import (
     FEWEST_FOR_SCALE,
+    MOST_COVARYING,
+    ShiftPrior,
     SitePrior,
+    estimate_new_site,
     estimate_site,
     least_squares,
     moments_prior,
     pooled_prior,
+    shift_prior,
 )
 from surreal_bids.harmonization.encoding import (
     CONSTANT,
@@ -103,10 +107,14 @@ class ComBat:
     prior_ : SitePrior or None
         Priors pooled over the learned sites and features, for sites that come later; None without
         empirical Bayes, when a new site's own mean and variance are used.
+    shift_prior_ : ShiftPrior or None
+        How shifts of later sites go together across features; None without empirical Bayes or with
+        more than `MOST_COVARYING` features, when each feature is by itself.
     """
 
     reference_: str | None
     prior_: SitePrior | None
+    shift_prior_: ShiftPrior | None
     grand_mean_: NDArray[np.float64]
     scale_: NDArray[np.float64]
     slopes_: NDArray[np.float64]
@@ -235,9 +243,9 @@ class ComBat:
             names = np.unique(as_labels(places[unseen])).tolist()
             raise DataError(
                 f'unseen site {name_some(names)} ({unseen.sum()} participants: '
-                f'{name_some(people[unseen])}); learn it from its controls (ComBat.add_site), or '
-                "leave these participants unharmonized (unseen_site='skip'; surreal-gan: "
-                '--unseen-site skip)'
+                f'{name_some(people[unseen])}); learn it from its controls (surreal-gan add-site, '
+                'ComBat.add_site), or leave these participants unharmonized '
+                "(unseen_site='skip'; surreal-gan: --unseen-site skip)"
             )
         status = np.select([lacking, unseen], [EXCLUDED, UNHARMONIZED], HARMONIZED)
         return pd.Series(status, index=people, name='harmonization')
@@ -249,6 +257,9 @@ class ComBat:
         covariates: pd.DataFrame | ArrayLike | None = None,
     ) -> ComBat:
         """Learn unseen sites from their controls, with the learned priors; all else stays frozen.
+
+        Shifts are estimated with what is known of how features go together
+        (:class:`~surreal_bids.harmonization.empirical_bayes.ShiftPrior`), which few controls need.
 
         Parameters
         ----------
@@ -267,14 +278,13 @@ class ComBat:
         values = sample.features.to_numpy()[:, self._varying()]
         z = self._standardise(values, self.encoder_.transform(sample.covariates))
         estimates = [
-            self._estimate_site(name, z[sample.codes == number], self.prior_)
-            for number, name in enumerate(sample.sites)
+            self._estimate_new_site(z[sample.codes == number])
+            for number in range(len(sample.sites))
         ]
         self.sites_ = [*self.sites_, *sample.sites]
         self.site_sizes_ = [*self.site_sizes_, *sample.sizes]
         self.shift_ = np.vstack([self.shift_, *(shift for shift, _ in estimates)])
         self.ratio_ = np.vstack([self.ratio_, *(ratio for _, ratio in estimates)])
-        LOGGER.info('sites added, all else frozen: %s', name_some(sample.sites))
         return self
 
     def to_arrays(self) -> dict[str, Any]:
@@ -287,6 +297,7 @@ class ComBat:
             'fit_on': self.fit_on_,
             'encoder': self.encoder_.to_json(),
             'prior': None if self.prior_ is None else self.prior_.to_json(),
+            **self._covariances(),
             **{name: list(getattr(self, f'{name}_')) for name in STORED_LISTS},
             **{name: getattr(self, f'{name}_') for name in STORED_ARRAYS},
         }
@@ -301,11 +312,20 @@ class ComBat:
         combat.reference_ = state['reference_site']
         combat.fit_on_ = state['fit_on']
         combat.prior_ = None if state['prior'] is None else SitePrior(**state['prior'])
+        combat.shift_prior_ = None
+        if 'within' in state:
+            combat.shift_prior_ = ShiftPrior(state['within'], state['between'])
+            np.linalg.cholesky(combat.shift_prior_.within)
         for name in STORED_LISTS:
             setattr(combat, f'{name}_', list(state[name]))
         for name in STORED_ARRAYS:
             setattr(combat, f'{name}_', np.asarray(state[name], dtype=np.float64))
         return combat
+
+    def _covariances(self) -> dict[str, NDArray[np.float64]]:
+        """State of the prior of shifts; nothing where there is none."""
+        prior = self.shift_prior_
+        return {} if prior is None else {'within': prior.within, 'between': prior.between}
 
     def _learn_one_site(self, sample: _Sample) -> None:
         """Keep everyone unchanged: with one site there is no site effect to estimate."""
@@ -313,7 +333,7 @@ class ComBat:
         values = sample.features.to_numpy()[:, self._varying()]
         self.reference_ = self.sites_[0]
         self.encoder_ = CovariateEncoder().fit(pd.DataFrame(index=sample.features.index))
-        self.prior_ = None
+        self.prior_, self.shift_prior_ = None, None
         self.slopes_ = np.zeros((0, values.shape[1]))
         self.grand_mean_, self.scale_ = values.mean(axis=0), values.std(axis=0)
         self.shift_, self.ratio_ = np.zeros((1, values.shape[1])), np.ones((1, values.shape[1]))
@@ -355,9 +375,22 @@ class ComBat:
             prior = moments_prior(*rough) if self._borrows() else None
             estimates.append(self._estimate_site(name, mine, prior))
             if len(mine) >= FEWEST_FOR_SCALE and name != self.reference_:
-                pooled.append(rough)
+                pooled.append((number, *rough))
         self.shift_, self.ratio_ = (np.array(parts) for parts in zip(*estimates))
-        self.prior_ = pooled_prior(pooled) if pooled and self._borrows() else None
+        self.prior_, self.shift_prior_ = None, None
+        if pooled and self._borrows():
+            self.prior_ = pooled_prior([(shift, ratio) for _, shift, ratio in pooled])
+            self._learn_covariances(z, sample, [number for number, *_ in pooled])
+
+    def _learn_covariances(
+        self, z: NDArray[np.float64], sample: _Sample, pooled: Sequence[int]
+    ) -> None:
+        """Learn how features covary within sites, and the shifts of the pooled ones."""
+        if z.shape[1] > MOST_COVARYING or self.mean_only:
+            return
+        means = group_means(z, sample.codes, len(sample.sites))
+        sizes = np.asarray(sample.sizes, dtype=np.float64)[pooled]
+        self.shift_prior_ = shift_prior(z - means[sample.codes], means[pooled], sizes)
 
     def _estimate_site(
         self, name: str, z: NDArray[np.float64], prior: SitePrior | None
@@ -367,6 +400,17 @@ class ComBat:
             return np.zeros(z.shape[1]), np.ones(z.shape[1])
         if len(z) < FEWEST_FOR_SCALE:
             LOGGER.warning('site %s has %d participants: only its mean is adjusted', name, len(z))
+        return estimate_site(z, prior, mean_only=self.mean_only)
+
+    def _estimate_new_site(
+        self, z: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Estimate gamma and delta (n_varying,) of a site that is added."""
+        if self.prior_ is not None and self.shift_prior_ is not None:
+            return estimate_new_site(z, self.prior_, self.shift_prior_)
+        prior = self.prior_
+        if prior is None and self._borrows() and len(z) >= FEWEST_FOR_SCALE:
+            prior = moments_prior(*least_squares(z))
         return estimate_site(z, prior, mean_only=self.mean_only)
 
     def _standardise(
@@ -408,7 +452,7 @@ class ComBat:
         again = sorted(set(sites) & set(self.sites_))
         if again:
             raise DataError(f'known already, cannot be added: {name_some(again)}')
-        if len(self.sites_) == 1:
+        if self.sites_ == [self.reference_]:
             raise DataError(
                 'the model was learned from one site only, which does not show how sites or '
                 'covariates differ; learn again with both sites'

@@ -304,6 +304,7 @@ def read_cohort(
     expected: Sequence[Visit] = (),
     model: Preprocessing | None = None,
     with_groups: bool = True,
+    adapt: bool = True,
 ) -> Cohort:
     """Read volumes and what is known of participants, and screen them.
 
@@ -323,6 +324,8 @@ def read_cohort(
         the options say so.
     with_groups
         Whether controls and patients are needed; a model can do without.
+    adapt
+        Whether the model is to learn the sites of these participants first.
 
     Raises
     ------
@@ -341,7 +344,7 @@ def read_cohort(
     if groups is not None:
         screen.exclude(_of_other_groups(groups))
         _require_groups(groups, screen, training=model is None)
-    choice = choose_options(options, described, model, adapt=with_groups)
+    choice = choose_options(options, described, model, adapt)
     require_distinct(choice.options, groups.column if groups else '')
     table, unified = _screen_people(screen, described, choice, model)
     used = {*choice.columns.values()} | ({groups.column} if groups else set())

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,8 @@ from surreal_bids.bids.people import CONTROL, PATIENT, Table
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import atomic_path
-from surreal_bids.harmonization.combat import ComBat, UnseenSite
-from surreal_bids.harmonization.covariates import ICV, LOG_ICV, Residualiser
-from surreal_bids.harmonization.empirical_bayes import (
-    FEWEST_FOR_SCALE,
-    estimate_site,
-    least_squares,
-    moments_prior,
-)
-from surreal_bids.harmonization.encoding import CovariateEncoder
+from surreal_bids.harmonization.combat import UnseenSite
+from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import FEWEST_PEOPLE
@@ -42,7 +34,6 @@ from surreal_bids.tables.preprocessing import (
     Preprocessing,
     PreprocessingOptions,
     fit_preprocessing,
-    prepare_inputs,
     read_person_columns,
 )
 from surreal_bids.text import name_some
@@ -57,7 +48,7 @@ STD_SUFFIX = '_std'
 HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 """Options of training that replace a value of the preset."""
 
-NOTES = ('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters')
+NOTES = ('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters', 'AddedSites')
 """What a card may hold of `TableModel.notes`."""
 
 
@@ -418,124 +409,3 @@ def select_model(
     gan.fit(*data.arrays)
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
     return TableModel(data.preprocessing, gan, names, {'TrainingSample': data.sample})
-
-
-HERE = '{} (this dataset)'
-"""How a site of the dataset is called in the model: its name may be that of another site there."""
-
-REFERENCE = 'reference'
-"""Name of the site that the controls of a model without ComBat are taken for."""
-
-
-def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Cohort]:
-    """Teach a model the sites of a cohort, from its controls.
-
-    Parameters
-    ----------
-    model
-        Any model for tables.
-    cohort
-        People with all that the model needs, and a site.
-
-    Returns
-    -------
-    model, cohort
-        The model that knows the sites, and the cohort with the sites' names in it.
-    """
-    steps = model.preprocessing
-    column = str(cohort.options.site_column)
-    people = cohort.people.assign(**{column: cohort.people[column].map(HERE.format)})
-    named = replace(cohort, people=people)
-    first = named.first_visits()
-    controls = first.select(~first.is_patient)
-    site = controls.people[column]
-    learned = None if steps.combat is None else _as_learned(steps.combat)
-    if learned is not None and len(learned.sites_) > 1:
-        combat = _add_sites(learned, controls, site)
-    else:
-        combat = _compare_with_model(steps, controls, site)
-    options = replace(steps.options, site_column=column)
-    adapted = replace(steps, combat=combat, options=options)
-    return replace(model, preprocessing=adapted), named
-
-
-def _as_learned(combat: ComBat) -> ComBat:
-    """A copy without the sites of datasets that the model has met since it was trained."""
-    state = combat.to_arrays()
-    kept = np.array([not str(name).endswith(HERE.format('')) for name in state['sites']])
-    lists = {name: list(compress(state[name], kept)) for name in ('sites', 'site_sizes')}
-    arrays = {name: np.asarray(state[name])[kept] for name in ('shift', 'ratio')}
-    return ComBat.from_arrays({**state, **lists, **arrays})
-
-
-def _add_sites(combat: ComBat, controls: Cohort, site: pd.Series) -> ComBat:
-    """Add new sites to the ComBat of a model; all else stays as learned."""
-    inputs = prepare_inputs(controls.features, controls.people, controls.options)
-    return combat.add_site(inputs.features, site, inputs.covariates)
-
-
-def _compare_with_model(steps: Preprocessing, controls: Cohort, site: pd.Series) -> ComBat:
-    """ComBat whose reference is where the controls of the model lie."""
-    inputs = prepare_inputs(controls.features, controls.people, controls.options)
-    table = inputs.features
-    if steps.residualiser is not None:
-        table = steps.residualiser.transform(table, inputs.covariates)
-    mean, sd = steps.scale_of_sites
-    z = (table.to_numpy() - mean) / sd
-    sites = sorted(set(site))
-    estimates = [_estimate(z[(site == name).to_numpy()]) for name in sites]
-    nothing = np.zeros(z.shape[1])
-    return ComBat.from_arrays(
-        _reference_state(steps)
-        | {
-            'sites': [REFERENCE, *sites],
-            'site_sizes': [0, *(int((site == name).sum()) for name in sites)],
-            'shift': np.vstack([nothing, *(shift for shift, _ in estimates)]),
-            'ratio': np.vstack([nothing + 1, *(ratio for _, ratio in estimates)]),
-        }
-    )
-
-
-def _estimate(z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Shift and variance ratio (n_features,) of a site's controls, as ComBat estimates them."""
-    rough = least_squares(z)
-    prior = moments_prior(*rough) if len(z) >= FEWEST_FOR_SCALE and z.shape[1] > 1 else None
-    return estimate_site(z, prior, mean_only=prior is None)
-
-
-def _reference_state(steps: Preprocessing) -> dict[str, Any]:
-    """State of a ComBat that knows what the model expects of its controls, and no site yet."""
-    residualiser = steps.residualiser or _no_covariates(steps)
-    encoder, slopes = residualiser.encoder_, residualiser.coefficients_
-    mean, sd = steps.scale_of_sites
-    return {
-        'empirical_bayes': True,
-        'mean_only': False,
-        'unseen_site': 'error',
-        'reference_site': None,
-        'features': steps.features.names,
-        'constant': [],
-        'tied': [],
-        'fit_on': 'controls',
-        'excluded': [],
-        'encoder': encoder.to_json(),
-        'prior': None,
-        'grand_mean': mean - residualiser.center_ @ slopes,
-        # Copies: tensors of a bundle may not share memory.
-        'scale': np.array(sd),
-        'slopes': np.array(slopes),
-    }
-
-
-def _no_covariates(steps: Preprocessing) -> Residualiser:
-    """A residualiser that takes nothing out."""
-    encoder = CovariateEncoder().fit(pd.DataFrame(index=[0]))
-    return Residualiser.from_arrays(
-        {
-            'features': steps.features.names,
-            'encoder': encoder.to_json(),
-            'n_controls': 0,
-            'coefficients': np.zeros((0, len(steps.features))),
-            'center': np.zeros(0),
-        }
-    )

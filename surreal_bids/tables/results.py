@@ -19,6 +19,7 @@ from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.folds import HELD_OUT, NOT_HELD_OUT, TRAINED_ON_SUFFIX
 from surreal_bids.tables.pipeline import STD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
+from surreal_bids.tables.sites import describe_added
 from surreal_bids.tables.volumes import ICV, describe_volumes
 from surreal_bids.text import name_some
 
@@ -260,6 +261,7 @@ def readable_card(card: Card, details: bool = True) -> str:
         'Training sample': _sample(card),
         'Features': _features(card),
         'Preprocessing': _preprocessing(card['Preprocessing']),
+        'Sites added after training': describe_added(card.get('AddedSites', {})),
         'Model': _model(card, details),
         'R-indices of the training sample': _cross_fit(card),
         'Stability of patterns over subsamples of participants': _stability(card),

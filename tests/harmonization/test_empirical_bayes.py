@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 from surreal_bids.harmonization.empirical_bayes import (
+    ShiftPrior,
     SitePrior,
     least_squares,
     moments_prior,
+    pooled_prior,
     posterior_ratio,
     posterior_shift,
+    shift_prior,
     shrink,
 )
 
@@ -86,3 +89,61 @@ def test_equal_variances_make_no_nan():
 def test_a_feature_that_stands_still_is_not_scaled():
     z = np.array([[0.5, 1.0], [0.5, -1.0], [0.5, 0.3]])
     assert least_squares(z)[1][0] == 1
+
+
+def covarying_sites(rng, n_features=12, n_sites=40, size=25):
+    """Participants and shifts of sites, each with covariances of its own."""
+    mixing = rng.normal(size=(n_features, n_features))
+    within = mixing @ mixing.T / n_features + 0.2 * np.eye(n_features)
+    between = 0.5 * np.outer(np.linspace(-1, 2, n_features), np.linspace(-1, 2, n_features))
+    between += 0.05 * np.eye(n_features)
+    shifts = rng.multivariate_normal(np.zeros(n_features), between, n_sites)
+    people = rng.multivariate_normal(np.zeros(n_features), within, (n_sites, size))
+    return within, between, shifts, people + shifts[:, None]
+
+
+def test_shifts_are_the_posterior_mean_at_the_most_likely_scale():
+    rng = np.random.default_rng(2)
+    within, between, shifts, _ = covarying_sites(rng)
+    n_people = 7
+    mean = shifts[0] + rng.multivariate_normal(np.zeros(len(within)), within / n_people)
+
+    def surprise(log_scale):
+        total = np.exp(log_scale) * between + within / n_people
+        return -stats.multivariate_normal(cov=total).logpdf(mean)
+
+    scale = np.exp(optimize.minimize_scalar(surprise, bounds=(-5, 5), method='bounded').x)
+    expected = scale * between @ np.linalg.solve(scale * between + within / n_people, mean)
+    found = ShiftPrior(within, between).shrink(mean, n_people)
+    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(mean).max())
+    everyone = ShiftPrior(within, between).shrink(mean, 10**7)
+    np.testing.assert_allclose(everyone, mean, atol=1e-4)
+
+
+def test_covariances_are_learned_and_bring_few_people_closer_to_the_truth():
+    rng = np.random.default_rng(3)
+    within, _, shifts, people = covarying_sites(rng)
+    means, sizes = people.mean(axis=1), np.full(len(people), people.shape[1], dtype=float)
+    residuals = (people - means[:, None]).reshape(-1, people.shape[2])
+    prior = shift_prior(residuals, means, sizes)
+    assert np.abs(prior.within - within).max() < 0.15 * np.abs(within).max()
+    classical = pooled_prior([least_squares(site) for site in people])
+    errors = {'mean': 0.0, 'pooled': 0.0, 'covarying': 0.0}
+    for site, truth in zip(people, shifts):
+        few = site[:4].mean(axis=0)
+        found = {
+            'mean': few,
+            'pooled': posterior_shift(few, 1.0, 4, classical),
+            'covarying': prior.shrink(few, 4),
+        }
+        for name, shift in found.items():
+            errors[name] += ((shift - truth) ** 2).sum()
+    assert errors['covarying'] < 0.8 * errors['pooled'] < 0.8 * errors['mean']
+
+
+def test_sites_that_do_not_differ_leave_a_prior_that_works():
+    rng = np.random.default_rng(4)
+    z = rng.normal(size=(200, 5))
+    prior = shift_prior(z, np.zeros((3, 5)), np.full(3, 60.0))
+    shift = prior.shrink(np.full(5, 2.0), 30)
+    assert np.abs(shift - 2).max() < 0.2
