@@ -173,9 +173,9 @@ class DepthFirstPlugin(PluginBase):
     """A plugin of Nipype: processes of this machine, for many workflows, the first one first.
 
     A free process is given to the earliest workflow with a step that can run and fits into memory;
-    the next workflow begins only when no step waits. A step whose worker dies is run once more,
-    alone, and then only it is given up. Workers are started afresh, not forked: a fork of a
-    process with threads, as torch has, can hang.
+    the next workflow begins only when no step waits. Steps whose worker dies are run once more,
+    one after the other and nothing beside them, and only what dies again is given up. Workers are
+    started afresh, not forked: a fork of a process with threads, as torch has, can hang.
 
     Parameters
     ----------
@@ -198,6 +198,7 @@ class DepthFirstPlugin(PluginBase):
         self._running: dict[Future, tuple[_Branch, Any, bool]] = {}
         self._pool = self._make_pool(self.processors)
         self._lone_pools: list[ProcessPoolExecutor] = []
+        self._to_retry: list[tuple[_Branch, Any]] = []
 
     def run(self, graph: Any, config: Any, updatehash: bool = False) -> None:
         """Take the steps of a workflow in, as `Workflow.run` gives them; :meth:`work` runs them."""
@@ -208,7 +209,8 @@ class DepthFirstPlugin(PluginBase):
         waiting = enumerate(workflows)
         try:
             while not self._is_stopped:
-                while not self._is_stopped and (found := self._first_ready()):
+                self._retry()
+                while self._may_start and (found := self._first_ready()):
                     self._start(*found)
                 if self._close(finished):
                     continue
@@ -227,6 +229,12 @@ class DepthFirstPlugin(PluginBase):
     @property
     def _is_stopped(self) -> bool:
         return self._failed and self._stops
+
+    @property
+    def _may_start(self) -> bool:
+        """Whether steps may begin: nothing has to stop, and none has to be alone."""
+        alone = any(is_last_try for *_, is_last_try in self._running.values())
+        return not (self._is_stopped or alone or self._to_retry)
 
     @property
     def _has_room(self) -> bool:
@@ -290,7 +298,7 @@ class DepthFirstPlugin(PluginBase):
         self._running[future] = branch, step, False
 
     def _collect(self) -> None:
-        """Wait until steps end; those whose worker died are tried once more, each on its own."""
+        """Wait until steps end; those whose worker died are to be tried once more."""
         for future in wait(self._running, return_when=FIRST_COMPLETED).done:
             branch, step, is_last_try = self._running.pop(future)
             try:
@@ -298,10 +306,20 @@ class DepthFirstPlugin(PluginBase):
             except BrokenProcessPool:
                 if is_last_try:
                     self._end(branch, step, [DIED], False)
-                    continue
-                self._lone_pools.append(self._make_pool(1))
-                again = self._lone_pools[-1].submit(run_step, step)
-                self._running[again] = branch, step, True
+                else:
+                    self._to_retry.append((branch, step))
+
+    def _retry(self) -> None:
+        """Try a step whose worker died again, once nothing else runs.
+
+        When one worker dies, for lack of memory as a rule, all steps that ran beside it are lost.
+        Together they might not fit again.
+        """
+        if self._to_retry and not self._running:
+            branch, step = self._to_retry.pop(0)
+            self._lone_pools.append(self._make_pool(1))
+            again = self._lone_pools[-1].submit(run_step, step)
+            self._running[again] = branch, step, True
 
     def _end(self, branch: _Branch, step: Any, traceback: list[str] | None, ready: bool) -> None:
         if traceback is None:

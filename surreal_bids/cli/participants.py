@@ -298,6 +298,8 @@ def imaging_methods(config: AppConfig, study: Study, done: Sequence[Job]) -> Ima
         bias_corrected=any(job.reusable.t1w is None for job in done) or not done,
         masks=_mask_origins(config, study, done) or ('deepbet',),
         tissue_classified=any(not job.reusable.tpms for job in done) or not done,
+        registered=any(job.reusable.anat2std_xfm is None for job in done) or not done,
+        transforms_reused=any(job.reusable.anat2std_xfm for job in done),
         template=study.template,
         atlas=study.atlas,
         n_atlases=n_atlases,

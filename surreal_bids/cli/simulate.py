@@ -55,9 +55,16 @@ RECORD = 'simulation.json'
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all subcommands."""
-    parser = Parser(prog='surreal-simulate', description='Simulate data whose truth is known.')
+    parser = Parser(
+        prog='surreal-simulate',
+        description='Simulate data whose truth is known.',
+        epilog='Exit codes: 0 done; 2 wrong usage; 65 bad data; 73 the output cannot be written. '
+        '"surreal-simulate COMMAND --help" explains each command.',
+    )
     add_common_options(parser)
-    subparsers = parser.add_subparsers(required=True, metavar='{table,cohort,score}')
+    subparsers = parser.add_subparsers(
+        required=True, metavar='{table,cohort,score}', title='Commands'
+    )
     add_table_parser(subparsers)
     add_cohort_parser(subparsers)
     add_score_parser(subparsers)
@@ -88,9 +95,7 @@ def add_table_parser(subparsers: Any) -> None:
         help='which dataset: overlap shares more regions between patterns, scarce has few regions '
         'per pattern, noise varies more within a pattern, mild has smaller losses (default: basic)',
     )
-    parser.add_argument('--n-cn', type=int, default=492, help='number of controls (default: 492)')
-    parser.add_argument('--n-pt', type=int, default=900, help='number of patients (default: 900)')
-    parser.add_argument('--seed', type=int, default=0, help='random seed (default: 0)')
+    _add_counts(parser, 492, 900, 0)
     parser.add_argument(
         '--from-table',
         type=Path,
@@ -108,6 +113,26 @@ def add_table_parser(subparsers: Any) -> None:
         '--overwrite', action='store_true', help='replace another simulation in OUT'
     )
     parser.set_defaults(run=run_table)
+
+
+def _add_counts(parser: argparse.ArgumentParser, n_cn: int, n_pt: int, seed: int) -> None:
+    """Add what both simulations have: how many participants, and the seed."""
+    for name, default, meaning in (
+        ('--n-cn', n_cn, 'number of controls'),
+        ('--n-pt', n_pt, 'number of patients'),
+    ):
+        parser.add_argument(
+            name, type=int, default=default, metavar='N', help=f'{meaning} (default: {default})'
+        )
+    parser.add_argument(
+        '--random-seed',
+        '--seed',
+        dest='seed',
+        type=int,
+        default=seed,
+        metavar='N',
+        help=f'seed of all random numbers (default: {seed})',
+    )
 
 
 def run_table(arguments: argparse.Namespace) -> int:
@@ -147,29 +172,41 @@ def add_cohort_parser(subparsers: Any) -> None:
         description='Simulate a whole BIDS dataset of T1w heads whose truth is known: controls '
         'with an anatomy of their own, and patients who also have atrophy of known severity. '
         'Repeat the same command to complete a dataset after an interruption.',
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     plan = CohortPlan()
     parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the dataset to')
-    parser.add_argument('--n-cn', type=int, default=plan.n_cn, help='number of controls')
-    parser.add_argument('--n-pt', type=int, default=plan.n_pt, help='number of patients')
-    parser.add_argument('--sites', type=int, default=plan.sites, help='number of sites')
+    _add_counts(parser, plan.n_cn, plan.n_pt, plan.seed)
+    parser.add_argument(
+        '--sites',
+        type=int,
+        default=plan.sites,
+        metavar='N',
+        help=f'number of sites (default: {plan.sites})',
+    )
     parser.add_argument(
         '--patterns',
         type=int,
         default=plan.patterns,
+        metavar='N',
         help='number of patterns of atrophy: the first of '
-        + ', '.join(name for name, _ in PATTERNS),
+        f'{", ".join(name for name, _ in PATTERNS)} (default: {plan.patterns})',
     )
+    sizes = ','.join(f'{size:g}' for size in VOXEL_SIZES_MM)
     parser.add_argument(
-        '--voxel-size', type=float, choices=VOXEL_SIZES_MM, default=plan.voxel_size, help='in mm'
+        '--voxel-size',
+        type=float,
+        choices=VOXEL_SIZES_MM,
+        default=plan.voxel_size,
+        metavar=f'{{{sizes}}}',
+        help=f'in mm (default: {plan.voxel_size:g})',
     )
     parser.add_argument(
         '--atlases',
         type=int,
         default=plan.atlases,
-        metavar='K',
-        help='also simulate K healthy brains, skull-stripped and labelled, as an atlas set',
+        metavar='N',
+        help='also simulate N healthy brains, skull-stripped and labelled, as an atlas set '
+        f'(default: {plan.atlases})',
     )
     parser.add_argument(
         '--skull-stripped', action='store_true', help='show the brain only, without skull and scalp'
@@ -178,16 +215,18 @@ def add_cohort_parser(subparsers: Any) -> None:
         '--variation',
         type=float,
         default=plan.variation,
+        metavar='X',
         help='how much anatomies differ: 1 as real ones; with less, patterns are found with fewer '
-        'participants',
+        f'participants (default: {plan.variation:g})',
     )
-    parser.add_argument('--seed', type=int, default=plan.seed, help='random seed')
     parser.add_argument(
         '--nprocs',
         '--n-cpus',
         type=int,
         default=usable_cores(),
-        help='number of processes; one needs about 1 GB at 2 mm and 3 GB at 1 mm',
+        metavar='N',
+        help='number of processes; one needs about 1 GB at 2 mm and 3 GB at 1 mm (default: all '
+        'cores)',
     )
     parser.set_defaults(run=run_cohort)
 

@@ -34,6 +34,8 @@ class ImagingMethods:
         Where the brain masks came from; several where participants differ.
     tissue_classified
         Atropos was run; else tissue maps were taken from derivatives.
+    registered, transforms_reused
+        Images were registered to the template; transforms to it were taken from derivatives.
     template
         Name of the template.
     atlas, n_atlases
@@ -51,6 +53,8 @@ class ImagingMethods:
     bias_corrected: bool = True
     masks: tuple[MaskOrigin, ...] = ('deepbet',)
     tissue_classified: bool = True
+    registered: bool = True
+    transforms_reused: bool = False
     template: str = BUILTIN_TEMPLATE
     atlas: str = BUILTIN_ATLAS
     n_atlases: int = 1

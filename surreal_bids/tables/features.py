@@ -209,8 +209,21 @@ def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
     needed = {index for feature in wanted.features for index in feature.indices}
     with about(table.source):
         regions = recognise(table.columns)
+        _refuse_freesurfer(table.columns, needed - {*regions.values()})
         volumes = {name: table.numbers(name) for name, index in regions.items() if index in needed}
         return build_features(pd.DataFrame(volumes, table.text.index), wanted.features)
+
+
+def _refuse_freesurfer(columns: Iterable[str], missing: Collection[int]) -> None:
+    """Say of what atlas the regions are, where those of MUSE are missing."""
+    others = [name for name in columns if FREESURFER_REGION.fullmatch(name)]
+    if missing and any(FREESURFER.fullmatch(name) for name in others):
+        raise DataError(
+            f'the model needs the regions of MUSE, of which {len(missing)} are missing; these are '
+            f'regions of FreeSurfer ({name_some(others, 3)}). Measure those of MUSE with '
+            'surreal-bids, without -d freesurfer, fastsurfer or synthseg, or with DLMUSE; or train '
+            'a model on these'
+        )
 
 
 def unused_columns(table: Table, wanted: FeatureList, used: Iterable[str]) -> list[str]:

@@ -41,6 +41,29 @@ def die(x):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def need_room(x, folder):
+    """Die if another of these steps runs at the same time, as for lack of memory."""
+    import os
+    import signal
+    import time
+    from pathlib import Path
+
+    ever, now = Path(folder, 'ever'), Path(folder, 'now')
+    for marks in (ever, now):
+        (marks / str(os.getpid())).touch()
+    for _ in range(2000):
+        if len(list(ever.iterdir())) > 1:
+            break
+        time.sleep(0.01)
+    for _ in range(50):
+        others = [path.name for path in now.iterdir() if path.name != str(os.getpid())]
+        if any(Path('/proc', name).exists() for name in others):
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.01)
+    (now / str(os.getpid())).unlink()
+    return x
+
+
 def tell_threads(x):
     import os
 
@@ -92,6 +115,21 @@ def test_one_bad_branch_does_not_stop_the_others(config, function, reason):
     assert (('everyone', 'good', 'double_again'), 'end') in events
     assert (('everyone', 'bad', 'double_again'), 'end') not in events
     assert not list(config.work_dir.glob('crashes-*'))
+
+
+@pytest.mark.slow
+def test_steps_that_died_together_are_tried_again_one_by_one(config, tmp_path):
+    for marks in ('ever', 'now'):
+        (tmp_path / marks).mkdir()
+    everyone = Workflow('everyone')
+    for name in ('first', 'second'):
+        node = Node(Function(function=need_room), name=name)
+        node.inputs.trait_set(x=1, folder=str(tmp_path))
+        everyone.add_nodes([node])
+    everyone.add_nodes([Node(Function(function=die), name='bad')])
+    everyone.get_node('bad').inputs.x = 3
+    crashes = run_workflow(everyone, config)
+    assert [crash.step for crash in crashes] == ['bad']
 
 
 @pytest.mark.slow

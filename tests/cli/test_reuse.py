@@ -13,7 +13,6 @@ import pytest
 
 from surreal_bids.cli.app import main
 from surreal_bids.cli.simulate import main as simulate
-from surreal_bids.files import write_image
 from tests.bids.fmriprep_trees import IMAGES, LAYOUTS, SESSIONS, XFMS, of_participant, write_tree
 
 pytestmark = pytest.mark.slow
@@ -26,13 +25,9 @@ HEAD = 'sub-CN0001'
 def processed(tmp_path_factory):
     """A simulated head of 4 mm, without its skull, and its outputs."""
     root = tmp_path_factory.mktemp('reuse')
-    people = ['--n-cn', '1', '--n-pt', '0', '--voxel-size', '4', '--nprocs', '1']
-    assert simulate(['cohort', str(root / 'raw'), *people]) == 0
-    path = root / 'raw' / HEAD / 'anat' / f'{HEAD}_T1w.nii.gz'
-    truth = root / 'raw' / 'sourcedata' / 'truth' / HEAD / f'{HEAD}_desc-brain_mask.nii.gz'
-    head, brain = (nib.Nifti1Image.from_filename(each) for each in (path, truth))
-    values = np.asarray(head.dataobj) * (np.asarray(brain.dataobj) > 0)
-    write_image(path, nib.Nifti1Image(values, head.affine, head.header))
+    people = ['--n-cn', '1', '--n-pt', '0', '--nprocs', '1']
+    image = ['--voxel-size', '4', '--skull-stripped']
+    assert simulate(['cohort', str(root / 'raw'), *people, *image]) == 0
     assert main([str(root / 'raw'), str(root / 'out'), 'participant', *OPTIONS, *_work(root)]) == 0
     return root
 
@@ -88,7 +83,10 @@ def test_volumes_and_maps_are_those_without_reuse(processed, tmp_path, caplog):
     _write_raw(processed, tmp_path / 'raw', *(layout.raw[0] for layout in layouts))
     arguments = [str(tmp_path / 'raw'), str(tmp_path / 'out'), 'participant', *OPTIONS]
     arguments += [*_work(tmp_path), '-d', str(tmp_path / 'theirs'), '--skip-bids-validation', '-v']
-    assert main(arguments) == 0
+    assert main([*arguments, '--write-graph']) == 0
+    graph = (tmp_path / 'out' / 'logs' / 'workflow.dot').read_text()
+    assert 'convert_forward' in graph
+    assert 'register_template' not in graph
     assert 'found for' not in caplog.text, 'nothing is missing'
     for name, below in (('sub-01_ses-a', 'sub-01/ses-a'), ('sub-02', 'sub-02')):
         ours = {path.name: path for path in (tmp_path / 'out' / below / 'anat').glob('*')}

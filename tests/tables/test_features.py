@@ -6,7 +6,7 @@ import pytest
 
 from surreal_bids.bids.people import Table
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.regions import muse_indices, region_names
+from surreal_bids.regions import label_table, muse_indices, region_names
 from surreal_bids.tables.features import (
     FeatureList,
     choose_features,
@@ -80,6 +80,22 @@ def test_a_missing_region_is_named(volumes, drop, name, message):
     with pytest.raises(DataError, match=message) as caught:
         read_features(table, named_features(name))
     assert 't.tsv' in str(caught.value)
+
+
+@pytest.mark.parametrize('numbering', ['aparc+aseg', 'aparc.DKTatlas+aseg.deep', 'synthseg'])
+def test_regions_of_freesurfer_are_features_but_not_of_a_model_of_muse(numbering):
+    names = label_table(numbering)['name'].tolist()
+    values = np.random.default_rng(0).uniform(100, 900, (3, len(names)))
+    table = text_table(pd.DataFrame(values, ['a', 'b', 'c'], names))
+    features, _ = choose_features(table, [])
+    fluid = ('Ventricle', 'Lat-Vent', 'CSF', 'vessel', 'choroid', 'hypointensities')
+    tissue = [name for name in names if not any(word in name for word in fluid)]
+    assert features.names == tissue
+    assert read_features(table, features).shape == (3, len(tissue))
+    with pytest.raises(
+        DataError, match=r't.tsv: the model needs the regions of MUSE, of which \d+'
+    ):
+        read_features(table, named_features('muse139'))
 
 
 @pytest.mark.parametrize('name', ['muse72', 'muse139', 'columns'])
