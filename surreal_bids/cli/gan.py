@@ -194,12 +194,15 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
 def _write(folder: Path, model: TableModel, cohort: Cohort, results: pd.DataFrame) -> None:
     """Write all outputs, the card last: a folder with a card is complete."""
     from surreal_bids.files import write_text, write_tsv
+    from surreal_bids.tables.controls import describe_shift, shift_of_controls
     from surreal_bids.tables.results import readable_card, summarise_cohort, write_results
 
     card = readable_card(model.state()[1], details=False)
     (folder / CARD).unlink(missing_ok=True)
     write_results(folder / RINDICES, cohort, results, model.pattern_names)
     write_tsv(folder / EXCLUSIONS, cohort.exclusions)
+    shift = describe_shift(shift_of_controls(model, cohort))
+    card = f'{card}\n\n{shift}.' if shift else card
     write_text(folder / SUMMARY, f'{summarise_cohort(cohort)}\n{card}\n')
     model.save(folder)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)

@@ -34,6 +34,7 @@ from surreal_bids.reports.pages import (
     write_page,
 )
 from surreal_bids.tables.analysis import GroupResults
+from surreal_bids.tables.controls import describe_shift
 from surreal_bids.tables.preprocessing import COMPLETE, NONE_BEYOND
 
 GOOD_AGREEMENT = 0.8
@@ -112,12 +113,14 @@ def _summary(report: GroupReport) -> Section:
         Number('Excluded', str(len(report.found.cohort.exclusions))),
         Number('Patterns', str(chosen['n_patterns'])),
     ]
+    doubts = [Notice(text, 'warning') for text in report.found.cohort.warnings]
     if chosen['n_patterns'] == 0:
-        return Section('Summary', (Numbers(tuple(numbers)), Notice(NOTHING_FOUND, 'warning')))
+        nothing = Notice(NOTHING_FOUND, 'warning')
+        return Section('Summary', (Numbers(tuple(numbers)), nothing, *doubts))
     if chosen['agreement'] is not None:
         note = 'of members: 0.52 if unrelated, 1 if the same'
         numbers.append(Number('Agreement', f'{chosen["agreement"]:.2f}', note=note))
-    return Section('Summary', (Numbers(tuple(numbers)), *_trust(chosen['agreement'])))
+    return Section('Summary', (Numbers(tuple(numbers)), *_trust(chosen['agreement']), *doubts))
 
 
 def _trust(agreement: float | None) -> list[Block]:
@@ -296,11 +299,16 @@ def _r_indices(report: GroupReport) -> Section:
         'most affected patients of the training sample. Not a probability.'
     )
     formats = dict.fromkeys(('mean', 'sd', 'uncertainty'), '{:.2f}')
+    shift = describe_shift(report.found.shift)
+    what = (
+        [Paragraph(f'{shift}: smaller differences between samples mean nothing.')] if shift else []
+    )
     return Section(
         'R-indices',
         (
             report.figure('rindices', drawn, 'R-indices of controls and patients', caption),
             Table(describe_indices(first, names), 'Mean and spread', formats),
+            *what,
         ),
     )
 

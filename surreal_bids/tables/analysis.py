@@ -22,6 +22,7 @@ from surreal_bids.regions import Feature, region_names
 from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
+from surreal_bids.tables.controls import shift_of_controls
 from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import prepare_inputs
@@ -57,6 +58,8 @@ class GroupResults:
         Correlations with other measures, and why others were not tested.
     covariates : frame
         What R-indices have to do with covariates; see `describe_covariates`.
+    shift : Series of shape (n_patterns,)
+        How much mean R-indices depend on who the controls are; see `shift_of_controls`.
     quality, halves
         What harmonization did, and how alike models of two halves are; None where not known.
     fitted
@@ -74,6 +77,7 @@ class GroupResults:
     halves: pd.DataFrame | None = None
     covariates: pd.DataFrame = field(default_factory=pd.DataFrame)
     fitted: CrossFit | None = None
+    shift: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
 
     @property
     def names(self) -> list[str]:
@@ -150,6 +154,7 @@ def analyse_group(
         else None,
         describe_covariates(first, results.loc[first.visits.index, names]),
         fitted,
+        shift_of_controls(model, cohort, random_seed),
     )
 
 

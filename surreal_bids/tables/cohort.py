@@ -33,6 +33,7 @@ from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import FEWEST_FOR_SCALE
 from surreal_bids.model.checks import FEWEST_FEATURES, FEWEST_PEOPLE
 from surreal_bids.regions import FeatureList, is_icv
+from surreal_bids.tables.controls import compare_ages, warn_of_controls
 from surreal_bids.tables.features import (
     PERSON_COLUMNS,
     Choice,
@@ -123,6 +124,8 @@ class Cohort:
         Which features, and what is done to them.
     notes
         Decisions that were made on the way, in words, for the report.
+    warnings
+        What makes results doubtful, in words: few controls, or of another age.
     exclusions : frame
         `participant_id`, `session_id` if there are sessions, and `reason` of those excluded.
     measured : frame
@@ -138,6 +141,7 @@ class Cohort:
     notes: tuple[str, ...] = ()
     exclusions: pd.DataFrame = field(default_factory=pd.DataFrame)
     measured: pd.DataFrame = field(default_factory=pd.DataFrame)
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def read(
@@ -206,6 +210,7 @@ class Cohort:
             'wanted': self.wanted.to_json(),
             'options': self.options.to_json(),
             'notes': list(self.notes),
+            'warnings': list(self.warnings),
             'text': text,
         }
 
@@ -233,6 +238,7 @@ class Cohort:
             tuple(record['notes']),
             read_exact(folder / 'exclusions.tsv', None),
             read_exact(folder / 'measured.tsv', (PARTICIPANT, SESSION)),
+            tuple(record['warnings']),
         )
 
 
@@ -359,7 +365,7 @@ def read_cohort(
     notes = [f'Groups: {groups.describe()}'] if groups else []
     if groups is not None:
         _require_groups(groups, screen, training=model is None)
-    return Cohort(
+    cohort = Cohort(
         _describe_visits(screen, groups),
         features.loc[names],
         table.loc[names, choice.options.columns],
@@ -370,6 +376,15 @@ def read_cohort(
         _exclusion_table(screen),
         _measured(volumes, screen.prefix),
     )
+    return cohort if groups is None else _with_warnings(cohort, training=model is None)
+
+
+def _with_warnings(cohort: Cohort, training: bool) -> Cohort:
+    """Say where controls are few, or of other ages than patients."""
+    ages = list(compare_ages(cohort))
+    serious = [text for text, is_serious in ages if is_serious]
+    notes = (*cohort.notes, *(text for text, is_serious in ages if not is_serious))
+    return replace(cohort, notes=notes, warnings=(*warn_of_controls(cohort, training), *serious))
 
 
 USUAL_ICV = 1_400_000

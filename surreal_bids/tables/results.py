@@ -488,6 +488,7 @@ def summarise_cohort(cohort: Cohort) -> str:
         f'{counts[CONTROL]} controls and {counts[PATIENT]} patients, {len(cohort)} visits, '
         f'{len(cohort.wanted)} regions',
         *(f'  {note}' for note in cohort.notes),
+        *(f'  WARNING: {text}' for text in cohort.warnings),
         f'{len(out)} excluded' + (':' if len(out) else ''),
         *(f'  {visit}: {reason}' for visit, reason in out['reason'].head(SHOWN).items()),
     ]

@@ -59,8 +59,8 @@ MOST_LEVELS = 10
 FEWEST_ALIKE = 3
 """Regions of which it is no coincidence if they are the same in two participants."""
 
-FEWEST_AT_SITE = 2
-"""The only control of a site would be moved to the mean of all, whatever it is like."""
+FEWEST_AT_SITE = 3
+"""One or two controls of a site would be moved to the mean of all, whatever they are like."""
 
 FEWEST_TO_SCALE = 5
 """Fewer participants say nothing of the scale of a region."""
@@ -554,8 +554,8 @@ def sites_without_controls(site: pd.Series, teaches: pd.Series) -> Reasons:
     counts = site[teaches].value_counts()
     known = set(counts.index[counts >= FEWEST_AT_SITE])
     return {
-        str(visit): f'site {place} has {counts.get(place, 0)} controls (first visits), too few to '
-        'harmonize it'
+        str(visit): f'site {place} has {counts.get(place, 0)} controls (first visits), at least '
+        f'{FEWEST_AT_SITE} are needed to harmonize it'
         for visit, place in site.items()
         if place not in known
     }

@@ -107,7 +107,7 @@ def test_measures_are_associated(done):
 @pytest.mark.slow
 def test_the_report_opens(done):
     page = (done.parent / 'out' / 'group.html').read_text()
-    for words in ('Tiny', 'sub-050', 'Split halves'):
+    for words in ('Tiny', 'sub-050', 'Split halves', 'Few controls', 'With other controls'):
         assert words in page
 
 

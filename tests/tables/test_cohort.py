@@ -188,7 +188,7 @@ def test_a_scanner_of_later_visits_only_cannot_be_learned(tmp_path):
     found = gather(root)
     assert set(found.visits['session_id']) == {'ses-1'}
     assert set(reasons(found).values()) == {
-        'site new has 0 controls (first visits), too few to harmonize it'
+        'site new has 0 controls (first visits), at least 3 are needed to harmonize it'
     }
     assert len(reasons(found)) == 71
 

@@ -123,9 +123,9 @@ def test_an_empty_region_costs_the_person_or_the_region(n_empty, region_is_dropp
 
 
 def test_sites_without_controls():
-    site = pd.Series(['a', 'a', 'b', 'c', 'a'], names(5))
-    teaches = pd.Series([True, True, False, True, False], names(5))
-    assert list(sites_without_controls(site, teaches)) == ['sub-2', 'sub-3']
+    site = pd.Series(['a', 'a', 'b', 'c', 'a', 'c', 'a'], names(7))
+    teaches = pd.Series([True, True, False, True, False, True, True], names(7))
+    assert list(sites_without_controls(site, teaches)) == ['sub-2', 'sub-3', 'sub-5']
 
 
 def test_with_nobody_left_the_reasons_are_told():
