@@ -42,7 +42,8 @@ ITERATIONS_WITH_CONTROLS = 10
 PATIENT_WEIGHT = 2.0
 """Weight of a patient's residual beside that of a control in C: R-indices are for patients."""
 SHRINKAGE, SHRINKAGE_PER_REGION, MOST_SHRINKAGE = 0.02, 0.3, 0.5
-"""C is shrunk towards a multiple of the identity by 0.02 + 0.3 S / N, at most by a half."""
+"""C is shrunk towards a multiple of the identity by 0.02 + 0.3 S / N, at most by a half; by more
+where Ledoit and Wolf (2004) find more in the controls, whose regions then hardly correlate."""
 LARGEST_RESCALING = (0.5, 4.0)
 """Patterns are rescaled to a mean severity of 1/2, in one iteration by no more than this."""
 REGION_PENALTY = 2.0
@@ -104,15 +105,26 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, threshold: float = THRE
     """
     mean = cn.mean(axis=0)
     centred, change = cn - mean, pt - mean
-    covariance, _ = ledoit_wolf(centred, assume_centered=True)
+    covariance, found = ledoit_wolf(centred, assume_centered=True)
+    shrinkage = max(_usual_shrinkage(len(cn) + len(pt), cn.shape[1]), _of_all(found, cn, pt))
     starts = [change - change.mean(axis=0), change]
     fits = []
     for deviation in starts[: 1 if n_patterns == 1 else None]:
         patterns = _rotated_directions(deviation, covariance, n_patterns)
         patterns *= np.where((change.mean(axis=0) / np.diag(covariance)) @ patterns < 0, -1.0, 1.0)
-        fits.append(_alternate(centred, change, patterns, covariance, threshold))
+        fits.append(_alternate(centred, change, patterns, covariance, shrinkage, threshold))
     best = max(fits, key=lambda fit: _penalised_likelihood(centred, change, *fit))
     return Factors(mean, *best)
+
+
+def _usual_shrinkage(n_people: int, n_regions: int) -> float:
+    return min(SHRINKAGE + SHRINKAGE_PER_REGION * n_regions / n_people, MOST_SHRINKAGE)
+
+
+def _of_all(shrinkage: float, cn: Floats, pt: Floats) -> float:
+    """Ledoit and Wolf's shrinkage for everyone, from that of the controls: its odds fall as 1/N."""
+    odds = shrinkage * len(cn)
+    return odds / (odds + (1 - shrinkage) * (len(cn) + len(pt)))
 
 
 def fit_nonempty_factors(cn: Floats, pt: Floats, n_patterns: int) -> Factors:
@@ -177,12 +189,16 @@ def varimax(loadings: Floats) -> Floats:
 
 
 def _alternate(
-    centred: Floats, change: Floats, patterns: Floats, covariance: Floats, threshold: float
+    centred: Floats,
+    change: Floats,
+    patterns: Floats,
+    covariance: Floats,
+    shrinkage: float,
+    threshold: float,
 ) -> tuple[Floats, Floats]:
     """Severities, patterns and covariance in turn; the last two."""
     cn_scatter, pt_scatter = centred.T @ centred, change.T @ change
-    mean_change, n_people = change.mean(axis=0), len(centred) + len(change)
-    shrinkage = min(SHRINKAGE + SHRINKAGE_PER_REGION * centred.shape[1] / n_people, MOST_SHRINKAGE)
+    mean_change = change.mean(axis=0)
     for iteration in range(ITERATIONS):
         solved = np.linalg.solve(covariance, patterns)
         variance = _posterior_variance(patterns.T @ solved)

@@ -5,6 +5,8 @@ all fits give the patients the same severities; beyond it, at least one pattern 
 each time. The same is done after shuffling who is a control and who a patient, which shows how
 stable patterns of no meaning are; where the data do no better, no pattern is supported.
 
+Matrices are small here: more than one thread makes their products slower, on many cores by far.
+
 And as many members as it takes: rounds of a few, each on a subsample of its own, until their
 consensus no longer changes.
 
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from surreal_bids.model.agreement import Setting, compare_members, consensus_members, make_setting
@@ -41,7 +44,7 @@ MOST_PEOPLE = 1500
 """... but no more than this: with very many, small departures from the model become stable too."""
 SUBSAMPLES = 10
 PERMUTATIONS, SUBSAMPLES_OF_PERMUTATION = 20, 5
-LEAST_STABILITY = 0.9
+LEAST_STABILITY = 0.85
 """Patterns count as found again when severities correlate by this much."""
 LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
@@ -149,6 +152,7 @@ def null_stability(cn: Floats, pt: Floats, n_patterns: int, random_state: int) -
     return tuple(values)
 
 
+@threadpool_limits.wrap(limits=1)
 def choose_number(
     cn: Floats,
     pt: Floats,
@@ -232,6 +236,7 @@ class TrainStack(NamedTuple):
     hyper: HyperParameters
 
 
+@threadpool_limits.wrap(limits=1)
 def start_members(stack: Stack, cn: Floats, pt: Floats) -> None:
     """Start every member at the sparse factors of its own subsample of participants."""
     starts = []

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.covariance import ledoit_wolf
 
 from surreal_bids.model.factors import (
+    _of_all,
     compare_with,
     fit_factors,
     fit_nonempty_factors,
@@ -66,6 +68,25 @@ def test_the_severities_are_the_posterior_means():
     shift = pt - factors.mean - factors.patterns @ [0.5, 0.5]
     expected = 0.5 + shift @ np.linalg.solve(joint, factors.patterns) / 12
     np.testing.assert_allclose(factors.severities(pt), expected, atol=1e-9)
+
+
+def test_regions_that_do_not_correlate_are_treated_so():
+    """The covariance of such controls is a multiple of the identity, also where N is small."""
+    rng = np.random.default_rng(1)
+    cn = 1 + 0.1 * rng.normal(size=(100, N_REGIONS))
+    pt = 1 + 0.1 * rng.normal(size=(150, N_REGIONS))
+    pt[:, :6] -= 0.3 * rng.uniform(size=(150, 1))
+    covariance = fit_factors(cn, pt, 1).covariance
+    off_diagonal = covariance[~np.eye(N_REGIONS, dtype=bool)]
+    assert np.abs(off_diagonal).max() < 0.1 * np.diag(covariance).mean()
+
+
+def test_the_shrinkage_of_controls_is_carried_over_to_everyone():
+    """As Ledoit and Wolf find it in as many people: here, in four times as many."""
+    rng = np.random.default_rng(0)
+    people = rng.normal(size=(2000, 3)) @ rng.normal(size=(3, 40)) + 3 * rng.normal(size=(2000, 40))
+    of_few, of_all = (ledoit_wolf(part)[1] for part in (people[:500], people))
+    assert _of_all(of_few, people[:500], people[500:]) == pytest.approx(of_all, rel=0.15)
 
 
 def test_varimax_undoes_a_rotation():
