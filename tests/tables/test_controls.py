@@ -9,8 +9,9 @@ import pytest
 from surreal_bids.config import TrainingOptions
 from surreal_bids.tables.cohort import Cohort, read_cohort
 from surreal_bids.tables.controls import compare_ages, shift_of_controls, warn_of_controls
-from surreal_bids.tables.pipeline import TableModel, adapt_to_controls
+from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.results import summarise_cohort
+from surreal_bids.tables.sites import adapt_to_controls
 from tests.tables.study import make_study
 
 TINY = TrainingOptions(n_patterns=(2,), repetitions=2, iterations=60, device='cpu')
