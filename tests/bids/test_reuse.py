@@ -225,7 +225,7 @@ def test_transforms_of_raw_images_tell_of_what_a_reference_was_made(tmp_path, al
     assert bool(found.t1w) == expected
 
 
-@pytest.mark.parametrize('entity', ['acq-low', 'rec-norm', 'ce-gd', 'run-2', 'ses-b'])
+@pytest.mark.parametrize('entity', ['acq-b', 'rec-b', 'ce-b', 'run-2', 'ses-b', 'task-b'])
 def test_results_of_another_image_are_never_taken(tmp_path, entity):
     image = _raw(tmp_path / 'raw', 'sub-01/anat/sub-01_T1w')
     write_tree(tmp_path, Layout(stem=f'sub-01/anat/sub-01_{entity}'))

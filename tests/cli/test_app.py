@@ -100,6 +100,20 @@ def test_sessions(make_dataset, tmp_path, capsys, option):
     assert 'sub-<participant>/ses-<session>/anat/' in out
 
 
+def test_what_is_reused_is_counted(check, tmp_path):
+    folder = tmp_path / 'smriprep' / 'sub-01' / 'anat'
+    folder.mkdir(parents=True)
+    given = ['-d', f'smriprep={tmp_path / "smriprep"}']
+    code, out, err = check(*given)
+    assert (code, out) == (65, '')
+    assert 'found for 0 of ' in err
+    code, out, _ = check(*given, '--derivatives-optional')
+    assert (code, out.count('  0 of ')) == (0, 4)
+    (folder / 'sub-01_desc-preproc_T1w.nii.gz').touch()
+    code, out, _ = check(*given)
+    assert (code, out.count('  0 of '), out.count('  1 of 3')) == (0, 3, 1)
+
+
 def test_problems_are_named_and_the_others_still_shown(check, dataset):
     (dataset / IMAGES[2]).write_bytes(b'')
     (dataset / 'sub-04').mkdir()

@@ -17,7 +17,7 @@ from surreal_bids.cli.app import main
 from surreal_bids.cli.group import check_group_options, run_group_level
 from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import write_image, write_tsv
-from surreal_bids.regions import muse_indices, region_names
+from surreal_bids.regions import label_table
 from tests.tables.group_study import make_config, with_sessions, write_dataset
 from tests.tables.study import make_study
 
@@ -242,16 +242,17 @@ def test_visits_are_described_and_people_counted_once(tmp_path):
     assert card['Sample'] == {'n_cn': 30, 'n_pt': 41}
 
 
-def write_participants(out: Path) -> None:
-    """Outputs of the participant level: volumes of 32 MUSE regions, masks and RAVENS maps."""
-    study, names = make_study(), region_names()
-    regions = muse_indices()[: study.features.shape[1]]
+def write_participants(out: Path, atlas: str = 'network', numbering: str = 'muse') -> None:
+    """Outputs of the participant level: volumes of 32 regions, masks and RAVENS maps."""
+    study = make_study()
+    known = label_table(numbering)
+    fluid = known['name'].str.contains(r'(?i)ventricle|lat.vent|CSF|vessel|plexus|hypo')
+    regions = known[~fluid].head(study.features.shape[1])
     rng = np.random.default_rng(0)
     for name, volumes in study.features.iterrows():
         participant = name.removeprefix('sub-')
-        table = pd.DataFrame({'index': regions, 'name': [names[index] for index in regions]})
-        table['volume_mm3'] = volumes.to_numpy()
-        path = output_path(out, 'segmentation_volumes', participant=participant, atlas='network')
+        table = regions.assign(volume_mm3=volumes.to_numpy())
+        path = output_path(out, 'segmentation_volumes', participant=participant, atlas=atlas)
         write_tsv(path, table)
         write_record(record_path(out, (participant, None)), out, {}, [path])
         data = rng.normal(0.5, 0.05, (7, 8, 9)) + 0.003 * (volumes.mean() - 300)
@@ -283,6 +284,28 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     ).is_file()
     assert 'sub-999' in read(out / 'group_exclusions.tsv')['participant_id'].tolist()
     assert 'Patterns by voxel' in (out / 'group.html').read_text()
+
+
+@pytest.mark.slow
+def test_volumes_of_freesurfer_train_a_model(tmp_path):
+    root = write_dataset(tmp_path)
+    (tmp_path / 'linear.yml').write_text('plugin: Linear\n')
+    (tmp_path / 'fs').mkdir()
+    config = make_config(
+        root,
+        roi_table=None,
+        iterations=200,
+        use_plugin=tmp_path / 'linear.yml',
+        derivatives=(f'freesurfer={tmp_path / "fs"}',),
+        map_tissues=(),
+    )
+    write_participants(config.output_dir, 'freesurfer', 'aparc+aseg')
+    table = read(root / 'participants.tsv')
+    write_tsv(root / 'participants.tsv', table.assign(icv=1000 * table['icv'].astype(float)))
+    assert run_group_level(config, []) == 0
+    patterns = read(config.output_dir / 'group_patterns.tsv')
+    assert {'Left-Hippocampus', 'ctx-lh-bankssts'} <= set(patterns['region'])
+    assert patterns['muse_regions'].isna().all()
 
 
 def both_levels(root, **changes):

@@ -12,6 +12,7 @@ from surreal_bids.cli.plan import (
     log_job,
     log_reuse,
     make_plan,
+    prepare_study,
     reuse_table,
     steps_dir,
     study_identity,
@@ -19,6 +20,7 @@ from surreal_bids.cli.plan import (
 )
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.atlas import read_regions
 
 NAMES = [f'sub-{label}/anat/sub-{label}_T1w.nii.gz' for label in ('01', '02', 'a+b')]
 
@@ -99,6 +101,24 @@ def test_the_name_of_the_segmentation_matters(config, tmp_path):
     ]
     assert made_from[0]['inputs'] == made_from[1]['inputs']
     assert made_from[0] != made_from[1]
+
+
+def test_other_weights_of_the_network_matter(config, monkeypatch):
+    before = study_identity(config), steps_dir(config)
+    atlases = replace(config, segmentation='multi-atlas')
+    without = study_identity(atlases), steps_dir(atlases)
+    monkeypatch.setattr(plan, '_network_digest', lambda: 'other')
+    assert study_identity(config) != before[0]
+    assert steps_dir(config) != before[1]
+    assert (study_identity(atlases), steps_dir(atlases)) == without
+
+
+def test_the_network_needs_no_atlas(config, tmp_path):
+    config = replace(config, work_dir=tmp_path / 'work', template_resolution=4.0)
+    study = prepare_study(config)
+    assert (study.settings.atlases, study.atlas) == ((), 'network')
+    assert len(read_regions(study.settings.regions_file)) == 145
+    assert not (tmp_path / 'work' / 'atlases').exists()
 
 
 def _fmriprep(root, *labels):
