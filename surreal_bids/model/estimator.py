@@ -444,7 +444,7 @@ class SurrealGAN:
         X : (N, S)
             People, normalised as in `fit`; columns of a DataFrame are matched by name.
         return_std
-            Also return the uncertainty: the standard deviation over members, (N, M); NaN where
+            Also return the spread over members: their standard deviation, (N, M); NaN where
             the consensus has one member only.
 
         Returns

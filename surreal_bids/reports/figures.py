@@ -242,7 +242,7 @@ def plot_regions(patterns: pd.DataFrame) -> Figure:
     Parameters
     ----------
     patterns : frame
-        `pattern`, `region`, `change_percent`, `change_percent_std`.
+        `pattern`, `region`, `change_percent`, `change_percent_member_spread`.
     """
     names = list(dict.fromkeys(patterns['pattern']))
     columns = min(len(names), REGION_COLUMNS)
@@ -256,7 +256,8 @@ def plot_regions(patterns: pd.DataFrame) -> Figure:
         order = mine['change_percent'].abs().sort_values(ascending=False).index[:SHOWN_REGIONS]
         shown = mine.loc[order[::-1]]
         axes.barh(
-            shown['region'], shown['change_percent'], xerr=shown['change_percent_std'].fillna(0),
+            shown['region'], shown['change_percent'],
+            xerr=shown['change_percent_member_spread'].fillna(0),
             color=SERIES[number % len(SERIES)], alpha=0.85, error_kw={'lw': 1, 'ecolor': '#444444'},
         )  # fmt: skip
         axes.axvline(0, color=NEUTRAL, lw=0.8)

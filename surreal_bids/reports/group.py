@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 import nibabel as nib
-import numpy as np
 import pandas as pd
 
 from surreal_bids import __version__
@@ -35,6 +34,7 @@ from surreal_bids.reports.pages import (
 )
 from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.controls import describe_shift
+from surreal_bids.tables.pipeline import SPREAD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, NONE_BEYOND
 
 GOOD_AGREEMENT = 0.8
@@ -134,7 +134,7 @@ def _trust(agreement: float | None) -> list[Block]:
         return [Notice(text, 'warning')]
     if agreement >= GOOD_AGREEMENT:
         return [Notice('Members trained from different seeds found the same patterns.', 'good')]
-    text = 'Members agree fairly. Compare groups rather than individuals, and show the uncertainty.'
+    text = 'Members agree fairly. Compare groups rather than individuals.'
     return [Notice(text)]
 
 
@@ -295,10 +295,11 @@ def _r_indices(report: GroupReport) -> Section:
     drawn = figures.plot_r_indices(first[names], first['group'])
     caption = (
         'Below the diagonal each point is a participant; dotted lines at 0.4 and 0.7 are the '
-        'borders of the subgroups. About 0: the pattern is absent; about 1: as strong as in the '
-        'most affected patients of the training sample. Not a probability.'
+        'borders of the subgroups. Healthy participants are not at 0, but where the controls are; '
+        'about 1: as strong as in the most affected patients of the training sample. Not a '
+        'probability.'
     )
-    formats = dict.fromkeys(('mean', 'sd', 'uncertainty'), '{:.2f}')
+    formats = dict.fromkeys(('mean', 'sd', 'spread over members'), '{:.2f}')
     shift = describe_shift(report.found.shift)
     what = (
         [Paragraph(f'{shift}: smaller differences between samples mean nothing.')] if shift else []
@@ -314,7 +315,8 @@ def _r_indices(report: GroupReport) -> Section:
 
 
 def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Mean, spread and mean uncertainty of each R-index in each group."""
+    """Mean and spread of each R-index in each group, and mean spread over members."""
+    nothing = pd.Series(dtype=float)
     rows = [
         {
             'R-index': name,
@@ -322,7 +324,7 @@ def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
             'participants': len(rows),
             'mean': rows[name].mean(),
             'sd': rows[name].std(),
-            'uncertainty': rows[f'{name}_std'].mean() if f'{name}_std' in rows else np.nan,
+            'spread over members': rows.get(f'{name}{SPREAD_SUFFIX}', nothing).mean(),
         }
         for name in names
         for group, rows in first.groupby('group')

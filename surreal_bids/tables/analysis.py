@@ -35,7 +35,7 @@ HALVES_COLUMNS = [
 
 PATTERN_COLUMNS = [
     *('pattern', 'region', 'muse_regions'),
-    *('change_percent', 'change_percent_std', 'change_sd'),
+    *('change_percent', 'change_percent_member_spread', 'change_sd'),
 ]
 """Columns of the table of patterns."""
 
@@ -191,8 +191,8 @@ def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFra
     DataFrame, one row per pattern and feature
         `pattern` (its R-index), `region` (or sum of regions), `muse_regions` (their MUSE indices),
         `change_percent` (mean change of the volume, in per cent of the mean of controls) with
-        `change_percent_std` (over the members of the consensus), and `change_sd` (the same change
-        in standard deviations of controls).
+        `change_percent_member_spread` (over the members of the consensus), and `change_sd` (the
+        same change in standard deviations of controls).
     """
     if not model.pattern_names:
         return pd.DataFrame(columns=PATTERN_COLUMNS)
@@ -210,7 +210,7 @@ def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFra
                 'region': [readable_name(feature) for feature in features],
                 'muse_regions': [' '.join(map(str, f.indices)) or None for f in features],
                 'change_percent': in_sd[:, number].mean(axis=0) * relative,
-                'change_percent_std': spread[number] * np.abs(relative),
+                'change_percent_member_spread': spread[number] * np.abs(relative),
                 'change_sd': in_sd[:, number].mean(axis=0),
             }
         )

@@ -29,7 +29,7 @@ from surreal_bids.model.train import PROGRESS
 from surreal_bids.stats.concordance import match_patterns
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.pipeline import (
-    STD_SUFFIX,
+    SPREAD_SUFFIX,
     TableModel,
     TrainingData,
     prepare,
@@ -302,7 +302,7 @@ def cross_fit(
             **{HELD_OUT: results['status'] != NOT_HELD_OUT},
         )
     )
-    spreads = [f'{name}{STD_SUFFIX}' for name in names if f'{name}{STD_SUFFIX}' in results]
+    spreads = [f'{name}{SPREAD_SUFFIX}' for name in names if f'{name}{SPREAD_SUFFIX}' in results]
     last = [name for name in ('status', 'reason') if name in results]
     others = [name for name in results if name not in (*names, *spreads, *last)]
     table = results.join(trained_on).reindex(
@@ -335,7 +335,7 @@ def _standardised(table: pd.DataFrame) -> np.ndarray:
 def _renaming(names: list[str], order: list[int]) -> dict[str, str]:
     """New names of the R-indices and spreads of a fold."""
     pairs = [(names[own], name) for name, own in zip(names, order)]
-    return {a + end: b + end for a, b in pairs for end in ('', STD_SUFFIX)}
+    return {a + end: b + end for a, b in pairs for end in ('', SPREAD_SUFFIX)}
 
 
 def _unknown(steps: Preprocessing, people: pd.DataFrame, fold: int) -> pd.Series:

@@ -43,7 +43,8 @@ LOGGER = logging.getLogger(__name__)
 PREPROCESSING = 'preprocessing'
 """Prefix of the tensors of a bundle that belong to preprocessing."""
 
-STD_SUFFIX = '_std'
+SPREAD_SUFFIX = '_member_spread'
+"""Ends the names of standard deviations over members, which are no intervals."""
 
 HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 """Options of training that replace a value of the preset."""
@@ -120,10 +121,11 @@ class TableModel:
         Returns
         -------
         DataFrame, one row a person
-            The R-indices under their names; with `_std`, their spread over members (if there are
-            several); `in_range`, whether the profile lies within the training population (coarsely,
-            for imported models); `beyond_range`, covariates that do not (if there are any);
-            `n_imputed` (if the model imputes); `status`: complete, unharmonized or incomplete.
+            The R-indices under their names; with `_member_spread`, their spread over members (if
+            there are several); `in_range`, whether the profile lies within the training
+            population (coarsely, for imported models); `beyond_range`, covariates that do not (if
+            there are any); `n_imputed` (if the model imputes); `status`: complete, unharmonized or
+            incomplete.
             Incomplete people have missing values throughout.
         """
         return self._describe(self.preprocessing.transform(features, people))
@@ -137,7 +139,7 @@ class TableModel:
         names = list(self.pattern_names)
         computed = pd.DataFrame(r, prepared.normalised.index, names)
         if not np.isnan(spread).any():
-            computed[[f'{name}{STD_SUFFIX}' for name in names]] = spread
+            computed[[f'{name}{SPREAD_SUFFIX}' for name in names]] = spread
         if self.gan.domain_ is not None:
             computed['in_range'] = self.gan.in_range(prepared.normalised)
         results = computed.reindex(prepared.status.index)

@@ -17,7 +17,7 @@ from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.regions import recognise
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.folds import HELD_OUT, NOT_HELD_OUT, TRAINED_ON_SUFFIX
-from surreal_bids.tables.pipeline import STD_SUFFIX
+from surreal_bids.tables.pipeline import SPREAD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.sites import describe_added
 from surreal_bids.tables.volumes import ICV, describe_volumes
@@ -134,15 +134,17 @@ def _describe_patterns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     indices = {
         name: {
             'Description': f'R-index of pattern {name}: how strongly the pattern is expressed, '
-            'near 0 for not at all and 1 for as strongly as in training patients; not cut off',
+            'about 1 in the most affected training patients; compare with controls, who are low '
+            'but not at 0',
             'Units': '1',
         }
         for name in names
     }
     spreads = {
-        f'{name}{STD_SUFFIX}': {
-            'Description': f'Standard deviation of {name} over the members of the consensus: its '
-            'uncertainty from training',
+        f'{name}{SPREAD_SUFFIX}': {
+            'Description': f'Spread of {name} over the members of the consensus (standard '
+            'deviation): how far training runs differ on the same participants. Not an interval: '
+            f'the error of {name} is larger',
             'Units': '1',
         }
         for name in names

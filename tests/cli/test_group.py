@@ -60,7 +60,7 @@ def test_r_indices_of_everyone_are_written(done):
     assert table['group'].value_counts().to_dict() == {'PT': 40, 'CN': 29}
     n_patterns = json.loads((out / 'models' / 'model.json').read_text())['Selected']['n_patterns']
     indices = [f'r{k}' for k in range(1, n_patterns + 1)]
-    wanted = ['participant_id', 'group', *indices, *(f'{name}_std' for name in indices)]
+    wanted = ['participant_id', 'group', *indices, *(f'{name}_member_spread' for name in indices)]
     assert list(table)[: len(wanted)] == wanted
     assert set(table['in_range'].map(str).str.lower()) <= {'true', 'false'}
     described = json.loads((out / 'phenotype' / 'rindices.json').read_text())

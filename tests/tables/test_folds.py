@@ -144,7 +144,12 @@ class Turned:
         return self
 
     def apply(self, cohort):
-        swapped = {'r1': 'r2', 'r2': 'r1', 'r1_std': 'r2_std', 'r2_std': 'r1_std'}
+        swapped = {
+            'r1': 'r2',
+            'r2': 'r1',
+            'r1_member_spread': 'r2_member_spread',
+            'r2_member_spread': 'r1_member_spread',
+        }
         table = self.model.apply(cohort).rename(columns=swapped)
         return table.assign(r1=table['r1'] + 0.01)
 
@@ -153,7 +158,7 @@ def test_patterns_of_a_fold_are_matched_to_those_of_all(cohort, model):
     folds = prepare_folds(cohort, OPTIONS)
     found = cross_fit(cohort, model, folds, dict.fromkeys((1, 2, 3), Turned(model)))
     expected = model.apply(cohort)
-    shared = ['r1', 'r1_std', 'r2_std', 'in_range']
+    shared = ['r1', 'r1_member_spread', 'r2_member_spread', 'in_range']
     pd.testing.assert_frame_equal(found.results[shared], expected[shared])
     np.testing.assert_allclose(found.results['r2'], expected['r2'] + 0.01)
     np.testing.assert_allclose(found.correlation, 1)

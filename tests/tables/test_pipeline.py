@@ -62,10 +62,12 @@ def test_a_saved_model_gives_the_same_numbers(study, fitted, saved):
 
 def test_columns_of_the_results(fitted):
     assert fitted[1].columns.tolist() == [
-        *('r1', 'r2', 'r1_std', 'r2_std'),
+        *('r1', 'r2', 'r1_member_spread', 'r2_member_spread'),
         *('in_range', 'beyond_range', 'status'),
     ]
-    assert np.isfinite(fitted[1][['r1', 'r2', 'r1_std', 'r2_std']]).all(axis=None)
+    assert np.isfinite(fitted[1][['r1', 'r2', 'r1_member_spread', 'r2_member_spread']]).all(
+        axis=None
+    )
 
 
 @pytest.mark.parametrize('n_people', [1, 2, 20])
@@ -75,7 +77,7 @@ def test_neither_order_nor_company_matters(study, fitted, saved, n_people):
     columns = rng.permutation(len(REGIONS))
     some = saved.compute(study.features.iloc[rows, columns], study.people.iloc[rows])
     expected = fitted[1].iloc[rows]
-    indices = ['r1', 'r2', 'r1_std', 'r2_std']
+    indices = ['r1', 'r2', 'r1_member_spread', 'r2_member_spread']
     assert np.abs(some[indices] - expected[indices]).max(axis=None) < 1e-6
     assert some['status'].equals(expected['status'])
 
@@ -129,7 +131,7 @@ def test_everyone_outside_hints_at_units(study, saved, caplog):
 @pytest.mark.parametrize('repetitions', [1, 2])
 def test_a_spread_needs_two_members(study, repetitions):
     _, results = fit(study, PreprocessingOptions(), repetitions=repetitions)
-    assert ('r1_std' in results) == (repetitions > 1)
+    assert ('r1_member_spread' in results) == (repetitions > 1)
     assert results.notna().all(axis=None)
 
 

@@ -107,7 +107,7 @@ def test_changes_are_the_mean_of_what_the_decomposer_says(n_people):
 def test_the_table_of_patterns_has_a_row_a_region_and_pattern(cohort, selected):
     model = selected[0]
     table = describe_patterns(model, prepare(cohort).normalised)
-    changes = ['change_percent', 'change_percent_std', 'change_sd']
+    changes = ['change_percent', 'change_percent_member_spread', 'change_sd']
     assert list(table) == ['pattern', 'region', 'muse_regions', *changes]
     assert len(table) == len(model.pattern_names) * len(cohort.wanted)
     relative = model.preprocessing.normaliser.sd_ / model.preprocessing.normaliser.mean_
