@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# sMRIPrep, on top of .venv: its dependencies are not ours.
+HOST := .venv-smriprep
+HOST_STAMP := $(HOST)/.installed
 DEMO := demo
 # Programs that tests and benchmarks compare with. Their own pins are older than our packages.
 REFERENCES := neuroCombat==0.2.12 neuroHarmonize==2.5.2 opnmf==0.0.2 SurrealGAN==0.1.1
@@ -22,6 +25,13 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/pip install --quiet --no-deps $(REFERENCES)
 	touch $(STAMP)
+
+$(HOST_STAMP): $(STAMP) tests/workflows/smriprep.txt
+	test -x $(HOST)/bin/python || $(PYTHON) -m venv $(HOST)
+	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')')" \
+	    > $$($(HOST)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth
+	$(HOST)/bin/pip install --quiet --constraint constraints.txt --requirement tests/workflows/smriprep.txt
+	touch $(HOST_STAMP)
 
 setup: $(STAMP)  ## Make .venv and install everything into it
 
@@ -47,7 +57,7 @@ lint: $(STAMP)  ## Style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP)  ## All tests, the slow ones included
+test: $(STAMP) $(HOST_STAMP)  ## All tests, the slow ones included
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
 bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/results

@@ -3,11 +3,11 @@
     python benchmarks/add_site.py DATA/tables/fcon1000.csv [--repeats 20]
 
 Regions are those that `surreal-gan fit` would choose (148 thicknesses and 27 volumes), covariates
-age, sex and head size. A site is left out of the fit, alone or with the other four; 5, 10 or 20 of
-its people, chosen at random, teach it, and the rest are measured: the difference between their mean
-and that of the known sites' people, in standard deviations (root mean square of those of the two
-groups), after covariates were removed. `before` takes them as measured. Beside it, ComBat with its
-own prior for each feature by itself.
+age, sex and head size; two people without a thickness of some region are excluded. A site is left
+out of the fit, alone or with the other four; 5, 10 or 20 of its people, chosen at random, teach it,
+and the rest are measured: the difference between their mean and that of the known sites' people, in
+standard deviations (root mean square of those of the two groups), after covariates were removed.
+`before` takes them as measured. Beside it, ComBat with its own prior for each feature by itself.
 
 Few people are measured, so their mean differs by chance from the site's; `fall_true` takes this out
 (mean of squares less the squared standard error).
@@ -52,8 +52,10 @@ class Study:
     def __init__(self, path: Path) -> None:
         table = read_rows(path, 'sub_id').table
         self.wanted: FeatureList = choose_features(table, [*OPTIONS.columns])[0]
-        self.features = read_features(table, self.wanted)
-        self.people = read_person_columns(table, OPTIONS, ())
+        features = read_features(table, self.wanted)
+        measured = (features > 0).all(axis=1)
+        self.features = features[measured]
+        self.people = read_person_columns(table, OPTIONS, ())[measured]
 
     def fit(self, left_out: tuple[str, ...]) -> Preprocessing:
         known = ~self.people['site'].isin(left_out)

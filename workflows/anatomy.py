@@ -203,25 +203,15 @@ def init_registration_wf(
     return one_step_wf(name, register_template, BRAIN, {field: field for field in TRANSFORMS})
 
 
-def init_transforms_wf(
-    *,
-    anat2std_xfm: Path,
-    std2anat_xfm: Path,
-    template_t1w: Path,
-    name: str = 'transforms_wf',
-) -> pe.Workflow:
+def init_transforms_wf(*, template_t1w: Path, name: str = 'transforms_wf') -> pe.Workflow:
     """Take transforms that fMRIPrep or sMRIPrep has found.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import init_transforms_wf
-        >>> wf = init_transforms_wf(
-        ...     anat2std_xfm=__file__, std2anat_xfm=__file__, template_t1w=__file__
-        ... )
+        >>> wf = init_transforms_wf(template_t1w=__file__)
 
     Parameters
     ----------
-    anat2std_xfm, std2anat_xfm
-        Transforms of ITK.
     template_t1w
         T1w image of the template.
     name
@@ -231,6 +221,8 @@ def init_transforms_wf(
     ------
     t1w_preproc
         Corrected T1w image.
+    anat2std_xfm, std2anat_xfm
+        Transforms of ITK, between it and the template.
 
     Outputs
     -------
@@ -238,19 +230,20 @@ def init_transforms_wf(
         The same, as displacement fields.
     """
     workflow = pe.Workflow(name=name)
-    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc']), name='inputnode')
+    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', *TRANSFORMS]), name='inputnode')
     outputnode = pe.Node(IdentityInterface(fields=TRANSFORMS), name='outputnode')
     convert_forward = pe.Node(
-        ConvertTransform(in_file=anat2std_xfm, reference=template_t1w),
-        name='convert_forward',
-        mem_gb=1.0,
+        ConvertTransform(reference=template_t1w), name='convert_forward', mem_gb=1.0
     )
-    convert_inverse = pe.Node(
-        ConvertTransform(in_file=std2anat_xfm), name='convert_inverse', mem_gb=1.0
-    )
+    convert_inverse = pe.Node(ConvertTransform(), name='convert_inverse', mem_gb=1.0)
     workflow.connect(
         [
-            (inputnode, convert_inverse, [('t1w_preproc', 'reference')]),
+            (inputnode, convert_forward, [('anat2std_xfm', 'in_file')]),
+            (
+                inputnode,
+                convert_inverse,
+                [('std2anat_xfm', 'in_file'), ('t1w_preproc', 'reference')],
+            ),
             (convert_forward, outputnode, [('out_file', 'anat2std_xfm')]),
             (convert_inverse, outputnode, [('out_file', 'std2anat_xfm')]),
         ]

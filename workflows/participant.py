@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nipype.interfaces.base import isdefined
 from nipype.interfaces.utility import IdentityInterface, Merge
 from nipype.pipeline import engine as pe
 
@@ -277,6 +278,8 @@ def connect_by_name(
 ) -> None:
     """Connect stages: each input to the output of the same name, wherever it comes from.
 
+    An input that has a value already stays as it is.
+
     Parameters
     ----------
     workflow
@@ -294,7 +297,7 @@ def connect_by_name(
             sources[field] = (stage, f'outputnode.{field}')
     workflow.add_nodes([inputnode, *stages, outputnode])
     for stage in stages:
-        for field in _fields(stage.get_node('inputnode')):
+        for field in _unset_fields(stage.get_node('inputnode')):
             workflow.connect(*sources[field], stage, f'inputnode.{field}')
     for field in _fields(outputnode):
         workflow.connect(*sources[field], outputnode, field)
@@ -302,6 +305,10 @@ def connect_by_name(
 
 def _fields(node: pe.Node | None) -> list[str]:
     return node.inputs.copyable_trait_names() if node else []
+
+
+def _unset_fields(node: pe.Node | None) -> list[str]:
+    return [field for field in _fields(node) if not isdefined(getattr(node.inputs, field))]
 
 
 def init_given_wf(*, name: str, **results: Any) -> pe.Workflow:
@@ -346,11 +353,10 @@ def _registration_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Wor
             device=settings.device,
             omp_nthreads=settings.omp_nthreads,
         )
-    return init_transforms_wf(
-        anat2std_xfm=reusable.anat2std_xfm,
-        std2anat_xfm=reusable.std2anat_xfm,
-        template_t1w=settings.template_t1w,
-    )
+    transforms_wf = init_transforms_wf(template_t1w=settings.template_t1w)
+    transforms_wf.inputs.inputnode.anat2std_xfm = os.fspath(reusable.anat2std_xfm)
+    transforms_wf.inputs.inputnode.std2anat_xfm = os.fspath(reusable.std2anat_xfm)
+    return transforms_wf
 
 
 def _tissue_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:

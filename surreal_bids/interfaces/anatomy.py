@@ -252,6 +252,40 @@ class ConvertTransform(Step):
         return runtime
 
 
+class _SelectTransformsInput(BaseInterfaceInputSpec):
+    template = traits.Str(mandatory=True, desc='the one that is wanted')
+    templates = InputMultiObject(traits.Str(), mandatory=True, desc='templates, in order')
+    anat2std_xfm = InputMultiObject(File(exists=True), mandatory=True, desc='one for each of them')
+    std2anat_xfm = InputMultiObject(File(exists=True), mandatory=True, desc='the inverse of each')
+
+
+class _SelectTransformsOutput(TraitedSpec):
+    anat2std_xfm = File(exists=True, desc='transform to the template')
+    std2anat_xfm = File(exists=True, desc='its inverse')
+
+
+class SelectTransforms(Step):
+    """Take the transforms of one template out of lists for several, as sMRIPrep has them."""
+
+    input_spec = _SelectTransformsInput
+    output_spec = _SelectTransformsOutput
+
+    def _run_step(self, runtime: Any) -> Any:
+        templates = list(self.inputs.templates)
+        if templates.count(self.inputs.template) != 1:
+            raise DataError(
+                f'{self.inputs.template}: not among the templates, or more than once: '
+                f'{", ".join(templates)}; add it to the output spaces, or name another'
+            )
+        number = templates.index(self.inputs.template)
+        for name in ('anat2std_xfm', 'std2anat_xfm'):
+            files = getattr(self.inputs, name)
+            if len(files) != len(templates):
+                raise DataError(f'{name}: {len(files)} files for {len(templates)} templates')
+            self._results[name] = files[number]
+        return runtime
+
+
 class _MakeRavensInput(BaseInterfaceInputSpec):
     in_files = InputMultiObject(File(exists=True), mandatory=True, desc='probabilities of tissues')
     xfm_file = File(exists=True, mandatory=True, desc='transform of T1w images to the template')

@@ -33,7 +33,8 @@ REFERENCE = 'reference'
 """Name of the site that the controls of a model without ComBat are taken for."""
 
 FEW_CONTROLS = 20
-"""Controls below which a site is added with a warning (benchmarks/add_site.py)."""
+"""Controls below which a site is added with a warning: 10 of them took away 59 % of the difference
+between sites of FCON 1000, 20 took 68 % (benchmarks/add_site.py)."""
 
 SHIFT_DECIMALS = 4
 

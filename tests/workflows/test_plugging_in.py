@@ -1,6 +1,5 @@
-"""The page that shows how to use the workflows elsewhere: its code runs, and is the example's."""
+"""The example of the workflows in a small pipeline of somebody else's runs."""
 
-import re
 import shutil
 import subprocess
 import sys
@@ -13,18 +12,7 @@ import pytest
 
 from tests.interfaces import phantom
 
-DOCS = Path(__file__).resolve().parents[2] / 'docs'
-EXAMPLE = DOCS / 'plugging_in.py'
-BLOCKS = re.findall(r'```python\n(.+?)```', (DOCS / 'plugging_in.md').read_text(), re.DOTALL)
-
-
-def _squeeze(code):
-    return ' '.join(code.split())
-
-
-@pytest.mark.parametrize('block', BLOCKS)
-def test_the_page_shows_lines_of_the_example(block):
-    assert _squeeze(block) in _squeeze(EXAMPLE.read_text())
+EXAMPLE = Path(__file__).resolve().parents[2] / 'docs' / 'plugging_in.py'
 
 
 @pytest.fixture

@@ -1,0 +1,62 @@
+"""The script of docs/plugging_in.md, with the real sMRIPrep in an environment of its own."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / 'docs' / 'plugging_in.md'
+HOST_PYTHON = Path(os.environ.get('HOST_VENV', ROOT / '.venv-smriprep')) / 'bin' / 'python'
+
+
+@pytest.fixture(scope='module')
+def connections(tmp_path_factory) -> list[list[str]]:
+    """Connections to and from our steps in the graph of the page."""
+    if not HOST_PYTHON.exists():
+        pytest.fail(f'{HOST_PYTHON}: no environment with sMRIPrep; `make test` makes it')
+    work_dir = tmp_path_factory.mktemp('host')
+    environment = {
+        **os.environ,
+        'PYTHONPATH': str(ROOT),
+        'TEMPLATEFLOW_HOME': str(work_dir / 'templateflow'),
+    }
+    script = Path(__file__).with_name('smriprep_graph.py')
+    done = subprocess.run(
+        [HOST_PYTHON, script, PAGE, work_dir],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_results_of_smriprep_reach_our_steps(connections):
+    between = {
+        (source.split('.')[-1], target.split('.')[-1], port)
+        for source, _, _, target, port, _ in connections
+        if '.anat_fit_wf.' in source
+    }
+    assert between == {
+        ('template_buffer', 'select_transforms', 'templates'),
+        ('anat2std_buffer', 'select_transforms', 'anat2std_xfm'),
+        ('std2anat_buffer', 'select_transforms', 'std2anat_xfm'),
+        ('ds_anat_preproc', 'convert_inverse', 'reference'),
+        ('ds_anat_preproc', 'label', 't1w_file'),
+        ('ds_anat_mask', 'label', 'mask_file'),
+        ('ds_anat_tpms', 'make_ravens', 'in_files'),
+    }
+
+
+@pytest.mark.slow
+def test_no_step_is_given_a_list_where_it_takes_one_thing(connections):
+    wrong = [
+        each for each in connections if (each[2], each[5]) in {('list', 'one'), ('one', 'list')}
+    ]
+    assert wrong == []
+    assert ('list', 'any') in {(given, taken) for *_, given, _, _, taken in connections}
