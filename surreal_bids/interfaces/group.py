@@ -279,7 +279,8 @@ def _keep_maps(folder: Path, maps: list[PatternMap]) -> None:
                 'description': each.design.description,
                 'participants': each.design.rows.size,
                 'degrees_of_freedom': each.design.df,
-                'voxels_tested': each.n_tested,
+                'kind': 'test' if each.design.is_test else 'description',
+                'voxels': each.n_tested,
                 't_at_fdr_0.05': each.t_fdr if each.n_discoveries else None,
                 'discoveries': each.n_discoveries,
             }
@@ -386,6 +387,7 @@ def group_methods(found: GroupResults, asked: dict[str, Any]) -> Any:
         n_patients=cohort.counts['PT'],
         n_features=len(cohort.wanted),
         n_patterns=len(found.names),
+        folds=0 if found.fitted is None else found.fitted.folds.count,
         covariates=cohort.options.covariates,
         icv=cohort.options.icv,
         associations=True,
@@ -401,6 +403,12 @@ STATISTICS = {
 }
 """What each map holds."""
 
+DESCRIPTION_ONLY = (
+    '. A description, not a test: R-indices are functions of the same brains, so that chance alone '
+    'makes differences here'
+)
+"""Ends the description of maps of participants chosen or ordered by R-indices."""
+
 
 def publish_maps(root: Path, folder: Path, tissue: str, template: str) -> VoxelMaps:
     """Copy the maps of one tissue to their places, with descriptions, and their table."""
@@ -408,7 +416,7 @@ def publish_maps(root: Path, folder: Path, tissue: str, template: str) -> VoxelM
 
     summary = pd.read_csv(folder / SUMMARY, sep='\t', na_values=['n/a'], keep_default_na=False)
     write_tsv(output_path(root, 'contrasts', tissue=tissue), summary)
-    t_maps = {}
+    drawn = {}
     for _, row in summary.iterrows():
         for statistic, meaning in STATISTICS.items():
             source = folder / MAP_NAME.format(contrast=row['contrast'], statistic=statistic)
@@ -424,13 +432,14 @@ def publish_maps(root: Path, folder: Path, tissue: str, template: str) -> VoxelM
             )
             copy_whole(source, target)
             metadata = {
-                'Description': f'{meaning}: {row["description"]}, RAVENS maps of {tissue}',
+                'Description': f'{meaning}: {row["description"]}, RAVENS maps of {tissue}'
+                + ('' if row['kind'] == 'test' else DESCRIPTION_ONLY),
                 'DegreesOfFreedom': int(row['degrees_of_freedom']),
             }
             write_sidecar('statistical_map', target, metadata)
-            if statistic == 't':
-                t_maps[row['contrast']] = target
-    return VoxelMaps(t_maps, summary, read_json(folder / SKIPPED))
+            if statistic == ('t' if row['kind'] == 'test' else 'effect'):
+                drawn[row['contrast']] = target
+    return VoxelMaps(drawn, summary, read_json(folder / SKIPPED))
 
 
 def publish_patterns(root: Path, patterns: pd.DataFrame, atlas_dir: Path) -> dict[str, Path]:

@@ -102,7 +102,7 @@ def consensus_members(
 SMALLEST_SPREAD = 0.01
 """A member whose R-index has a smaller sd than this over the patients has collapsed."""
 LOW_AGREEMENT = 0.65
-"""Unrelated R-indices agree to about 0.52; below this, the patterns have not been found."""
+"""Unrelated R-indices agree to a little over 0.5; below this, the patterns have not been found."""
 FEWEST_MEMBERS = 3
 """A consensus needs this many healthy members (or all, where fewer were asked for)."""
 
@@ -248,8 +248,8 @@ def form_consensus(
     )
     if setting.mean_agreement is not None and setting.mean_agreement < LOW_AGREEMENT:
         LOGGER.warning(
-            'members hardly agree (%.2f; unrelated ones would reach about 0.52, and 0.8 is good): '
-            'do not trust these R-indices; train longer (iterations) or with more people',
+            'members hardly agree (%.2f; unrelated ones would reach a little over 0.5, and 0.8 is '
+            'good): do not trust these R-indices; train longer (iterations) or with more people',
             setting.mean_agreement,
         )
     selection = Selection(

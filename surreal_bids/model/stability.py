@@ -66,6 +66,13 @@ class Stability:
     """The same with shuffled labels, once for each shuffling; empty where it was not needed."""
 
     @property
+    def p_value(self) -> float | None:
+        """How often shuffled labels would do as well; None where they were not tried."""
+        if not self.null:
+            return None
+        return (1 + sum(value >= self.value for value in self.null)) / (1 + len(self.null))
+
+    @property
     def is_supported(self) -> bool:
         """Whether all patterns are found again, and better than with any shuffled labels."""
         return self.value >= LEAST_STABILITY and self.value > max(self.null, default=-1.0)
@@ -186,6 +193,16 @@ def choose_number(
             chosen = m
             break
     return Number(chosen, tuple(found.values()))
+
+
+def any_pattern(number: Number) -> Stability | None:
+    """The stability that tells whether there is any pattern: of the chosen number, or the least.
+
+    None where shuffled labels were not tried.
+    """
+    tried = [each for each in number.stabilities if each.null]
+    chosen = [each for each in tried if each.n_patterns == number.n_patterns]
+    return min(chosen or tried, key=lambda each: each.n_patterns, default=None)
 
 
 def stored_number(values: dict[str, Any] | None) -> Number | None:

@@ -35,9 +35,6 @@ SERIES = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#55
 NEUTRAL = '#777777'
 GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
 
-BY_CHANCE = 0.52
-"""About what the R-indices of unrelated models agree to."""
-
 REGION_COLUMNS = 2
 """Patterns side by side in the figure of regions."""
 
@@ -128,7 +125,10 @@ def _legend(group: pd.Series, name: str) -> str:
 
 
 def plot_agreement(
-    agreement: pd.DataFrame, history: pd.DataFrame, selected: Mapping[str, Any]
+    agreement: pd.DataFrame,
+    history: pd.DataFrame,
+    selected: Mapping[str, Any],
+    chance: float = 0.5,
 ) -> Figure:
     """Draw agreement over M and lambda, and in the course of training, with the choice made.
 
@@ -140,14 +140,16 @@ def plot_agreement(
         `iteration`, `n_patterns`, `ortho`, `agreement`.
     selected
         `n_patterns` and `ortho` of the choice.
+    chance
+        What unrelated members would agree to.
     """
     figure = _new_figure(WIDTH, 3.8)
     choice, course = figure.subplots(1, 2)
     _draw_choice(choice, agreement, selected)
     _draw_course(course, history, selected)
     for axes in (choice, course):
-        axes.axhline(BY_CHANCE, color=NEUTRAL, ls='--', lw=1)
-        axes.text(0.99, BY_CHANCE, 'unrelated models', color=NEUTRAL, fontsize=8, ha='right',
+        axes.axhline(chance, color=NEUTRAL, ls='--', lw=1)
+        axes.text(0.99, chance, 'unrelated models', color=NEUTRAL, fontsize=8, ha='right',
                   va='bottom', transform=axes.get_yaxis_transform())  # fmt: skip
         axes.set(ylabel='agreement (pattern-agr-index)')
         _tidy(axes)

@@ -15,6 +15,7 @@ from surreal_bids import __version__
 from surreal_bids.bids.derivatives import output_path
 from surreal_bids.bids.people import CONTROL, PATIENT
 from surreal_bids.model.agreement import LOW_AGREEMENT
+from surreal_bids.model.stability import Stability, any_pattern, stored_number
 from surreal_bids.reports import figures
 from surreal_bids.reports.figures import Background, DrawnMap
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
@@ -32,13 +33,18 @@ from surreal_bids.reports.pages import (
     Table,
     write_page,
 )
+from surreal_bids.stats.concordance import chance_agreement
 from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.controls import describe_shift
+from surreal_bids.tables.folds import HELD_OUT, NOT_HELD_OUT
 from surreal_bids.tables.pipeline import SPREAD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, NONE_BEYOND
 
 GOOD_AGREEMENT = 0.8
 """From here on members found the same patterns."""
+
+FOUND_AGAIN = 0.7
+"""A pattern of a fold that correlates less with that of all is another one."""
 
 FEW_ROWS = 12
 """Longer tables are folded."""
@@ -46,9 +52,12 @@ FEW_ROWS = 12
 
 @dataclass(frozen=True, eq=False)
 class VoxelMaps:
-    """Voxelwise maps of one tissue: images by contrast, what was found, what was skipped."""
+    """Voxelwise maps of one tissue, by contrast, what was found, and what was skipped.
 
-    t: Mapping[str, Path]
+    Images are t of what is a test, and effects of what is a description.
+    """
+
+    images: Mapping[str, Path]
     summary: pd.DataFrame
     skipped: Mapping[str, str]
 
@@ -114,13 +123,64 @@ def _summary(report: GroupReport) -> Section:
         Number('Patterns', str(chosen['n_patterns'])),
     ]
     doubts = [Notice(text, 'warning') for text in report.found.cohort.warnings]
+    numbers += _against_chance(report.card)
     if chosen['n_patterns'] == 0:
         nothing = Notice(NOTHING_FOUND, 'warning')
         return Section('Summary', (Numbers(tuple(numbers)), nothing, *doubts))
     if chosen['agreement'] is not None:
-        note = 'of members: 0.52 if unrelated, 1 if the same'
+        note = f'of members: {_chance(report):.2f} if unrelated, 1 if the same'
         numbers.append(Number('Agreement', f'{chosen["agreement"]:.2f}', note=note))
-    return Section('Summary', (Numbers(tuple(numbers)), *_trust(chosen['agreement']), *doubts))
+    trust = (*_trust(chosen['agreement']), *_held_out(report.found))
+    return Section('Summary', (Numbers(tuple(numbers)), *trust, *doubts))
+
+
+def _chance(report: GroupReport) -> float:
+    """Agreement of unrelated members, for as many patients and patterns as were trained on."""
+    n_patients = report.card['Sample']['n_pt']
+    return chance_agreement(n_patients, report.card['Selected']['n_patterns'])
+
+
+def _against_chance(card: Mapping[str, Any]) -> list[Number]:
+    """Whether there is any pattern at all, by shuffled labels."""
+    number = stored_number(card.get('Stability'))
+    tested = None if number is None else any_pattern(number)
+    if tested is None:
+        return []
+    note = (
+        f'stability {tested.value:.2f}; {median(tested.null):.2f} with shuffled labels '
+        f'(highest of {len(tested.null)}: {max(tested.null):.2f})'
+    )
+    return [Number('Any pattern', f'p = {tested.p_value:.2g}', note=note)]
+
+
+def _held_out(found: GroupResults) -> list[Block]:
+    """By which models R-indices are."""
+    if HELD_OUT not in found.results:
+        return []
+    if found.fitted is None:
+        text = (
+            'R-indices are by the model that was trained on these participants (no folds: asked '
+            'for, or too few participants). Those of controls are too low, those of patients too '
+            'high: do not compare the groups by them.'
+        )
+        return [Notice(text, 'warning')]
+    note = found.fitted.note
+    text = (
+        f'R-indices on this page are of participants held out: by models that were trained without '
+        f'them, in {note["Folds"]} folds.'
+    )
+    blocks: list[Block] = [Notice(text, 'good')]
+    low = {name: r for name, r in note['LeastCorrelation'].items() if r < FOUND_AGAIN}
+    if low:
+        listed = ', '.join(f'{name} (correlation {r:.2f})' for name, r in low.items())
+        text = f'Not found again without some of the participants: {listed}. Do not use them.'
+        blocks.append(Notice(text, 'warning'))
+    lacking = found.results[found.results['status'] == NOT_HELD_OUT]
+    if len(lacking):
+        table = pd.DataFrame({'who': lacking.index, 'why': lacking['reason']})
+        fold = f'{len(lacking)} could not be held out' if len(lacking) > FEW_ROWS else ''
+        blocks.append(Table(table, 'Who could not be held out, and why', fold=fold))
+    return blocks
 
 
 def _trust(agreement: float | None) -> list[Block]:
@@ -215,6 +275,7 @@ def _stability(card: Mapping[str, Any]) -> list[Block]:
             'stability': row['value'],
             'shuffled labels, median': median(row['null']) if row['null'] else None,
             'shuffled labels, highest': max(row['null'], default=None),
+            'p': Stability(row['n_patterns'], row['value'], tuple(row['null'])).p_value,
             'chosen': 'chosen' if row['n_patterns'] == card['Selected']['n_patterns'] else '',
         }
         for row in card['Stability']['stabilities']
@@ -224,9 +285,9 @@ def _stability(card: Mapping[str, Any]) -> list[Block]:
         'of the participants. Shuffled labels were tried where they could change the answer.'
     )
     formats = dict.fromkeys(
-        ('stability', 'shuffled labels, median', 'shuffled labels, highest'), '{:.2f}'
+        ('stability', 'shuffled labels, median', 'shuffled labels, highest', 'p'), '{:.2f}'
     )
-    return [Table(pd.DataFrame(rows), caption, formats)]
+    return [Table(pd.DataFrame(rows), caption, formats | {'p': '{:.3f}'})]
 
 
 def _linear(card: Mapping[str, Any]) -> list[Block]:
@@ -256,7 +317,7 @@ def _model(report: GroupReport) -> Section:
     if agreement.empty:
         return Section('Model', tuple(blocks))
     if agreement['agreement'].notna().any():
-        drawn = figures.plot_agreement(agreement, history, card['Selected'])
+        drawn = figures.plot_agreement(agreement, history, card['Selected'], _chance(report))
         caption = (
             'Each point is the mean agreement of all pairs of members with the same number of '
             'patterns M and the same λ; the ring is the choice.'
@@ -378,24 +439,41 @@ def _voxels(report: GroupReport) -> Section:
 def _tissue(report: GroupReport, tissue: str, maps: VoxelMaps) -> Section:
     blocks: list[Block] = []
     if not maps.summary.empty:
-        formats = {'t_at_fdr_0.05': '{:.2f}', 'discoveries': '{:,.0f}'}
-        blocks.append(Table(maps.summary, 'What was compared, and what was found', formats))
+        formats = {'t_at_fdr_0.05': '{:.2f}', 'discoveries': '{:,.0f}', 'voxels': '{:,.0f}'}
+        blocks += [
+            Paragraph(DESCRIPTIONS),
+            Table(maps.summary, 'What was compared, and what was found', formats),
+        ]
     if maps.skipped:
         skipped = pd.DataFrame({'contrast': list(maps.skipped), 'why': maps.skipped.values()})
         blocks.append(Table(skipped, 'What was not compared, and why'))
-    drawn = [
-        DrawnMap(
-            nib.Nifti1Image.from_filename(maps.t[row['contrast']]),
-            f'{row["contrast"]}{tissue}',
-            f'{tissue}: {row["description"]}',
-            't',
-            row['t_at_fdr_0.05'],
-        )
-        for _, row in maps.summary.iterrows()
-        if row.get('discoveries', 0)
-    ]
+    found = maps.summary[maps.summary.get('discoveries', pd.Series(dtype=float)).gt(0)]
+    slopes = maps.summary[maps.summary['contrast'].str.endswith('slope')]
+    tests = [_drawn(maps, tissue, row, 't', row['t_at_fdr_0.05']) for _, row in found.iterrows()]
+    effects = [_drawn(maps, tissue, row, 'change per R = 1') for _, row in slopes.iterrows()]
     caption = 'Voxels that differ at a false discovery rate of 0.05; blue is less tissue.'
-    return Section(tissue, (*blocks, *_maps(report, drawn, caption)))
+    shown = _maps(report, tests, caption)
+    caption = 'Effect at every voxel, whatever its size: a description; blue is less tissue.'
+    return Section(tissue, (*blocks, *shown, *_maps(report, effects, caption)))
+
+
+DESCRIPTIONS = (
+    'Only the comparison of all patients with controls is a test. R-indices are functions of the '
+    'same brains: slopes on them, and subgroups chosen by them, differ even where nobody is ill. '
+    'These maps describe the patterns, without a threshold and without p values.'
+)
+
+
+def _drawn(
+    maps: VoxelMaps, tissue: str, row: pd.Series, label: str, threshold: float = 0.0
+) -> DrawnMap:
+    return DrawnMap(
+        nib.Nifti1Image.from_filename(maps.images[row['contrast']]),
+        f'{row["contrast"]}{tissue}',
+        f'{tissue}: {row["description"]}',
+        label,
+        threshold,
+    )
 
 
 def _associations(report: GroupReport) -> Section:
@@ -433,16 +511,48 @@ def _of_covariates(table: pd.DataFrame) -> list[Block]:
     return [Paragraph(text), Table(table, title, formats)]
 
 
+DIFFERS = 0.05
+"""Groups whose covariates differ with a smaller p are said to differ."""
+
+
+def _diagnosis(report: GroupReport) -> Section:
+    """How well groups are told apart, and what else tells them apart."""
+    found = report.found
+    if found.diagnosis is None:
+        return Section('Diagnosis')
+    caption = (
+        'Area under the curve with its 95 % interval (0.5: chance), in participants held out. '
+        'Nothing is learned for the sum of R-indices; the discriminant of all regions and all '
+        'preprocessing are learned without the fold.'
+    )
+    formats = dict.fromkeys(('auc', 'auc_low', 'auc_high'), '{:.2f}')
+    blocks: list[Block] = [Table(found.diagnosis, caption, formats)]
+    differs = found.differences[found.differences['p'] < DIFFERS]
+    if len(differs):
+        listed = '; '.join(f'{row.in_words} (p = {row.p:.2g})' for row in differs.itertuples())
+        text = (
+            f'The groups differ in more than the disease: {listed}. No fold cures that: part of '
+            'the area may be due to it.'
+        )
+        blocks.append(Notice(text, 'warning'))
+    columns = [name for name in found.differences if name != 'in_words']
+    if len(found.differences):
+        table = found.differences[columns]
+        blocks.append(Table(table, 'Covariates of the two groups', {'p': '{:.2g}'}))
+    return Section('Diagnosis', tuple(blocks))
+
+
 def _halves(report: GroupReport) -> Section:
     """Whether two halves of the participants show the same patterns."""
     if report.found.halves is None:
         return Section('Split halves')
     text = (
-        'The model was trained again on each half of the participants. Patterns are matched; a '
-        'c-index of 1 means that two models put patients in the same order, 0.5 that they do not '
-        'agree at all.'
+        'The model was trained again on each half of the participants, each with a seed, M and '
+        'lambda of its own, and compared in patients of neither half (trained_on: no). Patterns '
+        'are matched; a c-index of 1 means that two models put patients in the same order, 0.5 '
+        'that they do not agree at all. regions_pearson: whether they change the same regions.'
     )
-    formats = {'c_index': '{:.3f}', 'pearson': '{:.3f}'}
+    formats = dict.fromkeys(('c_index', 'pearson', 'regions_pearson'), '{:.3f}')
     table = Table(report.found.halves, 'Models of different participants compared', formats)
     return Section('Split halves', (Paragraph(text), table))
 
@@ -461,6 +571,7 @@ SECTIONS = (
     _harmonization,
     _model,
     _r_indices,
+    _diagnosis,
     _patterns,
     _voxels,
     _associations,

@@ -82,6 +82,8 @@ class GroupMethods:
         Name of the model that was applied; None if one was trained.
     preset, candidates, n_patterns, members, iterations
         Training: numbers of patterns tried, the one chosen (0: none is supported), members trained.
+    folds
+        In how many folds participants were held out; 0: in none.
     map_tissues, map_smoothing, permutations
         Tissues of the voxelwise maps, their smoothing (mm), and permutations for family-wise
         errors.
@@ -103,6 +105,7 @@ class GroupMethods:
     n_patterns: int = 2
     members: int = 10
     iterations: int = 100_000
+    folds: int = 0
     map_tissues: tuple[str, ...] = ()
     map_smoothing: float = 0.0
     permutations: int = 0

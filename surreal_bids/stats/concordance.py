@@ -1,13 +1,13 @@
-"""Concordance of R-indices with the truth or with each other."""
+"""Concordance of R-indices with the truth, with each other, or with the diagnosis."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, norm, rankdata
 
 from surreal_bids.exceptions import DataError
 
@@ -110,6 +110,58 @@ def pattern_c_index(estimates: ArrayLike, truths: ArrayLike) -> float:
     similarity = concordance_matrix(estimates, truths)
     match = match_patterns(similarity)
     return float(similarity[match, np.arange(match.size)].mean())
+
+
+DRAWS_OF_CHANCE = 2000
+
+
+def chance_agreement(n_people: int, n_patterns: int) -> float:
+    """Pattern-agr-index to expect of unrelated R-indices: above 0.5, since patterns are matched.
+
+    The c-index of unrelated numbers is nearly normal with mean 1/2 and, from the variance of
+    Kendall's tau, 2 (2 N + 5) / (9 N (N - 1)), a quarter of that as its variance. Matrices of such
+    c-indices are drawn and matched.
+    """
+    sd = np.sqrt((2 * n_people + 5) / (18 * n_people * (n_people - 1)))
+    rng = np.random.default_rng(0)
+    draws = rng.normal(0.5, sd, (DRAWS_OF_CHANCE, n_patterns, n_patterns))
+    columns = np.arange(n_patterns)
+    return float(np.mean([each[match_patterns(each), columns].mean() for each in draws]))
+
+
+class Area(NamedTuple):
+    """Area under the curve with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def area_under_curve(scores: ArrayLike, is_patient: ArrayLike) -> Area:
+    """Area under the receiver operating characteristic, with the interval of DeLong et al. (1988).
+
+    The area is the chance that a patient scores higher than a control. With the chance of each
+    patient against all controls, V10, and of each control against all patients, V01, its variance
+    is var(V10) / n_patients + var(V01) / n_controls (doi:10.2307/2531595).
+
+    Parameters
+    ----------
+    scores : (N,)
+        Higher in patients.
+    is_patient : (N,) of bool
+        Two or more are, and two or more are not.
+    """
+    values, patient = np.asarray(scores, np.float64), np.asarray(is_patient, bool)
+    x, y = values[patient], values[~patient]
+    if min(x.size, y.size) < 2 or np.isnan(values).any():
+        raise DataError('an area under the curve needs scores of patients and of controls')
+    ranks = rankdata(values)
+    of_patients = (ranks[patient] - rankdata(x)) / y.size
+    of_controls = 1 - (ranks[~patient] - rankdata(y)) / x.size
+    area = float(of_patients.mean())
+    variance = sum(v.var(ddof=1) / v.size for v in (of_patients, of_controls))
+    half = float(norm.ppf(0.975) * np.sqrt(variance))
+    return Area(area, max(area - half, 0.0), min(area + half, 1.0))
 
 
 def pattern_reproducibility(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

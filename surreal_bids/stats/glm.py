@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -89,6 +89,9 @@ Floats = NDArray[np.float64]
 MINIMUM_SIZE = 5
 """A smaller subgroup is not compared: its map would show its members, not the pattern."""
 
+PATIENTS = 'patients'
+"""Name of the comparison of all patients with controls."""
+
 DEPENDENT = 1e-7
 """A column counts as a combination of others if less than this part of its length is its own."""
 
@@ -115,6 +118,9 @@ class Design:
         Orthonormal basis of Z: the mean and the covariates. The first column is constant.
     scale : float
         Length of x without what Z explains of it.
+    is_test : bool
+        Whether chance finds nothing here. Where participants were chosen or ordered by R-indices,
+        which are functions of their brains, it does: such a map describes, and tests nothing.
     """
 
     name: str
@@ -123,6 +129,7 @@ class Design:
     tested: Floats
     nuisance: Floats
     scale: float
+    is_test: bool = True
 
     @property
     def df(self) -> int:
@@ -204,10 +211,12 @@ def pattern_designs(
     *,
     minimum: int = MINIMUM_SIZE,
 ) -> tuple[list[Design], list[Skipped]]:
-    """All comparisons that show what the patterns are (section 4.3).
+    """All patients against controls, and what shows what the patterns are (section 4.3).
 
-    Each subgroup of `form_subgroups` against the controls; and, among patients, the regression on
-    each R-index with the other R-indices held fixed, as the subgroups hold them.
+    The latter is each subgroup of `form_subgroups` against the controls; and, among patients, the
+    regression on each R-index with the other R-indices held fixed, as the subgroups hold them. Only
+    the former is a test: R-indices, held out or not, are functions of the brains that are compared,
+    so that subgroups and slopes differ where nobody is ill (`benchmarks/nulls.py`).
 
     Parameters
     ----------
@@ -223,7 +232,8 @@ def pattern_designs(
     Returns
     -------
     designs
-        Named `low`, `r1mid`, `r1high`, ..., `r1slope`, ... by the columns of `r_indices`.
+        Named `patients`, `low`, `r1mid`, `r1high`, ..., `r1slope`, ... by the columns of
+        `r_indices`.
     skipped
         What was not compared, and why.
     """
@@ -245,7 +255,8 @@ def pattern_designs(
             skipped.append(Skipped(name, reason))
             continue
         try:
-            designs.append(make_design(name, description, *arguments))
+            design = make_design(name, description, *arguments)
+            designs.append(replace(design, is_test=name == PATIENTS))
         except DataError as error:
             skipped.append(Skipped(name, str(error)))
     return designs, skipped
@@ -262,8 +273,19 @@ class _Sample:
 
     def comparisons(self) -> Iterator[Comparison]:
         """Name, description, sizes of groups, and rows, tested and fixed columns of each."""
-        yield from self._against_controls()
-        yield from self._among_patients()
+        yield self._patients()
+        if self.r_indices.shape[1]:
+            yield from self._against_controls()
+            yield from self._among_patients()
+
+    def _patients(self) -> Comparison:
+        counts = {'controls': int(self.control.sum()), 'patients': int((~self.control).sum())}
+        return (
+            PATIENTS,
+            f'all patients (n = {counts["patients"]}) against controls (n = {counts["controls"]})',
+            counts,
+            (np.arange(self.control.size), (~self.control).astype(np.float64), self.columns),
+        )
 
     def _against_controls(self) -> Iterator[Comparison]:
         patients = np.flatnonzero(~self.control)

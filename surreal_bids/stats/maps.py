@@ -419,7 +419,7 @@ class PatternMap:
         Voxels tested: those in the mask that vary among the participants of the design.
     t_fdr
         Voxels of this size of t or more are discoveries at the false discovery rate; infinite if
-        there are none.
+        there are none. None, as the next two, where the design is no test.
     n_discoveries
         How many there are.
     log_p_fwe
@@ -431,8 +431,8 @@ class PatternMap:
     z: nib.Nifti1Image
     effect: nib.Nifti1Image
     n_tested: int
-    t_fdr: float
-    n_discoveries: int
+    t_fdr: float | None
+    n_discoveries: int | None
     log_p_fwe: nib.Nifti1Image | None = None
 
 
@@ -535,7 +535,7 @@ def _permuted(
     permutation: Permutation | None, scratch: ScratchMaps, design: Design
 ) -> np.ndarray | None:
     """Largest t of each permutation (K,)."""
-    if permutation is None:
+    if permutation is None or not design.is_test:
         return None
     orders = draw_permutations(design.rows.size, permutation.n_permutations, permutation.seed)
     return largest_t(scratch.chunks(design.rows), design, orders)
@@ -549,7 +549,7 @@ def _to_map(
     largest: np.ndarray | None,
 ) -> PatternMap:
     t = estimates.t[estimates.varies].astype(np.float32)  # as written, so that t_fdr fits the image
-    t_fdr = fdr_t_threshold(t, design.df, fdr_level)
+    t_fdr = fdr_t_threshold(t, design.df, fdr_level) if design.is_test else None
     log_p = None
     if largest is not None:
         log_p = series.to_image(-np.log10(family_wise_p(estimates.t, largest)))
@@ -560,6 +560,6 @@ def _to_map(
         effect=series.to_image(estimates.effect),
         n_tested=t.size,
         t_fdr=t_fdr,
-        n_discoveries=int((np.abs(t) >= t_fdr).sum()),
+        n_discoveries=None if t_fdr is None else int((np.abs(t) >= t_fdr).sum()),
         log_p_fwe=log_p,
     )

@@ -23,6 +23,7 @@ from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.controls import shift_of_controls
+from surreal_bids.tables.diagnosis import compare_groups, diagnose
 from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import prepare_inputs
@@ -62,8 +63,11 @@ class GroupResults:
         How much mean R-indices depend on who the controls are; see `shift_of_controls`.
     quality, halves
         What harmonization did, and how alike models of two halves are; None where not known.
-    fitted
-        Models of folds; None where a model was applied, or trained without folds.
+    fitted, diagnosis
+        Models of folds, and how well the held out are told apart; None where a model was applied,
+        or trained without folds.
+    differences : frame
+        What else patients and controls differ in; see `compare_groups`.
     """
 
     cohort: Cohort
@@ -78,6 +82,8 @@ class GroupResults:
     covariates: pd.DataFrame = field(default_factory=pd.DataFrame)
     fitted: CrossFit | None = None
     shift: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
+    diagnosis: pd.DataFrame | None = None
+    differences: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def names(self) -> list[str]:
@@ -155,6 +161,8 @@ def analyse_group(
         describe_covariates(first, results.loc[first.visits.index, names]),
         fitted,
         shift_of_controls(model, cohort, random_seed),
+        None if fitted is None else diagnose(cohort, fitted, names),
+        compare_groups(cohort),
     )
 
 

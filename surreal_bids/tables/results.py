@@ -14,6 +14,7 @@ from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SESSION
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.model.bundle import load_bundle, save_bundle
+from surreal_bids.model.stability import Stability
 from surreal_bids.regions import recognise
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.folds import HELD_OUT, NOT_HELD_OUT, TRAINED_ON_SUFFIX
@@ -216,6 +217,8 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
         'associations': found.associations,
         'covariates': found.covariates,
         'split_half': found.halves,
+        'diagnosis': found.diagnosis,
+        'differences': found.differences,
     }
     agreement = found.model.gan.state()[1]['Agreement']
     if agreement:
@@ -372,11 +375,17 @@ def _stability(card: Card) -> list[str]:
             str(row['n_patterns']),
             _index(row['value']),
             _index(max(row['null'], default=None)),
+            _p_value(row),
             'chosen' if row['n_patterns'] == card['Selected']['n_patterns'] else '',
         )
         for row in card['Stability']['stabilities']
     ]
-    return align([('patterns', 'stability', 'highest with shuffled labels', ''), *rows])
+    return align([('patterns', 'stability', 'highest with shuffled labels', 'p', ''), *rows])
+
+
+def _p_value(row: Mapping[str, Any]) -> str:
+    p = Stability(row['n_patterns'], row['value'], tuple(row['null'])).p_value
+    return UNKNOWN if p is None else f'{p:.3f}'
 
 
 def _model(card: Card, details: bool) -> list[str]:

@@ -86,6 +86,8 @@ def test_who_was_left_out_is_a_table(done):
         ('group_covariates.tsv', 10, None),
         ('group_splithalf.tsv', 9, None),
         ('group_patterns.tsv', 6, None),
+        ('group_diagnosis.tsv', 6, 2),
+        ('group_differences.tsv', 6, 4),
     ],
 )
 def test_other_tables(done, name, columns, rows):
@@ -278,7 +280,13 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     assert json.loads(slope.with_name(slope.name.replace('.nii.gz', '.json')).read_text())[
         'DegreesOfFreedom'
     ]
-    assert slope.with_name(slope.name.replace('stat-t', 'stat-logp')).is_file()
+    assert not slope.with_name(slope.name.replace('stat-t', 'stat-logp')).is_file()
+    patients = slope.with_name(slope.name.replace('r1slope', 'patients'))
+    assert patients.with_name(patients.name.replace('stat-t', 'stat-logp')).is_file()
+    contrasts = read(out / 'group_label-GM_contrasts.tsv').set_index('contrast')
+    is_test = contrasts.index == 'patients'
+    assert contrasts['discoveries'].notna().tolist() == is_test.tolist()
+    assert set(contrasts.loc[~is_test, 'kind']) == {'description'}
     assert (
         out / f'group_space-{TEMPLATE}_seg-muse_contrast-r1_stat-change_statmap.nii.gz'
     ).is_file()

@@ -1,6 +1,7 @@
 """The group report: what is in it, that it works offline, and that hostile names stay text."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import nibabel as nib
@@ -16,6 +17,7 @@ from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.stats.associations import associate
 from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.cohort import Cohort, mark_first_visits
+from surreal_bids.tables.diagnosis import compare_groups
 from surreal_bids.tables.features import column_features
 from surreal_bids.tables.preprocessing import PreprocessingOptions
 from tests.reports.html_page import HOSTILE, Page
@@ -60,6 +62,7 @@ def make_card(agreement=0.83):
         'Agreement': rows,
         'History': history,
         'Repetitions': 3,
+        'Sample': {'n_cn': 20, 'n_pt': 100},
         'Iterations': 20,
         'Preset': 'robust',
         'NumberOfFeatures': 5,
@@ -89,13 +92,14 @@ def make_report(folder, title='Study', halves=True, maps=True, **changes) -> Gro
     associations, skipped = associate(measures, results[['r1', 'r2']])
     summary = pd.DataFrame(
         {
-            'contrast': ['r1high', 'r1slope'],
-            'description': ['r1 > 0.7', 'r1 among patients'],
-            't_at_fdr_0.05': [2.0, np.nan],
-            'discoveries': [7, 0],
+            'contrast': ['patients', 'r1high', 'r1slope'],
+            'description': ['all patients', 'r1 > 0.7', 'r1 among patients'],
+            'kind': ['test', 'description', 'description'],
+            't_at_fdr_0.05': [2.0, np.nan, np.nan],
+            'discoveries': [7, np.nan, np.nan],
         }
     )
-    t_maps = {name: make_map(folder, name, rng) for name in ('r1high', 'r1slope')}
+    images = {name: make_map(folder, name, rng) for name in summary['contrast']}
     found = GroupResults(
         cohort=cohort,
         model=SimpleNamespace(pattern_names=('r1', 'r2')),
@@ -104,13 +108,15 @@ def make_report(folder, title='Study', halves=True, maps=True, **changes) -> Gro
         patterns=patterns,
         associations=associations,
         untested={each.name: each.reason for each in skipped},
+        diagnosis=pd.DataFrame({'by': ['all regions'], 'auc': [0.71]}),
+        differences=compare_groups(cohort),
         halves=pd.DataFrame({'comparison': ['half 1 and half 2'], 'c_index': [0.9]})
         if halves
         else None,
     )
     drawn = {
         'pattern_maps': {'r1': make_map(folder, 'r1', rng)},
-        'voxel_maps': {'GM': VoxelMaps(t_maps, summary, {'r2high': 'only 2 patients'})},
+        'voxel_maps': {'GM': VoxelMaps(images, summary, {'r2high': 'only 2 patients'})},
         'background': background(),
     }
     made = {
@@ -146,7 +152,7 @@ def test_everything_is_told(report):
         'R-indices of controls and patients',
         'Regions that change most',
         'Pattern r1 on the atlas',
-        'GM: r1 > 0.7',
+        'GM: r1 among patients',
         'only 2 patients',
         'mmse',
         'half 1 and half 2',
@@ -154,6 +160,54 @@ def test_everything_is_told(report):
         'As Markdown',
     ):
         assert words in page.words, words
+
+
+def test_only_patients_against_controls_is_called_a_test(report):
+    page, _ = report
+    assert 'describe the patterns, without a threshold' in page.words
+    assert page.words.count('false discovery rate of 0.05') == 1
+
+
+def test_what_else_groups_differ_in_is_beside_the_diagnosis(tmp_path):
+    report = make_report(tmp_path, maps=False)
+    cohort = report.found.cohort
+    people = cohort.people.assign(age=cohort.people['age'] + 12 * cohort.is_patient)
+    differences = compare_groups(replace(cohort, people=people))
+    found = replace(report.found, differences=differences)
+    words = Page(write_group_report(replace(report, found=found))).words
+    assert re.search(r'patients are \d+\.\d years older \(p = .*No fold cures that', words)
+
+
+STABILITY = {
+    'n_patterns': 2,
+    'stabilities': [
+        {'n_patterns': 1, 'value': 0.99, 'null': []},
+        {'n_patterns': 2, 'value': 0.95, 'null': [0.2] * 20},
+    ],
+}
+
+
+def test_chance_is_beside_what_was_found(tmp_path):
+    card = make_card() | {'Stability': STABILITY}
+    words = Page(write_group_report(make_report(tmp_path, card=card, maps=False))).words
+    assert 'p = 0.048' in words
+    assert 'stability 0.95; 0.20 with shuffled labels (highest of 20: 0.20)' in words
+    assert '0.51 if unrelated' in words
+
+
+@pytest.mark.parametrize('held_out', [True, False])
+def test_by_which_models_r_indices_are_is_told(tmp_path, held_out):
+    report = make_report(tmp_path, maps=False)
+    results = report.found.results.assign(held_out=held_out, reason=None)
+    results.loc['sub-05', ['status', 'reason']] = ['not_held_out', 'its site is small']
+    note = {'Folds': 5, 'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}
+    fitted = SimpleNamespace(note=note) if held_out else None
+    found = replace(report.found, results=results, fitted=fitted)
+    words = Page(write_group_report(replace(report, found=found))).words
+    assert ('participants held out: by models that were trained without' in words) == held_out
+    assert ('its site is small' in words) == held_out
+    assert ('r2 (correlation 0.40). Do not use them' in words) == held_out
+    assert ('do not compare the groups by them' in words) != held_out
 
 
 def test_names_stay_text(report):
@@ -179,12 +233,13 @@ def test_viewers_are_in_the_page_and_cannot_reach_out_of_it(report):
     frames = page.of('iframe')
     assert [frame['title'] for frame in frames] == [
         'Move through: Pattern r1 on the atlas',
-        'Move through: GM: r1 > 0.7',
+        'Move through: GM: all patients',
+        'Move through: GM: r1 among patients',
     ]
     for frame in frames:
         assert frame['sandbox'] == 'allow-scripts'
         assert 'brainsprite' in frame['srcdoc']
-    assert len(list((folder / 'group_figures').glob('*.html'))) == 2
+    assert len(list((folder / 'group_figures').glob('*.html'))) == 3
 
 
 def test_every_figure_is_a_file_too(report):

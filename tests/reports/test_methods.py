@@ -52,6 +52,7 @@ CASES = [
     (None, {'map_tissues': ('GM',)}, ['voxel by voxel', 'Benjamini'], ['permutations']),
     (None, {'map_tissues': ('GM',), 'map_smoothing': 8.0}, ['Gaussian of 8 mm'], []),
     (None, {'map_tissues': ('GM', 'WM'), 'permutations': 5000}, ['5,000 permutations'], []),
+    (None, {'folds': 5}, ['divided into 5 folds', 'each held out once'], ['site']),
     (None, {'split_half': True}, ['two halves of the participants'], ['Gaussian']),
     (None, {'associations': True}, ['partial rank', 'Benjamini'], ['voxel by voxel']),
 ]  # fmt: skip

@@ -5,9 +5,13 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import bootstrap
+from sklearn.metrics import roc_auc_score
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.stats.concordance import (
+    area_under_curve,
+    chance_agreement,
     concordance_index,
     concordance_matrix,
     match_patterns,
@@ -144,3 +148,51 @@ def test_a_model_reproduces_itself(first, extra):
 def test_different_people_are_refused(first):
     with pytest.raises(DataError, match='different participants'):
         pattern_reproducibility(first, first.iloc[::-1])
+
+
+@pytest.mark.parametrize(('n_people', 'n_patterns'), [(30, 2), (100, 3), (100, 1)])
+def test_chance_is_what_unrelated_r_indices_agree_to(n_people, n_patterns):
+    rng = np.random.default_rng(n_people)
+    pairs = rng.uniform(size=(300, 2, n_people, n_patterns))
+    found = [pattern_c_index(*pair) for pair in pairs]
+    error = np.std(found) / np.sqrt(len(found))
+    assert chance_agreement(n_people, n_patterns) == pytest.approx(np.mean(found), abs=4 * error)
+
+
+@pytest.mark.parametrize('levels', [3, 1000])
+def test_area_is_that_of_scikit_learn_with_and_without_ties(levels):
+    rng = np.random.default_rng(levels)
+    patient = rng.uniform(size=70) < 0.4
+    scores = rng.integers(levels, size=70) + patient * levels / 3
+    area = area_under_curve(scores, patient)
+    assert area.value == pytest.approx(roc_auc_score(patient, scores))
+    assert area.low < area.value < area.high
+
+
+def test_the_interval_of_the_area_is_that_of_resampled_people():
+    rng = np.random.default_rng(4)
+    patient = np.arange(150) >= 50
+    scores = rng.normal(size=150) + 0.8 * patient
+    area = area_under_curve(scores, patient)
+
+    def mean_of_pairs(x, y):
+        return (x[:, None] > y[None]).mean()
+
+    resampled = bootstrap(
+        (scores[patient], scores[~patient]), mean_of_pairs, n_resamples=999,
+        vectorized=False, method='percentile', rng=rng,
+    ).confidence_interval  # fmt: skip
+    assert (area.low, area.high) == pytest.approx(tuple(resampled), abs=0.02)
+
+
+def test_the_interval_covers_the_truth():
+    rng = np.random.default_rng(5)
+    patient = np.arange(90) >= 30
+    areas = [area_under_curve(rng.normal(size=90), patient) for _ in range(400)]
+    assert 0.91 < np.mean([area.low <= 0.5 <= area.high for area in areas]) < 0.98
+
+
+@pytest.mark.parametrize('patient', [[True] * 4, [False] * 4])
+def test_one_group_has_no_area(patient):
+    with pytest.raises(DataError, match='patients and of controls'):
+        area_under_curve([1, 2, 3, 4], patient)

@@ -198,7 +198,11 @@ def test_designs_compare_the_right_people():
     designs, skipped = pattern_designs(r_indices, is_control, covariates, minimum=2)
     assert not skipped
     by_name = {design.name: design for design in designs}
-    assert list(by_name) == ['low', 'r1mid', 'r1high', 'r2mid', 'r2high', 'r1slope', 'r2slope']
+    assert list(by_name) == [
+        *('patients', 'low', 'r1mid', 'r1high', 'r2mid', 'r2high', 'r1slope', 'r2slope')
+    ]
+    assert [name for name, design in by_name.items() if design.is_test] == ['patients']
+    np.testing.assert_array_equal(by_name['patients'].rows, np.arange(110))
     high = by_name['r1high']
     members = (r_indices['r1'] > 0.7) & (r_indices['r2'] < 0.4) & ~is_control
     np.testing.assert_array_equal(high.rows, np.flatnonzero(is_control | members))
@@ -210,10 +214,10 @@ def test_designs_compare_the_right_people():
 @pytest.mark.parametrize(
     ('n_controls', 'n_patients', 'minimum', 'expected'),
     [
-        (0, 90, 5, 5),
-        (4, 90, 5, 5),
-        (20, 0, 5, 7),
-        (20, 90, 30, 5),
+        (0, 90, 5, 6),
+        (4, 90, 5, 6),
+        (20, 0, 5, 8),
+        (20, 90, 30, 6),
         (20, 90, 1, 0),
     ],
     ids=['no CN', 'few CN', 'no PT', 'small subgroups', 'enough'],
@@ -221,7 +225,7 @@ def test_designs_compare_the_right_people():
 def test_too_small_groups_are_reported_and_skipped(n_controls, n_patients, minimum, expected):
     people = simulate_people(np.random.default_rng(5), n_controls, n_patients)
     designs, skipped = pattern_designs(*people, minimum=minimum)
-    assert (len(skipped), len(designs)) == (expected, 7 - expected)
+    assert (len(skipped), len(designs)) == (expected, 8 - expected)
     assert all(f'at least {minimum}' in one.reason for one in skipped)
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import mpmath
 import nibabel as nib
 import numpy as np
@@ -56,7 +58,7 @@ def study(tmp_path_factory):
 @pytest.fixture(scope='module')
 def results(study):
     paths, _, people = study
-    designs, _ = pattern_designs(*people)
+    designs = [replace(design, is_test=True) for design in pattern_designs(*people)[0]]
     return {found.design.name: found for found in compute_maps(MapSeries.open(paths), designs)}
 
 
@@ -143,6 +145,17 @@ def test_the_threshold_fits_the_image(results, name):
     assert np.sum(np.abs(found.t.get_fdata()) >= found.t_fdr) == found.n_discoveries > 0
 
 
+def test_nothing_is_discovered_where_participants_are_chosen_by_their_brains(study, tmp_path):
+    paths, _, people = study
+    designs, _ = pattern_designs(*people)
+    permutation = Permutation(9, scratch_dir=tmp_path)
+    for found in compute_maps(MapSeries.open(paths), designs, permutation=permutation):
+        claims = (found.t_fdr, found.n_discoveries, found.log_p_fwe)
+        is_test = found.design.name == 'patients'
+        assert [claim is not None for claim in claims] == [is_test] * 3
+        assert found.effect.get_fdata().any()
+
+
 def test_voxels_that_never_vary_are_not_tested(study):
     paths, _, people = study
     designs, _ = pattern_designs(*people)
@@ -157,7 +170,8 @@ def test_voxels_that_never_vary_are_not_tested(study):
 def test_permutation_finds_the_same_places(study, results, tmp_path, n_bytes, monkeypatch):
     monkeypatch.setattr(permutation, 'CHUNK_BYTES', n_bytes)
     paths, _, people = study
-    designs = [design for design in pattern_designs(*people)[0] if design.name == 'r1slope']
+    (slope,) = [design for design in pattern_designs(*people)[0] if design.name == 'r1slope']
+    designs = [replace(slope, is_test=True)]
     (found,) = compute_maps(
         MapSeries.open(paths), designs, permutation=Permutation(199, seed=1, scratch_dir=tmp_path)
     )
@@ -195,7 +209,13 @@ def test_too_few_images_are_refused(study):
 def test_one_pattern_needs_no_others():
     r_indices = pd.DataFrame({'r1': np.linspace(0, 1, 30)})
     designs, _ = pattern_designs(r_indices, np.arange(30) < 10)
-    assert [design.name for design in designs] == ['r1mid', 'r1high', 'r1slope']
+    assert [design.name for design in designs] == ['patients', 'r1mid', 'r1high', 'r1slope']
+
+
+def test_without_patterns_patients_are_compared_with_controls():
+    designs, skipped = pattern_designs(pd.DataFrame(index=range(30)), np.arange(30) < 10)
+    assert [design.name for design in designs] == ['patients']
+    assert not skipped
 
 
 FULL_MASK = nib.Nifti1Image(np.ones(SHAPE, np.uint8), AFFINE)
