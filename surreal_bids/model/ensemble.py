@@ -379,7 +379,9 @@ class Stack:
         """One step of one optimiser (`only`: on these weights) on the sum of members' losses."""
         optimiser = self.optimisers[name]
         parameters = list(only.values()) if only else optimiser.param_groups[0]['params']
-        gradients = torch.autograd.grad(loss_E.sum(), parameters)
+        # A compiled step may give a gradient in another order of memory, which fused Adam refuses.
+        found = torch.autograd.grad(loss_E.sum(), parameters)
+        gradients = [gradient.contiguous() for gradient in found]
         for parameter, gradient in zip(parameters, gradients):
             parameter.grad = gradient
         if clipped:
