@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 TEMPLATE = 'MNI152NLin2009cAsym'
@@ -64,15 +64,6 @@ LAYOUTS = {
     'res-': Layout(res='_res-1', decoys=(f'sub-01/anat/sub-01_space-{TEMPLATE}_res-2',)),
 }
 """Eight layouts; in each, all outputs are of the first raw image."""
-
-
-def of_participant(layout: Layout, label: str) -> Layout:
-    """The same layout for another participant than 01."""
-    raw, decoys = (
-        tuple(each.replace('sub-01', f'sub-{label}') for each in names)
-        for names in (layout.raw, layout.decoys)
-    )
-    return replace(layout, raw=raw, decoys=decoys, stem=layout.stem.replace('01', label))
 
 
 def write_tree(

@@ -13,7 +13,7 @@ import pytest
 
 from surreal_bids.cli.app import main
 from surreal_bids.cli.simulate import main as simulate
-from tests.bids.fmriprep_trees import IMAGES, LAYOUTS, SESSIONS, XFMS, of_participant, write_tree
+from tests.bids.fmriprep_trees import IMAGES, LAYOUTS, SESSIONS, XFMS, write_tree
 
 pytestmark = pytest.mark.slow
 
@@ -70,35 +70,30 @@ def _content(path):
 
 
 def test_volumes_and_maps_are_those_without_reuse(processed, tmp_path, caplog):
-    # One reference for a participant with sessions; files that are not compressed, of one of
-    # several acquisitions. Below OUT/fmriprep, as until version 20.2.
-    layouts = [
-        replace(LAYOUTS['several sessions'], raw=SESSIONS[:1], root='fmriprep'),
-        of_participant(
-            replace(LAYOUTS['acquisitions'], extension='.nii', root='fmriprep'), label='02'
-        ),
-    ]
-    for layout in layouts:
-        write_tree(tmp_path / 'theirs', layout, _put(processed))
-    _write_raw(processed, tmp_path / 'raw', *(layout.raw[0] for layout in layouts))
+    # One reference for a participant with sessions, not compressed, below OUT/fmriprep.
+    layout = replace(
+        LAYOUTS['several sessions'], raw=SESSIONS[:1], extension='.nii', root='fmriprep'
+    )
+    write_tree(tmp_path / 'theirs', layout, _put(processed))
+    _write_raw(processed, tmp_path / 'raw', *layout.raw)
     arguments = [str(tmp_path / 'raw'), str(tmp_path / 'out'), 'participant', *OPTIONS]
-    arguments += [*_work(tmp_path), '-d', str(tmp_path / 'theirs'), '--skip-bids-validation', '-v']
+    arguments += [*_work(tmp_path), '-d', str(tmp_path / 'theirs'), '-v']
     assert main([*arguments, '--write-graph']) == 0
     graph = (tmp_path / 'out' / 'logs' / 'workflow.dot').read_text()
     assert 'convert_forward' in graph
     assert 'register_template' not in graph
     assert 'found for' not in caplog.text, 'nothing is missing'
-    for name, below in (('sub-01_ses-a', 'sub-01/ses-a'), ('sub-02', 'sub-02')):
-        ours = {path.name: path for path in (tmp_path / 'out' / below / 'anat').glob('*')}
-        for expected in (processed / 'out' / HEAD / 'anat').glob('*'):
-            if expected.suffix not in {'.tsv', '.gz'}:
-                continue
-            given = _content(ours[expected.name.replace(HEAD, name)])
-            np.testing.assert_allclose(given, _content(expected), rtol=1e-5, atol=1e-5)
-        steps = (tmp_path / 'out' / 'logs' / f'{name}.log').read_text()
-        assert 'label: done' in steps
-        for computed in ('find_brain', 'n4', 'register_template', 'classify'):
-            assert computed not in steps
+    ours = tmp_path / 'out' / 'sub-01' / 'ses-a' / 'anat'
+    theirs = [*(processed / 'out' / HEAD / 'anat').glob('*')]
+    compared = [path for path in theirs if path.suffix in {'.tsv', '.gz'}]
+    assert len(compared) == 12
+    for expected in compared:
+        given = ours / expected.name.replace(HEAD, 'sub-01_ses-a')
+        np.testing.assert_allclose(_content(given), _content(expected), rtol=1e-5, atol=1e-5)
+    steps = (tmp_path / 'out' / 'logs' / 'sub-01_ses-a.log').read_text()
+    assert 'label: done' in steps
+    for computed in ('find_brain', 'n4', 'register_template', 'classify'):
+        assert computed not in steps
     links = json.loads((tmp_path / 'out' / 'dataset_description.json').read_text())['DatasetLinks']
     assert links['fmriprep'] == (tmp_path / 'theirs' / 'fmriprep').as_uri()
 
