@@ -7,7 +7,7 @@ not ventricles are the features of Surreal-GAN (section 4.1 of Yang et al., ICLR
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
@@ -176,7 +176,7 @@ def _read_freesurfer_table() -> pd.DataFrame:
         return pd.read_csv(stream, sep='\t')
 
 
-def label_table(numbering: str, labels: Iterable[int] = ()) -> pd.DataFrame:
+def label_table(numbering: str, labels: Collection[int] = ()) -> pd.DataFrame:
     """Regions that a segmentation can have, by how its labels are numbered.
 
     Numbers and names are those of FreeSurfer's colour table, as far as one of these programs
@@ -193,12 +193,22 @@ def label_table(numbering: str, labels: Iterable[int] = ()) -> pd.DataFrame:
     -------
     pandas.DataFrame
         `index` and `name`.
+
+    Raises
+    ------
+    DataError
+        The cortex is divided where it should not be, or the other way round.
     """
     if numbering == MUSE:
         return muse_table()[['index', 'name']]
-    parcelled = numbering == 'synthseg' and max(labels, default=0) >= FIRST_PARCEL
+    parcelled = max(labels, default=0) >= FIRST_PARCEL
+    if numbering != 'synthseg' and labels and parcelled != ('aparc' in numbering):
+        raise DataError(
+            f'the cortex is {"" if parcelled else "not "}divided (labels from {FIRST_PARCEL}), '
+            f'unlike in {numbering} of FreeSurfer; name the labels in a dseg.tsv'
+        )
     table = _read_freesurfer_table()
-    kind = f'{numbering}_parc' if parcelled else numbering
+    kind = f'{numbering}_parc' if parcelled and numbering == 'synthseg' else numbering
     return table.loc[table[kind] == 1, ['index', 'name']].reset_index(drop=True)
 
 

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -44,6 +46,12 @@ def test_as_many_labels_as_the_programs_document(numbering, labels, expected):
     assert len(table) == expected
     assert table['index'].is_unique
     assert table['name'].is_unique
+
+
+@pytest.mark.parametrize(('numbering', 'label'), [('aseg', 1024), ('aparc+aseg', 42)])
+def test_a_cortex_that_is_not_divided_as_expected_is_refused(numbering, label):
+    with pytest.raises(DataError, match=f'unlike in {re.escape(numbering)} of FreeSurfer'):
+        label_table(numbering, [2, label])
 
 
 LUT = {

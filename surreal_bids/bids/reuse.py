@@ -22,10 +22,10 @@ from surreal_bids.regions import FREESURFER_KINDS, MUSE
 from surreal_bids.templates import TISSUES
 from surreal_bids.text import name_some
 
-ACQUISITION = ('acq', 'ce', 'rec', 'echo', 'inv', 'part', 'chunk')
-"""Entities that tell one kind of T1w image from another: never averaged here."""
+ACQUISITION = ('acq', 'ce', 'rec', 'echo', 'inv', 'chunk')
+"""Entities that tell one kind of T1w image from another, which are not to be averaged."""
 
-VISIT = ('ses', 'run', 'task', 'dir', *ACQUISITION)
+VISIT = ('ses', 'run', 'part', 'task', 'dir', *ACQUISITION)
 """Entities of a raw image that its derivatives keep; some, no T1w image has."""
 
 NATIVE = frozenset({None, 'T1w', 'orig'})
@@ -41,8 +41,14 @@ SEGMENTATIONS = ('dseg', 'DLMUSE', 'synthseg')
 CHOOSING = ('desc', 'seg', 'atlas')
 """Entities by which a name given by the user chooses one of several segmentations."""
 
-MUSE_NUMBERED = ('dlmuse', 'muse')
-"""Names of segmentations whose labels are numbered as in MUSE, unless a table names them."""
+NUMBERED = {
+    'muse': MUSE,
+    'dlmuse': MUSE,
+    'freesurfer': 'aparc+aseg',
+    'fastsurfer': 'aparc.DKTatlas+aseg.deep',
+    'synthseg': 'synthseg',
+}
+"""How labels are numbered, by the name of the segmentation, unless a table names them."""
 
 SHARED_NAMES = {'aseg': 'aseg', 'aparcaseg': 'aparc+aseg'}
 """Kind of a segmentation of FreeSurfer by its `desc` among fMRIPrep's outputs; as the name of the
@@ -173,7 +179,8 @@ def _add_anatomy(
         return found
     beside = partial(_beside, [each for each in files if each.visit == t1w.visit], t1w, image)
     mask = beside('desc-brain_mask')
-    sources = _sources(t1w.path) or (_sources(mask) if mask else []) or _averaged(folder, image)
+    sources = _sources(t1w.path) or (_sources(mask) if mask else [])
+    sources = sources or _averaged(folder / f'sub-{image.participant}', t1w)
     if reason := _why_not(t1w, image, sources):
         return replace(found, refused={**found.refused, name: reason})
     tissues = [beside(f'label-{tissue}_probseg') for tissue in TISSUES]
@@ -218,9 +225,7 @@ def _add_segmentation(found: Reusable, name: str, folder: Path, image: T1wImage)
     if reason := _why_not(dseg, image, _sources(dseg.path)):
         return replace(found, refused={**found.refused, name: reason})
     table, numbering = _label_names(name, folder, dseg)
-    return replace(
-        found, dseg=dseg.path, dseg_name=name, dseg_table=table, numbering=numbering or MUSE
-    )
+    return replace(found, dseg=dseg.path, dseg_name=name, dseg_table=table, numbering=numbering)
 
 
 def _reconstructions(name: str, folder: Path, image: T1wImage) -> Iterator[_File]:
@@ -308,23 +313,25 @@ def _preference(file: _File) -> int:
 def _why_not(file: _File, image: T1wImage, sources: Sequence[str]) -> str:
     """Say why a result is not of this image: made of another one, or of several kinds.
 
-    Where no source is known, the name decides, together with the images of the participant that
-    it could stand for as well. Empty where it is of this image, or of runs of its session.
+    Where no source is known, it may be of any image of the participant that its name allows. The
+    answer is empty where it is of this image, or of runs of its session.
     """
     own = _own(image)
-    known = [_visit(_entities(name)) for name in sources]
-    if not known:
-        siblings = [_visit(_entities(name)) for name in _siblings(image)]
-        known = [own, *(each for each in siblings if _contains(each, file.visit))]
+    known = [_visit(_entities(name)) for name in sources or _siblings(image)]
+    if not sources:
+        known = [own, *(each for each in known if _contains(each, file.visit))]
     if not any(_same_visit(each, own) for each in known):
         return f'{file.path} was made of {name_some(sources)}'
     for keys, what in ((('ses',), 'sessions'), (ACQUISITION, 'acquisitions')):
-        kinds = {'_'.join(f'{key}-{each[key]}' for key in keys if key in each) for each in known}
+        kinds = sorted({_spelled(each, keys) for each in known})
         if len(kinds) > 1:
-            listed = ', '.join(sorted(kind or 'none' for kind in kinds))
-            made = 'was made of' if sources else 'does not say of which it was made of'
-            return f'{file.path} {made} several {what} ({listed})'
+            made = 'was made of' if sources else 'may be of one or all of'
+            return f'{file.path} {made} several {what} ({", ".join(kinds)})'
     return ''
+
+
+def _spelled(entities: Mapping[str, str], keys: Iterable[str]) -> str:
+    return '_'.join(f'{key}-{entities[key]}' for key in keys if key in entities) or 'none'
 
 
 def _sources(path: Path) -> list[str]:
@@ -342,11 +349,12 @@ def _sources(path: Path) -> list[str]:
     return [name for name in names if _stem(name).endswith('_T1w') and '_desc-' not in name]
 
 
-def _averaged(folder: Path, image: T1wImage) -> list[str]:
-    """Names of the raw T1w images that were aligned with each other, by their transforms."""
-    paths = (folder / f'sub-{image.participant}').glob('**/anat/*_xfm.*')
+def _averaged(participant: Path, t1w: _File) -> list[str]:
+    """Names of the raw T1w images that were aligned with a reference, by their transforms."""
+    paths = participant.glob('**/anat/*_xfm.*')
     names = [path.name for path in paths if _ORIGINAL.search(path.name)]
-    return sorted(_ORIGINAL.sub('_T1w.nii.gz', name) for name in names)
+    of_reference = [name for name in names if _contains(_visit(_entities(name)), t1w.visit)]
+    return sorted(_ORIGINAL.sub('_T1w.nii.gz', name) for name in of_reference)
 
 
 def _siblings(image: T1wImage) -> list[str]:
@@ -361,8 +369,8 @@ def _siblings(image: T1wImage) -> list[str]:
     ]
 
 
-def _label_names(name: str, folder: Path, dseg: _File) -> tuple[Path | None, str | None]:
-    """Table of the labels of a segmentation, or else how they are numbered.
+def _label_names(name: str, folder: Path, dseg: _File) -> tuple[Path | None, str]:
+    """Table of the labels of a segmentation, and, without one, how they are numbered.
 
     The table is beside the image, or one for all of the dataset. fMRIPrep's own tables list every
     region that FreeSurfer knows; those of its segmentations are built in.
@@ -370,18 +378,16 @@ def _label_names(name: str, folder: Path, dseg: _File) -> tuple[Path | None, str
     path = dseg.path
     beside = path.with_name(f'{_stem(path.name)}.tsv')
     if beside.is_file():
-        return beside, None
+        return beside, MUSE
     if kind := _freesurfer_kind(dseg):
         return None, kind
     shared = [each for each in folder.glob('*dseg.tsv') if not each.name.startswith('sub-')]
     parts = _stem(path.name).split('_')
     own = [each for each in shared if all(part in parts for part in _stem(each.name).split('_'))]
-    for table in (*own, *shared[: len(shared) == 1]):
-        return table, None
-    if name.lower() in MUSE_NUMBERED or dseg.ends_in('DLMUSE'):
-        return None, MUSE
-    if name.lower() in {**RECONSTRUCTIONS, 'synthseg': ()}:
-        return None, 'synthseg' if name.lower() == 'synthseg' else 'aparc+aseg'
+    if table := next(iter((*own, *shared[: len(shared) == 1])), None):
+        return table, MUSE
+    if dseg.ends_in('DLMUSE') or name.lower() in NUMBERED:
+        return None, NUMBERED.get(name.lower(), MUSE)
     raise DataError(
         f'{path}: no table names its labels; add {folder / "dseg.tsv"} with columns index and '
         'name, or call the segmentation dlmuse if it is numbered as MUSE is'

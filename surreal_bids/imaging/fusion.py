@@ -18,6 +18,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, voxel_volume
 from surreal_bids.imaging.registration import LocalCorrelation, normalise_intensity
 from surreal_bids.imaging.transforms import Transform, resample, voxel_coordinates
+from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
 
@@ -41,6 +42,9 @@ INT16_MAX = np.iinfo(np.int16).max
 OVERLAP_POINTS = 100_000
 LEAST_OVERLAP = 0.5
 """About so many labelled voxels are looked at, and so large a share must lie in the brain mask."""
+
+MUCH_EXCLUDED = 0.05
+"""Share of a segmentation outside the listed regions that users are warned of."""
 
 EMPTY = -1
 """Label of a slot without votes."""
@@ -277,6 +281,11 @@ def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.Data
             'the segmentation was made with another one'
         )
     if others:
-        LOGGER.info('Labels %s are no regions of the atlas and are excluded', others)
+        share = sum(volumes[label] for label in others) / (sum(volumes.values()) or 1.0)
+        level = logging.WARNING if share > MUCH_EXCLUDED else logging.INFO
+        LOGGER.log(
+            level, 'labels %s (%.0f %% of the volume) are no regions of the atlas and are excluded',
+            name_some(others), 100 * share,
+        )  # fmt: skip
     table = regions[['index', 'name']].reset_index(drop=True)
     return table.assign(volume_mm3=[float(volumes.get(index, 0.0)) for index in listed])

@@ -190,7 +190,11 @@ def test_every_file_is_found_in_each_layout(tmp_path, layout, given):
     [
         (Layout(raw=SESSIONS, sources=(0, 1)), 0, r'made of several sessions \(ses-a, ses-b\)'),
         (Layout(raw=SESSIONS, sources=(0,)), 1, 'was made of sub-01_ses-a_T1w.nii.gz'),
-        (Layout(raw=SESSIONS, sources=None), 0, 'does not say of which .* several sessions'),
+        (
+            Layout(raw=SESSIONS, sources=None),
+            0,
+            r'may be of one or all of several sessions \(ses-a, ses-b\)',
+        ),
         (
             Layout(raw=SESSIONS, stem='sub-01/ses-a/anat/sub-01_ses-a', sources=(0, 1)),
             0,
@@ -211,13 +215,17 @@ def test_results_of_several_sessions_or_acquisitions_are_refused(tmp_path, layou
 
 
 @pytest.mark.parametrize(
-    ('aligned', 'expected'), [(['ses-a_run-1', 'ses-a_run-2'], True), (['ses-a', 'ses-b'], False)]
+    ('aligned', 'stem', 'expected'),
+    [
+        (['ses-a_run-1', 'ses-a_run-2'], 'sub-01/anat/sub-01', True),
+        (['ses-a', 'ses-b'], 'sub-01/anat/sub-01', False),
+        (['ses-a_run-1', 'ses-a_run-2', 'ses-b'], 'sub-01/ses-a/anat/sub-01_ses-a', True),
+    ],
 )
-def test_transforms_of_raw_images_tell_of_what_a_reference_was_made(tmp_path, aligned, expected):
+def test_transforms_show_of_what_a_reference_was_made(tmp_path, aligned, stem, expected):
     raw = [f'sub-01/ses-{name[4]}/anat/sub-01_{name}_T1w' for name in aligned]
     image = _raw(tmp_path / 'raw', *raw, *SESSIONS[1:])
-    layout = Layout(raw=tuple(raw), sources=None)
-    write_tree(tmp_path, layout)
+    write_tree(tmp_path, Layout(raw=tuple(raw), stem=stem, sources=None))
     for name in aligned:
         folder = tmp_path / 'sub-01' / f'ses-{name[4]}' / 'anat'
         _touch(folder, f'sub-01_{name}_from-orig_to-T1w_mode-image_xfm.txt')
@@ -308,6 +316,7 @@ def test_one_reconstruction_of_several_sessions_is_refused(tmp_path):
         ('mine', 'sub-01_T1w_synthseg.nii', 'synthseg'),
         ('synthseg', 'sub-01_dseg.nii.gz', 'synthseg'),
         ('freesurfer', 'sub-01_dseg.nii.gz', 'aparc+aseg'),
+        ('FastSurfer', 'sub-01_dseg.nii.gz', 'aparc.DKTatlas+aseg.deep'),
         ('mine', 'sub-01_desc-aparcaseg_dseg.nii.gz', 'aparc+aseg'),
         ('mine', 'sub-01_T1w_DLMUSE.nii.gz', 'muse'),
     ],

@@ -102,7 +102,8 @@ def test_volumes_of_freesurfer_are_measured(processed, tmp_path):
     """Labels of FreeSurfer in its own space: 1 mm, 256 voxels, LIA."""
     path = processed / 'out' / HEAD / 'anat' / f'{HEAD}_seg-network_dseg.nii.gz'
     dseg = nib.Nifti1Image.from_filename(path)
-    labels = np.where(np.asarray(dseg.dataobj) == 47, 53, 0) + 2 * (np.asarray(dseg.dataobj) == 48)
+    muse = np.asarray(dseg.dataobj)
+    labels = np.select([muse == 47, muse > 100], [53, 1024], 0)
     fine = labels.repeat(2, 0).repeat(2, 1).repeat(2, 2).astype(np.int32)
     affine = dseg.affine @ np.diag([0.5, 0.5, 0.5, 1])
     affine[:3, 3] -= 0.25 * dseg.affine[:3, :3].sum(axis=1)
@@ -118,6 +119,6 @@ def test_volumes_of_freesurfer_are_measured(processed, tmp_path):
     volumes = pd.read_csv(f'{stem}.tsv', sep='\t').set_index('name')['volume_mm3']
     assert len(volumes) == 111
     assert volumes['Right-Hippocampus'] == pytest.approx(64 * (labels == 53).sum())
-    assert volumes['Left-Cerebral-White-Matter'] == pytest.approx(64 * (labels == 2).sum())
+    assert volumes['ctx-lh-precentral'] == pytest.approx(64 * (labels == 1024).sum())
     sources = json.loads(Path(f'{stem}.json').read_text())['Sources']
     assert sources == ['bids:freesurfer:sub-01/mri/aparc+aseg.mgz']

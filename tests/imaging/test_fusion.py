@@ -204,13 +204,15 @@ def test_probabilities_are_no_labels(value):
         volumes_of_labels(Nifti1Image(labels, np.eye(4)))
 
 
-def test_the_table_follows_the_regions(caplog):
+@pytest.mark.parametrize(('excluded', 'level'), [(99.0, 'WARNING'), (0.1, 'INFO')])
+def test_the_table_follows_the_regions(caplog, excluded, level):
     caplog.set_level('INFO', 'surreal_bids')
-    table = volume_table({3: 12.5, 7: 1.0, 5: 99.0}, REGIONS)
+    table = volume_table({3: 12.5, 7: 1.0, 5: excluded}, REGIONS)
     assert table.columns.tolist() == ['index', 'name', 'volume_mm3']
     assert table['index'].tolist() == REGIONS['index'].tolist()
     assert table['volume_mm3'].tolist() == [1.0, 12.5, 0.0]
-    assert 'Labels [5] are no regions' in caplog.text
+    assert [record.levelname for record in caplog.records] == [level]
+    assert 'labels 5 (' in caplog.text
 
 
 @pytest.mark.parametrize('volumes', [{}, {1: 5.0, 2: 6.0}])
