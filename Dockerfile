@@ -5,6 +5,7 @@
 # TORCH_INDEX_URL  where torch comes from; empty: the default index.
 #                  For CUDA: https://download.pytorch.org/whl/cu130
 # WHEELS_IMAGE     an image that holds wheels in its root, used before any index
+# SOURCE_URL       where this source was taken from; a label of the image
 # APT_PACKAGES     further Debian packages; "gcc libc6-dev" lets torch compile kernels for CUDA
 # Secret ca_bundle certificates that pip trusts while building, where HTTPS passes a private CA
 ARG BASE_IMAGE=python:3.11-slim-bookworm
@@ -44,12 +45,17 @@ RUN --mount=type=secret,id=ca_bundle,target=/run/secrets/ca_bundle \
 
 FROM ${BASE_IMAGE}
 ARG APT_PACKAGES=""
+ARG SOURCE_URL=""
 RUN if [ -n "$APT_PACKAGES" ]; then \
         apt-get update && apt-get install -y --no-install-recommends $APT_PACKAGES \
         && rm -rf /var/lib/apt/lists/*; \
     fi
 LABEL org.opencontainers.image.title="surreal_bids" \
       org.opencontainers.image.description="A BIDS App: R-indices of disease-related brain patterns from T1-weighted MRI" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.authors="The surreal_bids developers" \
+      org.opencontainers.image.url="https://openreview.net/forum?id=nf3A0WZsXS5" \
+      org.opencontainers.image.source="${SOURCE_URL}" \
       org.opencontainers.image.licenses="Apache-2.0"
 # Nothing is written but to the output, the work folder and /tmp, whoever runs it. One thread a
 # process, because the app starts as many processes as it may use cores. No telemetry.

@@ -19,6 +19,9 @@ from surreal_bids.cli.app import build_parser
 FIRST = ('participant_label', 'session_label')
 """Options that BIDS Apps name right after the analysis level."""
 
+PAPER = 'https://openreview.net/forum?id=nf3A0WZsXS5'
+"""Where the method is described."""
+
 SKIPPED = ('help', 'version', 'write_slurm', 'slurm_container')
 """Actions that run nothing; the options of Slurm follow `write_slurm`."""
 
@@ -45,6 +48,8 @@ def describe_app() -> dict[str, Any]:
         'name': 'surreal_bids',
         'description': 'R-indices of disease-related brain patterns from T1-weighted MRI '
         '(Surreal-GAN): a BIDS App.',
+        'author': 'The surreal_bids developers',
+        'url': PAPER,
         'tool-version': __version__,
         'schema-version': '0.5',
         'command-line': 'mkdir -p [OUTPUT_DIR]; surreal-bids [BIDS_DIR] [OUTPUT_DIR] '

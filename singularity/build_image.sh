@@ -4,7 +4,7 @@
 # BASE_IMAGE    base to use; by default python:3.11-slim-bookworm, or where that cannot be pulled
 #               one like it, made of Debian's packages
 # TORCH_WHEELS  folder with a wheel of torch, for machines that do not reach TORCH_INDEX_URL
-# TORCH_INDEX_URL, APT_PACKAGES   see the Dockerfile
+# TORCH_INDEX_URL, APT_PACKAGES, SOURCE_URL   see the Dockerfile
 # SURREAL_IMAGE name of the image (default: surreal_bids)
 # CA_BUNDLE     certificates that pip trusts while building (default: PIP_CERT, SSL_CERT_FILE)
 source "$(dirname "$0")/common.sh"
@@ -69,6 +69,7 @@ say "Building $IMAGE on $BASE_IMAGE with $ENGINE"
     --build-arg "WHEELS_IMAGE=${WHEELS_IMAGE:-scratch}" \
     --build-arg "TORCH_INDEX_URL=$TORCH_INDEX_URL" \
     --build-arg "APT_PACKAGES=${APT_PACKAGES:-}" \
+    --build-arg "SOURCE_URL=${SOURCE_URL:-}" \
     --tag "$IMAGE" "$ROOT"
 "$ENGINE" image inspect --format '{{.Size}}' "$IMAGE" \
     | awk -v image="$IMAGE" '{printf "%s: %.2f GB\n", image, $1 / 1e9}'

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from surreal_bids.tables.cohort import Cohort
     from surreal_bids.tables.pipeline import TableModel
 
-__version__ = '0.1.0.dev0'
+__version__ = '0.1.0'
 
 __all__ = [
     'Cohort',

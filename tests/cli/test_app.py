@@ -372,6 +372,16 @@ def test_version(capsys):
     assert capsys.readouterr().out == f'surreal-bids {__version__}\n'
 
 
+def test_python_runs_the_package(tmp_path):
+    command = [sys.executable, '-m', 'surreal_bids', '--version']
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, 'PYTHONPATH': str(root)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, check=True, text=True
+    )
+    assert done.stdout == f'surreal-bids {__version__}\n'
+
+
 @pytest.mark.slow
 def test_a_real_dataset(tmp_path, capsys):
     root = shared_data('ds002748-subset')

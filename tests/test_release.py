@@ -1,0 +1,56 @@
+"""What a release says of itself, in all the places that say it."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from surreal_bids import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+PLACES = {
+    'CITATION.cff': r'^version: (\S+)$',
+    'Dockerfile': r'image\.version="([^"]+)"',
+    'singularity/surreal_bids.def': r'^ +Version (\S+)$',
+    'singularity/boutiques.json': r'"tool-version": "([^"]+)"',
+    'CHANGES.md': r'^## (\S+)',
+}
+
+
+@pytest.mark.parametrize('name', PLACES)
+def test_the_version_is_the_same_everywhere(name):
+    found = re.search(PLACES[name], (ROOT / name).read_text(), re.MULTILINE)
+    assert found
+    assert found[1] == __version__
+
+
+def test_the_citation_names_software_and_paper():
+    citation = yaml.safe_load((ROOT / 'CITATION.cff').read_text())
+    assert (citation['type'], citation['title']) == ('software', 'surreal_bids')
+    paper = citation['preferred-citation']
+    assert paper['title'].startswith('Surreal-GAN')
+    assert [author['family-names'] for author in paper['authors']] == ['Yang', 'Wen', 'Davatzikos']
+    assert paper['url'] in (ROOT / 'singularity' / 'boutiques.json').read_text()
+
+
+def test_the_public_ci_runs_what_ours_does_on_both_architectures():
+    jobs = yaml.safe_load((ROOT / '.github' / 'workflows' / 'ci.yml').read_text())['jobs']
+    steps = [step.get('run') for step in jobs['test']['steps']]
+    assert {'make lint', 'make docs', 'make test'} <= set(steps)
+    assert len(jobs['test']['strategy']['matrix']['machine']) == 2
+    supported = re.search(r"requires-python = '>=3\.(\d+),<3\.(\d+)'", read('pyproject.toml'))
+    assert supported
+    versions = [f'3.{minor}' for minor in range(int(supported[1]), int(supported[2]))]
+    assert jobs['install']['strategy']['matrix']['python'] == versions
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def test_a_problem_is_reported_with_its_logs():
+    template = yaml.safe_load(read('.github/ISSUE_TEMPLATE/problem.yml'))
+    logs = next(field for field in template['body'] if field.get('id') == 'logs')
+    assert 'logs/' in logs['attributes']['label']
+    assert logs['validations']['required']
