@@ -21,6 +21,11 @@ def name_some(names: Iterable[Any], most: int = LISTED) -> str:
     return f'{shown} and {more} more' if more > 0 else shown
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and a noun that is plural unless there is one: `1 participant`, `2 participants`."""
+    return f'{number:,} {noun}' if number == 1 else f'{number:,} {noun}s'
+
+
 def alternatives(wrong: Iterable[str], available: Iterable[str]) -> str:
     """Say what there is in place of what was asked: all of it when few, else the nearest."""
     available = list(available)

@@ -342,9 +342,10 @@ def require_columns(table: Table, names: Iterable[str], remedy: str = '') -> dic
     found = {name: find_column(table.columns, name) for name in names}
     missing = [name for name, column in found.items() if column is None]
     if missing:
+        there = [name for name in table.columns if name != SESSION]
         raise DataError(
             f'{table.source}: no column {name_some(missing)}; '
-            f'{alternatives(missing, table.columns)}{remedy}'
+            f'{alternatives(missing, there)}{remedy}'
         )
     return {name: column for name, column in found.items() if column is not None}
 

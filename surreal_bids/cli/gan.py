@@ -194,7 +194,7 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
 def _write(folder: Path, model: TableModel, cohort: Cohort, results: pd.DataFrame) -> None:
     """Write all outputs, the card last: a folder with a card is complete."""
     from surreal_bids.files import write_text, write_tsv
-    from surreal_bids.tables.controls import describe_shift, shift_of_controls
+    from surreal_bids.tables.resampling import describe_shift, shift_of_controls
     from surreal_bids.tables.results import readable_card, summarise_cohort, write_results
 
     card = readable_card(model.state()[1], details=False)
@@ -285,6 +285,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
         results = with_excluded(model.apply(cohort), cohort)
     write_results(out, cohort, results, model.pattern_names)
     notes = [*cohort.notes, *_site_notes(model, cohort)]
+    notes += [f'WARNING: {text}' for text in cohort.warnings]
     sys.stdout.write(summarise_results(results, notes) + f'  {out}\n')
     return 0
 

@@ -35,7 +35,6 @@ from surreal_bids.model.checks import FEWEST_PEOPLE
 from surreal_bids.model.estimator import find_device
 from surreal_bids.model.train import longest_first
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort, check_participants, read_cohort
-from surreal_bids.tables.controls import describe_shift, shift_of_controls
 from surreal_bids.tables.folds import Folds, prepare_folds, prepare_halves
 from surreal_bids.tables.pipeline import (
     TableModel,
@@ -44,6 +43,7 @@ from surreal_bids.tables.pipeline import (
     require_trainable,
     time_training,
 )
+from surreal_bids.tables.resampling import describe_shift, shift_of_controls
 from surreal_bids.tables.results import summarise_cohort
 from surreal_bids.tables.sites import adapt_to_controls
 from surreal_bids.tables.volumes import collect_volumes
@@ -112,7 +112,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
         source: TableModel | TrainingSets = _training_sets(config, cohort)
     else:
         source, cohort = adapt_to_controls(model, cohort)
-        shift = describe_shift(shift_of_controls(source, cohort))
+        shift = describe_shift(shift_of_controls(source, cohort, trained_here=False))
         sys.stdout.write(f'  {shift}\n' if shift else '')
     if config.dry_run:
         return 0

@@ -47,7 +47,7 @@ from surreal_bids.harmonization.encoding import (
     require_finite,
     require_separable,
 )
-from surreal_bids.text import name_some
+from surreal_bids.text import counted, name_some
 
 LOGGER = logging.getLogger(__name__)
 
@@ -64,6 +64,14 @@ MOSTLY = 0.5
 STORED_LISTS = ('features', 'constant', 'tied', 'sites', 'site_sizes', 'excluded')
 STORED_ARRAYS = ('grand_mean', 'scale', 'slopes', 'shift', 'ratio')
 """Learned attributes, less the final underscore, that are stored as they are."""
+
+
+class UnseenSiteError(DataError):
+    """Participants are of a site that was not learned: what was found, and what to do in Python."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        super().__init__(f'{found}; {remedy}')
+        self.found = found
 
 
 class ComBat:
@@ -241,11 +249,11 @@ class ComBat:
         unseen = ~np.isin(as_labels(places), self.sites_) & ~lacking
         if unseen.any() and self.unseen_site == 'error':
             names = np.unique(as_labels(places[unseen])).tolist()
-            raise DataError(
-                f'unseen site {name_some(names)} ({unseen.sum()} participants: '
-                f'{name_some(people[unseen])}); learn it from its controls (surreal-gan add-site, '
-                'ComBat.add_site), or leave these participants unharmonized '
-                "(unseen_site='skip'; surreal-gan: --unseen-site skip)"
+            raise UnseenSiteError(
+                f'unseen site {name_some(names)} ({counted(int(unseen.sum()), "participant")}: '
+                f'{name_some(people[unseen])})',
+                'learn it from its controls (add_site), or leave these participants unharmonized '
+                "(unseen_site='skip')",
             )
         status = np.select([lacking, unseen], [EXCLUDED, UNHARMONIZED], HARMONIZED)
         return pd.Series(status, index=people, name='harmonization')

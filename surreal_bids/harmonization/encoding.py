@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.text import name_some
+from surreal_bids.text import counted, name_some
 
 Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
 
@@ -123,7 +123,7 @@ def require_finite(table: pd.DataFrame, what: str, remedy: str) -> None:
         people = table.index[wrong.any(axis=1)]
         columns = table.columns[wrong.any(axis=0)]
         raise DataError(
-            f'{what}: missing or infinite values for {len(people)} participants '
+            f'{what}: missing or infinite values for {counted(len(people), "participant")} '
             f'({name_some(people)}) in {name_some(columns)}; {remedy}'
         )
 
@@ -154,7 +154,7 @@ def _same_people(have: pd.Index[Any], people: pd.Index[Any], what: str) -> pd.In
     missing = people.difference(have)
     if len(missing):
         raise DataError(
-            f'{what}: nothing for {len(missing)} participants ({name_some(missing)}); '
+            f'{what}: nothing for {counted(len(missing), "participant")} ({name_some(missing)}); '
             'index both tables by the same participant labels'
         )
     return people
@@ -309,7 +309,7 @@ def require_covariates(covariates: pd.DataFrame) -> None:
         rows = covariates.loc[lacking]
         columns = [name for name in rows if missing_covariates(rows[[name]]).any()]
         raise DataError(
-            f'covariates missing for {len(rows)} participants ({name_some(rows.index)}) '
+            f'covariates missing for {counted(len(rows), "participant")} ({name_some(rows.index)}) '
             f'in {name_some(columns)}; complete or exclude them'
         )
 

@@ -12,6 +12,7 @@ from scipy import stats
 from surreal_bids.exceptions import DataError
 from surreal_bids.stats.glm import Skipped
 from surreal_bids.stats.maps import fdr_adjusted
+from surreal_bids.text import counted
 
 Floats = NDArray[np.float64]
 
@@ -180,7 +181,10 @@ def _correlate(
     x, y = (stats.rankdata(values[known]) for values in (variable.numbers, index))
     n, k = len(x), nuisance.shape[1] - 1
     if n < MINIMUM_PAIRS + k:
-        return f'only {n} participants have both; at least {MINIMUM_PAIRS + k} are needed'
+        have = 'has' if n == 1 else 'have'
+        return (
+            f'only {counted(n, "participant")} {have} both; at least {MINIMUM_PAIRS + k} are needed'
+        )
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 'all who have both have the same value'
     left_x, left_y = (values - nuisance @ (nuisance.T @ values) for values in (x, y))

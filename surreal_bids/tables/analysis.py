@@ -22,11 +22,11 @@ from surreal_bids.regions import Feature, region_names
 from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
-from surreal_bids.tables.controls import shift_of_controls
 from surreal_bids.tables.diagnosis import compare_groups, diagnose
 from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import prepare_inputs
+from surreal_bids.tables.resampling import shift_of_controls
 
 HALVES_COLUMNS = [
     *('comparison', 'participants', 'outcome'),
@@ -160,7 +160,7 @@ def analyse_group(
         else None,
         describe_covariates(first, results.loc[first.visits.index, names]),
         fitted,
-        shift_of_controls(model, cohort, random_seed),
+        shift_of_controls(model, cohort, trained_here, random_seed),
         None if fitted is None else diagnose(cohort, fitted, names),
         compare_groups(cohort),
     )

@@ -55,6 +55,7 @@ from surreal_bids.tables.screening import (
     check_head_size,
     check_volumes,
     empty_regions,
+    exchanged_sexes,
     expected_volumes,
     far_volumes,
     implausible_values,
@@ -88,7 +89,7 @@ from surreal_bids.tables.volumes import (
     with_sessions,
     without_rows,
 )
-from surreal_bids.text import name_some
+from surreal_bids.text import counted, name_some
 
 LOGGER = logging.getLogger(__name__)
 
@@ -272,7 +273,8 @@ def mark_first_visits(visits: pd.DataFrame) -> pd.DataFrame:
     return visits.assign(is_first=~visits[PARTICIPANT].duplicated())
 
 
-GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
+SINGULAR = {CONTROL: 'control', PATIENT: 'patient'}
+GROUP_NAMES = {group: f'{name}s' for group, name in SINGULAR.items()}
 
 ONE_SITE = 'everyone'
 """Name of the only site of a dataset that does not tell its sites apart."""
@@ -376,6 +378,9 @@ def read_cohort(
         _exclusion_table(screen),
         _measured(volumes, screen.prefix),
     )
+    column = choice.options.icv_column if choice.options.uses_icv else None
+    size = cohort.features.sum(axis=1) if column is None else cohort.people[column]
+    cohort = replace(cohort, warnings=tuple(exchanged_sexes(cohort.people, size)))
     return cohort if groups is None else _with_warnings(cohort, training=model is None)
 
 
@@ -384,6 +389,7 @@ def _with_warnings(cohort: Cohort, training: bool) -> Cohort:
     ages = list(compare_ages(cohort))
     serious = [text for text, is_serious in ages if is_serious]
     notes = (*cohort.notes, *(text for text, is_serious in ages if not is_serious))
+    serious += cohort.warnings
     return replace(cohort, notes=notes, warnings=(*warn_of_controls(cohort, training), *serious))
 
 
@@ -596,7 +602,8 @@ def _screen_features(
         screen.exclude(far_volumes(features.rename(columns=volumes.names)))
         expected = expected[[]] if model is None else expected
     if not proportion:
-        check_volumes(features.loc[screen.remaining], expected, str(volumes.source))
+        unit = 'mm3' if model is None else f'the unit of the model ({model.features.unit})'
+        check_volumes(features.loc[screen.remaining], expected, str(volumes.source), unit)
     if model is not None:
         with about(volumes.source):
             still = screen.remaining
@@ -653,7 +660,7 @@ def _require_groups(groups: Groups, screen: _Screen, training: bool) -> None:
         people = {screen.visits[name][0] for name in labels.index[labels == group]}
         if len(people) < least:
             raise DataError(
-                f'{len(people)} {GROUP_NAMES[group]} are left, but at least {least} are needed; '
+                f'{counted(len(people), SINGULAR[group])} left, but at least {least} are needed; '
                 f'{remedy}'
             )
 

@@ -1,4 +1,4 @@
-"""What a sample's controls allow: enough of them, of the age of the patients, and what few cost."""
+"""Whether a sample has enough controls, and of the age of its patients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from surreal_bids.text import name_some
 
 if TYPE_CHECKING:
     from surreal_bids.tables.cohort import Cohort
-    from surreal_bids.tables.pipeline import TableModel
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Controls of a sample to train on, of one that a model is applied to, and of a site, below which a
@@ -25,8 +24,6 @@ MANY_OUTSIDE = 0.2
 
 AGES = frozenset({'age', 'ageatscan', 'ageyears'})
 """Letters of columns that hold the age."""
-
-RESAMPLINGS = 100
 
 
 def warn_of_controls(cohort: Cohort, training: bool) -> Iterator[str]:
@@ -93,60 +90,3 @@ def compare_ages(cohort: Cohort) -> Iterator[tuple[str, bool]]:
         'older than all controls, so that what is usual at their age is extrapolated'
     )
     yield text, share > MANY_OUTSIDE
-
-
-def shift_of_controls(model: TableModel, cohort: Cohort, random_seed: int = 0) -> pd.Series:
-    """Estimate how much patients' mean R-indices depend on who the controls are.
-
-    With other controls of the same number, the usual volumes would be others by their standard
-    error, at each site for itself. Controls are given random normal weights (a wild bootstrap), and
-    the patients of a site are shifted by the weighted mean of its controls' deviations.
-
-    Parameters
-    ----------
-    model
-        A model that knows the sites of the cohort.
-    cohort
-        Controls and patients.
-    random_seed
-        Of the weights.
-
-    Returns
-    -------
-    Series of shape (n_patterns,)
-        Standard deviation of the mean R-index of patients over such controls; empty without
-        patterns, missing without patients or with fewer than two controls.
-    """
-    names, rng = list(model.pattern_names), np.random.default_rng(random_seed)
-    first = cohort.first_visits()
-    prepared = model.preprocessing.transform(first.features, first.people).normalised
-    patient = first.is_patient[prepared.index].to_numpy()
-    if not names or not patient.any() or (~patient).sum() < 2:
-        return pd.Series(np.nan, names, dtype=float)
-    column, values = first.options.site_column, prepared.to_numpy(dtype=np.float64)
-    site = pd.Series('', prepared.index) if column is None else first.people[column]
-    place, sites = pd.factorize(site[prepared.index])
-    shifts = np.zeros((RESAMPLINGS, len(sites), values.shape[1]))
-    for number in range(len(sites)):
-        controls = values[~patient & (place == number)]
-        if len(controls) > 1:
-            weights = rng.normal(size=(RESAMPLINGS, len(controls)))
-            of_mean = np.sqrt(len(controls) * (len(controls) - 1))
-            shifts[:, number] = weights @ (controls - controls.mean(axis=0)) / of_mean
-    means = [
-        np.asarray(model.gan.transform(prepared[patient] + shift[place[patient]])).mean(axis=0)
-        for shift in shifts
-    ]
-    return pd.Series(np.std(means, axis=0, ddof=1), names)
-
-
-def describe_shift(shift: pd.Series) -> str:
-    """Say what :func:`shift_of_controls` has found; empty where it has not."""
-    known = shift.dropna()
-    if known.empty:
-        return ''
-    listed = ', '.join(f'{name} by {value:.2f}' for name, value in known.items())
-    return (
-        'With other controls of the same number, mean R-indices of patients would differ: '
-        f'{listed} (standard deviation, estimated)'
-    )

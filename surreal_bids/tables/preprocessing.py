@@ -18,7 +18,13 @@ from pandas.api.types import is_numeric_dtype
 
 from surreal_bids.bids.people import Table, names, require_columns
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.harmonization.combat import UNHARMONIZED, ComBat, FitOn, UnseenSite
+from surreal_bids.harmonization.combat import (
+    UNHARMONIZED,
+    ComBat,
+    FitOn,
+    UnseenSite,
+    UnseenSiteError,
+)
 from surreal_bids.harmonization.covariates import (
     ICV,
     LOG_ICV,
@@ -507,7 +513,13 @@ def _harmonize(
     """Harmonized features, and who had to be left as measured."""
     if combat is None or inputs.site is None:
         return features, np.zeros(len(features), dtype=bool)
-    status = combat.status(features, inputs.site, inputs.covariates)
+    try:
+        status = combat.status(features, inputs.site, inputs.covariates)
+    except UnseenSiteError as error:
+        raise DataError(
+            f'{error.found}; teach it to the model from its controls (surreal-gan add-site), or '
+            'leave these participants unharmonized (--unseen-site skip)'
+        ) from error
     harmonized = combat.transform(features, inputs.site, inputs.covariates)
     return harmonized, (status == UNHARMONIZED).to_numpy()
 

@@ -22,7 +22,7 @@ from surreal_bids.tables.pipeline import SPREAD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.sites import describe_added
 from surreal_bids.tables.volumes import ICV, describe_volumes
-from surreal_bids.text import name_some
+from surreal_bids.text import counted, name_some
 
 if TYPE_CHECKING:
     from surreal_bids.tables.analysis import GroupResults
@@ -496,8 +496,8 @@ def summarise_cohort(cohort: Cohort) -> str:
     """Who is included and excluded, and what was decided, in words."""
     counts, out = cohort.counts, cohort.exclusions
     lines = [
-        f'{counts[CONTROL]} controls and {counts[PATIENT]} patients, {len(cohort)} visits, '
-        f'{len(cohort.wanted)} regions',
+        f'{counted(counts[CONTROL], "control")} and {counted(counts[PATIENT], "patient")}, '
+        f'{counted(len(cohort), "visit")}, {counted(len(cohort.wanted), "region")}',
         *(f'  {note}' for note in cohort.notes),
         *(f'  WARNING: {text}' for text in cohort.warnings),
         f'{len(out)} excluded' + (':' if len(out) else ''),
@@ -512,7 +512,9 @@ def summarise_results(results: pd.DataFrame, notes: Sequence[str] = ()) -> str:
     """Of how many participants R-indices were computed, and who needs a second look."""
     status = results['status']
     excluded = status.index[status == EXCLUDED]
-    lines = [f'R-indices of {len(results) - len(excluded)} participants or visits', *notes]
+    computed = len(results) - len(excluded)
+    whose = 'participant or visit' if computed == 1 else 'participants or visits'
+    lines = [f'R-indices of {computed} {whose}', *notes]
     lines += [f'excluded: {name}: {results.loc[name, "reason"]}' for name in excluded[:SHOWN]]
     if len(excluded) > SHOWN:
         lines.append(f'excluded: {len(excluded) - SHOWN} more')

@@ -17,7 +17,7 @@ from surreal_bids.bids.people import Table, letters
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import FeatureList, muse_table
 from surreal_bids.tables.preprocessing import Preprocessing
-from surreal_bids.text import name_some
+from surreal_bids.text import counted, name_some
 
 Reasons = dict[str, str]
 """Why each visit is excluded, by its name."""
@@ -293,6 +293,34 @@ def _refuse_reversed(name: str, low: pd.Series, high: pd.Series, expected: float
         )
 
 
+def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
+    """Say where heads of women are larger than those of men: the words may be exchanged.
+
+    Parameters
+    ----------
+    people
+        Covariates; columns called sex or gender that hold words are looked at.
+    size
+        Head size, or the sum of all regions.
+    """
+    found = []
+    for name in people.select_dtypes(exclude='number'):
+        if letters(str(name)) not in SEX_COLUMNS:
+            continue
+        meant = people[name].map(lambda word: _sex_of(str(word)), na_action='ignore')
+        women, men = (size[meant == sex].dropna() for sex in SEXES)
+        if min(len(women), len(men)) < FEWEST_OF_A_SEX:
+            continue
+        ratio = women.mean() / men.mean() - 1
+        error = np.sqrt(women.var() / len(women) + men.var() / len(men)) / men.mean()
+        if ratio > max(LEAST_OF_SEX, CERTAIN * error):
+            found.append(
+                f'Sex: heads of women are {ratio:.0%} larger than those of men; are the values of '
+                f'column {name} exchanged?'
+            )
+    return found
+
+
 def _sex_of(word: str) -> str | None:
     return next((sex for sex, words in SEXES.items() if word.lower() in words), None)
 
@@ -349,7 +377,9 @@ def _logs(features: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(np.log10(positive), features.index, features.columns)
 
 
-def check_volumes(features: pd.DataFrame, expected: pd.Series, source: str) -> None:
+def check_volumes(
+    features: pd.DataFrame, expected: pd.Series, source: str, unit: str = 'mm3'
+) -> None:
     """Refuse numbers that cannot be the volumes they should be.
 
     Parameters
@@ -360,6 +390,8 @@ def check_volumes(features: pd.DataFrame, expected: pd.Series, source: str) -> N
         What some features should be like: mm3 of a MUSE region, or what a model has seen.
     source
         Where they are from, for messages.
+    unit
+        What they should be in, for messages.
 
     Raises
     ------
@@ -371,7 +403,7 @@ def check_volumes(features: pd.DataFrame, expected: pd.Series, source: str) -> N
     logs = _logs(features)
     _refuse_mixed_units(logs.median(axis=1), source)
     _refuse_far_values(features, logs, source)
-    _refuse_other_units(logs.median(), np.log10(expected[expected > 0]), source)
+    _refuse_other_units(logs.median(), np.log10(expected[expected > 0]), source, unit)
 
 
 def refuse_negative(features: pd.DataFrame, source: str) -> None:
@@ -417,8 +449,8 @@ def _refuse_mixed_units(scale: pd.Series, source: str) -> None:
     fewer = small if len(small) <= len(large) else large
     raise DataError(
         f'{source}: the volumes of {name_some(sorted(fewer))} are about '
-        f'{10 ** gaps.max():.2g} times {"smaller" if fewer is small else "larger"} than those of '
-        'others: cm3 beside mm3? Write all in one unit'
+        f'{_factor(-gaps.max() if fewer is small else gaps.max())} than those of others: cm3 '
+        'beside mm3? Write all in one unit'
     )
 
 
@@ -441,7 +473,7 @@ def _far(logs: pd.DataFrame) -> pd.DataFrame:
     return far & (len(logs) >= FEWEST_TO_SCALE)
 
 
-def _refuse_other_units(found: pd.Series, expected: pd.Series, source: str) -> None:
+def _refuse_other_units(found: pd.Series, expected: pd.Series, source: str, unit: str) -> None:
     """Refuse units that are not those of MUSE regions or of a model; logarithms of medians."""
     ratio = (found - expected).dropna()
     if ratio.empty:
@@ -450,19 +482,19 @@ def _refuse_other_units(found: pd.Series, expected: pd.Series, source: str) -> N
     if abs(overall) > np.log10(OTHER_UNIT):
         raise DataError(
             f'{source}: volumes are about {_factor(overall)} than expected, such as '
-            f'{10 ** found[ratio.index[0]]:.3g} for {ratio.index[0]}; give them in mm3, or in the '
-            'unit of the model'
+            f'{10 ** found[ratio.index[0]]:.3g} for {ratio.index[0]}; give them in {unit}'
         )
     off = ratio.index[(ratio - overall).abs() > np.log10(OTHER_UNIT)]
     if len(off):
         raise DataError(
             f'{source}: {name_some(off)} is about {_factor(ratio[off[0]] - overall)} than expected '
-            'beside the other regions: another unit? Give all in mm3'
+            f'beside the other regions: another unit? Give all in {unit}'
         )
 
 
 def _factor(log: float) -> str:
-    return f'{10 ** abs(log):.2g} times {"smaller" if log < 0 else "larger"}'
+    times = float(f'{10 ** abs(log):.2g}')
+    return f'{times:,.0f} times {"smaller" if log < 0 else "larger"}'
 
 
 def check_head_size(icv: pd.Series, usual: tuple[float, float]) -> None:
@@ -554,8 +586,8 @@ def sites_without_controls(site: pd.Series, teaches: pd.Series) -> Reasons:
     counts = site[teaches].value_counts()
     known = set(counts.index[counts >= FEWEST_AT_SITE])
     return {
-        str(visit): f'site {place} has {counts.get(place, 0)} controls (first visits), at least '
-        f'{FEWEST_AT_SITE} are needed to harmonize it'
+        str(visit): f'site {place} has {counted(int(counts.get(place, 0)), "control")} (first '
+        f'visits), at least {FEWEST_AT_SITE} are needed to harmonize it'
         for visit, place in site.items()
         if place not in known
     }

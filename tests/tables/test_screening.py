@@ -5,6 +5,7 @@ import pytest
 from surreal_bids.exceptions import DataError
 from surreal_bids.tables.screening import (
     empty_regions,
+    exchanged_sexes,
     implausible_values,
     missing_values,
     outlying_volumes,
@@ -133,3 +134,22 @@ def test_with_nobody_left_the_reasons_are_told():
     assert summarise_reasons(reasons.values()) == '3 for "age is missing", 1 for "no volumes"'
     with pytest.raises(DataError, match=r'everyone is excluded .*3 for "age is missing"'):
         require_people([], reasons)
+
+
+@pytest.mark.parametrize(
+    ('women', 'men', 'n', 'expected'),
+    [(1.6, 1.4, 40, True), (1.4, 1.6, 40, False), (1.6, 1.4, 9, False), (1.4, 1.4, 40, False)],
+)
+def test_exchanged_sexes_are_noticed(women, men, n, expected):
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({'sex': ['female'] * n + ['Male'] * n}, names(2 * n))
+    size = pd.Series(np.r_[rng.normal(women, 0.1, n), rng.normal(men, 0.1, n)], people.index)
+    found = exchanged_sexes(people, size)
+    assert bool(found) == expected
+    assert not expected or 'column sex' in found[0]
+
+
+def test_codes_of_sex_have_no_meaning_of_their_own():
+    people = pd.DataFrame({'sex': [0.0] * 20 + [1.0] * 20}, names(40))
+    size = pd.Series(np.repeat([1.5, 1.3], 20), people.index)
+    assert exchanged_sexes(people, size) == []
