@@ -88,7 +88,7 @@ def _program(folder: Path) -> str:
 
 def _inner(name: str, path: Path) -> Path:
     """The folder that holds the participants."""
-    if next(path.glob('sub-*'), None) is not None:
+    if next(path.glob('*/mri' if name in RECONSTRUCTIONS else 'sub-*'), None) is not None:
         return path
     inner = (path / below for below in LEGACY.get(name, ()))
     return next((folder for folder in inner if folder.is_dir()), path)

@@ -102,6 +102,7 @@ def test_results_below_the_outputs_as_fmriprep_had_them(tmp_path, given):
 
 @pytest.mark.parametrize('below', ['', 'freesurfer', 'sourcedata/freesurfer'])
 def test_a_subjects_dir_of_freesurfer(tmp_path, below):
+    (tmp_path / 'sub-01' / 'anat').mkdir(parents=True)
     (tmp_path / below / 'sub-01' / 'mri').mkdir(parents=True)
     (tmp_path / below / 'sub-01' / 'mri' / 'aparc+aseg.mgz').touch()
     assert _folders(f'freesurfer={tmp_path}') == {'freesurfer': tmp_path / below}

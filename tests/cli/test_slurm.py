@@ -256,6 +256,7 @@ def test_options_are_those_of_the_configuration(config, tmp_path, monkeypatch):
     options = AppConfig(**read_options(path))
     assert options.phenotype == (tmp_path / 'scores.tsv',)
     assert options.derivatives == (f'synthseg={tmp_path / "seg"}',)
+    assert options.derivatives_optional, 'one participant may have nothing there'
     assert options.atlas == str(tmp_path / 'seg')
     assert options.template == config.template
     assert options.covariates == config.covariates
