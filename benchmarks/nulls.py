@@ -17,8 +17,8 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from machine import write_results
 from scipy import stats
 from tqdm import tqdm
 
+from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_nonempty_factors
 from surreal_bids.simulation.population import (
@@ -45,7 +46,9 @@ from surreal_bids.simulation.tables import (
 from surreal_bids.stats.associations import associate
 from surreal_bids.stats.concordance import match_patterns, pattern_c_index
 from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.pipeline import TrainingData, prepare
+from surreal_bids.tables.pipeline import SPREAD_SUFFIX, TableModel, TrainingData, prepare
+from surreal_bids.tables.resampling import shift_of_controls
+from surreal_bids.tables.sites import adapt_to_controls
 
 Draw = Callable[[int], dict[str, float]]
 Limits = Mapping[str, tuple[float, float]]
@@ -243,10 +246,71 @@ HEAD_SIZE = {
 }
 
 
+SHORT = TrainingOptions(n_patterns=(3,), repetitions=3, iterations=200, device='cpu')
+"""Short training of the preset `sparse`."""
+
+
+@cache
+def _model_of_others(n_cn: int, n_pt: int) -> TableModel:
+    """A model of other participants, as one that was published."""
+    return TableModel.fit(simulate(Study(n_cn, n_pt, task='basic'), 10_000).cohort, SHORT)
+
+
+def few_controls(
+    seed: int, controls: Sequence[int] = (3, 5, 20), redraws: int = 20, size: int = 200
+) -> dict[str, float]:
+    """How far a cohort's mean R-index moves with its controls, and how well that is estimated."""
+    model, rng = _model_of_others(size, size), np.random.default_rng([seed, 2])
+    everyone, _ = simulate(Study(size, 60, task='basic'), seed)
+    options = replace(model.preprocessing.options, site_column='site')
+    everyone = replace(everyone, options=options, people=everyone.people.assign(site='here'))
+    found = {}
+    for n_cn in controls:
+        means, estimates = [], []
+        for redraw in range(redraws):
+            chosen = everyone.is_patient.to_numpy(copy=True)
+            chosen[rng.choice(np.flatnonzero(~chosen), n_cn, replace=False)] = True
+            adapted, cohort = adapt_to_controls(model, everyone.select(chosen))
+            r = adapted.apply(cohort.select(cohort.is_patient))
+            means.append(r[list(model.pattern_names)].mean())
+            if redraw == 0:
+                estimates = shift_of_controls(adapted, cohort, trained_here=False, random_seed=seed)
+        true = pd.DataFrame(means).std()
+        found[f'sd of the mean R-index, {n_cn} CN'] = true.mean()
+        found[f'its estimate over it, {n_cn} CN'] = (estimates / true).median()
+    return found
+
+
+FEW_CONTROLS = {
+    'sd of the mean R-index, 3 CN': ANY,
+    'sd of the mean R-index, 5 CN': ANY,
+    'sd of the mean R-index, 20 CN': ANY,
+    'its estimate over it, 3 CN': (0.7, 4.0),
+    'its estimate over it, 5 CN': (0.7, 2.0),
+    'its estimate over it, 20 CN': (0.7, 1.5),
+}
+
+
+def member_spread(seed: int, size: tuple[int, int] = (100, 150)) -> dict[str, float]:
+    """Part of the true severities that lie within 1.96 spreads over members: it is no interval."""
+    cohort, severities = simulate(Study(*size, task='basic'), seed)
+    model = TableModel.fit(cohort, SHORT, random_seed=seed)
+    patient = cohort.is_patient.to_numpy()
+    found, truth = model.apply(cohort)[patient], severities[patient]
+    names = np.array(model.pattern_names)
+    order = names[match_patterns(np.corrcoef(found[names].T, truth.T)[:3, 3:])]
+    spread = found[[f'{name}{SPREAD_SUFFIX}' for name in order]].to_numpy()
+    inside = np.abs(found[order].to_numpy() - truth) < 1.96 * spread
+    return {'true severity within 1.96 spreads (trained on)': float(inside.mean())}
+
+
+MEMBER_SPREAD = {'true severity within 1.96 spreads (trained on)': ANY}
+
+
 class Null(NamedTuple):
     """A draw, how many of them make a quick and a full run, and what each number has to be.
 
-    A quick run may take smaller draws, which may have fewer numbers.
+    A quick run may take smaller draws, which may have fewer numbers; without any, it is omitted unless named.
     """
 
     draw: Draw
@@ -263,6 +327,8 @@ NULLS: dict[str, Null] = {
         quick_draw=partial(associations, controls=(30,), n_pt=60),
     ),
     'head_size': Null(head_size, 2, 20, HEAD_SIZE, partial(head_size, size=(100, 150))),
+    'few_controls': Null(few_controls, 0, 20, FEW_CONTROLS),
+    'member_spread': Null(member_spread, 0, 20, MEMBER_SPREAD),
 }
 if REAL_PEOPLE.exists():
     NULLS['head_size_of_real_people'] = Null(head_size_of_real_people, 2, 20, HEAD_SIZE)
@@ -271,7 +337,7 @@ if REAL_PEOPLE.exists():
 def run(name: str, full: bool = False) -> pd.DataFrame:
     """Mean, sd and limits of each number of one null over its draws."""
     null = NULLS[name]
-    seeds = range(null.full if full else null.quick)
+    seeds = range(null.full if full else null.quick or 2)
     draw = null.draw if full or null.quick_draw is None else null.quick_draw
     draws = pd.DataFrame([draw(seed) for seed in tqdm(seeds, desc=name, disable=None)])
     rows = [
@@ -297,7 +363,7 @@ def main() -> None:
     parser.add_argument('names', nargs='*', metavar='NAME', help=f'of {", ".join(NULLS)}')
     parser.add_argument('--full', action='store_true', help='at least 20 draws of each')
     arguments = parser.parse_args()
-    names = arguments.names or list(NULLS)
+    names = arguments.names or [n for n in NULLS if arguments.full or NULLS[n].quick]
     table = pd.concat([run(name, arguments.full) for name in names], ignore_index=True)
     print(table.to_string(index=False))
     if arguments.full and not arguments.names:

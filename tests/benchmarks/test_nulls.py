@@ -4,7 +4,7 @@ import nulls
 import pytest
 
 
-@pytest.mark.parametrize('name', nulls.NULLS)
+@pytest.mark.parametrize('name', [name for name in nulls.NULLS if nulls.NULLS[name].quick])
 def test_number_is_not_far_from_what_it_should_be(name):
     found = nulls.run(name)
     assert found['draws'].min() >= 2
