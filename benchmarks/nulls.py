@@ -310,7 +310,8 @@ MEMBER_SPREAD = {'true severity within 1.96 spreads (trained on)': ANY}
 class Null(NamedTuple):
     """A draw, how many of them make a quick and a full run, and what each number has to be.
 
-    A quick run may take smaller draws, which may have fewer numbers; without any, it is omitted unless named.
+    A quick run may take smaller draws, which may have fewer numbers. Nulls without quick draws are
+    omitted there, unless they are named.
     """
 
     draw: Draw
