@@ -14,7 +14,9 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # How the scripts of the containers end where a tool is missing; they have said so loudly.
 SKIPPED := 77
 
-.PHONY: help setup demo test lint bench paper image sif test-image test-slurm clean
+DOCS_STAMP := $(VENV)/.docs
+
+.PHONY: help setup demo test lint docs bench paper image sif test-image test-slurm clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +47,7 @@ demo: $(STAMP)  ## Simulate a cohort of heads; images to volumes and maps, these
 	    --icv proportion --preset robust --n-patterns 2 --ortho 0.8 --repetitions 16 --iterations 12000
 	$(BIN)/surreal-simulate score $(DEMO)/out/phenotype/rindices.tsv \
 	    $(DEMO)/heads/sourcedata/truth/severities.tsv --maps $(DEMO)/out
+	$(BIN)/python docs/pictures.py $(DEMO) $(DEMO)/pictures
 	@echo
 	@echo 'The demo is in $(DEMO)/. Worth opening:'
 	@echo '  $(DEMO)/out/group.html           the R-indices of the patients, and what they mean'
@@ -59,6 +62,14 @@ lint: $(STAMP)  ## Style, types, layers
 
 test: $(STAMP) $(HOST_STAMP)  ## All tests, the slow ones included
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $(DOCS_STAMP)
+
+docs: $(DOCS_STAMP)  ## The documentation as pages to read, in build/docs; a dead link is an error
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
+	@echo 'Open build/docs/index.html.'
 
 bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/results
 	$(BIN)/python benchmarks/bids_layout.py
