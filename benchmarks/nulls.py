@@ -17,9 +17,11 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +33,7 @@ from tqdm import tqdm
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_nonempty_factors
+from surreal_bids.model.stability import choose_number
 from surreal_bids.simulation.population import (
     built_in_population,
     read_controls,
@@ -44,8 +47,25 @@ from surreal_bids.simulation.tables import (
     simulate_table,
 )
 from surreal_bids.stats.associations import associate
-from surreal_bids.stats.concordance import match_patterns, pattern_c_index
+from surreal_bids.stats.concordance import (
+    area_under_curve,
+    match_patterns,
+    pattern_c_index,
+    pattern_reproducibility,
+)
+from surreal_bids.stats.glm import LinearModels, pattern_designs
+from surreal_bids.stats.maps import fdr_discoveries, two_sided_p
 from surreal_bids.tables.cohort import Cohort
+from surreal_bids.tables.diagnosis import ALL_REGIONS, SUM_OF_INDICES, compare_groups, diagnose
+from surreal_bids.tables.folds import (
+    NEITHER,
+    CrossFit,
+    cross_fit,
+    fit_folds,
+    prepare_folds,
+    prepare_halves,
+    split_halves,
+)
 from surreal_bids.tables.pipeline import SPREAD_SUFFIX, TableModel, TrainingData, prepare
 from surreal_bids.tables.resampling import shift_of_controls
 from surreal_bids.tables.sites import adapt_to_controls
@@ -307,6 +327,157 @@ def member_spread(seed: int, size: tuple[int, int] = (100, 150)) -> dict[str, fl
 MEMBER_SPREAD = {'true severity within 1.96 spreads (trained on)': ANY}
 
 
+class LinearModel:
+    """Factors in closed form in the place of a `TableModel`."""
+
+    def __init__(self, data: TrainingData, n_patterns: int = 2) -> None:
+        self.preprocessing = data.preprocessing
+        self.factors, of_all = fit_linear(data, n_patterns)
+        self.pattern_names = tuple(of_all)
+        self.gan = SimpleNamespace(members_=())
+
+    def with_unseen_site(self, choice: str) -> LinearModel:
+        other = copy(self)
+        other.preprocessing = self.preprocessing.with_unseen_site(choice)
+        return other
+
+    def apply(self, cohort: Cohort) -> pd.DataFrame:
+        prepared = self.preprocessing.transform(cohort.features, cohort.people)
+        severities = self.factors.severities(prepared.normalised.to_numpy())
+        r = pd.DataFrame(severities, prepared.normalised.index, list(self.pattern_names))
+        return r.reindex(prepared.status.index).assign(status=prepared.status)
+
+
+def hold_out(cohort: Cohort, seed: int) -> CrossFit:
+    """R-indices of everyone by factors of the others."""
+    folds = prepare_folds(cohort, TrainingOptions(random_seed=seed))
+    models = {number: LinearModel(data) for number, data in folds.data.items()}
+    return cross_fit(cohort, LinearModel(prepare(cohort)), folds, models)
+
+
+DESIGNS = {
+    '30 CN, 60 PT': Study(30, 60),
+    '6 sites of 5 CN, 20 PT': Study(5, 20, sites=6),
+    '10 sites of 3 CN, 10 PT': Study(3, 10, sites=10),
+}
+"""Studies without disease. Sites of two controls, as in 10 of 2 CN and 10 PT, are refused."""
+
+OLDER = '30 CN, 60 PT 12 years older'
+
+
+def diagnosis(seed: int, designs: Mapping[str, Study] = DESIGNS) -> dict[str, float]:
+    """Area under the curve where nobody is ill; and whether an age gap is named beside it."""
+    found: dict[str, float] = {}
+    for name, study in {**designs, OLDER: Study(30, 60, years_older=12)}.items():
+        cohort, _ = simulate(study, seed)
+        fitted = hold_out(cohort, seed)
+        table = diagnose(cohort, fitted, ['r1', 'r2']).set_index('by')
+        found |= {f'AUC, {name}, {by}': area for by, area in table['auc'].items()}
+        covers = (table['auc_low'] <= 0.5) & (table['auc_high'] >= 0.5)
+        found |= {f'interval holds 0.5, {name}, {by}': value for by, value in covers.items()}
+        trained_on = fitted.results[['r1_trained_on', 'r2_trained_on']].sum(axis=1)
+        area = area_under_curve(trained_on, cohort.is_patient)
+        found[f'AUC, {name}, {SUM_OF_INDICES}, trained on'] = area.value
+    differs = compare_groups(cohort).set_index('covariate').loc['age']
+    found['age gap is named'] = differs['p'] < 0.05 and 'years older' in differs['in_words']
+    return {name: float(value) for name, value in found.items()}
+
+
+def limits_of_diagnosis(designs: Mapping[str, Study] = DESIGNS) -> Limits:
+    by = (SUM_OF_INDICES, ALL_REGIONS)
+    names = [*designs, OLDER]
+    limits: dict[str, tuple[float, float]] = {
+        f'AUC, {name}, {each}': ANY if name == OLDER else (0.45, 0.55)
+        for name in names
+        for each in by
+    }
+    covers = {f'interval holds 0.5, {name}, {each}': ANY for name in names for each in by}
+    trained_on = {f'AUC, {name}, {SUM_OF_INDICES}, trained on': ANY for name in names}
+    return limits | covers | trained_on | {'age gap is named': (1.0, 1.0)}
+
+
+CONTROLS = {
+    'mean of controls held out, less that of new ones': (-0.05, 0.05),
+    'sd of controls held out, over that of new ones': (0.8, 1.2),
+    'mean of controls trained on, less that of new ones': ANY,
+    'sd of controls trained on, over that of new ones': ANY,
+}
+
+
+def controls(
+    seed: int, size: tuple[int, int] = (20, 30), trained: bool = False, n_new: int = 200
+) -> dict[str, float]:
+    """R-indices of controls of a small study beside those of controls who are not in it.
+
+    `trained`: by Surreal-GAN, with the settings of the commands, in the place of its factors.
+    """
+    everyone, _ = simulate(Study(size[0] + n_new, size[1], task='basic'), seed)
+    number = pd.Series(np.arange(len(everyone)), everyone.visits.index)
+    is_new = ~everyone.is_patient & (number >= size[0])
+    cohort, new = everyone.select(~is_new), everyone.select(is_new)
+    if trained:
+        options = TrainingOptions(n_patterns=(2,), device='cpu', random_seed=seed)
+        model = TableModel.fit(cohort, options)
+        folds = prepare_folds(cohort, options)
+        fitted = cross_fit(cohort, model, *fit_folds(folds, model, options))
+    else:
+        model, fitted = LinearModel(prepare(cohort)), hold_out(cohort, seed)
+    names = list(model.pattern_names)
+    expected = model.apply(new)[names]
+    found = {}
+    for which, end in (('held out', ''), ('trained on', '_trained_on')):
+        own = fitted.results.loc[~cohort.is_patient, [f'{name}{end}' for name in names]]
+        title = f'of controls {which},'
+        found[f'mean {title} less that of new ones'] = own.mean().mean() - expected.mean().mean()
+        found[f'sd {title} over that of new ones'] = own.std().mean() / expected.std().mean()
+    return found
+
+
+def maps(seed: int, size: tuple[int, int] = (60, 90)) -> dict[str, float]:
+    """Comparisons with a discovery where nobody is ill; regions as voxels, R-indices held out."""
+    cohort, _ = simulate(Study(*size), seed)
+    r = hold_out(cohort, seed).results[['r1', 'r2']]
+    designs, _ = pattern_designs(r, ~cohort.is_patient, cohort.people)
+    models = LinearModels(designs, *cohort.features.shape)
+    models.add(np.arange(len(cohort)), cohort.features.to_numpy())
+    found: dict[str, list[bool]] = {'patients': [], 'subgroups': [], 'slopes': []}
+    for design, estimates in zip(designs, models.estimates()):
+        kind = 'slopes' if design.name.endswith('slope') else 'subgroups'
+        discovered = fdr_discoveries(two_sided_p(estimates.t, design.df)).any()
+        found['patients' if design.is_test else kind].append(bool(discovered))
+    return {f'discoveries in {kind}': float(any(each)) for kind, each in found.items()}
+
+
+MAPS = {
+    'discoveries in patients': (0.0, 0.07),
+    'discoveries in subgroups': ANY,
+    'discoveries in slopes': ANY,
+}
+
+
+def halves(seed: int, size: tuple[int, int] = (60, 90), choose: bool = True) -> dict[str, float]:
+    """Agreement of two halves where nobody is ill, in patients of neither.
+
+    `choose`: also whether a half finds a pattern at all.
+    """
+    cohort, _ = simulate(Study(*size), seed)
+    half_of = split_halves(cohort, seed)
+    neither = cohort.select(cohort.is_patient & (half_of == NEITHER))
+    data = prepare_halves(cohort, seed)
+    r = [LinearModel(each).apply(neither)[['r1', 'r2']] for each in data]
+    found = {'c-index of halves, two patterns': pattern_reproducibility(*r)['c_index'].mean()}
+    if choose:
+        numbers = [
+            choose_number(values[~patient], values[patient], random_state=seed).n_patterns
+            for values, patient in ((X.to_numpy(), y) for X, y in (each.arrays for each in data))
+        ]
+        found['halves with a pattern'] = float(np.mean([number > 0 for number in numbers]))
+    return found
+
+
+HALVES = {'c-index of halves, two patterns': (0.44, 0.56), 'halves with a pattern': (0.0, 0.07)}
+
+
 class Null(NamedTuple):
     """A draw, how many of them make a quick and a full run, and what each number has to be.
 
@@ -327,6 +498,14 @@ NULLS: dict[str, Null] = {
         *(4, 40, limits_of_associations()),
         quick_draw=partial(associations, controls=(30,), n_pt=60),
     ),
+    'diagnosis': Null(
+        diagnosis,
+        *(2, 40, limits_of_diagnosis()),
+        quick_draw=partial(diagnosis, designs={'30 CN, 60 PT': DESIGNS['30 CN, 60 PT']}),
+    ),
+    'controls': Null(controls, 3, 100, CONTROLS, partial(controls, n_new=50)),
+    'maps': Null(maps, 3, 100, MAPS),
+    'halves': Null(halves, 3, 40, HALVES, partial(halves, choose=False)),
     'head_size': Null(head_size, 2, 20, HEAD_SIZE, partial(head_size, size=(100, 150))),
     'few_controls': Null(few_controls, 0, 20, FEW_CONTROLS),
     'member_spread': Null(member_spread, 0, 20, MEMBER_SPREAD),

@@ -35,16 +35,13 @@ from surreal_bids.reports.pages import (
 )
 from surreal_bids.stats.concordance import chance_agreement
 from surreal_bids.tables.analysis import GroupResults
-from surreal_bids.tables.folds import HELD_OUT, NOT_HELD_OUT
+from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT
 from surreal_bids.tables.pipeline import SPREAD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, NONE_BEYOND
 from surreal_bids.tables.resampling import describe_shift
 
 GOOD_AGREEMENT = 0.8
 """From here on members found the same patterns."""
-
-FOUND_AGAIN = 0.7
-"""A pattern of a fold that correlates less with that of all is another one."""
 
 FEW_ROWS = 12
 """Longer tables are folded."""

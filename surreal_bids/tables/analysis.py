@@ -332,7 +332,7 @@ def _compare(first: _Described, second: _Described) -> pd.DataFrame:
         return pd.DataFrame([row | {'outcome': outcome}], columns=HALVES_COLUMNS)
     outcome = COMPARED
     if n_fewer < n_more:
-        outcome = f'{n_fewer} patterns of {fewer.title}, {n_more} of {more.title}'
+        outcome = f'M = {n_fewer} in {fewer.title}, {n_more} in {more.title}'
     table = pattern_reproducibility(fewer.indices[there], more.indices[there])
     pairs = zip(table['pattern'], table['counterpart'])
     alike = [np.corrcoef(fewer.changes[a], more.changes[b])[0, 1] for a, b in pairs]

@@ -48,6 +48,9 @@ NOT_HELD_OUT = 'not_held_out'
 TRAINED_ON_SUFFIX = '_trained_on'
 """Ends the names of R-indices by a model that was trained on the participant."""
 
+FOUND_AGAIN = 0.7
+"""A pattern of a fold whose R-indices correlate less with those of all is another one."""
+
 HELD_OUT = 'held_out'
 """Column that says whether R-indices are by a model that was not trained on the participant."""
 
@@ -244,8 +247,9 @@ class CrossFit:
         Who is in which fold, and the model of each that could be learned.
     results : frame
         As `TableModel.apply` gives them, but by the model of the fold in which the participant was
-        held out, with `fold`; `status` is `not_held_out` and `reason` says why where there is
-        none. R-indices by the final model end in `_trained_on`.
+        held out, with `fold` and `fold_correlation`, the least of its `correlation`; `status` is
+        `not_held_out` and `reason` says why where there is none. R-indices by the final model end
+        in `_trained_on`.
     correlation : frame of shape (n_folds, M)
         How R-indices of each pattern correlate with those of the final model, among the patients
         that the model of the fold was trained on.
@@ -294,21 +298,18 @@ def cross_fit(
         if len(usable):
             parts.append(known.apply(usable).rename(columns=_renaming(names, order)))
     results = pd.concat([part for part in parts if len(part)]).loc[cohort.visits.index]
-    trained_on = (
-        final[names]
-        .add_suffix(TRAINED_ON_SUFFIX)
-        .assign(
-            fold=folds.number[results.index].astype('Int64'),
-            **{HELD_OUT: results['status'] != NOT_HELD_OUT},
-        )
-    )
+    correlation = pd.DataFrame.from_dict(correlations, orient='index', columns=names)
+    number = folds.number[results.index].astype('Int64')
+    trained_on = final[names].add_suffix(TRAINED_ON_SUFFIX).assign(fold=number)
+    if names:
+        trained_on['fold_correlation'] = number.map(correlation.min(axis=1))
+    trained_on[HELD_OUT] = results['status'] != NOT_HELD_OUT
     spreads = [f'{name}{SPREAD_SUFFIX}' for name in names if f'{name}{SPREAD_SUFFIX}' in results]
     last = [name for name in ('status', 'reason') if name in results]
     others = [name for name in results if name not in (*names, *spreads, *last)]
     table = results.join(trained_on).reindex(
         columns=[*names, *spreads, *others, *trained_on.columns, *last]
     )
-    correlation = pd.DataFrame.from_dict(correlations, orient='index', columns=names)
     return CrossFit(folds, models, table, correlation)
 
 

@@ -17,7 +17,7 @@ from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.model.stability import Stability
 from surreal_bids.regions import recognise
 from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.folds import HELD_OUT, NOT_HELD_OUT, TRAINED_ON_SUFFIX
+from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT, TRAINED_ON_SUFFIX
 from surreal_bids.tables.pipeline import SPREAD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.sites import describe_added
@@ -58,6 +58,12 @@ _DESCRIPTIONS: dict[str, dict[str, Any]] = {
     'fold': {
         'Description': 'Fold in which the participant was held out: R-indices without '
         f'{TRAINED_ON_SUFFIX} in their names are by the model that was trained without this fold'
+    },
+    'fold_correlation': {
+        'Description': 'How R-indices of the model of the fold correlate with those of the final '
+        'model among the patients that both were trained on: of the pattern with the least. Below '
+        f'{FOUND_AGAIN}, it is another pattern; do not use the R-indices of this fold',
+        'Units': '1',
     },
     HELD_OUT: {
         'Description': 'Whether the R-indices are by a model that was not trained on the '
@@ -443,6 +449,9 @@ def _cross_fit(card: Card) -> list[str]:
         f'fold, with M and lambda of this model and {fitted["MembersPerFold"]} members',
         f'patterns of a fold correlate with those of this model at least by: {least}',
     ]
+    lost = [name for name, value in fitted['LeastCorrelation'].items() if value < FOUND_AGAIN]
+    if lost:
+        lines.append(f'not found again without some participants: {name_some(lost)}; do not use')
     if fitted['NotHeldOut']:
         lines.append(f'{fitted["NotHeldOut"]} could not be held out: see the reasons in the table')
     return lines

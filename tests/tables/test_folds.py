@@ -23,6 +23,7 @@ from surreal_bids.tables.folds import (
     usable_folds,
 )
 from surreal_bids.tables.pipeline import TableModel, select_model
+from surreal_bids.tables.results import readable_card
 from tests.tables.group_study import make_config, with_sessions, write_dataset
 from tests.tables.study import make_study
 
@@ -162,6 +163,16 @@ def test_patterns_of_a_fold_are_matched_to_those_of_all(cohort, model):
     pd.testing.assert_frame_equal(found.results[shared], expected[shared])
     np.testing.assert_allclose(found.results['r2'], expected['r2'] + 0.01)
     np.testing.assert_allclose(found.correlation, 1)
+    np.testing.assert_allclose(found.results['fold_correlation'], 1)
+
+
+def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
+    table = fitted.results
+    least = fitted.correlation.min(axis=1)
+    assert table['fold_correlation'].tolist() == [least[fold] for fold in table['fold']]
+    note = fitted.note | {'LeastCorrelation': {'r1': 0.9, 'r2': 0.69}}
+    told = readable_card(replace(model, notes={**model.notes, 'CrossFit': note}).state()[1])
+    assert 'not found again without some participants: r2; do not use' in told
 
 
 def test_who_cannot_be_held_out_is_named_with_the_reason(cohort):
@@ -275,7 +286,8 @@ def test_halves_with_different_numbers_of_patterns(cohort, model, compared, n_pa
     table, _ = compared(other)
     rows = table[table['comparison'] == 'half 1 and half 2']
     assert len(rows) == min(2, n_patterns)
-    assert f'{n_patterns} of half 2' in rows['outcome'].iloc[0] or n_patterns == 1
+    expected = {1: 'M = 1 in half 2, 2 in half 1', 3: 'M = 2 in half 1, 3 in half 2'}
+    assert set(rows['outcome']) == {expected[n_patterns]}
     assert rows['c_index'].between(0, 1).all()
 
 
