@@ -4,7 +4,7 @@
 
 Each null simulates participants of the built-in healthy population, lets the package do its work,
 and compares a number with what it should be. `--full` repeats each of them at least 20 times and
-writes the table to `benchmarks/results`; without it, a few small draws show that all of it runs and
+keeps the table in `benchmarks/results`; without it, a few small draws show that all of it runs and
 that nothing is far off, which is what the tests do. docs/statistics.md tells what follows.
 
 To add a null: write a function of a seed that returns the numbers of one draw by name, and list it
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from machine import write_results
+from machine import RESULTS, circumstances
 from scipy import stats
 from tqdm import tqdm
 
@@ -538,6 +538,16 @@ def run(name: str, full: bool = False) -> pd.DataFrame:
     return table.assign(holds=table['mean'].between(table['at_least'], table['at_most']))
 
 
+def keep(table: pd.DataFrame) -> Path:
+    """Write results, beside the latest ones of nulls that were not repeated now."""
+    table = table.assign(**circumstances('surreal_bids', 'numpy', 'torch'))
+    earlier = sorted(RESULTS.glob('*_nulls.tsv'))
+    if earlier:
+        kept = pd.read_csv(earlier[-1], sep='\t')
+        table = pd.concat([kept[~kept['null'].isin(table['null'])], table], ignore_index=True)
+    return write_tsv(RESULTS / f'{table["date"].max()}_nulls.tsv', table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('names', nargs='*', metavar='NAME', help=f'of {", ".join(NULLS)}')
@@ -546,8 +556,8 @@ def main() -> None:
     names = arguments.names or [n for n in NULLS if arguments.full or NULLS[n].quick]
     table = pd.concat([run(name, arguments.full) for name in names], ignore_index=True)
     print(table.to_string(index=False))
-    if arguments.full and not arguments.names:
-        write_results('nulls', table, 'surreal_bids', 'numpy', 'torch')
+    if arguments.full:
+        print(f'Written to {keep(table)}')
 
 
 if __name__ == '__main__':

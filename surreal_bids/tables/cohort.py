@@ -33,9 +33,14 @@ from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import FEWEST_FOR_SCALE
 from surreal_bids.model.checks import FEWEST_FEATURES, FEWEST_PEOPLE
 from surreal_bids.regions import FeatureList, is_icv
-from surreal_bids.tables.controls import compare_ages, warn_of_controls
+from surreal_bids.tables.controls import (
+    compare_ages,
+    outside_training_ages,
+    warn_of_controls,
+)
 from surreal_bids.tables.features import (
     PERSON_COLUMNS,
+    VOLUME_UNIT,
     Choice,
     choose_features,
     choose_options,
@@ -381,6 +386,9 @@ def read_cohort(
     column = choice.options.icv_column if choice.options.uses_icv else None
     size = cohort.features.sum(axis=1) if column is None else cohort.people[column]
     cohort = replace(cohort, warnings=tuple(exchanged_sexes(cohort.people, size)))
+    if model is not None:
+        outside = outside_training_ages(cohort, model)
+        cohort = replace(cohort, warnings=(*cohort.warnings, *outside))
     return cohort if groups is None else _with_warnings(cohort, training=model is None)
 
 
@@ -602,7 +610,9 @@ def _screen_features(
         screen.exclude(far_volumes(features.rename(columns=volumes.names)))
         expected = expected[[]] if model is None else expected
     if not proportion:
-        unit = 'mm3' if model is None else f'the unit of the model ({model.features.unit})'
+        unit = 'the unit of the table that the model was trained on'
+        if (model.features if model else wanted).unit == VOLUME_UNIT:
+            unit = VOLUME_UNIT
         check_volumes(features.loc[screen.remaining], expected, str(volumes.source), unit)
     if model is not None:
         with about(volumes.source):

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.people import letters
-from surreal_bids.text import name_some
+from surreal_bids.text import counted, name_some
 
 if TYPE_CHECKING:
     from surreal_bids.tables.cohort import Cohort
+    from surreal_bids.tables.preprocessing import Preprocessing
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Controls of a sample to train on, of one that a model is applied to, and of a site, below which a
@@ -57,6 +58,21 @@ def warn_of_controls(cohort: Cohort, training: bool) -> Iterator[str]:
             f'adds to a region is known to {_error(int(small.min()))} there, and differences '
             'between such sites mean little'
         )
+
+
+def outside_training_ages(cohort: Cohort, model: Preprocessing) -> Iterator[str]:
+    """Say whether many participants are younger or older than all controls of a model."""
+    first = cohort.first_visits()
+    for column, (low, high) in model.ranges.items():
+        if letters(column) not in AGES or column not in first.people:
+            continue
+        outside = int((~first.people[column].between(low, high)).sum())
+        if outside > MANY_OUTSIDE * len(first):
+            yield (
+                f'Training ages: {outside} of {counted(len(first), "participant")} are outside '
+                f'{low:g}-{high:g}, the ages of the controls that the model was trained on; their '
+                'R-indices are extrapolated'
+            )
 
 
 def _error(n: int) -> str:

@@ -54,6 +54,8 @@ CASES = [
     (None, {'map_tissues': ('GM', 'WM'), 'permutations': 5000}, ['5,000 permutations'], []),
     (None, {'folds': 5}, ['divided into 5 folds', 'each held out once'], ['site']),
     (None, {'split_half': True}, ['two halves of the participants'], ['Gaussian']),
+    (None, {'associations': True, 'n_patterns': 0, 'candidates': (1, 2), 'map_tissues': ('GM',)},
+     ['No pattern is supported'], ['partial rank', 'describe the patterns']),
     (None, {'associations': True}, ['partial rank', 'Benjamini'], ['voxel by voxel']),
 ]  # fmt: skip
 

@@ -81,6 +81,14 @@ def test_ages_that_no_model_uses_are_compared_too(tmp_path):
     assert any(text.startswith('Ages') for text in cohort.warnings)
 
 
+@pytest.mark.parametrize(('older', 'expected'), [(0, False), (40, True)])
+def test_ages_that_a_model_has_not_seen_are_a_warning(model, tmp_path, older, expected):
+    study = make_study(30, 30, seed=2, n_sites=1)
+    study.people['age'] += older
+    cohort = read_cohort(*study.write(tmp_path), model=model.preprocessing, with_groups=False)
+    assert any('of the controls that the model' in text for text in cohort.warnings) == expected
+
+
 def test_warnings_survive_on_disk(tmp_path):
     cohort = cohort_of(tmp_path, make_study(20, 41))
     assert cohort.warnings
