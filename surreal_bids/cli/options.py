@@ -337,8 +337,9 @@ def add_training(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar='N',
         help='train again without each of N parts of the participants, so that R-indices are by '
-        'models that have not seen the participant (at about the same cost once more); 0: only by '
-        f'the final model, which makes controls look healthier than they are {_default("folds")}',
+        'models that have not seen the participant; this takes one to two times as long as the '
+        'final model. 0: by the final model only, to which controls look healthier than they are '
+        f'{_default("folds")}',
     )
     group.add_argument(
         '--device',
