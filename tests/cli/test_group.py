@@ -192,7 +192,7 @@ def test_a_model_is_applied_to_other_people(done, tmp_path, by_site, capsys):
     [
         (lambda p: p.assign(diagnosis='PT'), (), 'controls'),
         (lambda p: p.assign(diagnosis='CN'), (), '--patient-label'),
-        (lambda p: p.assign(diagnosis=['CN'] * 68 + ['PT'] * 3), (), '3 patients are left'),
+        (lambda p: p.assign(diagnosis=['CN'] * 68 + ['PT'] * 3), (), '3 patients left'),
         (lambda p: p, ('--site-column', 'scanner'), 'no column scanner'),
         (lambda p: p.assign(age=None), ('--covariates', 'age'), 'everyone is excluded'),
         (None, (), 'participants.tsv: cannot be read'),
