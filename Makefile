@@ -47,11 +47,14 @@ demo: $(STAMP)  ## Simulate a cohort of heads; images to volumes and maps, these
 	    --icv proportion --preset robust --n-patterns 2 --ortho 0.8 --repetitions 16 --iterations 12000
 	$(BIN)/surreal-simulate score $(DEMO)/out/phenotype/rindices.tsv \
 	    $(DEMO)/heads/sourcedata/truth/severities.tsv --maps $(DEMO)/out
-	$(BIN)/python docs/pictures.py $(DEMO) $(DEMO)/pictures
+	$(BIN)/python docs/pictures.py head $(DEMO)/out/sub-PT0001/anat $(DEMO)/pictures/head.png
+	$(BIN)/python docs/pictures.py indices $(DEMO)/out/phenotype/rindices.tsv \
+	    $(DEMO)/heads/sourcedata/truth/severities.tsv $(DEMO)/pictures/rindices.png
 	@echo
 	@echo 'The demo is in $(DEMO)/. Worth opening:'
 	@echo '  $(DEMO)/out/group.html           the R-indices of the patients, and what they mean'
 	@echo '  $(DEMO)/out/sub-PT0001.html      a simulated head: mask, tissues, regions, volumes'
+	@echo '  $(DEMO)/pictures/                a head in four pictures; R-indices beside the truth'
 	@echo '  $(DEMO)/heads/sourcedata/truth/  what was done to the heads'
 
 lint: $(STAMP)  ## Style, types, layers

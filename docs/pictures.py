@@ -68,18 +68,14 @@ def draw_indices(rindices: pd.DataFrame, severities: pd.DataFrame) -> plt.Figure
     return figure
 
 
-def main(demo: Path, folder: Path) -> None:
-    """Draw and save both."""
-    mpl.use('Agg')
-    truth = demo / 'heads' / 'sourcedata' / 'truth' / 'severities.tsv'
-    tables = [
-        pd.read_csv(path, sep='\t', index_col='participant_id')
-        for path in (demo / 'out' / 'phenotype' / 'rindices.tsv', truth)
-    ]
-    folder.mkdir(parents=True, exist_ok=True)
-    draw_head(demo / 'out' / PARTICIPANT / 'anat').savefig(folder / 'demo_head.png')
-    draw_indices(*tables).savefig(folder / 'demo_rindices.png')
+def read(path: str) -> pd.DataFrame:
+    """A table of participants."""
+    return pd.read_csv(path, sep='\t', index_col='participant_id')
 
 
 if __name__ == '__main__':
-    main(*map(Path, sys.argv[1:]))
+    mpl.use('Agg')
+    what, *inputs, output = sys.argv[1:]
+    Path(output).parent.mkdir(parents=True, exist_ok=True)
+    drawn = draw_head(*map(Path, inputs)) if what == 'head' else draw_indices(*map(read, inputs))
+    drawn.savefig(output)
