@@ -38,6 +38,10 @@ OPTIONS = [
     option(
         'repetitions-one', ('--repetitions', 1), ['members? agree|agreement'], ACCEPTED, ('fit',)
     ),
+    option('folds-one', ('--folds', 1), ['folds 1', '2 or more']),
+    option('folds-negative', ('--folds', -1), ['folds', '-1']),
+    option('folds-text', ('--folds', 'few'), ['folds', 'few']),
+    option('folds-too-many', ('--folds', 500), ['folds 500', '24 folds'], ACCEPTED, ('fit',)),
     option('preset-unknown', ('--preset', 'best'), ['preset', 'best', 'robust']),
     option('lambda-nan', ('--ortho', 'nan'), ['ortho', 'nan']),
     option('lambda-inf', ('--ortho', 'inf'), ['ortho', 'inf']),

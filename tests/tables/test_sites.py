@@ -10,7 +10,7 @@ from surreal_bids.tables.sites import REFERENCE, jackknife
 from tests.tables.study import make_study
 
 TINY = ('--preset', 'iclr2022', '--n-patterns', 2, '--ortho', 0.2, '--repetitions', 2)
-TINY += ('--iterations', 60, '--lr', 0.01, '--device', 'cpu')
+TINY += ('--iterations', 60, '--lr', 0.01, '--folds', 0, '--device', 'cpu')
 
 
 def run(*words) -> int:
