@@ -39,12 +39,14 @@ from surreal_bids.simulation.tables import (
     write_simulated_table,
 )
 from surreal_bids.simulation.templates import VOXEL_SIZES_MM
-from surreal_bids.stats.concordance import concordance_matrix, match_patterns
+from surreal_bids.stats.concordance import concordance_matrix, match_patterns, pattern_c_index
 from surreal_bids.templates import TEMPLATE_SPACE
 
 LOGGER = logging.getLogger(__name__)
 
 PATTERN_COLUMN = re.compile(r'(r|pattern_)\d+')
+TRAINED_ON = '_trained_on'
+"""Ends the names of R-indices by a model that was trained on the participant."""
 
 DESCRIPTION = 'dataset_description.json'
 """Makes the folder a dataset, which the group level of the app takes with `--roi-table`."""
@@ -308,6 +310,14 @@ def run_score(arguments: argparse.Namespace) -> int:
     ]
     mean = f'pattern-c-index {matched.mean():.3f}\n'
     sys.stdout.write(f'{len(people)} patients:\n{"".join(lines)}{mean}')
+    final = _patterns(arguments.rindices, TRAINED_ON)
+    if not final.empty:
+        both = people.intersection(final.index)
+        accuracy = pattern_c_index(final.loc[both], truths.loc[both])
+        sys.stdout.write(
+            f'That is of patients who were held out; of the final model, which was trained on all '
+            f'of them: {accuracy:.3f}\n'
+        )
     return 0
 
 
@@ -345,11 +355,18 @@ def _slope_map(folder: Path, pattern: str) -> Path:
     return path
 
 
-def _patterns(path: Path) -> pd.DataFrame:
-    """The columns r1, r2, ... of a table, without participants with missing values."""
+def _patterns(path: Path, suffix: str = '') -> pd.DataFrame:
+    """The columns r1, r2, ... of a table, without participants with missing values.
+
+    With a suffix, those that end in it, or an empty table.
+    """
     table = read_people(path)
-    columns = [name for name in table.columns if PATTERN_COLUMN.fullmatch(name)]
-    if not columns:
+    columns = [
+        name
+        for name in table.columns
+        if name.endswith(suffix) and PATTERN_COLUMN.fullmatch(name.removesuffix(suffix))
+    ]
+    if not columns and not suffix:
         raise DataError(f'{path}: no column r1, r2, ...; columns: {", ".join(table.columns)}')
     return pd.DataFrame({name: table.numbers(name) for name in columns}).dropna()
 
