@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 from scipy import stats
 
 from surreal_bids.exceptions import DataError
@@ -81,7 +82,7 @@ def associate(
     r_indices
         R-indices, one row per participant (in the paper, patients), with the same kind of index.
     covariates
-        Age, sex, head size, site; numbers, or text for categories.
+        Age, sex, head size, site; numbers, or text for categories, which may be called 1, 2 and 3.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def associate_covariates(covariates: pd.DataFrame, r_indices: pd.DataFrame) -> p
     """
     rows = []
     for name, column in covariates.loc[r_indices.index].items():
-        variable = _to_numbers(column)
+        variable = _covariate_to_numbers(column)
         for pattern in r_indices.columns:
             index = r_indices[pattern]
             if isinstance(variable, str):
@@ -170,6 +171,13 @@ def _to_numbers(column: pd.Series) -> _Variable | str:
     if not is_number:
         return f'text of {len(levels)} different values has no order'
     return _Variable(numbers, None)
+
+
+def _covariate_to_numbers(column: pd.Series) -> _Variable | str:
+    """The same of a covariate, where text of several values is a category, even if of digits."""
+    if not is_numeric_dtype(column) and column.nunique() > 2:
+        return 'a category'
+    return _to_numbers(column)
 
 
 def _correlate(
@@ -211,7 +219,7 @@ def _nuisance(covariates: pd.DataFrame) -> Floats:
     """Orthonormal columns (n, 1 + k): a constant, ranks of numbers, and levels of categories."""
     columns = [np.ones((len(covariates), 1))]
     for name in covariates:
-        variable = _to_numbers(covariates[name])
+        variable = _covariate_to_numbers(covariates[name])
         if isinstance(variable, _Variable):
             columns.append(np.asarray(stats.rankdata(variable.numbers), np.float64)[:, None])
         else:

@@ -99,9 +99,8 @@ from surreal_bids.text import counted, name_some
 LOGGER = logging.getLogger(__name__)
 
 
-USUAL_COVARIATES = frozenset(
-    {'age', 'ageatscan', 'ageyears', 'sex', 'gender', 'ptgender', 'site', 'scanner'}
-)
+USUAL_PLACES = frozenset({'site', 'scanner'})
+USUAL_COVARIATES = USUAL_PLACES | {'age', 'ageatscan', 'ageyears', 'sex', 'gender', 'ptgender'}
 """Letters and digits of columns that are covariates rather than clinical measures."""
 
 VISIT = 'name of the visit'
@@ -191,7 +190,8 @@ class Cohort:
     def covariates_and_measures(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Divide what is known of visits into covariates and other measures.
 
-        Age, sex, head size and site are covariates even where nothing was done about them.
+        Age, sex, head size and site are covariates even where nothing was done about them. Of
+        covariates, numbers have a type of numbers; sites are text, even if they are called 1 and 2.
         """
         usual = [
             name
@@ -199,7 +199,8 @@ class Cohort:
             if (letters(str(name)) in USUAL_COVARIATES or is_icv(str(name)))
             and self.others[name].notna().all()
         ]
-        covariates = pd.concat([self.people, self.others[usual]], axis=1)
+        typed = {str(name): _as_covariate(self.others[name]) for name in usual}
+        covariates = self.people.assign(**typed)
         return covariates, self.others.drop(columns=usual)
 
     def fingerprint(self, *more: Any) -> str:
@@ -276,6 +277,13 @@ def _numbers(cells: pd.Series) -> pd.Series:
 def mark_first_visits(visits: pd.DataFrame) -> pd.DataFrame:
     """Add `is_first` to visits that are in order."""
     return visits.assign(is_first=~visits[PARTICIPANT].duplicated())
+
+
+def _as_covariate(column: pd.Series) -> pd.Series:
+    """Numbers, if all are and they do not call places; else as it is."""
+    numbers = pd.to_numeric(column, errors='coerce')
+    is_place = letters(str(column.name)) in USUAL_PLACES
+    return column if is_place or numbers.isna().any() else numbers.astype(float)
 
 
 SINGULAR = {CONTROL: 'control', PATIENT: 'patient'}

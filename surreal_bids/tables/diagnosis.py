@@ -110,8 +110,8 @@ def compare_groups(cohort: Cohort) -> pd.DataFrame:
     first = cohort.first_visits()
     patient = first.is_patient.to_numpy()
     rows = []
-    for name in cohort.options.columns:
-        values = first.people[name]
+    covariates, _ = first.covariates_and_measures()
+    for name, values in covariates.items():
         both = values[~patient], values[patient]
         n_levels = values.nunique()
         if n_levels > 1 and all(map(len, both)):

@@ -116,7 +116,7 @@ class Folds:
 
 
 def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
-    """Fit preprocessing without each fold; None where folds are off or groups are too small.
+    """Fit preprocessing without each fold; None where folds are off or participants too few.
 
     Raises
     ------
@@ -136,6 +136,13 @@ def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
                 data[fold] = prepare(lenient.select(number != fold))
         except DataError as error:
             failed[fold] = f'nothing can be learned without fold {fold}: {error}'
+    if not data:
+        LOGGER.warning(
+            'nobody can be held out: R-indices will be of participants that the model was trained '
+            'on, too low in controls and too high in patients (%s)',
+            failed[1],
+        )
+        return None
     return Folds(number, data, failed)
 
 
@@ -261,7 +268,7 @@ class CrossFit:
     @property
     def note(self) -> dict[str, Any]:
         """What the card of the final model says of it."""
-        least = self.correlation.min()
+        least = self.correlation.min().dropna()
         return {
             'Folds': self.folds.count,
             'MembersPerFold': max((len(m.gan.members_) for m in self.models.values()), default=0),

@@ -95,6 +95,16 @@ def test_p_is_that_of_a_linear_model_of_the_ranks(r_indices, covariates):
     assert row(table, 'score', 'r1').p == pytest.approx(model.pvalues['score'])
 
 
+def test_sites_called_by_numbers_are_categories(r_indices, covariates):
+    score = clinical(r_indices, score=r_indices['r1'] + np.linspace(0, 3, 40))
+    numbered = covariates.assign(site=covariates['site'].map({'a': '1', 'b': '2', 'c': '3'}))
+    table, again = (associate(score, r_indices, each)[0] for each in (covariates, numbered))
+    np.testing.assert_allclose(again['p'], table['p'])
+    both = [associate_covariates(each, r_indices) for each in (covariates, numbered)]
+    pd.testing.assert_frame_equal(*both)
+    assert 'kruskal_wallis' in set(both[1]['test'])
+
+
 def test_covariates_that_repeat_each_other_cost_no_degree_of_freedom(r_indices, covariates):
     score = clinical(r_indices, score=r_indices['r1'] + np.linspace(0, 3, 40))
     twice = covariates.assign(months=covariates['age'] * 12, everyone='x')

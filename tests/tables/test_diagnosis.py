@@ -107,3 +107,13 @@ def test_sites_with_other_shares_of_patients_are_told(tmp_path):
     assert row['test'] == 'chi-squared'
     assert row['p'] < 1e-3
     assert row['in_words'].startswith('site is site1 in')
+
+
+def test_groups_are_compared_in_age_though_nothing_was_done_about_it(tmp_path):
+    study = make_study(60, 60)
+    study.people['age'] += 12 * study.is_patient
+    cohort = Cohort.read(*study.write(tmp_path), covariates=('sex',), icv='none')
+    table = compare_groups(cohort).set_index('covariate')
+    assert list(table.index) == ['sex', 'site', 'age', 'icv']
+    assert table.loc['age', 'test'] == 'Welch t'
+    assert table.loc['age', 'p'] < 1e-6

@@ -98,6 +98,28 @@ def test_one_fold_is_refused():
         usable_folds({'CN': 30, 'PT': 30}, 1)
 
 
+def test_nobody_is_held_out_where_nothing_can_be_learned_without_them(tmp_path, caplog):
+    study = make_study(n_cn=10)
+    more = pd.DataFrame(np.random.default_rng(0).normal(size=(len(study.people), 5)))
+    study.people[[f'score{k}' for k in range(5)]] = more.to_numpy()
+    root = write_dataset(tmp_path, study)
+    covariates = ('age', 'sex', *(f'score{k}' for k in range(5)))
+    config = make_config(root, covariates=covariates, site_column='none', icv='none')
+    cohort = read_cohort(config.roi_table, root / 'participants.tsv', config)
+    assert prepare_folds(cohort, replace(OPTIONS, folds=5)) is None
+    assert 'nobody can be held out' in caplog.text
+    assert '8 CN for 7 covariate columns' in caplog.text
+
+
+def test_the_note_has_no_number_that_json_lacks(cohort, model):
+    nothing = replace(
+        prepare_folds(cohort, OPTIONS), data={}, failed=dict.fromkeys((1, 2, 3), 'no')
+    )
+    note = cross_fit(cohort, model, nothing, {}).note
+    assert note['LeastCorrelation'] == {}
+    assert note['NotHeldOut'] == len(cohort)
+
+
 def test_what_is_learned_without_a_fold_does_not_depend_on_the_fold(cohort):
     folds = prepare_folds(cohort, OPTIONS)
     rng = np.random.default_rng(0)
