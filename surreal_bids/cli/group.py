@@ -226,7 +226,7 @@ def make_workflow(
     config: AppConfig, folder: Path, cohort: Cohort, source: TableModel | TrainingSets
 ) -> Any:
     """Build the graph for a cohort that is kept in `folder`, with what to train on or a model."""
-    n_threads, template = _threads(config), template_name(config)
+    template = template_name(config)
     if isinstance(source, TableModel):
         model = os.fspath(source.save(folder / 'model') / CARD)
     else:
@@ -234,7 +234,7 @@ def make_workflow(
             **source.save(folder),
             options=asdict(training_options(config)),
             checkpoint_dir=os.fspath(folder / 'checkpoints'),
-            n_threads=n_threads,
+            n_threads=_training_threads(config),
         )
     stamps = _stamps(config, cohort, template)
     report: dict[str, Any] = {
@@ -258,7 +258,7 @@ def make_workflow(
             'random_seed': config.random_seed,
         },
         report=report,
-        n_threads=n_threads,
+        n_threads=config.nprocs or usable_cores(),
     )
 
 
@@ -288,8 +288,14 @@ def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> dict[str,
     }
 
 
-def _threads(config: AppConfig) -> int:
-    """Threads of a long step: the cores are divided among the numbers of patterns."""
+def _training_threads(config: AppConfig) -> int:
+    """Threads of a step that trains: the cores are divided among the numbers of patterns.
+
+    With `sparse`, folds are trained side by side, one thread each: the batches are small, and
+    threads that wait for each other lose more than they gain, on a busy machine by far.
+    """
+    if config.preset == 'sparse':
+        return config.omp_nthreads
     cores = config.nprocs or usable_cores()
     at_once = len(set(config.n_patterns)) if trains_each_number(asdict(config)) else 1
     return max(config.omp_nthreads, cores // at_once, 1)
@@ -310,7 +316,7 @@ def _announce(config: AppConfig, sets: TrainingSets) -> str:
 def _announce_final(config: AppConfig, data: TrainingData) -> str:
     import torch
 
-    options, threads = training_options(config), _threads(config)
+    options, threads = training_options(config), _training_threads(config)
     torch.set_num_threads(threads)
     seconds = time_training(data, options)
     at_once = max((config.nprocs or usable_cores()) // threads, 1)
