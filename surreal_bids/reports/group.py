@@ -170,7 +170,10 @@ def _held_out(found: GroupResults) -> list[Block]:
     low = {name: r for name, r in note['LeastCorrelation'].items() if r < FOUND_AGAIN}
     if low:
         listed = ', '.join(f'{name} (correlation {r:.2f})' for name, r in low.items())
-        text = f'Not found again without some of the participants: {listed}. Do not use them.'
+        text = (
+            f'Not found again when the participants of a fold were left out: {listed}. Do not '
+            'interpret these R-indices.'
+        )
         blocks.append(Notice(text, 'warning'))
     lacking = found.results[found.results['status'] == NOT_HELD_OUT]
     if len(lacking):

@@ -390,13 +390,13 @@ def _for_model(config: CohortOptions, people: Table, model: Preprocessing, adapt
     needed = [name for name in options.columns if name != site]
     renamed = _other_icv(config, people, options.icv_column) if options.uses_icv else {}
     needed = [name for name in needed if name not in renamed]
-    found = require_columns(people, needed, ', which the model needs') | renamed
+    found = require_columns(people, needed, '; the model needs what is missing') | renamed
     if site is None:
         return Choice(options, found)
     own_site = _site_column(config, people) if adapt else config.site_column or site
     if own_site is None:
         return Choice(options, found, True, ('Site: everyone is taken for one site',))
-    found |= {site: require_columns(people, [own_site], ', which the model needs')[own_site]}
+    found |= {site: require_columns(people, [own_site], '; the model needs it')[own_site]}
     return Choice(options, found, notes=(f'Site: {own_site}',))
 
 

@@ -206,7 +206,7 @@ def test_by_which_models_r_indices_are_is_told(tmp_path, held_out):
     words = Page(write_group_report(replace(report, found=found))).words
     assert ('participants held out: by models that were trained without' in words) == held_out
     assert ('its site is small' in words) == held_out
-    assert ('r2 (correlation 0.40). Do not use them' in words) == held_out
+    assert ('r2 (correlation 0.40). Do not interpret these' in words) == held_out
     assert ('do not compare the groups by them' in words) != held_out
 
 
