@@ -292,7 +292,8 @@ def run_score(arguments: argparse.Namespace) -> int:
     if estimates.shape[1] < truths.shape[1]:
         raise DataError(
             f'{arguments.rindices}: {estimates.shape[1]} patterns, but {truths.shape[1]} were '
-            'simulated; give a model with at least as many'
+            'simulated; give a model with at least as many (fit with --n-patterns '
+            f'{truths.shape[1]})'
         )
     c_index = concordance_matrix(estimates.loc[people], truths.loc[people])
     match = match_patterns(c_index)

@@ -127,8 +127,9 @@ def _summary(report: GroupReport) -> Section:
     if chosen['agreement'] is not None:
         note = f'of members: {_chance(report):.2f} if unrelated, 1 if the same'
         numbers.append(Number('Agreement', f'{chosen["agreement"]:.2f}', note=note))
-    trust = (*_trust(chosen['agreement']), *_held_out(report.found))
-    return Section('Summary', (Numbers(tuple(numbers)), *trust, *doubts))
+    trust = [*_trust(chosen['agreement']), *_held_out(report.found), *doubts]
+    trust.sort(key=lambda block: isinstance(block, Notice) and block.level == 'good')
+    return Section('Summary', (Numbers(tuple(numbers)), *trust))
 
 
 def _chance(report: GroupReport) -> float:
@@ -145,9 +146,10 @@ def _against_chance(card: Mapping[str, Any]) -> list[Number]:
         return []
     note = (
         f'stability {tested.value:.2f}; {median(tested.null):.2f} with shuffled labels '
-        f'(highest of {len(tested.null)}: {max(tested.null):.2f})'
+        f'(highest of {len(tested.null)}: {max(tested.null):.2f}). They are shuffled after '
+        'preprocessing, so that p may be too small'
     )
-    return [Number('Any pattern', f'p = {tested.p_value:.2g}', note=note)]
+    return [Number('Any pattern', f'p from {tested.p_value:.2g}', note=note)]
 
 
 def _held_out(found: GroupResults) -> list[Block]:

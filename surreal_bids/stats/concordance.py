@@ -142,7 +142,8 @@ def area_under_curve(scores: ArrayLike, is_patient: ArrayLike) -> Area:
 
     The area is the chance that a patient scores higher than a control. With the chance of each
     patient against all controls, V10, and of each control against all patients, V01, its variance
-    is var(V10) / n_patients + var(V01) / n_controls (doi:10.2307/2531595).
+    is var(V10) / n_patients + var(V01) / n_controls (doi:10.2307/2531595). Where all are told apart
+    this is 0; the interval is then Wilson's for as many people as the smaller group has.
 
     Parameters
     ----------
@@ -160,8 +161,18 @@ def area_under_curve(scores: ArrayLike, is_patient: ArrayLike) -> Area:
     of_controls = 1 - (ranks[~patient] - rankdata(y)) / x.size
     area = float(of_patients.mean())
     variance = sum(v.var(ddof=1) / v.size for v in (of_patients, of_controls))
-    half = float(norm.ppf(0.975) * np.sqrt(variance))
+    z = float(norm.ppf(0.975))
+    if variance == 0:
+        return Area(area, *_wilson(area, min(x.size, y.size), z))
+    half = z * float(np.sqrt(variance))
     return Area(area, max(area - half, 0.0), min(area + half, 1.0))
+
+
+def _wilson(share: float, n: int, z: float) -> tuple[float, float]:
+    """Interval of a share of n people (Wilson 1927, doi:10.2307/2276774)."""
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * float(np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def pattern_reproducibility(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from surreal_bids.model.train import pattern_changes
 from surreal_bids.regions import Feature, region_names
 from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
+from surreal_bids.stats.glm import Skipped
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.diagnosis import compare_groups, diagnose
 from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves
@@ -135,6 +136,10 @@ def analyse_group(
     covariates, measures = patients.covariates_and_measures()
     of_patients = results.loc[patients.visits.index, names]
     associations, skipped = associate(measures, of_patients, covariates)
+    skipped += [
+        Skipped(str(name), 'a covariate that is missing in some; neither tested nor adjusted for')
+        for name in patients.incomplete_covariates()
+    ]
     described = first if patients.visits.empty else patients
     quality = None
     if steps.combat is not None and trained_here:
@@ -319,6 +324,10 @@ def _describe_by(model: TableModel, patients: Cohort, title: str) -> _Described:
     return _Described(title, lenient.apply(patients)[names], pd.DataFrame(wide))
 
 
+FEWEST_TO_COMPARE = 2
+"""Patients that a c-index needs."""
+
+
 def _compare(first: _Described, second: _Described) -> pd.DataFrame:
     """Compare as many patterns as the model with fewer of them has."""
     title = f'{first.title} and {second.title}'
@@ -329,6 +338,9 @@ def _compare(first: _Described, second: _Described) -> pd.DataFrame:
     if n_fewer == 0:
         without = ' and '.join(each.title for each in (first, second) if each.indices.empty)
         outcome = f'no pattern is supported in {without}'
+        return pd.DataFrame([row | {'outcome': outcome}], columns=HALVES_COLUMNS)
+    if there.sum() < FEWEST_TO_COMPARE:
+        outcome = 'too few patients of neither half have R-indices'
         return pd.DataFrame([row | {'outcome': outcome}], columns=HALVES_COLUMNS)
     outcome = COMPARED
     if n_fewer < n_more:

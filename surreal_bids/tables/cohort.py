@@ -193,15 +193,18 @@ class Cohort:
         Age, sex, head size and site are covariates even where nothing was done about them. Of
         covariates, numbers have a type of numbers; sites are text, even if they are called 1 and 2.
         """
-        usual = [
-            name
-            for name in self.others
-            if (letters(str(name)) in USUAL_COVARIATES or is_icv(str(name)))
-            and self.others[name].notna().all()
-        ]
-        typed = {str(name): _as_covariate(self.others[name]) for name in usual}
-        covariates = self.people.assign(**typed)
-        return covariates, self.others.drop(columns=usual)
+        unused = self._unused_covariates()
+        complete = [name for name in unused if name not in self.incomplete_covariates()]
+        typed = {name: _as_covariate(self.others[name]) for name in complete}
+        return self.people.assign(**typed), self.others.drop(columns=unused)
+
+    def incomplete_covariates(self) -> list[str]:
+        """Covariates about which nothing was done, and which some participants lack."""
+        return [name for name in self._unused_covariates() if self.others[name].isna().any()]
+
+    def _unused_covariates(self) -> list[str]:
+        names = map(str, self.others)
+        return [name for name in names if letters(name) in USUAL_COVARIATES or is_icv(name)]
 
     def fingerprint(self, *more: Any) -> str:
         """A short hash of everything that results depend on, and of whatever else is given."""

@@ -67,7 +67,8 @@ def outside_training_ages(cohort: Cohort, model: Preprocessing) -> Iterator[str]
     for column, (low, high) in model.ranges.items():
         if letters(column) not in AGES or column not in first.people:
             continue
-        outside = int((~first.people[column].between(low, high)).sum())
+        ages = first.people[column].dropna()
+        outside = int((~ages.between(low, high)).sum())
         if outside > MANY_OUTSIDE * len(first):
             yield (
                 f'Training ages: {outside} of {counted(len(first), "participant")} are outside '

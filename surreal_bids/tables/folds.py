@@ -304,6 +304,7 @@ def cross_fit(
             parts.append(known.apply(usable).rename(columns=_renaming(names, order)))
     results = pd.concat([part for part in parts if len(part)]).loc[cohort.visits.index]
     correlation = pd.DataFrame.from_dict(correlations, orient='index', columns=names)
+    _warn_of_lost(correlation)
     number = folds.number[results.index].astype('Int64')
     trained_on = final[names].add_suffix(TRAINED_ON_SUFFIX).assign(fold=number)
     if names:
@@ -316,6 +317,18 @@ def cross_fit(
         columns=[*names, *spreads, *others, *trained_on.columns, *last]
     )
     return CrossFit(folds, models, table, correlation)
+
+
+def _warn_of_lost(correlation: pd.DataFrame) -> None:
+    """Name patterns that a fold was needed for."""
+    least = correlation.min()
+    lost = [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
+    if lost:
+        LOGGER.warning(
+            'not found again when the participants of a fold were left out: %s; do not interpret '
+            'these R-indices, or train on more participants',
+            ', '.join(lost),
+        )
 
 
 def _match(

@@ -86,7 +86,7 @@ def _deviations(model: TableModel, first: Cohort) -> pd.DataFrame:
 
 def _root_covariance(deviations: pd.DataFrame) -> NDArray[np.float64]:
     """A matrix (S, S) that gives independent normal numbers the covariance of deviations (n, S)."""
-    sd = deviations.std().to_numpy()
+    sd = deviations.std().replace(0.0, 1.0).to_numpy()
     fitted = LedoitWolf(assume_centered=True).fit(deviations.to_numpy() / sd).covariance_
     scale = sd / np.sqrt(np.diag(fitted))
     root: NDArray[np.float64] = np.linalg.cholesky(fitted * np.outer(scale, scale)).T

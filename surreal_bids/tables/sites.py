@@ -23,6 +23,7 @@ from surreal_bids.tables.cohort import Cohort, read_cohort
 from surreal_bids.tables.features import NONE, USUAL_SITES
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import Preprocessing, prepare_inputs
+from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
 
@@ -209,6 +210,7 @@ def read_site_controls(
     options = replace(options, site_column=column)
     cohort = read_cohort(table, participants, options, model=steps, with_groups=False)
     if site:
+        _require_one_site(cohort, site)
         named = cohort.people.assign(**{str(cohort.options.site_column): site})
         cohort = replace(cohort, people=named)
     first = cohort.first_visits()
@@ -216,6 +218,19 @@ def read_site_controls(
     if not len(controls):
         raise DataError(f'{table}: no control is left; correct --control-label')
     return controls
+
+
+def _require_one_site(cohort: Cohort, site: str) -> None:
+    """Refuse to take participants of other sites for this one."""
+    for name in cohort.others:
+        if str(name).lower() not in USUAL_SITES:
+            continue
+        others = sorted(set(cohort.others[name].dropna().astype(str)) - {site})
+        if others:
+            raise DataError(
+                f'--site {site}, but column {name} has {name_some(others)}; leave out --site, or '
+                'the participants of other sites'
+            )
 
 
 def add_sites(model: TableModel, controls: Cohort) -> tuple[TableModel, list[AddedSite]]:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
+from statsmodels.stats.proportion import proportion_confint
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.stats.concordance import (
@@ -167,6 +168,15 @@ def test_area_is_that_of_scikit_learn_with_and_without_ties(levels):
     area = area_under_curve(scores, patient)
     assert area.value == pytest.approx(roc_auc_score(patient, scores))
     assert area.low < area.value < area.high
+
+
+@pytest.mark.parametrize(('n_controls', 'n_patients'), [(3, 3), (40, 6)])
+def test_groups_apart_leave_the_interval_of_the_smaller_one(n_controls, n_patients):
+    patient = np.repeat([False, True], [n_controls, n_patients])
+    area = area_under_curve(np.arange(n_controls + n_patients), patient)
+    fewer = min(n_controls, n_patients)
+    assert area.value == 1
+    assert (area.low, area.high) == pytest.approx(proportion_confint(fewer, fewer, method='wilson'))
 
 
 def test_the_interval_of_the_area_is_that_of_resampled_people():

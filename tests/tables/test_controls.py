@@ -131,3 +131,13 @@ def test_more_controls_shift_less(model, tmp_path):
 def test_without_patients_there_is_no_shift(model, tmp_path):
     cohort = cohort_of(tmp_path, make_study(60, 60, seed=5, n_sites=1))
     assert shift_of_controls(model, cohort.select(~cohort.is_patient)).isna().all()
+
+
+def test_covariates_that_some_lack_are_neither_adjusted_for_nor_tested(tmp_path):
+    study = make_study()
+    study.people.loc[study.people.index[0], 'age'] = np.nan
+    cohort = cohort_of(tmp_path, study, covariates=('sex',))
+    covariates, measures = cohort.covariates_and_measures()
+    assert 'age' not in covariates
+    assert 'age' not in measures
+    assert cohort.incomplete_covariates() == ['age']

@@ -11,6 +11,7 @@ from surreal_bids.tables.cohort import read_cohort
 from surreal_bids.tables.folds import (
     NOT_HELD_OUT,
     Folds,
+    _warn_of_lost,
     cross_fit,
     final_results,
     fit_folds,
@@ -195,6 +196,11 @@ def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
     note = fitted.note | {'LeastCorrelation': {'r1': 0.9, 'r2': 0.69}}
     told = readable_card(replace(model, notes={**model.notes, 'CrossFit': note}).state()[1])
     assert 'not found again without some participants: r2; do not use' in told
+
+
+def test_a_pattern_that_is_lost_without_a_fold_is_warned_of(caplog):
+    _warn_of_lost(pd.DataFrame({'r1': [0.9, 0.95], 'r2': [0.8, 0.1]}, index=[1, 2]))
+    assert 'left out: r2 (correlation 0.10); do not interpret' in caplog.text
 
 
 def test_who_cannot_be_held_out_is_named_with_the_reason(cohort):

@@ -152,6 +152,11 @@ def test_what_cannot_be_added_is_an_error(model, tmp_path, capsys, more, study, 
     assert not (tmp_path / 'out').exists()
 
 
+def test_other_sites_are_not_taken_for_the_one_that_is_named(model, tmp_path, capsys):
+    assert add(model, tmp_path, '--site', 'another')[1] == 65
+    assert '--site another, but column site has new; leave out --site' in capsys.readouterr().err
+
+
 def test_a_known_site_is_refused(model, tmp_path, capsys):
     assert add(model, tmp_path)[1] == 0
     assert run('add-site', tmp_path / 'out', *tables(tmp_path), tmp_path / 'twice') != 0
