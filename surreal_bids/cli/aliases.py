@@ -40,8 +40,8 @@ INSTEAD = {
     '--output-spaces': f'maps are in the space of --template ({BUILTIN_TEMPLATE} by default, its '
     'voxel size by --template-resolution), all else in that of the T1w image; leave it out',
     '--clean-workdir': 'use --clean-on-success, or delete the folder of -w before',
-    '--boilerplate-only': 'every run writes the methods to logs/CITATION.md; with --reports-only '
-    'nothing is computed',
+    '--boilerplate-only': 'the participant level writes the methods to logs/CITATION.md, the group '
+    'level into group.html; with --reports-only nothing is computed',
     '--longitudinal': 'each session is processed on its own; leave it out',
     '--subject-anatomical-reference': 'each session is processed on its own; leave it out',
     '--low-mem': 'use --mem-gb, or fewer processes with --nprocs',
@@ -49,6 +49,7 @@ INSTEAD = {
     '--output-layout': 'outputs are always a dataset of BIDS derivatives; leave it out',
     '--sloppy': 'for a quick trial, use --template-resolution 2',
     '--task-id': 'only T1w images are used; leave it out',
+    '--use-syn-sdc': 'only T1w images are used; leave it out',
 }
 """Options that have no meaning here, and what to do."""
 

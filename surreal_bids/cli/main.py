@@ -27,7 +27,7 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """The reader of our output left, as in `... | head`: 128 + SIGPIPE."""
 
-LIKENESS = 0.6
+LIKENESS = 0.75
 """How alike an unknown option and a known one have to be to suggest the latter (difflib)."""
 
 Arguments = TypeVar('Arguments')
