@@ -83,12 +83,12 @@ def test_figures_are_there_and_say_that_they_are_quick(folder, experiment):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('name', 'rows'), [('table1', 2 * 8), ('table7', 2 * 6), ('table6', 16)])
+@pytest.mark.parametrize(('name', 'rows'), [('table1', 2 * 9), ('table7', 2 * 7), ('table6', 16)])
 def test_every_row_stands_beside_the_paper(folder, name, rows):
     table = read(folder, name)
     assert len(table) == rows
     assert table['c_index'].between(0.3, 1).all()
-    ours_alone = table['method'].str.contains(', ')
+    ours_alone = table['method'].str.contains(', ') | (table['method'] == 'sparse factors')
     assert table.loc[~ours_alone, 'paper'].notna().all()
     assert table.loc[ours_alone, 'paper'].isna().all()
 
@@ -285,7 +285,8 @@ def test_every_output_says_how_long_its_own_members_were_trained(experiment, tra
 
 @pytest.mark.parametrize('table', [reference.TABLE_1, reference.TABLE_7])
 def test_the_paper_s_tables_are_whole(table):
-    assert set(table) == set(itertools.product(TASKS, METHODS))
+    of_the_paper = [name for name in METHODS if name != 'sparse factors']
+    assert set(table) == set(itertools.product(TASKS, of_the_paper))
 
 
 def test_the_paper_s_first_row_and_last_entry_are_as_printed():
