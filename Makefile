@@ -43,7 +43,7 @@ demo: $(STAMP)  ## Simulate a cohort of heads; images to volumes and maps, these
 	$(BIN)/surreal-simulate cohort $(DEMO)/heads --n-cn 20 --n-pt 30 --atlases 2 --variation 0.5 \
 	    --voxel-size 4 --skull-stripped
 	$(BIN)/python run.py $(DEMO)/heads $(DEMO)/out participant group -w $(DEMO)/work \
-	    --atlas $(DEMO)/heads/sourcedata/atlases --template-resolution 4
+	    --atlas $(DEMO)/heads/sourcedata/atlases --template-resolution 4 --folds 10
 	$(BIN)/surreal-simulate score $(DEMO)/out/phenotype/rindices.tsv \
 	    $(DEMO)/heads/sourcedata/truth/severities.tsv --maps $(DEMO)/out
 	$(BIN)/python docs/pictures.py head $(DEMO)/out/sub-PT0001/anat $(DEMO)/pictures/head.png

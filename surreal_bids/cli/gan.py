@@ -151,7 +151,7 @@ def _train(
     out: Path, cohort: Cohort, options: TrainingOptions, data: TrainingData, folds: Folds | None
 ) -> None:
     """Train on all, then without each fold, and write."""
-    from surreal_bids.tables.folds import cross_fit, final_results, fit_folds
+    from surreal_bids.tables.folds import cross_fit, final_results, fit_folds, warn_of_lost
     from surreal_bids.tables.pipeline import select_model
 
     model = select_model(data, options, out / CHECKPOINTS)
@@ -159,6 +159,7 @@ def _train(
         _write(out, model, cohort, final_results(cohort, model))
         return
     fitted = cross_fit(cohort, model, *fit_folds(folds, model, options, out / CHECKPOINTS))
+    warn_of_lost(fitted)
     noted = replace(model, notes={**model.notes, 'CrossFit': fitted.note})
     _write(out, noted, cohort, fitted.results)
 

@@ -317,15 +317,19 @@ class PublishGroup(Step):
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.reports.group import GroupReport, write_group_report
         from surreal_bids.tables.analysis import analyse_group
+        from surreal_bids.tables.folds import warn_of_lost
         from surreal_bids.tables.results import publish_group
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         cohort, model = Cohort.load(inputs.cohort_dir), load_model(inputs.model_card)
+        fitted = load_fitted(inputs, cohort, model)
+        if fitted is not None:
+            warn_of_lost(fitted)
         found = analyse_group(
             cohort,
             model,
             [load_model(card) for card in self._given('half_cards')],
-            fitted=load_fitted(inputs, cohort, model),
+            fitted=fitted,
             trained_here=inputs.methods['model'] is None,
             random_seed=inputs.random_seed,
         )

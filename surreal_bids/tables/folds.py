@@ -304,7 +304,6 @@ def cross_fit(
             parts.append(known.apply(usable).rename(columns=_renaming(names, order)))
     results = pd.concat([part for part in parts if len(part)]).loc[cohort.visits.index]
     correlation = pd.DataFrame.from_dict(correlations, orient='index', columns=names)
-    _warn_of_lost(correlation)
     number = folds.number[results.index].astype('Int64')
     trained_on = final[names].add_suffix(TRAINED_ON_SUFFIX).assign(fold=number)
     if names:
@@ -319,9 +318,9 @@ def cross_fit(
     return CrossFit(folds, models, table, correlation)
 
 
-def _warn_of_lost(correlation: pd.DataFrame) -> None:
+def warn_of_lost(fitted: CrossFit) -> None:
     """Name patterns that a fold was needed for."""
-    least = correlation.min()
+    least = fitted.correlation.min()
     lost = [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
     if lost:
         LOGGER.warning(

@@ -11,7 +11,6 @@ from surreal_bids.tables.cohort import read_cohort
 from surreal_bids.tables.folds import (
     NOT_HELD_OUT,
     Folds,
-    _warn_of_lost,
     cross_fit,
     final_results,
     fit_folds,
@@ -22,6 +21,7 @@ from surreal_bids.tables.folds import (
     split_halves,
     split_people,
     usable_folds,
+    warn_of_lost,
 )
 from surreal_bids.tables.pipeline import TableModel, select_model
 from surreal_bids.tables.results import readable_card
@@ -198,8 +198,9 @@ def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
     assert 'not found again without some participants: r2; do not use' in told
 
 
-def test_a_pattern_that_is_lost_without_a_fold_is_warned_of(caplog):
-    _warn_of_lost(pd.DataFrame({'r1': [0.9, 0.95], 'r2': [0.8, 0.1]}, index=[1, 2]))
+def test_a_pattern_that_is_lost_without_a_fold_is_warned_of(fitted, caplog):
+    correlation = pd.DataFrame({'r1': [0.9, 0.95], 'r2': [0.8, 0.1]}, index=[1, 2])
+    warn_of_lost(replace(fitted, correlation=correlation))
     assert 'left out: r2 (correlation 0.10); do not interpret' in caplog.text
 
 
