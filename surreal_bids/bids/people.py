@@ -20,6 +20,8 @@ from surreal_bids.text import alternatives, name_some
 
 PARTICIPANT = 'participant_id'
 SESSION = 'session_id'
+TRAINED_ON_SUFFIX = '_trained_on'
+"""Ends the names of R-indices by a model that was trained on the participant."""
 
 ID_COLUMNS = (
     'participantid', 'participant', 'mrid', 'subjectid', 'subject', 'subid', 'sub', 'subj', 'ptid',

@@ -17,7 +17,7 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import BIDS_VERSION, output_path
-from surreal_bids.bids.people import read_people
+from surreal_bids.bids.people import TRAINED_ON_SUFFIX, read_people
 from surreal_bids.cli.main import (
     Parser,
     add_common_options,
@@ -45,8 +45,6 @@ from surreal_bids.templates import TEMPLATE_SPACE
 LOGGER = logging.getLogger(__name__)
 
 PATTERN_COLUMN = re.compile(r'(r|pattern_)\d+')
-TRAINED_ON = '_trained_on'
-"""Ends the names of R-indices by a model that was trained on the participant."""
 
 DESCRIPTION = 'dataset_description.json'
 """Makes the folder a dataset, which the group level of the app takes with `--roi-table`."""
@@ -311,7 +309,7 @@ def run_score(arguments: argparse.Namespace) -> int:
     ]
     mean = f'pattern-c-index {matched.mean():.3f}\n'
     sys.stdout.write(f'{len(people)} patients:\n{"".join(lines)}{mean}')
-    final = _patterns(arguments.rindices, TRAINED_ON)
+    final = _patterns(arguments.rindices, TRAINED_ON_SUFFIX)
     if not final.empty:
         both = people.intersection(final.index)
         accuracy = pattern_c_index(final.loc[both], truths.loc[both])

@@ -234,7 +234,7 @@ def classify_sites(
     guessed = np.empty_like(labels)
     folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=random_state)
     for train, test in folds.split(X, labels):
-        with _quiet():
+        with without_warnings():
             parts = _prepare_fold(X, labels, rows, harmonizer, (train, test))
         guessed[test] = clone(model).fit(parts[0], labels[train]).predict(parts[1])
     sites = len(np.unique(labels))
@@ -243,9 +243,9 @@ def classify_sites(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence what fitting would log again in every fold."""
-    logger = logging.getLogger(__package__)
+def without_warnings(of: str | None = __package__) -> Iterator[None]:
+    """Let a package be quiet about what it has already said of everyone, in every fold."""
+    logger = logging.getLogger(of)
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

@@ -60,8 +60,8 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
     -------
     list of Nifti1Image
         For each tissue its native volume per template volume, float32, on the grid of the template.
-        The sum times the voxel volume is the native volume of the tissue, less what lies outside
-        the template's field of view.
+        The sum times the voxel volume is the native volume of the tissue inside the template's
+        field of view.
     """
     if not all(same_grid(tissues[0], tissue) for tissue in tissues):
         raise DataError('the maps of tissues are not on one grid; resample them')

@@ -179,8 +179,11 @@ def _draw_course(axes: Axes, history: pd.DataFrame, selected: Mapping[str, Any])
     for ortho, rows in mine.groupby('ortho'):
         is_chosen = ortho == selected['ortho']
         style = {'color': 'black', 'lw': 2, 'zorder': 3} if is_chosen else {'color': '#b0b0b0'}
-        label = f'λ = {ortho:g} (chosen)' if is_chosen else None
-        axes.plot(rows['iteration'], rows['agreement'].astype(float), label=label, **style)
+        # Every round of members begins at the first iteration again.
+        rounds = (rows['iteration'].diff() <= 0).cumsum()
+        for number, each in rows.groupby(rounds):
+            label = f'λ = {ortho:g} (chosen)' if is_chosen and number == 0 else None
+            axes.plot(each['iteration'], each['agreement'].astype(float), label=label, **style)
     axes.set(
         title=f'Agreement in the course of training, M = {selected["n_patterns"]}',
         xlabel='iteration',

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Controls of a sample to train on, of one that a model is applied to, and of a site, below which a
 warning says what it costs: the mean R-index of a cohort has an sd of about 0.02 over sets of 20
-controls, and of 0.05 over sets of 3 (benchmarks/nulls.py)."""
+controls, and of 0.05 over sets of 3 (benchmarks/nulls.py); 20 take away 68 % of the difference of a
+new site, 10 of them 59 % (benchmarks/add_site.py)."""
 
 MANY_OUTSIDE = 0.2
 """Share of patients outside the ages of the controls from which it is a warning: of normal ages,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from surreal_bids.bids.people import TRAINED_ON_SUFFIX
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json
+from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.agreement import Selection
 from surreal_bids.model.checks import FEWEST_PEOPLE
 from surreal_bids.model.settings import hyperparameters
@@ -44,9 +45,6 @@ MEMBERS = 4
 
 NOT_HELD_OUT = 'not_held_out'
 """Status of a participant whom no model was applied to that was not trained on them."""
-
-TRAINED_ON_SUFFIX = '_trained_on'
-"""Ends the names of R-indices by a model that was trained on the participant."""
 
 FOUND_AGAIN = 0.7
 """A pattern of a fold whose R-indices correlate less with those of all is another one."""
@@ -132,7 +130,7 @@ def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
     failed: dict[int, str] = {}
     for fold in range(1, n_folds + 1):
         try:
-            with _without_warnings('surreal_bids.harmonization'):
+            with without_warnings():
                 data[fold] = prepare(lenient.select(number != fold))
         except DataError as error:
             failed[fold] = f'nothing can be learned without fold {fold}: {error}'
@@ -170,18 +168,6 @@ def usable_folds(counts: Mapping[str, int], wanted: int) -> int:
 def _with_unseen_sites(cohort: Cohort) -> Cohort:
     """The same, where participants of a site without controls are left as measured and marked."""
     return replace(cohort, options=replace(cohort.options, unseen_site='skip'))
-
-
-@contextmanager
-def _without_warnings(of: str) -> Iterator[None]:
-    """Let a module be quiet about what was already said of the whole cohort."""
-    logger = logging.getLogger(of)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def part_seed(seed: int, stream: int, number: int) -> int:
@@ -223,7 +209,7 @@ def fit_fold(
     """Train the model of a fold on everyone else; if interrupted, the same call resumes."""
     own = None if checkpoint_dir is None else checkpoint_dir / f'fold-{fold}'
     options = fold_options(options, chosen, fold, data)
-    with _without_warnings('surreal_bids.model.agreement'):
+    with without_warnings('surreal_bids.model.agreement'):
         return select_model(data, options, own, assess_number=False)
 
 
@@ -410,7 +396,7 @@ def prepare_halves(cohort: Cohort, seed: int) -> list[TrainingData]:
     half_of = split_halves(cohort, seed)
     # A site may be in one half only; the model of the other uses its participants as measured.
     lenient = _with_unseen_sites(cohort)
-    with _without_warnings('surreal_bids.harmonization'):
+    with without_warnings():
         return [prepare(lenient.select(half_of == half)) for half in (1, 2)]
 
 

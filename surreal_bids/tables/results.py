@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from surreal_bids.bids.derivatives import output_path, write_sidecar
-from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SESSION
+from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SESSION, TRAINED_ON_SUFFIX
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.model.stability import Stability
 from surreal_bids.regions import recognise
 from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT, TRAINED_ON_SUFFIX
+from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT
 from surreal_bids.tables.pipeline import SPREAD_SUFFIX
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.sites import describe_added

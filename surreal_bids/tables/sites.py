@@ -20,6 +20,7 @@ from surreal_bids.harmonization.covariates import Residualiser
 from surreal_bids.harmonization.empirical_bayes import FEWEST_FOR_SCALE
 from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.tables.cohort import Cohort, read_cohort
+from surreal_bids.tables.controls import FEW_FOR_A_MODEL
 from surreal_bids.tables.features import NONE, USUAL_SITES
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import Preprocessing, prepare_inputs
@@ -32,10 +33,6 @@ HERE = '{} (this dataset)'
 
 REFERENCE = 'reference'
 """Name of the site that the controls of a model without ComBat are taken for."""
-
-FEW_CONTROLS = 20
-"""Controls below which a site is added with a warning: 10 of them took away 59 % of the difference
-between sites of FCON 1000, 20 took 68 % (benchmarks/add_site.py)."""
 
 SHIFT_DECIMALS = 4
 
@@ -257,7 +254,7 @@ def add_sites(model: TableModel, controls: Cohort) -> tuple[TableModel, list[Add
         if size < FEWEST_FOR_SCALE:
             raise DataError(
                 f'site {name}: {size} controls, but at least {FEWEST_FOR_SCALE} are needed, and '
-                f'{FEW_CONTROLS} are better; add controls'
+                f'{FEW_FOR_A_MODEL} are better; add controls'
             )
     taught = teach_sites(model, controls)
     added = [_describe(model, taught, controls.select(site == name)) for name in sizes.index]
@@ -313,11 +310,11 @@ def shift_table(added: Sequence[AddedSite]) -> pd.DataFrame:
 def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
     """Which sites were added, from whom, and how sure this is; warn where controls are few."""
     for each in added:
-        if each.n_controls < FEW_CONTROLS:
+        if each.n_controls < FEW_FOR_A_MODEL:
             LOGGER.warning(
                 'site %s: %d controls are few (%d are better): R-indices of its participants may '
                 'all be off by what the summary shows',
-                *(each.name, each.n_controls, FEW_CONTROLS),
+                *(each.name, each.n_controls, FEW_FOR_A_MODEL),
             )
     lines = describe_added({each.name: each.to_json() for each in added})
     lines += controls.notes

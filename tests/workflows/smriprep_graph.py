@@ -29,7 +29,7 @@ def fill_templates(image: Path) -> None:
 
 
 def run_page(page: Path, work_dir: Path) -> dict:
-    """Execute the blocks of the page as one script, less what is under `__main__`."""
+    """Execute the blocks of the page as one script, without what is under `__main__`."""
     blocks = re.findall(r'```python\n(.+?)```', page.read_text(), re.DOTALL)
     image = work_dir / 'sub-01_T1w.nii.gz'
     nib.save(nib.Nifti1Image(np.ones((7, 8, 9), np.float32), np.eye(4)), image)
