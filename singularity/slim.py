@@ -38,6 +38,7 @@ IMPORTED = (
     'scipy.stats',
     'sklearn.linear_model',
     'sklearn.svm',
+    'statsmodels.regression.mixed_linear_model',
     'torch',
     'tqdm',
     'yaml',
