@@ -15,8 +15,10 @@ Models are sparse factors in closed form, from which members start (`fit_linear`
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -26,14 +28,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 from machine import RESULTS, circumstances
 from scipy import stats
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_nonempty_factors
-from surreal_bids.model.stability import choose_number
+from surreal_bids.model.stability import Number, any_pattern, choose_number
 from surreal_bids.simulation.population import (
     built_in_population,
     read_controls,
@@ -469,6 +473,13 @@ MAPS = {
 }
 
 
+def choose(data: TrainingData, seed: int) -> Number:
+    """The number of patterns, as training chooses it."""
+    X, patient = data.arrays
+    groups = X[~patient].to_numpy(), X[patient].to_numpy()
+    return choose_number(*groups, random_state=seed, shuffle=data.shuffle)
+
+
 def halves(seed: int, size: tuple[int, int] = (60, 90), choose: bool = True) -> dict[str, float]:
     """Agreement of two halves where nobody is ill, in patients of neither.
 
@@ -481,15 +492,27 @@ def halves(seed: int, size: tuple[int, int] = (60, 90), choose: bool = True) -> 
     r = [LinearModel(each).apply(neither)[['r1', 'r2']] for each in data]
     found = {'c-index of halves, two patterns': pattern_reproducibility(*r)['c_index'].mean()}
     if choose:
-        numbers = [
-            choose_number(values[~patient], values[patient], random_state=seed).n_patterns
-            for values, patient in ((X.to_numpy(), y) for X, y in (each.arrays for each in data))
-        ]
+        numbers = [choose(each, seed).n_patterns for each in data]
         found['halves with a pattern'] = float(np.mean([number > 0 for number in numbers]))
     return found
 
 
 HALVES = {'c-index of halves, two patterns': (0.44, 0.56), 'halves with a pattern': (0.0, 0.1)}
+
+
+def any_pattern_at_all(seed: int, designs: Mapping[str, Study] = DESIGNS) -> dict[str, float]:
+    """Whether a pattern is found where nobody is ill, and whether p calls it significant."""
+    found = {}
+    for name, study in designs.items():
+        number = choose(prepare(simulate(study, seed).cohort), seed)
+        tested = any_pattern(number)
+        found[f'M >= 1, {name}'] = float(number.n_patterns > 0)
+        found[f'p < 0.05, {name}'] = float(tested.p_value < 0.05)
+    return found
+
+
+def limits_of_any_pattern(designs: Mapping[str, Study] = DESIGNS) -> Limits:
+    return {f'{what}, {name}': (0.0, 0.07) for what in ('M >= 1', 'p < 0.05') for name in designs}
 
 
 class Null(NamedTuple):
@@ -520,6 +543,11 @@ NULLS: dict[str, Null] = {
     'controls': Null(controls, 3, 40, CONTROLS, partial(controls, n_new=50)),
     'maps': Null(maps, 3, 100, MAPS),
     'halves': Null(halves, 3, 40, HALVES, partial(halves, choose=False)),
+    'any_pattern': Null(
+        any_pattern_at_all,
+        *(2, 100, limits_of_any_pattern()),
+        quick_draw=partial(any_pattern_at_all, designs={'30 CN, 60 PT': DESIGNS['30 CN, 60 PT']}),
+    ),
     'head_size': Null(head_size, 2, 20, HEAD_SIZE, partial(head_size, size=(100, 150))),
     'few_controls': Null(few_controls, 0, 20, FEW_CONTROLS),
     'member_spread': Null(member_spread, 0, 20, MEMBER_SPREAD),
@@ -528,12 +556,29 @@ if REAL_PEOPLE.exists():
     NULLS['head_size_of_real_people'] = Null(head_size_of_real_people, 2, 20, HEAD_SIZE)
 
 
-def run(name: str, full: bool = False) -> pd.DataFrame:
+def run(name: str, full: bool = False, jobs: int = 1) -> pd.DataFrame:
     """Mean, sd and limits of each number of one null over its draws."""
     null = NULLS[name]
     seeds = range(null.full if full else null.quick or 2)
     draw = null.draw if full or null.quick_draw is None else null.quick_draw
-    draws = pd.DataFrame([draw(seed) for seed in tqdm(seeds, desc=name, disable=None)])
+    if jobs == 1:
+        rows = [draw(seed) for seed in tqdm(seeds, desc=name, disable=None)]
+    else:
+        context = multiprocessing.get_context('spawn')
+        with ProcessPoolExecutor(jobs, context, one_thread) as processes:
+            done = processes.map(draw, seeds)
+            rows = list(tqdm(done, desc=name, total=len(seeds), disable=None))
+    return summarise(name, pd.DataFrame(rows))
+
+
+def one_thread() -> None:
+    """Keep a process to one core."""
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+
+
+def summarise(name: str, draws: pd.DataFrame) -> pd.DataFrame:
+    """Mean, sd and limits of the numbers in the columns of `draws`, one row each."""
     rows = [
         {
             'null': name,
@@ -545,7 +590,7 @@ def run(name: str, full: bool = False) -> pd.DataFrame:
             'at_most': high,
             'draws': int(draws[number].count()),
         }
-        for number, (low, high) in null.limits.items()
+        for number, (low, high) in NULLS[name].limits.items()
         if number in draws
     ]
     table = pd.DataFrame(rows)
@@ -566,9 +611,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('names', nargs='*', metavar='NAME', help=f'of {", ".join(NULLS)}')
     parser.add_argument('--full', action='store_true', help='at least 20 draws of each')
+    parser.add_argument('--jobs', type=int, default=1, help='processes of one thread each')
     arguments = parser.parse_args()
     names = arguments.names or [n for n in NULLS if arguments.full or NULLS[n].quick]
-    table = pd.concat([run(name, arguments.full) for name in names], ignore_index=True)
+    table = pd.concat(
+        [run(name, arguments.full, arguments.jobs) for name in names], ignore_index=True
+    )
     print(table.to_string(index=False))
     if arguments.full:
         print(f'Written to {keep(table)}')

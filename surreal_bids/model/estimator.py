@@ -36,6 +36,7 @@ from surreal_bids.model.stability import (
     CANDIDATES,
     ROUND,
     Number,
+    Shuffle,
     Spent,
     Trained,
     TrainStack,
@@ -169,7 +170,12 @@ class SurrealGAN:
         self.assess_number = assess_number
         self.changes = changes
 
-    def fit(self, X: ArrayLike | pd.DataFrame, is_patient: ArrayLike) -> SurrealGAN:
+    def fit(
+        self,
+        X: ArrayLike | pd.DataFrame,
+        is_patient: ArrayLike,
+        shuffle: Shuffle | None = None,
+    ) -> SurrealGAN:
         """Train all members, choose M and lambda by agreement, and form the consensus.
 
         Parameters
@@ -179,6 +185,10 @@ class SurrealGAN:
             sd 0.1 in every region.
         is_patient : (N,) bool
             True for patients, False for controls.
+        shuffle
+            Draws controls and patients with shuffled labels, which the stability of patterns is
+            compared with. None: labels are shuffled among the rows of X, which is too lenient
+            where X was normalised by many coefficients learned from few controls.
         """
         values, names = feature_matrix(X)
         patient = np.array(is_patient)
@@ -187,7 +197,9 @@ class SurrealGAN:
         self.history_: list[dict[str, Any]] = []
         self.spent_: Spent | None = None
         self.linear_: dict[str, Any] | None = None
-        self.number_: Number | None = self._choose_number(values[~patient], values[patient])
+        self.number_: Number | None = self._choose_number(
+            values[~patient], values[patient], shuffle
+        )
         self.feature_names_in_ = names
         self.n_features_in_ = values.shape[1]
         self.sample_ = {'n_cn': int((~patient).sum()), 'n_pt': int(patient.sum())}
@@ -202,14 +214,14 @@ class SurrealGAN:
             self._compare_with_factors(values[~patient], values[patient])
         return self
 
-    def _choose_number(self, cn: Floats, pt: Floats) -> Number | None:
+    def _choose_number(self, cn: Floats, pt: Floats, shuffle: Shuffle | None) -> Number | None:
         """Stability of every candidate number of patterns, where members start from factors."""
         if self._hyper.start == 'random' or self._candidates() == (0,):
             return None
         candidates = self._candidates(most_patterns(cn.shape[1]))
         if len(candidates) == 1 and not self.assess_number:
             return None
-        return choose_number(cn, pt, candidates, self.random_state, PROGRESS.info)
+        return choose_number(cn, pt, candidates, self.random_state, PROGRESS.info, shuffle)
 
     def _train_nothing(self) -> None:
         """Learn no pattern, where no number of patterns is supported."""

@@ -3,7 +3,8 @@
 Sparse factors are fitted to random subsamples of both groups. Up to the true number of patterns,
 all fits give the patients the same severities; beyond it, at least one pattern is a different one
 each time. The same is done after shuffling who is a control and who a patient, which shows how
-stable patterns of no meaning are; where the data do no better, no pattern is supported.
+stable patterns of no meaning are; where the data do no better, no pattern is supported. What was
+learned from controls beforehand has to be learned again from the shuffled ones (`Shuffle`).
 
 Matrices are small here: more than one thread makes their products slower, on many cores by far.
 
@@ -34,6 +35,9 @@ from surreal_bids.stats.concordance import match_patterns
 
 Floats = NDArray[np.floating]
 
+Shuffle = Callable[[np.random.Generator], tuple[Floats, Floats]]
+"""Draws shuffled controls and shuffled patients (N, S)."""
+
 CANDIDATES = (1, 2, 3, 4, 5, 6)
 """Numbers of patterns that are tried where none is given."""
 SHARE = 0.8
@@ -43,7 +47,8 @@ FEWEST_PEOPLE = 8
 MOST_PEOPLE = 1500
 """... but no more than this: with very many, small departures from the model become stable too."""
 SUBSAMPLES = 10
-PERMUTATIONS, SUBSAMPLES_OF_PERMUTATION = 20, 5
+"""As many for shuffled labels: the most typical of more subsamples agrees better with the rest."""
+PERMUTATIONS = 20
 LEAST_STABILITY = 0.85
 """Patterns count as found again when severities correlate by this much."""
 LEAST_SPREAD = 0.08
@@ -103,15 +108,13 @@ def fit_subsample(cn: Floats, pt: Floats, n_patterns: int, rng: np.random.Genera
     return fit_factors(cn[rows[0]], pt[rows[1]], n_patterns)
 
 
-def stability(
-    cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int], n_subsamples: int = SUBSAMPLES
-) -> float:
+def stability(cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int]) -> float:
     """How well M patterns are found again in subsamples (`Stability.value`)."""
     # Spread over the table, which may be sorted by site.
     rows = np.linspace(0, len(pt) - 1, min(len(pt), COMPARED_PATIENTS)).astype(int)
     compared = pt[rows]
     fits = []
-    for k in range(n_subsamples):
+    for k in range(SUBSAMPLES):
         rng = np.random.default_rng([*seed, n_patterns, k])
         fits.append(fit_subsample(cn, pt, n_patterns, rng))
     unit_RNM = np.stack([_standardised(fit.severities(compared)) for fit in fits])
@@ -142,20 +145,23 @@ def _typical_agreement(similarity: Floats) -> float:
     return float(np.median(others, axis=1).max())
 
 
-def null_stability(cn: Floats, pt: Floats, n_patterns: int, random_state: int) -> tuple[float, ...]:
-    """Stability (`PERMUTATIONS` values) after shuffling who is a control and who a patient."""
+def shuffle_rows(cn: Floats, pt: Floats) -> Shuffle:
+    """Shuffle labels among rows; right where nothing was learned from controls beforehand."""
     people = np.concatenate([cn, pt])
+
+    def shuffle(rng: np.random.Generator) -> tuple[Floats, Floats]:
+        shuffled = people[rng.permutation(len(people))]
+        return shuffled[: len(cn)], shuffled[len(cn) :]
+
+    return shuffle
+
+
+def null_stability(shuffle: Shuffle, n_patterns: int, random_state: int) -> tuple[float, ...]:
+    """Stability (`PERMUTATIONS` values) after shuffling who is a control and who a patient."""
     values = []
     for k in range(PERMUTATIONS):
-        rng = np.random.default_rng([random_state, _PERMUTATION, k])
-        shuffled = people[rng.permutation(len(people))]
-        values.append(
-            stability(
-                *(shuffled[: len(cn)], shuffled[len(cn) :], n_patterns),
-                (random_state, _PERMUTATION, k),
-                SUBSAMPLES_OF_PERMUTATION,
-            )
-        )
+        seed = (random_state, _PERMUTATION, k)
+        values.append(stability(*shuffle(np.random.default_rng(seed)), n_patterns, seed))
     return tuple(values)
 
 
@@ -166,6 +172,7 @@ def choose_number(
     candidates: Sequence[int] = CANDIDATES,
     random_state: int = 0,
     report: Callable[[str], None] = lambda _: None,
+    shuffle: Shuffle | None = None,
 ) -> Number:
     """Choose the largest number of patterns all of which are found again; 0 where there is none.
 
@@ -179,7 +186,10 @@ def choose_number(
         Seed of the subsamples and of the shuffled labels.
     report
         Called with a short text after every step.
+    shuffle
+        Draws both groups with shuffled labels; None: labels are shuffled among the rows.
     """
+    shuffle = shuffle or shuffle_rows(cn, pt)
     found = {}
     for m in sorted(set(candidates)):
         found[m] = Stability(m, stability(cn, pt, m, (random_state, _SUBSAMPLE)))
@@ -187,7 +197,7 @@ def choose_number(
     chosen = 0
     supported = sorted((m for m in found if found[m].is_supported), reverse=True)
     for m in dict.fromkeys([*supported, min(found)]):
-        found[m] = Stability(m, found[m].value, null_stability(cn, pt, m, random_state))
+        found[m] = Stability(m, found[m].value, null_stability(shuffle, m, random_state))
         report(f'M={m}: stability {max(found[m].null):.2f} at most with shuffled labels')
         if found[m].is_supported:
             chosen = m

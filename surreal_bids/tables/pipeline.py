@@ -23,6 +23,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import atomic_path
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
+from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import FEWEST_PEOPLE
@@ -48,6 +49,9 @@ SPREAD_SUFFIX = '_member_spread'
 
 HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 """Options of training that replace a value of the preset."""
+
+ATTEMPTS = 10
+"""Shufflings that are tried where nothing can be learned from the shuffled controls."""
 
 NOTES = ('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters', 'AddedSites')
 """What a card may hold of `TableModel.notes`."""
@@ -307,23 +311,65 @@ class TrainingData:
         Who is a patient; the others are controls.
     sample
         Numbers, covariates and sites of the two groups, for the card.
+    features, people : frames of shape (n_participants, n_features) and (n_participants, n_columns)
+        What preprocessing was fitted to.
     """
 
     preprocessing: Preprocessing
     normalised: pd.DataFrame
     is_patient: pd.Series
     sample: dict[str, Any]
+    features: pd.DataFrame
+    people: pd.DataFrame
 
     @property
     def arrays(self) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
         """What `SurrealGAN.fit` takes."""
         return self.normalised, self.is_patient.to_numpy(dtype=bool)
 
+    def shuffle(self, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Normalise again with shuffled labels: controls and patients (n_people, n_features).
+
+        Labels are shuffled within sites and categories, so that what could be learned from the
+        controls can be learned from the shuffled ones.
+        """
+        for _ in range(ATTEMPTS):
+            patient = self._shuffled_labels(rng)
+            try:
+                with without_warnings():
+                    _, prepared = fit_preprocessing(
+                        self.preprocessing.features,
+                        self.preprocessing.options,
+                        *(self.features, self.people, ~patient),
+                    )
+            except DataError as error:
+                reason = error
+                continue
+            values, rows = prepared.normalised.to_numpy(), patient.to_numpy()
+            return values[~rows], values[rows]
+        raise DataError(
+            f'{ATTEMPTS} times, nothing could be learned from controls after labels were shuffled '
+            f'({reason}), so that chance cannot be told from disease; use fewer covariates, or '
+            'more controls'
+        )
+
+    def _shuffled_labels(self, rng: np.random.Generator) -> pd.Series:
+        """Who would be a patient, after shuffling within sites and categories."""
+        site, categories = self.preprocessing.options.site_column, self.preprocessing.levels
+        strata = [*categories, *([] if site is None else [site])]
+        everyone = {'all': np.arange(len(self.people))}
+        alike = self.people.groupby(strata).indices if strata else everyone
+        patient = self.is_patient.to_numpy(dtype=bool, copy=True)
+        for rows in alike.values():
+            patient[rows] = rng.permutation(patient[rows])
+        return pd.Series(patient, self.is_patient.index)
+
     def save(self, path: Path) -> Path:
         """Write all to a safetensors file."""
         state, arrays = self.preprocessing.to_state()
         own = {
             'normalised': self.normalised.to_numpy(),
+            'measured': self.features.to_numpy(),
             'is_patient': self.is_patient.to_numpy(dtype=bool),
         }
         record = {
@@ -331,6 +377,7 @@ class TrainingData:
             'sample': self.sample,
             'visits': list(self.normalised.index),
             'features': list(self.normalised.columns),
+            'people': self.people.to_dict('list'),
         }
         tensors = {name: np.ascontiguousarray(value) for name, value in (own | arrays).items()}
         with atomic_path(path) as temporary:
@@ -345,10 +392,14 @@ class TrainingData:
             record = json.loads(file.metadata()['record'])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         visits = pd.Index(record['visits'])
-        normalised = pd.DataFrame(arrays.pop('normalised'), visits, record['features'])
+        normalised, measured = (
+            pd.DataFrame(arrays.pop(name), visits, record['features'])
+            for name in ('normalised', 'measured')
+        )
         is_patient = pd.Series(arrays.pop('is_patient'), visits)
+        people = pd.DataFrame(record['people'], visits)
         steps = Preprocessing.from_state(record['preprocessing'], arrays)
-        return cls(steps, normalised, is_patient, record['sample'])
+        return cls(steps, normalised, is_patient, record['sample'], measured, people)
 
 
 def prepare(cohort: Cohort) -> TrainingData:
@@ -364,8 +415,10 @@ def prepare(cohort: Cohort) -> TrainingData:
     normalised = prepared.normalised
     normalised = normalised[prepared.status[normalised.index] == COMPLETE]
     is_patient = first.is_patient[normalised.index]
-    sample = describe_sample(first.people.loc[normalised.index], is_patient, cohort.options)
-    return TrainingData(steps, normalised, is_patient, sample)
+    people = first.people.loc[normalised.index, cohort.options.columns]
+    sample = describe_sample(people, is_patient, cohort.options)
+    features = first.features.loc[normalised.index]
+    return TrainingData(steps, normalised, is_patient, sample, features, people)
 
 
 def require_trainable(data: TrainingData, options: TrainingOptions) -> None:
@@ -408,6 +461,6 @@ def select_model(
     trained.
     """
     gan = make_gan(options, checkpoint_dir, assess_number)
-    gan.fit(*data.arrays)
+    gan.fit(*data.arrays, data.shuffle)
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
     return TableModel(data.preprocessing, gan, names, {'TrainingSample': data.sample})

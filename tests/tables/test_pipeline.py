@@ -9,7 +9,7 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.features import column_features
-from surreal_bids.tables.pipeline import TableModel
+from surreal_bids.tables.pipeline import TableModel, TrainingData, prepare
 from surreal_bids.tables.preprocessing import PreprocessingOptions
 from surreal_bids.tables.results import readable_card, summarise_results, write_results
 from tests.tables.study import REGIONS, Study, make_study
@@ -197,3 +197,42 @@ def test_a_bundle_without_preprocessing_is_explained(tmp_path, fitted):
 def test_too_few_people_are_refused_before_training(n_cn, n_pt, changes, message):
     with pytest.raises(DataError, match=message):
         fit(make_study(n_cn, n_pt), PreprocessingOptions(), **changes)
+
+
+class TestShuffledLabels:
+    """What patterns of no meaning are compared with."""
+
+    @pytest.fixture
+    def data(self, study) -> TrainingData:
+        return prepare(cohort_of(study, OPTIONS))
+
+    def test_controls_are_shuffled_ones_and_normalised_by_them(self, study, data):
+        cn, pt = data.shuffle(np.random.default_rng(0))
+        assert (len(cn), len(pt)) == (30, 41)
+        np.testing.assert_allclose(cn.mean(axis=0), 1)
+        np.testing.assert_allclose(cn.std(axis=0), 0.1)
+        with pytest.raises(AssertionError):
+            np.testing.assert_allclose(cn, data.normalised[~data.is_patient])
+
+    def test_sites_and_categories_keep_their_numbers_of_controls(self, data):
+        shuffled = data._shuffled_labels(np.random.default_rng(0))
+        strata = [data.people['site'], data.people['sex']]
+        counts = [label.groupby(strata).sum() for label in (shuffled, data.is_patient)]
+        pd.testing.assert_series_equal(*counts, check_names=False)
+        assert (shuffled != data.is_patient).any()
+
+    def test_they_are_the_same_after_saving(self, data, tmp_path):
+        loaded = TrainingData.load(data.save(tmp_path / 'data.safetensors'))
+        for before, after in zip(
+            data.shuffle(np.random.default_rng(1)), loaded.shuffle(np.random.default_rng(1))
+        ):
+            np.testing.assert_array_equal(before, after)
+
+    def test_labels_from_which_nothing_can_be_learned_are_an_error(self, study):
+        """A dose that nobody but the controls has had is the same in many shuffled groups."""
+        rare = study.people.assign(dose=np.where(np.arange(len(study.people)) < 2, 1.0, 0.0))
+        cohort = cohort_of(Study(study.features, rare), replace(OPTIONS, covariates=('dose',)))
+        data = prepare(cohort)
+        nobody = replace(data, people=data.people.assign(dose=0.0))
+        with pytest.raises(DataError, match='after labels were shuffled'):
+            nobody.shuffle(np.random.default_rng(0))
