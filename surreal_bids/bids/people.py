@@ -316,6 +316,24 @@ def session_values(bids_dir: Path, participant: str, session: str | None) -> dic
     return {} if row.empty else row.iloc[0].drop(SESSION).dropna().to_dict()
 
 
+def scan_time(bids_dir: Path, participant: str, session: str | None) -> str | None:
+    """Read from `scans.tsv` when a T1w image was acquired: the earliest; None if it is not there.
+
+    Only of sessions: without them, there is nothing to put in order.
+    """
+    if not (is_label(participant) and is_label(session)):
+        return None
+    visit = f'sub-{participant}_ses-{session}'
+    path = bids_dir / f'sub-{participant}' / f'ses-{session}' / f'{visit}_scans.tsv'
+    if not path.is_file():
+        return None
+    table = read_table(path)
+    if not {'filename', 'acq_time'} <= set(table.columns):
+        return None
+    is_t1w = table.categories('filename').str.contains('_T1w.', regex=False, na=False)
+    return min(table.categories('acq_time')[is_t1w].dropna(), default=None)
+
+
 def find_group_column(table: Table) -> str | None:
     """Find the column of the diagnosis by its usual names; None if there is none."""
     by_name = {name.lower(): name for name in table.columns}

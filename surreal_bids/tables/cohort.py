@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,13 @@ from surreal_bids.tables.screening import (
     unusable_regions,
     usual_head_size,
 )
+from surreal_bids.tables.visits import (
+    DATE_COLUMNS,
+    add_years,
+    describe_order,
+    order_visits,
+    warn_of_ages,
+)
 from surreal_bids.tables.volumes import (
     ICV,
     Volumes,
@@ -117,8 +124,9 @@ class Cohort:
     Attributes
     ----------
     visits : frame
-        `participant_id`, `session_id` if there are sessions, `group` (CN or PT), and `is_first`:
-        whether it is the person's first visit, which is the one that is learned from.
+        `participant_id`, `session_id` if there are sessions, `group` (CN or PT), `is_first`:
+        whether it is the person's first visit, which is the one that is learned from; and, of
+        cohorts that were read, `order_by` and `years` (see :mod:`surreal_bids.tables.visits`).
     features : frame of shape (n_visits, n_features)
         Volumes as measured.
     people : frame of shape (n_visits, n_columns)
@@ -239,7 +247,7 @@ class Cohort:
         record = json.loads((folder / RECORD).read_text(encoding='utf-8'))
         visits = read_exact(folder / 'visits.tsv', None)
         return cls(
-            visits.assign(is_first=visits['is_first'] == 'True'),
+            _typed_visits(visits),
             read_exact(folder / 'features.tsv'),
             read_exact(folder / 'people.tsv', record['text']),
             read_exact(folder / 'others.tsv', None),
@@ -250,6 +258,12 @@ class Cohort:
             read_exact(folder / 'measured.tsv', (PARTICIPANT, SESSION)),
             tuple(record['warnings']),
         )
+
+
+def _typed_visits(visits: pd.DataFrame) -> pd.DataFrame:
+    """Visits as they were before they were written as text."""
+    years = {'years': visits['years'].astype(np.float64)} if 'years' in visits else {}
+    return visits.assign(is_first=visits['is_first'] == 'True', **years)
 
 
 def read_exact(path: str | Path, text: Sequence[str] | None = ()) -> pd.DataFrame:
@@ -275,11 +289,6 @@ def _numbers(cells: pd.Series) -> pd.Series:
         return cells.astype(np.float64)
     except ValueError:
         return cells
-
-
-def mark_first_visits(visits: pd.DataFrame) -> pd.DataFrame:
-    """Add `is_first` to visits that are in order."""
-    return visits.assign(is_first=~visits[PARTICIPANT].duplicated())
 
 
 def _as_covariate(column: pd.Series) -> pd.Series:
@@ -308,6 +317,10 @@ class _Screen:
         """Exclude visits; an earlier reason stays."""
         self.reasons = {**reasons, **self.reasons}
         require_people(self.remaining, self.reasons)
+
+    def order(self, names: Iterable[str]) -> None:
+        """Put these visits first, in this order; the others stay behind them as they are."""
+        self.visits = {name: self.visits[name] for name in (*names, *self.visits)}
 
     @property
     def remaining(self) -> list[str]:
@@ -364,6 +377,10 @@ def read_cohort(
         people = read_rows(Path(participants), own_id_column(participants, options))
     screen = _start(volumes, people, expected, options)
     described = _describe(volumes, people, screen)
+    folder = None if people is None else people.source.parent
+    times = order_visits(described, screen.still(), folder)
+    screen.order(times.index)
+    described = described.rows(screen.remaining)
     groups = find_groups(described, _said(options)) if with_groups else None
     if groups is not None:
         screen.exclude(_of_other_groups(groups))
@@ -380,23 +397,25 @@ def read_cohort(
     choice = _screen_sites(screen, table, groups, choice, model)
     names = screen.remaining
     others = Table(described.source, described.text[_others(described, volumes, people)])
+    visits = add_years(_describe_visits(screen, groups), times)
     notes = [f'Groups: {groups.describe()}'] if groups else []
     if groups is not None:
         _require_groups(groups, screen, training=model is None)
     cohort = Cohort(
-        _describe_visits(screen, groups),
+        visits,
         features.loc[names],
         table.loc[names, choice.options.columns],
         read_others(others, used, options.phenotype, screen.still()),
         wanted,
         choice.options,
-        (*notes, *choice.notes, *unified, *_note_visits(screen), *dropped),
+        (*notes, *choice.notes, *unified, *describe_order(visits, described), *dropped),
         _exclusion_table(screen),
         _measured(volumes, screen.prefix),
     )
     column = choice.options.icv_column if choice.options.uses_icv else None
     size = cohort.features.sum(axis=1) if column is None else cohort.people[column]
-    cohort = replace(cohort, warnings=tuple(exchanged_sexes(cohort.people, size)))
+    doubts = (*exchanged_sexes(cohort.people, size), *warn_of_ages(cohort.visits, cohort.people))
+    cohort = replace(cohort, warnings=doubts)
     if model is not None:
         outside = outside_training_ages(cohort, model)
         cohort = replace(cohort, warnings=(*cohort.warnings, *outside))
@@ -507,7 +526,8 @@ def _others(described: Table, volumes: Volumes, people: Volumes | None) -> list[
     if people is None:
         return [name for name in described.columns if letters(name) in PERSON_COLUMNS]
     own = set(volumes.table.columns) - set(people.table.columns)
-    return [name for name in described.columns if name not in own]
+    columns = [name for name in described.columns if name not in own]
+    return [name for name in columns if letters(name) not in DATE_COLUMNS]
 
 
 def _said(options: CohortOptions) -> GroupLabels:
@@ -690,15 +710,7 @@ def _describe_visits(screen: _Screen, groups: Groups | None) -> pd.DataFrame:
     visits = visit_columns(screen.still().values(), screen.prefix)
     if groups is not None:
         visits = visits.assign(group=groups.labels[visits.index])
-    return mark_first_visits(visits)
-
-
-def _note_visits(screen: _Screen) -> list[str]:
-    """Which visit is learned from, where somebody has several."""
-    people = [visit[0] for visit in screen.still().values()]
-    if len(set(people)) == len(people):
-        return []
-    return ['Visits: of each participant the first by the name of the session is learned from']
+    return visits
 
 
 def _exclusion_table(screen: _Screen) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from surreal_bids.reports.group import GroupReport, VoxelMaps, write_group_repor
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.stats.associations import associate
 from surreal_bids.tables.analysis import GroupResults
-from surreal_bids.tables.cohort import Cohort, mark_first_visits
+from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.diagnosis import compare_groups
 from surreal_bids.tables.features import column_features
 from surreal_bids.tables.preprocessing import PreprocessingOptions
@@ -35,7 +35,7 @@ def make_cohort(rng) -> Cohort:
     people['site'] = rng.choice(['a', 'b'], len(names))
     features = pd.DataFrame(rng.normal(100, 10, (len(names), 5)), names, list('vwxyz'))
     return Cohort(
-        mark_first_visits(visits),
+        visits.assign(is_first=True),
         features,
         people,
         pd.DataFrame({'mmse': [str(k) for k in range(len(names))]}, names),
