@@ -308,6 +308,8 @@ def _fields(node: pe.Node | None) -> list[str]:
 
 
 def _unset_fields(node: pe.Node | None) -> list[str]:
+    if node is None:
+        return []
     return [field for field in _fields(node) if not isdefined(getattr(node.inputs, field))]
 
 

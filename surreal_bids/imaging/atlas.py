@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from nibabel.affines import apply_affine
 from numpy.typing import NDArray
 from scipy import ndimage
 
@@ -113,7 +112,7 @@ def default_atlas(cache_dir: Path) -> AtlasSet:
         Several processes may do so at once.
     """
     sources = b''.join(package_file(*source).read_bytes() for source in MUSE_SOURCES)
-    folder = cache_dir / f'{DEFAULT_ATLAS}-{_digest(sources)}'
+    folder = cache_dir / f'{DEFAULT_ATLAS}-{content_digest(sources)}'
     if not (folder / REGIONS_FILE).is_file():
         t1w = muse_t1w()
         write_image(folder / f'{DEFAULT_ATLAS}{T1W_ENDING}', t1w)
@@ -177,7 +176,7 @@ def read_regions(path: Path) -> pd.DataFrame:
 
 
 def _strip(atlas: Atlas, cache_dir: Path, mask_of: Callable[[Image], tuple[Image, str]]) -> Atlas:
-    digest = _digest(atlas.t1w.read_bytes(), atlas.labels.read_bytes())
+    digest = content_digest(atlas.t1w.read_bytes(), atlas.labels.read_bytes())
     stripped = cache_dir / f'{atlas.name}_desc-{digest}{T1W_ENDING}'
     if not stripped.is_file():
         t1w = load_image(atlas.t1w)
@@ -189,7 +188,8 @@ def _strip(atlas: Atlas, cache_dir: Path, mask_of: Callable[[Image], tuple[Image
     return replace(atlas, t1w=stripped)
 
 
-def _digest(*contents: bytes) -> str:
+def content_digest(*contents: bytes) -> str:
+    """Checksum that tells contents of files apart."""
     checksum = hashlib.sha256()
     for content in contents:
         checksum.update(content)
@@ -351,7 +351,7 @@ def muse_labels(t1w: Image) -> Image:
     """
     labels = _on_grid(read_labels(LABELS_FILE), t1w)
     tracts = _on_grid(read_labels(TRACTS_FILE), t1w)
-    regions = divide_white_matter(labels, tracts, t1w.affine)
+    regions = divide_white_matter(labels, tracts, _axes(t1w))
     brain = np.asarray(t1w.dataobj) > 0
     fluid = tissue_fractions(t1w.affine, t1w.shape, brain.astype(np.float32))[2]
     table = muse_table()
@@ -362,16 +362,16 @@ def muse_labels(t1w: Image) -> Image:
 
 
 def divide_white_matter(
-    labels: NDArray[np.uint8], tracts: NDArray[np.uint8], affine: NDArray
+    labels: NDArray[np.uint8], tracts: NDArray[np.uint8], template_mm: Sequence[NDArray]
 ) -> NDArray[np.uint8]:
     """Divide cerebral white matter (44, 45) into the MUSE regions 81 to 95.
 
     Parameters
     ----------
     labels, tracts
-        Neuromorphometrics and Mori labels on one grid of 1 mm, RAS, shape (X, Y, Z).
-    affine
-        Voxel to world (mm).
+        Neuromorphometrics and Mori labels on one grid of cubic voxels, shape (X, Y, Z).
+    template_mm
+        Where each voxel lies in the template, mm: x, y and z, which broadcast to (X, Y, Z).
 
     Returns
     -------
@@ -379,10 +379,10 @@ def divide_white_matter(
         `labels` with no voxel left at 44 or 45; all others are as they were.
     """
     white = np.isin(labels, list(CEREBRAL_WHITE.values()))
-    fornix = white & np.isin(tracts, (0, *MORI_FORNIX)) & _inside(FORNIX_BOX_MM, labels, affine)
+    fornix = white & np.isin(tracts, (0, *MORI_FORNIX)) & _inside(FORNIX_BOX_MM, template_mm)
     nearest_tract = _nearest(np.where(fornix, MORI_FORNIX[0], tracts).astype(np.uint8))
     width = ((-CALLOSUM_HALF_WIDTH_MM, -np.inf, -np.inf), (CALLOSUM_HALF_WIDTH_MM, np.inf, np.inf))
-    callosum = np.isin(nearest_tract, MORI_CALLOSUM) & _inside(width, labels, affine) & ~fornix
+    callosum = np.isin(nearest_tract, MORI_CALLOSUM) & _inside(width, template_mm) & ~fornix
     divided = labels.copy()
     for side, label in CEREBRAL_WHITE.items():
         here = labels == label
@@ -404,13 +404,16 @@ def _on_grid(labels: Image, grid: Image) -> NDArray[np.uint8]:
     return copied
 
 
-def _inside(box_mm: tuple, labels: NDArray, affine: NDArray) -> NDArray[np.bool_]:
-    """Voxels whose centres lie in a box along the world axes; the grid is RAS."""
-    shape = labels.shape
-    last = apply_affine(affine, np.array(shape) - 1)
-    axes = [np.linspace(affine[k, 3], last[k], shape[k]) for k in range(3)]
-    within = [(low <= axis) & (axis <= high) for axis, low, high in zip(axes, *box_mm)]
-    return within[0][:, None, None] & within[1][None, :, None] & within[2][None, None, :]
+def _axes(grid: Image) -> list[NDArray[np.float64]]:
+    """World x, y and z (mm) of the voxels of a grid without rotation, which broadcast to it."""
+    steps = np.ogrid[tuple(slice(n) for n in grid.shape)]
+    return [grid.affine[k, k] * step + grid.affine[k, 3] for k, step in enumerate(steps)]
+
+
+def _inside(box_mm: tuple, position_mm: Sequence[NDArray]) -> NDArray[np.bool_]:
+    """Positions that lie in a box along the axes."""
+    x, y, z = ((low <= axis) & (axis <= high) for axis, low, high in zip(position_mm, *box_mm))
+    return x & y & z
 
 
 def _nearest(labels: NDArray[np.uint8]) -> NDArray[np.uint8]:

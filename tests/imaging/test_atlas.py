@@ -222,13 +222,19 @@ def label_array():
     return np.asarray(muse()[1].dataobj)
 
 
+def axes_mm(shape, affine):
+    """World x, y and z along the axes of a grid that is not turned."""
+    steps = np.ogrid[tuple(slice(n) for n in shape)]
+    return [affine[k, k] * step + affine[k, 3] for k, step in enumerate(steps)]
+
+
 @cache
 def divided():
     """Neuromorphometrics labels as shipped, and with the white matter divided."""
     labels = read_labels(LABELS_FILE)
     data = np.asarray(labels.dataobj, dtype=np.uint8)
     tracts = np.asarray(read_labels(TRACTS_FILE).dataobj, dtype=np.uint8)
-    return data, divide_white_matter(data, tracts, labels.affine)
+    return data, divide_white_matter(data, tracts, axes_mm(data.shape, labels.affine))
 
 
 def touching(data, index):
@@ -247,7 +253,7 @@ def test_white_matter_goes_to_the_nearest_lobe_of_its_side(side):
     labels[3:6, 5:35, 6] = FRONTAL_RIGHT + 1 - own
     affine = np.eye(4)
     affine[:3, 3] = (30, -20, 60)
-    result = divide_white_matter(labels, np.full_like(labels, 5), affine)
+    result = divide_white_matter(labels, np.full_like(labels, 5), axes_mm(labels.shape, affine))
     assert set(np.unique(result[3:6, 28:35, 1:6])) == {LOBAR_WHITE['frontal', side]}
     assert set(np.unique(result[3:6, 5:10, 1:6])) == {LOBAR_WHITE['parietal', side]}
     unchanged = ~np.isin(labels, list(CEREBRAL_WHITE.values()))

@@ -1,0 +1,205 @@
+"""A clone of hand-labelled brains becomes a folder of atlases, its white matter divided."""
+
+import json
+import shutil
+from functools import cache
+
+import nibabel as nib
+import numpy as np
+import pytest
+from nibabel.affines import from_matvec
+from scipy.spatial.transform import Rotation
+
+from surreal_bids.exceptions import DataError, OutputError
+from surreal_bids.images import load_image
+from surreal_bids.imaging import neuromorphometrics
+from surreal_bids.imaging.atlas import (
+    CEREBRAL_WHITE,
+    LOBAR_WHITE,
+    divide_white_matter,
+    read_atlas_set,
+)
+from surreal_bids.imaging.neuromorphometrics import IMAGES, convert_clone, divide_by_template
+from surreal_bids.imaging.transforms import (
+    affine_transform,
+    identity_transform,
+    resample,
+    voxel_coordinates,
+)
+from surreal_bids.regions import muse_table
+from surreal_bids.templates import LABELS_FILE, TRACTS_FILE, builtin_template, read_labels
+from tests.imaging.heads import dice
+from tests.shared_data import shared_data
+
+WHITE = range(81, 96)
+VOXEL_MM = 3.0
+TURN = from_matvec(Rotation.from_euler('xyz', [8, -6, 11], degrees=True).as_matrix(), [9, -14, 5])
+"""From the world of the test's brain to that of the template."""
+
+
+@cache
+def turned_template():
+    """The template and its labels as a brain in another place, stored from right to left; and its
+    white matter as it is divided in the template at 1 mm."""
+    affine = np.array([[-3.0, 0, 0, 92], [0, 3, 0, -118], [0, 0, 3, -90], [0, 0, 0, 1]])
+    here = affine_transform((62, 76, 64), affine, TURN)
+    labels, tracts = read_labels(LABELS_FILE), read_labels(TRACTS_FILE)
+    values = np.asarray(labels.dataobj, dtype=np.uint8)
+    divided = divide_white_matter(
+        values,
+        np.asarray(tracts.dataobj, dtype=np.uint8),
+        list(voxel_coordinates(identity_transform(labels.shape, labels.affine), np.eye(4))),
+    )
+    images = (builtin_template(VOXEL_MM).t1w, nib.Nifti1Image(values, labels.affine))
+    t1w, native = (resample(image, here, order=order) for image, order in zip(images, (1, 0)))
+    truth = resample(nib.Nifti1Image(divided, labels.affine), here, order=0)
+    return t1w, native, np.asarray(truth.dataobj)
+
+
+def without_division(t1w, labels):
+    """In place of the division, which takes seconds."""
+    values = np.asarray(labels.dataobj).astype(np.uint8)
+    return np.where(np.isin(values, [44, 45]), values + 37, 0).astype(np.uint8)
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A clone of two tiny brains."""
+    rng = np.random.default_rng(0)
+    images = tmp_path / 'clone' / IMAGES
+    images.mkdir(parents=True)
+    (tmp_path / 'clone' / 'LICENSE').write_text('CC BY-NC\n')
+    for name in ('1001', '1000'):
+        labels = rng.choice([0, 44, 45, 63], (7, 8, 9)).astype(np.int16)
+        t1w = nib.Nifti1Image((labels * 3).astype(np.int16), np.diag([-1.0, 1, 1, 1]))
+        t1w.to_filename(images / f'{name}_SS.nii.gz')
+        nib.Nifti1Image(labels, t1w.affine).to_filename(images / f'{name}_glm.nii.gz')
+    return tmp_path / 'clone'
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(neuromorphometrics, 'divide_by_template', without_division)
+
+
+@pytest.mark.slow
+def test_white_matter_is_divided_where_the_template_would_divide_it():
+    t1w, labels, truth = turned_template()
+    divided = divide_by_template(t1w, labels)
+    native = np.asarray(labels.dataobj)
+    white = np.isin(native, list(CEREBRAL_WHITE.values()))
+    np.testing.assert_array_equal(np.isin(divided, WHITE), white)
+    others = ~white & np.isin(native, muse_table()['index'])
+    np.testing.assert_array_equal(divided[others], native[others])
+    assert set(np.unique(divided)) <= {0, *muse_table()['index']}
+    overlap = {index: dice(divided == index, truth == index) for index in WHITE}
+    assert min(overlap[index] for index in LOBAR_WHITE.values()) > 0.93
+    assert min(overlap[index] for index in range(91, 96)) > 0.75
+    assert min(overlap[index] for index in (89, 90)) > 0.5, 'of the fornix, ten voxels'
+
+
+@pytest.mark.usefixtures('quick')
+def test_a_clone_becomes_a_set_that_the_app_reads(clone, tmp_path):
+    folder = tmp_path / 'atlases'
+    assert list(convert_clone(clone, folder)) == [('1000', True), ('1001', True)]
+    found = read_atlas_set(folder)
+    assert [atlas.name for atlas in found.atlases] == ['1000', '1001']
+    assert found.regions['index'].tolist() == muse_table()['index'].tolist()
+    assert found.licence.endswith('CC BY-NC')
+    assert 'Neuromorphometrics' in found.licence
+    for atlas in found.atlases:
+        source = clone / IMAGES / f'{atlas.name}_SS.nii.gz'
+        np.testing.assert_array_equal(
+            load_image(atlas.t1w).get_fdata(), load_image(source).get_fdata()
+        )
+    assert not list(folder.glob('.*'))
+
+
+@pytest.mark.usefixtures('quick')
+def test_what_is_there_is_kept_unless_its_images_have_changed(clone, tmp_path):
+    folder = tmp_path / 'atlases'
+    stopped = convert_clone(clone, folder)
+    next(stopped)
+    stopped.close()
+    assert not (folder / 'dseg.tsv').exists(), 'a set that is not complete is no set'
+    assert list(convert_clone(clone, folder)) == [('1000', False), ('1001', True)]
+    other = clone / IMAGES / '1000_glm.nii.gz'
+    shutil.copy(clone / IMAGES / '1001_glm.nii.gz', other)
+    assert list(convert_clone(clone, folder)) == [('1000', True), ('1001', False)]
+    assert json.loads((folder / '1000_dseg.json').read_text())['Sources'][1] == other.name
+
+
+def rewrite(clone, change, affine=None):
+    path = clone / IMAGES / '1001_glm.nii.gz'
+    image = nib.load(path)
+    values = change(np.asarray(image.dataobj))
+    nib.Nifti1Image(values, image.affine if affine is None else affine).to_filename(path)
+
+
+@pytest.mark.usefixtures('quick')
+@pytest.mark.parametrize(
+    ('damage', 'message'),
+    [
+        (lambda clone: shutil.rmtree(clone / IMAGES), 'give a clone of'),
+        (lambda clone: (clone / 'LICENSE').unlink(), 'LICENSE: not found'),
+        (lambda clone: (clone / IMAGES / '1001_glm.nii.gz').unlink(), '1001 without its'),
+        (lambda clone: rewrite(clone, lambda v: v[:-1]), r'1001_glm.*not on the grid'),
+        (lambda clone: rewrite(clone, lambda v: v * 10), r'1001_glm.*440\.?0?, .*are no labels'),
+        (lambda clone: rewrite(clone, lambda v: v // 44), 'no cerebral white matter'),
+        (
+            lambda clone: (clone / IMAGES / '1001_SS.nii.gz').write_text('version https://git-lfs'),
+            '1001_SS.nii.gz: cannot be read as an image',
+        ),
+    ],
+)
+def test_clones_that_lack_something_are_refused(clone, tmp_path, damage, message):
+    damage(clone)
+    with pytest.raises(DataError, match=message):
+        list(convert_clone(clone, tmp_path / 'atlases'))
+    assert not (tmp_path / 'atlases' / 'dseg.tsv').exists()
+
+
+@pytest.mark.usefixtures('quick')
+def test_voxels_that_are_no_cubes_are_refused(clone, tmp_path):
+    for path in (clone / IMAGES).glob('1000_*'):
+        image = nib.load(path)
+        nib.Nifti1Image(np.asarray(image.dataobj), np.diag([1, 1, 1.5, 1])).to_filename(path)
+    with pytest.raises(DataError, match=r'1\.5\] mm are no cubes'):
+        list(convert_clone(clone, tmp_path / 'atlases'))
+
+
+@pytest.mark.usefixtures('quick')
+def test_other_atlases_in_the_folder_are_not_mixed_in(clone, tmp_path):
+    (tmp_path / 'mine_dseg.nii.gz').touch()
+    with pytest.raises(OutputError, match='has other atlases'):
+        list(convert_clone(clone, tmp_path))
+    assert not (tmp_path / 'LICENSE').exists()
+
+
+@pytest.mark.slow
+def test_real_hand_labels_are_divided_as_white_matter_usually_is(tmp_path):
+    """Of a person of 75 years: all of it, both sides alike, and shares as DLMUSE finds them."""
+    source, name = shared_data('oasis35'), '1122'
+    images = tmp_path / 'clone' / IMAGES
+    images.mkdir(parents=True)
+    (tmp_path / 'clone' / 'LICENSE').write_text('CC BY-NC\n')
+    for kind, ending in (('T1w', 'SS'), ('dseg', 'glm')):
+        path = source / kind / f'{name}.nii.gz'
+        (images / f'{name}_{ending}.nii.gz').symlink_to(path)
+    assert list(convert_clone(tmp_path / 'clone', tmp_path / 'atlases')) == [(name, True)]
+    (atlas,) = read_atlas_set(tmp_path / 'atlases').atlases
+    divided = np.asarray(load_image(atlas.labels).dataobj)
+    hand = np.asarray(load_image(source / 'dseg' / f'{name}.nii.gz').dataobj)
+    np.testing.assert_array_equal(np.isin(divided, WHITE), np.isin(hand, [44, 45]))
+    voxels = np.bincount(divided.ravel(), minlength=256)
+    assert (voxels[list(muse_table()['index'])] > 0).all()
+    right, left = voxels[81:95:2], voxels[82:95:2]
+    assert (np.abs(right - left) / (right + left) < 0.2).all()
+    ixi = [
+        np.asarray(load_image(path).dataobj).ravel()
+        for path in sorted((shared_data('ixi2mm') / 'dseg').iterdir())[:5]
+    ]
+    usual = np.bincount(np.concatenate(ixi), minlength=256)[81:96]
+    ratio = voxels[81:96] / voxels[81:96].sum() / (usual / usual.sum())
+    assert (np.abs(np.log(ratio[:8])) < np.log(1.3)).all(), 'lobes'
+    assert (np.abs(np.log(ratio)) < np.log(2.2)).all(), 'tracts'
