@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ from nibabel.affines import rescale_affine, voxel_sizes
 
 from surreal_bids.bids.derivatives import output_path
 from surreal_bids.bids.people import CONTROL, PATIENT
-from surreal_bids.files import atomic_path, write_text
+from surreal_bids.files import write_text
 from surreal_bids.harmonization.quality import HarmonizationQuality
-from surreal_bids.reports.mosaics import SVG_SETTINGS, statistic_mosaic
+from surreal_bids.reports.mosaics import GOLDEN_RATIO, SVG_SETTINGS, statistic_mosaic
+from surreal_bids.reports.pages import Html
 from surreal_bids.stats.glm import HIGH, LOW
 
 COLOURS = {CONTROL: '#0072b2', PATIENT: '#d55e00'}
@@ -53,10 +55,19 @@ SIGNIFICANT = 0.05
 
 
 def save_figure(path: Path, figure: Figure) -> Path:
-    """Write a figure as SVG, text as text; the same figure gives the same file."""
-    with mpl.rc_context(SVG_SETTINGS), atomic_path(path) as temporary:
-        figure.savefig(temporary, format='svg', metadata={'Date': None})
-    return path
+    """Write a figure as SVG, text as text; the same figure gives the same file.
+
+    Points that are links to reports show whose they are. They are no stops of the tab key: a
+    table has the same links.
+    """
+    text = io.StringIO()
+    with mpl.rc_context(SVG_SETTINGS):
+        figure.savefig(text, format='svg', metadata={'Date': None})
+    return write_text(path, _REPORT_LINK.sub(_POINT, text.getvalue()))
+
+
+_REPORT_LINK = re.compile(r'<a xlink:href="([^"]*?)([^"/]*)\.html"[^>]*>')
+_POINT = r'<a xlink:href="\1\2.html" tabindex="-1"><title>\2</title>'
 
 
 def _new_figure(width: float, height: float) -> Figure:
@@ -191,10 +202,13 @@ def _draw_course(axes: Axes, history: pd.DataFrame, selected: Mapping[str, Any])
     axes.legend(frameon=False, fontsize=9)
 
 
-def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series) -> Figure:
+def plot_r_indices(
+    r_indices: pd.DataFrame, group: pd.Series, links: Sequence[str | None] = ()
+) -> Figure:
     """Draw every R-index against every other, controls and patients apart.
 
-    Lines at 0.4 and 0.7 are the borders of the subgroups (section 4.3).
+    Lines at 0.4 and 0.7 are the borders of the subgroups (section 4.3). Shapes differ as colours
+    do: controls are rings, patients are filled.
 
     Parameters
     ----------
@@ -202,9 +216,14 @@ def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series) -> Figure:
         R-indices.
     group : Series
         CN or PT.
+    links
+        Where the point of each participant leads, from the folder of the figure; None: nowhere.
     """
     names = list(r_indices)
     size = len(names)
+    to = pd.Series(list(links) or [None] * len(group), group.index, dtype=object)
+    if size == 1:
+        return _plot_one_index(r_indices[names[0]], group, to)
     figure = _new_figure(WIDTH, min(PANEL, WIDTH / size) * size)
     panels: Any = figure.subplots(size, size, squeeze=False)
     limits = _limits(r_indices)
@@ -214,7 +233,8 @@ def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series) -> Figure:
             _histograms(axes, r_indices[names[row]], group, limits)
             axes.set(xlim=limits, yticks=[])
         elif column < row:
-            _scatter(axes, r_indices[names[column]], r_indices[names[row]], group)
+            _scatter(axes, r_indices[names[column]], r_indices[names[row]], group, to)
+            _borders(axes, both=True)
             axes.set(xlim=limits, ylim=limits)
         else:
             axes.set_axis_off()
@@ -232,13 +252,39 @@ def _limits(r_indices: pd.DataFrame) -> tuple[float, float]:
     return min(-0.05, float(low)), max(1.05, float(high))
 
 
-def _scatter(axes: Axes, x: pd.Series, y: pd.Series, group: pd.Series) -> None:
+def _plot_one_index(values: pd.Series, group: pd.Series, links: pd.Series) -> Figure:
+    """A histogram, and below it one point per participant, a row per group."""
+    figure = _new_figure(WIDTH, 4.6)
+    share, points = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    limits = _limits(values.to_frame())
+    _histograms(share, values, group, limits)
+    share.set(xlim=limits, yticks=[], ylabel='share')
+    # The same figure gives the same file: heights are by rank, spread evenly like hues.
+    heights = values.rank(method='first') * GOLDEN_RATIO % 1 * 0.7 + (group == CONTROL)
+    _scatter(points, values, heights, group, links)
+    points.set(xlabel=str(values.name), yticks=[])
+    for axes in (share, points):
+        _borders(axes)
+        _tidy(axes)
+    handles, labels = share.get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside upper center', ncols=2, frameon=False)
+    return figure
+
+
+def _scatter(axes: Axes, x: pd.Series, y: pd.Series, group: pd.Series, links: pd.Series) -> None:
     for name, colour in COLOURS.items():
         mine = group == name
-        axes.scatter(x[mine], y[mine], s=9, color=colour, alpha=0.55, linewidths=0)
+        face = colour if name == PATIENT else 'none'
+        drawn = axes.scatter(x[mine], y[mine], s=14, facecolor=face, edgecolor=colour, alpha=0.65)
+        drawn.set(linewidths=1.0, urls=[*links[mine]])
+
+
+def _borders(axes: Axes, both: bool = False) -> None:
+    """Lines at the borders of subgroups, of the R-index across or of both."""
     for border in (LOW, HIGH):
         axes.axvline(border, color=NEUTRAL, lw=0.7, ls=':')
-        axes.axhline(border, color=NEUTRAL, lw=0.7, ls=':')
+        if both:
+            axes.axhline(border, color=NEUTRAL, lw=0.7, ls=':')
 
 
 def plot_regions(patterns: pd.DataFrame) -> Figure:
@@ -403,6 +449,7 @@ LARGEST_CHANGE = 99.5
 """Percentile of the size of the values that gets the last colour."""
 
 _REMOTE_LINK = re.compile(r'<link\b[^>]*href="https?:[^>]*>')
+_SCRIPT = re.compile(r'<script\b[^>]*>(.*?)</script>', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -501,14 +548,17 @@ def _coarser(image: nib.Nifti1Image, order: int) -> nib.Nifti1Image:
     return resample_from_to(single, (tuple(shape), affine), order=order)
 
 
-def embed_viewers(viewers: Mapping[str, Path]) -> Markup:
+def embed_viewers(viewers: Mapping[str, Path]) -> Html:
     """Viewers as parts of a report, each folded under its title and loaded when opened."""
-    return Markup('\n').join(
+    texts = {title: path.read_text(encoding='utf-8') for title, path in viewers.items()}
+    scripts = [script for text in texts.values() for script in _SCRIPT.findall(text)]
+    markup = Markup('\n').join(
         Markup(
             '<details class="viewer"><summary>{title}</summary>'
             '<iframe title="{title}" loading="lazy" sandbox="allow-scripts" '
             'style="width:100%;height:{height}px;border:0;background:#000" srcdoc="{page}">'
             '</iframe></details>'
-        ).format(title=title, height=VIEWER_HEIGHT, page=path.read_text(encoding='utf-8'))
-        for title, path in viewers.items()
+        ).format(title=title, height=VIEWER_HEIGHT, page=text)
+        for title, text in texts.items()
     )
+    return Html(markup, tuple(scripts))

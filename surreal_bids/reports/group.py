@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import nibabel as nib
@@ -13,12 +12,20 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import output_path
-from surreal_bids.bids.people import CONTROL, PATIENT
-from surreal_bids.model.agreement import LOW_AGREEMENT
-from surreal_bids.model.stability import Stability, any_pattern, stored_number
+from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.reports import figures
 from surreal_bids.reports.figures import Background, DrawnMap
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
+from surreal_bids.reports.model import (
+    NOTHING_FOUND,
+    against_chance,
+    card_facts,
+    chance_of,
+    held_out,
+    linear_table,
+    members_agree,
+    stability_table,
+)
 from surreal_bids.reports.pages import (
     Block,
     Code,
@@ -33,18 +40,10 @@ from surreal_bids.reports.pages import (
     Table,
     write_page,
 )
-from surreal_bids.stats.concordance import chance_agreement
+from surreal_bids.reports.people import exclusion_table, people_table, report_links
 from surreal_bids.tables.analysis import GroupResults
-from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT
 from surreal_bids.tables.pipeline import SPREAD_SUFFIX
-from surreal_bids.tables.preprocessing import COMPLETE, NONE_BEYOND
 from surreal_bids.tables.resampling import describe_shift
-
-GOOD_AGREEMENT = 0.8
-"""From here on members found the same patterns."""
-
-FEW_ROWS = 12
-"""Longer tables are folded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +91,13 @@ class GroupReport:
     voxel_maps: Mapping[str, VoxelMaps] = field(default_factory=dict)
     background: Background | None = None
 
+    def figure_path(self, name: str) -> Path:
+        """Where a figure of the group is."""
+        return output_path(self.output_dir, 'group_figure', figure=name, extension='svg')
+
     def figure(self, name: str, drawn: Any, title: str, caption: str) -> Figure:
         """Write a figure among those of the group."""
-        path = output_path(self.output_dir, 'group_figure', figure=name, extension='svg')
-        return Figure(figures.save_figure(path, drawn), title, caption)
+        return Figure(figures.save_figure(self.figure_path(name), drawn), title, caption)
 
 
 def write_group_report(report: GroupReport) -> Path:
@@ -120,84 +122,16 @@ def _summary(report: GroupReport) -> Section:
         Number('Patterns', str(chosen['n_patterns'])),
     ]
     doubts = [Notice(text, 'warning') for text in report.found.cohort.warnings]
-    numbers += _against_chance(report.card)
+    numbers += against_chance(report.card)
     if chosen['n_patterns'] == 0:
         nothing = Notice(NOTHING_FOUND, 'warning')
         return Section('Summary', (Numbers(tuple(numbers)), nothing, *doubts))
     if chosen['agreement'] is not None:
-        note = f'of members: {_chance(report):.2f} if unrelated, 1 if the same'
+        note = f'of members: {chance_of(report.card):.2f} if unrelated, 1 if the same'
         numbers.append(Number('Agreement', f'{chosen["agreement"]:.2f}', note=note))
-    trust = [*_trust(chosen['agreement']), *_held_out(report.found), *doubts]
+    trust = [*members_agree(chosen['agreement'], report.found), *held_out(report.found), *doubts]
     trust.sort(key=lambda block: isinstance(block, Notice) and block.level == 'good')
     return Section('Summary', (Numbers(tuple(numbers)), *trust))
-
-
-def _chance(report: GroupReport) -> float:
-    """Agreement of unrelated members, for as many patients and patterns as were trained on."""
-    n_patients = report.card['Sample']['n_pt']
-    return chance_agreement(n_patients, report.card['Selected']['n_patterns'])
-
-
-def _against_chance(card: Mapping[str, Any]) -> list[Number]:
-    """Whether there is any pattern at all, by shuffled labels."""
-    number = stored_number(card.get('Stability'))
-    tested = None if number is None else any_pattern(number)
-    if tested is None:
-        return []
-    note = (
-        f'stability {tested.value:.2f}; {median(tested.null):.2f} with shuffled labels '
-        f'(highest of {len(tested.null)}: {max(tested.null):.2f}). They are shuffled after '
-        'preprocessing, so that p may be too small'
-    )
-    return [Number('Any pattern', f'p from {tested.p_value:.2g}', note=note)]
-
-
-def _held_out(found: GroupResults) -> list[Block]:
-    """By which models R-indices are."""
-    if HELD_OUT not in found.results:
-        return []
-    if found.fitted is None:
-        text = (
-            'R-indices are by the model that was trained on these participants (no folds: asked '
-            'for, or too few participants). Those of controls are too low, those of patients too '
-            'high: do not compare the groups by them.'
-        )
-        return [Notice(text, 'warning')]
-    note = found.fitted.note
-    text = (
-        f'R-indices on this page are of participants held out: by models that were trained without '
-        f'them, in {note["Folds"]} folds.'
-    )
-    blocks: list[Block] = [Notice(text, 'good')]
-    low = {name: r for name, r in note['LeastCorrelation'].items() if r < FOUND_AGAIN}
-    if low:
-        listed = ', '.join(f'{name} (correlation {r:.2f})' for name, r in low.items())
-        text = (
-            f'Not found again when the participants of a fold were left out: {listed}. Do not '
-            'interpret these R-indices.'
-        )
-        blocks.append(Notice(text, 'warning'))
-    lacking = found.results[found.results['status'] == NOT_HELD_OUT]
-    if len(lacking):
-        table = pd.DataFrame({'who': lacking.index, 'why': lacking['reason']})
-        fold = f'{len(lacking)} could not be held out' if len(lacking) > FEW_ROWS else ''
-        blocks.append(Table(table, 'Who could not be held out, and why', fold=fold))
-    return blocks
-
-
-def _trust(agreement: float | None) -> list[Block]:
-    if agreement is None:
-        return []
-    if agreement < LOW_AGREEMENT:
-        text = (
-            'The members hardly agree: the patterns were not found, and the R-indices below should '
-            'not be used. Train longer (--iterations), or with more participants.'
-        )
-        return [Notice(text, 'warning')]
-    if agreement >= GOOD_AGREEMENT:
-        return [Notice('Members trained from different seeds found the same patterns.', 'good')]
-    text = 'Members agree fairly. Compare groups rather than individuals.'
-    return [Notice(text)]
 
 
 def _participants(report: GroupReport) -> Section:
@@ -213,33 +147,7 @@ def _participants(report: GroupReport) -> Section:
         )
         blocks.append(report.figure('people', drawn, 'Covariates of the two groups', caption))
     blocks.append(Facts(dict(note.split(': ', 1) for note in cohort.notes)))
-    blocks.append(_exclusions(cohort.exclusions))
-    return Section('Participants', (*blocks, *_unusual(report.found.results)))
-
-
-def _exclusions(table: pd.DataFrame) -> Block:
-    if table.empty:
-        return Notice('Nobody was excluded.', 'good')
-    fold = f'{len(table)} excluded' if len(table) > FEW_ROWS else ''
-    return Table(table, 'Who was excluded, and why', fold=fold)
-
-
-def _unusual(results: pd.DataFrame) -> list[Block]:
-    """Participants who are included, but whose R-indices are an extrapolation."""
-    flags = pd.DataFrame(index=results.index)
-    if 'in_range' in results:
-        flags['outside the training population'] = results['in_range'].eq(False)
-    if 'beyond_range' in results:
-        beyond = results['beyond_range'].fillna(NONE_BEYOND) != NONE_BEYOND
-        flags['covariate outside the training range'] = beyond
-    flags['not complete'] = results['status'] != COMPLETE
-    listed = flags[flags.any(axis=1)]
-    if listed.empty:
-        return []
-    why = [', '.join(flags.columns[row]) for row in listed.to_numpy(dtype=bool)]
-    table = pd.DataFrame({'who': listed.index, 'why': why})
-    caption = 'Their R-indices are an extrapolation, or missing'
-    return [Table(table, caption, fold=f'{len(table)} to interpret with care')]
+    return Section('Participants', (*blocks, exclusion_table(cohort.exclusions)))
 
 
 def _harmonization(report: GroupReport) -> Section:
@@ -260,53 +168,6 @@ def _harmonization(report: GroupReport) -> Section:
     return Section('Harmonization', (figure,))
 
 
-NOTHING_FOUND = (
-    'No pattern is supported: none is found again in other subsamples of the participants, or not '
-    'better than with shuffled labels. There are no R-indices. If you expect patterns, check the '
-    'labels of the groups, the covariates and the number of participants.'
-)
-
-
-def _stability(card: Mapping[str, Any]) -> list[Block]:
-    """How the number of patterns was chosen, beside shuffled labels."""
-    if not card.get('Stability'):
-        return []
-    rows = [
-        {
-            'patterns': row['n_patterns'],
-            'stability': row['value'],
-            'shuffled labels, median': median(row['null']) if row['null'] else None,
-            'shuffled labels, highest': max(row['null'], default=None),
-            'p': Stability(row['n_patterns'], row['value'], tuple(row['null'])).p_value,
-            'chosen': 'chosen' if row['n_patterns'] == card['Selected']['n_patterns'] else '',
-        }
-        for row in card['Stability']['stabilities']
-    ]
-    caption = (
-        'How well patterns are found again: correlation of the least stable one between subsamples '
-        'of the participants. Shuffled labels were tried where they could change the answer.'
-    )
-    formats = dict.fromkeys(
-        ('stability', 'shuffled labels, median', 'shuffled labels, highest', 'p'), '{:.2f}'
-    )
-    return [Table(pd.DataFrame(rows), caption, formats | {'p': '{:.3f}'})]
-
-
-def _linear(card: Mapping[str, Any]) -> list[Block]:
-    """The linear factors beside the R-indices."""
-    if not card.get('Linear'):
-        return []
-    rows = zip(card['PatternNames'], card['Linear']['agreement'], card['Linear']['differing'])
-    table = pd.DataFrame(rows, columns=['pattern', 'agreement', 'patients who differ'])
-    caption = (
-        'R-indices beside the linear factors of the same patients: c-index, and share of patients '
-        'whose places among all are more than a quarter apart. Where they differ, so does what a '
-        'linear model can and cannot express; look at these patients.'
-    )
-    formats = {'agreement': '{:.3f}', 'patients who differ': '{:.1%}'}
-    return [Table(table, caption, formats)]
-
-
 def _model(report: GroupReport) -> Section:
     """How the number of patterns was chosen, or which model was applied."""
     card = report.card
@@ -315,11 +176,11 @@ def _model(report: GroupReport) -> Section:
         text = f'Nothing was trained: the model {report.methods.model} was applied.'
         return Section('Model', (Paragraph(text), facts))
     agreement, history = pd.DataFrame(card['Agreement']), pd.DataFrame(card['History'])
-    blocks: list[Block] = [facts, *_stability(card), *_linear(card)]
+    blocks: list[Block] = [facts, *stability_table(card), *linear_table(card)]
     if agreement.empty:
         return Section('Model', tuple(blocks))
     if agreement['agreement'].notna().any():
-        drawn = figures.plot_agreement(agreement, history, card['Selected'], _chance(report))
+        drawn = figures.plot_agreement(agreement, history, card['Selected'], chance_of(card))
         caption = (
             'Each point is the mean agreement of all pairs of members with the same number of '
             'patterns M and the same λ; the ring is the choice.'
@@ -330,37 +191,20 @@ def _model(report: GroupReport) -> Section:
     return Section('Model', tuple(blocks))
 
 
-def card_facts(card: Mapping[str, Any]) -> dict[str, Any]:
-    """The model in a few words."""
-    chosen = card['Selected']
-    facts = {
-        'Patterns (M)': chosen['n_patterns'],
-        'λ': 'not known' if chosen['ortho'] is None else f'{chosen["ortho"]:g}',
-        'Members averaged': f'{len(chosen["members"])} of {card["Repetitions"]}',
-        'Iterations': f'{card["Iterations"]:,}',
-        'Settings': card['Preset'],
-        'Features': card['NumberOfFeatures'],
-    }
-    if card.get('Spent'):
-        spent = card['Spent']
-        facts['Trained'] = f'{spent["members"]} members, {spent["iterations"]:,} iterations in all'
-        facts['Ended because'] = spent['reason']
-    imported = card.get('Imported')
-    return facts | ({'Origin': imported['Title'] or imported['File']} if imported else {})
-
-
 def _r_indices(report: GroupReport) -> Section:
     """How R-indices are distributed."""
     names = report.found.names
     if not names:
         return Section('R-indices')
     first = report.found.first_visits.dropna(subset=names)
-    drawn = figures.plot_r_indices(first[names], first['group'])
+    who = report.found.cohort.visits.loc[first.index, PARTICIPANT]
+    links = report_links(report.output_dir, who, report.figure_path('rindices').parent)
+    drawn = figures.plot_r_indices(first[names], first['group'], links)
     caption = (
-        'Below the diagonal each point is a participant; dotted lines at 0.4 and 0.7 are the '
-        'borders of the subgroups. Healthy participants are not at 0, but where the controls are; '
-        'about 1: as strong as in the most affected patients of the training sample. Not a '
-        'probability.'
+        'Each point is a participant and leads to the report; controls are rings. Dotted '
+        'lines at 0.4 and 0.7 are the borders of the subgroups. Healthy participants are not at 0, '
+        'but where the controls are; about 1: as strong as in the most affected patients of the '
+        'training sample. Not a probability.'
     )
     formats = dict.fromkeys(('mean', 'sd', 'spread over members'), '{:.2f}')
     shift = describe_shift(report.found.shift)
@@ -373,6 +217,7 @@ def _r_indices(report: GroupReport) -> Section:
             report.figure('rindices', drawn, 'R-indices of controls and patients', caption),
             Table(describe_indices(first, names), 'Mean and spread', formats),
             *what,
+            people_table(report.found, report.output_dir),
         ),
     )
 
@@ -429,7 +274,7 @@ def _maps(report: GroupReport, maps: list[DrawnMap], caption: str) -> list[Block
     viewers = {
         f'Move through: {each.title}': figures.write_viewer(out, each, background) for each in maps
     }
-    return [*mosaics, Html(figures.embed_viewers(viewers))]
+    return [*mosaics, figures.embed_viewers(viewers)]
 
 
 def _voxels(report: GroupReport) -> Section:

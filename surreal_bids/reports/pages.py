@@ -1,20 +1,23 @@
 """Reports: one HTML file each, with all figures inside, that needs no network.
 
 A report is a list of sections, a section a list of blocks; :func:`write_page` turns them into HTML.
-All text is escaped, whatever it holds.
+All text is escaped, whatever it holds. Reports forbid themselves to load anything, and any script
+that is not their own (a Content-Security-Policy).
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any, ClassVar, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import jinja2
 import pandas as pd
@@ -23,6 +26,9 @@ from markupsafe import Markup
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_text
 
+QUOTED_NONE = "'none'"
+"""How a policy says that nothing is allowed."""
+
 NOTHING = '\N{EN DASH}'
 """How a missing value is shown."""
 
@@ -30,6 +36,7 @@ _BEFORE_SVG = re.compile(r'^.*?(?=<svg\b)', re.DOTALL)
 _METADATA = re.compile(r'<metadata\b.*?</metadata>', re.DOTALL)
 _SIZE = re.compile(r'(<svg\b[^>]*?)\s(?:width|height)="[^"]*"')
 _IDENTIFIER = re.compile(r'(\bid="|url\(#|href="#)')
+_LINK = re.compile(r'(<a xlink:href=")([^"#:]+)"')
 _ACTIVE = re.compile(r'<script\b|<foreignObject\b|<[^>]*\son\w+\s*=', re.IGNORECASE)
 _REMOTE = re.compile(r'(?:href|src)\s*=\s*"\s*(?:https?:|//)', re.IGNORECASE)
 
@@ -115,6 +122,10 @@ class Table:
         For each row, whether it stands out.
     fold
         If given, the table opens when this line is clicked.
+    links
+        Columns whose cells lead somewhere: an address for each row, or None.
+    interactive
+        Whether it can be sorted, filtered and copied.
     """
 
     kind: ClassVar[str] = 'table'
@@ -124,6 +135,8 @@ class Table:
     gauges: Mapping[str, float] | None = None
     marked: Sequence[bool] = ()
     fold: str = ''
+    links: Mapping[str, Sequence[str | None]] | None = None
+    interactive: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,10 +150,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Html:
-    """HTML that is known to be safe: its text was escaped by whoever made it."""
+    """HTML that is known to be safe: its text was escaped by whoever made it.
+
+    `scripts` are those in it that may run; others do not.
+    """
 
     kind: ClassVar[str] = 'html'
     markup: Markup
+    scripts: tuple[str, ...] = ()
 
 
 Block = Paragraph | Notice | Numbers | Facts | Figure | Table | Code | Html
@@ -162,6 +179,7 @@ class Cell:
     text: str
     is_number: bool
     place: float | None = None
+    link: str | None = None
 
 
 def write_page(
@@ -194,6 +212,10 @@ def write_page(
         A figure is missing or is no picture that can be shown offline.
     """
     path = Path(path)
+    blocks = [*_blocks(sections)]
+    is_interactive = any(isinstance(each, Table) and each.interactive for each in blocks)
+    script = table_script() if is_interactive else ''
+    of_blocks = [text for each in blocks if isinstance(each, Html) for text in each.scripts]
     html = (
         _environment()
         .get_template(template)
@@ -202,11 +224,43 @@ def write_page(
             subtitle=subtitle,
             sections=sections,
             footer=footer,
+            policy=content_policy([*filter(None, [script]), *of_blocks]),
+            # Written by us: it holds nothing of the data.
+            script=Markup(script),  # noqa: S704
             draw_figure=_Figures(path.parent),
             rows=table_rows,
         )
     )
     return write_text(path, html)
+
+
+def _blocks(sections: Iterable[Section]) -> Iterator[Block]:
+    """All blocks of sections and their parts."""
+    for section in sections:
+        yield from section.blocks
+        yield from _blocks(section.parts)
+
+
+@cache
+def table_script() -> str:
+    """What makes tables interactive."""
+    return (package_files(__package__) / 'templates' / 'tables.js').read_text(encoding='utf-8')
+
+
+def content_policy(scripts: Iterable[str]) -> str:
+    """A Content-Security-Policy: load nothing, run only these scripts."""
+    digests = [hashlib.sha256(script.encode()).digest() for script in dict.fromkeys(scripts)]
+    allowed = [f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests]
+    return '; '.join(
+        [
+            "default-src 'none'",
+            "style-src 'unsafe-inline'",
+            'img-src data:',
+            f'script-src {" ".join(allowed) or QUOTED_NONE}',
+            f'base-uri {QUOTED_NONE}',
+            f'form-action {QUOTED_NONE}',
+        ]
+    )
 
 
 @cache
@@ -232,23 +286,23 @@ class _Figures:
         return {
             'number': self.count,
             'link': quote(os.path.relpath(figure.path, self.folder)),
-            'content': embed(figure, f'figure{self.count}-'),
+            'content': embed(figure, f'figure{self.count}-', self.folder),
         }
 
 
-def embed(figure: Figure, prefix: str) -> Markup:
-    """Content of a figure file as HTML; identifiers in an SVG start with `prefix`."""
+def embed(figure: Figure, prefix: str, folder: Path) -> Markup:
+    """Content of a figure file as HTML in a page in `folder`; identifiers start with `prefix`."""
     if not figure.path.is_file():
         raise DataError(
             f'{figure.path}: this figure is missing, so the report cannot show it; '
             'run again to draw it'
         )
     if figure.path.suffix == '.svg':
-        return _embed_svg(figure, prefix)
+        return _embed_svg(figure, prefix, folder)
     return _embed_pixels(figure)
 
 
-def _embed_svg(figure: Figure, prefix: str) -> Markup:
+def _embed_svg(figure: Figure, prefix: str, folder: Path) -> Markup:
     text = figure.path.read_text(encoding='utf-8')
     if '<svg' not in text or _ACTIVE.search(text) or _REMOTE.search(_METADATA.sub('', text)):
         raise DataError(
@@ -258,9 +312,16 @@ def _embed_svg(figure: Figure, prefix: str) -> Markup:
     text = _METADATA.sub('', _BEFORE_SVG.sub('', text, count=1), count=1)
     text = _SIZE.sub(r'\1', _SIZE.sub(r'\1', text, count=1), count=1)
     text = _IDENTIFIER.sub(rf'\g<1>{prefix}', text)
+    text = _LINK.sub(lambda found: _moved(found, figure.path.parent, folder), text)
     label = Markup('<svg role="img" aria-label="{}"').format(_spoken(figure))
     # The file was checked above: it holds no script and nothing remote.
     return Markup(text.replace('<svg', label, 1))  # noqa: S704
+
+
+def _moved(link: re.Match[str], source: Path, target: Path) -> str:
+    """A link from a file in one folder as it is from a file in another."""
+    there = os.path.relpath(source / unquote(link[2]), target)
+    return f'{link[1]}{quote(there)}"'
 
 
 def _embed_pixels(figure: Figure) -> Markup:
@@ -288,11 +349,12 @@ def _cells(table: Table, column: str) -> list[Cell]:
     is_number = pd.api.types.is_numeric_dtype(values)
     style = (table.formats or {}).get(column, '{}')
     limit = (table.gauges or {}).get(column)
+    links = (table.links or {}).get(column) or [None] * len(values)
     return [
         Cell(NOTHING, is_number)
         if pd.isna(value)
-        else Cell(style.format(value), is_number, _place(value, limit))
-        for value in values
+        else Cell(style.format(value), is_number, _place(value, limit), link)
+        for value, link in zip(values, links)
     ]
 
 

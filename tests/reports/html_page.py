@@ -46,6 +46,9 @@ def check_offline(page):
             assert not re.match(r'\s*(https?:|//)', value or ''), (tag, name, value)
     style = ''.join(re.findall(r'<style>(.*?)</style>', page.source, re.DOTALL))
     assert '@import' not in style
+    policies = [m['content'] for m in page.of('meta') if 'http-equiv' in m]
+    assert len(policies) == 1
+    assert "default-src 'none'" in policies[0]
     assert not re.search(r'url\((?!#)', page.source)
 
 

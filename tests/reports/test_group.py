@@ -4,134 +4,18 @@ import re
 from dataclasses import replace
 from types import SimpleNamespace
 
-import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.files import write_image
 from surreal_bids.reports import figures
-from surreal_bids.reports.figures import Background
-from surreal_bids.reports.group import GroupReport, VoxelMaps, write_group_report
+from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
-from surreal_bids.stats.associations import associate
-from surreal_bids.tables.analysis import GroupResults
-from surreal_bids.tables.cohort import Cohort
+from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
+from surreal_bids.reports.people import flags_of, people_table
 from surreal_bids.tables.diagnosis import compare_groups
-from surreal_bids.tables.features import column_features
-from surreal_bids.tables.preprocessing import PreprocessingOptions
+from tests.reports.group_report import N_CN, N_PT, make_card, make_report
 from tests.reports.html_page import HOSTILE, Page
-
-N_CN, N_PT = 14, 18
-SHAPE = (12, 14, 11)
-AFFINE = np.array([[4.0, 0, 0, -24], [0, 4, 0, -28], [0, 0, 4, -22], [0, 0, 0, 1]])
-
-
-def make_cohort(rng) -> Cohort:
-    names = [f'sub-{k:02}' for k in range(N_CN + N_PT)]
-    visits = pd.DataFrame({'participant_id': names}, names)
-    visits['group'] = ['CN'] * N_CN + ['PT'] * N_PT
-    people = pd.DataFrame({'age': rng.uniform(50, 80, len(names))}, names)
-    people['site'] = rng.choice(['a', 'b'], len(names))
-    features = pd.DataFrame(rng.normal(100, 10, (len(names), 5)), names, list('vwxyz'))
-    return Cohort(
-        visits.assign(is_first=True),
-        features,
-        people,
-        pd.DataFrame({'mmse': [str(k) for k in range(len(names))]}, names),
-        column_features('vwxyz'),
-        PreprocessingOptions(('age',), site_column='site'),
-        ('Groups: as given', f'Odd: {HOSTILE}'),
-        pd.DataFrame({'participant_id': ['sub-99'], 'reason': [HOSTILE]}),
-    )
-
-
-def make_card(agreement=0.83):
-    rows = [
-        {'n_patterns': m, 'ortho': o, 'n_members': 3, 'n_healthy': 3, 'agreement': a, 'score': a}
-        for m, o, a in [(2, 0.1, 0.7), (2, 0.4, agreement), (3, 0.1, 0.6), (3, 0.4, 0.55)]
-    ]
-    history = [
-        {'iteration': i, 'n_patterns': 2, 'ortho': o, 'agreement': 0.5 + i / 100}
-        for i in (10, 20)
-        for o in (0.1, 0.4)
-    ]
-    return {
-        'PatternNames': ['r1', 'r2'],
-        'Selected': {'n_patterns': 2, 'ortho': 0.4, 'agreement': agreement, 'members': [0, 1]},
-        'Agreement': rows,
-        'History': history,
-        'Repetitions': 3,
-        'Sample': {'n_cn': 20, 'n_pt': 100},
-        'Iterations': 20,
-        'Preset': 'robust',
-        'NumberOfFeatures': 5,
-    }
-
-
-def make_map(folder, name, rng):
-    data = rng.normal(0, 2, SHAPE).astype(np.float32)
-    return write_image(folder / f'{name}.nii.gz', nib.Nifti1Image(data, AFFINE))
-
-
-def make_report(folder, title='Study', halves=True, maps=True, **changes) -> GroupReport:
-    rng = np.random.default_rng(0)
-    cohort = make_cohort(rng)
-    index = cohort.visits.index
-    results = pd.DataFrame(rng.uniform(size=(len(index), 2)), index, ['r1', 'r2'])
-    results = results.assign(
-        r1_member_spread=0.1, r2_member_spread=0.2, in_range=True, beyond_range='none'
-    )
-    results = results.assign(status='complete')
-    results.loc['sub-03', 'beyond_range'] = 'age'
-    results['in_range'] = results.index != 'sub-03'
-    patterns = pd.DataFrame({'pattern': ['r1'] * 5 + ['r2'] * 5, 'region': list('vwxyz') * 2})
-    patterns['change_percent'] = rng.normal(0, 10, 10)
-    patterns['change_percent_member_spread'] = 2.0
-    measures = pd.concat([cohort.people, cohort.others], axis=1)
-    associations, skipped = associate(measures, results[['r1', 'r2']])
-    summary = pd.DataFrame(
-        {
-            'contrast': ['patients', 'r1high', 'r1slope'],
-            'description': ['all patients', 'r1 > 0.7', 'r1 among patients'],
-            'kind': ['test', 'description', 'description'],
-            't_at_fdr_0.05': [2.0, np.nan, np.nan],
-            'discoveries': [7, np.nan, np.nan],
-        }
-    )
-    images = {name: make_map(folder, name, rng) for name in summary['contrast']}
-    found = GroupResults(
-        cohort=cohort,
-        model=SimpleNamespace(pattern_names=('r1', 'r2')),
-        results=results,
-        harmonized=cohort.features,
-        patterns=patterns,
-        associations=associations,
-        untested={each.name: each.reason for each in skipped},
-        diagnosis=pd.DataFrame({'by': ['all regions'], 'auc': [0.71]}),
-        differences=compare_groups(cohort),
-        halves=pd.DataFrame({'comparison': ['half 1 and half 2'], 'c_index': [0.9]})
-        if halves
-        else None,
-    )
-    drawn = {
-        'pattern_maps': {'r1': make_map(folder, 'r1', rng)},
-        'voxel_maps': {'GM': VoxelMaps(images, summary, {'r2high': 'only 2 patients'})},
-        'background': background(),
-    }
-    made = {
-        'card': make_card(),
-        'methods': GroupMethods(N_CN, N_PT, 5, harmonized=True, preset='robust'),
-        **(drawn if maps else {}),
-    }
-    return GroupReport(folder / 'out', title, found, **{**made, **changes})
-
-
-def background():
-    ball = np.linalg.norm(np.indices(SHAPE) - np.array(SHAPE)[:, None, None, None] / 2, axis=0)
-    mask = nib.Nifti1Image((ball < 5).astype(np.uint8), AFFINE)
-    t1w = nib.Nifti1Image((10 * (ball < 5) * (6 - ball)).astype(np.float32), AFFINE)
-    return Background('tiny', t1w, mask)
 
 
 @pytest.fixture(scope='module')
@@ -146,7 +30,7 @@ def test_everything_is_told(report):
     for words in (
         'found the same patterns',
         'sub-99',
-        'outside the training population, covariate outside the training range',
+        'outside the training population; age outside the training range',
         'Harmonization',
         'What was chosen, and why',
         'R-indices of controls and patients',
@@ -219,7 +103,8 @@ def test_names_stay_text(report):
 
 def test_nothing_is_fetched(report):
     page, _ = report
-    assert not page.of('link', 'object', 'embed', 'base', 'script')
+    assert not page.of('link', 'object', 'embed', 'base')
+    assert page.of('script') == [{}]
     for tag, attributes in page.tags:
         for name, value in attributes.items():
             if tag == 'a' or name.startswith('xmlns'):
@@ -275,7 +160,61 @@ def test_an_applied_model_is_named(tmp_path):
     assert 'What was chosen' not in page.words
 
 
-@pytest.mark.parametrize('n_patterns', [1, 2, 5])
+def test_good_agreement_is_no_comfort_where_a_fold_lost_a_pattern(tmp_path):
+    report = make_report(tmp_path, card=make_card(0.9), maps=False)
+    note = {'Folds': 5, 'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}
+    found = replace(report.found, fitted=SimpleNamespace(note=note))
+    words = Page(write_group_report(replace(report, found=found))).words
+    assert 'Good: Members' not in words
+    assert 'without some of the participants others are found' in words
+
+
+def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
+    report = make_report(tmp_path, maps=False)
+    results = report.found.results.assign(r1_low=0.25, r1_high=0.753, r1_centile=97.4)
+    results.loc['sub-07', ['r1_low', 'r1_centile']] = np.nan
+    results = results.astype({'in_range': object})
+    results.loc['sub-08', ['status', 'in_range']] = ['unharmonized', None]
+    found = replace(report.found, results=results.assign(fold_correlation=0.9, n_imputed=0))
+    table = people_table(found, tmp_path)
+    assert list(table.frame) == [
+        *('participant', 'group', 'r1', 'r1, 68 %', 'r1 centile', 'r2', 'flags')
+    ]
+    rows = {cells[0].text: [cell.text for cell in cells[1:]] for _, cells in table_rows(table)}
+    assert len(rows) == N_CN + N_PT
+    assert rows['sub-06'][2:4] == ['0.25 to 0.75', '97']
+    assert rows['sub-07'][2:4] == ['\N{EN DASH}', '\N{EN DASH}']
+    assert rows['sub-03'][-1] == 'outside the training population; age outside the training range'
+    assert rows['sub-08'][-1] == 'site not harmonized'
+    assert rows['sub-09'][-1] == ''
+    assert [row for row, (marked, _) in enumerate(table_rows(table)) if marked] == [3, 8]
+
+
+def test_flags_of_folds_and_imputation():
+    row = {'status': 'complete', 'n_imputed': 2.0, 'fold_correlation': 0.5}
+    assert flags_of(row) == ['2 regions were missing', 'other patterns without the fold']
+    assert flags_of({'status': 'complete', 'n_imputed': np.nan, 'in_range': np.nan}) == []
+
+
+@pytest.mark.parametrize('n_patterns', [1, 2, 3])
+def test_points_lead_to_reports(tmp_path, n_patterns):
+    rng = np.random.default_rng(0)
+    names = [f'r{k + 1}' for k in range(n_patterns)]
+    r_indices = pd.DataFrame(rng.uniform(size=(9, n_patterns)), columns=names)
+    links = [None if k == 4 else f'../sub-{k}.html' for k in range(9)]
+    group = pd.Series(['CN'] * 3 + ['PT'] * 6)
+    drawn = figures.plot_r_indices(r_indices, group, links)
+    path = figures.save_figure(tmp_path / 'figures' / 'a.svg', drawn)
+    page = Page(write_page(tmp_path / 'a.html', 'T', [Section('S', (Figure(path, 'F'),))]))
+    count = max(n_patterns * (n_patterns - 1) // 2, 1)
+    shown = [a for a in page.of('a') if 'xlink:href' in a]
+    assert [a['xlink:href'] for a in shown].count('sub-7.html') == count
+    assert len(shown) == 8 * count
+    assert {a['tabindex'] for a in shown} == {'-1'}
+    assert page.words.count('sub-7') == count
+
+
+@pytest.mark.parametrize('n_patterns', [2, 5])
 def test_r_indices_are_drawn_pair_by_pair(n_patterns):
     rng = np.random.default_rng(0)
     names = [f'r{k + 1}' for k in range(n_patterns)]
@@ -284,9 +223,8 @@ def test_r_indices_are_drawn_pair_by_pair(n_patterns):
     drawn = figures.plot_r_indices(r_indices, group)
     scatters = [axes for axes in drawn.axes if len(axes.collections) == 2]
     assert len(scatters) == n_patterns * (n_patterns - 1) // 2
-    if scatters:
-        points = scatters[0].collections[1].get_offsets()
-        np.testing.assert_allclose(points, r_indices[['r1', 'r2']][10:])
+    points = scatters[0].collections[1].get_offsets()
+    np.testing.assert_allclose(points, r_indices[['r1', 'r2']][10:])
 
 
 def test_the_same_figure_gives_the_same_file(tmp_path):

@@ -101,7 +101,7 @@ def test_same_input_same_page(tmp_path):
 @pytest.mark.parametrize('suffix', ['.png', '.jpg'])
 def test_pixels_become_data(tmp_path, suffix):
     path = draw(tmp_path / f'f{suffix}')
-    markup = embed(Figure(path, 'A "title"', 'caption'), 'p-')
+    markup = embed(Figure(path, 'A "title"', 'caption'), 'p-', tmp_path)
     assert markup.startswith('<img src="data:image/')
     assert 'alt="A &#34;title&#34;. caption"' in markup
 
@@ -110,7 +110,7 @@ def test_names_inside_of_svg_get_a_prefix(tmp_path):
     path = tmp_path / 'f.svg'
     body = '<defs><g id="m"/></defs><use href="#m"/><g clip-path="url(#m)">id m, one = 1</g>'
     path.write_text('<?xml version="1.0"?>\n<!DOCTYPE svg>\n' + SVG.format(body))
-    markup = embed(Figure(path, 'F'), 'p-')
+    markup = embed(Figure(path, 'F'), 'p-', tmp_path)
     assert markup.startswith('<svg role="img"')
     assert '<g id="p-m"/></defs><use href="#p-m"/><g clip-path="url(#p-m)">id m' in markup
     assert 'width="3"' not in markup
@@ -132,14 +132,14 @@ def test_refuses_active_and_remote_figures(tmp_path, content):
     path = tmp_path / 'f.svg'
     path.write_text(content)
     with pytest.raises(DataError, match=r'f\.svg: not an SVG picture'):
-        embed(Figure(path, 'F'), 'p-')
+        embed(Figure(path, 'F'), 'p-', tmp_path)
 
 
 @pytest.mark.parametrize(('name', 'said'), [('no.svg', 'missing'), ('f.tiff', 'convert it')])
 def test_refuses_missing_and_unknown_files(tmp_path, name, said):
     (tmp_path / 'f.tiff').write_bytes(b'II')
     with pytest.raises(DataError, match=said):
-        embed(Figure(tmp_path / name, 'F'), 'p-')
+        embed(Figure(tmp_path / name, 'F'), 'p-', tmp_path)
 
 
 def test_a_page_that_fails_leaves_the_old_one(tmp_path):

@@ -1,0 +1,153 @@
+"""Reports in a real browser: nothing is fetched, no script fails, tables and links work."""
+
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pandas as pd
+import pytest
+
+from surreal_bids.reports.group import write_group_report
+from surreal_bids.reports.pages import Section, Table, write_page
+from tests.reports.group_report import make_report
+from tests.reports.html_page import HOSTILE
+
+CHROMIUM = Path('/usr/bin/chromium')
+QUIET = ['--no-sandbox', '--disable-gpu', '--disable-background-networking']
+
+
+@pytest.fixture(scope='module')
+def browser():
+    playwright = pytest.importorskip('playwright.sync_api')
+    if not CHROMIUM.exists():
+        pytest.skip(f'{CHROMIUM} is not installed: reports are not tried in a browser')
+    with playwright.sync_playwright() as driver:
+        yield driver.chromium.launch(executable_path=str(CHROMIUM), args=QUIET)
+
+
+@pytest.fixture
+def visit(browser):
+    """Opens a report; afterwards nothing may have been fetched, and no error reported."""
+    context = browser.new_context(viewport={'width': 1280, 'height': 900})
+    context.grant_permissions(['clipboard-read', 'clipboard-write'])
+    said, fetched = [], []
+
+    def hear(message):
+        if message.type == 'error':
+            said.append(message.text)
+
+    def open_report(path):
+        page = context.new_page()
+        page.on('console', hear)
+        page.on('pageerror', lambda error: said.append(str(error)))
+        page.on('request', lambda request: fetched.append(request.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_report
+    context.close()
+    assert said == []
+    assert {urlsplit(url).scheme for url in fetched} <= {'file', 'data'}
+
+
+def make_page(folder, rows):
+    """A page with an interactive table of its own."""
+    frame = pd.DataFrame(rows, columns=['who', 'r1', 'flags'])
+    links = [f'{who}.html' for who in frame['who']]
+    table = Table(frame, 'All', {'r1': '{:.2f}'}, links={'who': links}, interactive=True)
+    return write_page(folder / 'page.html', 'T', [Section('S', (table,))])
+
+
+ROWS = [('b10', 0.5, 'old'), ('b9', None, HOSTILE), ('c', -0.25, ''), ('a', 1.5, 'old site')]
+
+
+def first_column(page):
+    return page.locator('tbody tr:visible td:first-child').all_inner_texts()
+
+
+def test_columns_are_sorted_with_missing_values_last(tmp_path, visit):
+    page = visit(make_page(tmp_path, ROWS))
+    head = page.locator('th', has_text='r1')
+    for direction, order in {'descending': 'a b10 c b9', 'ascending': 'c b10 a b9'}.items():
+        head.get_by_role('button').click()
+        assert head.get_attribute('aria-sort') == direction
+        assert first_column(page) == order.split()
+    page.locator('th', has_text='who').get_by_role('button').press('Enter')
+    assert first_column(page) == ['a', 'b9', 'b10', 'c']
+    assert page.locator('[aria-sort]').all_inner_texts() == ['who']
+
+
+def test_rows_are_filtered_and_copied(tmp_path, visit):
+    page = visit(make_page(tmp_path, ROWS))
+    page.get_by_label('Rows with').fill('OLD b')
+    assert first_column(page) == ['b10']
+    assert page.get_by_role('status').inner_text() == '1 of 4 rows'
+    page.get_by_label('Rows with').fill('b')
+    page.get_by_role('button', name='Copy these rows').click()
+    assert page.get_by_role('status').inner_text() == '2 rows copied'
+    copied = page.evaluate('navigator.clipboard.readText()')
+    assert copied == f'who\tr1\tflags\nb10\t0.50\told\nb9\tn/a\t{HOSTILE}\n'
+
+
+def test_everything_is_reached_by_keyboard(tmp_path, visit):
+    page = visit(make_page(tmp_path, ROWS[:2]))
+    reached = []
+    for _ in range(20):
+        page.keyboard.press('Tab')
+        reached.append(page.evaluate('document.activeElement.textContent.trim()'))
+    assert {'Copy these rows (TSV)', 'who', 'r1', 'flags', 'b10', 'b9'} <= set(reached)
+
+
+@pytest.fixture(scope='module')
+def group(tmp_path_factory):
+    """The report of a group; two participants have reports of their own."""
+    folder = tmp_path_factory.mktemp('group')
+    report = make_report(folder, HOSTILE)
+    for name in ('sub-02', 'sub-20'):
+        write_page(report.output_dir / f'{name}.html', name, [])
+    return write_group_report(report)
+
+
+def test_rows_and_points_lead_to_reports(group, visit):
+    page = visit(group)
+    assert page.locator('td a').all_inner_texts() == ['sub-02', 'sub-20']
+    page.locator('td a', has_text='sub-20').click()
+    assert page.title() == 'sub-20'
+    page.go_back()
+    page.locator('svg a', has_text='sub-02').locator('use').first.click()
+    assert page.title() == 'sub-02'
+
+
+def test_viewers_work_and_are_the_only_frames(group, visit):
+    page = visit(group)
+    assert page.locator('iframe').count() == 3
+    page.locator('details.viewer summary').first.click()
+    sprite = page.frame_locator('iframe').first.locator('canvas').first
+    sprite.wait_for(state='visible')
+    width = sprite.evaluate('canvas => canvas.width')
+    assert width > 0
+
+
+def test_other_scripts_do_not_run(tmp_path, browser):
+    path = make_page(tmp_path, ROWS)
+    source = path.read_text().replace('</main>', '<script>document.title = "run"</script></main>')
+    path.write_text(source)
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    assert page.title() == 'T'
+    page.close()
+
+
+@pytest.mark.parametrize('width', [1280, 400])
+def test_the_page_is_as_wide_as_the_window(group, visit, width):
+    page = visit(group)
+    page.set_viewport_size({'width': width, 'height': 800})
+    assert page.evaluate('document.documentElement.scrollWidth') <= width
+
+
+def test_a_table_of_a_thousand_participants_is_complete(tmp_path, visit):
+    report = make_report(tmp_path, maps=False, sizes=(400, 600))
+    page = visit(write_group_report(replace(report, title='Many')))
+    assert page.get_by_role('status').inner_text() == '1000 of 1000 rows'
+    page.get_by_label('Rows with').fill('PT')
+    assert page.get_by_role('status').inner_text() == '600 of 1000 rows'
