@@ -15,6 +15,7 @@ from surreal_bids.interfaces.group import (
     SelectModel,
     TrainPatterns,
 )
+from surreal_bids.interfaces.individual import WriteIndividuals
 
 
 def init_group_wf(
@@ -24,6 +25,7 @@ def init_group_wf(
     model: pe.Workflow | str,
     maps: Mapping[str, Any],
     report: Mapping[str, Any],
+    individuals: Mapping[str, Any],
     n_threads: int = 1,
 ) -> pe.Workflow:
     """Build the whole group level.
@@ -40,6 +42,7 @@ def init_group_wf(
     ...     maps=dict(stamps={'GM': ''}, template='MNI152NLin2009cAsym', smoothing=8.0),
     ...     report=dict(title='Study', template='MNI152NLin2009cAsym',
     ...                 template_name='MNI152NLin2009cAsym', methods={}),
+    ...     individuals=dict(participants=['sub-01'], failures_dir='failures'),
     ... )
 
     Parameters
@@ -54,6 +57,8 @@ def init_group_wf(
         `stamps` (of the RAVENS maps of each tissue to compare), and inputs of `MapPatterns`.
     report
         Inputs of `PublishGroup`.
+    individuals
+        `participants` whose reports get their R-indices, and inputs of `WriteIndividuals`.
     n_threads
         Threads of the long steps.
 
@@ -71,6 +76,9 @@ def init_group_wf(
         mem_gb=2,
     )
     workflow.connect([(publish, outputnode, [('out_file', 'report_file')])])
+    add_reports = _init_report_nodes(output_dir, individuals, n_threads)
+    for node in add_reports:
+        workflow.connect([(publish, node, [('deviations_file', 'deviations_file')])])
     compare = [_init_map_node(cohort_dir, output_dir, maps, tissue, n_threads) for tissue in stamps]
     if compare:
         merge_maps = pe.Node(Merge(len(compare)), name='merge_maps')
@@ -79,9 +87,12 @@ def init_group_wf(
             (merge_maps, publish, [('out', 'maps_dirs')]),
         ])  # fmt: skip
     if isinstance(model, str):
-        for node in (publish, *compare):
+        for node in (publish, *compare, *add_reports):
             node.inputs.model_card = model
         return workflow
+    workflow.connect(
+        [(model, node, [('outputnode.model_card', 'model_card')]) for node in add_reports]
+    )
     given = model.get_node('outputnode').inputs.copyable_trait_names()
     for node in (publish, *compare):
         names = [name for name in ('model_card', 'folds_file', 'fold_cards') if name in given]
@@ -109,6 +120,29 @@ def _init_map_node(
         n_procs=n_threads,
         mem_gb=4,
     )
+
+
+FEWEST_REPORTS = 8
+"""Reports that one node writes at least, if there are so many: each has to start first."""
+
+
+def _init_report_nodes(
+    output_dir: str, individuals: Mapping[str, Any], n_threads: int
+) -> list[pe.Node]:
+    """Nodes that share out the reports of participants."""
+    participants = individuals['participants']
+    options = {name: value for name, value in individuals.items() if name != 'participants'}
+    count = min(n_threads, -(-len(participants) // FEWEST_REPORTS))
+    return [
+        pe.Node(
+            WriteIndividuals(
+                output_dir=output_dir, participants=list(participants[number::count]), **options
+            ),
+            name=f'reports_{number + 1}',
+            mem_gb=1,
+        )
+        for number in range(count)
+    ]
 
 
 def trains_each_number(options: Mapping[str, Any]) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,8 +21,8 @@ from surreal_bids.bids.derivatives import (
     sidecar_path,
     start_dataset,
 )
-from surreal_bids.bids.layout import read_description
-from surreal_bids.bids.people import Visit
+from surreal_bids.bids.layout import is_label, read_description, without_prefix
+from surreal_bids.bids.people import PARTICIPANT, Visit
 from surreal_bids.bids.programs import segmentation_label
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.cli.execution import Crash, run_workflow
@@ -49,6 +51,8 @@ from surreal_bids.tables.sites import adapt_to_controls
 from surreal_bids.tables.volumes import collect_volumes
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
+LOGGER = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingSets:
@@ -74,6 +78,9 @@ class TrainingSets:
             }
         return paths
 
+
+FAILURES = 'failures'
+"""Folder beside a cohort that says why reports could not be written."""
 
 DONE = 'done'
 """File beside a cohort for which all results have been computed."""
@@ -118,9 +125,11 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
         return 0
     group = ['the group level']
     with sole_use(config.output_dir, group), sole_use(config.work_dir, group):
-        _run(config, cohort, source)
+        failures = _run(config, cohort, source)
     sys.stdout.write(f'Done; open {output_path(config.output_dir, "group_report")}.\n')
-    return 0
+    for label, reason in failures.items():
+        LOGGER.warning('sub-%s: no R-indices in the report: %s', label, reason)
+    return 1 if failures else 0
 
 
 def check_group_options(config: AppConfig) -> None:
@@ -195,8 +204,11 @@ def _training_sets(config: AppConfig, cohort: Cohort) -> TrainingSets:
     return TrainingSets(everyone, folds, prepare_halves(cohort, config.random_seed))
 
 
-def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingSets) -> None:
-    """Write what the steps need, run them, and delete outputs of earlier runs."""
+def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingSets) -> dict[str, str]:
+    """Write what the steps need, run them, and delete outputs of earlier runs.
+
+    Returns why reports of participants could not be written, by label.
+    """
     identity = cohort.fingerprint(asdict(training_options(config)), _checksum(config), __version__)
     folder = config.work_dir.absolute() / 'group' / identity
     if config.reports_only and not (folder / DONE).is_file():
@@ -204,6 +216,7 @@ def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingSets) -
             f'--reports-only: {config.work_dir} holds no results for these participants and '
             'options; run once without it'
         )
+    shutil.rmtree(folder / FAILURES, ignore_errors=True)
     workflow = make_workflow(config, cohort.save(folder), cohort, source)
     description = read_description(config.bids_dir)
     start_dataset(config.output_dir, config.bids_dir, description)
@@ -214,6 +227,11 @@ def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingSets) -
     raise_crashes(config, run_workflow(workflow, config))
     write_text(folder / DONE, '')
     _remove_outdated(config, begun)
+    if not config.participant_label:
+        from surreal_bids.reports.individual import remove_others
+
+        remove_others(config.output_dir, {without_prefix(name, 'sub') for name in reported(cohort)})
+    return {path.name: path.read_text('utf-8') for path in sorted((folder / FAILURES).glob('*'))}
 
 
 def _checksum(config: AppConfig) -> str | None:
@@ -244,8 +262,16 @@ def make_workflow(
         'methods': _methods(config, cohort, list(stamps)),
         'random_seed': config.random_seed,
     }
+    individuals: dict[str, Any] = {
+        'participants': reported(cohort),
+        'failures_dir': os.fspath(folder / FAILURES),
+        'again': config.reports_only,
+    }
+    if config.model is not None:
+        individuals['model'] = config.model.absolute().name
     if cohort.wanted.atlas is not None:
-        report['atlas_dir'] = os.fspath(config.work_dir.absolute() / 'atlases')
+        atlas_dir = os.fspath(config.work_dir.absolute() / 'atlases')
+        report['atlas_dir'] = individuals['atlas_dir'] = atlas_dir
     return init_group_wf(
         cohort_dir=os.fspath(folder),
         output_dir=os.fspath(config.output_dir.absolute()),
@@ -258,8 +284,15 @@ def make_workflow(
             'random_seed': config.random_seed,
         },
         report=report,
+        individuals=individuals,
         n_threads=config.nprocs or usable_cores(),
     )
+
+
+def reported(cohort: Cohort) -> list[str]:
+    """Participants who get a report: those whose names can be those of files."""
+    names = dict.fromkeys(cohort.visits[PARTICIPANT])
+    return [name for name in names if is_label(without_prefix(name, 'sub'))]
 
 
 def _stamps(config: AppConfig, cohort: Cohort, template: str) -> dict[str, str]:

@@ -304,6 +304,7 @@ class _PublishGroupInput(_HeldOutInput):
 
 class _PublishGroupOutput(TraitedSpec):
     out_file = File(exists=True, desc='the report')
+    deviations_file = File(exists=True, desc='regions of each visit in SD of controls')
 
 
 class PublishGroup(Step):
@@ -352,6 +353,8 @@ class PublishGroup(Step):
             background=_background(inputs.template, inputs.template_name) if has_maps else None,
         )
         self._results['out_file'] = os.fspath(write_group_report(report))
+        deviations = write_tsv(Path(runtime.cwd) / 'deviations.tsv', found.deviations())
+        self._results['deviations_file'] = os.fspath(deviations)
         return runtime
 
     def _given(self, name: str) -> Any:

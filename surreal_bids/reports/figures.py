@@ -70,13 +70,15 @@ _REPORT_LINK = re.compile(r'<a xlink:href="([^"]*?)([^"/]*)\.html"[^>]*>')
 _POINT = r'<a xlink:href="\1\2.html" tabindex="-1"><title>\2</title>'
 
 
-def _new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of this size in inches."""
     figure = Figure(figsize=(width, height), layout='constrained')
     FigureCanvasSVG(figure)
     return figure
 
 
-def _tidy(axes: Axes) -> None:
+def tidy(axes: Axes) -> None:
+    """Draw no lines on top and on the right."""
     axes.spines[['top', 'right']].set_visible(False)
 
 
@@ -91,14 +93,14 @@ def plot_participants(covariates: pd.DataFrame, group: pd.Series) -> Figure:
         CN or PT.
     """
     count = max(covariates.shape[1], 1)
-    figure = _new_figure(WIDTH, 2.7)
+    figure = new_figure(WIDTH, 2.7)
     for axes, name in zip(figure.subplots(1, count, squeeze=False)[0], covariates):
         values = covariates[name]
         draw = _histograms if pd.api.types.is_numeric_dtype(values) else _bars
         draw(axes, values, group)
         axes.set(xlabel=str(name))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        _tidy(axes)
+        tidy(axes)
     figure.axes[0].set_ylabel('share of the group')
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside upper left', ncols=2, frameon=False)
@@ -154,7 +156,7 @@ def plot_agreement(
     chance
         What unrelated members would agree to.
     """
-    figure = _new_figure(WIDTH, 3.8)
+    figure = new_figure(WIDTH, 3.8)
     choice, course = figure.subplots(1, 2)
     _draw_choice(choice, agreement, selected)
     _draw_course(course, history, selected)
@@ -163,7 +165,7 @@ def plot_agreement(
         axes.text(0.99, chance, 'unrelated models', color=NEUTRAL, fontsize=8, ha='right',
                   va='bottom', transform=axes.get_yaxis_transform())  # fmt: skip
         axes.set(ylabel='agreement (pattern-agr-index)')
-        _tidy(axes)
+        tidy(axes)
     return figure
 
 
@@ -224,7 +226,7 @@ def plot_r_indices(
     to = pd.Series(list(links) or [None] * len(group), group.index, dtype=object)
     if size == 1:
         return _plot_one_index(r_indices[names[0]], group, to)
-    figure = _new_figure(WIDTH, min(PANEL, WIDTH / size) * size)
+    figure = new_figure(WIDTH, min(PANEL, WIDTH / size) * size)
     panels: Any = figure.subplots(size, size, squeeze=False)
     limits = _limits(r_indices)
     for row, column in np.ndindex(size, size):
@@ -239,7 +241,7 @@ def plot_r_indices(
         else:
             axes.set_axis_off()
             continue
-        _tidy(axes)
+        tidy(axes)
         axes.set(xlabel=names[column], ylabel=names[row] if column < row else 'share')
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside upper center', ncols=2, frameon=False)
@@ -254,7 +256,7 @@ def _limits(r_indices: pd.DataFrame) -> tuple[float, float]:
 
 def _plot_one_index(values: pd.Series, group: pd.Series, links: pd.Series) -> Figure:
     """A histogram, and below it one point per participant, a row per group."""
-    figure = _new_figure(WIDTH, 4.6)
+    figure = new_figure(WIDTH, 4.6)
     share, points = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
     limits = _limits(values.to_frame())
     _histograms(share, values, group, limits)
@@ -265,7 +267,7 @@ def _plot_one_index(values: pd.Series, group: pd.Series, links: pd.Series) -> Fi
     points.set(xlabel=str(values.name), yticks=[])
     for axes in (share, points):
         _borders(axes)
-        _tidy(axes)
+        tidy(axes)
     handles, labels = share.get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside upper center', ncols=2, frameon=False)
     return figure
@@ -298,7 +300,7 @@ def plot_regions(patterns: pd.DataFrame) -> Figure:
     names = list(dict.fromkeys(patterns['pattern']))
     columns = min(len(names), REGION_COLUMNS)
     rows = -(-len(names) // columns)
-    figure = _new_figure(WIDTH, 3.9 * rows)
+    figure = new_figure(WIDTH, 3.9 * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in panels[len(names) :]:
         axes.set_axis_off()
@@ -314,7 +316,7 @@ def plot_regions(patterns: pd.DataFrame) -> Figure:
         axes.axvline(0, color=NEUTRAL, lw=0.8)
         axes.tick_params('y', labelsize=8)
         axes.set(title=name, xlabel='change (% of the mean of controls)')
-        _tidy(axes)
+        tidy(axes)
     return figure
 
 
@@ -329,7 +331,7 @@ def plot_associations(table: pd.DataFrame) -> Figure:
     table = table.assign(variable=[_variable_label(row) for _, row in table.iterrows()])
     variables = list(dict.fromkeys(table['variable']))
     patterns = list(dict.fromkeys(table['pattern']))
-    figure = _new_figure(WIDTH, 1.2 + 0.32 * len(variables) * max(1, len(patterns) / 2))
+    figure = new_figure(WIDTH, 1.2 + 0.32 * len(variables) * max(1, len(patterns) / 2))
     axes = figure.subplots()
     for number, name in enumerate(patterns):
         mine = table[table['pattern'] == name]
@@ -345,7 +347,7 @@ def plot_associations(table: pd.DataFrame) -> Figure:
     axes.axvline(0, color=NEUTRAL, lw=0.8)
     axes.set(xlabel='correlation with the R-index (95 % interval); filled: p < 0.05 after FDR')
     axes.legend(frameon=False, loc='upper left', bbox_to_anchor=(1.0, 1.0))
-    _tidy(axes)
+    tidy(axes)
     return figure
 
 

@@ -97,7 +97,9 @@ def load_volume(image: nib.Nifti1Image, dtype: type = np.float32) -> Volume:
     return Volume(np.asarray(image.dataobj, dtype=dtype), np.linalg.inv(image.affine))
 
 
-def choose_slices(mask: nib.Nifti1Image, counts: Mapping[Plane, int] = SLICES) -> Slices:
+def choose_slices(
+    mask: nib.Nifti1Image, counts: Mapping[Plane, int] = SLICES, ends: float = ENDS
+) -> Slices:
     """Spread slices evenly over a brain.
 
     Parameters
@@ -106,6 +108,8 @@ def choose_slices(mask: nib.Nifti1Image, counts: Mapping[Plane, int] = SLICES) -
         Above 0.5 inside the brain; any grid.
     counts
         Number of slices of each plane.
+    ends
+        How far the first and the last slice lie inside the brain's ends, as a part of its extent.
 
     Returns
     -------
@@ -114,7 +118,7 @@ def choose_slices(mask: nib.Nifti1Image, counts: Mapping[Plane, int] = SLICES) -
         share a box that holds the brain with a margin.
     """
     low, high = _extent(mask)
-    return {plane: _spread(plane, count, low, high) for plane, count in counts.items()}
+    return {plane: _spread(plane, count, low, high, ends) for plane, count in counts.items()}
 
 
 def _extent(mask: nib.Nifti1Image) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -126,7 +130,9 @@ def _extent(mask: nib.Nifti1Image) -> tuple[NDArray[np.float64], NDArray[np.floa
     return world.min(axis=0), world.max(axis=0)
 
 
-def _spread(plane: Plane, count: int, low: NDArray, high: NDArray) -> tuple[Slice, ...]:
+def _spread(
+    plane: Plane, count: int, low: NDArray, high: NDArray, ends: float
+) -> tuple[Slice, ...]:
     sideways, upwards, across = AXES[plane]
     box = (
         float(low[sideways] - MARGIN_MM),
@@ -136,7 +142,7 @@ def _spread(plane: Plane, count: int, low: NDArray, high: NDArray) -> tuple[Slic
     )
     extent = high[across] - low[across]
     # Whole millimetres from a voxel's centre: nothing is blurred where voxels have that size.
-    positions = low[across] + np.round(np.linspace(ENDS, 1 - ENDS, count) * extent)
+    positions = low[across] + np.round(np.linspace(ends, 1 - ends, count) * extent)
     return tuple(Slice(plane, float(position), box) for position in positions)
 
 
@@ -430,6 +436,12 @@ GOLDEN_RATIO = (1 + 5**0.5) / 2
 FEWER_SLICES: dict[Plane, int] = {'axial': 5, 'coronal': 5, 'sagittal': 4}
 """Slices of each plane where two images are compared: larger, since details count."""
 
+ONE_ROW: dict[Plane, int] = {'axial': 3, 'coronal': 2, 'sagittal': 2}
+"""Slices of each plane where a map has one row only."""
+
+INNER = 0.3
+"""Where such slices begin and end: nearer to the middle, since they are few."""
+
 COARSE_MM = 2.5
 """Distance of the points from which the window is found."""
 
@@ -600,6 +612,63 @@ def statistic_mosaic(
         return np.where(shown, _colours(values, scale), BACKGROUND_LIGHT * grey(where))
 
     return save_mosaic(path, _rows(slices, paint), scale=scale)
+
+
+class RegionPainter:
+    """Draws values of regions over the template, for one person after the other.
+
+    Slices are sampled once, so that each picture takes a fraction of a second.
+
+    Parameters
+    ----------
+    background, mask
+        The template and its brain mask.
+    labels
+        Index of the region of each voxel of the same space, 0 for none.
+    """
+
+    def __init__(
+        self, background: nib.Nifti1Image, mask: nib.Nifti1Image, labels: nib.Nifti1Image
+    ) -> None:
+        slices = choose_slices(mask, ONE_ROW, INNER)
+        grey, volume = _grey(background, mask, slices), load_volume(labels, np.int32)
+        self._slices = tuple(where for of_plane in slices.values() for where in of_plane)
+        self._grey = {where: BACKGROUND_LIGHT * grey(where) for where in self._slices}
+        self._regions = {where: sample(volume, where, PIXEL_MM, order=0) for where in self._slices}
+        self._n_labels = int(volume.data.max()) + 1
+
+    def draw(self, path: Path, values: Mapping[str, Mapping[int, float]], label: str) -> Path:
+        """Draw one row of slices for each map, all in the same colours.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        values
+            Title of each map, and its value of each region, by index; others are not drawn.
+        label
+            What the values are.
+        """
+        largest = max((abs(v) for each in values.values() for v in each.values()), default=0.0)
+        scale = Scale('RdBu_r', -(largest or 1.0), largest or 1.0, label)
+        rows = [
+            Row(self._slices, self._painter(each, scale), title) for title, each in values.items()
+        ]
+        return save_mosaic(path, rows, scale=scale)
+
+    def _painter(self, values: Mapping[int, float], scale: Scale) -> Painter:
+        of_label = np.full(self._n_labels, np.nan)
+        for index, value in values.items():
+            if index < self._n_labels:
+                of_label[index] = value
+        colours = _colours(np.nan_to_num(of_label), scale)
+        shown = np.isfinite(of_label)
+
+        def paint(where: Slice) -> NDArray:
+            regions = self._regions[where]
+            return np.where(shown[regions][..., None], colours[regions], self._grey[where])
+
+        return paint
 
 
 def region_colour(index: int, name: str) -> tuple[float, float, float]:

@@ -33,6 +33,7 @@ NOTHING = '\N{EN DASH}'
 """How a missing value is shown."""
 
 _BEFORE_SVG = re.compile(r'^.*?(?=<svg\b)', re.DOTALL)
+_COMMENT = re.compile(r'<!--.*?-->', re.DOTALL)
 _METADATA = re.compile(r'<metadata\b.*?</metadata>', re.DOTALL)
 _SIZE = re.compile(r'(<svg\b[^>]*?)\s(?:width|height)="[^"]*"')
 _IDENTIFIER = re.compile(r'(\bid="|url\(#|href="#)')
@@ -227,11 +228,78 @@ def write_page(
             policy=content_policy([*filter(None, [script]), *of_blocks]),
             # Written by us: it holds nothing of the data.
             script=Markup(script),  # noqa: S704
+            slot=lambda name: Markup(_SLOT).format(name, '', ''),  # noqa: S704
             draw_figure=_Figures(path.parent),
             rows=table_rows,
         )
     )
     return write_text(path, html)
+
+
+_SLOT = '<!-- added {} {} -->{}<!-- end -->'
+"""Where a page has room for a section that is added later: of what, from what, and the section."""
+_SLOTS = {
+    name: re.compile(_SLOT.format(name, '(.*?)', '.*?'), re.DOTALL) for name in ('links', 'content')
+}
+
+
+def add_section(path: Path, section: Section, made_from: str) -> Path:
+    """Add a section to a page, before all others; one that was added earlier is replaced.
+
+    Parameters
+    ----------
+    path
+        A page that `write_page` wrote.
+    section
+        What to add: without scripts.
+    made_from
+        Letters and digits that tell what the section was made from; see :func:`added_from`.
+
+    Raises
+    ------
+    DataError
+        The page has no room for it: it was written by something else, or is damaged.
+    """
+    page = path.read_text(encoding='utf-8')
+    if not all(pattern.search(page) for pattern in _SLOTS.values()):
+        raise DataError(
+            f'{path}: no report of this version, so that R-indices cannot be added; delete it, and '
+            'run the participant level with --reports-only'
+        )
+    known = {'draw_figure': _Figures(path.parent, 'R'), 'rows': table_rows}
+    macros: Any = _environment().get_template('sections.html').make_module(known)
+    added = {
+        'links': macros.section_link(section, 'added'),
+        'content': macros.section_content(section, 'added'),
+    }
+    for name, pattern in _SLOTS.items():
+        page = _fill(page, pattern, _SLOT.format(name, made_from, added[name]))
+    return write_text(path, page)
+
+
+def _fill(page: str, pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(lambda _: text, page, count=1)
+
+
+def remove_section(path: Path) -> Path:
+    """Take out of a page what was added to it."""
+    page = path.read_text(encoding='utf-8')
+    for name, pattern in _SLOTS.items():
+        page = _fill(page, pattern, _SLOT.format(name, '', ''))
+    return write_text(path, page)
+
+
+def holds_more(path: Path) -> bool:
+    """Whether a page has sections besides an added one."""
+    return '<section id="section-1"' in path.read_text(encoding='utf-8')
+
+
+def added_from(path: Path) -> str:
+    """What the added section of a page was made from; empty where there is none, or no page."""
+    if not path.is_file():
+        return ''
+    found = _SLOTS['content'].search(path.read_text(encoding='utf-8'))
+    return found[1].strip() if found else ''
 
 
 def _blocks(sections: Iterable[Section]) -> Iterator[Block]:
@@ -275,18 +343,19 @@ def _environment() -> jinja2.Environment:
 
 
 class _Figures:
-    """Puts the figures of a report into it, each with names of its own."""
+    """Puts the figures of a report into it, each with names of its own, and numbers them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, letter: str = '') -> None:
+        self.folder, self.letter = folder, letter
         self.count = 0
 
     def __call__(self, figure: Figure) -> dict[str, Any]:
         self.count += 1
+        number = f'{self.letter}{self.count}'
         return {
-            'number': self.count,
+            'number': number,
             'link': quote(os.path.relpath(figure.path, self.folder)),
-            'content': embed(figure, f'figure{self.count}-', self.folder),
+            'content': embed(figure, f'figure{number}-', self.folder),
         }
 
 
@@ -309,7 +378,7 @@ def _embed_svg(figure: Figure, prefix: str, folder: Path) -> Markup:
             f'{figure.path}: not an SVG picture without scripts and remote parts; '
             'delete it and run again'
         )
-    text = _METADATA.sub('', _BEFORE_SVG.sub('', text, count=1), count=1)
+    text = _COMMENT.sub('', _METADATA.sub('', _BEFORE_SVG.sub('', text, count=1), count=1))
     text = _SIZE.sub(r'\1', _SIZE.sub(r'\1', text, count=1), count=1)
     text = _IDENTIFIER.sub(rf'\g<1>{prefix}', text)
     text = _LINK.sub(lambda found: _moved(found, figure.path.parent, folder), text)

@@ -1,20 +1,21 @@
-"""Participants in the report of the group: a table of all, with R-indices, intervals and flags."""
+"""Participants in reports: what to know of each, and a table of all with their R-indices."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
 
-from surreal_bids.bids.derivatives import output_path
+from surreal_bids.bids.derivatives import Record, output_path
 from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.people import PARTICIPANT, SESSION
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.reports.pages import Block, Notice, Table
+from surreal_bids.reports.participant import UNCERTAIN
 from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.folds import FOUND_AGAIN, NOT_HELD_OUT
 from surreal_bids.tables.preprocessing import INCOMPLETE, NONE_BEYOND
@@ -22,43 +23,101 @@ from surreal_bids.tables.preprocessing import INCOMPLETE, NONE_BEYOND
 FEW_ROWS = 12
 """Longer tables are folded."""
 
-STATUS_WORDS = {
-    UNHARMONIZED: 'site not harmonized',
-    INCOMPLETE: 'a covariate, the ICV or the site is missing',
-    NOT_HELD_OUT: 'could not be held out',
+
+class Flag(NamedTuple):
+    """What to know before an R-index is used: in a few words, and in a sentence."""
+
+    short: str
+    long: str
+
+
+STATUS_FLAGS = {
+    UNHARMONIZED: Flag(
+        'site not harmonized',
+        'The model does not know the site: volumes were used as measured, and the R-indices hold '
+        'whatever the scanner does.',
+    ),
+    INCOMPLETE: Flag(
+        'a covariate, the ICV or the site is missing',
+        'A covariate, the intracranial volume or the site is missing: there are no R-indices.',
+    ),
+    NOT_HELD_OUT: Flag(
+        'could not be held out',
+        'No model could be learned without this participant: there are no R-indices.',
+    ),
 }
 """Flags that follow from the status of a visit."""
 
+OUTSIDE = Flag(
+    'outside the training population',
+    'The brain lies outside the population that the model was trained on: the R-indices are an '
+    'extrapolation.',
+)
+ANOTHER_FOLD = Flag(
+    'other patterns without the fold',
+    'When this participant and others of the fold were held out, the model did not find the same '
+    'patterns again: do not interpret these R-indices.',
+)
 
-def flags_of(row: Mapping[Any, Any]) -> list[str]:
-    """What to know before the R-indices of a visit are used, each in a few words.
+
+def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
+    """What to know before the R-indices of a visit are used.
 
     Parameters
     ----------
     row
         The visit's row of what `TableModel.compute` or `cross_fit` returned.
     """
-    flags = [STATUS_WORDS[row['status']]] if row['status'] in STATUS_WORDS else []
+    flags = [STATUS_FLAGS[row['status']]] if row['status'] in STATUS_FLAGS else []
     in_range = row.get('in_range')
     if not (pd.isna(in_range) or in_range):
-        flags.append('outside the training population')
+        flags.append(OUTSIDE)
     beyond = row.get('beyond_range', NONE_BEYOND)
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
-        flags.append(f'{beyond} outside the training range')
+        text = f'{beyond} outside the training range'
+        flags.append(Flag(text, f'{text} of controls: its effect was extrapolated.'))
     if row.get('n_imputed', 0) > 0:
-        flags.append(f'{row["n_imputed"]:.0f} regions were missing')
+        text = f'{row["n_imputed"]:.0f} regions were missing'
+        flags.append(Flag(text, f'{text}, and filled in with what is usual for controls.'))
     if row.get('fold_correlation', 1.0) < FOUND_AGAIN:
-        flags.append('other patterns without the fold')
+        flags.append(ANOTHER_FOLD)
     return flags
 
 
-def report_of(output_dir: Path, participant: str) -> Path | None:
-    """Where the report of a participant is; None where it is not there."""
+UNCERTAIN_SHARE = 0.1
+"""An image is called poor where more than this part of its regions is uncertain."""
+
+
+def image_flags(output_dir: Path, participant: str, session: object = None) -> list[Flag]:
+    """What the participant level has to say of an image; nothing where there is none."""
     label = without_prefix(participant, 'sub')
     if not is_label(label):
-        return None
-    path = output_path(output_dir, 'report', participant=label)
-    return path if path.is_file() else None
+        return []
+    name = without_prefix(session, 'ses') if isinstance(session, str) else None
+    record = Record.read(output_dir, (label, name))
+    flags = [Flag('warning on the image', f'The image: {text}') for text in record.warnings]
+    for path in record.outputs:
+        if path.endswith('_dseg.tsv') and (output_dir / path).is_file():
+            confidence = pd.read_csv(output_dir / path, sep='\t').get('confidence')
+            flags += [] if confidence is None else _uncertain(confidence)
+    return flags
+
+
+def _uncertain(confidence: pd.Series) -> list[Flag]:
+    count = int((confidence < UNCERTAIN).sum())
+    if count <= UNCERTAIN_SHARE * len(confidence):
+        return []
+    text = (
+        f'The image is poor, or unlike those that the network knows: it is not sure of {count} of '
+        f'{len(confidence)} regions.'
+    )
+    return [Flag('poor image', text)]
+
+
+def report_of(output_dir: Path, participant: str) -> Path | None:
+    """Where the report of a participant is, or will be; None where the name is no BIDS label."""
+    label = without_prefix(participant, 'sub')
+    return output_path(output_dir, 'report', participant=label) if is_label(label) else None
 
 
 def report_links(output_dir: Path, participants: Iterable[str], folder: Path) -> list[str | None]:
@@ -83,9 +142,14 @@ def people_table(found: GroupResults, output_dir: Path) -> Table:
         if f'{name}_centile' in results:
             table[f'{name} centile'] = results[f'{name}_centile']
             formats[f'{name} centile'] = '{:.0f}'
-    flags = [flags_of(row) for row in results.to_dict('records')]
+    flags = [
+        [*flags_of(row), *image_flags(output_dir, visit[PARTICIPANT], visit.get(SESSION))]
+        for row, visit in zip(
+            results.to_dict('records'), visits.loc[results.index].to_dict('records')
+        )
+    ]
     links = report_links(output_dir, visits.loc[results.index, PARTICIPANT], output_dir)
-    table['flags'] = ['; '.join(each) for each in flags]
+    table['flags'] = ['; '.join(dict.fromkeys(flag.short for flag in each)) for each in flags]
     return Table(
         table.reset_index(drop=True),
         'All participants; choose one to open the report. Numbers to more digits are in '

@@ -97,6 +97,12 @@ class GroupResults:
         first = self.cohort.first_visits().visits
         return self.results.loc[first.index].assign(group=first['group'])
 
+    def deviations(self) -> pd.DataFrame:
+        """Visits, and how far each region is from the mean of controls, in their SD."""
+        steps = self.model.preprocessing
+        seen = steps.transform(self.cohort.features, self.cohort.people).normalised
+        return self.cohort.visits.join(((seen - 1) / CN_SD).round(2))
+
 
 def analyse_group(
     cohort: Cohort,

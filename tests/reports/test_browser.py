@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from surreal_bids.reports.group import write_group_report
+from surreal_bids.reports.individual import write_individual
 from surreal_bids.reports.pages import Section, Table, write_page
-from tests.reports.group_report import make_report
+from tests.reports.group_report import N_CN, N_PT, make_report
 from tests.reports.html_page import HOSTILE
+from tests.reports.test_individual import make_tables
 
 CHROMIUM = Path('/usr/bin/chromium')
 QUIET = ['--no-sandbox', '--disable-gpu', '--disable-background-networking']
@@ -110,12 +112,22 @@ def group(tmp_path_factory):
 
 def test_rows_and_points_lead_to_reports(group, visit):
     page = visit(group)
-    assert page.locator('td a').all_inner_texts() == ['sub-02', 'sub-20']
+    assert page.locator('td a').count() == N_CN + N_PT
     page.locator('td a', has_text='sub-20').click()
     assert page.title() == 'sub-20'
     page.go_back()
     page.locator('svg a', has_text='sub-02').locator('use').first.click()
     assert page.title() == 'sub-02'
+
+
+def test_a_participant_is_shown_at_any_width(tmp_path, visit):
+    path = write_individual(make_tables(tmp_path).of('sub-01'))
+    page = visit(path)
+    page.locator('nav a', has_text='Over time').click()
+    assert page.locator('h3', has_text='Over time').is_visible()
+    for width in (1280, 400):
+        page.set_viewport_size({'width': width, 'height': 800})
+        assert page.evaluate('document.documentElement.scrollWidth') <= width
 
 
 def test_viewers_work_and_are_the_only_frames(group, visit):

@@ -15,7 +15,13 @@ TISSUES = ([], ['GM'], ['GM', 'CSF'])
 
 
 def build(
-    trained=True, halves=False, tissues=('GM',), n_patterns=(2, 3), n_threads=1, folds=(1, 2, 4)
+    trained=True,
+    halves=False,
+    tissues=('GM',),
+    n_patterns=(2, 3),
+    n_threads=1,
+    folds=(1, 2, 4),
+    participants=('sub-01',),
 ):
     model = init_training_wf(
         data_file=__file__,
@@ -32,6 +38,7 @@ def build(
         model=model if trained else __file__,
         maps={'stamps': dict.fromkeys(tissues, 'x'), 'template': TEMPLATE, 'permutations': 7},
         report={'title': 'S', 'template': TEMPLATE, 'template_name': TEMPLATE, 'methods': {}},
+        individuals={'participants': participants, 'failures_dir': 'failures'},
         n_threads=n_threads,
     )
 
@@ -53,6 +60,22 @@ def test_each_combination_of_options_builds(trained, halves, tissues):
     assert ('half_cards' in _ports_into(workflow, 'publish')) == halves
     for name in ('publish', *(f'compare_{tissue.lower()}' for tissue in tissues)):
         assert {'folds_file', 'fold_cards'} <= _ports_into(workflow, name) or not trained
+
+
+@pytest.mark.parametrize(
+    ('count', 'n_threads', 'nodes'), [(0, 4, 0), (8, 4, 1), (9, 4, 2), (99, 4, 4)]
+)
+def test_reports_of_participants_are_shared_out(count, n_threads, nodes):
+    names = [f'sub-{k}' for k in range(count)]
+    workflow = build(participants=names, n_threads=n_threads)
+    shares = [
+        workflow.get_node(name).inputs.participants
+        for name in workflow.list_node_names()
+        if name.startswith('reports_')
+    ]
+    assert len(shares) == nodes
+    assert sorted(itertools.chain(*shares)) == sorted(names)
+    assert max(map(len, shares), default=0) - min(map(len, shares), default=0) <= 1
 
 
 @pytest.mark.parametrize('folds', [(), (1, 2, 3), (2,)])

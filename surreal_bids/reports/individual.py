@@ -1,0 +1,495 @@
+"""R-indices in the report of one participant: how high, how sure, what they rest on, over time.
+
+All is read from the tables that the group level has written. The section is added to the report
+of the participant level; where there is none, because only a table was given, it is the report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from surreal_bids import __version__
+from surreal_bids.bids.derivatives import output_names, output_path, sidecar_path
+from surreal_bids.bids.layout import without_prefix
+from surreal_bids.bids.people import PARTICIPANT, SESSION
+from surreal_bids.regions import region_names
+from surreal_bids.reports.figures import save_figure
+from surreal_bids.reports.individual_figures import (
+    plot_contributions,
+    plot_course,
+    plot_standing,
+)
+from surreal_bids.reports.mosaics import RegionPainter
+from surreal_bids.reports.pages import (
+    Block,
+    Facts,
+    Figure,
+    Notice,
+    Number,
+    Numbers,
+    Paragraph,
+    Section,
+    Table,
+    add_section,
+    added_from,
+    holds_more,
+    remove_section,
+    write_page,
+)
+from surreal_bids.reports.people import OUTSIDE, flags_of, image_flags
+from surreal_bids.tables.folds import HELD_OUT
+
+FIGURES = ('standing', 'contributions', 'map', 'course')
+"""Names of the figures of a participant's R-indices."""
+
+FAR_SD = 3.0
+"""Regions further from the mean of controls, in their standard deviations, are called unusual."""
+
+MOST_NAMED = 6
+"""Regions named in a sentence."""
+
+MOST_CHANGES = 15
+"""Regions whose change is listed."""
+
+NOT_ADAPTED = (
+    'No controls of this dataset were there, so that the model could not be adapted to its '
+    'scanners. R-indices hold whatever the scanner and its protocol do to volumes: compare them '
+    'with those of participants from the same scanner, not with the training sample.'
+)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTables:
+    """What the group level has found, as reports of participants need it.
+
+    Attributes
+    ----------
+    root
+        The output folder.
+    results, contributions, changes : frame
+        `rindices.tsv`, `contributions.tsv` and `changes.tsv`; empty where there is none.
+    deviations : frame
+        Of each visit `participant_id`, perhaps `session_id`, `order_by` and `years`, and how far
+        each feature is from the mean of controls, in their standard deviations.
+    reference : frame
+        `group` and R-indices of participants to compare with.
+    card
+        Card of the model.
+    model
+        Name of the model that was applied; None where it was trained on this dataset.
+    adapted
+        Whether the model knows the scanners of this dataset.
+    """
+
+    root: Path
+    results: pd.DataFrame
+    deviations: pd.DataFrame
+    card: Mapping[str, Any]
+    contributions: pd.DataFrame = field(default_factory=pd.DataFrame)
+    changes: pd.DataFrame = field(default_factory=pd.DataFrame)
+    reference: pd.DataFrame = field(default_factory=pd.DataFrame)
+    model: str | None = None
+    adapted: bool = True
+
+    @classmethod
+    def read(
+        cls, root: Path, deviations: Path, card: Path, model: str | None, adapted: bool
+    ) -> GroupTables:
+        """Read what is among the outputs, and the deviations and the card beside them."""
+        known = json.loads(card.read_text(encoding='utf-8'))
+        results = _read_output(root, 'rindices')
+        return cls(
+            root,
+            results,
+            _read_table(deviations),
+            known,
+            _read_output(root, 'contributions'),
+            _read_output(root, 'changes'),
+            _reference(results, known),
+            model,
+            adapted,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the R-indices."""
+        return list(self.card['PatternNames'])
+
+    @cached_property
+    def region_of(self) -> dict[str, str]:
+        """How to call each feature."""
+        names = region_names()
+        return {
+            each['Name']: names[each['MUSERegions'][0]]
+            if len(each['MUSERegions']) == 1
+            else each['Name']
+            for each in self.card['FeatureDetails']
+        }
+
+    @cached_property
+    def descriptions(self) -> dict[str, Any]:
+        """What the columns of `rindices.tsv` mean."""
+        path = sidecar_path(output_path(self.root, 'rindices'))
+        return dict(json.loads(path.read_text(encoding='utf-8'))) if path.is_file() else {}
+
+    def of(self, participant: str) -> Individual:
+        """What there is of one participant."""
+        tables = (self.results, self.deviations, self.contributions, self.changes)
+        return Individual(self, participant, *(_rows_of(table, participant) for table in tables))
+
+
+def _read_output(root: Path, name: str) -> pd.DataFrame:
+    return _read_table(output_path(root, name)) if name in output_names() else pd.DataFrame()
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """A table of ours; empty where there is none."""
+    if not path.is_file():
+        return pd.DataFrame()
+    text = dict.fromkeys((PARTICIPANT, SESSION, 'from_session', 'to_session'), str)
+    return pd.read_csv(path, sep='\t', na_values=['n/a'], keep_default_na=False, dtype=text)
+
+
+def _rows_of(table: pd.DataFrame, participant: str) -> pd.DataFrame:
+    return table[table[PARTICIPANT] == participant] if len(table) else table
+
+
+def _reference(results: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
+    """First visits of participants held out, or of a dataset that the model was not trained on."""
+    if 'group' not in results:
+        return pd.DataFrame()
+    first = results.drop_duplicates(PARTICIPANT)
+    if HELD_OUT in first:
+        first = first[first[HELD_OUT].eq(True)]
+    return first[['group', *card['PatternNames']]].dropna()
+
+
+def _figure(root: Path, label: str, name: str) -> Path:
+    return output_path(root, 'rindices_figure', participant=label, figure=name)
+
+
+@dataclass(frozen=True, eq=False)
+class Individual:
+    """What the group level has found of one participant; frames have one row per visit or more."""
+
+    tables: GroupTables
+    name: str
+    results: pd.DataFrame
+    deviations: pd.DataFrame
+    contributions: pd.DataFrame
+    changes: pd.DataFrame
+
+    @property
+    def label(self) -> str:
+        """The participant without `sub-`."""
+        return without_prefix(self.name, 'sub')
+
+    @cached_property
+    def last(self) -> pd.Series:
+        """R-indices of the last visit that has any, or of the last."""
+        known = self.results.dropna(subset=self.tables.names)
+        return (known if len(known) else self.results).iloc[-1]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are R-indices of any visit."""
+        return bool(self.last[self.tables.names].notna().all())
+
+    def at_last(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rows of the last visit."""
+        if SESSION not in table or pd.isna(self.last.get(SESSION)):
+            return table
+        return table[table[SESSION] == self.last[SESSION]]
+
+    def figure(self, name: str) -> Path:
+        """Where a figure is."""
+        return _figure(self.tables.root, self.label, name)
+
+    def digest(self) -> str:
+        """Changes whenever the section would."""
+        tables = self.tables
+        parts = [self.results, self.deviations, self.contributions, self.changes, tables.reference]
+        text = json.dumps([__version__, tables.model, tables.adapted, tables.card['CardSHA256']])
+        text += json.dumps(tables.descriptions) + ''.join(part.to_csv() for part in parts)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def write_individual(
+    one: Individual, painter: RegionPainter | None = None, *, again: bool = False
+) -> Path:
+    """Write the R-indices of a participant into the report, or a report of them.
+
+    Parameters
+    ----------
+    one
+        The participant.
+    painter
+        Draws maps of regions; None where features are no regions of the built-in atlas.
+    again
+        Also where the report has them already, from the same tables.
+    """
+    path = output_path(one.tables.root, 'report', participant=one.label)
+    digest = one.digest()
+    if added_from(path) == digest and not again:
+        return path
+    if not path.is_file():
+        footer = f'Made by surreal_bids {__version__}. Not for diagnosis.'
+        write_page(path, f'{one.name}: R-indices', [], subtitle=_by_which_model(one), footer=footer)
+    written = path.stat()
+    add_section(path, _section(one, painter), digest)
+    # As old as what the participant level has written: it tells by this whether that is due.
+    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
+    return path
+
+
+def write_excuse(one: Individual, reason: str) -> None:
+    """Where there is no report of a participant, write one that says why."""
+    path = output_path(one.tables.root, 'report', participant=one.label)
+    if not path.is_file():
+        text = f'This report could not be written: {reason}'
+        write_page(path, one.name, [Section('R-indices', (Notice(text, 'warning'),))])
+
+
+def remove_others(root: Path, kept: Collection[str]) -> None:
+    """Take R-indices of an earlier run out of the reports of all but these participants.
+
+    Parameters
+    ----------
+    root
+        The output folder.
+    kept
+        Labels of participants.
+    """
+    for path in root.glob(output_path('', 'report', participant='X').name.replace('X', '*')):
+        label = without_prefix(path.stem, 'sub')
+        if label in kept or not added_from(path):
+            continue
+        for name in FIGURES:
+            _figure(root, label, name).unlink(missing_ok=True)
+        if holds_more(path):
+            remove_section(path)
+        else:
+            path.unlink()
+
+
+def _by_which_model(one: Individual) -> str:
+    if one.tables.model is not None:
+        return f'by the model {one.tables.model}'
+    if one.last.get(HELD_OUT) in (True,):
+        return 'by a model that was trained on this dataset without the participant'
+    return 'by a model that was trained on this dataset'
+
+
+def _section(one: Individual, painter: RegionPainter | None) -> Section:
+    """All that is shown of a participant's R-indices."""
+    blocks: list[Block] = [Notice(text, 'warning') for text in _doubts(one)]
+    if not one.is_known:
+        reason = one.last.get('reason')
+        text = f'There are no R-indices{f": {reason}" if isinstance(reason, str) else ""}.'
+        return Section('R-indices', (Notice(text, 'warning'), *blocks))
+    if not blocks:
+        blocks = [Notice('nothing speaks against these R-indices.', 'good')]
+    blocks.append(Numbers(tuple(_number(one, name) for name in one.tables.names)))
+    blocks.append(Facts(_facts(one)))
+    parts = [
+        Section('Where they stand', tuple(_standing(one))),
+        Section('What they rest on', tuple(_contributions(one, painter))),
+        Section('Over time', tuple(_course(one))),
+    ]
+    return Section('R-indices', tuple(blocks), tuple(part for part in parts if part.blocks))
+
+
+def _doubts(one: Individual) -> list[str]:
+    """What to know before the R-indices are used, in sentences."""
+    doubts = [] if one.tables.adapted else [NOT_ADAPTED]
+    for flag in flags_of(one.last.to_dict()):
+        unusual = _unusual(one) if flag is OUTSIDE else ''
+        doubts.append(f'{flag.long[0].upper()}{flag.long[1:]}{unusual}')
+    images = image_flags(one.tables.root, one.name, one.last.get(SESSION))
+    doubts += [flag.long for flag in images]
+    if one.last.get(HELD_OUT) in (False,):
+        doubts.append(
+            'The model was trained on this participant: R-indices of controls are too low, those '
+            'of patients too high.'
+        )
+    return doubts
+
+
+def _unusual(one: Individual) -> str:
+    """The regions that are furthest from controls, in words."""
+    row = one.at_last(one.deviations)
+    features = [name for name in one.tables.region_of if name in row]
+    if row.empty or not features:
+        return ''
+    values = row.iloc[-1][features].astype(float).dropna()
+    far = values[values.abs() > FAR_SD].sort_values(key=abs, ascending=False)
+    if far.empty:
+        return ' No region by itself is unusual; their combination is.'
+    listed = [f'{one.tables.region_of[str(name)]} ({z:+.1f} SD)' for name, z in far.items()]
+    more = f' and {len(listed) - MOST_NAMED} more' if len(listed) > MOST_NAMED else ''
+    return f' Furthest from controls: {", ".join(listed[:MOST_NAMED])}{more}.'
+
+
+def _number(one: Individual, name: str) -> Number:
+    """An R-index with its interval and its place among controls."""
+    row, notes = one.last, []
+    if pd.notna(row.get(f'{name}_low')) and pd.notna(row.get(f'{name}_high')):
+        notes.append(f'68 %: {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}')
+    if pd.notna(row.get(f'{name}_centile')):
+        notes.append(f'centile {row[f"{name}_centile"]:.0f} of controls')
+    return Number(name, f'{row[name]:.2f}', note='; '.join(notes))
+
+
+def _facts(one: Individual) -> dict[str, str]:
+    """By which model, and what interval and centile mean."""
+    session = one.last.get(SESSION)
+    facts = {'Computed': _by_which_model(one)}
+    if isinstance(session, str) and len(one.results) > 1:
+        facts['Visit'] = f'{session}, the last of {len(one.results)}; the others are below'
+    first = one.tables.names[0]
+    for title, column in {'Interval': f'{first}_low', 'Centile': f'{first}_centile'}.items():
+        described = one.tables.descriptions.get(column, {}).get('Description')
+        if described and pd.notna(one.last.get(column)):
+            facts[f'{title} ({first})'] = described
+    facts['How to read'] = (
+        'about 1: as strong as in the most affected patients of the training sample. Healthy '
+        'participants are not at 0, but where controls are. Not a probability, not a diagnosis'
+    )
+    return facts
+
+
+def _standing(one: Individual) -> list[Block]:
+    """R-indices among those of others."""
+    names = one.tables.names
+    ends = {
+        end: [one.last.get(f'{name}_{end}', np.nan) for name in names] for end in ('low', 'high')
+    }
+    own = pd.DataFrame({'value': one.last[names], **ends}, index=names).astype(float)
+    drawn = plot_standing(own, one.tables.reference)
+    whose = 'the dataset' if one.tables.model else 'the training sample, held out'
+    caption = (
+        f'The diamond is the R-index, the bar its 68 % interval (where it is known). Above the '
+        f'line controls, below it patients of {whose}.'
+        if len(one.tables.reference)
+        else 'The diamond is the R-index, the bar its 68 % interval (where it is known).'
+    )
+    path = save_figure(one.figure('standing'), drawn)
+    return [Figure(path, 'R-indices among those of others', caption)]
+
+
+def _contributions(one: Individual, painter: RegionPainter | None) -> list[Block]:
+    """What each R-index rests on: bars, and a map."""
+    rows = one.at_last(one.contributions)
+    if rows.empty:
+        return []
+    features = [name for name in one.tables.region_of if name in rows]
+    by_index = rows.set_index('r_index')[['baseline', *features]].astype(float).T
+    parts = {name: by_index[name] for name in one.tables.names if name in by_index}
+    words = Paragraph(
+        'Each R-index is what the model gives the mean control, plus what every region adds '
+        '(integrated gradients from the mean control); the parts add up to the R-index. They tell '
+        'what the model looks at, not what caused the disease.'
+    )
+    drawn = plot_contributions(parts, one.tables.region_of)
+    path = save_figure(one.figure('contributions'), drawn)
+    caption = 'The strongest regions; red raises the R-index, blue lowers it.'
+    blocks: list[Block] = [words, Figure(path, 'What each R-index rests on', caption)]
+    if painter is not None:
+        values = {name: _by_label(one, mine) for name, mine in parts.items()}
+        drawn_map = painter.draw(one.figure('map'), values, 'part of the R-index')
+        caption = (
+            'The same for all regions, on the template: red raises the R-index, blue lowers it. '
+            'The left of the picture is the left of the head.'
+        )
+        blocks.append(Figure(drawn_map, 'Where in the brain', caption))
+    return blocks
+
+
+def _by_label(one: Individual, parts: pd.Series) -> dict[int, float]:
+    """Contributions by MUSE index; regions of a sum all get what the sum has."""
+    return {
+        index: float(parts[each['Name']])
+        for each in one.tables.card['FeatureDetails']
+        for index in each['MUSERegions']
+        if each['Name'] in parts
+    }
+
+
+def _course(one: Individual) -> list[Block]:
+    """R-indices over visits, and which changes are larger than the noise of measurement."""
+    names = one.tables.names
+    known = one.results.dropna(subset=names)
+    if len(known) < 2:
+        return []
+    course, label, order = _times(one, known)
+    path = save_figure(one.figure('course'), plot_course(course, names, label))
+    blocks: list[Block] = [Figure(path, 'R-indices over visits', order)]
+    return [*blocks, *_changes(one)]
+
+
+def _times(one: Individual, known: pd.DataFrame) -> tuple[pd.DataFrame, str, str]:
+    """R-indices with the time of each visit; what the time is; and how visits were put in order."""
+    visits = one.deviations
+    years = visits.set_index(SESSION)['years'] if 'years' in visits else pd.Series(dtype=float)
+    time = known[SESSION].map(years)
+    order = str(visits['order_by'].iloc[0]) if 'order_by' in visits and len(visits) else 'name'
+    if time.notna().all():
+        words = f'Visits are in the order of their {order}s; bars are 68 % intervals where known.'
+        return known.assign(time=time, session=None), 'years since the first visit', words
+    numbers = np.arange(len(known), dtype=float)
+    words = 'There are no dates of visits: these are in the order of the names of the sessions.'
+    return known.assign(time=numbers, session=known[SESSION]), 'session', words
+
+
+def _changes(one: Individual) -> list[Block]:
+    """Tables of changes: of R-indices, and of regions that changed reliably."""
+    if one.changes.empty:
+        return []
+    table, names = one.changes, one.tables.names
+    is_index = table['measure'].isin(names)
+    tables = [
+        _change_table(one, table[is_index], 'Changes of R-indices'),
+        _change_table(one, _reliable(table[~is_index]), 'Regions that changed reliably'),
+    ]
+    text = (
+        'A change is called reliable where it is larger than what two scans of the same brain '
+        'differ by (noise: standard deviation of such a difference).'
+    )
+    return [Paragraph(text), *(each for each in tables if len(each.frame))]
+
+
+def _reliable(changes: pd.DataFrame) -> pd.DataFrame:
+    """Changes larger than noise, the clearest first."""
+    clear = changes[changes['reliable'].eq(True)]
+    order = (clear['change'] / clear['noise']).abs().sort_values(ascending=False).index
+    return clear.loc[order[:MOST_CHANGES]]
+
+
+def _change_table(one: Individual, changes: pd.DataFrame, caption: str) -> Table:
+    words = {True: 'yes', False: 'no'}
+    table = pd.DataFrame(
+        {
+            'from': changes['from_session'],
+            'to': changes['to_session'],
+            'years': changes['years'],
+            'of': [one.tables.region_of.get(name, name) for name in changes['measure']],
+            'change': changes['change'],
+            'per year': changes['per_year'],
+            'noise': changes['noise'],
+            'reliable': [words.get(value) for value in changes['reliable']],
+            'site changed': [words.get(value) for value in changes['site_changed']],
+        }
+    )
+    formats = dict.fromkeys(('change', 'per year', 'noise'), '{:.3g}') | {'years': '{:.1f}'}
+    marked: Sequence[bool] = changes['reliable'].eq(True).tolist()
+    return Table(table.reset_index(drop=True), caption, formats, marked=marked)
