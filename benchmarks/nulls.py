@@ -545,7 +545,7 @@ NULLS: dict[str, Null] = {
     'halves': Null(halves, 3, 40, HALVES, partial(halves, choose=False)),
     'any_pattern': Null(
         any_pattern_at_all,
-        *(2, 100, limits_of_any_pattern()),
+        *(2, 40, limits_of_any_pattern()),
         quick_draw=partial(any_pattern_at_all, designs={'30 CN, 60 PT': DESIGNS['30 CN, 60 PT']}),
     ),
     'head_size': Null(head_size, 2, 20, HEAD_SIZE, partial(head_size, size=(100, 150))),
