@@ -338,9 +338,9 @@ class Preprocessing:
             return None
         outside = self.residualiser.beyond_training_range(inputs.covariates)
         outside = outside.rename(columns={LOG_ICV: ICV})
-        listed = [
-            ' '.join(outside.columns[row]) or NONE_BEYOND for row in outside.to_numpy(dtype=bool)
-        ]
+        flags, listed = outside.to_numpy(dtype=bool), np.full(len(outside), NONE_BEYOND, object)
+        for row in np.flatnonzero(flags.any(axis=1)):
+            listed[row] = ' '.join(outside.columns[flags[row]])
         return pd.Series(listed, outside.index, dtype=object).reindex(people)
 
     def _count_imputed(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:
@@ -534,17 +534,17 @@ def _residualise(
 
 def _require_informative(features: pd.DataFrame) -> None:
     """Refuse features that are constant, or the same as another one."""
-    constant = features.columns[features.nunique() < 2]
+    constant = features.columns[features.min() == features.max()]
     if len(constant):
         raise DataError(
             f'the same in all {len(features)} people: {name_some(constant)}; leave these columns '
             'out'
         )
-    copies = features.T.duplicated().to_numpy()
-    if copies.any():
-        copy = features.columns[copies][0]
-        original = next(name for name in features if features[name].equals(features[copy]))
+    first: dict[bytes, str] = {}
+    columns = {str(name): features[name].to_numpy().tobytes() for name in features}
+    copies = [name for name, cells in columns.items() if first.setdefault(cells, name) != name]
+    if copies:
         raise DataError(
-            f'columns {original} and {copy} hold the same numbers '
-            f'({copies.sum()} such copies); keep one of them'
+            f'columns {first[columns[copies[0]]]} and {copies[0]} hold the same numbers '
+            f'({len(copies)} such copies); keep one of them'
         )
