@@ -1,38 +1,286 @@
-"""Make the table of usual volumes that participant reports compare with.
+"""Make the norms that reports of participants compare with, from healthy people.
 
-    python benchmarks/norms.py > surreal_bids/data/norms.tsv
+    python benchmarks/norms.py measure DATA HEADS [--part 3/16]
+    python benchmarks/norms.py fit HEADS > surreal_bids/data/norms.tsv
+    python benchmarks/norms.py check HEADS
+    python benchmarks/norms.py overlaps HEADS
 
-It holds, of 2000 healthy participants sampled from the built-in population (40 to 86 years), the
-mean volume of each MUSE region, and mean and standard deviation of the logarithm of its share in
-the tissue of all regions.
+DATA holds the people: `ixi2mm` and `ixi2mm_more` (IXI, one scanner of 3 T, 2 mm; those with an age
+in `tables/ixi_muse145.csv`), and `oasis35` (OASIS, 1.5 T, 1 mm, stripped; the first scan of each
+person, also at 2 mm, by means of voxels). HEADS gets what the app makes of each by default:
+corrected image, mask, regions and their volumes. Heads that are there are not measured again;
+`--part 3/16` is the third of 16 parts, for as many processes.
+
+The norm of a region is linear in its log volume: age, age squared, sex, log of the volume of the
+brain mask, and scanner, fitted to heads of 2 mm. A new scanner is taken to lie between the two, and
+its unknown place is part of the standard deviation. What 1 mm changes is the mean difference within
+the people of OASIS. `overlaps` says how well the network's large regions agree with those of the
+template, registered to the head: what the report takes for usual.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
+import nibabel as nib
 import numpy as np
 import pandas as pd
+import torch
+from machine import write_results
+from numpy.typing import NDArray
 
-from surreal_bids.regions import muse_indices
-from surreal_bids.simulation.population import sample_controls
+from surreal_bids.files import write_image, write_json, write_tsv
+from surreal_bids.images import Image, like, load_image, voxel_volume
+from surreal_bids.imaging.atlas import muse_labels, muse_t1w
+from surreal_bids.imaging.brain import brain_mask, correct_bias
+from surreal_bids.imaging.network import segment_regions
+from surreal_bids.imaging.registration import FLUID, register
+from surreal_bids.imaging.transforms import resample
+from surreal_bids.reports.assessment import (
+    LEAST_OVERLAP,
+    NORM_AGES,
+    RANGE_SD,
+    Subject,
+    region_overlaps,
+)
+from surreal_bids.templates import builtin_template
 
-PARTICIPANTS = 2000
+COARSE_MM = 2.0
+
+EXCLUDED = {'OAS1_0300', 'IXI438-HH-2155'}
+"""One with very mild dementia (Clinical Dementia Rating 0.5; the other four of OASIS above 60 are
+rated 0, younger people were not rated), and one whose labels have left and right exchanged in part,
+which the network has learned."""
+
+ROOM = 0.1
+"""How far below the lowest of these people an overlap is still usual: other scanners and older
+people will differ more."""
+
+TERMS = ('intercept', 'age', 'age_squared', 'male', 'log_icv')
 
 
-def make_norms() -> pd.DataFrame:
-    """One row per region: index, volume_mm3, log_share_mean, log_share_sd."""
-    volumes = sample_controls(PARTICIPANTS, np.random.default_rng(0)).volumes
-    shares = np.log(volumes.div(volumes.sum(axis=1), axis=0))
-    return pd.DataFrame(
-        {
-            'index': list(muse_indices()),
-            'volume_mm3': volumes.mean().round(1).to_numpy(),
-            'log_share_mean': shares.mean().round(5).to_numpy(),
-            'log_share_sd': shares.std().round(5).to_numpy(),
-        }
+@dataclass(frozen=True)
+class Head:
+    """A scan, and who it is of."""
+
+    name: str
+    source: str
+    age: float
+    male: bool
+    voxel_mm: float
+    path: str
+
+
+def list_heads(data: Path) -> Iterator[Head]:
+    """Scans of people whose age is known, one a person and voxel size."""
+    ages = pd.read_csv(data / 'tables' / 'ixi_muse145.csv', usecols=['ID', 'Age', 'Sex'])
+    ages = ages.set_index(ages['ID'].str.removesuffix('-T1'))
+    folders = [data / name / 'T1w' for name in ('ixi2mm', 'ixi2mm_more')]
+    for path in sorted(path for folder in folders for path in folder.iterdir()):
+        name = path.name.split('.')[0]
+        if name in ages.index:
+            age, sex = ages.loc[name, ['Age', 'Sex']]
+            yield Head(name, 'IXI', float(age), sex == 'M', COARSE_MM, str(path))
+    people = pd.read_csv(data / 'oasis35' / 'people.tsv', sep='\t', dtype={'name': str})
+    for voxel_mm in (1.0, COARSE_MM):
+        for row in people.drop_duplicates('person').itertuples():
+            path = data / 'oasis35' / 'T1w' / f'{row.name}.nii.gz'
+            name = f'{row.oasis_id}_{voxel_mm:g}mm'
+            yield Head(name, 'OASIS', float(row.age), row.sex == 'M', voxel_mm, str(path))
+
+
+def halve(image: Image) -> Image:
+    """Means of 2 x 2 x 2 voxels; voxels that are mostly 0, outside a stripped brain, are 0."""
+    values = np.asarray(image.dataobj, dtype=np.float32)
+    values = np.pad(values, [(0, size % 2) for size in values.shape])
+    x, y, z = (size // 2 for size in values.shape)
+    blocks = values.reshape(x, 2, y, 2, z, 2)
+    means = blocks.mean(axis=(1, 3, 5))
+    means[(blocks != 0).mean(axis=(1, 3, 5)) < 0.5] = 0
+    affine = image.affine @ nib.affines.from_matvec(np.diag([2.0, 2.0, 2.0]), [0.5, 0.5, 0.5])
+    return nib.Nifti1Image(means, affine)
+
+
+def measure(head: Head, folder: Path) -> None:
+    """Process a head as the app does; its volumes are written last."""
+    t1w = load_image(Path(head.path))
+    if head.source == 'OASIS' and head.voxel_mm == COARSE_MM:
+        t1w = halve(t1w)
+    mask, method = brain_mask(t1w)
+    corrected = correct_bias(t1w, mask)
+    found = segment_regions(corrected, mask)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, image in (('t1w', corrected), ('mask', mask), ('dseg', found.labels)):
+        write_image(folder / f'{name}.nii.gz', image)
+    overlaps = overlap_with_template(corrected, mask, found.labels)
+    icv = float(np.asarray(mask.dataobj).sum(dtype=float) * voxel_volume(mask))
+    write_json(folder / 'head.json', {**asdict(head), 'mask': method, 'icv_mm3': icv, **overlaps})
+    table = pd.DataFrame({'index': list(found.volumes), 'volume_mm3': list(found.volumes.values())})
+    table['confidence'] = table['index'].map(found.confidence)
+    write_tsv(folder / 'volumes.tsv', table)
+
+
+def overlap_with_template(t1w: Image, mask: Image, labels: Image) -> dict[str, float]:
+    """Overlap of large regions with those of the template, registered at 2 mm."""
+    template = builtin_template(COARSE_MM)
+    brain = like(t1w, np.asarray(t1w.dataobj) * (np.asarray(mask.dataobj) > 0), np.float32)
+    found = register(
+        template.t1w, brain, settings=FLUID, fixed_mask=template.mask, moving_mask=mask
     )
+    registered = resample(muse_labels(muse_t1w()), found.inverse, order=0)
+    return region_overlaps(np.asarray(labels.dataobj), np.asarray(registered.dataobj))
+
+
+def measure_part(data: Path, out: Path, part: str) -> None:
+    number, parts = map(int, part.split('/'))
+    for head in list(list_heads(data))[number - 1 :: parts]:
+        if not (out / head.name / 'volumes.tsv').exists():
+            measure(head, out / head.name)
+            print(head.name, flush=True)
+
+
+def read_heads(out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Heads of healthy people within the ages, and their log volumes (heads x regions)."""
+    folders = [path.parent for path in sorted(out.glob('*/volumes.tsv'))]
+    heads = pd.DataFrame([json.loads((f / 'head.json').read_text()) for f in folders])
+    heads['person'] = heads['name'].str.replace('_[12]mm$', '', regex=True)
+    volumes = pd.DataFrame(
+        [pd.read_csv(f / 'volumes.tsv', sep='\t', index_col='index')['volume_mm3'] for f in folders]
+    ).set_axis(heads.index)
+    youngest, oldest = NORM_AGES
+    kept = heads['age'].between(youngest, oldest + 1, inclusive='left')
+    kept &= ~heads['person'].isin(EXCLUDED)
+    return heads[kept], np.log(volumes[kept])
+
+
+def design(heads: pd.DataFrame) -> NDArray[np.float64]:
+    """Values of the terms for each head, and -0.5 or 0.5 for its scanner."""
+    rows = []
+    for head in heads.itertuples():
+        terms = Subject(head.age, 'M' if head.male else 'F', head.icv_mm3, head.voxel_mm).terms
+        rows.append([*(terms[name] for name in TERMS), 0.5 if head.source == 'OASIS' else -0.5])
+    return np.array(rows)
+
+
+def fit_norms(heads: pd.DataFrame, logs: pd.DataFrame) -> pd.DataFrame:
+    """Coefficients of each region, by index, and the standard deviation on a new scanner.
+
+    The difference d between two scanners says that of a new one from their middle: if places of
+    scanners have variance v, d**2 is 2 v on average, and the new one is off by 3/2 v. v is taken
+    to be the same share of the variance of people in all regions.
+    """
+    coarse = (heads['voxel_mm'] == COARSE_MM).to_numpy()
+    x, y = design(heads[coarse]), logs[coarse].to_numpy()
+    coefficients = np.linalg.lstsq(x, y, rcond=None)[0]
+    people = ((y - x @ coefficients) ** 2).sum(axis=0) / (len(x) - x.shape[1])
+    by_chance = np.linalg.inv(x.T @ x)[-1, -1]
+    scanners = max(0.0, float(np.mean(coefficients[-1] ** 2 / people) - by_chance) / 2)
+    table = pd.DataFrame(coefficients[:-1].T, logs.columns, TERMS)
+    table['fine'] = _fine_effect(heads, logs, table['log_icv'])
+    table['sd'] = np.sqrt(people * (1 + 1.5 * scanners))
+    return table.rename_axis('index')
+
+
+def _fine_effect(heads: pd.DataFrame, logs: pd.DataFrame, log_icv: pd.Series) -> pd.Series:
+    """How much larger log volumes are at 1 mm than at 2 mm of the same head and head size."""
+    people = heads.assign(row=heads.index)[heads['source'] == 'OASIS']
+    fine, coarse = (
+        people[people['voxel_mm'] == size].set_index('person') for size in (1.0, COARSE_MM)
+    )
+    coarse = coarse.loc[fine.index]
+    size = np.log(fine['icv_mm3'] / coarse['icv_mm3'])
+    change = logs.loc[fine['row']].to_numpy() - logs.loc[coarse['row']].to_numpy()
+    return pd.Series((change - np.outer(size, log_icv)).mean(axis=0), log_icv.index)
+
+
+def deviations(norms: pd.DataFrame, heads: pd.DataFrame, logs: pd.DataFrame) -> pd.DataFrame:
+    """Standard deviations of log volumes from the norms."""
+    subjects = [
+        Subject(head.age, 'M' if head.male else 'F', head.icv_mm3, head.voxel_mm)
+        for head in heads.itertuples()
+    ]
+    terms = pd.DataFrame([subject.terms for subject in subjects], heads.index)
+    return (logs - terms @ norms[terms.columns].T) / norms['sd']
+
+
+def check(out: Path) -> None:
+    """Compare each person with the others, and each scanner with the other."""
+    heads, logs = read_heads(out)
+    left_out = []
+    for person in heads['person'].unique():
+        alone = heads['person'] == person
+        norms = fit_norms(heads[~alone], logs[~alone])
+        left_out.append(deviations(norms, heads[alone], logs[alone]))
+    found = pd.concat(left_out).loc[heads.index]
+    seen = np.where(heads['path'].str.contains('/ixi2mm/'), ', new to the network', '')
+    kinds = heads['source'] + heads['voxel_mm'].map(' {:g} mm'.format) + seen
+    rows = []
+    for kind, each in found.groupby(kinds):
+        values = each.to_numpy()
+        marked = np.abs(values) > RANGE_SD
+        rows.append(
+            {
+                'heads': kind,
+                'n': len(each),
+                'mean': values.mean(),
+                'sd': values.std(),
+                'beyond_1.96': (np.abs(values) > 1.96).mean(),
+                'marks_a_head': marked.sum(axis=1).mean(),
+                'heads_marked': marked.any(axis=1).mean(),
+            }
+        )
+    table = pd.DataFrame(rows)
+    print(table.round(3).to_string(index=False))
+    coarse = heads['voxel_mm'] == COARSE_MM
+    beyond = np.abs(deleted_residuals(design(heads[coarse]), logs[coarse].to_numpy())) > 1.96
+    print(f'beyond 1.96 standard deviations of people of the same scanner: {beyond.mean():.3f}')
+    write_results('norms', table, 'surreal_bids', 'torch')
+
+
+def deleted_residuals(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Difference of each person from what the others predict, in their standard deviations.
+
+    Both by the hat matrix (Belsley, Kuh and Welsch 1980, section 2.1), without refitting.
+    """
+    hat = x @ np.linalg.pinv(x)
+    leverage = np.diag(hat)[:, np.newaxis]
+    residuals = y - hat @ y
+    squares = (residuals**2).sum(axis=0) - residuals**2 / (1 - leverage)
+    others = np.sqrt(squares / (len(x) - x.shape[1] - 1))
+    return residuals / (1 - leverage) / others
+
+
+def tell_overlaps(out: Path) -> None:
+    """Overlap of large regions with those of the template, and the least that is usual."""
+    heads, _ = read_heads(out)
+    overlaps = heads.loc[heads['voxel_mm'] == COARSE_MM, list(LEAST_OVERLAP)]
+    table = pd.DataFrame({'mean': overlaps.mean(), 'lowest': overlaps.min()})
+    table['least'] = table['lowest'] - ROOM
+    print(table.round(2).rename_axis('region').reset_index().to_string(index=False))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
+    parser.add_argument('action', choices=('measure', 'fit', 'check', 'overlaps'))
+    parser.add_argument('folders', type=Path, nargs='+', help='DATA (to measure), and HEADS')
+    parser.add_argument('--part', default='1/1', help='which of how many parts to measure')
+    options = parser.parse_args()
+    if options.action == 'measure':
+        measure_part(*options.folders, options.part)
+    elif options.action == 'fit':
+        norms = fit_norms(*read_heads(*options.folders))
+        norms.round(5).to_csv(sys.stdout, sep='\t')
+    elif options.action == 'check':
+        check(*options.folders)
+    else:
+        tell_overlaps(*options.folders)
 
 
 if __name__ == '__main__':
-    make_norms().to_csv(sys.stdout, sep='\t', index=False)
+    main()

@@ -30,6 +30,9 @@ LABELS_FILE = ('deepmriprep', 'data/templates/neuromorphometrics.nii.gz')
 TRACTS_FILE = ('deepmriprep', 'data/templates/mori.nii.gz')
 """Labels of Neuromorphometrics and of Mori, on one grid of 1 mm."""
 
+MUSE_LABELS = f'tpl-{TEMPLATE_SPACE}_atlas-muse_dseg.nii.gz'
+"""MUSE regions of the built-in template, at 1 mm, in the folder that it is prepared in."""
+
 SMALLEST_VOXEL_MM = 0.5
 LARGEST_VOXEL_MM = 4.0
 """Voxel sizes at which the built-in template is offered; its own is 1 mm, its priors' 1.5 mm."""

@@ -409,7 +409,16 @@ def init_reports_wf(
         >>> wf = init_reports_wf(
         ...     output_dir=Path('out'),
         ...     participants={
-        ...         '01': [{'session': None, 'atlas': 'muse', 'warnings': [], 'reused': {}}]
+        ...         '01': [
+        ...             {
+        ...                 'session': None,
+        ...                 'atlas': 'muse',
+        ...                 'age': 61.0,
+        ...                 'sex': 'F',
+        ...                 'warnings': [],
+        ...                 'reused': {},
+        ...             }
+        ...         ]
         ...     },
         ...     template_name='MNI152NLin2009cAsym',
         ...     template_dir=Path('.'),
@@ -422,7 +431,8 @@ def init_reports_wf(
     output_dir
         Root of the outputs.
     participants
-        Label of each, and for each session its label, atlas, warnings, and what was reused.
+        Label of each, and for each session its label, atlas, age, sex, warnings, and what was
+        reused.
     template_name, template_dir
         The template.
     methods

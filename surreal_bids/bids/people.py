@@ -32,6 +32,15 @@ ID_COLUMNS = (
 GROUP_COLUMNS = ('diagnosis', 'group', 'dx')
 """Columns taken for the diagnosis, in this order and in any case, when none is named."""
 
+AGE_COLUMNS, SEX_COLUMNS = ('age',), ('sex', 'gender')
+"""Columns of a participant's age in years and of the sex, the first of these that a table has."""
+
+SEXES = {
+    'F': frozenset({'f', 'female', 'w', 'woman', 'women', 'females'}),
+    'M': frozenset({'m', 'male', 'man', 'men', 'males'}),
+}
+"""Words for each sex, in any case."""
+
 MISSING_CELLS = frozenset({'', 'n/a', 'na', 'nan', 'null'})
 """How BIDS, R, numpy and databases write that a value is missing, in any case."""
 
@@ -332,6 +341,25 @@ def scan_time(bids_dir: Path, participant: str, session: str | None) -> str | No
         return None
     is_t1w = table.categories('filename').str.contains('_T1w.', regex=False, na=False)
     return min(table.categories('acq_time')[is_t1w].dropna(), default=None)
+
+
+def age_and_sex(bids_dir: Path, visit: Visit) -> tuple[float | None, str | None]:
+    """Age in years and sex ('F' or 'M') at a visit; None where the dataset does not say."""
+    try:
+        row = read_visits(bids_dir, [visit]).text.iloc[0]
+    except DataError:
+        return None, None
+    age, sex = (
+        next((row[found] for name in names if (found := find_column(row.index, name))), None)
+        for names in (AGE_COLUMNS, SEX_COLUMNS)
+    )
+    years = float(_to_numbers(pd.Series([age])).iloc[0])
+    return (years if np.isfinite(years) else None), sex_of(sex or '')
+
+
+def sex_of(word: str) -> str | None:
+    """'F' or 'M', where a word says so."""
+    return next((sex for sex, words in SEXES.items() if word.lower() in words), None)
 
 
 def find_group_column(table: Table) -> str | None:

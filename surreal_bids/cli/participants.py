@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import Record, output_path, record_path, start_dataset
+from surreal_bids.bids.people import age_and_sex
 from surreal_bids.bids.programs import derivative_folders
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.cli.dry_run import SECONDS
@@ -277,8 +278,11 @@ class Processing:
         )
 
     def _session(self, job: Job) -> dict[str, Any]:
+        age, sex = age_and_sex(self._config.bids_dir, job.image.visit)
         return {
             'session': job.image.session,
+            'age': age,
+            'sex': sex,
             'atlas': job.reusable.dseg_name or self._study.atlas,
             'warnings': list(Record.read(self._config.output_dir, job.image.visit).warnings),
             'reused': {meaning: str(path) for meaning, path in job.reusable.files.items()},

@@ -33,8 +33,21 @@ from surreal_bids.config import (
 )
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_image
-from surreal_bids.imaging.atlas import AtlasSet, default_atlas, read_atlas_set, strip_atlases
-from surreal_bids.templates import Template, builtin_template, check_resolution, read_template
+from surreal_bids.imaging.atlas import (
+    AtlasSet,
+    default_atlas,
+    muse_labels,
+    muse_t1w,
+    read_atlas_set,
+    strip_atlases,
+)
+from surreal_bids.templates import (
+    MUSE_LABELS,
+    Template,
+    builtin_template,
+    check_resolution,
+    read_template,
+)
 from surreal_bids.text import align
 from surreal_bids.workflows.anatomy import AtlasFiles
 from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
@@ -340,9 +353,11 @@ def _prepare_template(config: AppConfig) -> tuple[Path, Template]:
     resolution = config.template_resolution
     folder = steps_dir(config) / 'templates' / f'{BUILTIN_TEMPLATE}_{resolution:g}mm'
     paths = [_template_file(folder, BUILTIN_TEMPLATE, ending) for ending in TEMPLATE_FILES]
+    paths.append(folder / MUSE_LABELS)
     template = builtin_template(resolution)
     if not all(path.is_file() for path in paths):
-        images = (template.t1w, template.mask, *(template.priors[tissue] for tissue in TISSUES))
+        tissues = [template.priors[tissue] for tissue in TISSUES]
+        images = (template.t1w, template.mask, *tissues, muse_labels(muse_t1w()))
         for path, image in zip(paths, images):
             write_image(path, image)
     return folder, template

@@ -34,6 +34,7 @@ from surreal_bids.files import atomic_path, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.interfaces import Step
 from surreal_bids.interfaces.anatomy import load_template, warnings_in
+from surreal_bids.templates import MUSE_LABELS
 
 if TYPE_CHECKING:
     from surreal_bids.reports.participant import SessionReport
@@ -152,7 +153,9 @@ CAPTIONS = {
 class _WriteReportInput(BaseInterfaceInputSpec):
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
     participant = traits.Str(mandatory=True, desc='label')
-    sessions = traits.List(mandatory=True, desc='of each: session, atlas, warnings, reused')
+    sessions = traits.List(
+        mandatory=True, desc='of each: session, atlas, age, sex, warnings, reused'
+    )
     template_name = traits.Str(mandatory=True, desc='name of the template')
     template_dir = Directory(exists=True, mandatory=True, desc='the template')
     methods = traits.Dict(mandatory=True, desc='fields of ImagingMethods')
@@ -189,6 +192,7 @@ class WriteReport(Step):
 
     def _session(self, session: Mapping[str, Any]) -> SessionReport:
         """Report of one session; its figures are drawn on the way."""
+        from surreal_bids.reports.assessment import Subject
         from surreal_bids.reports.pages import Figure
         from surreal_bids.reports.participant import SessionReport
 
@@ -201,15 +205,22 @@ class WriteReport(Step):
         )
         scan = _Scan(visit)
         figures = draw_figures(scan, load_template(self.inputs.template_dir))
+        labels = Path(self.inputs.template_dir) / MUSE_LABELS
         return SessionReport(
             source=visit.sidecar('t1w')['Sources'][0],
             mask_origin=visit.sidecar('brain_mask')['Method'],
             atlas=visit.atlas,
             template=visit.template,
             volumes=scan.volumes,
+            subject=Subject(
+                age=session['age'],
+                sex=session['sex'],
+                icv_mm3=_volume(scan.mask),
+                voxel_mm=voxel_volume(scan.t1w) ** (1 / 3),
+            ),
             session=visit.session,
             tissue_mm3={tissue: _volume(image) for tissue, image in scan.tissues.items()},
-            mask_mm3=_volume(scan.mask),
+            overlaps=overlaps_with(scan, labels) if labels.is_file() else {},
             figures=tuple(Figure(path, *CAPTIONS[name]) for name, path in figures.items()),
             warnings=tuple(session['warnings']),
             reused=session['reused'],
@@ -228,6 +239,19 @@ class _Scan:
             for tissue in TISSUES
         }
         self.volumes = pd.read_csv(visit.path('segmentation_volumes'), sep='\t')
+
+
+def overlaps_with(scan: _Scan, template_labels: Path) -> dict[str, float]:
+    """Overlap of the network's regions with those of the template; of others there is none."""
+    from surreal_bids.imaging.transforms import read_transform, resample
+    from surreal_bids.reports.assessment import region_overlaps
+
+    if 'confidence' not in scan.volumes:
+        return {}
+    transform = read_transform(scan.visit.path('transform_from_template'))
+    registered = resample(load_image(template_labels), transform, order=0)
+    found = load_image(scan.visit.path('segmentation'))
+    return region_overlaps(np.asarray(found.dataobj), np.asarray(registered.dataobj))
 
 
 def draw_figures(scan: _Scan, template: Template) -> dict[str, Path]:

@@ -28,7 +28,7 @@ from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import atomic_path
-from surreal_bids.reports.participant import split_side
+from surreal_bids.reports.assessment import split_side
 
 Plane = Literal['axial', 'coronal', 'sagittal']
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from surreal_bids.regions import VENTRICLES, muse_indices, muse_table, region_names
+from surreal_bids.reports.assessment import (
+    ASYMMETRY,
+    LEAST_OVERLAP,
+    NORM_PEOPLE,
+    RANGE_SD,
+    UNCERTAIN,
+    Subject,
+    assess_volumes,
+    disagreements,
+    why_no_norms,
+)
 from surreal_bids.reports.methods import MethodsOptions, methods_html
 from surreal_bids.reports.pages import (
     Block,
@@ -32,133 +36,6 @@ from surreal_bids.reports.pages import (
     write_page,
 )
 
-RANGE_SD = 3.5
-"""Standard deviations beyond which a share is marked."""
-
-ASYMMETRY = 0.6
-"""Difference of left and right, as a part of their mean, beyond which a pair is marked."""
-
-UNCERTAIN = 0.65
-"""Confidence of the network below which a region is marked: on the heads of `benchmarks/network.py`
-its overlap with the truth was then below 0.45, and 0.8 above."""
-
-SMALLEST_PAIR_MM3 = 100.0
-"""Pairs with a smaller mean volume are not compared: a few voxels decide."""
-
-MUSE_SHARE = 0.9
-"""A table is of MUSE regions if at least this part of its rows has MUSE's index and name."""
-
-_SIDE = re.compile(r'(?<![a-z])(left|right|lh|rh|l|r)(?![a-z])', re.IGNORECASE)
-_FLUID = re.compile(r'vent|csf|choroid', re.IGNORECASE)
-
-
-def assess_volumes(volumes: pd.DataFrame) -> pd.DataFrame:
-    """Say how usual each volume is, and which deserve a look.
-
-    Parameters
-    ----------
-    volumes
-        One row a region: index, name, volume_mm3, and perhaps confidence.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The same rows and columns, and: ``deviation``, standard deviations from what is usual, of
-        log shares (missing where the atlas is not MUSE); ``asymmetry``, (left - right) / mean, the
-        same for both of a pair (missing where there is no pair); ``confidence``, missing where it
-        was; ``reason``, why a region is marked, empty where it is not.
-    """
-    table = volumes[['index', 'name', 'volume_mm3']].reset_index(drop=True)
-    table['deviation'] = _deviations(table)
-    table['asymmetry'] = _asymmetries(table)
-    table['confidence'] = volumes.get('confidence', pd.Series(np.nan, volumes.index)).to_numpy()
-    table['reason'] = [_reason(row) for row in table.to_dict('records')]
-    return table
-
-
-def is_muse(volumes: pd.DataFrame) -> bool:
-    """Whether index and name of a table are those of MUSE."""
-    names = region_names()
-    same = [
-        _letters(names.get(index, '')) == _letters(name)
-        for index, name in zip(volumes['index'], volumes['name'])
-    ]
-    return len(same) > 0 and float(np.mean(same)) >= MUSE_SHARE
-
-
-def split_side(name: str) -> tuple[str | None, str]:
-    """Separate the side of a region, 'L', 'R' or None, from the rest of its name."""
-    found = _SIDE.search(name)
-    if found is None:
-        return None, _letters(name)
-    return found.group(1)[0].upper(), _letters(_SIDE.sub(' ', name, count=1))
-
-
-def _letters(name: str) -> str:
-    return ' '.join(re.findall(r'[a-z0-9]+', str(name).lower()))
-
-
-def _reason(row: dict) -> str:
-    """Why a region is marked, or nothing."""
-    if not row['volume_mm3'] > 0:
-        return 'no volume'
-    reasons = []
-    if abs(row['deviation']) > RANGE_SD:
-        reasons.append('unusually large' if row['deviation'] > 0 else 'unusually small')
-    if abs(row['asymmetry']) > ASYMMETRY:
-        reasons.append('left much larger' if row['asymmetry'] > 0 else 'right much larger')
-    if row['confidence'] < UNCERTAIN:
-        reasons.append('uncertain')
-    return ', '.join(reasons)
-
-
-def _asymmetries(table: pd.DataFrame) -> NDArray[np.float64]:
-    """(left - right) / mean of each region's pair; missing for fluid, small or single regions."""
-    sides = [split_side(name) for name in table['name']]
-    volume_of = dict(zip(sides, table['volume_mm3']))
-    return np.array([_asymmetry(volume_of, structure) for _, structure in sides], dtype=float)
-
-
-def _asymmetry(volume_of: dict[tuple[str | None, str], float], structure: str) -> float:
-    left, right = (volume_of.get((side, structure), np.nan) for side in 'LR')
-    mean = (left + right) / 2
-    if _FLUID.search(structure) or not mean >= SMALLEST_PAIR_MM3:
-        return np.nan
-    return (left - right) / mean
-
-
-def _deviations(table: pd.DataFrame) -> NDArray[np.float64]:
-    """Standard deviations of each log share from the usual one."""
-    deviations = np.full(len(table), np.nan)
-    if not is_muse(table):
-        return deviations
-    volumes = table['volume_mm3'].where(table['volume_mm3'] > 0).to_numpy(dtype=float)
-    tissue = table['index'].isin(muse_indices()).to_numpy() & np.isfinite(volumes)
-    fluid = table['index'].isin(VENTRICLES).to_numpy()
-    usual = norms().loc[table.loc[tissue, 'index']]
-    # Relative to what the regions that are there usually measure together.
-    scale = volumes[tissue].sum() / usual['volume_mm3'].sum()
-    log_shares = np.log(volumes[tissue] / (scale * norms()['volume_mm3'].sum()))
-    deviations[tissue] = (log_shares - usual['log_share_mean']) / usual['log_share_sd']
-    deviations[fluid] = _fluid_deviations(table.loc[fluid, 'index'], volumes[fluid] / scale)
-    return deviations
-
-
-def _fluid_deviations(indices: pd.Series, volumes: NDArray) -> NDArray[np.float64]:
-    """Standard deviations of log volumes (mm3) of ventricles from the usual ones."""
-    usual = muse_table().set_index('index').loc[indices]
-    spread = np.sqrt(np.log1p(usual['cv'].to_numpy() ** 2))
-    middle = np.log(usual['volume_mm3'].to_numpy()) - spread**2 / 2
-    return (np.log(volumes) - middle) / spread
-
-
-@cache
-def norms() -> pd.DataFrame:
-    """Usual volumes of MUSE regions and their shares, by index; see `benchmarks/norms.py`."""
-    path = package_files('surreal_bids') / 'data' / 'norms.tsv'
-    return pd.read_csv(io.StringIO(path.read_text(encoding='utf-8')), sep='\t', index_col='index')
-
-
 MM3_PER_ML = 1000.0
 
 MASK_ORIGINS = {
@@ -174,6 +51,12 @@ FORMATS = {
     'Left - right (%)': '{:+.0f}',
     'Confidence (%)': '{:.0f}',
 }
+
+MARKED_BY_CHANCE = (
+    'One in five of these people has a volume so far from the others; on scanners unlike theirs, '
+    'marks are more frequent. '
+)
+"""How often healthy people are marked; see `benchmarks/norms.py`."""
 
 GAUGE_SD = 5.0
 """Deviations are drawn between minus and plus this."""
@@ -192,15 +75,17 @@ class SessionReport:
     atlas, template
         Their names.
     volumes
-        One row a region: index, name, volume_mm3.
+        One row a region: index, name, volume_mm3, and the network's confidence.
+    subject
+        Age, sex and head size, as far as known.
     session
         Label without `ses-`; None in datasets without sessions.
     tissue_mm3
         Volumes of GM, WM and CSF, as far as known.
-    mask_mm3
-        Volume of the brain mask, the proxy of the intracranial volume.
     figures
         What to show, in order.
+    overlaps
+        Overlap (Dice) of large regions with those of the template, brought onto the head.
     warnings
         What to know before the results are used.
     reused
@@ -212,10 +97,11 @@ class SessionReport:
     atlas: str
     template: str
     volumes: pd.DataFrame
+    subject: Subject = field(default_factory=Subject)
     session: str | None = None
     tissue_mm3: Mapping[str, float] = field(default_factory=dict)
-    mask_mm3: float | None = None
     figures: tuple[Figure, ...] = ()
+    overlaps: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     reused: Mapping[str, str] = field(default_factory=dict)
 
@@ -281,7 +167,7 @@ def _results(data: ParticipantReport) -> list[Section]:
 
 
 def _scan(session: SessionReport) -> list[Section]:
-    volumes = assess_volumes(session.volumes)
+    volumes = assess_volumes(session.volumes, session.subject)
     sections = [Section('Summary', (*_summary(session, volumes),))]
     if session.figures:
         convention = Paragraph(
@@ -289,16 +175,33 @@ def _scan(session: SessionReport) -> list[Section]:
             'back (sagittal slices). Positions are in mm.'
         )
         sections.append(Section('Pictures', (convention, *session.figures)))
-    return [*sections, Section('Volumes', tuple(_volumes(volumes)))]
+    return [*sections, Section('Volumes', tuple(_volumes(session, volumes)))]
 
 
 def _summary(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
-    blocks: list[Block] = [Notice(warning, 'warning') for warning in session.warnings]
+    warnings = [*session.warnings, *_disagreement(session.overlaps)]
+    blocks: list[Block] = [Notice(warning, 'warning') for warning in warnings]
     n_marked = int((volumes['reason'] != '').sum())
     blocks.append(_marked_notice(n_marked, len(volumes)))
     blocks.append(Numbers(tuple(_numbers(session))))
     blocks.append(Facts(_facts(session)))
     return blocks
+
+
+def _disagreement(overlaps: Mapping[str, float]) -> list[str]:
+    """Say where network and registration put regions at different places."""
+    found = disagreements(overlaps)
+    if not found:
+        return []
+    listed = ', '.join(
+        f'{name} ({value:.2f}, usually {LEAST_OVERLAP[name]:.2f} or more)'
+        for name, value in found.items()
+    )
+    return [
+        'the regions of the network and those of the template, registered to this head, overlap '
+        f'less than in healthy heads: {listed}. One of the two is wrong, or the anatomy is '
+        'unusual: see the pictures of regions and registration.'
+    ]
 
 
 def _marked_notice(n_marked: int, n_regions: int) -> Notice:
@@ -320,11 +223,11 @@ def _numbers(session: SessionReport) -> list[Number]:
         numbers.append(_number('Brain', tissue['GM'] + tissue['WM'], 'grey and white matter'))
     words = {'GM': 'Grey matter', 'WM': 'White matter', 'CSF': 'Fluid (CSF)'}
     numbers += [
-        _number(words.get(name, name), volume, _part(volume, session.mask_mm3))
+        _number(words.get(name, name), volume, _part(volume, session.subject.icv_mm3))
         for name, volume in tissue.items()
     ]
-    if session.mask_mm3 is not None:
-        numbers.append(_number('ICV (proxy)', session.mask_mm3, 'volume of the brain mask'))
+    if session.subject.icv_mm3 is not None:
+        numbers.append(_number('ICV (proxy)', session.subject.icv_mm3, 'volume of the brain mask'))
     total = float(session.volumes['volume_mm3'].sum())
     return [*numbers, _number('All regions', total, f'{len(session.volumes)} of {session.atlas}')]
 
@@ -343,15 +246,25 @@ def _facts(session: SessionReport) -> dict[str, Any]:
         'Brain mask': MASK_ORIGINS.get(session.mask_origin, session.mask_origin),
         'Atlas': session.atlas,
         'Template': session.template,
+        **_agreement(session.overlaps),
         **{f'{what} taken from': whence for what, whence in session.reused.items()},
     }
 
 
-def _volumes(volumes: pd.DataFrame) -> list[Block]:
+def _agreement(overlaps: Mapping[str, float]) -> dict[str, str]:
+    """The range of the overlaps, if there are any."""
+    if not overlaps:
+        return {}
+    least, most = min(overlaps.values()), max(overlaps.values())
+    words = f'overlap (Dice) of {len(overlaps)} large regions {least:.2f} to {most:.2f}'
+    return {'Regions beside those of the template': words}
+
+
+def _volumes(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
     """The rules, the regions that they mark, and all regions."""
     shown = _shown(volumes)
     marked = volumes['reason'] != ''
-    blocks: list[Block] = [Paragraph(_rules(volumes))]
+    blocks: list[Block] = [Paragraph(_rules(session, volumes))]
     if marked.any():
         unusual = shown[marked].reset_index(drop=True)
         caption = 'Volumes that deserve a look'
@@ -360,14 +273,13 @@ def _volumes(volumes: pd.DataFrame) -> list[Block]:
     return blocks
 
 
-def _rules(volumes: pd.DataFrame) -> str:
+def _rules(session: SessionReport, volumes: pd.DataFrame) -> str:
     """The rules that apply to this table, in words."""
-    rules = ['there is none']
-    if volumes['deviation'].notna().any():
+    rules, unknown = ['there is none'], why_no_norms(session.volumes, session.subject)
+    if not unknown:
         rules.append(
-            'its share in the tissue of all regions (for ventricles, their volume relative to that '
-            f'tissue), on the log scale, is more than {RANGE_SD:g} standard deviations from the '
-            'average of 2,000 simulated healthy adults aged 40-86'
+            f'it is, on the log scale, more than {RANGE_SD:g} standard deviations from what is '
+            f'usual at this {_compared(session.subject)} in {NORM_PEOPLE}'
         )
     if volumes['asymmetry'].notna().any():
         rules.append(
@@ -378,11 +290,19 @@ def _rules(volumes: pd.DataFrame) -> str:
         rules.append(
             f'its mean probability, where the network labelled it, is below {UNCERTAIN:.0%}'
         )
-    return (
-        f'A volume is marked if {"; or if ".join(rules)}. About two in five of these adults have '
-        'such a mark; in ages, scanners or atlases far from the reference, marks are more '
-        'frequent. A mark shows where to look, not that something is wrong.'
-    )
+    marked = f'A volume is marked if {"; or if ".join(rules)}. '
+    if unknown:
+        marked += f'Volumes are not compared with those of healthy people: {unknown}. '
+    else:
+        marked += MARKED_BY_CHANCE
+    return marked + 'A mark shows where to look, not that something is wrong.'
+
+
+def _compared(subject: Subject) -> str:
+    """What people are compared at, in words."""
+    if subject.sex is None:
+        return 'age and head size (the sex is not known)'
+    return 'age, sex and head size'
 
 
 def _shown(volumes: pd.DataFrame) -> pd.DataFrame:

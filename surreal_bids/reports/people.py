@@ -14,8 +14,8 @@ from surreal_bids.bids.derivatives import Record, output_path
 from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.people import PARTICIPANT, SESSION
 from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.reports.assessment import UNCERTAIN
 from surreal_bids.reports.pages import Block, Notice, Table
-from surreal_bids.reports.participant import UNCERTAIN
 from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.folds import FOUND_AGAIN, NOT_HELD_OUT
 from surreal_bids.tables.preprocessing import INCOMPLETE, NONE_BEYOND

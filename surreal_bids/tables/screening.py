@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.people import Table, letters
+from surreal_bids.bids.people import SEXES, Table, letters, sex_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import FeatureList, muse_table
 from surreal_bids.tables.preprocessing import Preprocessing
@@ -79,12 +79,6 @@ MISSING_CODES = (-9999.0, -999.0, -99.0, -9.0, -8.0, -1.0, 0.0, 99.0, 999.0, 999
 
 FEWEST_LEVELS = 5
 """A numeric covariate of so many values or fewer is a set of codes, in which 0 or -1 may be one."""
-
-SEXES = {
-    'F': frozenset({'f', 'female', 'w', 'woman', 'women', 'females'}),
-    'M': frozenset({'m', 'male', 'man', 'men', 'males'}),
-}
-"""Words for each sex, in any case."""
 
 FEWEST_OF_A_SEX = 10
 LEAST_OF_SEX = 0.02
@@ -210,11 +204,11 @@ def unify_sex(column: pd.Series, levels: Sequence[str] = ()) -> tuple[pd.Series,
     if pd.api.types.is_numeric_dtype(known):
         _require_two_codes(known)
         return column, None
-    meant = known.map(lambda word: _sex_of(str(word)))
+    meant = known.map(lambda word: sex_of(str(word)))
     if meant.isna().all():
         return column, None
     _require_one_coding(known, meant)
-    names = {str(_sex_of(level)): level for level in levels}
+    names = {str(sex_of(level)): level for level in levels}
     return _rename_sexes(column, meant, names)
 
 
@@ -307,7 +301,7 @@ def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
     for name in people.select_dtypes(exclude='number'):
         if letters(str(name)) not in SEX_COLUMNS:
             continue
-        meant = people[name].map(lambda word: _sex_of(str(word)), na_action='ignore')
+        meant = people[name].map(lambda word: sex_of(str(word)), na_action='ignore')
         women, men = (size[meant == sex].dropna() for sex in SEXES)
         if min(len(women), len(men)) < FEWEST_OF_A_SEX:
             continue
@@ -319,10 +313,6 @@ def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
                 f'column {name} exchanged?'
             )
     return found
-
-
-def _sex_of(word: str) -> str | None:
-    return next((sex for sex, words in SEXES.items() if word.lower() in words), None)
 
 
 def require_levels(people: pd.DataFrame) -> None:

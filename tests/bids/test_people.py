@@ -6,6 +6,7 @@ import pytest
 from surreal_bids.bids.people import (
     Table,
     about,
+    age_and_sex,
     find_column,
     find_id_column,
     names,
@@ -150,3 +151,30 @@ def test_the_column_of_ids_may_be_named(write, wanted, found):
 def test_a_column_of_ids_that_is_not_there_is_named(write):
     with pytest.raises(DataError, match='no column nobody; there are: code, ID'):
         find_id_column(read_table(write('code,ID\na,b\n')), 'nobody')
+
+
+@pytest.mark.parametrize(
+    ('header', 'row', 'expected'),
+    [
+        ('age\tsex', '61.5\tF', (61.5, 'F')),
+        ('Age\tgender', '61\tMale', (61.0, 'M')),
+        ('age\tsex', 'n/a\tn/a', (None, None)),
+        ('age\tsex', '89+\tO', (None, None)),
+        ('age\tsex', 'inf\tm', (None, 'M')),
+        ('group\tsite', 'a\tb', (None, None)),
+    ],
+)
+def test_age_and_sex(tmp_path, header, row, expected):
+    (tmp_path / 'participants.tsv').write_text(f'participant_id\t{header}\nsub-01\t{row}\n')
+    assert age_and_sex(tmp_path, ('01', None)) == expected
+    assert age_and_sex(tmp_path, ('02', None)) == (None, None)
+
+
+def test_age_at_the_session_counts(tmp_path):
+    assert age_and_sex(tmp_path, ('01', None)) == (None, None)
+    (tmp_path / 'participants.tsv').write_text('participant_id\tage\tsex\nsub-01\t60\tF\n')
+    sessions = tmp_path / 'sub-01' / 'sub-01_sessions.tsv'
+    sessions.parent.mkdir()
+    sessions.write_text('session_id\tage\nses-b\t63.5\n')
+    assert age_and_sex(tmp_path, ('01', 'b')) == (63.5, 'F')
+    assert age_and_sex(tmp_path, ('01', 'a')) == (60.0, 'F')

@@ -1,0 +1,116 @@
+"""Norms of simulated people whose law is known, and beside statsmodels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from nibabel.nifti1 import Nifti1Image
+from norms import TERMS, deleted_residuals, deviations, fit_norms, halve
+
+REGIONS = [4, 23, 47, 101]
+LAW = np.array(
+    [
+        [7.0, 0.20, 0.03, 0.05, 0.6],
+        [6.0, -0.05, 0.00, 0.00, 0.8],
+        [8.2, -0.03, -0.02, 0.01, 0.7],
+        [8.6, -0.08, 0.01, -0.02, 0.9],
+    ]
+)
+SPREAD = np.array([0.35, 0.12, 0.08, 0.10])
+FINE = np.array([-0.10, 0.02, -0.04, 0.00])
+
+
+def simulate(rng, n, scanner=0.0):
+    """Heads of `n` people, half of them on either scanner; those of OASIS at 1 mm too."""
+    heads = pd.DataFrame(
+        {
+            'person': [f'p{k}' for k in range(n)],
+            'source': np.where(np.arange(n) % 2, 'OASIS', 'IXI'),
+            'age': rng.uniform(18, 80, n),
+            'male': rng.random(n) < 0.4,
+            'icv_mm3': np.exp(rng.normal(np.log(1.45e6), 0.1, n)),
+            'voxel_mm': 2.0,
+        }
+    )
+    age = (heads['age'] - 50) / 10
+    terms = [np.ones(n), age, age**2, heads['male'], np.log(heads['icv_mm3'] / 1.4e6)]
+    logs = np.stack(terms, axis=1).astype(float) @ LAW.T + SPREAD * rng.normal(size=(n, 4))
+    logs[heads['source'] == 'OASIS'] += scanner * SPREAD
+    fine = (heads['source'] == 'OASIS').to_numpy()
+    both = pd.concat([heads, heads[fine].assign(voxel_mm=1.0)], ignore_index=True)
+    return both, pd.DataFrame(np.concatenate([logs, logs[fine] + FINE]), columns=REGIONS)
+
+
+def test_finds_the_law():
+    norms = fit_norms(*simulate(np.random.default_rng(1), 20_000))
+    np.testing.assert_allclose(norms[list(TERMS)], LAW, atol=0.03)
+    np.testing.assert_allclose(norms['fine'], FINE, atol=1e-9)
+    np.testing.assert_allclose(norms['sd'], SPREAD, rtol=0.02)
+
+
+def test_agrees_with_statsmodels():
+    heads, logs = simulate(np.random.default_rng(2), 60, scanner=0.5)
+    norms = fit_norms(heads, logs)
+    coarse = heads[heads['voxel_mm'] == 2.0]
+    age = (coarse['age'] - 50) / 10
+    x = pd.DataFrame(
+        {
+            'intercept': 1.0,
+            'age': age,
+            'age_squared': age**2,
+            'male': coarse['male'].astype(float),
+            'log_icv': np.log(coarse['icv_mm3'] / 1.4e6),
+            'scanner': (coarse['source'] == 'OASIS') - 0.5,
+        }
+    )
+    fits = [sm.OLS(logs.loc[coarse.index, region], x).fit() for region in REGIONS]
+    for region, fit in zip(REGIONS, fits):
+        np.testing.assert_allclose(norms.loc[region, list(TERMS)], fit.params[:-1], rtol=1e-6)
+    share = np.mean([(f.params['scanner'] ** 2 - f.bse['scanner'] ** 2) / f.scale for f in fits])
+    spread = [np.sqrt(fit.scale * (1 + 0.75 * max(share, 0))) for fit in fits]
+    np.testing.assert_allclose(norms['sd'], spread, rtol=1e-6)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_one_in_twenty_healthy_volumes_is_beyond_1_96(seed):
+    rng = np.random.default_rng(seed)
+    norms = fit_norms(*simulate(rng, 100))
+    heads, logs = simulate(rng, 4000)
+    beyond = (deviations(norms, heads, logs).abs() > 1.96).to_numpy().mean()
+    assert beyond == pytest.approx(0.055, abs=0.02)
+
+
+def test_people_of_a_third_scanner_are_not_marked_more_often():
+    """Scanners are drawn anew each time, as far apart as people are."""
+    rng = np.random.default_rng(4)
+    beyond = []
+    for _ in range(150):
+        places = rng.normal(size=(3, 4)) * SPREAD
+        heads, logs = simulate(rng, 100)
+        oasis = (heads['source'] == 'OASIS').to_numpy()
+        logs += np.where(oasis[:, np.newaxis], places[1], places[0])
+        others, found = simulate(rng, 20)
+        norms = fit_norms(heads, logs)
+        beyond.append((deviations(norms, others, found + places[2]).abs() > 1.96).to_numpy().mean())
+    # Two scanners say little of how far apart scanners are: more than 5 %, but not 27 %, which is
+    # what the spread of people alone would give.
+    assert 0.03 < np.mean(beyond) < 0.16
+
+
+def test_deleted_residuals_are_those_of_a_fit_without_the_person():
+    rng = np.random.default_rng(7)
+    x, y = np.c_[np.ones(12), rng.normal(size=(12, 2))], rng.normal(size=(12, 1))
+    for k, found in enumerate(deleted_residuals(x, y)[:, 0]):
+        others = sm.OLS(np.delete(y, k), np.delete(x, k, axis=0)).fit()
+        expected = (y[k, 0] - x[k] @ others.params) / np.sqrt(others.scale)
+        assert found == pytest.approx(expected)
+
+
+def test_halved_images_keep_their_place_and_means():
+    rng = np.random.default_rng(5)
+    values = rng.random((7, 8, 9)).astype(np.float32) + 1
+    affine = np.array([[-1.0, 0, 0, 5], [0, 0, 1, -3], [0, 1, 0, 2], [0, 0, 0, 1]])
+    half = halve(Nifti1Image(values, affine))
+    assert half.shape == (4, 4, 5)
+    np.testing.assert_allclose(half.dataobj[1, 2, 3], values[2:4, 4:6, 6:8].mean(), rtol=1e-6)
+    np.testing.assert_allclose(half.affine @ [1, 2, 3, 1], affine @ [2.5, 4.5, 6.5, 1])
