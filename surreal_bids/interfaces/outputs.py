@@ -203,7 +203,7 @@ class WriteReport(Step):
             atlas=session['atlas'],
             template=self.inputs.template_name,
         )
-        scan = _Scan(visit)
+        scan = Scan(visit)
         figures = draw_figures(scan, load_template(self.inputs.template_dir))
         labels = Path(self.inputs.template_dir) / MUSE_LABELS
         return SessionReport(
@@ -227,7 +227,7 @@ class WriteReport(Step):
         )
 
 
-class _Scan:
+class Scan:
     """Images and volumes of one visit, read from its outputs."""
 
     def __init__(self, visit: VisitOutputs) -> None:
@@ -241,7 +241,7 @@ class _Scan:
         self.volumes = pd.read_csv(visit.path('segmentation_volumes'), sep='\t')
 
 
-def overlaps_with(scan: _Scan, template_labels: Path) -> dict[str, float]:
+def overlaps_with(scan: Scan, template_labels: Path) -> dict[str, float]:
     """Overlap of the network's regions with those of the template; of others there is none."""
     from surreal_bids.imaging.transforms import read_transform, resample
     from surreal_bids.reports.assessment import region_overlaps
@@ -254,7 +254,7 @@ def overlaps_with(scan: _Scan, template_labels: Path) -> dict[str, float]:
     return region_overlaps(np.asarray(found.dataobj), np.asarray(registered.dataobj))
 
 
-def draw_figures(scan: _Scan, template: Template) -> dict[str, Path]:
+def draw_figures(scan: Scan, template: Template) -> dict[str, Path]:
     """Draw all figures of a visit; returns their paths by the keys of :data:`CAPTIONS`."""
     from surreal_bids.imaging.transforms import read_transform, resample
     from surreal_bids.reports import mosaics

@@ -3,13 +3,23 @@ import logging
 
 import nibabel as nib
 import numpy as np
+import pandas as pd
 import pytest
 from nipype.interfaces.base import BaseInterfaceInputSpec
 
-from surreal_bids.bids.derivatives import MASK_METHODS, Record
+from surreal_bids.bids.derivatives import MASK_METHODS, Record, VisitOutputs
 from surreal_bids.exceptions import UsageError
+from surreal_bids.files import write_image, write_tsv
+from surreal_bids.imaging.transforms import affine_transform, write_transform
 from surreal_bids.interfaces.anatomy import Step
-from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord
+from surreal_bids.interfaces.outputs import (
+    DescribeOutputs,
+    SaveOutput,
+    Scan,
+    WriteRecord,
+    overlaps_with,
+)
+from tests.interfaces import phantom
 
 ENTITIES = {'participant': '01', 'session': None}
 PROVENANCE = {
@@ -136,3 +146,40 @@ def test_sidecars_say_how_the_brain_was_found(tmp_path, method, stripped, words)
     assert outputs.segmentation_volumes['AtlasLicense'] == 'free'
     assert outputs.ravens['TemplateLicense'] == PROVENANCE['template_licence']
     assert outputs.t1w['Sources'] == PROVENANCE['t1w']
+
+
+@pytest.fixture
+def shifted(tmp_path):
+    """Outputs of a scan, and labels of a template whose world is 8 mm to the left of the scan's."""
+    visit = VisitOutputs(tmp_path, '01', None, 'network', 'MNI152NLin2009cAsym')
+    for name, image in (('t1w', phantom.t1w()), ('brain_mask', phantom.mask())):
+        write_image(visit.path(name), image)
+    for tissue, image in phantom.tissues().items():
+        write_image(visit.path('tissue_probability', tissue=tissue), image)
+    labels, shift = phantom.labels(), np.eye(4)
+    shift[0, 3] = -8
+    write_image(visit.path('segmentation'), labels)
+    rows = {'index': [47, 48], 'name': 'x', 'volume_mm3': 9.0, 'confidence': 0.9}
+    write_tsv(visit.path('segmentation_volumes'), pd.DataFrame(rows))
+    transform = affine_transform(labels.shape, labels.affine, shift)
+    write_transform(visit.path('transform_from_template'), transform)
+    moved = nib.Nifti1Image(np.asarray(labels.dataobj), shift @ labels.affine)
+    return visit, write_image(tmp_path / 'labels.nii.gz', moved)
+
+
+def test_regions_are_compared_where_the_template_is_registered_to(shifted, tmp_path):
+    visit, labels = shifted
+    found = overlaps_with(Scan(visit), labels)
+    sides = {'left deep grey and white matter', 'right deep grey and white matter'}
+    assert {name for name, value in found.items() if value > 0} == sides
+    assert all(found[side] == 1 for side in sides)
+    not_registered = write_image(tmp_path / 'elsewhere.nii.gz', phantom.labels())
+    elsewhere = overlaps_with(Scan(visit), not_registered)
+    assert all(0.7 < elsewhere[side] < 0.95 for side in sides)
+
+
+def test_only_regions_of_the_network_are_compared(shifted):
+    visit, labels = shifted
+    path = visit.path('segmentation_volumes')
+    write_tsv(path, pd.read_csv(path, sep='\t').drop(columns='confidence'))
+    assert overlaps_with(Scan(visit), labels) == {}
