@@ -117,6 +117,8 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     sys.stdout.write(summarise_cohort(cohort))
     if model is None:
         source: TableModel | TrainingSets = _training_sets(config, cohort)
+    elif not cohort.can_teach:
+        source = model.with_unseen_site('skip')
     else:
         source, cohort = adapt_to_controls(model, cohort)
         shift = describe_shift(shift_of_controls(source, cohort, trained_here=False))
@@ -266,6 +268,7 @@ def make_workflow(
         'participants': reported(cohort),
         'failures_dir': os.fspath(folder / FAILURES),
         'again': config.reports_only,
+        'adapted': config.model is None or cohort.can_teach,
     }
     if config.model is not None:
         individuals['model'] = config.model.absolute().name
@@ -298,7 +301,9 @@ def reported(cohort: Cohort) -> list[str]:
 def _stamps(config: AppConfig, cohort: Cohort, template: str) -> dict[str, str]:
     """For each tissue with RAVENS maps, a hash that changes when the maps do."""
     visits = cohort.first_visits().visits
-    stamps = {}
+    stamps: dict[str, str] = {}
+    if not cohort.can_teach:
+        return stamps  # Nobody to compare with.
     for tissue in config.map_tissues:
         files = ravens_files(config.output_dir, visits, template, tissue)
         seen = [
@@ -312,7 +317,7 @@ def _stamps(config: AppConfig, cohort: Cohort, template: str) -> dict[str, str]:
 def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> dict[str, Any]:
     """Fields of `GroupMethods` that are known before anything is found."""
     return {
-        'harmonized': cohort.options.site_column is not None,
+        'harmonized': cohort.options.site_column is not None and cohort.can_teach,
         'model': None if config.model is None else config.model.absolute().name,
         'map_tissues': tissues,
         'map_smoothing': config.map_smoothing,

@@ -397,7 +397,7 @@ def group_methods(found: GroupResults, asked: dict[str, Any]) -> Any:
         folds=0 if found.fitted is None else found.fitted.folds.count,
         covariates=cohort.options.covariates,
         icv=cohort.options.icv,
-        associations=True,
+        associations=cohort.counts['PT'] > 0,
         **known,
     )
 

@@ -139,7 +139,7 @@ def _participants(report: GroupReport) -> Section:
     cohort = report.found.cohort
     first = cohort.first_visits()
     blocks: list[Block] = []
-    if first.people.shape[1]:
+    if first.people.shape[1] and first.visits['group'].notna().any():
         drawn = figures.plot_participants(first.people, first.visits['group'])
         caption = (
             'Groups that differ here may differ in the brain for other reasons than disease: '
@@ -197,29 +197,30 @@ def _r_indices(report: GroupReport) -> Section:
     if not names:
         return Section('R-indices')
     first = report.found.first_visits.dropna(subset=names)
+    shift = describe_shift(report.found.shift)
+    blocks = _by_group(report, first) if first['group'].notna().any() else []
+    if shift:
+        blocks.append(Paragraph(f'{shift}: smaller differences between samples mean nothing.'))
+    return Section('R-indices', (*blocks, people_table(report.found, report.output_dir)))
+
+
+def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
+    """R-indices of controls and patients, as a figure and in numbers."""
+    names = report.found.names
     who = report.found.cohort.visits.loc[first.index, PARTICIPANT]
     links = report_links(report.output_dir, who, report.figure_path('rindices').parent)
     drawn = figures.plot_r_indices(first[names], first['group'], links)
     caption = (
-        'Each point is a participant and leads to the report; controls are rings. Dotted '
-        'lines at 0.4 and 0.7 are the borders of the subgroups. Healthy participants are not at 0, '
-        'but where the controls are; about 1: as strong as in the most affected patients of the '
+        'Each point is a participant and leads to the report; controls are rings. Dotted lines at '
+        '0.4 and 0.7 are the borders of the subgroups. Healthy participants are not at 0, but '
+        'where the controls are; about 1: as strong as in the most affected patients of the '
         'training sample. Not a probability.'
     )
     formats = dict.fromkeys(('mean', 'sd', 'spread over members'), '{:.2f}')
-    shift = describe_shift(report.found.shift)
-    what = (
-        [Paragraph(f'{shift}: smaller differences between samples mean nothing.')] if shift else []
-    )
-    return Section(
-        'R-indices',
-        (
-            report.figure('rindices', drawn, 'R-indices of controls and patients', caption),
-            Table(describe_indices(first, names), 'Mean and spread', formats),
-            *what,
-            people_table(report.found, report.output_dir),
-        ),
-    )
+    return [
+        report.figure('rindices', drawn, 'R-indices of controls and patients', caption),
+        Table(describe_indices(first, names), 'Mean and spread', formats),
+    ]
 
 
 def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:

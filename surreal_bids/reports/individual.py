@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -46,7 +46,8 @@ from surreal_bids.reports.pages import (
     remove_section,
     write_page,
 )
-from surreal_bids.reports.people import OUTSIDE, flags_of, image_flags
+from surreal_bids.reports.people import NOT_HARMONIZED, OUTSIDE, flags_of, image_flags
+from surreal_bids.tables.controls import NOT_ADAPTED
 from surreal_bids.tables.folds import HELD_OUT
 
 FIGURES = ('standing', 'contributions', 'map', 'course')
@@ -61,11 +62,16 @@ MOST_NAMED = 6
 MOST_CHANGES = 15
 """Regions whose change is listed."""
 
-NOT_ADAPTED = (
-    'No controls of this dataset were there, so that the model could not be adapted to its '
-    'scanners. R-indices hold whatever the scanner and its protocol do to volumes: compare them '
-    'with those of participants from the same scanner, not with the training sample.'
-)
+
+class Reference(NamedTuple):
+    """Participants to compare with: whose they are, their `group` and R-indices, and how many.
+
+    `rows` may be percentiles instead of participants.
+    """
+
+    whose: str
+    rows: pd.DataFrame
+    counts: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +87,8 @@ class GroupTables:
     deviations : frame
         Of each visit `participant_id`, perhaps `session_id`, `order_by` and `years`, and how far
         each feature is from the mean of controls, in their standard deviations.
-    reference : frame
-        `group` and R-indices of participants to compare with.
+    reference
+        Whom to compare with.
     card
         Card of the model.
     model
@@ -97,7 +103,7 @@ class GroupTables:
     card: Mapping[str, Any]
     contributions: pd.DataFrame = field(default_factory=pd.DataFrame)
     changes: pd.DataFrame = field(default_factory=pd.DataFrame)
-    reference: pd.DataFrame = field(default_factory=pd.DataFrame)
+    reference: Reference = field(default_factory=lambda: Reference('', pd.DataFrame()))
     model: str | None = None
     adapted: bool = True
 
@@ -115,7 +121,7 @@ class GroupTables:
             known,
             _read_output(root, 'contributions'),
             _read_output(root, 'changes'),
-            _reference(results, known),
+            find_reference(results, known, model),
             model,
             adapted,
         )
@@ -124,6 +130,11 @@ class GroupTables:
     def names(self) -> list[str]:
         """Names of the R-indices."""
         return list(self.card['PatternNames'])
+
+    @property
+    def knows_sites(self) -> bool:
+        """Whether the model has learned any site."""
+        return self.card['Preprocessing']['combat'] is not None
 
     @cached_property
     def region_of(self) -> dict[str, str]:
@@ -164,14 +175,36 @@ def _rows_of(table: pd.DataFrame, participant: str) -> pd.DataFrame:
     return table[table[PARTICIPANT] == participant] if len(table) else table
 
 
-def _reference(results: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
-    """First visits of participants held out, or of a dataset that the model was not trained on."""
-    if 'group' not in results:
-        return pd.DataFrame()
+def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | None) -> Reference:
+    """Whom to compare R-indices with: the training sample, or else the dataset.
+
+    Parameters
+    ----------
+    results
+        R-indices of the dataset.
+    card
+        Card of the model, which may have percentiles of the training sample.
+    model
+        Name of the model that was applied; None where it was trained on this dataset.
+    """
+    names = list(card['PatternNames'])
+    if model is not None and card.get('Reference'):
+        told = card['Reference']
+        parts = [
+            pd.DataFrame(each['Percentiles'])[names].assign(group=group)
+            for group, each in told.items()
+        ]
+        counts = {group: int(each['Number']) for group, each in told.items()}
+        return Reference('the training sample', pd.concat(parts, ignore_index=True), counts)
     first = results.drop_duplicates(PARTICIPANT)
     if HELD_OUT in first:
         first = first[first[HELD_OUT].eq(True)]
-    return first[['group', *card['PatternNames']]].dropna()
+    if 'group' not in first or (model is not None and first['group'].nunique() < 2):
+        return Reference('', pd.DataFrame())
+    known = first[['group', *names]].dropna()
+    whose = 'this dataset' if model else 'the training sample, held out'
+    counts = {str(group): int(n) for group, n in known['group'].value_counts().items()}
+    return Reference(whose, known, counts)
 
 
 def _figure(root: Path, label: str, name: str) -> Path:
@@ -218,7 +251,7 @@ class Individual:
     def digest(self) -> str:
         """Changes whenever the section would."""
         tables = self.tables
-        parts = [self.results, self.deviations, self.contributions, self.changes, tables.reference]
+        parts = [self.results, self.deviations, self.contributions, self.changes]
         text = json.dumps([__version__, tables.model, tables.adapted, tables.card['CardSHA256']])
         text += json.dumps(tables.descriptions) + ''.join(part.to_csv() for part in parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -311,8 +344,12 @@ def _section(one: Individual, painter: RegionPainter | None) -> Section:
 
 def _doubts(one: Individual) -> list[str]:
     """What to know before the R-indices are used, in sentences."""
-    doubts = [] if one.tables.adapted else [NOT_ADAPTED]
-    for flag in flags_of(one.last.to_dict()):
+    flags = flags_of(one.last.to_dict())
+    doubts = []
+    if not one.tables.adapted and (not one.tables.knows_sites or NOT_HARMONIZED in flags):
+        doubts = [f'{NOT_ADAPTED}.']
+        flags = [flag for flag in flags if flag is not NOT_HARMONIZED]
+    for flag in flags:
         unusual = _unusual(one) if flag is OUTSIDE else ''
         doubts.append(f'{flag.long[0].upper()}{flag.long[1:]}{unusual}')
     images = image_flags(one.tables.root, one.name, one.last.get(SESSION))
@@ -346,14 +383,26 @@ def _number(one: Individual, name: str) -> Number:
     if pd.notna(row.get(f'{name}_low')) and pd.notna(row.get(f'{name}_high')):
         notes.append(f'68 %: {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}')
     if pd.notna(row.get(f'{name}_centile')):
-        notes.append(f'centile {row[f"{name}_centile"]:.0f} of controls')
+        notes.append(f'centile {row[f"{name}_centile"]:.0f} of {_centile_of(row)}')
     return Number(name, f'{row[name]:.2f}', note='; '.join(notes))
+
+
+def _centile_of(row: pd.Series) -> str:
+    """Which controls a centile is of, in words."""
+    words = {'like_age': ' of like age', 'training': ' of the training sample'}
+    count = row.get('centile_controls')
+    number = '' if pd.isna(count) else f'{count:.0f} '
+    return f'{number}controls{words.get(str(row.get("centile_of")), "")}'
 
 
 def _facts(one: Individual) -> dict[str, str]:
     """By which model, and what interval and centile mean."""
     session = one.last.get(SESSION)
     facts = {'Computed': _by_which_model(one)}
+    if not one.tables.adapted:
+        facts['Scanner'] = 'not learned, since there are no controls'
+        if one.tables.knows_sites and NOT_HARMONIZED not in flags_of(one.last.to_dict()):
+            facts['Scanner'] += '; taken for the site of this name in the training sample'
     if isinstance(session, str) and len(one.results) > 1:
         facts['Visit'] = f'{session}, the last of {len(one.results)}; the others are below'
     first = one.tables.names[0]
@@ -375,14 +424,11 @@ def _standing(one: Individual) -> list[Block]:
         end: [one.last.get(f'{name}_{end}', np.nan) for name in names] for end in ('low', 'high')
     }
     own = pd.DataFrame({'value': one.last[names], **ends}, index=names).astype(float)
-    drawn = plot_standing(own, one.tables.reference)
-    whose = 'the dataset' if one.tables.model else 'the training sample, held out'
-    caption = (
-        f'The diamond is the R-index, the bar its 68 % interval (where it is known). Above the '
-        f'line controls, below it patients of {whose}.'
-        if len(one.tables.reference)
-        else 'The diamond is the R-index, the bar its 68 % interval (where it is known).'
-    )
+    whose, rows, counts = one.tables.reference
+    drawn = plot_standing(own, rows, counts)
+    caption = 'The diamond is the R-index, the bar its 68 % interval (where it is known).'
+    if len(rows):
+        caption += f' Above the line controls, below it patients of {whose}.'
     path = save_figure(one.figure('standing'), drawn)
     return [Figure(path, 'R-indices among those of others', caption)]
 

@@ -34,15 +34,17 @@ PER_ROW = 2
 BASELINE, OTHERS = 'mean control', 'all other regions'
 
 
-def plot_standing(own: pd.DataFrame, reference: pd.DataFrame) -> Figure:
+def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[str, int]) -> Figure:
     """Draw R-indices with their intervals among those of controls and patients.
 
     Parameters
     ----------
     own : frame of shape (M, 3)
         `value`, `low` and `high` of each R-index, which the index names; limits may be missing.
-    reference : frame of shape (n_participants, M + 1)
-        R-indices of others, and their `group`; may be empty.
+    reference : frame of shape (n_rows, M + 1)
+        R-indices of others, or percentiles of them, and their `group`; may be empty.
+    counts
+        How many participants each group has.
     """
     figure = new_figure(WIDTH, 0.5 + 1.15 * len(own))
     panels = figure.subplots(len(own), 1, squeeze=False, sharex=True)[:, 0]
@@ -53,7 +55,7 @@ def plot_standing(own: pd.DataFrame, reference: pd.DataFrame) -> Figure:
     bins = np.linspace(min(low, 0.0) - 0.03, max(high, 1.0) + 0.03, BINS)
     for axes, (name, row) in zip(panels, own.iterrows()):
         if name in reference:
-            _draw_groups(axes, reference[name], reference['group'], bins)
+            _draw_groups(axes, reference[name], reference['group'], bins, counts)
         _draw_interval(axes, row)
         axes.set(ylim=(-1.25, 1.25), yticks=[], ylabel=str(name))
         axes.yaxis.label.set(rotation=0, ha='right', va='center', weight='bold')
@@ -64,7 +66,9 @@ def plot_standing(own: pd.DataFrame, reference: pd.DataFrame) -> Figure:
     return figure
 
 
-def _draw_groups(axes: Axes, values: pd.Series, group: pd.Series, bins: np.ndarray) -> None:
+def _draw_groups(
+    axes: Axes, values: pd.Series, group: pd.Series, bins: np.ndarray, counts: Mapping[str, int]
+) -> None:
     """Controls upwards and patients downwards, each as shares of the own group."""
     for name, sign in {CONTROL: 1, PATIENT: -1}.items():
         mine = values[group == name].dropna()
@@ -74,8 +78,8 @@ def _draw_groups(axes: Axes, values: pd.Series, group: pd.Series, bins: np.ndarr
         heights = sign * share / share.max()
         axes.stairs(heights, bins, fill=True, color=COLOURS[name], alpha=0.35, lw=0)
         axes.text(
-            1.01, 0.5 + sign * 0.25, f'{GROUP_NAMES[name]} (n = {len(mine)})', color=COLOURS[name],
-            fontsize=9, va='center', transform=axes.transAxes,
+            1.01, 0.5 + sign * 0.25, f'{GROUP_NAMES[name]} (n = {counts[name]})',
+            color=COLOURS[name], fontsize=9, va='center', transform=axes.transAxes,
         )  # fmt: skip
 
 

@@ -31,12 +31,13 @@ class Flag(NamedTuple):
     long: str
 
 
+NOT_HARMONIZED = Flag(
+    'site not harmonized',
+    'The model does not know the site: volumes were used as measured, and the R-indices hold '
+    'whatever the scanner does.',
+)
 STATUS_FLAGS = {
-    UNHARMONIZED: Flag(
-        'site not harmonized',
-        'The model does not know the site: volumes were used as measured, and the R-indices hold '
-        'whatever the scanner does.',
-    ),
+    UNHARMONIZED: NOT_HARMONIZED,
     INCOMPLETE: Flag(
         'a covariate, the ICV or the site is missing',
         'A covariate, the intracranial volume or the site is missing: there are no R-indices.',

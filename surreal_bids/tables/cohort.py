@@ -24,6 +24,7 @@ from surreal_bids.bids.people import (
     Table,
     Visit,
     about,
+    find_column,
     find_groups,
     letters,
 )
@@ -34,6 +35,7 @@ from surreal_bids.harmonization.empirical_bayes import FEWEST_FOR_SCALE
 from surreal_bids.model.checks import FEWEST_FEATURES, FEWEST_PEOPLE
 from surreal_bids.regions import FeatureList, is_icv
 from surreal_bids.tables.controls import (
+    NOT_ADAPTED,
     compare_ages,
     outside_training_ages,
     warn_of_controls,
@@ -124,7 +126,8 @@ class Cohort:
     Attributes
     ----------
     visits : frame
-        `participant_id`, `session_id` if there are sessions, `group` (CN or PT), `is_first`:
+        `participant_id`, `session_id` if there are sessions, `group` (CN or PT; missing where a
+        model is applied and nothing tells), `is_first`:
         whether it is the person's first visit, which is the one that is learned from; and, of
         cohorts that were read, `order_by` and `years` (see :mod:`surreal_bids.tables.visits`).
     features : frame of shape (n_visits, n_features)
@@ -179,6 +182,11 @@ class Cohort:
     def is_patient(self) -> pd.Series:
         """Who is a patient: booleans (n_visits,)."""
         return self.visits['group'] == PATIENT
+
+    @property
+    def can_teach(self) -> bool:
+        """Whether there are enough controls for a model to learn their scanners."""
+        return self.counts[CONTROL] >= FEWEST_FOR_SCALE
 
     @property
     def counts(self) -> dict[str, int]:
@@ -381,26 +389,29 @@ def read_cohort(
     times = order_visits(described, screen.still(), folder)
     screen.order(times.index)
     described = described.rows(screen.remaining)
-    groups = find_groups(described, _said(options)) if with_groups else None
+    groups, lacking = _find_groups(described, options, model) if with_groups else (None, '')
     if groups is not None:
         screen.exclude(_of_other_groups(groups))
-        _require_groups(groups, screen, training=model is None)
-    choice = choose_options(options, described, model, adapt)
+    teachers = None if lacking else groups
+    if teachers is not None:
+        _require_groups(teachers, screen, training=model is None)
+    by_name = bool(lacking) and _has_sites(described, options, model)
+    choice = choose_options(options, described, model, adapt and not by_name)
     require_distinct(choice.options, groups.column if groups else '')
     table, unified = _screen_people(screen, described, choice, model)
     used = {*choice.columns.values()} | ({groups.column} if groups else set())
     own = used | set(people.table.columns if people else ())
     wanted, dropped = _find_features(volumes, screen, own, options, model)
     features = _screen_features(screen, volumes, wanted, choice, table, model)
-    if groups is not None:
-        screen.exclude(_outlying(features.loc[screen.remaining], groups))
-    choice = _screen_sites(screen, table, groups, choice, model)
+    if teachers is not None:
+        screen.exclude(_outlying(features.loc[screen.remaining], teachers))
+    choice = _screen_sites(screen, table, teachers, choice, model)
     names = screen.remaining
     others = Table(described.source, described.text[_others(described, volumes, people)])
-    visits = add_years(_describe_visits(screen, groups), times)
+    visits = add_years(_describe_visits(screen, groups, with_groups), times)
     notes = [f'Groups: {groups.describe()}'] if groups else []
-    if groups is not None:
-        _require_groups(groups, screen, training=model is None)
+    if teachers is not None:
+        _require_groups(teachers, screen, training=model is None)
     cohort = Cohort(
         visits,
         features.loc[names],
@@ -415,11 +426,38 @@ def read_cohort(
     column = choice.options.icv_column if choice.options.uses_icv else None
     size = cohort.features.sum(axis=1) if column is None else cohort.people[column]
     doubts = (*exchanged_sexes(cohort.people, size), *warn_of_ages(cohort.visits, cohort.people))
-    cohort = replace(cohort, warnings=doubts)
+    cohort = replace(
+        cohort, warnings=(*([f'{NOT_ADAPTED} ({lacking})'] if lacking else []), *doubts)
+    )
     if model is not None:
         outside = outside_training_ages(cohort, model)
         cohort = replace(cohort, warnings=(*cohort.warnings, *outside))
-    return cohort if groups is None else _with_warnings(cohort, training=model is None)
+    return cohort if teachers is None else _with_warnings(cohort, training=model is None)
+
+
+def _find_groups(
+    described: Table, options: CohortOptions, model: Preprocessing | None
+) -> tuple[Groups | None, str]:
+    """Controls and patients; and, where a model is applied, why it cannot learn from controls.
+
+    A model may be applied where there are no controls: to one new participant, say.
+    """
+    if model is None:
+        return find_groups(described, _said(options)), ''
+    try:
+        groups = find_groups(described, _said(options))
+    except DataError as error:
+        return None, str(error)
+    people = {name.partition('_ses-')[0] for name in groups.labels.index[~groups.is_patient]}
+    lacking = f'{counted(len(people), "control")}, at least {FEWEST_FOR_SCALE} are needed'
+    return groups, lacking if len(people) < FEWEST_FOR_SCALE else ''
+
+
+def _has_sites(described: Table, options: CohortOptions, model: Preprocessing | None) -> bool:
+    """Whether the dataset has the column of sites that a model was trained with."""
+    trained_with = None if model is None else model.options.site_column
+    column = options.site_column or trained_with
+    return column is not None and find_column(described.columns, column) is not None
 
 
 def _with_warnings(cohort: Cohort, training: bool) -> Cohort:
@@ -467,13 +505,17 @@ def check_participants(
     # The participant level will add the head size, which differs from one to the other.
     sizes = {} if ICV in text else {ICV: [str(USUAL_ICV + n) for n in range(len(text))]}
     known = Table(people.source, text.assign(**sizes))
-    groups = find_groups(known, _said(options))
-    choice = choose_options(options, known, model)
-    require_distinct(choice.options, groups.column)
-    read_others(known, {groups.column, *choice.columns.values()}, options.phenotype, names)
-    screen.exclude(_of_other_groups(groups))
+    groups, lacking = _find_groups(known, options, model)
+    column = '' if groups is None else groups.column
+    by_name = bool(lacking) and _has_sites(known, options, model)
+    choice = choose_options(options, known, model, not by_name)
+    require_distinct(choice.options, column)
+    read_others(known, {column, *choice.columns.values()}, options.phenotype, names)
+    if groups is not None:
+        screen.exclude(_of_other_groups(groups))
     _screen_people(screen, known, choice, model)
-    _require_groups(groups, screen, training=model is None)
+    if groups is not None and not lacking:
+        _require_groups(groups, screen, training=model is None)
     if screen.reasons:
         excluded = [f'{name} ({reason})' for name, reason in screen.reasons.items()]
         LOGGER.warning('The group level will exclude %s', name_some(excluded))
@@ -553,7 +595,7 @@ def _screen_people(
     hidden = [name for own, name in names.items() if name != own and name in people.columns]
     renamed = people.text.drop(columns=hidden).rename(columns=names)
     if choice.one_site and choice.options.site_column:
-        renamed[choice.options.site_column] = ONE_SITE
+        renamed = renamed.assign(**{choice.options.site_column: ONE_SITE})
     known = Table(people.source, renamed).rows(screen.remaining)
     with about(people.source):
         table, notes = _type_people(known, choice.options, model)
@@ -706,11 +748,13 @@ def _require_groups(groups: Groups, screen: _Screen, training: bool) -> None:
             )
 
 
-def _describe_visits(screen: _Screen, groups: Groups | None) -> pd.DataFrame:
+def _describe_visits(screen: _Screen, groups: Groups | None, with_groups: bool) -> pd.DataFrame:
+    """Visits with their group, which is missing where it is not known."""
     visits = visit_columns(screen.still().values(), screen.prefix)
-    if groups is not None:
-        visits = visits.assign(group=groups.labels[visits.index])
-    return visits
+    if not with_groups:
+        return visits
+    labels = pd.Series(dtype=object) if groups is None else groups.labels
+    return visits.assign(group=labels.reindex(visits.index))
 
 
 def _exclusion_table(screen: _Screen) -> pd.DataFrame:

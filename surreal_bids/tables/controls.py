@@ -29,6 +29,14 @@ AGES = frozenset({'age', 'ageatscan', 'ageyears'})
 """Letters of columns that hold the age."""
 
 
+NOT_ADAPTED = (
+    'No controls to learn the scanners of this dataset from, so that the model was not adapted to '
+    'them. Unless it knows the site by its name, R-indices hold whatever the scanner does to '
+    'volumes: compare them with those of the same scanner, not with the training sample'
+)
+"""What it means that a model was applied without controls."""
+
+
 def warn_of_controls(cohort: Cohort, training: bool) -> Iterator[str]:
     """Say whether controls, or those of a site, are so few that results depend on who they are.
 

@@ -43,14 +43,15 @@ def shift_of_controls(
     -------
     Series of shape (n_patterns,)
         Standard deviation of the mean R-index of patients over such controls. Missing where it
-        is not known: there are no patients, a site has one control, or volumes are missing.
+        is not known: there are no patients or no controls, a site has one control, or volumes are
+        missing.
     """
     names, first = list(model.pattern_names), cohort.first_visits()
     site = _sites(first)[~first.is_patient]
     if (
         not names
         or not first.is_patient.any()
-        or site.value_counts().min() < 2
+        or not site.value_counts().min() >= 2
         or first.features.isna().any(axis=None)
     ):
         return pd.Series(np.nan, names, dtype=float)

@@ -18,6 +18,8 @@ from surreal_bids.cli.group import check_group_options, run_group_level
 from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.regions import label_table
+from surreal_bids.tables.pipeline import TableModel
+from tests.reports.html_page import Page, check_offline, check_structure
 from tests.tables.group_study import make_config, with_sessions, write_dataset
 from tests.tables.study import make_study
 
@@ -114,6 +116,18 @@ def test_the_report_opens(done):
 
 
 @pytest.mark.slow
+def test_every_participant_has_a_report(done):
+    out = done.parent / 'out'
+    names = read(out / 'phenotype' / 'rindices.tsv')['participant_id']
+    assert sorted(path.stem for path in out.glob('sub-*.html')) == sorted(names)
+    page = Page(out / 'sub-003.html')
+    check_offline(page)
+    check_structure(page)
+    assert 'trained on this dataset without the participant' in page.words
+    assert 'controls (n = 29)' in page.words
+
+
+@pytest.mark.slow
 def test_the_validator_finds_no_error(done):
     validator = Path(sys.executable).with_name('bids-validator-deno')
     out = done.parent / 'out'
@@ -185,6 +199,40 @@ def test_a_model_is_applied_to_other_people(done, tmp_path, by_site, capsys):
     known = sites['Preprocessing']['combat']['sites']
     assert sum('(this dataset)' in site for site in known) == (2 if by_site else 1)
     assert 'Training' not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('change', 'words', 'said'),
+    [
+        (lambda p: p.drop(columns='diagnosis'), ('--participant-label', '003'), 'no column'),
+        (lambda p: p.assign(diagnosis='PT'), (), 'controls'),
+        (lambda p: p, ('--participant-label', '001', '040'), '1 control, at least 3 are needed'),
+    ],
+    ids=['one new participant', 'only patients', 'one control'],
+)
+def test_a_model_is_applied_where_there_are_no_controls(
+    done, tmp_path, change, words, said, capsys
+):
+    study = make_study(20, 25, seed=8)
+    study.people = change(study.people)
+    root = write_dataset(tmp_path, study)
+    assert run(root, '--model', done.parent / 'out' / 'models', *words) == 0
+    told = capsys.readouterr().out
+    assert 'the model was not adapted' in told
+    assert said in told
+    out = tmp_path / 'out'
+    table = read(out / 'phenotype' / 'rindices.tsv')
+    assert len(table) == (max(len(words) - 1, 0) or 45)
+    assert table[['r1', 'r2']].notna().all(axis=None)
+    assert 'the model was not adapted' in (out / 'group.html').read_text()
+    page = Page(out / f'{table["participant_id"][0]}.html')
+    # Sites have the names of those that the model was trained on.
+    assert 'taken for the site of this name in the training sample' in page.words
+    # The same R-indices as the model gives by itself.
+    alone = TableModel.load(done.parent / 'out' / 'models').compute(study.features, study.people)
+    names = list(table['participant_id'])
+    np.testing.assert_allclose(table['r1'], alone.loc[names, 'r1'], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,19 @@ def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
     assert [row for row, (marked, _) in enumerate(table_rows(table)) if marked] == [3, 8]
 
 
+def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
+    report = make_report(tmp_path, maps=False)
+    visits = report.found.cohort.visits.assign(group=None)
+    cohort = replace(report.found.cohort, visits=visits)
+    found = replace(report.found, cohort=cohort, diagnosis=None)
+    methods = GroupMethods(0, 0, 5, model='ad')
+    words = Page(write_group_report(replace(report, found=found, methods=methods))).words
+    assert 'R-indices of controls and patients' not in words
+    assert 'Covariates of the two groups' not in words.partition('Diagnosis')[0]
+    assert 'participants whose group is not known' in words
+    assert 'sub-07' in words
+
+
 def test_flags_of_folds_and_imputation():
     row = {'status': 'complete', 'n_imputed': 2.0, 'fold_correlation': 0.5}
     found = [flag.short for flag in flags_of(row)]

@@ -14,8 +14,9 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.reports.individual import (
     FIGURES,
-    NOT_ADAPTED,
     GroupTables,
+    Reference,
+    find_reference,
     remove_others,
     write_excuse,
     write_individual,
@@ -23,12 +24,14 @@ from surreal_bids.reports.individual import (
 from surreal_bids.reports.individual_figures import OTHERS, strongest
 from surreal_bids.reports.mosaics import RegionPainter
 from surreal_bids.reports.pages import Paragraph, Section, write_page
+from surreal_bids.tables.controls import NOT_ADAPTED
 from tests.reports.html_page import HOSTILE, Page, check_offline, check_structure
 
 REGIONS = {'MUSE_47': 47, 'MUSE_48': 48, 'MUSE_31': 31, 'MUSE_32': 32}
 CARD = {
     'PatternNames': ['r1', 'r2'],
     'CardSHA256': 'abc',
+    'Preprocessing': {'combat': {}},
     'FeatureDetails': [{'Name': n, 'MUSERegions': [k]} for n, k in REGIONS.items()],
 }
 SESSIONS = ['ses-1', 'ses-2']
@@ -44,6 +47,7 @@ def make_tables(root, rng=None, **changes) -> GroupTables:
         results[name] = rng.uniform(size=42)
         results[f'{name}_low'], results[f'{name}_high'] = results[name] - 0.1, results[name] + 0.1
         results[f'{name}_centile'] = 96.0
+    results = results.assign(centile_of='like_age', centile_controls=34)
     results = results.assign(status='complete', in_range=True, beyond_range='none', held_out=True)
     deviations = results[['participant_id', 'session_id']].assign(
         order_by='date', years=[0.0, 2.0, *[0.0] * 40]
@@ -67,7 +71,8 @@ def make_tables(root, rng=None, **changes) -> GroupTables:
             'reliable': [True, True, False],
         }
     )
-    made = {'contributions': parts, 'changes': steps, 'reference': results.iloc[1:], **changes}
+    known = find_reference(results, CARD, None)
+    made = {'contributions': parts, 'changes': steps, 'reference': known, **changes}
     return GroupTables(root, results, deviations, CARD, **made)
 
 
@@ -99,7 +104,10 @@ def test_everything_is_told(tmp_path, painter):
     for words in (
         'sub-01: R-indices',
         'nothing speaks against these R-indices',
-        f'68 %: {last["r1_low"]:.2f} to {last["r1_high"]:.2f}; centile 96 of controls',
+        f'68 %: {last["r1_low"]:.2f} to {last["r1_high"]:.2f}',
+        '; centile 96 of 34 controls of like age',
+        'controls (n = 20)',
+        'below it patients of the training sample, held out',
         'ses-2, the last of 2',
         'by a model that was trained on this dataset without the participant',
         'Right hippocampus',
@@ -117,7 +125,8 @@ def test_everything_is_told(tmp_path, painter):
 
 def test_only_what_is_there_is_shown(tmp_path):
     nothing = pd.DataFrame()
-    tables = make_tables(tmp_path, contributions=nothing, changes=nothing, reference=nothing)
+    none = Reference('', nothing)
+    tables = make_tables(tmp_path, contributions=nothing, changes=nothing, reference=none)
     results = tables.results.drop(columns=[f'r{k}_{e}' for k in '12' for e in ('low', 'centile')])
     page = Page(write_individual(replace(tables, results=results).of('sub-05')))
     assert 'What they rest on' not in page.words
@@ -135,9 +144,18 @@ def test_doubts_are_told_in_sentences(tmp_path):
     assert NOT_ADAPTED in words
     assert 'Furthest from controls: Right hippocampus (-4.2 SD), Right amygdala (+3.5 SD).' in words
     assert 'Age outside the training range of controls: its effect was extrapolated.' in words
-    assert 'volumes were used as measured' in words
+    assert 'volumes were used as measured' not in words  # It is what the first sentence means.
     assert 'The image: a tilted head' in words
     assert 'nothing speaks against' not in words
+
+
+@pytest.mark.parametrize('knows_sites', [True, False])
+def test_a_site_that_the_model_knows_by_name_is_told(tmp_path, knows_sites):
+    card = CARD | {'Preprocessing': {'combat': {} if knows_sites else None}}
+    tables = replace(make_tables(tmp_path, adapted=False, model='ad'), card=card)
+    words = Page(write_individual(tables.of('sub-01'))).words
+    assert ('taken for the site of this name' in words) == knows_sites
+    assert (NOT_ADAPTED in words) != knows_sites
 
 
 def test_images_that_the_network_is_not_sure_of_are_called_poor(tmp_path):
@@ -236,9 +254,27 @@ def test_tables_are_read_as_the_group_level_writes_them(tmp_path):
     assert found.names == ['r1', 'r2']
     assert found.results['in_range'].tolist()[:3] == [True] * 3
     assert found.results['participant_id'].tolist()[0] == 'sub-007'
-    assert len(found.reference) == 1
+    assert found.reference.whose == ''
     assert found.descriptions['r1_low']['Description'] == 'low end'
     assert json.loads((tmp_path / 'card.json').read_text()) == CARD
+
+
+def test_a_model_brings_its_training_sample_along():
+    results = make_tables('').results
+    rows = {'r1': np.linspace(0, 1, 101), 'r2': np.linspace(1, 2, 101)}
+    told = {'CN': {'Number': 492, 'Percentiles': rows}, 'PT': {'Number': 900, 'Percentiles': rows}}
+    found = find_reference(results, CARD | {'Reference': told}, 'ad')
+    assert found.whose == 'the training sample'
+    assert found.counts == {'CN': 492, 'PT': 900}
+    assert found.rows.groupby('group')['r2'].median().to_dict() == {'CN': 1.5, 'PT': 1.5}
+    # Without it, the dataset; one that the model was trained on is its training sample.
+    assert find_reference(results, CARD, 'ad').whose == 'this dataset'
+    assert find_reference(results, CARD, None).counts == {'PT': 21, 'CN': 20}
+    patients = results[results['group'] == 'PT']
+    assert find_reference(patients, CARD, 'ad').rows.empty
+    # Those who were trained on say nothing.
+    trained_on = results.assign(held_out=results['group'] == 'PT')
+    assert find_reference(trained_on, CARD, None).counts == {'PT': 21}
 
 
 def test_bars_add_up_and_the_strongest_come_first():
