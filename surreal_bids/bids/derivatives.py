@@ -27,10 +27,13 @@ BIDSIGNORE = (
     '/sub-*/log',
     '/models',
     '/group_*',
+    '/phenotype',
     '*_xfm.*',
     '*_ravens.*',
 )
-"""Outputs that BIDS has no rule for. With a slash at its end a line would have no effect."""
+"""Outputs that BIDS has no rule for, and those in phenotype, where it allows one row for each
+participant but we have one for each visit, or more. With a slash at its end a line would have no
+effect."""
 
 _OPTIONAL = re.compile(r'\[([^\[\]]*)\]')
 _ENTITY = re.compile(r'\{(\w+)\}')

@@ -498,6 +498,23 @@ def pattern_changes(weights: Weights, people_NS: Tensor) -> NDArray[np.float64]:
     return (torch.stack(sums).sum(dim=0) / len(people_NS)).numpy()
 
 
+def mean_gradients(weights: Weights, people_NS: Tensor) -> NDArray[np.float64]:
+    """How R-indices follow each region at these people, (N, M, S): the mean over members."""
+    n_members, n_patterns = len(weights['g1.weight']), weights['g2.layer3'].shape[-1]
+    portions = []
+    for portion in people_NS.split(PORTION):
+        inputs = portion.clone().requires_grad_()
+        with torch.enable_grad():
+            r_NM = r_indices(weights, inputs.expand(n_members, -1, -1)).mean(dim=0)
+            # Nobody's R-indices depend on anybody else, so that those of all are taken at once.
+            each = [
+                torch.autograd.grad(r_NM[:, k].sum(), inputs, retain_graph=True)[0]
+                for k in range(n_patterns)
+            ]
+        portions.append(torch.stack(each, dim=1))
+    return torch.cat(portions).double().numpy()
+
+
 WARM_UP, TIMED = 3, 10
 """Iterations before the clock starts, in which memory is found and code compiled, and after."""
 

@@ -22,6 +22,7 @@ from surreal_bids.regions import Feature, region_names
 from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.stats.glm import Skipped
+from surreal_bids.tables.changes import follow_visits
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.diagnosis import compare_groups, diagnose
 from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves
@@ -69,6 +70,9 @@ class GroupResults:
         or trained without folds.
     differences : frame
         What else patients and controls differ in; see `compare_groups`.
+    changes, group_change : frame, or None
+        What changed between visits (`describe_changes`), and how much per year in either group
+        (`compare_groups_over_time`); None where everyone has one visit.
     """
 
     cohort: Cohort
@@ -85,6 +89,8 @@ class GroupResults:
     shift: pd.Series = field(default_factory=lambda: pd.Series(dtype=float))
     diagnosis: pd.DataFrame | None = None
     differences: pd.DataFrame = field(default_factory=pd.DataFrame)
+    changes: pd.DataFrame | None = None
+    group_change: pd.DataFrame | None = None
 
     @property
     def names(self) -> list[str]:
@@ -174,6 +180,7 @@ def analyse_group(
         shift_of_controls(model, cohort, trained_here, random_seed),
         None if fitted is None else diagnose(cohort, fitted, names),
         compare_groups(cohort),
+        *follow_visits(cohort, model, results, harmonized, fitted),
     )
 
 

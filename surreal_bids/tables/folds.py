@@ -244,12 +244,15 @@ class CrossFit:
     correlation : frame of shape (n_folds, M)
         How R-indices of each pattern correlate with those of the final model, among the patients
         that the model of the fold was trained on.
+    names
+        For each fold, the final model's name of each pattern of the model of the fold.
     """
 
     folds: Folds
     models: Mapping[int, TableModel]
     results: pd.DataFrame
     correlation: pd.DataFrame
+    names: Mapping[int, Mapping[str, str]]
 
     @property
     def note(self) -> dict[str, Any]:
@@ -273,7 +276,7 @@ def cross_fit(
     """
     final = model.apply(cohort)
     names = list(model.pattern_names)
-    parts, correlations = [], {}
+    parts, correlations, renaming = [], {}, {}
     for fold in range(1, folds.count + 1):
         held_out = cohort.select(folds.number == fold)
         if fold not in models:
@@ -283,11 +286,12 @@ def cross_fit(
         known = models[fold].with_unseen_site('skip')
         trained = cohort.select(folds.number != fold).first_visits()
         order, correlations[fold] = _match(known, trained.select(trained.is_patient), final[names])
+        renaming[fold] = {names[own]: name for name, own in zip(names, order)}
         reasons = _unknown(known.preprocessing, held_out.people, fold)
         parts.append(_not_held_out(reasons.dropna()))
         usable = held_out.select(reasons.isna())
         if len(usable):
-            parts.append(known.apply(usable).rename(columns=_renaming(names, order)))
+            parts.append(known.apply(usable).rename(columns=_with_spreads(renaming[fold])))
     results = pd.concat([part for part in parts if len(part)]).loc[cohort.visits.index]
     correlation = pd.DataFrame.from_dict(correlations, orient='index', columns=names)
     number = folds.number[results.index].astype('Int64')
@@ -301,7 +305,7 @@ def cross_fit(
     table = results.join(trained_on).reindex(
         columns=[*names, *spreads, *others, *trained_on.columns, *last]
     )
-    return CrossFit(folds, models, table, correlation)
+    return CrossFit(folds, models, table, correlation, renaming)
 
 
 def warn_of_lost(fitted: CrossFit) -> None:
@@ -336,10 +340,9 @@ def _standardised(table: pd.DataFrame) -> np.ndarray:
     return np.divide(centred, sd, out=np.zeros_like(centred), where=sd > 0)
 
 
-def _renaming(names: list[str], order: list[int]) -> dict[str, str]:
+def _with_spreads(renaming: Mapping[str, str]) -> dict[str, str]:
     """New names of the R-indices and spreads of a fold."""
-    pairs = [(names[own], name) for name, own in zip(names, order)]
-    return {a + end: b + end for a, b in pairs for end in ('', SPREAD_SUFFIX)}
+    return {a + end: b + end for a, b in renaming.items() for end in ('', SPREAD_SUFFIX)}
 
 
 def _unknown(steps: Preprocessing, people: pd.DataFrame, fold: int) -> pd.Series:

@@ -16,6 +16,7 @@ from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.model.stability import Stability
 from surreal_bids.regions import recognise
+from surreal_bids.tables.changes import CHANGE_DESCRIPTIONS
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT
 from surreal_bids.tables.pipeline import SPREAD_SUFFIX
@@ -215,6 +216,9 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
     )
     path = output_path(output_dir, 'rindices')
     write_sidecar('rindices', path, write_results(path, cohort, found.results, found.names))
+    if found.changes is not None:
+        path = write_tsv(output_path(output_dir, 'changes'), found.changes)
+        write_sidecar('changes', path, CHANGE_DESCRIPTIONS)
     fitted = None if found.fitted is None else found.fitted.note
     publish_model(output_dir, model_dir, fitted)
     tables = {
@@ -225,6 +229,7 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
         'split_half': found.halves,
         'diagnosis': found.diagnosis,
         'differences': found.differences,
+        'group_change': found.group_change,
     }
     agreement = found.model.gan.state()[1]['Agreement']
     if agreement:

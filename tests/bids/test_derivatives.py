@@ -164,7 +164,7 @@ def test_description(tmp_path):
 def test_bidsignore_is_that_of_the_design(tmp_path):
     start_dataset(tmp_path, tmp_path, {})
     assert (tmp_path / '.bidsignore').read_text() == (
-        '*.html\n/sub-*/figures\n/sub-*/log\n/models\n/group_*\n*_xfm.*\n*_ravens.*\n'
+        '*.html\n/sub-*/figures\n/sub-*/log\n/models\n/group_*\n/phenotype\n*_xfm.*\n*_ravens.*\n'
     )
 
 
@@ -176,7 +176,12 @@ TABLES = {
     'segmentation_volumes': {'index': [1], 'name': ['Left Thalamus'], 'volume_mm3': [7000.5]},
     'roi_volumes': {'participant_id': ['sub-01'], 'Thalamus': [7000.5]},
     'harmonized_volumes': {'participant_id': ['sub-01'], 'Thalamus': [7000.5]},
-    'rindices': {'participant_id': ['sub-01'], 'r1': [0.5]},
+    'rindices': {
+        'participant_id': ['sub-01', 'sub-01'],
+        'session_id': ['ses-pre', 'ses-post'],
+        'r1': [0.5, 0.6],
+    },
+    'changes': {'participant_id': ['sub-01', 'sub-01'], 'measure': ['r1', 'r2']},
     'associations': {'measure': ['age'], 'r1': [0.5]},
 }
 

@@ -1,0 +1,137 @@
+"""Noise of regional volumes, from people who were scanned twice.
+
+    python benchmarks/retest.py measure SET VOLUMES.tsv
+    python benchmarks/retest.py learn SET VOLUMES.tsv
+
+SET holds `T1w/<name>.nii.gz` and `people.tsv` with the columns `name` and `person`, as `oasis35`
+does: five people of it were scanned twice within 90 days, on one scanner, at 1 mm. `measure`
+processes their scans as the app does (about half a minute of one core each); `learn` writes
+`surreal_bids/data/retest.tsv`.
+
+Logarithms of volumes differ by what all regions and the head size share (the scale of the image),
+and by what each has of its own. Five pairs say little of one region, so that its variance is
+shrunk to what is usual for its volume, as much as the spread over regions asks for (Smyth, Stat
+Appl Genet Mol Biol 2004); both sides of the brain are one region here. The network was trained on
+these very scans: noise is multiplied by how much larger differences were with networks that were
+not (`halves_dlmuse` of results/*_network.tsv), over the same regions.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+
+from surreal_bids.files import write_tsv
+from surreal_bids.images import load_image, voxel_volume
+from surreal_bids.imaging.brain import brain_mask, correct_bias
+from surreal_bids.imaging.network import segment_regions
+from surreal_bids.regions import muse_indices, muse_table
+from surreal_bids.tables.retest import HEAD_SIZE, NOISE_TABLE, SHARED
+
+NOT_BY_HAND = range(81, 96)
+"""Regions that the hand labels lack, and `halves_dlmuse` leaves out."""
+
+HELD_OUT_DIFFERENCE = 0.0194
+"""Median difference of a volume, by networks that were not trained on the person."""
+
+MOST_DF = 1000
+"""Where regions differ by no more than chance, they are shrunk as if by so many pairs."""
+
+
+def scanned_twice(folder: Path) -> pd.Series:
+    """Person of each scan, by its name, of those with two."""
+    people = pd.read_csv(folder / 'people.tsv', sep='\t', dtype=str).set_index('name')['person']
+    return people[people.duplicated(keep=False)].sort_values(kind='stable')
+
+
+def measure(folder: Path, path: Path) -> None:
+    """Volumes of each scan, one row each."""
+    rows = {}
+    for name in scanned_twice(folder).index:
+        t1w = load_image(folder / 'T1w' / f'{name}.nii.gz')
+        mask, _ = brain_mask(t1w)
+        found = segment_regions(correct_bias(t1w, mask), mask)
+        size = float(np.count_nonzero(np.asarray(mask.dataobj))) * voxel_volume(mask)
+        rows[name] = {HEAD_SIZE: size, **found.volumes}
+        print(name, round(size), flush=True)
+    pd.DataFrame.from_dict(rows, orient='index').rename_axis('name').to_csv(path, sep='\t')
+
+
+def read_pairs(folder: Path, path: Path) -> tuple[pd.DataFrame, pd.Series]:
+    """Differences of logarithms of each pair (pairs, regions and head size), and mean volumes."""
+    volumes = pd.read_csv(path, sep='\t', dtype={'name': str}).set_index('name')
+    volumes = volumes[[HEAD_SIZE, *map(str, muse_indices())]]
+    person = scanned_twice(folder)[volumes.index]
+    differences = np.log(volumes).groupby(person).agg(lambda pair: pair.iloc[1] - pair.iloc[0])
+    return differences, volumes.mean()
+
+
+def estimate_noise(differences: pd.DataFrame, volumes: pd.Series) -> pd.Series:
+    """Standard deviation of one measurement: shared, of the head size and of each region."""
+    regions = differences.drop(columns=HEAD_SIZE)
+    shared = regions.median(axis=1)
+    own = regions.sub(shared, axis=0)
+    mates = muse_table().set_index('index')['mate'].dropna().astype(int)
+    both = [[str(index), str(mates.get(index, index))] for index in map(int, regions)]
+    variances = np.array([own[sides].pow(2).mean(axis=None) for sides in both])
+    df = np.array([len(own) * len(set(sides)) for sides in both])
+    shrunk = shrink(variances, df, np.log(volumes[regions.columns].to_numpy()))
+    head = (differences[HEAD_SIZE] - shared).pow(2).mean()
+    # A difference has two measurements in it.
+    noise = np.sqrt(np.array([shared.pow(2).mean(), head, *shrunk]) / 2)
+    return pd.Series(noise, [SHARED, HEAD_SIZE, *regions.columns])
+
+
+def shrink(variances: NDArray, df: NDArray, log_volumes: NDArray) -> NDArray:
+    """Variances (S,) with degrees of freedom (S,), shrunk to a straight line of their logarithms.
+
+    The prior is a scaled inverse chi-squared distribution around the line. Its degrees of freedom
+    follow from how much more variances differ than their own degrees of freedom explain.
+    """
+    bias = digamma(df / 2) - np.log(df / 2)
+    logs = np.log(variances) - bias
+    line = np.polyval(np.polyfit(log_volumes, logs, 1), log_volumes)
+    excess = np.mean((logs - line) ** 2 * len(logs) / (len(logs) - 2) - polygamma(1, df / 2))
+    prior_df = MOST_DF
+    if excess > polygamma(1, MOST_DF / 2):
+        prior_df = brentq(lambda d: polygamma(1, d / 2) - excess, 1e-3, MOST_DF)
+    prior = np.exp(line + digamma(prior_df / 2) - np.log(prior_df / 2))
+    return (prior_df * prior + df * variances) / (prior_df + df)
+
+
+def held_out_ratio(differences: pd.DataFrame) -> float:
+    """How much larger differences are by networks that were not trained on these scans."""
+    by_hand = [i for i in differences if i != HEAD_SIZE and int(i) not in NOT_BY_HAND]
+    return HELD_OUT_DIFFERENCE / float(np.median(2 * np.tanh(differences[by_hand].abs() / 2)))
+
+
+def learn(folder: Path, path: Path) -> None:
+    """Write the table of the package."""
+    differences, volumes = read_pairs(folder, path)
+    larger = held_out_ratio(differences)
+    print(f'{len(differences)} pairs; noise times {larger:.3f}')
+    noise = estimate_noise(differences, volumes) * larger
+    table = noise.rename('noise').rename_axis('index').reset_index()
+    table['volume_mm3'] = volumes.reindex(table['index']).round().to_numpy()
+    write_tsv(NOISE_TABLE, table.round({'noise': 5}))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('action', choices=('measure', 'learn'))
+    parser.add_argument('folder', type=Path, metavar='SET')
+    parser.add_argument('volumes', type=Path, metavar='VOLUMES.tsv')
+    options = parser.parse_args()
+    {'measure': measure, 'learn': learn}[options.action](options.folder, options.volumes)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,109 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from surreal_bids.stats.mixed import OWN_SLOPES, SAME_SLOPES, Comparison, compare_change
+
+
+def simulate(
+    rng,
+    slopes=(0.0, 0.0),
+    people=(20, 30),
+    visits=3,
+    slope_sd=0.02,
+    noise_sd=0.03,
+    jitter=0.2,
+):
+    """R-indices of controls and patients whose mean change per year is known."""
+    is_patient = np.repeat([False, True], people)
+    n = len(is_patient)
+    years = np.arange(visits) + rng.uniform(-jitter, jitter, (n, visits))
+    years -= years[:, :1]
+    start = np.where(is_patient, 0.5, 0.1) + rng.normal(0, 0.2, n)
+    slope = np.where(is_patient, slopes[1], slopes[0]) + rng.normal(0, slope_sd, n)
+    values = start[:, None] + slope[:, None] * years + rng.normal(0, noise_sd, years.shape)
+    return {
+        'values': pd.Series(values.ravel()),
+        'years': pd.Series(years.ravel()),
+        'participant': pd.Series(np.repeat([f'sub-{k}' for k in range(n)], visits)),
+        'is_patient': pd.Series(np.repeat(is_patient, visits)),
+    }
+
+
+def test_known_slopes_are_found():
+    rng = np.random.default_rng(0)
+    found = compare_change(**simulate(rng, (0.01, 0.09), people=(60, 80), visits=4))
+    assert found.slopes == OWN_SLOPES
+    assert found.controls == pytest.approx(0.01, abs=0.01)
+    assert found.patients == pytest.approx(0.09, abs=0.01)
+    assert found.low < 0.08 < found.high
+    assert found.p < 1e-6
+
+
+@pytest.mark.parametrize('unit', [1e-4, 1e4])
+def test_the_unit_of_a_measure_does_not_matter(unit):
+    data = simulate(np.random.default_rng(1), (0, 0.02))
+    one, other = compare_change(**data), compare_change(**data | {'values': data['values'] * unit})
+    assert other.difference == pytest.approx(one.difference * unit, rel=1e-4)
+    assert other.p == pytest.approx(one.p, rel=1e-3)
+
+
+def test_two_visits_a_year_apart_are_a_t_test_of_differences():
+    data = simulate(np.random.default_rng(2), (0, 0.02), visits=2, jitter=0)
+    found = compare_change(**data)
+    changes = data['values'].groupby(data['participant'], sort=False).diff().dropna()
+    is_patient = data['is_patient'][changes.index]
+    expected = stats.ttest_ind(changes[is_patient], changes[~is_patient])
+    assert found.slopes == SAME_SLOPES
+    assert found.p == pytest.approx(expected.pvalue, rel=1e-3)
+    assert found.df == expected.df
+    assert found.low == pytest.approx(expected.confidence_interval().low, rel=1e-3)
+
+
+def test_participants_with_one_visit_and_missing_values_count_for_nothing():
+    data = simulate(np.random.default_rng(3), (0, 0.02))
+    once = data | {name: column.drop([0, 1]) for name, column in data.items()}
+    without = {name: column.drop([0, 1, 2]) for name, column in data.items()}
+    missing = data | {'values': data['values'].mask(data['values'].index < 2)}
+    assert compare_change(**once) == compare_change(**without) == compare_change(**missing)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'reason'),
+    [
+        ({'people': (4, 30)}, '4 controls have R-indices at two visits'),
+        ({'people': (20, 3)}, '3 patients have R-indices at two visits'),
+        ({'visits': 1}, '0 patients have R-indices at two visits'),
+    ],
+)
+def test_too_few_are_told(changes, reason):
+    assert reason in compare_change(**simulate(np.random.default_rng(4), **changes))
+
+
+def test_values_that_do_not_vary_are_told():
+    data = simulate(np.random.default_rng(5))
+    found = compare_change(**data | {'values': data['values'] * 0})
+    assert found == 'nothing changes'
+
+
+@pytest.mark.parametrize('slope_sd', [0, 0.02])
+def test_some_result_is_always_finite(slope_sd):
+    rng = np.random.default_rng(6)
+    for _ in range(5):
+        found = compare_change(**simulate(rng, people=(5, 5), slope_sd=slope_sd))
+        assert isinstance(found, Comparison)
+        assert np.isfinite([found.difference, found.standard_error, found.p]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('visits', 'slope_sd'), [(2, 0.02), (4, 0.02), (4, 0.0)])
+def test_where_groups_change_alike_few_are_said_to_differ(visits, slope_sd):
+    rng = np.random.default_rng(7)
+    n = 150
+    drawn = [
+        compare_change(**simulate(rng, (0.03, 0.03), (12, 18), visits, slope_sd)) for _ in range(n)
+    ]
+    hits = sum(each.p < 0.05 for each in drawn)
+    # 5 % of 150 are 7.5; more than 15, or none, comes by chance in 1 of 200 draws.
+    assert 1 <= hits <= 15
