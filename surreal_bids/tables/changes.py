@@ -13,11 +13,11 @@ from scipy import stats
 
 from surreal_bids.bids.people import PARTICIPANT, PATIENT, SESSION, letters
 from surreal_bids.stats.mixed import Comparison, compare_change
-from surreal_bids.tables.cohort import GROUP_NAMES, USUAL_PLACES, Cohort
+from surreal_bids.tables.cohort import GROUP_NAMES, ONE_SITE, USUAL_PLACES, Cohort
 from surreal_bids.tables.folds import HELD_OUT, CrossFit
 from surreal_bids.tables.pipeline import TableModel
-from surreal_bids.tables.preprocessing import COMPLETE
 from surreal_bids.tables.retest import PAIRS, noise_of_indices, noise_of_volumes
+from surreal_bids.tables.sites import HERE
 from surreal_bids.tables.visits import NAME
 
 FALSE_ALARMS = 0.05
@@ -212,15 +212,19 @@ def _sites(cohort: Cohort) -> pd.Series:
     """The site of each visit, harmonized or not; missing where nobody says."""
     column = cohort.options.site_column
     if column is not None:
-        return cohort.people[column]
+        return cohort.people[column].replace([ONE_SITE, HERE.format(ONE_SITE)], None)
     named = [name for name in cohort.others if letters(str(name)) in USUAL_PLACES]
     return cohort.others[named[0]] if named else pd.Series(None, cohort.visits.index, dtype=object)
 
 
 def _is_sound(results: pd.DataFrame) -> pd.Series:
-    """Whose R-indices can be compared over time: harmonized, and by a model that is not theirs."""
-    sound = results['status'] == COMPLETE
-    return sound & results[HELD_OUT].astype(bool) if HELD_OUT in results else sound
+    """Whose R-indices can be compared over time: those by a model that was not trained on them.
+
+    What an unharmonized scanner adds is the same at both visits.
+    """
+    if HELD_OUT not in results:
+        return pd.Series(True, results.index)
+    return results[HELD_OUT].astype(bool)
 
 
 def _changes(
@@ -289,7 +293,7 @@ def compare_groups_over_time(
         standard error, 95 % interval and p; `slopes`, whether these differ between participants;
         and `outcome`, which says why nothing was compared if so.
     """
-    used = _visits(cohort)[_is_sound(results)].dropna(subset='years')
+    used = _visits(cohort)[_is_sound(results)].dropna(subset=['years', 'group'])
     first_site = used.groupby(PARTICIPANT)['site'].transform('first')
     used = used[used['site'].eq(first_site) | first_site.isna()]
     used = used[used[PARTICIPANT].duplicated(keep=False)]

@@ -18,10 +18,12 @@ from surreal_bids.tables.changes import (
     limit_in_sd,
     noise_of_results,
 )
+from surreal_bids.tables.cohort import ONE_SITE
 from surreal_bids.tables.folds import HELD_OUT, cross_fit, final_results, fit_folds, prepare_folds
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.results import publish_group
 from surreal_bids.tables.retest import noise_of_indices, noise_of_volumes
+from surreal_bids.tables.sites import HERE
 from tests.tables.visits_study import OPTIONS, read_visits, write_visits
 
 LOSS = 0.05
@@ -144,6 +146,31 @@ def test_other_sites_are_marked_and_not_judged(
         assert own['site_changed'].isna().all() or set(own['site_changed']) == {expected}
         assert own['site_changed'].isna().all() == (expected is None)
         assert own['reliable'].notna().all() == (name in reliable)
+
+
+@pytest.mark.parametrize('name', [ONE_SITE, HERE.format(ONE_SITE)])
+def test_a_site_of_everyone_is_not_known(cohort, results, harmonized, model, name):
+    options = replace(cohort.options, site_column='site')
+    unknown = replace(cohort, people=cohort.people.assign(site=name), options=options)
+    found = describe_changes(unknown, results, harmonized, noise_of_indices(model, cohort))
+    assert found['site_changed'].isna().all()
+    assert found['reliable'].notna().all()
+
+
+def test_groups_that_are_not_known_are_not_compared(cohort, results, harmonized, model):
+    unknown = replace(cohort, visits=cohort.visits.assign(group=None))
+    changes, groups = follow_visits(unknown, model, results, harmonized)
+    assert len(changes)
+    assert groups['p'].isna().all()
+    assert (groups[['controls', 'patients']] == 0).all(axis=None)
+
+
+def test_an_unharmonized_scanner_that_stays_the_same_does_no_harm(
+    cohort, results, harmonized, model
+):
+    strange = results.assign(status='unharmonized')
+    found = describe_changes(cohort, strange, harmonized, noise_of_indices(model, cohort))
+    assert found['reliable'].notna().all()
 
 
 def test_without_dates_there_is_no_change_per_year(cohort, results, harmonized, model):
