@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 RINDICES, EXCLUSIONS, SUMMARY = 'rindices.tsv', 'exclusions.tsv', 'summary.txt'
 CARD, TENSORS, CHECKPOINTS = 'model.json', 'model.safetensors', 'checkpoints'
 SHIFTS = 'site_shifts.tsv'
-OWN_FILES = (CARD, TENSORS, CHECKPOINTS, RINDICES, 'rindices.json', EXCLUSIONS, SUMMARY, SHIFTS)
+CONTRIBUTIONS = 'contributions.tsv'
+OWN_FILES = (
+    *(CARD, TENSORS, CHECKPOINTS, RINDICES, 'rindices.json', CONTRIBUTIONS, 'contributions.json'),
+    *(EXCLUSIONS, SUMMARY, SHIFTS),
+)
 """What a folder may hold for a fit to resume in it."""
 
 # Tables and models are imported where they are used: torch takes seconds, which help need not.
@@ -77,8 +81,8 @@ def add_fit_parser(commands: Any) -> None:
         'same command resumes. The same table and options give the same model with '
         '"surreal-bids ... group --roi-table TABLE".',
         epilog=f'MODEL will hold the model ({TENSORS} and its card, {CARD}), the R-indices '
-        f'({RINDICES}, described in rindices.json), who is excluded and why ({EXCLUSIONS}), and '
-        f'{SUMMARY}.',
+        f'({RINDICES}, described in rindices.json) and what each region contributes to them '
+        f'({CONTRIBUTIONS}), who is excluded and why ({EXCLUSIONS}), and {SUMMARY}.',
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
@@ -156,12 +160,13 @@ def _train(
 
     model = select_model(data, options, out / CHECKPOINTS)
     if folds is None:
-        _write(out, model, cohort, final_results(cohort, model))
+        contributions = model.contributions(cohort.features, cohort.people)
+        _write(out, model, cohort, final_results(cohort, model), contributions)
         return
     fitted = cross_fit(cohort, model, *fit_folds(folds, model, options, out / CHECKPOINTS))
     warn_of_lost(fitted)
     noted = replace(model, notes={**model.notes, 'CrossFit': fitted.note})
-    _write(out, noted, cohort, fitted.results)
+    _write(out, noted, cohort, fitted.results, fitted.contributions(cohort))
 
 
 def _options(arguments: argparse.Namespace, kind: Any) -> Any:
@@ -192,15 +197,28 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
         )
 
 
-def _write(folder: Path, model: TableModel, cohort: Cohort, results: pd.DataFrame) -> None:
+def _write(
+    folder: Path,
+    model: TableModel,
+    cohort: Cohort,
+    results: pd.DataFrame,
+    contributions: pd.DataFrame,
+) -> None:
     """Write all outputs, the card last: a folder with a card is complete."""
     from surreal_bids.files import write_text, write_tsv
     from surreal_bids.tables.resampling import describe_shift, shift_of_controls
-    from surreal_bids.tables.results import readable_card, summarise_cohort, write_results
+    from surreal_bids.tables.results import (
+        readable_card,
+        summarise_cohort,
+        write_contributions,
+        write_results,
+    )
 
     card = readable_card(model.state()[1], details=False)
     (folder / CARD).unlink(missing_ok=True)
     write_results(folder / RINDICES, cohort, results, model.pattern_names)
+    if model.pattern_names:
+        write_contributions(folder / CONTRIBUTIONS, cohort, contributions)
     write_tsv(folder / EXCLUSIONS, cohort.exclusions)
     shift = describe_shift(shift_of_controls(model, cohort))
     card = f'{card}\n\n{shift}.' if shift else card
@@ -233,7 +251,8 @@ def add_apply_parser(commands: Any) -> None:
         type=Path,
         required=True,
         metavar='TSV',
-        help='file to write, such as rindices.tsv; a JSON file beside it describes the columns',
+        help='file to write, such as rindices.tsv; a JSON file beside it describes columns, and '
+        'rindices_contributions.tsv has what each region contributes',
     )
     parser.add_argument('--overwrite', action='store_true', help='replace the output')
     parser.add_argument(
@@ -261,7 +280,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
     out = arguments.out
     if out.suffix.lower() != '.tsv':
         raise UsageError(f'--out {out}: a TSV file is written; give a name that ends in .tsv')
-    outputs = [out, out.with_suffix('.json')]
+    of_regions = out.with_name(f'{out.stem}_{CONTRIBUTIONS}')
+    outputs = [out, out.with_suffix('.json'), of_regions, of_regions.with_suffix('.json')]
     model_files = [arguments.model / name for name in OWN_FILES]
     refuse_inputs(outputs, [arguments.table, arguments.participants, *model_files])
     for path in outputs:
@@ -271,7 +291,12 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.bids.people import about
     from surreal_bids.tables.cohort import read_cohort
     from surreal_bids.tables.pipeline import TableModel
-    from surreal_bids.tables.results import summarise_results, with_excluded, write_results
+    from surreal_bids.tables.results import (
+        summarise_results,
+        with_excluded,
+        write_contributions,
+        write_results,
+    )
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
     cohort = read_cohort(
@@ -284,7 +309,10 @@ def run_apply(arguments: argparse.Namespace) -> int:
     )
     with about(arguments.table):
         results = with_excluded(model.apply(cohort), cohort)
+        contributions = model.contributions(cohort.features, cohort.people)
     write_results(out, cohort, results, model.pattern_names)
+    if model.pattern_names:
+        write_contributions(of_regions, cohort, contributions)
     notes = [*cohort.notes, *_site_notes(model, cohort)]
     notes += [f'WARNING: {text}' for text in cohort.warnings]
     sys.stdout.write(summarise_results(results, notes) + f'  {out}\n')

@@ -29,6 +29,7 @@ from surreal_bids.model.agreement import (
 )
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import Domain, check_training_sample, feature_matrix, fit_domain
+from surreal_bids.model.contributions import member_contributions
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.factors import compare_with, fit_nonempty_factors, most_patterns
 from surreal_bids.model.settings import HyperParameters, hyperparameters
@@ -81,6 +82,8 @@ BATCHES_PER_EPOCH = 8
 """The batch is an eighth of the patients unless it is given (section 3.3)."""
 SMALLEST_BATCH = 8
 """Fewer people tell too little of a distribution; the paper's samples are too large to need it."""
+FEW_PEOPLE = 128
+"""Whose contributions are computed at once, to bound memory."""
 
 
 class SurrealGAN:
@@ -472,6 +475,32 @@ class SurrealGAN:
             return r_ENM.mean(axis=0)
         spread = r_ENM.std(axis=0, ddof=1) if len(r_ENM) > 1 else np.full(r_ENM.shape[1:], np.nan)
         return r_ENM.mean(axis=0), spread
+
+    def contributions(self, X: ArrayLike | pd.DataFrame) -> tuple[Floats, Floats]:
+        """What each region contributes to the R-indices that `transform` gives.
+
+        Parameters
+        ----------
+        X : (N, S)
+            As in `transform`.
+
+        Returns
+        -------
+        baseline : (M,)
+            R-indices of the mean control, who has 1 in every region.
+        of_regions : (N, M, S)
+            What each region adds (:mod:`surreal_bids.model.contributions`): the baseline and the
+            sum over regions are the R-index.
+        """
+        values = self._known_features(X)
+        if self.selected_.n_patterns == 0:
+            return np.empty(0), np.empty((len(values), 0, values.shape[1]))
+        portions = [
+            member_contributions(self.weights_, portion)
+            for portion in torch.from_numpy(values.astype(np.float32)).split(FEW_PEOPLE)
+        ]
+        of_regions = torch.cat([each.of_regions_ENMS.mean(dim=0) for each in portions])
+        return portions[0].baseline_EM.mean(dim=0).numpy(), of_regions.numpy()
 
     def in_range(self, X: ArrayLike | pd.DataFrame) -> NDArray[np.bool_]:
         """Whether each person's ROI profile lies within the training population (`Domain`)."""

@@ -26,7 +26,7 @@ from surreal_bids.tables.changes import follow_visits
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.diagnosis import compare_groups, diagnose
 from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves
-from surreal_bids.tables.pipeline import TableModel
+from surreal_bids.tables.pipeline import BASELINE, R_INDEX, VISIT, TableModel
 from surreal_bids.tables.preprocessing import prepare_inputs
 from surreal_bids.tables.resampling import shift_of_controls
 
@@ -73,6 +73,8 @@ class GroupResults:
     changes, group_change : frame, or None
         What changed between visits (`describe_changes`), and how much per year in either group
         (`compare_groups_over_time`); None where everyone has one visit.
+    contributions : frame
+        What each feature contributes to each R-index; see `TableModel.contributions`.
     """
 
     cohort: Cohort
@@ -91,6 +93,7 @@ class GroupResults:
     differences: pd.DataFrame = field(default_factory=pd.DataFrame)
     changes: pd.DataFrame | None = None
     group_change: pd.DataFrame | None = None
+    contributions: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def names(self) -> list[str]:
@@ -153,6 +156,14 @@ def analyse_group(
         for name in patients.incomplete_covariates()
     ]
     described = first if patients.visits.empty else patients
+    contributions = (
+        model.contributions(cohort.features, cohort.people)
+        if fitted is None
+        else fitted.contributions(cohort)
+    )
+    patterns = describe_patterns(
+        model, steps.transform(described.features, described.people).normalised
+    )
     quality = None
     if steps.combat is not None and trained_here:
         # Where a covariate has rare values, folds may lack them: no reason to do without results.
@@ -163,7 +174,7 @@ def analyse_group(
         model,
         results,
         harmonized,
-        describe_patterns(model, steps.transform(described.features, described.people).normalised),
+        with_contributions(patterns, contributions, described.visits.index),
         associations,
         {each.name: each.reason for each in skipped},
         quality,
@@ -181,6 +192,7 @@ def analyse_group(
         None if fitted is None else diagnose(cohort, fitted, names),
         compare_groups(cohort),
         *follow_visits(cohort, model, results, harmonized, fitted),
+        contributions,
     )
 
 
@@ -243,6 +255,22 @@ def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFra
         for number, pattern in enumerate(model.pattern_names)
     ]
     return pd.concat(tables, ignore_index=True)
+
+
+def with_contributions(
+    patterns: pd.DataFrame, contributions: pd.DataFrame, visits: pd.Index
+) -> pd.DataFrame:
+    """Add to a table of patterns what each region contributes to the R-index, the mean of visits.
+
+    What a pattern changes is not what its R-index rests on: the network weighs regions that vary
+    little among controls more than others.
+    """
+    own = contributions[contributions.index.get_level_values(VISIT).isin(visits)]
+    if own.empty:
+        return patterns.assign(contribution=np.nan)
+    means = own.drop(columns=BASELINE).groupby(level=R_INDEX).mean()
+    wide = means.reindex(patterns['pattern'].unique())
+    return patterns.assign(contribution=wide.to_numpy().ravel())
 
 
 def readable_name(feature: Feature) -> str:

@@ -30,7 +30,10 @@ from surreal_bids.model.train import PROGRESS
 from surreal_bids.stats.concordance import match_patterns
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.pipeline import (
+    BASELINE,
+    R_INDEX,
     SPREAD_SUFFIX,
+    VISIT,
     TableModel,
     TrainingData,
     prepare,
@@ -253,6 +256,24 @@ class CrossFit:
     results: pd.DataFrame
     correlation: pd.DataFrame
     names: Mapping[int, Mapping[str, str]]
+
+    def contributions(self, cohort: Cohort) -> pd.DataFrame:
+        """What each feature contributes to `results`, as :meth:`TableModel.contributions` has it.
+
+        The baseline is the mean control that the model of the fold knows.
+        """
+        everyone = pd.MultiIndex.from_product(
+            [cohort.visits.index, self.correlation.columns], names=[VISIT, R_INDEX]
+        )
+        tables = []
+        for fold, model in self.models.items():
+            own = cohort.select(self.results[HELD_OUT] & (self.folds.number == fold))
+            if len(own):
+                table = model.with_unseen_site('skip').contributions(own.features, own.people)
+                tables.append(table.rename(index=self.names[fold], level=R_INDEX))
+        if not tables:
+            return pd.DataFrame(index=everyone[:0], columns=[BASELINE])
+        return pd.concat(tables).reindex(everyone).dropna(how='all')
 
     @property
     def note(self) -> dict[str, Any]:

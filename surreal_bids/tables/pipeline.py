@@ -47,6 +47,9 @@ PREPROCESSING = 'preprocessing'
 SPREAD_SUFFIX = '_member_spread'
 """Ends the names of standard deviations over members, which are no intervals."""
 
+VISIT, R_INDEX, BASELINE = 'visit', 'r_index', 'baseline'
+"""Index, and first column, of a table of contributions."""
+
 HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 """Options of training that replace a value of the preset."""
 
@@ -150,6 +153,26 @@ class TableModel:
         extra = {'beyond_range': prepared.beyond_range, 'n_imputed': prepared.n_imputed}
         columns = {name: column for name, column in extra.items() if column is not None}
         return results.assign(**columns, status=prepared.status)
+
+    def contributions(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
+        """What each feature contributes to the R-indices that `compute` gives.
+
+        Returns
+        -------
+        DataFrame, one row for every visit and R-index
+            Indexed by visit and `r_index`; `baseline`, the R-index of the mean control, and a
+            column for every feature, which add up to the R-index
+            (:mod:`surreal_bids.model.contributions`). The incomplete have no rows.
+        """
+        normalised = self.preprocessing.transform(features, people).normalised
+        baseline, of_features = self.gan.contributions(normalised)
+        rows = pd.MultiIndex.from_product(
+            [normalised.index, self.pattern_names], names=[VISIT, R_INDEX]
+        )
+        columns = self.preprocessing.features.names
+        table = pd.DataFrame(of_features.reshape(len(rows), len(columns)), rows, columns)
+        table.insert(0, BASELINE, np.tile(baseline, len(normalised)))
+        return table
 
     def with_unseen_site(self, choice: UnseenSite) -> TableModel:
         """The same model with another choice for people of unseen sites."""

@@ -15,11 +15,11 @@ from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.model.stability import Stability
-from surreal_bids.regions import recognise
+from surreal_bids.regions import recognise, region_names
 from surreal_bids.tables.changes import CHANGE_DESCRIPTIONS
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT
-from surreal_bids.tables.pipeline import SPREAD_SUFFIX
+from surreal_bids.tables.pipeline import BASELINE, R_INDEX, SPREAD_SUFFIX, VISIT
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.sites import describe_added
 from surreal_bids.tables.volumes import ICV, describe_volumes
@@ -169,6 +169,58 @@ def _describe_patterns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return indices | spreads | trained_on
 
 
+CONTRIBUTION_DECIMALS = 8
+"""So that the sum over hundreds of regions is the R-index to the millionth."""
+
+
+def write_contributions(
+    path: Path, cohort: Cohort, contributions: pd.DataFrame
+) -> dict[str, dict[str, Any]]:
+    """Write contributions and, beside them, the JSON that describes the columns; returns it.
+
+    Parameters
+    ----------
+    path
+        The TSV file; the JSON has the same name with its own extension.
+    cohort
+        Whose they are.
+    contributions
+        What `TableModel.contributions` or `CrossFit.contributions` returned.
+    """
+    visits = identifiers(cohort.visits).loc[contributions.index.get_level_values(VISIT)]
+    numbers = contributions.round(CONTRIBUTION_DECIMALS).reset_index().drop(columns=VISIT)
+    table = pd.concat([visits.reset_index(drop=True), numbers], axis=1)
+    described = _describe_contributions(table.columns)
+    write_tsv(path, table)
+    write_json(path.with_suffix('.json'), described)
+    return described
+
+
+def _describe_contributions(columns: Iterable[str]) -> dict[str, dict[str, Any]]:
+    columns = list(columns)
+    names = {column: region_names()[index] for column, index in recognise(columns).items()}
+    known = _DESCRIPTIONS | {
+        R_INDEX: {
+            'Description': 'R-index of rindices.tsv that is taken apart in this row: baseline plus '
+            'all regions is its value there'
+        },
+        BASELINE: {
+            'Description': 'R-index of the mean control, whose regions are as usual among controls '
+            'of the same covariates',
+            'Units': '1',
+        },
+    }
+    return {
+        column: known.get(column)
+        or {
+            'Description': f'What {names.get(column, column)} adds to the R-index, as it differs '
+            'from the mean control: integrated gradients along the straight line from there',
+            'Units': '1',
+        }
+        for column in columns
+    }
+
+
 VOLUME_DECIMALS = 2
 """Volumes of regions that are known are written to 0.01 mm3; the unit of others is not known."""
 
@@ -219,6 +271,10 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
     if found.changes is not None:
         path = write_tsv(output_path(output_dir, 'changes'), found.changes)
         write_sidecar('changes', path, CHANGE_DESCRIPTIONS)
+    if found.names:
+        path = output_path(output_dir, 'contributions')
+        described = write_contributions(path, cohort, found.contributions)
+        write_sidecar('contributions', path, described)
     fitted = None if found.fitted is None else found.fitted.note
     publish_model(output_dir, model_dir, fitted)
     tables = {

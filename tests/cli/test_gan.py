@@ -23,7 +23,7 @@ TINY = (
 PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 'site')
 OUTPUTS = {
     *('model.json', 'model.safetensors', 'rindices.json', 'rindices.tsv'),
-    *('exclusions.tsv', 'summary.txt'),
+    *('contributions.json', 'contributions.tsv', 'exclusions.tsv', 'summary.txt'),
 }
 
 
@@ -69,6 +69,27 @@ def test_fit_writes_a_model_r_indices_and_a_summary(home):
     for words in ('30 controls (CN)', 'guessed', 'chosen', 'agreement', '2 of 2 members'):
         assert words in summary
     assert '2 folds: each participant held out once' in summary
+
+
+def assert_contributions_add_up(contributions, results):
+    table = pd.read_csv(contributions, sep='\t')
+    described = json.loads(contributions.with_suffix('.json').read_text())
+    assert list(described) == list(table) == [*KEYS, 'baseline', *make_study().features]
+    table = table.assign(sum=table[['baseline', *make_study().features]].sum(axis=1))
+    sums = table.pivot_table('sum', 'participant_id', 'r_index')
+    np.testing.assert_allclose(sums, read(results).loc[sums.index, ['r1', 'r2']], atol=1e-5)
+    return sums
+
+
+KEYS = ['participant_id', 'r_index']
+
+
+def test_regions_add_up_to_the_r_indices_that_fit_and_apply_write(home, tmp_path):
+    model = home / 'model'
+    fitted = assert_contributions_add_up(model / 'contributions.tsv', model / 'rindices.tsv')
+    assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
+    applied = assert_contributions_add_up(tmp_path / 'r_contributions.tsv', tmp_path / 'r.tsv')
+    assert len(fitted) == len(applied) == 71
 
 
 def test_fit_without_folds_says_that_it_was_trained_on_them(home, tmp_path):

@@ -87,7 +87,8 @@ def test_who_was_left_out_is_a_table(done):
         ('group_associations.tsv', 11, None),
         ('group_covariates.tsv', 10, None),
         ('group_splithalf.tsv', 9, None),
-        ('group_patterns.tsv', 6, None),
+        ('group_patterns.tsv', 7, None),
+        ('phenotype/contributions.tsv', 35, None),
         ('group_diagnosis.tsv', 6, 2),
         ('group_differences.tsv', 6, 4),
     ],
@@ -96,6 +97,22 @@ def test_other_tables(done, name, columns, rows):
     table = read(done.parent / 'out' / name)
     assert table.shape[1] == columns
     assert rows is None or len(table) == rows
+
+
+@pytest.mark.slow
+def test_contributions_add_up_and_their_means_are_beside_the_patterns(done):
+    out = done.parent / 'out'
+    table = read(out / 'phenotype' / 'contributions.tsv')
+    results = read(out / 'phenotype' / 'rindices.tsv').set_index('participant_id')
+    names = sorted(set(table['r_index']))
+    wide = table.set_index(['participant_id', 'r_index'])
+    sums = wide.sum(axis=1).rename('sum').reset_index().pivot_table('sum', *wide.index.names)
+    assert sums.index.equals(results.index[results['r1'].notna()])
+    np.testing.assert_allclose(sums, results.loc[sums.index, names], atol=1e-5)
+    patients = results.index[results['group'] == 'PT']
+    means = wide.loc[patients].groupby('r_index').mean().drop(columns='baseline')
+    patterns = read(out / 'group_patterns.tsv')
+    np.testing.assert_allclose(patterns['contribution'], means.to_numpy().ravel(), atol=1e-7)
 
 
 @pytest.mark.slow

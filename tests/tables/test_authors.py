@@ -116,6 +116,8 @@ def test_r_indices_of_a_checkpoint_equal_plain_linear_layers(tmp_path, checkpoin
     content = read_checkpoint(checkpoint)
     expected = reference_r_indices(content, epoch or 6000, volumes.to_numpy(), people.to_numpy())
     assert np.abs(results[['r1', 'r2', 'r3']].to_numpy() - expected).max() < 1e-5
+    contributions = TableModel.load(tmp_path / 'bundle').contributions(volumes, people)
+    assert np.abs(contributions.sum(axis=1).to_numpy() - expected.ravel()).max() < 1e-5
     assert set(results.columns) == {'r1', 'r2', 'r3', 'in_range', 'beyond_range', 'status'}
 
 

@@ -189,6 +189,42 @@ def test_patterns_of_a_fold_are_matched_to_those_of_all(cohort, model):
     np.testing.assert_allclose(found.results['fold_correlation'], 1)
 
 
+def assert_they_add_up(contributions, results):
+    indices = results[['r1', 'r2']].dropna()
+    both = pd.MultiIndex.from_product([indices.index, ['r1', 'r2']])
+    assert contributions.index.equals(both)
+    sums = contributions.sum(axis=1).to_numpy()
+    np.testing.assert_allclose(sums, indices.to_numpy().ravel(), atol=1e-5)
+
+
+def test_contributions_are_by_the_model_that_the_r_indices_are_by(cohort, model, fitted):
+    contributions = fitted.contributions(cohort)
+    assert list(contributions) == ['baseline', *cohort.features]
+    assert_they_add_up(contributions, fitted.results)
+    final = model.contributions(cohort.features, cohort.people)
+    assert_they_add_up(final, model.apply(cohort))
+    assert final['baseline'].nunique() == 2
+    assert contributions['baseline'].nunique() == 6
+
+
+def test_contributions_of_patterns_in_another_order(cohort, model, fitted):
+    turned = {'r1': 'r2', 'r2': 'r1'}
+    names = {fold: {turned[a]: b for a, b in names.items()} for fold, names in fitted.names.items()}
+    contributions = replace(fitted, names=names).contributions(cohort)
+    indices = fitted.results[['r1', 'r2']].set_axis(['r2', 'r1'], axis=1)
+    assert_they_add_up(contributions, indices)
+
+
+def test_who_has_no_r_indices_has_no_contributions(cohort, model, fitted):
+    folds = replace(fitted.folds, failed={2: 'no model without fold 2: reason'})
+    models = {number: each for number, each in fitted.models.items() if number != 2}
+    found = cross_fit(cohort, model, folds, models)
+    assert found.results['r1'].isna().any()
+    assert_they_add_up(found.contributions(cohort), found.results)
+    nothing = replace(folds, failed=dict.fromkeys((1, 2, 3), 'no'))
+    assert cross_fit(cohort, model, nothing, {}).contributions(cohort).empty
+
+
 def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
     table = fitted.results
     least = fitted.correlation.min(axis=1)
