@@ -34,6 +34,7 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
+from surreal_bids.bids.people import SPREAD_SUFFIX
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_nonempty_factors
@@ -70,7 +71,7 @@ from surreal_bids.tables.folds import (
     prepare_halves,
     split_halves,
 )
-from surreal_bids.tables.pipeline import SPREAD_SUFFIX, TableModel, TrainingData, prepare
+from surreal_bids.tables.pipeline import TableModel, TrainingData, prepare
 from surreal_bids.tables.resampling import shift_of_controls
 from surreal_bids.tables.sites import adapt_to_controls
 

@@ -20,6 +20,8 @@ from surreal_bids.text import alternatives, name_some
 
 PARTICIPANT = 'participant_id'
 SESSION = 'session_id'
+SPREAD_SUFFIX = '_member_spread'
+"""Ends the names of standard deviations over members, which are no intervals."""
 TRAINED_ON_SUFFIX = '_trained_on'
 """Ends the names of R-indices by a model that was trained on the participant."""
 

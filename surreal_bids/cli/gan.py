@@ -157,6 +157,7 @@ def _train(
     """Train on all, then without each fold, and write."""
     from surreal_bids.tables.folds import cross_fit, final_results, fit_folds, warn_of_lost
     from surreal_bids.tables.pipeline import select_model
+    from surreal_bids.tables.standing import add_standing
 
     model = select_model(data, options, out / CHECKPOINTS)
     if folds is None:
@@ -165,8 +166,9 @@ def _train(
         return
     fitted = cross_fit(cohort, model, *fit_folds(folds, model, options, out / CHECKPOINTS))
     warn_of_lost(fitted)
-    noted = replace(model, notes={**model.notes, 'CrossFit': fitted.note})
-    _write(out, noted, cohort, fitted.results, fitted.contributions(cohort))
+    results, learned = add_standing(cohort, fitted, options.random_seed)
+    noted = replace(model, notes={**model.notes, 'CrossFit': fitted.note, **learned})
+    _write(out, noted, cohort, results, fitted.contributions(cohort))
 
 
 def _options(arguments: argparse.Namespace, kind: Any) -> Any:

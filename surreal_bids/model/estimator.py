@@ -29,9 +29,11 @@ from surreal_bids.model.agreement import (
 )
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import Domain, check_training_sample, feature_matrix, fit_domain
-from surreal_bids.model.contributions import member_contributions
+from surreal_bids.model.contributions import MEAN_CONTROL, member_contributions
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.factors import compare_with, fit_nonempty_factors, most_patterns
+from surreal_bids.model.latent import one_pattern_at_a_time
+from surreal_bids.model.networks import encode, synthesise
 from surreal_bids.model.settings import HyperParameters, hyperparameters
 from surreal_bids.model.stability import (
     CANDIDATES,
@@ -501,6 +503,28 @@ class SurrealGAN:
         ]
         of_regions = torch.cat([each.of_regions_ENMS.mean(dim=0) for each in portions])
         return portions[0].baseline_EM.mean(dim=0).numpy(), of_regions.numpy()
+
+    def synthesise(self, z: ArrayLike) -> Floats:
+        """Change that patterns impose on the mean control, as the generator f has learned it.
+
+        Parameters
+        ----------
+        z : (N, M)
+            Severity of each pattern, 0 to 1.
+
+        Returns
+        -------
+        (N, S) array
+            In the unit of the network; the changes of the patterns add up (section 2.2.3).
+        """
+        z_NM = torch.tensor(np.asarray(z), dtype=torch.float32)
+        n_members = len(self.weights_['f.encode1'])
+        with torch.no_grad():
+            control_E1S = torch.full((n_members, 1, self.n_features_in_), MEAN_CONTROL)
+            code_ENQ = encode(self.weights_, control_E1S).expand(-1, len(z_NM), -1)
+            z_EMNM = one_pattern_at_a_time(z_NM.expand(n_members, -1, -1))
+            change_EMNS = synthesise(self.weights_, code_ENQ, z_EMNM)
+        return change_EMNS.sum(dim=1).mean(dim=0).double().numpy()
 
     def in_range(self, X: ArrayLike | pd.DataFrame) -> NDArray[np.bool_]:
         """Whether each person's ROI profile lies within the training population (`Domain`)."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import output_path
-from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT
+from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFFIX
 from surreal_bids.reports import figures
 from surreal_bids.reports.figures import Background, DrawnMap
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
@@ -42,7 +42,6 @@ from surreal_bids.reports.pages import (
 )
 from surreal_bids.reports.people import exclusion_table, people_table, report_links
 from surreal_bids.tables.analysis import GroupResults
-from surreal_bids.tables.pipeline import SPREAD_SUFFIX
 from surreal_bids.tables.resampling import describe_shift
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import nibabel as nib
@@ -29,6 +29,7 @@ from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_ha
 from surreal_bids.tables.pipeline import BASELINE, R_INDEX, VISIT, TableModel
 from surreal_bids.tables.preprocessing import prepare_inputs
 from surreal_bids.tables.resampling import shift_of_controls
+from surreal_bids.tables.standing import add_standing, with_centiles
 
 HALVES_COLUMNS = [
     *('comparison', 'participants', 'outcome'),
@@ -141,9 +142,12 @@ def analyse_group(
     """
     steps = model.preprocessing
     if fitted is not None:
-        results = fitted.results
+        results, learned = add_standing(cohort, fitted, random_seed)
+        model = replace(model, notes={**model.notes, **learned})
+    elif trained_here:
+        results = final_results(cohort, model)
     else:
-        results = final_results(cohort, model) if trained_here else model.apply(cohort)
+        results = with_centiles(model.apply(cohort), cohort, model.pattern_names)
     harmonized = steps.harmonize(cohort.features, cohort.people)
     names = list(model.pattern_names)
     first = cohort.first_visits()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.people import TRAINED_ON_SUFFIX
+from surreal_bids.bids.people import SPREAD_SUFFIX, TRAINED_ON_SUFFIX
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json
@@ -32,7 +32,6 @@ from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
 from surreal_bids.tables.pipeline import (
     BASELINE,
     R_INDEX,
-    SPREAD_SUFFIX,
     VISIT,
     TableModel,
     TrainingData,

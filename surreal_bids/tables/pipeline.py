@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
-from surreal_bids.bids.people import CONTROL, PATIENT, Table
+from surreal_bids.bids.people import CONTROL, PATIENT, SPREAD_SUFFIX, Table
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import atomic_path
@@ -37,15 +37,19 @@ from surreal_bids.tables.preprocessing import (
     fit_preprocessing,
     read_person_columns,
 )
+from surreal_bids.tables.standing import (
+    INTERVALS,
+    REFERENCE,
+    is_sound,
+    with_intervals,
+    with_training_centiles,
+)
 from surreal_bids.text import name_some
 
 LOGGER = logging.getLogger(__name__)
 
 PREPROCESSING = 'preprocessing'
 """Prefix of the tensors of a bundle that belong to preprocessing."""
-
-SPREAD_SUFFIX = '_member_spread'
-"""Ends the names of standard deviations over members, which are no intervals."""
 
 VISIT, R_INDEX, BASELINE = 'visit', 'r_index', 'baseline'
 """Index, and first column, of a table of contributions."""
@@ -56,7 +60,10 @@ HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 ATTEMPTS = 10
 """Shufflings that are tried where nothing can be learned from the shuffled controls."""
 
-NOTES = ('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters', 'AddedSites')
+NOTES = (
+    *('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters', 'AddedSites'),
+    *(INTERVALS, REFERENCE),
+)
 """What a card may hold of `TableModel.notes`."""
 
 
@@ -129,9 +136,11 @@ class TableModel:
         -------
         DataFrame, one row a person
             The R-indices under their names; with `_member_spread`, their spread over members (if
-            there are several); `in_range`, whether the profile lies within the training
-            population (coarsely, for imported models); `beyond_range`, covariates that do not (if
-            there are any); `n_imputed` (if the model imputes); `status`: complete, unharmonized or
+            there are several); with `_low` and `_high` their interval, with `_centile` their place
+            among controls (if the model knows them, see :mod:`surreal_bids.tables.standing`);
+            `in_range`, whether the profile lies within the training population (coarsely, for
+            imported models); `beyond_range`, covariates that do not (if there are any);
+            `n_imputed` (if the model imputes); `status`: complete, unharmonized or
             incomplete.
             Incomplete people have missing values throughout.
         """
@@ -149,6 +158,10 @@ class TableModel:
             computed[[f'{name}{SPREAD_SUFFIX}' for name in names]] = spread
         if self.gan.domain_ is not None:
             computed['in_range'] = self.gan.in_range(prepared.normalised)
+        if INTERVALS in self.notes:
+            computed = with_intervals(computed, self.notes[INTERVALS])
+        if CONTROL in self.notes.get(REFERENCE, {}):
+            computed = with_training_centiles(computed, self.notes[REFERENCE][CONTROL])
         results = computed.reindex(prepared.status.index)
         extra = {'beyond_range': prepared.beyond_range, 'n_imputed': prepared.n_imputed}
         columns = {name: column for name, column in extra.items() if column is not None}
@@ -230,6 +243,7 @@ class TableModel:
             <= {*steps.options.columns, ICV, LOG_ICV},
             'volumes above 0': steps.options.icv != 'power'
             or bool((steps.normaliser.mean_ > 0).all()),
+            'intervals and centiles of its patterns': is_sound(self.notes, patterns),
             'patterns with names': all(map(str.isidentifier, patterns))
             and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
             'distances from the sample': domain is None

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from surreal_bids.bids.derivatives import output_path, write_sidecar
-from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SESSION, TRAINED_ON_SUFFIX
+from surreal_bids.bids.people import (
+    CONTROL,
+    PARTICIPANT,
+    PATIENT,
+    SESSION,
+    SPREAD_SUFFIX,
+    TRAINED_ON_SUFFIX,
+)
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.model.bundle import load_bundle, save_bundle
@@ -19,9 +26,24 @@ from surreal_bids.regions import recognise, region_names
 from surreal_bids.tables.changes import CHANGE_DESCRIPTIONS
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT
-from surreal_bids.tables.pipeline import BASELINE, R_INDEX, SPREAD_SUFFIX, VISIT
+from surreal_bids.tables.pipeline import BASELINE, R_INDEX, VISIT
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.sites import describe_added
+from surreal_bids.tables.standing import (
+    AGE_RANGE,
+    ALL_CONTROLS,
+    CENTILE_CONTROLS,
+    CENTILE_OF,
+    CENTILE_SUFFIX,
+    FEWEST_FOR_CENTILES,
+    HIGH_SUFFIX,
+    INTERVALS,
+    LIKE_AGE,
+    LOW_SUFFIX,
+    REFERENCE,
+    SHARE,
+    TRAINING_CONTROLS,
+)
 from surreal_bids.tables.volumes import ICV, describe_volumes
 from surreal_bids.text import counted, name_some
 
@@ -66,6 +88,17 @@ _DESCRIPTIONS: dict[str, dict[str, Any]] = {
         f'{FOUND_AGAIN}, it is another pattern; do not use the R-indices of this fold',
         'Units': '1',
     },
+    CENTILE_OF: {
+        'Description': 'With whom centiles compare; nobody is compared with themselves',
+        'Levels': {
+            LIKE_AGE: f'controls of this dataset who are at most {AGE_RANGE:g} years younger or '
+            f'older; at least {FEWEST_FOR_CENTILES}',
+            ALL_CONTROLS: 'all controls of this dataset, since fewer are of like age, or no age is '
+            'known',
+            TRAINING_CONTROLS: 'controls of the training sample of the model, held out there',
+        },
+    },
+    CENTILE_CONTROLS: {'Description': 'Number of controls that centiles compare with'},
     HELD_OUT: {
         'Description': 'Whether the R-indices are by a model that was not trained on the '
         'participant; if not, those of controls are too low and those of patients too high',
@@ -166,7 +199,26 @@ def _describe_patterns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         }
         for name in names
     }
-    return indices | spreads | trained_on
+    ends = {LOW_SUFFIX: 'Lower', HIGH_SUFFIX: 'Upper'}
+    intervals = {
+        f'{name}{suffix}': {
+            'Description': f'{end} end of the interval of {name} that is meant to hold {SHARE:.0%} '
+            'of true severities, in the unit of the R-index: what anatomy, the noise of the '
+            'segmentation, other patterns, the members and the sample of participants leave open',
+            'Units': '1',
+        }
+        for name in names
+        for suffix, end in ends.items()
+    }
+    centiles = {
+        f'{name}{CENTILE_SUFFIX}': {
+            'Description': f'Centile of {name} among controls that the model was not trained on '
+            f'({CENTILE_OF} and {CENTILE_CONTROLS} say which and how many): the per cent of them '
+            'who have a smaller one'
+        }
+        for name in names
+    }
+    return indices | spreads | intervals | centiles | trained_on
 
 
 CONTRIBUTION_DECIMALS = 8
@@ -275,8 +327,13 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
         path = output_path(output_dir, 'contributions')
         described = write_contributions(path, cohort, found.contributions)
         write_sidecar('contributions', path, described)
-    fitted = None if found.fitted is None else found.fitted.note
-    publish_model(output_dir, model_dir, fitted)
+    notes = {} if found.fitted is None else {'CrossFit': found.fitted.note}
+    learned = {
+        name: found.model.notes[name]
+        for name in (INTERVALS, REFERENCE)
+        if name in found.model.notes
+    }
+    publish_model(output_dir, model_dir, notes | learned)
     tables = {
         'exclusions': cohort.exclusions,
         'patterns': found.patterns,
@@ -295,11 +352,10 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
             write_tsv(output_path(output_dir, name), table)
 
 
-def publish_model(output_dir: Path, model_dir: Path, fitted: Mapping[str, Any] | None) -> None:
-    """Write a model, with what its card says of the models of folds."""
+def publish_model(output_dir: Path, model_dir: Path, notes: Mapping[str, Any]) -> None:
+    """Write a model, with what its card says of models of folds and of what they showed."""
     tensors, card = load_bundle(model_dir)
-    note = {} if fitted is None else {'CrossFit': dict(fitted)}
-    save_bundle(output_path(output_dir, 'model_card').parent, tensors, card | note)
+    save_bundle(output_path(output_dir, 'model_card').parent, tensors, {**card, **notes})
 
 
 Card = Mapping[str, Any]
@@ -513,6 +569,8 @@ def _cross_fit(card: Card) -> list[str]:
     lost = [name for name, value in fitted['LeastCorrelation'].items() if value < FOUND_AGAIN]
     if lost:
         lines.append(f'not found again without some participants: {name_some(lost)}; do not use')
+    if INTERVALS in card:
+        lines.append(f'intervals: from {card[INTERVALS]["Controls"]} controls held out')
     if fitted['NotHeldOut']:
         lines.append(f'{fitted["NotHeldOut"]} could not be held out: see the reasons in the table')
     return lines

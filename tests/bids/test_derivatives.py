@@ -182,6 +182,12 @@ TABLES = {
         'r1': [0.5, 0.6],
     },
     'changes': {'participant_id': ['sub-01', 'sub-01'], 'measure': ['r1', 'r2']},
+    'contributions': {
+        'participant_id': ['sub-01', 'sub-01'],
+        'r_index': ['r1', 'r2'],
+        'baseline': [0.1, 0.1],
+        'Thalamus': [0.4, -0.2],
+    },
     'associations': {'measure': ['age'], 'r1': [0.5]},
 }
 

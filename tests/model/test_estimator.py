@@ -8,6 +8,7 @@ import torch
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.estimator import find_device
+from surreal_bids.model.networks import encode, synthesise
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.model.tiny import N_REGIONS, people
 from tests.shared_data import shared_data
@@ -49,6 +50,22 @@ def tiny_gan(**changes):
 @pytest.fixture(scope='module')
 def gan(table, is_patient):
     return tiny_gan(n_patterns=(2, 3)).fit(table, is_patient)
+
+
+def test_synthesise_is_what_the_generators_do_to_the_mean_control(gan):
+    rng = np.random.default_rng(0)
+    n_patterns = gan.selected_.n_patterns
+    z = rng.uniform(size=(5, n_patterns))
+    expected = np.zeros((5, N_REGIONS))
+    for member in range(len(gan.weights_['f.latent'])):
+        own = {name: value[[member]] for name, value in gan.weights_.items()}
+        code = encode(own, torch.ones(1, 1, N_REGIONS))
+        for row, severities in enumerate(z):
+            for pattern, severity in enumerate(severities):
+                alone = torch.zeros(1, 1, 1, n_patterns)
+                alone[..., pattern] = severity
+                expected[row] += synthesise(own, code, alone).flatten().numpy()
+    np.testing.assert_allclose(gan.synthesise(z), expected / (member + 1), atol=1e-6)
 
 
 def test_the_winner_has_the_best_agreement(gan):

@@ -1,0 +1,195 @@
+"""What is told of one person, where the truth is known: contributions, intervals, centiles.
+
+    python benchmarks/individual.py --seeds 81 82 83 [--jobs 4] [--tasks basic] [--sizes large]
+
+Simulated cohorts (true volumes), fitted as `surreal-gan fit --n-patterns 3` does, folds included;
+each seed is a fresh draw. Told of each cohort:
+
+- sum_error: largest difference between an R-index and baseline plus contributions, over all
+  participants, of every member and of the consensus, of the final model and of the held out.
+- region_auc: how well contributions to the R-index of a patient's strongest true pattern tell its
+  regions from others (area under the curve; median over patients, and the lowest tenth).
+- coverage: share of true severities of patients within the interval, after a monotone map (isotonic
+  regression of the R-index on the severity); meant to be 0.68. Of each pattern, and of all.
+- half_width: mean half of the interval.
+- beyond_95: share of held-out controls and of patients above the 95th centile of controls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from machine import write_results
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
+
+from surreal_bids.config import CohortOptions, TrainingOptions, training_options
+from surreal_bids.model.contributions import member_contributions
+from surreal_bids.model.train import members_r_indices
+from surreal_bids.regions import muse_indices
+from surreal_bids.simulation.tables import (
+    SEVERITY_COLUMNS,
+    TASKS,
+    simulate_table,
+    write_simulated_table,
+)
+from surreal_bids.stats.concordance import match_patterns
+from surreal_bids.tables.cohort import Cohort, read_cohort
+from surreal_bids.tables.folds import CrossFit, cross_fit, fit_folds, prepare_folds
+from surreal_bids.tables.pipeline import TableModel, prepare, select_model
+from surreal_bids.tables.standing import add_standing
+
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+
+SIZES = {'large': (492, 900), 'small': (120, 180)}
+N_PATTERNS = 3
+
+
+def fit(task: str, size: tuple[int, int], seed: int) -> tuple[Cohort, TableModel, CrossFit, Floats]:
+    """A cohort, its models, and the true severities of all visits."""
+    table = simulate_table(task, *size, seed)
+    with TemporaryDirectory() as folder:
+        write_simulated_table(folder, table)
+        tables = (Path(folder) / f'{name}.tsv' for name in ('roi_volumes', 'participants'))
+        cohort = read_cohort(*tables, CohortOptions())
+    options = training_options(TrainingOptions(n_patterns=(N_PATTERNS,), device='cpu'))
+    model = select_model(prepare(cohort), options)
+    folds = prepare_folds(cohort, options)
+    if folds is None:
+        raise RuntimeError('too few participants to hold any out')
+    fitted = cross_fit(cohort, model, *fit_folds(folds, model, options))
+    known = table.severities.set_index('participant_id')[SEVERITY_COLUMNS]
+    return cohort, model, fitted, known.loc[cohort.visits['participant_id']].to_numpy()
+
+
+def score(task: str, cohort: Cohort, model: TableModel, fitted: CrossFit, truth: Floats) -> Row:
+    """Everything that is told of a cohort."""
+    names = np.array(model.pattern_names)
+    begin = time.process_time()
+    results, _ = add_standing(cohort, fitted)
+    contributions = fitted.contributions(cohort)
+    seconds = time.process_time() - begin
+    patient = cohort.is_patient.to_numpy()
+    r, true = results.loc[patient, names].to_numpy(), truth[patient]
+    order = names[match_patterns(np.corrcoef(r.T, true.T)[: len(names), len(names) :])]
+    return {
+        'sum_error': max(
+            sum_error(contributions, results, names),
+            sum_error(
+                model.contributions(cohort.features, cohort.people), model.apply(cohort), names
+            ),
+            *(member_error(each, cohort) for each in (model, *fitted.models.values())),
+        ),
+        **region_auc(task, contributions, cohort, true, order),
+        **coverage(results[patient], true, order),
+        **beyond(results, patient, order),
+        'cpu_seconds': seconds,
+    }
+
+
+def sum_error(contributions: pd.DataFrame, results: pd.DataFrame, names: NDArray) -> float:
+    """Largest difference between R-indices and what contributions add up to."""
+    indices = results[names].dropna().to_numpy().ravel()
+    return float(np.abs(contributions.sum(axis=1).to_numpy() - indices).max())
+
+
+def member_error(model: TableModel, cohort: Cohort) -> float:
+    """The same of each member."""
+    steps = model.with_unseen_site('skip').preprocessing
+    people = steps.transform(cohort.features, cohort.people).normalised
+    errors = []
+    for portion in torch.tensor(people.to_numpy(), dtype=torch.float32).split(128):
+        baseline, of_regions = member_contributions(model.gan.weights_, portion)
+        sums = baseline[:, None] + of_regions.sum(dim=-1)
+        errors.append(np.abs(sums.numpy() - members_r_indices(model.gan.weights_, portion)).max())
+    return float(max(errors))
+
+
+def region_auc(
+    task: str, contributions: pd.DataFrame, cohort: Cohort, true: Floats, order: NDArray
+) -> Row:
+    """How well contributions tell the regions of each patient's strongest true pattern."""
+    indices = muse_indices()
+    is_of_pattern = [np.isin(indices, pattern) for pattern in TASKS[task].patterns]
+    of_regions = contributions.drop(columns='baseline')
+    areas = [
+        roc_auc_score(is_of_pattern[strongest], of_regions.loc[(visit, order[strongest])])
+        for visit, strongest in zip(cohort.visits.index[cohort.is_patient], true.argmax(axis=1))
+    ]
+    return {'region_auc': np.median(areas), 'region_auc_lowest_tenth': np.quantile(areas, 0.1)}
+
+
+def coverage(results: pd.DataFrame, true: Floats, order: NDArray) -> Row:
+    """Share of true severities within intervals, in the unit of the R-index."""
+    rows, widths = {}, []
+    for number, name in enumerate(order):
+        monotone = IsotonicRegression().fit(true[:, number], results[name])
+        mapped = monotone.predict(true[:, number])
+        low, high = results[f'{name}_low'], results[f'{name}_high']
+        rows[f'coverage_{number + 1}'] = float(((low <= mapped) & (mapped <= high)).mean())
+        widths.append((high - low).mean() / 2)
+    return {'coverage': np.mean(list(rows.values())), **rows, 'half_width': np.mean(widths)}
+
+
+def beyond(results: pd.DataFrame, patient: NDArray, order: NDArray) -> Row:
+    """Share of each group above the 95th centile."""
+    above = results[[f'{name}_centile' for name in order]].to_numpy() > 95
+    return {
+        'beyond_95_controls': above[~patient].mean(),
+        'beyond_95_patients': above[patient].mean(),
+    }
+
+
+def run(job: tuple[str, str, int]) -> Row:
+    """One row of the table."""
+    task, size, seed = job
+    begin = time.perf_counter()
+    cohort, model, fitted, truth = fit(task, SIZES[size], seed)
+    named = {'task': task, 'controls': SIZES[size][0], 'patients': SIZES[size][1], 'seed': seed}
+    found = score(task, cohort, model, fitted, truth)
+    return named | found | {'seconds': time.perf_counter() - begin}
+
+
+def one_thread() -> None:
+    """Keep a process to one core."""
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--tasks', nargs='+', choices=list(TASKS), default=['basic'])
+    parser.add_argument('--sizes', nargs='+', choices=list(SIZES), default=list(SIZES))
+    parser.add_argument('--seeds', type=int, nargs='+', default=[81, 82, 83])
+    parser.add_argument('--jobs', type=int, default=1)
+    chosen = parser.parse_args()
+    jobs = [
+        (task, size, seed)
+        for task in chosen.tasks
+        for size in chosen.sizes
+        for seed in chosen.seeds
+    ]
+    rows = []
+    context = multiprocessing.get_context('spawn')
+    with ProcessPoolExecutor(chosen.jobs, context, one_thread) as processes:
+        for future in as_completed([processes.submit(run, job) for job in jobs]):
+            rows.append(future.result())
+            print(rows[-1], flush=True)
+    rows.sort(key=lambda row: (row['task'], row['controls'], row['seed']))
+    write_results('individual', rows, 'torch', 'numpy')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,312 @@
+"""How sure an R-index is, and where it stands among controls.
+
+Both are learned from controls who were held out, and stored in the card of the model as plain
+numbers of all of them together.
+
+The error of an R-index is tried on simulated patients: held-out controls who lose from each region
+the share that the model's generator takes from the mean control at a known severity. Their
+R-indices differ from what is expected at that severity by all that makes people differ in R-index
+without differing in severity: anatomy, the noise of the segmentation (controls were measured by the
+same scanners and programs), other patterns, and what few people and a few members leave open (the
+model of each fold is trained on other people). The interval of an R-index has the severities at
+which it would not be unusual (Neyman, Phil. Trans. R. Soc. A 236:333-380, 1937).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from surreal_bids.bids.people import CONTROL, PARTICIPANT, SPREAD_SUFFIX
+from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
+
+if TYPE_CHECKING:
+    from surreal_bids.tables.cohort import Cohort
+    from surreal_bids.tables.folds import CrossFit
+    from surreal_bids.tables.pipeline import TableModel
+
+Floats = NDArray[np.floating]
+Note = Mapping[str, Any]
+
+INTERVALS, REFERENCE = 'Intervals', 'Reference'
+"""Keys of the card."""
+LOW_SUFFIX, HIGH_SUFFIX, CENTILE_SUFFIX = '_low', '_high', '_centile'
+CENTILE_OF, CENTILE_CONTROLS = 'centile_of', 'centile_controls'
+LIKE_AGE, ALL_CONTROLS, TRAINING_CONTROLS = 'like_age', 'all', 'training'
+"""With which controls a centile compares; see `CENTILE_LEVELS`."""
+
+SHARE = 0.68
+"""Of the severities that intervals are meant to hold."""
+SEVERITIES = np.linspace(0, 1, 11)
+"""At which the error is tried."""
+SIMULATED = 200
+"""Patients at each severity, at least; as many as there are controls where these are more."""
+FEWEST_FOR_INTERVALS = 20
+"""Controls held out: of fewer, the sixth part on each side is two or three people."""
+FEWEST_FOR_CENTILES = 30
+FAR_FROM_ZERO = 3.0
+"""Standard deviations of controls: a feature whose mean is not so far above zero is no volume, and
+changes by as much in everyone."""
+AGE_RANGE = 5.0
+"""Years by which a control of like age may be younger or older."""
+PER_CENT = np.arange(101)
+
+
+def learn_standing(cohort: Cohort, fitted: CrossFit, random_seed: int = 0) -> dict[str, Any]:
+    """What the card of the final model says of the error of R-indices, and of those of controls.
+
+    Parameters
+    ----------
+    cohort
+        Controls and patients.
+    fitted
+        Models of folds, and R-indices of the held out.
+    random_seed
+        Of the severities of other patterns.
+
+    Returns
+    -------
+    dict
+        `Intervals`: for each pattern, what R-indices are expected to be at each of `SEVERITIES`,
+        and between which two most are. `Reference`: percentiles (0 to 100) of the R-indices of
+        held-out controls and patients. Each if there are enough people.
+    """
+    names = list(fitted.correlation.columns)
+    if not names:
+        return {}
+    known = fitted.results[names].notna().all(axis=1)
+    first = cohort.select(known).first_visits()
+    controls = first.select(~first.is_patient)
+    notes: dict[str, Any] = {}
+    if len(controls) >= FEWEST_FOR_INTERVALS:
+        notes[INTERVALS] = {
+            'Share': SHARE,
+            'Controls': len(controls),
+            'Patterns': _try_error(controls, fitted, names, random_seed),
+        }
+    indices = fitted.results.loc[first.visits.index, names]
+    reference = {
+        str(group): {'Number': len(rows), 'Percentiles': _percentiles(rows)}
+        for group, rows in indices.groupby(first.visits['group'])
+        if len(rows) >= FEWEST_FOR_CENTILES
+    }
+    return notes | ({REFERENCE: reference} if reference else {})
+
+
+def _percentiles(indices: pd.DataFrame) -> dict[str, list[float]]:
+    values = np.percentile(indices.to_numpy(), PER_CENT, axis=0)
+    return dict(zip(map(str, indices), values.T.tolist()))
+
+
+def _try_error(
+    controls: Cohort, fitted: CrossFit, names: list[str], seed: int
+) -> dict[str, dict[str, list[float]]]:
+    """For each pattern: mean and outer quantiles of the R-index at each of `SEVERITIES`."""
+    rng = np.random.default_rng(seed)
+    repeats = -(-SIMULATED // len(controls))
+    found: dict[str, list[Floats]] = {name: [] for name in names}
+    for fold, model in fitted.models.items():
+        own = controls.select(fitted.folds.number[controls.visits.index] == fold)
+        known = model.with_unseen_site('skip').preprocessing
+        people = known.transform(own.features, own.people).normalised
+        if len(people):
+            rows = np.repeat(people.to_numpy(), repeats, axis=0)
+            for number, pattern in enumerate(model.pattern_names):
+                found[fitted.names[fold][pattern]].append(simulate_error(model, rows, number, rng))
+    return {name: _quantiles(np.concatenate(parts)) for name, parts in found.items()}
+
+
+def simulate_error(
+    model: TableModel, controls: Floats, pattern: int, rng: np.random.Generator
+) -> Floats:
+    """R-indices of one pattern in controls who lose what the model's generator takes.
+
+    Parameters
+    ----------
+    model
+        A model.
+    controls : (N, S)
+        Controls that it was not trained on, normalised for it.
+    pattern
+        Number of the pattern whose severities are `SEVERITIES`; those of others are U[0, 1].
+    rng
+        Source of these.
+
+    Returns
+    -------
+    (N, n_severities) array
+    """
+    gan, scale = model.gan, model.preprocessing.normaliser
+    severities = rng.uniform(size=(len(SEVERITIES), len(controls), len(model.pattern_names)))
+    severities[..., pattern] = SEVERITIES[:, None]
+    # A share of what a person has: v (1 - l), where the mean control, m, changes by -l m.
+    mean, sd = np.asarray(scale.mean_), np.asarray(scale.sd_)
+    share = np.divide(sd, mean, out=np.zeros_like(mean), where=mean > FAR_FROM_ZERO * sd)
+    relative = 1 + (controls - CN_MEAN) / CN_SD * share
+    return np.stack(
+        [
+            np.asarray(gan.transform(controls + relative * gan.synthesise(z)))[:, pattern]
+            for z in severities
+        ],
+        axis=1,
+    )
+
+
+def _quantiles(found: Floats) -> dict[str, list[float]]:
+    """Mean and outer quantiles of each column, none of which falls."""
+    tail = (1 - SHARE) / 2
+    rows = {
+        'Expected': found.mean(axis=0),
+        'Lower': np.quantile(found, tail, axis=0),
+        'Upper': np.quantile(found, 1 - tail, axis=0),
+    }
+    return {name: np.maximum.accumulate(row).tolist() for name, row in rows.items()}
+
+
+def interval(r: Floats, curves: Mapping[str, Sequence[float]]) -> tuple[Floats, Floats]:
+    """Lower and upper end of the interval of each R-index, in the unit of the R-index.
+
+    The ends are what is expected at the severities at which R-indices as large, or as small, become
+    unusual. Beyond the severities that were tried, the distance stays as at the last of them.
+    """
+    expected = np.asarray(curves['Expected'])
+    low = _follow(r, np.asarray(curves['Upper']), expected)
+    high = _follow(r, np.asarray(curves['Lower']), expected)
+    return np.minimum(low, r), np.maximum(high, r)
+
+
+def _follow(r: Floats, curve: Floats, expected: Floats) -> Floats:
+    """Expected R-index where a curve passes r; parallel to the curve beyond its ends."""
+    beyond = r - np.clip(r, curve[0], curve[-1])
+    return np.interp(r, curve, expected) + beyond
+
+
+def add_standing(
+    cohort: Cohort, fitted: CrossFit, random_seed: int = 0
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Results of the held out with intervals and centiles, and what the card says of these."""
+    notes = learn_standing(cohort, fitted, random_seed)
+    results = fitted.results
+    if INTERVALS in notes:
+        results = with_intervals(results, notes[INTERVALS])
+    return with_centiles(results, cohort, list(fitted.correlation.columns)), notes
+
+
+def with_intervals(results: pd.DataFrame, note: Note) -> pd.DataFrame:
+    """Add the interval of each R-index to a table of them."""
+    columns: dict[str, Floats] = {}
+    for name, curves in note['Patterns'].items():
+        ends = interval(results[name].to_numpy(dtype=float), curves)
+        columns |= dict(zip((f'{name}{LOW_SUFFIX}', f'{name}{HIGH_SUFFIX}'), ends))
+    return _insert(results, pd.DataFrame(columns, results.index), list(note['Patterns']))
+
+
+def with_training_centiles(results: pd.DataFrame, controls: Note) -> pd.DataFrame:
+    """Add centiles among the controls of the training sample, as the card has them."""
+    names, n = list(controls['Percentiles']), controls['Number']
+    least = 50 / (n + 1)
+    known = results.index[results[names].notna().all(axis=1)]
+    places = {
+        f'{name}{CENTILE_SUFFIX}': np.interp(results.loc[known, name], quantiles, PER_CENT)
+        for name, quantiles in controls['Percentiles'].items()
+    }
+    table = pd.DataFrame(places, known).clip(least, 100 - least)
+    table = table.assign(**{CENTILE_OF: TRAINING_CONTROLS, CENTILE_CONTROLS: n})
+    return _insert(results, _tidy(table, results.index), names)
+
+
+def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -> pd.DataFrame:
+    """Add centiles among the controls of a cohort, of like age where there are enough of them.
+
+    Nobody is compared with themselves. Results stay as they are where there are too few controls.
+
+    Parameters
+    ----------
+    results
+        R-indices by models that were not trained on the controls.
+    cohort
+        Whose they are.
+    names
+        Of the R-indices.
+    """
+    known = results.index[results[list(names)].notna().all(axis=1)]
+    first = cohort.select(list(cohort.visits.index.isin(known))).first_visits()
+    controls = first.select(first.visits['group'] == CONTROL)
+    if not len(names) or len(controls) < FEWEST_FOR_CENTILES:
+        return results
+    reference = results.loc[controls.visits.index, list(names)].to_numpy(dtype=float)
+    owner, age = controls.visits[PARTICIPANT].to_numpy(), _ages(cohort)
+    age_of_controls = age[controls.visits.index].to_numpy()
+    rows = {}
+    for visit in known:
+        other = owner != cohort.visits.loc[visit, PARTICIPANT]
+        near = other & (np.abs(age_of_controls - age[visit]) <= AGE_RANGE)
+        is_near = near.sum() >= FEWEST_FOR_CENTILES
+        compared = reference[near if is_near else other]
+        if len(compared) < FEWEST_FOR_CENTILES:
+            continue
+        own = results.loc[visit, list(names)].to_numpy(dtype=float)
+        rows[visit] = [
+            *_centile(own, compared),
+            LIKE_AGE if is_near else ALL_CONTROLS,
+            len(compared),
+        ]
+    columns = [*(f'{name}{CENTILE_SUFFIX}' for name in names), CENTILE_OF, CENTILE_CONTROLS]
+    table = pd.DataFrame.from_dict(rows, orient='index', columns=columns)
+    others = results.drop(columns=columns, errors='ignore')
+    return _insert(others, _tidy(table, results.index), names)
+
+
+def _tidy(centiles: pd.DataFrame, everyone: pd.Index) -> pd.DataFrame:
+    """Centiles to a tenth, for everyone; numbers of controls stay whole where some are missing."""
+    table = centiles.round(1).reindex(everyone)
+    return table.astype({CENTILE_CONTROLS: 'Int64'})
+
+
+def _centile(r: Floats, reference_NM: Floats) -> Floats:
+    """Centile of each R-index, never 0 or 100: the middle of its place among the reference."""
+    below, equal = (reference_NM < r).sum(axis=0), (reference_NM == r).sum(axis=0)
+    return 100 * (below + equal / 2 + 0.5) / (len(reference_NM) + 1)
+
+
+def _ages(cohort: Cohort) -> pd.Series:
+    """Age of each visit; missing where it is not known."""
+    for table in (cohort.people, cohort.others):
+        for name in table:
+            if str(name).lower() == 'age':
+                return pd.to_numeric(table[name], errors='coerce')
+    return pd.Series(np.nan, cohort.visits.index)
+
+
+def _insert(results: pd.DataFrame, new: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Put columns behind those of the R-indices."""
+    ends = ('', SPREAD_SUFFIX, LOW_SUFFIX, HIGH_SUFFIX)
+    own = {f'{name}{end}' for name in names for end in ends}
+    place = 1 + max(number for number, column in enumerate(results) if column in own)
+    return pd.concat([results.iloc[:, :place], new, results.iloc[:, place:]], axis=1)
+
+
+def is_sound(notes: Note, names: Sequence[str]) -> bool:
+    """Whether what a card says of intervals and of its sample can be of these patterns."""
+    tables = [each['Percentiles'] for each in notes.get(REFERENCE, {}).values()]
+    curves = [(row, len(PER_CENT)) for table in tables for row in table.values()]
+    if INTERVALS in notes:
+        tables.append(notes[INTERVALS]['Patterns'])
+        curves += [
+            (each[name], len(SEVERITIES))
+            for each in tables[-1].values()
+            for name in ('Expected', 'Lower', 'Upper')
+        ]
+    numbers = [each['Number'] for each in notes.get(REFERENCE, {}).values()]
+    return (
+        all(list(table) == list(names) for table in tables)
+        and all(isinstance(number, int) and number > 0 for number in numbers)
+        and all(
+            len(row) == length and np.isfinite(row).all() and (np.diff(row) >= 0).all()
+            for row, length in curves
+        )
+    )
