@@ -190,8 +190,9 @@ def region_overlaps(labels: NDArray, others: NDArray) -> dict[str, float]:
 
 
 def disagreements(overlaps: Mapping[str, float]) -> dict[str, float]:
-    """Large regions that overlap less than they do in healthy heads."""
-    return {name: value for name, value in overlaps.items() if value < LEAST_OVERLAP[name]}
+    """Large regions that overlap less, to two decimals as shown, than they do in healthy heads."""
+    shown = {name: round(value, 2) for name, value in overlaps.items()}
+    return {name: value for name, value in shown.items() if value < LEAST_OVERLAP[name]}
 
 
 @cache

@@ -221,6 +221,12 @@ def test_overlaps_are_those_of_the_definition():
         assert found[name] == pytest.approx(2 * (a & b).sum() / (a.sum() + b.sum()))
 
 
+def test_what_is_shown_as_usual_is_no_disagreement():
+    least = LEAST_OVERLAP['ventricles']
+    assert disagreements({'ventricles': least - 0.004}) == {}
+    assert disagreements({'ventricles': least - 0.006}) == {'ventricles': round(least - 0.01, 2)}
+
+
 def test_exchanged_sides_disagree():
     """A head labelled upside down, or with its sides exchanged, is what the comparison is for."""
     regions = large_regions()
