@@ -181,10 +181,10 @@ def region_overlaps(labels: NDArray, others: NDArray) -> dict[str, float]:
     names = sorted(set(regions))
     codes = np.zeros(1 + max(regions.index.max(), labels.max(), others.max()), np.int64)
     codes[regions.index] = [1 + names.index(name) for name in regions]
-    one, other = codes[labels.astype(np.int64)], codes[others.astype(np.int64)]
+    labelled = (labels > 0) | (others > 0)
+    one, other = (codes[each[labelled].astype(np.int64)] for each in (labels, others))
     counts = [
-        np.bincount(each.ravel(), minlength=len(names) + 1)[1:]
-        for each in (one, other, one[one == other])
+        np.bincount(each, minlength=len(names) + 1)[1:] for each in (one, other, one[one == other])
     ]
     return dict(zip(names, (2 * counts[2] / np.maximum(counts[0] + counts[1], 1)).tolist()))
 
