@@ -239,7 +239,7 @@ NONE = 'none'
 """What a user says to leave out a column that would be used by itself."""
 
 
-USUAL_COVARIATES = (('age',), ('sex', 'gender'))
+COVARIATES_BY_DEFAULT = (('age',), ('sex', 'gender'))
 """Covariates that are used, if there, when none are named: the first name of each."""
 
 
@@ -340,7 +340,7 @@ def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
         return ([] if asked == [NONE] else asked), True
     usual = [
         next(filter(None, (find_column(people.columns, name) for name in names)), None)
-        for names in USUAL_COVARIATES
+        for names in COVARIATES_BY_DEFAULT
     ]
     return [name for name in usual if name and _is_useful(people, name)], False
 

@@ -294,7 +294,10 @@ def _describe_column(values: pd.Series) -> dict[str, float]:
 
 
 def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
-    """Each feature with its unit, what it sums, and the numbers that preprocessing uses."""
+    """Each feature with its unit, what it sums, and the numbers that preprocessing uses.
+
+    Coefficients of covariates are of its logarithm where head size is removed by ratio.
+    """
     normaliser, residualiser = preprocessing.normaliser, preprocessing.residualiser
     columns = [] if residualiser is None else residualiser.encoder_.column_names_
     unit = 'proportion of ICV' if preprocessing.options.icv == 'proportion' else None
@@ -305,6 +308,7 @@ def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
             'MUSERegions': list(feature.indices),
             'CNMean': float(normaliser.mean_[number]),
             'CNStd': float(normaliser.sd_[number]),
+            'CoefficientsOf': 'logarithm' if preprocessing.options.icv == 'power' else 'feature',
             'Coefficients': {
                 column: float(residualiser.coefficients_[row, number])
                 for row, column in enumerate(columns)

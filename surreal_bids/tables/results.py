@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.derivatives import output_path, write_sidecar
@@ -20,6 +21,8 @@ from surreal_bids.bids.people import (
 )
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.harmonization.covariates import ICV as HEAD_SIZE
+from surreal_bids.harmonization.covariates import LOG_ICV
 from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.model.stability import Stability
 from surreal_bids.regions import recognise, region_names
@@ -471,8 +474,10 @@ def _preprocessing(state: Mapping[str, Any]) -> list[str]:
         lines.append('missing features: filled in by regression among CN')
     lines.append(_harmonization(options['site_column'], state['combat']))
     lines.append(f'covariates, their effect among CN removed: {covariates}')
-    for name, (low, high) in encoder.get('range', {}).items():
-        lines.append(f'  {name} from {low:.6g} to {high:.6g} among CN')
+    for name, ends in encoder.get('range', {}).items():
+        low, high = np.exp(ends) if name == LOG_ICV else ends
+        column = options['icv_column'] if name in (HEAD_SIZE, LOG_ICV) else name
+        lines.append(f'  {column} from {low:.6g} to {high:.6g} among CN')
     for name, levels in encoder.get('levels', {}).items():
         lines.append(f'  {name}: {", ".join(levels)}')
     lines.append('scaled so that CN have mean 1 and sd 0.1 in each feature')
@@ -528,8 +533,8 @@ def _model(card: Card, details: bool) -> list[str]:
         lines.append('one member, as saved by the authors')
     else:
         lines += [
-            f'{len(selected["members"])} of {card["Repetitions"]} members averaged; repetition '
-            f'{selected["reference"]} names the patterns',
+            f'{len(selected["members"])} of {card["Repetitions"]} members averaged; patterns are '
+            f'in the order of member {selected["reference"] + 1}',
             f'preset {card["Preset"]}, {card["Iterations"]} iterations, seed {card["RandomState"]}',
         ]
     if card.get('Spent'):
@@ -591,13 +596,13 @@ def _agreement(card: Card) -> list[str]:
         )
         for row in card['Agreement']
     ]
-    return align([('patterns', 'lambda', 'members', 'healthy', 'agreement', ''), *rows])
+    return align([('patterns', 'lambda', 'members', 'usable', 'agreement', ''), *rows])
 
 
 def _members(card: Card) -> list[str]:
     return [
-        f'{member["n_patterns"]} patterns, lambda {member["ortho"]:g}, repetition '
-        f'{member["repetition"]}: {member["status"]} (agreement {_index(member["agreement"])})'
+        f'{member["n_patterns"]} patterns, lambda {member["ortho"]:g}, member '
+        f'{member["repetition"] + 1}: {member["status"]} (agreement {_index(member["agreement"])})'
         for member in card['Members']
         if member['status'] in LEFT_OUT
     ]
@@ -606,7 +611,8 @@ def _members(card: Card) -> list[str]:
 def _feature_details(card: Card) -> list[str]:
     details = card['FeatureDetails']
     columns = list(details[0]['Coefficients'])
-    header = ('name', 'MUSE', 'CN mean', 'CN sd', *(f'by {name}' for name in columns))
+    logarithm = ' (log)' if card['Preprocessing']['options']['icv'] == 'power' else ''
+    header = ('name', 'MUSE', 'CN mean', 'CN sd', *(f'by {name}{logarithm}' for name in columns))
     rows = [
         (
             feature['Name'],

@@ -24,7 +24,7 @@ from surreal_bids.tables.controls import FEW_FOR_A_MODEL
 from surreal_bids.tables.features import NONE, USUAL_SITES
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.preprocessing import Preprocessing, prepare_inputs
-from surreal_bids.text import name_some
+from surreal_bids.text import counted, name_some
 
 LOGGER = logging.getLogger(__name__)
 
@@ -318,7 +318,8 @@ def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
             )
     lines = describe_added({each.name: each.to_json() for each in added})
     lines += controls.notes
-    lines += [f'excluded: {who}: {why}' for who, why in controls.exclusions['reason'].items()]
+    for why, who in controls.exclusions.groupby('reason').groups.items():
+        lines.append(f'{counted(len(who), "participant")} excluded ({why}): {name_some(who)}')
     return '\n'.join(lines) + '\n'
 
 

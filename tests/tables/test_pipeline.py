@@ -164,7 +164,7 @@ def test_members_left_out_are_listed_with_the_reason(fitted, status):
     card = fitted[0].state()[1]
     card['Members'][1] |= {'status': status, 'agreement': None}
     text = readable_card(card)
-    assert f'repetition 1: {status} (agreement not known)' in text
+    assert f'member 2: {status} (agreement not known)' in text
 
 
 def test_results_are_written_with_a_description_of_each_column(tmp_path, saved, study):
