@@ -509,7 +509,7 @@ class Groups:
         )
 
 
-def find_groups(people: Table, said: GroupLabels = SAID_NOTHING) -> Groups:
+def find_groups(people: Table, said: GroupLabels = SAID_NOTHING, both: bool = True) -> Groups:
     """Tell controls from patients.
 
     Parameters
@@ -518,6 +518,8 @@ def find_groups(people: Table, said: GroupLabels = SAID_NOTHING) -> Groups:
         Table with a column of the diagnosis.
     said
         What the user said; the rest is recognised.
+    both
+        Whether there must be two groups; else there may be one of them.
 
     Raises
     ------
@@ -530,7 +532,9 @@ def find_groups(people: Table, said: GroupLabels = SAID_NOTHING) -> Groups:
     present = sorted(set(values.dropna()))
     _require_labels(people, column, present, (*said.controls, *said.patients))
     try:
-        controls, patients = _complete_labels(present, tuple(said.controls), tuple(said.patients))
+        controls, patients = _complete_labels(
+            present, tuple(said.controls), tuple(said.patients), both
+        )
     except DataError as error:
         raise DataError(f'{people.source}: column {column} {error}') from error
     _refuse_opposite(column, controls, patients)
@@ -548,6 +552,16 @@ def find_groups(people: Table, said: GroupLabels = SAID_NOTHING) -> Groups:
         values[in_group].isin(patients),
         {str(person): value for person, value in values[~in_group].items()},
     )
+
+
+def names_no_controls(people: Table, said: GroupLabels = SAID_NOTHING) -> bool:
+    """Whether nothing in a table is said or known to mean controls."""
+    column = said.column or find_group_column(people)
+    if column is None or said.controls or said.patients:
+        return column is None and not (said.controls or said.patients)
+    present = set(names(people, require_columns(people, [column])[column]).dropna())
+    is_code = any(present == set(codes) for codes in CODES)
+    return not is_code and not any(value.lower() in CONTROL_WORDS for value in present)
 
 
 def find_controls(people: Table, said: GroupLabels = SAID_NOTHING) -> pd.Series:
@@ -595,18 +609,18 @@ def _require_labels(people: Table, column: str, present: list[str], labels: Sequ
 
 
 def _complete_labels(
-    present: list[str], controls: tuple[str, ...], patients: tuple[str, ...]
+    present: list[str], controls: tuple[str, ...], patients: tuple[str, ...], both: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Labels of the two groups, the missing ones recognised."""
-    both = set(controls) & set(patients)
-    if both:
-        raise DataError(f'cannot mean controls and patients at once by {name_some(sorted(both))}')
+    """Labels of the two groups, the missing ones recognised; of one, where that is enough."""
+    same = set(controls) & set(patients)
+    if same:
+        raise DataError(f'cannot mean controls and patients at once by {name_some(sorted(same))}')
     if controls and patients:
         return controls, patients
     if patients:
-        return _only_other(present, patients, '--control-label'), patients
+        return _only_other(present, patients, '--control-label', both), patients
     controls = controls or _recognised_controls(present)
-    return controls, _only_other(present, controls, '--patient-label')
+    return controls, _only_other(present, controls, '--patient-label', both)
 
 
 def _refuse_opposite(column: str, controls: Sequence[str], patients: Sequence[str]) -> None:
@@ -635,9 +649,11 @@ def _recognised_controls(present: list[str]) -> tuple[str, ...]:
     return controls
 
 
-def _only_other(present: list[str], known: tuple[str, ...], option: str) -> tuple[str, ...]:
+def _only_other(
+    present: list[str], known: tuple[str, ...], option: str, needed: bool
+) -> tuple[str, ...]:
     others = tuple(value for value in present if value not in known)
-    if len(others) != 1:
+    if len(others) > 1 or (needed and not others):
         raise DataError(
             f'holds {name_some(others) or "nothing"} beside {name_some(known)}; name the other '
             f'group with {option}'

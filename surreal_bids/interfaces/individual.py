@@ -10,14 +10,25 @@ from typing import TYPE_CHECKING, Any
 from nipype.interfaces.base import BaseInterfaceInputSpec, File, TraitedSpec, isdefined, traits
 
 from surreal_bids.bids.layout import without_prefix
-from surreal_bids.exceptions import OutputError
+from surreal_bids.exceptions import OutputError, SurrealError
 from surreal_bids.files import write_text
 from surreal_bids.interfaces import Step
 
 if TYPE_CHECKING:
-    from surreal_bids.reports.mosaics import RegionPainter
+    from surreal_bids.reports.individual_figures import RegionPainter
 
 LOGGER = logging.getLogger(__name__)
+
+MAY_FAIL = (
+    SurrealError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    OSError,
+)
+"""What a report that cannot be written may raise; it is no reason for the others to fail."""
 
 
 class _WriteIndividualsInput(BaseInterfaceInputSpec):
@@ -66,7 +77,7 @@ class WriteIndividuals(Step):
                 written.append(os.fspath(write_individual(one, painter, again=inputs.again)))
             except OutputError:
                 raise  # No other could be written either.
-            except Exception as error:
+            except MAY_FAIL as error:
                 LOGGER.debug('%s: no report', name, exc_info=True)
                 label = without_prefix(name, 'sub')
                 write_text(Path(inputs.failures_dir) / label, f'{error}' or type(error).__name__)
@@ -81,7 +92,7 @@ def _painter(atlas_dir: Path) -> RegionPainter:
 
     from surreal_bids.images import load_image
     from surreal_bids.imaging.atlas import default_atlas
-    from surreal_bids.reports.mosaics import RegionPainter
+    from surreal_bids.reports.individual_figures import RegionPainter
     from surreal_bids.templates import read_brain
 
     t1w, brain = read_brain()

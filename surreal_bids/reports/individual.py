@@ -25,11 +25,11 @@ from surreal_bids.bids.people import PARTICIPANT, SESSION
 from surreal_bids.regions import region_names
 from surreal_bids.reports.figures import save_figure
 from surreal_bids.reports.individual_figures import (
+    RegionPainter,
     plot_contributions,
     plot_course,
     plot_standing,
 )
-from surreal_bids.reports.mosaics import RegionPainter
 from surreal_bids.reports.pages import (
     Block,
     Facts,
@@ -505,11 +505,12 @@ def _changes(one: Individual) -> list[Block]:
     is_index = table['measure'].isin(names)
     tables = [
         _change_table(one, table[is_index], 'Changes of R-indices'),
-        _change_table(one, _reliable(table[~is_index]), 'Regions that changed reliably'),
+        _change_table(one, _reliable(table[~is_index]), 'Regions that changed reliably (per cent)'),
     ]
     text = (
-        'A change is called reliable where it is larger than what two scans of the same brain '
-        'differ by (noise: standard deviation of such a difference).'
+        'A change is called reliable where it is beyond a limit that follows from how two scans of '
+        'the same brain differ (noise: standard deviation of such a difference). It is not known '
+        'where the site has changed. Volumes also change by normal ageing.'
     )
     return [Paragraph(text), *(each for each in tables if len(each.frame))]
 
@@ -532,10 +533,13 @@ def _change_table(one: Individual, changes: pd.DataFrame, caption: str) -> Table
             'change': changes['change'],
             'per year': changes['per_year'],
             'noise': changes['noise'],
+            'limit': changes['limit'],
             'reliable': [words.get(value) for value in changes['reliable']],
             'site changed': [words.get(value) for value in changes['site_changed']],
         }
     )
-    formats = dict.fromkeys(('change', 'per year', 'noise'), '{:.3g}') | {'years': '{:.1f}'}
+    formats = dict.fromkeys(('change', 'per year', 'noise', 'limit'), '{:.2f}') | {
+        'years': '{:.1f}'
+    }
     marked: Sequence[bool] = changes['reliable'].eq(True).tolist()
     return Table(table.reset_index(drop=True), caption, formats, marked=marked)

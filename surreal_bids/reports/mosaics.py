@@ -436,12 +436,6 @@ GOLDEN_RATIO = (1 + 5**0.5) / 2
 FEWER_SLICES: dict[Plane, int] = {'axial': 5, 'coronal': 5, 'sagittal': 4}
 """Slices of each plane where two images are compared: larger, since details count."""
 
-ONE_ROW: dict[Plane, int] = {'axial': 3, 'coronal': 2, 'sagittal': 2}
-"""Slices of each plane where a map has one row only."""
-
-INNER = 0.3
-"""Where such slices begin and end: nearer to the middle, since they are few."""
-
 COARSE_MM = 2.5
 """Distance of the points from which the window is found."""
 
@@ -452,7 +446,7 @@ HIGHEST_PERCENTILE = 99.0
 def mask_mosaic(path: Path, t1w: nib.Nifti1Image, mask: nib.Nifti1Image) -> Path:
     """Draw a T1w image with the outline of its brain mask."""
     slices = choose_slices(mask)
-    rows = _rows(slices, _grey(t1w, mask, slices))
+    rows = _rows(slices, grey_painter(t1w, mask, slices))
     return save_mosaic(path, rows, outlines=[Outline(mask, 'brain mask', MASK_COLOUR)])
 
 
@@ -474,7 +468,7 @@ def tissue_mosaic(
         Probability of GM, WM and CSF, or of some of them.
     """
     slices = choose_slices(mask)
-    grey = _grey(t1w, mask, slices)
+    grey = grey_painter(t1w, mask, slices)
     volumes = {name: load_volume(image) for name, image in tissues.items()}
 
     def paint(where: Slice) -> NDArray:
@@ -510,7 +504,7 @@ def label_mosaic(
         Name of each region; left and right of one name get the same hue.
     """
     slices = choose_slices(mask)
-    grey, volume = _grey(t1w, mask, slices), load_volume(labels, np.int32)
+    grey, volume = grey_painter(t1w, mask, slices), load_volume(labels, np.int32)
     indices = np.unique(volume.data)
     colour_of = np.zeros((indices.max() + 1, 3))
     for index in indices:
@@ -545,7 +539,7 @@ def registration_mosaic(
     """
     slices = choose_slices(mask, FEWER_SLICES)
     images = {'participant': warped, 'template': template}
-    painters = {name: _grey(image, mask, slices) for name, image in images.items()}
+    painters = {name: grey_painter(image, mask, slices) for name, image in images.items()}
     rows = [
         Row(of_plane, paint, name)
         for of_plane in slices.values()
@@ -567,7 +561,7 @@ def ravens_mosaic(path: Path, ravens: nib.Nifti1Image, mask: nib.Nifti1Image) ->
     scale = Scale('inferno', 0.0, highest, 'tissue volume per template volume')
 
     def paint(where: Slice) -> NDArray:
-        return _colours(sample(volume, where, PIXEL_MM), scale)
+        return map_colours(sample(volume, where, PIXEL_MM), scale)
 
     outlines = [Outline(mask, 'brain mask of the template', '#8a94a6')]
     return save_mosaic(path, _rows(slices, paint), outlines=outlines, scale=scale)
@@ -601,7 +595,7 @@ def statistic_mosaic(
         Size of the values that get the last colours; by default the greatest one's.
     """
     slices, volume = choose_slices(mask), load_volume(statistic)
-    grey = _grey(background, mask, slices)
+    grey = grey_painter(background, mask, slices)
     largest = limit or float(np.abs(volume.data).max()) or 1.0
     scale = Scale('RdBu_r', -largest, largest, label)
 
@@ -609,66 +603,9 @@ def statistic_mosaic(
         # Nearest: between a voxel beyond the threshold and one at zero there is nothing to see.
         values = sample(volume, where, PIXEL_MM, order=0)
         shown = (np.abs(values) > threshold)[..., None]
-        return np.where(shown, _colours(values, scale), BACKGROUND_LIGHT * grey(where))
+        return np.where(shown, map_colours(values, scale), BACKGROUND_LIGHT * grey(where))
 
     return save_mosaic(path, _rows(slices, paint), scale=scale)
-
-
-class RegionPainter:
-    """Draws values of regions over the template, for one person after the other.
-
-    Slices are sampled once, so that each picture takes a fraction of a second.
-
-    Parameters
-    ----------
-    background, mask
-        The template and its brain mask.
-    labels
-        Index of the region of each voxel of the same space, 0 for none.
-    """
-
-    def __init__(
-        self, background: nib.Nifti1Image, mask: nib.Nifti1Image, labels: nib.Nifti1Image
-    ) -> None:
-        slices = choose_slices(mask, ONE_ROW, INNER)
-        grey, volume = _grey(background, mask, slices), load_volume(labels, np.int32)
-        self._slices = tuple(where for of_plane in slices.values() for where in of_plane)
-        self._grey = {where: BACKGROUND_LIGHT * grey(where) for where in self._slices}
-        self._regions = {where: sample(volume, where, PIXEL_MM, order=0) for where in self._slices}
-        self._n_labels = int(volume.data.max()) + 1
-
-    def draw(self, path: Path, values: Mapping[str, Mapping[int, float]], label: str) -> Path:
-        """Draw one row of slices for each map, all in the same colours.
-
-        Parameters
-        ----------
-        path
-            The file to write.
-        values
-            Title of each map, and its value of each region, by index; others are not drawn.
-        label
-            What the values are.
-        """
-        largest = max((abs(v) for each in values.values() for v in each.values()), default=0.0)
-        scale = Scale('RdBu_r', -(largest or 1.0), largest or 1.0, label)
-        rows = [
-            Row(self._slices, self._painter(each, scale), title) for title, each in values.items()
-        ]
-        return save_mosaic(path, rows, scale=scale)
-
-    def _painter(self, values: Mapping[int, float], scale: Scale) -> Painter:
-        of_label = np.full(self._n_labels, np.nan)
-        for index, value in values.items():
-            if index < self._n_labels:
-                of_label[index] = value
-        colours = _colours(np.nan_to_num(of_label), scale)
-        shown = np.isfinite(of_label)
-
-        def paint(where: Slice) -> NDArray:
-            regions = self._regions[where]
-            return np.where(shown[regions][..., None], colours[regions], self._grey[where])
-
-        return paint
 
 
 def region_colour(index: int, name: str) -> tuple[float, float, float]:
@@ -686,7 +623,7 @@ def _rows(slices: Slices, paint: Painter) -> list[Row]:
     return [Row(of_plane, paint) for of_plane in slices.values()]
 
 
-def _grey(image: nib.Nifti1Image, mask: nib.Nifti1Image, slices: Slices) -> Painter:
+def grey_painter(image: nib.Nifti1Image, mask: nib.Nifti1Image, slices: Slices) -> Painter:
     """Painter of an image whose window is set by the intensities in the brain."""
     volume = load_volume(image)
     low, high = np.percentile(_inside(volume, mask, slices), WINDOW)
@@ -724,7 +661,7 @@ def _borders(regions: NDArray) -> NDArray[np.bool_]:
     return border
 
 
-def _colours(values: NDArray, scale: Scale) -> NDArray:
+def map_colours(values: NDArray, scale: Scale) -> NDArray:
     """Colours (rows, columns, 3) of the values of a map."""
     shades = mpl.colormaps[scale.colours](Normalize(scale.low, scale.high)(values))
     return np.asarray(shades)[..., :3]

@@ -25,9 +25,12 @@ from surreal_bids.bids.people import (
     Visit,
     about,
     find_column,
+    find_group_column,
     find_groups,
     letters,
+    names_no_controls,
 )
+from surreal_bids.bids.people import names as values_of
 from surreal_bids.config import CohortOptions, check_config
 from surreal_bids.exceptions import DataError, NothingMatchedError
 from surreal_bids.files import write_json, write_tsv
@@ -442,15 +445,30 @@ def _find_groups(
 
     A model may be applied where there are no controls: to one new participant, say.
     """
+    said = _said(options)
     if model is None:
-        return find_groups(described, _said(options)), ''
-    try:
-        groups = find_groups(described, _said(options))
-    except DataError as error:
-        return None, str(error)
+        return find_groups(described, said), ''
+    said = _of_selected(said, described, options)
+    if names_no_controls(described, said):
+        return None, 'no diagnosis is known to mean controls; --control-label names it'
+    groups = find_groups(described, said, both=False)
     people = {name.partition('_ses-')[0] for name in groups.labels.index[~groups.is_patient]}
     lacking = f'{counted(len(people), "control")}, at least {FEWEST_FOR_SCALE} are needed'
     return groups, lacking if len(people) < FEWEST_FOR_SCALE else ''
+
+
+def _of_selected(said: GroupLabels, described: Table, options: CohortOptions) -> GroupLabels:
+    """What was said of groups; of a selection of participants, what is there of it."""
+    column = said.column or find_group_column(described)
+    if not options.participant_label or column is None or column not in described.columns:
+        return said
+    present = set(values_of(described, column))
+    return replace(
+        said,
+        controls=tuple(label for label in said.controls if label in present),
+        patients=tuple(label for label in said.patients if label in present),
+        no_guess=said.no_guess and not said.says_all,
+    )
 
 
 def _has_sites(described: Table, options: CohortOptions, model: Preprocessing | None) -> bool:

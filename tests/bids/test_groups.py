@@ -3,7 +3,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.people import GroupLabels, Table, find_groups
+from surreal_bids.bids.people import GroupLabels, Table, find_groups, names_no_controls
 from surreal_bids.exceptions import DataError, UsageError
 
 
@@ -114,3 +114,43 @@ def test_patients_may_be_compared_with_patients():
 def test_guesses_can_be_refused(said):
     with pytest.raises(UsageError, match=r'--no-guess: name .* the guess is diagnosis, CN and PT'):
         find_groups(people('CN', 'PT'), said)
+
+
+@pytest.mark.parametrize(
+    ('values', 'said', 'expected'),
+    [
+        (('AD',), GroupLabels(), True),
+        (('AD', 'MCI', None), GroupLabels(), True),
+        (('CN', 'AD'), GroupLabels(), False),
+        (('CN', 'HC'), GroupLabels(), False),
+        (('0', '1'), GroupLabels(), False),
+        (('1', '1'), GroupLabels(), True),
+        (('AD', 'b'), GroupLabels(controls=['b']), False),
+        (('AD', 'b'), GroupLabels(patients=['AD']), False),
+    ],
+)
+def test_whether_anything_means_controls(values, said, expected):
+    assert names_no_controls(people(*values), said) == expected
+
+
+def test_a_table_without_diagnoses_has_no_controls():
+    table = people('AD', column='handedness')
+    assert names_no_controls(table)
+    assert not names_no_controls(table, GroupLabels(controls=['CN']))  # An error tells it.
+
+
+@pytest.mark.parametrize(
+    ('values', 'said', 'labels'),
+    [
+        (('CN', 'CN'), GroupLabels(), ['CN', 'CN']),
+        (('AD', 'AD'), GroupLabels(patients=['AD']), ['PT', 'PT']),
+        (('CN', 'AD'), GroupLabels(), ['CN', 'PT']),
+    ],
+)
+def test_one_group_is_enough_where_a_model_is_applied(values, said, labels):
+    assert find_groups(people(*values), said, both=False).labels.tolist() == labels
+
+
+def test_other_doubts_remain_where_one_group_is_enough():
+    with pytest.raises(DataError, match='holds AD, MCI beside CN'):
+        find_groups(people('CN', 'MCI', 'AD'), both=False)

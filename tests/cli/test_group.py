@@ -222,8 +222,8 @@ def test_a_model_is_applied_to_other_people(done, tmp_path, by_site, capsys):
 @pytest.mark.parametrize(
     ('change', 'words', 'said'),
     [
-        (lambda p: p.drop(columns='diagnosis'), ('--participant-label', '003'), 'no column'),
-        (lambda p: p.assign(diagnosis='PT'), (), 'controls'),
+        (lambda p: p.drop(columns='diagnosis'), ('--participant-label', '003'), 'no diagnosis is'),
+        (lambda p: p.assign(diagnosis='PT'), (), 'no diagnosis is known to mean controls'),
         (lambda p: p, ('--participant-label', '001', '040'), '1 control, at least 3 are needed'),
     ],
     ids=['one new participant', 'only patients', 'one control'],

@@ -21,8 +21,8 @@ from surreal_bids.reports.individual import (
     write_excuse,
     write_individual,
 )
-from surreal_bids.reports.individual_figures import OTHERS, strongest
-from surreal_bids.reports.mosaics import RegionPainter
+from surreal_bids.reports.individual_figures import OTHERS, RegionPainter, strongest
+from surreal_bids.reports.mosaics import Scale
 from surreal_bids.reports.pages import Paragraph, Section, write_page
 from surreal_bids.tables.controls import NOT_ADAPTED
 from tests.reports.html_page import HOSTILE, Page, check_offline, check_structure
@@ -65,9 +65,10 @@ def make_tables(root, rng=None, **changes) -> GroupTables:
             'order_by': 'date',
             'site_changed': False,
             'measure': ['r1', 'MUSE_47', 'MUSE_48'],
-            'change': [0.2, -90.0, 5.0],
-            'per_year': [0.1, -45.0, 2.5],
-            'noise': [0.05, 20.0, 20.0],
+            'change': [0.2, -9.0, 5.0],
+            'per_year': [0.1, -4.5, 2.5],
+            'noise': [0.05, 2.0, 2.0],
+            'limit': [0.1, 7.0, 7.0],
             'reliable': [True, True, False],
         }
     )
@@ -114,10 +115,10 @@ def test_everything_is_told(tmp_path, painter):
         'years since the first visit',
         'in the order of their dates',
         'Regions that changed reliably',
-        '-45',
+        '-4.50',
     ):
         assert words in page.words, words
-    assert '2.5' not in page.words.partition('Regions that changed reliably')[2]
+    assert '2.50' not in page.words.partition('Regions that changed reliably')[2]
     for name in FIGURES:
         assert (tmp_path / f'sub-01/figures/sub-01_desc-{name}_rindices.svg').is_file()
     assert path.stat().st_size < 3e6
@@ -294,8 +295,6 @@ def test_maps_have_the_colours_of_their_regions(tmp_path, painter):
     assert re.search('part', text)
     regions = painter._regions
     where = next(w for w in regions if {47, 48} <= set(np.unique(regions[w])))
-    from surreal_bids.reports.mosaics import Scale
-
     colours = painter._painter({47: 1.0}, Scale('RdBu_r', -1, 1, ''))(where)
     red, grey = colours[regions[where] == 47], colours[regions[where] == 48]
     assert (red[:, 0] > red[:, 2]).all()
