@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from surreal_bids.tables.cohort import Cohort
-    from surreal_bids.tables.folds import Folds
+    from surreal_bids.tables.folds import CrossFit, Folds
     from surreal_bids.tables.pipeline import TableModel, TrainingData
 
 RINDICES, EXCLUSIONS, SUMMARY = 'rindices.tsv', 'exclusions.tsv', 'summary.txt'
 CARD, TENSORS, CHECKPOINTS = 'model.json', 'model.safetensors', 'checkpoints'
 SHIFTS = 'site_shifts.tsv'
 CONTRIBUTIONS = 'contributions.tsv'
+CHANGES, GROUP_CHANGE = 'changes.tsv', 'group_change.tsv'
 OWN_FILES = (
     *(CARD, TENSORS, CHECKPOINTS, RINDICES, 'rindices.json', CONTRIBUTIONS, 'contributions.json'),
-    *(EXCLUSIONS, SUMMARY, SHIFTS),
+    *(CHANGES, 'changes.json', GROUP_CHANGE, EXCLUSIONS, SUMMARY, SHIFTS),
 )
 """What a folder may hold for a fit to resume in it."""
 
@@ -82,7 +83,8 @@ def add_fit_parser(commands: Any) -> None:
         '"surreal-bids ... group --roi-table TABLE".',
         epilog=f'MODEL will hold the model ({TENSORS} and its card, {CARD}), the R-indices '
         f'({RINDICES}, described in rindices.json) and what each region contributes to them '
-        f'({CONTRIBUTIONS}), who is excluded and why ({EXCLUSIONS}), and {SUMMARY}.',
+        f'({CONTRIBUTIONS}), what changed between visits ({CHANGES}, {GROUP_CHANGE}) if there are '
+        f'several, who is excluded and why ({EXCLUSIONS}), and {SUMMARY}.',
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
@@ -168,7 +170,7 @@ def _train(
     warn_of_lost(fitted)
     results, learned = add_standing(cohort, fitted, options.random_seed)
     noted = replace(model, notes={**model.notes, 'CrossFit': fitted.note, **learned})
-    _write(out, noted, cohort, results, fitted.contributions(cohort))
+    _write(out, noted, cohort, results, fitted.contributions(cohort), fitted)
 
 
 def _options(arguments: argparse.Namespace, kind: Any) -> Any:
@@ -205,6 +207,7 @@ def _write(
     cohort: Cohort,
     results: pd.DataFrame,
     contributions: pd.DataFrame,
+    fitted: CrossFit | None = None,
 ) -> None:
     """Write all outputs, the card last: a folder with a card is complete."""
     from surreal_bids.files import write_text, write_tsv
@@ -221,6 +224,7 @@ def _write(
     write_results(folder / RINDICES, cohort, results, model.pattern_names)
     if model.pattern_names:
         write_contributions(folder / CONTRIBUTIONS, cohort, contributions)
+    _write_changes(folder, model, cohort, results, fitted)
     write_tsv(folder / EXCLUSIONS, cohort.exclusions)
     shift = describe_shift(shift_of_controls(model, cohort))
     card = f'{card}\n\n{shift}.' if shift else card
@@ -229,6 +233,27 @@ def _write(
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     found = f'The model and R-indices ({RINDICES}) are' if model.pattern_names else 'The model is'
     sys.stdout.write(f'\n{card}\n\n{found} in {folder}.\n')
+
+
+def _write_changes(
+    folder: Path,
+    model: TableModel,
+    cohort: Cohort,
+    results: pd.DataFrame,
+    fitted: CrossFit | None,
+) -> None:
+    """Write what changed between visits, if anyone has several."""
+    from surreal_bids.files import write_tsv
+    from surreal_bids.tables.changes import follow_visits
+    from surreal_bids.tables.results import write_changes
+
+    for name in (CHANGES, 'changes.json', GROUP_CHANGE):
+        (folder / name).unlink(missing_ok=True)
+    changes, groups = follow_visits(cohort, model, results, fitted=fitted)
+    if changes is not None:
+        write_changes(folder / CHANGES, changes)
+    if groups is not None:
+        write_tsv(folder / GROUP_CHANGE, groups)
 
 
 def add_apply_parser(commands: Any) -> None:
@@ -254,7 +279,8 @@ def add_apply_parser(commands: Any) -> None:
         required=True,
         metavar='TSV',
         help='file to write, such as rindices.tsv; a JSON file beside it describes columns, and '
-        'rindices_contributions.tsv has what each region contributes',
+        'rindices_contributions.tsv has what each region contributes; of participants with several '
+        'visits, rindices_changes.tsv has what changed',
     )
     parser.add_argument('--overwrite', action='store_true', help='replace the output')
     parser.add_argument(
@@ -282,8 +308,11 @@ def run_apply(arguments: argparse.Namespace) -> int:
     out = arguments.out
     if out.suffix.lower() != '.tsv':
         raise UsageError(f'--out {out}: a TSV file is written; give a name that ends in .tsv')
-    of_regions = out.with_name(f'{out.stem}_{CONTRIBUTIONS}')
-    outputs = [out, out.with_suffix('.json'), of_regions, of_regions.with_suffix('.json')]
+    of_regions, of_visits = (
+        out.with_name(f'{out.stem}_{name}') for name in (CONTRIBUTIONS, CHANGES)
+    )
+    tables = (out, of_regions, of_visits)
+    outputs = [path.with_suffix(end) for path in tables for end in ('.tsv', '.json')]
     model_files = [arguments.model / name for name in OWN_FILES]
     refuse_inputs(outputs, [arguments.table, arguments.participants, *model_files])
     for path in outputs:
@@ -291,11 +320,13 @@ def run_apply(arguments: argparse.Namespace) -> int:
             raise OutputError(f'{path}: exists already; choose another name or use --overwrite')
 
     from surreal_bids.bids.people import about
+    from surreal_bids.tables.changes import follow_visits
     from surreal_bids.tables.cohort import read_cohort
     from surreal_bids.tables.pipeline import TableModel
     from surreal_bids.tables.results import (
         summarise_results,
         with_excluded,
+        write_changes,
         write_contributions,
         write_results,
     )
@@ -312,9 +343,12 @@ def run_apply(arguments: argparse.Namespace) -> int:
     with about(arguments.table):
         results = with_excluded(model.apply(cohort), cohort)
         contributions = model.contributions(cohort.features, cohort.people)
+        changes, _ = follow_visits(cohort, model, results)
     write_results(out, cohort, results, model.pattern_names)
     if model.pattern_names:
         write_contributions(of_regions, cohort, contributions)
+    if changes is not None:
+        write_changes(of_visits, changes)
     notes = [*cohort.notes, *_site_notes(model, cohort)]
     notes += [f'WARNING: {text}' for text in cohort.warnings]
     sys.stdout.write(summarise_results(results, notes) + f'  {out}\n')

@@ -195,7 +195,7 @@ def analyse_group(
         shift_of_controls(model, cohort, trained_here, random_seed),
         None if fitted is None else diagnose(cohort, fitted, names),
         compare_groups(cohort),
-        *follow_visits(cohort, model, results, harmonized, fitted),
+        *follow_visits(cohort, model, results, fitted),
         contributions,
     )
 

@@ -112,7 +112,6 @@ def follow_visits(
     cohort: Cohort,
     model: TableModel,
     results: pd.DataFrame,
-    harmonized: pd.DataFrame,
     fitted: CrossFit | None = None,
 ) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
     """Changes of participants and of groups; None where everyone has one visit.
@@ -121,11 +120,12 @@ def follow_visits(
     ----------
     cohort, model, fitted
         Whom, by which model, and by which models of folds.
-    results, harmonized
-        R-indices and volumes of every visit.
+    results
+        R-indices of every visit.
     """
     if not cohort.visits[PARTICIPANT].duplicated().any():
         return None, None
+    harmonized = model.preprocessing.harmonize(cohort.features, cohort.people)
     changes = describe_changes(cohort, results, harmonized, noise_of_results(cohort, model, fitted))
     if 'group' not in cohort.visits:
         return changes, None

@@ -224,6 +224,13 @@ def _describe_patterns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return indices | spreads | intervals | centiles | trained_on
 
 
+def write_changes(path: Path, changes: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Write changes and, beside them, the JSON that describes the columns; returns it."""
+    write_tsv(path, changes)
+    write_json(path.with_suffix('.json'), CHANGE_DESCRIPTIONS)
+    return CHANGE_DESCRIPTIONS
+
+
 CONTRIBUTION_DECIMALS = 8
 """So that the sum over hundreds of regions is the R-index to the millionth."""
 
@@ -324,8 +331,8 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
     path = output_path(output_dir, 'rindices')
     write_sidecar('rindices', path, write_results(path, cohort, found.results, found.names))
     if found.changes is not None:
-        path = write_tsv(output_path(output_dir, 'changes'), found.changes)
-        write_sidecar('changes', path, CHANGE_DESCRIPTIONS)
+        path = output_path(output_dir, 'changes')
+        write_sidecar('changes', path, write_changes(path, found.changes))
     if found.names:
         path = output_path(output_dir, 'contributions')
         described = write_contributions(path, cohort, found.contributions)

@@ -14,6 +14,7 @@ from surreal_bids.cli.gan import build_parser, main
 from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.shared_data import shared_data
+from tests.tables.group_study import with_sessions
 from tests.tables.study import make_study
 
 TINY = (
@@ -113,6 +114,33 @@ def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
     captured = capsys.readouterr()
     assert 'R-indices of 71 participants' in captured.out
     assert str(tmp_path / 'r.tsv') in captured.out
+
+
+def test_changes_between_visits_are_written(tmp_path):
+    study = make_study()
+    volumes, participants = study.write(tmp_path)
+    table = with_sessions(study)
+    table['scan_date'] = table['session_id'].map({'ses-1': '2012-05-01', 'ses-2': '2010-05-01'})
+    table.to_csv(volumes, sep='\t')
+    given = (volumes, '--participants', participants)
+    model, out = tmp_path / 'model', tmp_path / 'r.tsv'
+    assert run('fit', *given, '--out', model, *PEOPLE, *TINY) == 0
+    groups = pd.read_csv(model / 'group_change.tsv', sep='\t')
+    assert groups['outcome'].tolist() == ['compared', 'compared']
+    assert run('apply', *given, '--model', model, '--out', out) == 0
+    for folder, name, indices in ((model, 'changes', 'rindices'), (tmp_path, 'r_changes', 'r')):
+        changes = pd.read_csv(folder / f'{name}.tsv', sep='\t')
+        assert list(json.loads((folder / f'{name}.json').read_text())) == list(changes)
+        row = changes[changes['measure'] == 'r2'].iloc[0]
+        assert row['from_session'] == 'ses-2'
+        assert row['years'] == pytest.approx(2, abs=0.01)
+        known = pd.read_csv(folder / f'{indices}.tsv', sep='\t').set_index('participant_id')
+        r2 = known.loc[row['participant_id']].set_index('session_id')['r2']
+        assert row['change'] == pytest.approx(r2['ses-1'] - r2['ses-2'], abs=2e-6)
+    # A model of one visit of everyone, in the same folder, leaves no changes behind.
+    study.write(tmp_path)
+    assert run('fit', *given, '--out', model, *PEOPLE, *TINY, '--overwrite') == 0
+    assert not {'changes.tsv', 'changes.json', 'group_change.tsv'} & listing(model)
 
 
 def test_head_size_may_have_any_name(tmp_path, capsys):

@@ -300,13 +300,22 @@ def test_a_step_that_fails_is_named(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_visits_are_described_and_people_counted_once(tmp_path):
     root = write_dataset(tmp_path)
-    with_sessions(make_study()).to_csv(tmp_path / 'volumes.tsv', sep='\t')
+    volumes = with_sessions(make_study())
+    volumes['scan_date'] = volumes['session_id'].map({'ses-1': '2010-05-01', 'ses-2': '2012-05-01'})
+    volumes.to_csv(tmp_path / 'volumes.tsv', sep='\t')
     assert run(root) == 0
     table = read(tmp_path / 'out' / 'phenotype' / 'rindices.tsv')
     assert list(table)[:3] == ['participant_id', 'session_id', 'group']
     assert len(table) == 142
     card = json.loads((tmp_path / 'out' / 'models' / 'model.json').read_text())
     assert card['Sample'] == {'n_cn': 30, 'n_pt': 41}
+    changes = read(tmp_path / 'out' / 'phenotype' / 'changes.tsv')
+    first = changes[changes['measure'] == 'r1'].set_index('participant_id').iloc[0]
+    by_visit = table.set_index(['participant_id', 'session_id'])['r1'][first.name]
+    assert float(first['change']) == pytest.approx(by_visit['ses-2'] - by_visit['ses-1'], abs=2e-6)
+    assert float(first['years']) == pytest.approx(2, abs=0.01)
+    groups = read(tmp_path / 'out' / 'group_change.tsv')
+    assert groups['outcome'].tolist() == ['compared'] * 2
 
 
 def write_participants(out: Path, atlas: str = 'network', numbering: str = 'muse') -> None:

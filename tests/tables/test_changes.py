@@ -105,9 +105,9 @@ def test_few_without_a_change_have_any_beyond_its_limit(n):
     assert any_beyond.mean() == pytest.approx(0.05, abs=0.006)
 
 
-def test_one_visit_of_everyone_is_no_change(cohort, results, harmonized, model):
+def test_one_visit_of_everyone_is_no_change(cohort, results, model):
     first = cohort.first_visits()
-    assert follow_visits(first, model, results, harmonized) == (None, None)
+    assert follow_visits(first, model, results) == (None, None)
 
 
 def test_what_changed_is_written_with_a_description(tmp_path, cohort, model):
@@ -157,9 +157,9 @@ def test_a_site_of_everyone_is_not_known(cohort, results, harmonized, model, nam
     assert found['reliable'].notna().all()
 
 
-def test_groups_that_are_not_known_are_not_compared(cohort, results, harmonized, model):
+def test_groups_that_are_not_known_are_not_compared(cohort, results, model):
     unknown = replace(cohort, visits=cohort.visits.assign(group=None))
-    changes, groups = follow_visits(unknown, model, results, harmonized)
+    changes, groups = follow_visits(unknown, model, results)
     assert len(changes)
     assert groups['p'].isna().all()
     assert (groups[['controls', 'patients']] == 0).all(axis=None)
