@@ -19,6 +19,7 @@ import argparse
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from surreal_bids.config import CohortOptions, TrainingOptions
 from surreal_bids.simulation.population import built_in_population, volume_columns
 from surreal_bids.simulation.tables import TASKS, simulate_table
 from surreal_bids.stats.concordance import match_patterns
-from surreal_bids.stats.mixed import compare_change
+from surreal_bids.stats.mixed import OWN_SLOPES, compare_change
 from surreal_bids.tables import retest
 from surreal_bids.tables.changes import describe_changes
 from surreal_bids.tables.cohort import Cohort, read_cohort
@@ -40,6 +41,9 @@ from surreal_bids.tables.pipeline import TableModel
 TASK = TASKS['basic']
 LOSS_PER_YEAR, YEARS = 0.02, 2
 PACKAGES = ('surreal_bids', 'torch')
+COHORTS = (((15, 15), 2), ((15, 15), 4), ((20, 60), 2))
+"""Controls, patients and visits of simulated R-indices."""
+
 VISITED = (600, 1200)
 """Controls and patients who come twice."""
 
@@ -207,31 +211,26 @@ def groups(draws: int = 100) -> None:
     """How often a difference is found where there is none, and where there is one."""
     rng = np.random.default_rng(0)
     rows = []
-    for people in ((15, 15), (20, 60)):
-        for visits in (2, 4):
-            for slope_sd in (0.0, 0.03):
-                for difference in (0.0, 0.03):
-                    found = [
-                        compare_change(**draw(rng, people, visits, slope_sd, difference))
-                        for _ in range(draws)
-                    ]
-                    rows.append(
-                        {
-                            'controls': people[0],
-                            'patients': people[1],
-                            'visits': visits,
-                            'slope_sd': slope_sd,
-                            'difference': difference,
-                            'draws': draws,
-                            'p_below_0.05': np.mean([each.p < 0.05 for each in found]),
-                            'interval_holds': np.mean(
-                                [each.low < difference < each.high for each in found]
-                            ),
-                            'found': np.mean([each.difference for each in found]),
-                            'slopes_differ': np.mean(['differ' in e.slopes for e in found]),
-                        }
-                    )
-                    print(rows[-1], flush=True)
+    for (people, visits), slope_sd, difference in product(COHORTS, (0.0, 0.03), (0.0, 0.03)):
+        found = [
+            compare_change(**draw(rng, people, visits, slope_sd, difference)) for _ in range(draws)
+        ]
+        held = [each.low < difference < each.high for each in found]
+        rows.append(
+            {
+                'controls': people[0],
+                'patients': people[1],
+                'visits': visits,
+                'slope_sd': slope_sd,
+                'difference': difference,
+                'draws': draws,
+                'p_below_0.05': np.mean([each.p < 0.05 for each in found]),
+                'interval_holds': np.mean(held),
+                'found': np.mean([each.difference for each in found]),
+                'slopes_differ': np.mean([each.slopes == OWN_SLOPES for each in found]),
+            }
+        )
+        print(rows[-1], flush=True)
     write_results('visits_groups', pd.DataFrame(rows).round(4), *PACKAGES, 'statsmodels')
 
 

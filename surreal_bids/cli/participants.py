@@ -43,6 +43,7 @@ from surreal_bids.config import AppConfig, config_to_toml, write_config
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
 from surreal_bids.reports.methods import ImagingMethods, MaskOrigin, MethodsOptions, methods_text
+from surreal_bids.tables.visits import dataset_order
 from surreal_bids.workflows.anatomy import registration_settings
 from surreal_bids.workflows.participant import init_reports_wf
 
@@ -118,8 +119,9 @@ class Processing:
         self._pending = [] if config.reports_only else plan.pending
         self._unsettled = {job.workflow_name: job for job in self._pending}
         self._of_participant = defaultdict(list)
-        for job in sorted([*plan.jobs, *plan.other_sessions], key=lambda j: j.image.session or ''):
-            self._of_participant[job.participant].append(job)
+        jobs = {job.image.visit: job for job in (*plan.jobs, *plan.other_sessions)}
+        for visit in dataset_order(config.bids_dir, jobs):
+            self._of_participant[jobs[visit].participant].append(jobs[visit])
         self._asked = dict.fromkeys(job.participant for job in plan.jobs)
         self._problems: list[Problem] = []
         if config.reports_only:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -10,7 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.people import PARTICIPANT, Table, Visit, letters, scan_time
+from surreal_bids.bids.layout import visit_name
+from surreal_bids.bids.people import (
+    PARTICIPANT,
+    Table,
+    Visit,
+    letters,
+    scan_time,
+    session_values,
+)
 from surreal_bids.tables.volumes import in_order
 from surreal_bids.text import counted, name_some
 
@@ -63,6 +71,18 @@ def order_visits(
         by_age = [_number(ages.get(names[visit])) for visit in own]
         rows += _ordered([names[visit] for visit in own], {DATE: by_date, AGE: by_age})
     return pd.DataFrame(rows, columns=['visit', 'time', 'order_by']).set_index('visit')
+
+
+def dataset_order(bids_dir: Path, visits: Iterable[Visit]) -> list[Visit]:
+    """Visits of a dataset in the order of `order_visits`, as far as its own files tell.
+
+    These are `sessions.tsv` and `scans.tsv`; without dates or ages, names of sessions count.
+    """
+    names = {visit_name(visit): visit for visit in visits}
+    values = {name: session_values(bids_dir, *visit) for name, visit in names.items()}
+    cells = pd.DataFrame.from_dict(values, orient='index', dtype=object).reindex(list(names))
+    described = Table(bids_dir, cells.where(cells.notna(), None))
+    return [names[name] for name in order_visits(described, names, bids_dir).index]
 
 
 def _ordered(

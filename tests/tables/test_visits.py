@@ -5,7 +5,13 @@ import pytest
 from surreal_bids.bids.people import Table
 from surreal_bids.config import CohortOptions
 from surreal_bids.tables.cohort import Cohort, read_cohort
-from surreal_bids.tables.visits import add_years, describe_order, order_visits, warn_of_ages
+from surreal_bids.tables.visits import (
+    add_years,
+    dataset_order,
+    describe_order,
+    order_visits,
+    warn_of_ages,
+)
 from surreal_bids.tables.volumes import visit_columns
 from tests.tables.group_study import with_sessions, write_dataset
 from tests.tables.study import make_study
@@ -64,6 +70,17 @@ def test_dates_may_be_in_scans_tables(tmp_path, other):
     found, times = order(tmp_path, {}, bids_dir=tmp_path)
     assert found == ['2', '10', '1']
     assert np.ptp(times['time']) == pytest.approx(2, abs=0.01)
+
+
+@pytest.mark.parametrize('dated', [True, False])
+def test_sessions_of_a_dataset_are_in_order(tmp_path, dated):
+    visits = [('b', None), ('a', '10'), ('a', '2')]
+    if dated:
+        (tmp_path / 'sub-a').mkdir()
+        lines = 'session_id\tacq_time\nses-2\t2012-01-01T00:00:00\nses-10\t2011-01-01T00:00:00\n'
+        (tmp_path / 'sub-a' / 'sub-a_sessions.tsv').write_text(lines)
+    sessions = [('a', '10'), ('a', '2')] if dated else [('a', '2'), ('a', '10')]
+    assert dataset_order(tmp_path, visits) == [*sessions, ('b', None)]
 
 
 def test_years_count_from_the_first_visit_that_is_there(tmp_path):
