@@ -325,6 +325,9 @@ def _by_which_model(one: Individual) -> str:
 
 def _section(one: Individual, painter: RegionPainter | None) -> Section:
     """All that is shown of a participant's R-indices."""
+    if not one.tables.names:
+        text = 'There are no R-indices: no pattern is supported by the training sample.'
+        return Section('R-indices', (Notice(text, 'warning'),))
     blocks: list[Block] = [Notice(text, 'warning') for text in _doubts(one)]
     if not one.is_known:
         reason = one.last.get('reason')

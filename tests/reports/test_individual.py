@@ -179,6 +179,16 @@ def test_no_r_indices_is_told_with_the_reason(tmp_path):
     assert 'Where they stand' not in words
 
 
+def test_no_pattern_is_told(tmp_path):
+    tables = make_tables(tmp_path)
+    named = [name for name in tables.results if not name.startswith(('r1', 'r2'))]
+    without = replace(
+        tables, results=tables.results[named], card=CARD | {'PatternNames': []}, reference={}
+    )
+    words = Page(write_individual(without.of('sub-01'))).words
+    assert 'no pattern is supported by the training sample' in words
+
+
 def test_the_last_visit_with_r_indices_counts(tmp_path):
     tables = change_last(make_tables(tmp_path), r1=np.nan, r2=np.nan)
     words = Page(write_individual(tables.of('sub-01'))).words
