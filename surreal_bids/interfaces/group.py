@@ -34,8 +34,8 @@ from surreal_bids.interfaces.outputs import copy_whole
 from surreal_bids.tables.cohort import Cohort
 
 if TYPE_CHECKING:
-    from surreal_bids.reports.figures import Background
     from surreal_bids.reports.group import VoxelMaps
+    from surreal_bids.reports.viewers import Background
     from surreal_bids.stats.maps import PatternMap
     from surreal_bids.tables.analysis import GroupResults
     from surreal_bids.tables.folds import CrossFit
@@ -473,7 +473,7 @@ def publish_patterns(root: Path, patterns: pd.DataFrame, atlas_dir: Path) -> dic
 
 def _background(template: str, name: str) -> Background:
     """What maps are drawn on: the built-in template, or one in a folder."""
-    from surreal_bids.reports.figures import Background
+    from surreal_bids.reports.viewers import Background
     from surreal_bids.templates import builtin_template, read_template
 
     found = builtin_template() if template == BUILTIN_TEMPLATE else read_template(template)

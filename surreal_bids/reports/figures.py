@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import io
 import re
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import nibabel as nib
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from nibabel.affines import rescale_affine, voxel_sizes
 
-from surreal_bids.bids.derivatives import output_path
-from surreal_bids.bids.people import CONTROL, PATIENT
+from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.files import write_text
 from surreal_bids.harmonization.quality import HarmonizationQuality
-from surreal_bids.reports.mosaics import GOLDEN_RATIO, SVG_SETTINGS, statistic_mosaic
-from surreal_bids.reports.pages import Html
+from surreal_bids.reports.mosaics import GOLDEN_RATIO, SVG_SETTINGS
 from surreal_bids.stats.glm import HIGH, LOW
 
 COLOURS = {CONTROL: '#0072b2', PATIENT: '#d55e00'}
@@ -292,31 +286,73 @@ def _borders(axes: Axes, both: bool = False) -> None:
 def plot_regions(patterns: pd.DataFrame) -> Figure:
     """Draw the regions that each pattern changes most, with the spread over members.
 
+    Where it is known, what the same regions contribute to the R-index of patients is beside it.
+
     Parameters
     ----------
     patterns : frame
-        `pattern`, `region`, `change_percent`, `change_percent_member_spread`.
+        `pattern`, `region`, `change_percent`, `change_percent_member_spread`, and perhaps
+        `contribution`.
     """
     names = list(dict.fromkeys(patterns['pattern']))
-    columns = min(len(names), REGION_COLUMNS)
-    rows = -(-len(names) // columns)
+    beside = 'contribution' in patterns and bool(patterns['contribution'].notna().any())
+    columns = 2 if beside else min(len(names), REGION_COLUMNS)
+    rows = len(names) if beside else -(-len(names) // columns)
     figure = new_figure(WIDTH, 3.9 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in panels[len(names) :]:
+    panels = figure.subplots(rows, columns, squeeze=False, sharey='row' if beside else False)
+    of_changes = panels[:, 0] if beside else panels.ravel()
+    for axes in of_changes[len(names) :]:
         axes.set_axis_off()
-    for number, (axes, name) in enumerate(zip(panels, names)):
+    for number, (axes, name) in enumerate(zip(of_changes, names)):
         mine = patterns[patterns['pattern'] == name]
         order = mine['change_percent'].abs().sort_values(ascending=False).index[:SHOWN_REGIONS]
-        shown = mine.loc[order[::-1]]
-        axes.barh(
-            shown['region'], shown['change_percent'],
-            xerr=shown['change_percent_member_spread'].fillna(0),
-            color=SERIES[number % len(SERIES)], alpha=0.85, error_kw={'lw': 1, 'ecolor': '#444444'},
-        )  # fmt: skip
-        axes.axvline(0, color=NEUTRAL, lw=0.8)
-        axes.tick_params('y', labelsize=8)
+        shown, colour = mine.loc[order[::-1]], SERIES[number % len(SERIES)]
+        spread = shown['change_percent_member_spread'].fillna(0)
+        _region_bars(axes, shown, 'change_percent', colour, spread)
         axes.set(title=name, xlabel='change (% of the mean of controls)')
+        if beside:
+            _region_bars(panels[number, 1], shown, 'contribution', colour)
+            panels[number, 1].set(xlabel=f'mean part of {name} in patients')
+    return figure
+
+
+def _region_bars(
+    axes: Axes, shown: pd.DataFrame, column: str, colour: str, spread: pd.Series | None = None
+) -> None:
+    style = {'lw': 1, 'ecolor': '#444444'}
+    axes.barh(shown['region'], shown[column], xerr=spread, color=colour, alpha=0.85, error_kw=style)
+    axes.axvline(0, color=NEUTRAL, lw=0.8)
+    axes.tick_params('y', labelsize=8)
+    tidy(axes)
+
+
+def plot_trajectories(course: pd.DataFrame, names: Sequence[str]) -> Figure:
+    """Draw R-indices over years, a line for each participant.
+
+    Parameters
+    ----------
+    course : frame, one row per visit, in order
+        `participant_id`, `group`, `years` since the first visit, and R-indices.
+    names
+        The R-indices.
+    """
+    figure = new_figure(WIDTH, 3.4)
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    styles = {CONTROL: '--', PATIENT: '-'}
+    for axes, name in zip(panels, names):
+        for group, style in styles.items():
+            mine = course[course['group'] == group]
+            lines = [rows[['years', name]].to_numpy() for _, rows in mine.groupby(PARTICIPANT)]
+            label = f'{GROUP_NAMES[group]} (n = {len(lines)})'
+            drawn = LineCollection(lines, colors=COLOURS[group], linestyles=style, label=label)
+            drawn.set(linewidth=0.9, alpha=0.6)
+            axes.add_collection(drawn)
+        axes.autoscale_view()
+        axes.set(title=name, xlabel='years since the first visit')
         tidy(axes)
+    panels[0].set_ylabel('R-index')
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc='outside upper center', ncols=2, frameon=False)
     return figure
 
 
@@ -439,128 +475,3 @@ def _draw_effect(axes: Axes, quality: HarmonizationQuality) -> None:
         aspect='equal',
     )
     axes.legend(frameon=False, loc='upper left')
-
-
-VIEWER_MM = 2.0
-"""Edge of a voxel in viewers: a fine one would make the report eight times as large."""
-
-VIEWER_HEIGHT = 340
-"""Height of a viewer in the report, in pixels."""
-
-LARGEST_CHANGE = 99.5
-"""Percentile of the size of the values that gets the last colour."""
-
-_REMOTE_LINK = re.compile(r'<link\b[^>]*href="https?:[^>]*>')
-_SCRIPT = re.compile(r'<script\b[^>]*>(.*?)</script>', re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Background:
-    """What maps are drawn on: T1w image and brain mask of the template, and its name."""
-
-    name: str
-    t1w: nib.Nifti1Image
-    mask: nib.Nifti1Image
-
-
-@dataclass(frozen=True)
-class DrawnMap:
-    """A map in the report.
-
-    Attributes
-    ----------
-    image
-        The map.
-    figure
-        Letters and digits, for names of files.
-    title, label
-        What it shows, and what its values are.
-    threshold
-        Smaller values are not drawn.
-    """
-
-    image: nib.Nifti1Image
-    figure: str
-    title: str
-    label: str
-    threshold: float = 0.0
-
-
-def draw_mosaic(output_dir: Path, drawn: DrawnMap, background: Background) -> Path:
-    """Draw slices of a map to a file among the figures of the group."""
-    path = output_path(output_dir, 'group_figure', figure=drawn.figure, extension='svg')
-    return statistic_mosaic(
-        path,
-        drawn.image,
-        background.t1w,
-        background.mask,
-        label=drawn.label,
-        threshold=drawn.threshold,
-        limit=_limit(drawn),
-    )
-
-
-def _limit(drawn: DrawnMap) -> float | None:
-    values = np.abs(np.asarray(drawn.image.dataobj))
-    values = values[values > drawn.threshold]
-    return float(np.percentile(values, LARGEST_CHANGE)) if values.size else None
-
-
-def write_viewer(output_dir: Path, drawn: DrawnMap, background: Background) -> Path:
-    """Write an HTML file in which one can move through a map; it needs no network."""
-    # Takes seconds to import, which pages without maps need not wait for.
-    from nilearn.plotting import view_img
-
-    t1w, image = _coarser(background.t1w, 1), _coarser(drawn.image, 0)
-    with warnings.catch_warnings():
-        # Nilearn looks at the background through a masked array, of which numpy warns.
-        warnings.simplefilter('ignore', UserWarning)
-        viewer = view_img(
-            image,
-            bg_img=t1w,
-            threshold=drawn.threshold or _smallest(image),
-            vmax=_limit(drawn),
-            cmap='RdBu_r',
-            black_bg=True,
-            opacity=0.85,
-            resampling_interpolation='nearest',
-            title='',
-            width_view=900,
-        )
-    path = output_path(output_dir, 'group_figure', figure=drawn.figure, extension='html')
-    return write_text(path, _REMOTE_LINK.sub('', viewer.html))
-
-
-def _smallest(image: nib.Nifti1Image) -> float:
-    """A threshold that hides nothing but zero."""
-    values = np.abs(np.asarray(image.dataobj))
-    return float(values[values > 0].min() / 2) if (values > 0).any() else 0.0
-
-
-def _coarser(image: nib.Nifti1Image, order: int) -> nib.Nifti1Image:
-    """The image with voxels of `VIEWER_MM`, unless its own are larger."""
-    from nibabel.processing import resample_from_to
-
-    factors = voxel_sizes(image.affine) / VIEWER_MM
-    if (factors > 0.99).all():
-        return image
-    shape = np.maximum(np.round(np.array(image.shape) * factors), 1).astype(int)
-    affine = rescale_affine(image.affine, image.shape, (VIEWER_MM,) * 3, shape)
-    single = nib.Nifti1Image(np.asarray(image.dataobj, dtype=np.float32), image.affine)
-    return resample_from_to(single, (tuple(shape), affine), order=order)
-
-
-def embed_viewers(viewers: Mapping[str, Path]) -> Html:
-    """Viewers as parts of a report, each folded under its title and loaded when opened."""
-    texts = {title: path.read_text(encoding='utf-8') for title, path in viewers.items()}
-    scripts = [script for text in texts.values() for script in _SCRIPT.findall(text)]
-    markup = Markup('\n').join(
-        Markup(
-            '<details class="viewer"><summary>{title}</summary>'
-            '<iframe title="{title}" loading="lazy" sandbox="allow-scripts" '
-            'style="width:100%;height:{height}px;border:0;background:#000" srcdoc="{page}">'
-            '</iframe></details>'
-        ).format(title=title, height=VIEWER_HEIGHT, page=text)
-        for title, text in texts.items()
-    )
-    return Html(markup, tuple(scripts))

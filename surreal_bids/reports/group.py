@@ -14,7 +14,6 @@ from surreal_bids import __version__
 from surreal_bids.bids.derivatives import output_path
 from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFFIX
 from surreal_bids.reports import figures
-from surreal_bids.reports.figures import Background, DrawnMap
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
 from surreal_bids.reports.model import (
     NOTHING_FOUND,
@@ -41,6 +40,13 @@ from surreal_bids.reports.pages import (
     write_page,
 )
 from surreal_bids.reports.people import exclusion_table, people_table, report_links
+from surreal_bids.reports.viewers import (
+    Background,
+    DrawnMap,
+    draw_mosaic,
+    embed_viewers,
+    write_viewer,
+)
 from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.resampling import describe_shift
 
@@ -129,7 +135,8 @@ def _summary(report: GroupReport) -> Section:
         note = f'of members: {chance_of(report.card):.2f} if unrelated, 1 if the same'
         numbers.append(Number('Agreement', f'{chosen["agreement"]:.2f}', note=note))
     trust = [*members_agree(chosen['agreement'], report.found), *held_out(report.found), *doubts]
-    trust.sort(key=lambda block: isinstance(block, Notice) and block.level == 'good')
+    order = ('warning', 'note', 'good')
+    trust.sort(key=lambda block: order.index(block.level) if isinstance(block, Notice) else 0)
     return Section('Summary', (Numbers(tuple(numbers)), *trust))
 
 
@@ -246,8 +253,9 @@ def _patterns(report: GroupReport) -> Section:
         return Section('Patterns by region')
     drawn = figures.plot_regions(report.found.patterns)
     caption = (
-        'The mean change in patients that the decomposer assigns to each pattern. Thin lines: '
-        'spread over members. All regions are in group_patterns.tsv.'
+        'The mean change in patients that the decomposer assigns to each pattern; thin lines: '
+        'spread over members. Where it is shown beside, what the same regions add to the R-index '
+        'of patients, relative to the mean control. All regions are in group_patterns.tsv.'
     )
     figure = report.figure('regions', drawn, 'Regions that change most', caption)
     maps = [
@@ -268,13 +276,9 @@ def _maps(report: GroupReport, maps: list[DrawnMap], caption: str) -> list[Block
     if report.background is None or not maps:
         return []
     out, background = report.output_dir, report.background
-    mosaics = [
-        Figure(figures.draw_mosaic(out, each, background), each.title, caption) for each in maps
-    ]
-    viewers = {
-        f'Move through: {each.title}': figures.write_viewer(out, each, background) for each in maps
-    }
-    return [*mosaics, figures.embed_viewers(viewers)]
+    mosaics = [Figure(draw_mosaic(out, each, background), each.title, caption) for each in maps]
+    viewers = {f'Move through: {each.title}': write_viewer(out, each, background) for each in maps}
+    return [*mosaics, embed_viewers(viewers)]
 
 
 def _voxels(report: GroupReport) -> Section:
@@ -358,6 +362,35 @@ def _of_covariates(table: pd.DataFrame) -> list[Block]:
     return [Paragraph(text), Table(table, title, formats)]
 
 
+def _change(report: GroupReport) -> Section:
+    """R-indices over visits, and whether they change otherwise in patients than in controls."""
+    found, names = report.found, report.found.names
+    if found.group_change is None or not names:
+        return Section('Change over visits')
+    blocks: list[Block] = []
+    course = found.cohort.visits.join(found.results[names])
+    course = course.dropna(subset=[name for name in ('years', 'group', *names) if name in course])
+    course = course[course[PARTICIPANT].duplicated(keep=False)]
+    if 'years' in course and len(course):
+        drawn = figures.plot_trajectories(course, names)
+        caption = 'Each line is a participant with several visits; controls are dashed.'
+        blocks.append(report.figure('trajectories', drawn, 'R-indices over visits', caption))
+    columns = (
+        'controls_per_year',
+        'patients_per_year',
+        'difference',
+        'standard_error',
+        'low',
+        'high',
+    )
+    formats = dict.fromkeys(columns, '{:.3f}') | {'p': '{:.2g}'}
+    title = (
+        'Change per year of patients less that of controls, by a mixed model; with its 95 % '
+        'interval. Changes of each participant are in phenotype/changes.tsv'
+    )
+    return Section('Change over visits', (*blocks, Table(found.group_change, title, formats)))
+
+
 DIFFERS = 0.05
 """Groups whose covariates differ with a smaller p are said to differ."""
 
@@ -422,6 +455,7 @@ SECTIONS = (
     _patterns,
     _voxels,
     _associations,
+    _change,
     _halves,
     _methods,
 )

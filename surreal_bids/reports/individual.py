@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import output_names, output_path, sidecar_path
+from surreal_bids.bids.derivatives import output_path, sidecar_path
 from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.people import PARTICIPANT, SESSION
 from surreal_bids.regions import region_names
@@ -160,7 +160,7 @@ class GroupTables:
 
 
 def _read_output(root: Path, name: str) -> pd.DataFrame:
-    return _read_table(output_path(root, name)) if name in output_names() else pd.DataFrame()
+    return _read_table(output_path(root, name))
 
 
 def _read_table(path: Path) -> pd.DataFrame:

@@ -136,7 +136,7 @@ def people_table(found: GroupResults, output_dir: Path) -> Table:
     )
     formats = {}
     for name in found.names:
-        table[name] = results[name]
+        table[name] = results[name].round(2) + 0.0  # No minus zero.
         formats[name] = '{:.2f}'
         if f'{name}_low' in results:
             table[f'{name}, 68 %'] = _intervals(results[f'{name}_low'], results[f'{name}_high'])

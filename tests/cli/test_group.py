@@ -316,6 +316,11 @@ def test_visits_are_described_and_people_counted_once(tmp_path):
     assert float(first['years']) == pytest.approx(2, abs=0.01)
     groups = read(tmp_path / 'out' / 'group_change.tsv')
     assert groups['outcome'].tolist() == ['compared'] * 2
+    page = Page(tmp_path / 'out' / 'sub-040.html')
+    check_structure(page)
+    for words in ('ses-2, the last of 2', 'What they rest on', 'Over time', 'Changes of R-indices'):
+        assert words in page.words, words
+    assert 'Change over visits' in Page(tmp_path / 'out' / 'group.html').words
 
 
 def write_participants(out: Path, atlas: str = 'network', numbering: str = 'muse') -> None:

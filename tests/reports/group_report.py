@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.files import write_image
-from surreal_bids.reports.figures import Background
 from surreal_bids.reports.group import GroupReport, VoxelMaps
 from surreal_bids.reports.methods import GroupMethods
+from surreal_bids.reports.viewers import Background
 from surreal_bids.stats.associations import associate
 from surreal_bids.tables.analysis import GroupResults
 from surreal_bids.tables.cohort import Cohort

@@ -203,6 +203,48 @@ def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
     assert 'sub-07' in words
 
 
+def test_change_of_groups_is_drawn_and_told(tmp_path):
+    report = make_report(tmp_path, maps=False)
+    rng = np.random.default_rng(1)
+    first = report.found.cohort
+    later = {
+        name: getattr(first, name).set_axis([f'{visit}_ses-2' for visit in first.visits.index])
+        for name in ('visits', 'features', 'people', 'others')
+    }
+    both = {name: pd.concat([getattr(first, name), later[name]]) for name in later}
+    both['visits'] = both['visits'].assign(
+        years=[0.0] * len(first) + [1.5] * len(first),
+        is_first=[True] * len(first) + [False] * len(first),
+        session_id=['ses-1'] * len(first) + ['ses-2'] * len(first),
+    )
+    again = report.found.results.set_axis(later['visits'].index)
+    again['r1'] += rng.normal(size=len(again))
+    table = pd.DataFrame(
+        {'r_index': ['r1', 'r2'], 'difference': [0.1234, np.nan], 'p': [0.01, np.nan]}
+    )
+    found = replace(
+        report.found,
+        cohort=replace(first, **both),
+        results=pd.concat([report.found.results, again]),
+        group_change=table.assign(outcome=['compared', 'too few visits']),
+    )
+    page = Page(write_group_report(replace(report, found=found)))
+    assert 'patients (n = 18)' in page.words
+    assert '0.123' in page.words
+    assert 'too few visits' in page.words
+
+
+def test_contributions_are_beside_the_pattern():
+    patterns = pd.DataFrame({'pattern': ['r1'] * 3 + ['r2'] * 3, 'region': list('xyz') * 2})
+    patterns = patterns.assign(
+        change_percent=[3.0, -5, 1, 2, 4, 6], change_percent_member_spread=1.0
+    )
+    assert len(figures.plot_regions(patterns).axes) == 2
+    drawn = figures.plot_regions(patterns.assign(contribution=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]))
+    assert len(drawn.axes) == 4
+    assert [bar.get_width() for bar in drawn.axes[1].patches] == [0.3, 0.1, 0.2]
+
+
 def test_flags_of_folds_and_imputation():
     row = {'status': 'complete', 'n_imputed': 2.0, 'fold_correlation': 0.5}
     found = [flag.short for flag in flags_of(row)]

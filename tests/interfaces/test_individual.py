@@ -1,0 +1,72 @@
+"""R-indices in reports of participants: one that fails does not stop the others."""
+
+import pytest
+
+from surreal_bids.bids.derivatives import output_path
+from surreal_bids.exceptions import OutputError
+from surreal_bids.files import write_json, write_tsv
+from surreal_bids.interfaces.individual import WriteIndividuals
+from surreal_bids.reports import individual
+from tests.reports.html_page import Page
+from tests.reports.test_individual import CARD, make_tables
+
+
+@pytest.fixture
+def step(tmp_path):
+    """The step, for three participants whose tables are among the outputs."""
+    root = tmp_path / 'out'
+    tables = make_tables(root)
+    for name in ('results', 'contributions', 'changes'):
+        table = getattr(tables, name)
+        booleans = {column: str for column in table if table[column].dtype == bool}
+        words = table.astype(booleans).replace({'True': 'true', 'False': 'false'})
+        write_tsv(output_path(root, 'rindices' if name == 'results' else name), words)
+    write_tsv(tmp_path / 'deviations.tsv', tables.deviations)
+    write_json(tmp_path / 'card.json', CARD)
+    return WriteIndividuals(
+        output_dir=str(root),
+        participants=['sub-01', 'sub-02', 'sub-03'],
+        deviations_file=str(tmp_path / 'deviations.tsv'),
+        model_card=str(tmp_path / 'card.json'),
+        failures_dir=str(tmp_path / 'failures'),
+    )
+
+
+def test_a_report_that_fails_does_not_stop_the_others(step, tmp_path):
+    path = tmp_path / 'out' / 'sub-02.html'
+    path.write_text('something else')
+    written = step.run(cwd=str(tmp_path)).outputs.out_files
+    assert [name.rsplit('/', 1)[1] for name in written] == ['sub-01.html', 'sub-03.html']
+    assert 'no report of this version' in (tmp_path / 'failures' / '02').read_text()
+    assert path.read_text() == 'something else'
+    assert 'Changes of R-indices' in Page(tmp_path / 'out' / 'sub-01.html').words
+
+
+def test_a_killed_run_resumes_where_it_was(step, tmp_path, monkeypatch):
+    drawn = []
+    plot = individual.plot_standing
+
+    def count(*arguments):
+        drawn.append(arguments)
+        if len(drawn) == 2:
+            raise KeyboardInterrupt
+        return plot(*arguments)
+
+    monkeypatch.setattr(individual, 'plot_standing', count)
+    with pytest.raises(KeyboardInterrupt):
+        step.run(cwd=str(tmp_path))
+    step.run(cwd=str(tmp_path))
+    # The first was there, the second was begun again.
+    assert len(drawn) == 4
+    assert not (tmp_path / 'failures').exists()
+    for name in step.inputs.participants:
+        assert 'Where they stand' in Page(tmp_path / 'out' / f'{name}.html').words
+
+
+def test_a_full_disk_ends_the_step(step, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise OutputError('disk full')
+
+    monkeypatch.setattr(individual, 'add_section', fail)
+    with pytest.raises(OutputError, match='disk full'):
+        step.run(cwd=str(tmp_path))
