@@ -172,6 +172,9 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     path = done.parent / 'out' / 'phenotype' / 'rindices.tsv'
     before = path.read_bytes()
     path.unlink()
+    lost, stranger = (done.parent / 'out' / f'sub-{label}.html' for label in ('003', '999'))
+    stranger.write_text(lost.read_text())
+    lost.unlink()
     stem = f'group_space-{TEMPLATE}_label-GM_contrast-r9slope_stat-t_statmap'
     names = ('group_label-WM_contrasts.tsv', f'{stem}.nii.gz', f'{stem}.json', 'mine.tsv')
     outdated = [done.parent / 'out' / name for name in names]
@@ -181,6 +184,8 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     assert run(done, '--split-half', '--reports-only') == 0
     assert path.read_bytes() == before
     assert [each.name for each in outdated if each.is_file()] == ['mine.tsv']
+    assert 'Where they stand' in lost.read_text()
+    assert not stranger.exists()  # R-indices of somebody who is not of the cohort any more.
 
 
 @pytest.mark.parametrize(
