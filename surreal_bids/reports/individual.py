@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import output_path, sidecar_path
+from surreal_bids.bids.derivatives import output_path
 from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.people import PARTICIPANT, SESSION
 from surreal_bids.regions import region_names
@@ -147,12 +147,6 @@ class GroupTables:
             for each in self.card['FeatureDetails']
         }
 
-    @cached_property
-    def descriptions(self) -> dict[str, Any]:
-        """What the columns of `rindices.tsv` mean."""
-        path = sidecar_path(output_path(self.root, 'rindices'))
-        return dict(json.loads(path.read_text(encoding='utf-8'))) if path.is_file() else {}
-
     def of(self, participant: str) -> Individual:
         """What there is of one participant."""
         tables = (self.results, self.deviations, self.contributions, self.changes)
@@ -253,7 +247,7 @@ class Individual:
         tables = self.tables
         parts = [self.results, self.deviations, self.contributions, self.changes]
         text = json.dumps([__version__, tables.model, tables.adapted, tables.card['CardSHA256']])
-        text += json.dumps(tables.descriptions) + ''.join(part.to_csv() for part in parts)
+        text += ''.join(part.to_csv() for part in parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -408,11 +402,11 @@ def _facts(one: Individual) -> dict[str, str]:
             facts['Scanner'] += '; taken for the site of this name in the training sample'
     if isinstance(session, str) and len(one.results) > 1:
         facts['Visit'] = f'{session}, the last of {len(one.results)}; the others are below'
-    first = one.tables.names[0]
-    for title, column in {'Interval': f'{first}_low', 'Centile': f'{first}_centile'}.items():
-        described = one.tables.descriptions.get(column, {}).get('Description')
-        if described and pd.notna(one.last.get(column)):
-            facts[f'{title} ({first})'] = described
+    if pd.notna(one.last.get(f'{one.tables.names[0]}_low')):
+        facts['Interval'] = (
+            'meant to hold 68 % of true severities: what anatomy, the noise of the segmentation, '
+            'other patterns, the members and the sample of participants leave open'
+        )
     facts['How to read'] = (
         'about 1: as strong as in the most affected patients of the training sample. Healthy '
         'participants are not at 0, but where controls are. Not a probability, not a diagnosis'

@@ -256,7 +256,6 @@ def test_tables_are_read_as_the_group_level_writes_them(tmp_path):
     results = tables.results.assign(in_range='true', held_out='true', participant_id='sub-007')
     results.loc[3, ['in_range', 'held_out']] = ['n/a', 'false']
     write_tsv(output_path(tmp_path, 'rindices'), results)
-    write_json(tmp_path / 'phenotype/rindices.json', {'r1_low': {'Description': 'low end'}})
     write_tsv(tmp_path / 'deviations.tsv', tables.deviations)
     write_json(tmp_path / 'card.json', CARD)
     found = GroupTables.read(
@@ -266,7 +265,6 @@ def test_tables_are_read_as_the_group_level_writes_them(tmp_path):
     assert found.results['in_range'].tolist()[:3] == [True] * 3
     assert found.results['participant_id'].tolist()[0] == 'sub-007'
     assert found.reference.whose == ''
-    assert found.descriptions['r1_low']['Description'] == 'low end'
     assert json.loads((tmp_path / 'card.json').read_text()) == CARD
 
 
