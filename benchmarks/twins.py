@@ -3,7 +3,7 @@
     python benchmarks/twins.py [--voxel-size 2] [--pairs 3]
 
 Each person is scanned without disease and with each pattern of atrophy, all else being the same.
-Scans go through the app's own steps: N4, registration to the template, Atropos, RAVENS. Regions are
+Scans go through the app's own steps: N4, registration to the template, tissue, RAVENS. Regions are
 those of the template; tissue is grey and white matter. A loss is seen to the share that the change
 of the map's sum has of the prescribed one. Regions that were to lose nothing are counted apart
 where they touch one that was, since a label of the template holds some tissue of its neighbours.
@@ -48,7 +48,7 @@ def ravens_of(scan: Scan, template: Template) -> tuple[dict[str, Image], dict[st
         template.t1w, t1w, settings=FLUID, fixed_mask=template.mask, moving_mask=scan.brain
     )
     priors = {name: resample(prior, found.inverse) for name, prior in template.priors.items()}
-    tissues = classify_tissue(t1w, scan.brain, priors)
+    tissues = classify_tissue(t1w, scan.brain, priors, share_mixed=True)
     maps = dict(zip(tissues, ravens_maps(list(tissues.values()), found.forward)))
     return maps, {name: mass(maps[name]) / mass(tissues[name]) - 1 for name in maps}
 

@@ -88,7 +88,7 @@ def init_host_wf(*, template_dir: Path, atlas: AtlasSet, name: str = 'host_wf') 
                 ravens_wf,
                 [('outputnode.anat2std_xfm', 'inputnode.anat2std_xfm')],
             ),
-            (tissue_wf, ravens_wf, [('outputnode.t1w_tpms', 'inputnode.t1w_tpms')]),
+            (tissue_wf, ravens_wf, [('outputnode.t1w_shares', 'inputnode.t1w_shares')]),
             (segmentation_wf, largest, [('outputnode.volumes', 'volumes')]),
             (
                 segmentation_wf,

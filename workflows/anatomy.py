@@ -10,6 +10,7 @@ from nipype.interfaces.utility import IdentityInterface
 from nipype.pipeline import engine as pe
 
 from surreal_bids.interfaces.anatomy import (
+    ChooseAtlases,
     ClassifyTissue,
     ConvertTransform,
     CorrectBias,
@@ -154,11 +155,14 @@ def init_tissue_wf(
     -------
     t1w_tpms
         Probabilities of GM, WM and CSF.
+    t1w_shares
+        Their shares of each voxel: in one that is grey matter and fluid, both have some.
     """
     interface = ClassifyTissue(template_dir=template_dir)
     classify = pe.Node(interface, name='classify', mem_gb=TISSUE_GB, n_procs=omp_nthreads)
     inputs = {**BRAIN, 'std2anat_xfm': 'xfm_file'}
-    return one_step_wf(name, classify, inputs, {'tpm_files': 't1w_tpms'})
+    outputs = {'tpm_files': 't1w_tpms', 'share_files': 't1w_shares'}
+    return one_step_wf(name, classify, inputs, outputs)
 
 
 def init_registration_wf(
@@ -265,8 +269,8 @@ def init_ravens_wf(*, name: str = 'ravens_wf') -> pe.Workflow:
 
     Inputs
     ------
-    t1w_tpms
-        Probabilities of GM, WM and CSF.
+    t1w_shares
+        Shares of GM, WM and CSF in each voxel.
     anat2std_xfm
         Transform that resamples the T1w image on the grid of the template.
 
@@ -276,12 +280,15 @@ def init_ravens_wf(*, name: str = 'ravens_wf') -> pe.Workflow:
         Maps of GM, WM and CSF.
     """
     make_ravens = pe.Node(MakeRavens(), name='make_ravens', mem_gb=RAVENS_GB)
-    inputs = {'t1w_tpms': 'in_files', 'anat2std_xfm': 'xfm_file'}
+    inputs = {'t1w_shares': 'in_files', 'anat2std_xfm': 'xfm_file'}
     return one_step_wf(name, make_ravens, inputs, {'out_files': 'ravens'})
 
 
 FUSION_GB = 2.0
 """Memory of the fusion at 1 mm, estimated; it does not grow with the number of atlases."""
+
+CHOICE_GB = 1.0
+"""Memory of the choice of atlases, estimated."""
 
 NETWORK_GB = 3.0
 """Memory of the network at 1 mm."""
@@ -311,11 +318,14 @@ def init_segmentation_wf(
     atlases: Sequence[AtlasFiles],
     regions_file: Path,
     device: str,
+    portraits: Sequence[Path] = (),
+    atlases_per_head: int = 1,
     name: str = 'segmentation_wf',
 ) -> pe.Workflow:
     """Label the brain with atlases: registration of each, with one thread, then fusion.
 
     A single atlas is registered with several settings, which take the place of several atlases.
+    Where there are portraits, only atlases that resemble the head are registered.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import AtlasFiles, init_segmentation_wf
@@ -333,6 +343,10 @@ def init_segmentation_wf(
         Table of the regions.
     device
         Where torch works.
+    portraits
+        Of each atlas, to choose by; none: all atlases are registered.
+    atlases_per_head
+        How many to choose.
     name
         Name of the workflow.
 
@@ -349,35 +363,52 @@ def init_segmentation_wf(
         Label map.
     volumes
         Table of volumes.
+    atlases
+        Names of the atlases that were registered.
     """
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
-    outputnode = pe.Node(IdentityInterface(fields=['dseg', 'volumes']), name='outputnode')
-    settings = registration_settings(len(atlases))
-    candidates = [(atlas, each) for atlas in atlases for each in settings]
+    outputnode = pe.Node(
+        IdentityInterface(fields=['dseg', 'volumes', 'atlases']), name='outputnode'
+    )
     register_atlas = pe.MapNode(
         RegisterAtlas(device=device),
-        iterfield=['atlas_t1w', 'settings'],
+        iterfield=['atlas_t1w'] if portraits else ['atlas_t1w', 'settings'],
         name='register_atlas',
         mem_gb=REGISTRATION_GB,
     )
-    register_atlas.inputs.atlas_t1w = [atlas.t1w for atlas, _ in candidates]
-    register_atlas.inputs.settings = [each for _, each in candidates]
-    fuse = pe.Node(
-        FuseLabels(
-            atlas_t1ws=[atlas.t1w for atlas, _ in candidates],
-            atlas_labels=[atlas.labels for atlas, _ in candidates],
-            regions_file=regions_file,
-        ),
-        name='fuse',
-        mem_gb=FUSION_GB,
-    )
+    fuse = pe.Node(FuseLabels(regions_file=regions_file), name='fuse', mem_gb=FUSION_GB)
+    if portraits:
+        choose = pe.Node(
+            ChooseAtlases(
+                atlas_t1ws=[atlas.t1w for atlas in atlases],
+                atlas_labels=[atlas.labels for atlas in atlases],
+                portraits=list(portraits),
+                number=atlases_per_head,
+            ),
+            name='choose',
+            mem_gb=CHOICE_GB,
+        )
+        workflow.connect(
+            [
+                (inputnode, choose, list(BRAIN.items())),
+                (choose, register_atlas, [('atlas_t1ws', 'atlas_t1w')]),
+                (choose, fuse, [(name, name) for name in ('atlas_t1ws', 'atlas_labels')]),
+            ]
+        )
+    else:
+        settings = registration_settings(len(atlases))
+        candidates = [(atlas, each) for atlas in atlases for each in settings]
+        register_atlas.inputs.atlas_t1w = [atlas.t1w for atlas, _ in candidates]
+        register_atlas.inputs.settings = [each for _, each in candidates]
+        fuse.inputs.atlas_t1ws = [atlas.t1w for atlas, _ in candidates]
+        fuse.inputs.atlas_labels = [atlas.labels for atlas, _ in candidates]
     workflow.connect(
         [
             (inputnode, register_atlas, list(BRAIN.items())),
             (inputnode, fuse, list(BRAIN.items())),
             (register_atlas, fuse, [('xfm_file', 'xfm_files')]),
-            (fuse, outputnode, list(REGIONS.items())),
+            (fuse, outputnode, [*REGIONS.items(), ('atlases', 'atlases')]),
         ]
     )
     return workflow

@@ -40,6 +40,7 @@ RESULTS = [
     'std2anat_xfm',
     'dseg',
     'volumes',
+    'atlases',
     'ravens',
 ]
 """What the other workflows make."""
@@ -96,7 +97,8 @@ def init_outputs_wf(
 
     Inputs
     ------
-    t1w_preproc, t1w_mask, mask_method, t1w_tpms, anat2std_xfm, std2anat_xfm, dseg, volumes, ravens
+    t1w_preproc, t1w_mask, mask_method, t1w_tpms, anat2std_xfm, std2anat_xfm, dseg, volumes, \
+    atlases, ravens
         As the other workflows give them.
 
     Outputs
@@ -118,7 +120,7 @@ def init_outputs_wf(
     )
     workflow.connect(
         [
-            (inputnode, describe, [('mask_method', 'mask_method')]),
+            (inputnode, describe, [(each, each) for each in ('mask_method', 'atlases')]),
             (merge, record, [('out', 'out_files')]),
             (record, outputnode, [('out_file', 'record')]),
         ]
@@ -166,6 +168,8 @@ class AnatomySettings:
         Folder of the template, and its T1w image.
     atlases
         Files of each atlas.
+    portraits, atlases_per_head
+        Portrait of each, if some are to be chosen for each image, and how many.
     regions_file
         Table of the regions of the atlases.
     network
@@ -180,6 +184,8 @@ class AnatomySettings:
     template_t1w: Path
     atlases: tuple[AtlasFiles, ...]
     regions_file: Path
+    portraits: tuple[Path, ...] = ()
+    atlases_per_head: int = 1
     network: bool = False
     device: str = 'cpu'
     omp_nthreads: int = 1
@@ -239,6 +245,8 @@ def init_participant_wf(
     ------
     t1w
         T1w image; set to the one given.
+    atlases
+        None, for regions that are found without atlases.
 
     Outputs
     -------
@@ -246,12 +254,15 @@ def init_participant_wf(
         Results.
     mask_method
         How the brain mask was found.
+    atlases
+        Names of the atlases that were registered; none with the network or given regions.
     record
         Record of all outputs, written last.
     """
     workflow = pe.Workflow(name=name)
-    inputnode = pe.Node(IdentityInterface(fields=['t1w']), name='inputnode')
+    inputnode = pe.Node(IdentityInterface(fields=['t1w', 'atlases']), name='inputnode')
     inputnode.inputs.t1w = os.fspath(reusable.t1w or t1w)
+    inputnode.inputs.atlases = []
     outputnode = pe.Node(IdentityInterface(fields=[*RESULTS, 'record']), name='outputnode')
     outputs_wf = init_outputs_wf(
         output_dir=output_dir, entities=entities, provenance=provenance, made_from=made_from
@@ -366,7 +377,8 @@ def _tissue_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
         return init_tissue_wf(
             template_dir=settings.template_dir, omp_nthreads=settings.omp_nthreads
         )
-    return init_given_wf(name='tissue_wf', t1w_tpms=[os.fspath(path) for path in reusable.tpms])
+    tpms = [os.fspath(path) for path in reusable.tpms]
+    return init_given_wf(name='tissue_wf', t1w_tpms=tpms, t1w_shares=tpms)
 
 
 def _segmentation_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
@@ -379,6 +391,8 @@ def _segmentation_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Wor
             atlases=settings.atlases,
             regions_file=settings.regions_file,
             device=settings.device,
+            portraits=settings.portraits,
+            atlases_per_head=settings.atlases_per_head,
         )
     return init_network_segmentation_wf(
         regions_file=settings.regions_file,

@@ -413,7 +413,9 @@ class Provenance:
     template_licence: str
 
 
-def describe_outputs(provenance: Provenance, mask_method: str) -> dict[str, dict[str, Any]]:
+def describe_outputs(
+    provenance: Provenance, mask_method: str, atlases: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
     """Content of the sidecars of a participant, by the names of the outputs.
 
     Parameters
@@ -422,6 +424,8 @@ def describe_outputs(provenance: Provenance, mask_method: str) -> dict[str, dict
         What is known beforehand.
     mask_method
         How the brain mask was found: a key of :data:`MASK_METHODS`, or the name of a program.
+    atlases
+        Names of the labelled brains that were registered to the image.
     """
     words = MASK_METHODS.get(mask_method, f'Taken from {mask_method}')
     return {
@@ -437,6 +441,7 @@ def describe_outputs(provenance: Provenance, mask_method: str) -> dict[str, dict
             'Sources': list(provenance.segmentation),
             'Atlas': provenance.atlas,
             'AtlasLicense': provenance.atlas_licence,
+            **({'AtlasesUsed': list(atlases)} if atlases else {}),
         },
         'ravens': _describe_ravens(provenance),
     }
@@ -444,7 +449,7 @@ def describe_outputs(provenance: Provenance, mask_method: str) -> dict[str, dict
 
 def _describe_ravens(provenance: Provenance) -> dict[str, Any]:
     return {
-        'Description': 'Probability of the tissue in template space, times the Jacobian '
+        'Description': 'Share of the tissue in each voxel, in template space, times the Jacobian '
         'determinant of the transform: its integral over a region is the volume of the tissue',
         'Sources': list(provenance.t1w),
         'Template': provenance.template,

@@ -31,7 +31,7 @@ SECONDS = {
     'find_brain': 45.0,
     'n4': 12.0,
     'register_template': 150.0,
-    'classify': 39.0,
+    'classify': 8.0,
     'register_atlas': 48.0,
     'fuse': 18.0,
     'label': 15.0,
@@ -122,7 +122,7 @@ def _count_registrations(config: AppConfig) -> int:
         return 0
     builtin = config.atlas == BUILTIN_ATLAS
     atlases = 1 if builtin else len(list(Path(config.atlas).glob('*_dseg.nii.gz')))
-    return atlases * len(registration_settings(atlases))
+    return min(atlases, config.atlases_per_head) * len(registration_settings(atlases))
 
 
 def _relative_size(image: T1wImage) -> float:

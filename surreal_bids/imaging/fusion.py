@@ -1,4 +1,9 @@
-"""Multi-atlas label fusion, and the volumes of its regions."""
+"""Multi-atlas label fusion, and the volumes of its regions.
+
+Votes of atlases say where labels are likely, intensities say which of them fits: both decide
+together, as in MUSE (Doshi et al., NeuroImage 127:186, 2016), so that a sulcus is not called cortex
+where a brain has shrunk.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +51,22 @@ LEAST_OVERLAP = 0.5
 MUCH_EXCLUDED = 0.05
 """Share of a segmentation outside the listed regions that users are warned of."""
 
+INTENSITY_POWER = 0.5
+"""Of the likelihood of an intensity: voxels are no independent witnesses, and cortex is mixed with
+fluid. On four real heads 0.25 to 0.5 overlapped best."""
+
+INTENSITY_ITERATIONS = 3
+"""Of expectation-maximisation; twice as many change the overlap by 0.001 at most."""
+
+USUAL_SD = 0.08
+USUAL_VOXELS = 20.0
+"""Standard deviation of the intensities of a label that has no voxels, where bright tissue has
+intensity 1, and how many voxels of its own outweigh it."""
+
+SMALLEST_SD = 0.04
+SMALLEST_LIKELIHOOD = 1e-6
+"""Where an intensity is far from that of every label, votes alone decide."""
+
 EMPTY = -1
 """Label of a slot without votes."""
 
@@ -73,14 +94,14 @@ class Fusion:
     Attributes
     ----------
     labels : Image
-        The label with most votes, int16 or int32; 0 outside the mask.
+        The label with the largest share, int16 or int32; 0 outside the mask.
     volumes : dict
-        Volume of each label in mm3: sum of its shares of the votes, times the volume of a voxel.
+        Volume of each label in mm3: sum of its shares, times the volume of a voxel.
         0, the background, is excluded.
     background : float
         Volume inside the mask without a label, mm3.
     confidence : Image
-        Share of the votes that the winning label has, float32.
+        Share that the winning label has, float32.
     """
 
     labels: Image
@@ -122,15 +143,11 @@ class Votes:
         """Weights as shares of their sum at each voxel."""
         return self.weights / self.weights.sum(axis=0)
 
-    def winners(self) -> NDArray[np.int32]:
-        """The label with most weight at each voxel."""
-        return np.take_along_axis(self.labels, self.weights.argmax(axis=0)[np.newaxis], axis=0)[0]
-
 
 def fuse_labels(
     target: Image, candidates: Iterable[Candidate], mask: Image | None = None
 ) -> Fusion:
-    """Segment an image by the votes of registered atlases.
+    """Segment an image by the votes of registered atlases and by its intensities.
 
     Parameters
     ----------
@@ -154,7 +171,60 @@ def fuse_labels(
             votes.add(labels, weights * shares)
     if not votes.weights.any():
         raise DataError('no atlas to take labels from; give at least one')
-    return _count(brain, inside, votes)
+    shares = shares_by_intensity(votes, np.asarray(brain.dataobj)[inside])
+    return _count(brain, inside, votes.labels, shares)
+
+
+def shares_by_intensity(votes: Votes, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Shares of the labels at each voxel, given its intensity too.
+
+    By Bayes' rule: the share of the votes, times the likelihood of the intensity to the power
+    INTENSITY_POWER. Intensities of each label, the background included, are normal; their means and
+    variances are those of this image, found by expectation-maximisation.
+
+    Parameters
+    ----------
+    votes
+        At N voxels.
+    values
+        Intensity of each, shape (N,); bright tissue has about 1.
+
+    Returns
+    -------
+    ndarray, shape (SLOTS, N)
+        They add up to 1 at each voxel.
+    """
+    prior = votes.shares()
+    shares = prior
+    for _ in range(INTENSITY_ITERATIONS):
+        means, sds = _intensities(votes.labels, shares, values)
+        posterior = np.empty_like(prior)
+        for after, before, label in zip(posterior, prior, votes.labels):
+            z = (values - means[label]) / sds[label]
+            likelihood = np.exp(-(z**2) / 2) / sds[label] + np.float32(SMALLEST_LIKELIHOOD)
+            after[:] = before * likelihood ** np.float32(INTENSITY_POWER)
+        shares = posterior / posterior.sum(axis=0)
+    return shares
+
+
+def _intensities(
+    labels: NDArray[np.int32], shares: NDArray[np.float32], values: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and standard deviation of the intensities of each label, its voxels weighted.
+
+    The last element is that of empty slots.
+    """
+    n_labels = int(labels.max()) + 2
+    size, total, square = np.zeros((3, n_labels))
+    for label, share in zip(labels % n_labels, shares):
+        weighted = share * values
+        size += np.bincount(label, share, n_labels)
+        total += np.bincount(label, weighted, n_labels)
+        square += np.bincount(label, weighted * values, n_labels)
+    means = total / np.maximum(size, np.finfo(float).tiny)
+    scatter = np.maximum(square - size * means**2, 0) + USUAL_VOXELS * USUAL_SD**2
+    sds = np.sqrt(scatter / (size + USUAL_VOXELS)).clip(SMALLEST_SD)
+    return means.astype(np.float32), sds.astype(np.float32)
 
 
 def corner_labels(
@@ -188,13 +258,17 @@ def corner_labels(
         yield values[tuple(indices)], shares
 
 
-def _count(target: Image, inside: NDArray[np.bool_], votes: Votes) -> Fusion:
-    """Turn votes into an image of labels, and shares into volumes."""
-    shares = votes.shares()
-    sums = np.bincount(votes.labels.clip(0).ravel(), shares.ravel()) * voxel_volume(target)
+def _count(
+    target: Image,
+    inside: NDArray[np.bool_],
+    labels: NDArray[np.int32],
+    shares: NDArray[np.float32],
+) -> Fusion:
+    """Turn shares of labels, both (SLOTS, N), into an image of labels and volumes."""
+    sums = np.bincount(labels.clip(0).ravel(), shares.ravel()) * voxel_volume(target)
     volumes = {int(label): float(sums[label]) for label in np.flatnonzero(sums) if label > 0}
     winners = np.zeros(inside.shape, np.int32)
-    winners[inside] = votes.winners()
+    winners[inside] = np.take_along_axis(labels, shares.argmax(axis=0)[np.newaxis], axis=0)[0]
     confidence = np.zeros(inside.shape, np.float32)
     confidence[inside] = shares.max(axis=0)
     return Fusion(

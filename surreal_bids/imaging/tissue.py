@@ -1,14 +1,16 @@
-"""Grey matter, white matter and fluid of a brain, by Atropos (Avants et al., 2011) with priors."""
+"""Grey matter, white matter and fluid of a brain, by a mixture model that knows partial volumes.
+
+The model is of the kind of Laidlaw et al. (IEEE Trans Med Imaging 17:74, 1998) and Tohka et al.
+(NeuroImage 23:84, 2004): voxels are of one tissue or of two, and intensities of mixed voxels lie
+between those of the two.
+"""
 
 from __future__ import annotations
 
-import tempfile
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from itertools import combinations_with_replacement
 
 import numpy as np
-from nibabel.affines import voxel_sizes
 from numpy.typing import NDArray
 from scipy import ndimage
 
@@ -18,21 +20,32 @@ from surreal_bids.templates import TISSUES
 
 __all__ = ['TISSUES', 'classify_tissue']
 
-PRIOR_WEIGHT = 0.5
-"""Exponent of the priors against that of the likelihood, which is the rest to 1. On a simulated
-head 0.4, 0.5 and 0.55 give 35, 13 and 1 % too much fluid, and -3, 4 and 7 % too much grey matter;
-the overlap with the true tissue is best near 0.45 to 0.5."""
+CONTENTS = tuple(combinations_with_replacement(range(len(TISSUES)), 2))
+"""What a voxel holds: the tissues of its two halves, which are the same in a pure voxel."""
 
-MRF_WEIGHT = 0.0
-"""Weight of the Markov random field. On the same head 0.1 adds 0.005 to the overlap of grey and of
-white matter and takes 0.004 from that of fluid, moves soft fractions further from the true ones,
-and takes twice the time."""
+GREY, FLUID = TISSUES.index('GM'), TISSUES.index('CSF')
 
-ITERATIONS = 5
-"""Most iterations; on the same head three gave the result of twelve."""
+MIXED = (0.25, 0.75)
+"""Share of a tissue in a mixed voxel; with more or less of it the voxel would count as pure."""
+
+SPREAD = (MIXED[1] - MIXED[0]) ** 2 / 12
+"""Variance that mixing adds, in squared differences of two means: that of a uniform share."""
 
 SMALLEST_PRIOR = 0.02
 """Added to each prior, so that none of them rules a tissue out."""
+
+SMALLEST_LIKELIHOOD = 1e-12
+"""Added to each likelihood: where an intensity is far from every tissue, priors decide."""
+
+SMALLEST_SD = 0.01
+"""Of the noise, where intensities run from 0 to 1."""
+
+MOST_ITERATIONS = 30
+TOLERANCE = 3e-4
+"""Expectation-maximisation ends when no mean moves by more than this, or after so many steps."""
+
+CERTAINTY = 4
+"""Power of the priors that weight voxels for the first means: only clear voxels count."""
 
 TRIMMED_PERCENT = 0.1
 """Intensities beyond this percentile at either end are cut: vessels, and skin left by the mask."""
@@ -41,8 +54,10 @@ FROM_DARK_TO_BRIGHT = ('CSF', 'GM', 'WM')
 """Order of intensities in a T1w image."""
 
 
-def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> dict[str, Image]:
-    """Probability of each tissue in each voxel of a brain.
+def classify_tissue(
+    t1w: Image, mask: Image, priors: Mapping[str, Image], *, share_mixed: bool = False
+) -> dict[str, Image]:
+    """Probability of each tissue in each voxel of a brain, or its share of the voxel.
 
     Parameters
     ----------
@@ -52,11 +67,14 @@ def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> dic
         The brain with its fluid, on the same grid.
     priors
         Prior probability of each of `TISSUES`, on the same grid.
+    share_mixed
+        Whether both have their share of a voxel that is grey matter and fluid: what RAVENS maps
+        need to show narrow sulci. Otherwise it is grey matter unless three quarters are fluid, as
+        in labels by hand and in those of DLMUSE, whose volumes are thus met.
 
     Returns
     -------
-    Posterior probability of each of `TISSUES`, float32: in each voxel of the mask they add up
-    to 1, outside they are 0.
+    Of each of `TISSUES`, float32: in each voxel of the mask they add up to 1, outside they are 0.
 
     Raises
     ------
@@ -71,8 +89,9 @@ def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> dic
     inside = inside[box]
     values = np.asarray(t1w.dataobj[box], dtype=np.float32)
     prior = _normalised_priors(np.stack([priors[name].dataobj[box] for name in TISSUES]), inside)
-    found = _atropos(_unit_range(values, inside), inside, prior, voxel_sizes(t1w.affine))
-    posterior = _normalised(found, inside, otherwise=prior)
+    posterior = np.zeros_like(prior)
+    scaled = _unit_range(values[inside])
+    posterior[:, inside] = _shares(scaled, *voxel_contents(scaled, prior[:, inside]), share_mixed)
     _check_contrast(values, posterior)
     return {name: _paste(t1w, each, box) for name, each in zip(TISSUES, posterior)}
 
@@ -92,23 +111,9 @@ def _normalised_priors(priors: NDArray, inside: NDArray[np.bool_]) -> NDArray[np
     return raised / raised.sum(axis=0) * inside
 
 
-def _normalised(
-    posterior: NDArray[np.float32], inside: NDArray[np.bool_], otherwise: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Probabilities (tissues, X, Y, Z) that add up to 1 inside, 0 outside.
-
-    Where an intensity is so far from every tissue that no probability is left, priors hold.
-    """
-    known = np.nan_to_num(posterior)
-    total = known.sum(axis=0)
-    lost = inside & ~(total > 0)
-    known[:, lost] = otherwise[:, lost]
-    return known / np.where(lost | ~inside, 1, total) * inside
-
-
-def _unit_range(values: NDArray[np.float32], inside: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Intensities from 0 to 1: Atropos' smallest probabilities depend on their scale."""
-    low, high = np.percentile(values[inside], [TRIMMED_PERCENT, 100 - TRIMMED_PERCENT])
+def _unit_range(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Intensities from 0 to 1."""
+    low, high = np.percentile(values, [TRIMMED_PERCENT, 100 - TRIMMED_PERCENT])
     if low == high:
         raise DataError(
             f'tissue: nearly all voxels of the brain are {low:g}; check image and brain mask'
@@ -116,46 +121,89 @@ def _unit_range(values: NDArray[np.float32], inside: NDArray[np.bool_]) -> NDArr
     return (values.clip(low, high) - low) / (high - low)
 
 
-def _atropos(
+def voxel_contents(
+    values: NDArray[np.float32], priors: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Probability of each of `CONTENTS` in each voxel.
+
+    A voxel holds the tissues a and b with prior probability p_a^2 for a = b, else 2 p_a p_b: each
+    half is drawn on its own. Its intensity is then normal, with mean (m_a + m_b) / 2 and variance
+    s^2 + SPREAD (m_a - m_b)^2. Means m and noise s are those of pure voxels, found by
+    expectation-maximisation.
+
+    Parameters
+    ----------
+    values
+        Intensities of N voxels, about 0 to 1.
+    priors
+        Of each tissue, shape (3, N); they add up to 1.
+
+    Returns
+    -------
+    probability : ndarray, shape (6, N)
+        They add up to 1.
+    means : ndarray, shape (3,)
+        Of the intensities of the tissues.
+    """
+    first, second = np.array(CONTENTS).T
+    contents = priors[first] * priors[second] * np.where(first == second, 1, 2)[:, np.newaxis]
+    pure = np.flatnonzero(first == second)
+    means, noise = _moments(values, priors**CERTAINTY)
+    for _ in range(MOST_ITERATIONS):
+        probability = _probabilities(values, contents, means, noise)
+        before = means
+        means, noise = _moments(values, probability[pure])
+        if np.abs(means - before).max() < TOLERANCE:
+            break
+    return probability, means
+
+
+def _shares(
     values: NDArray[np.float32],
-    inside: NDArray[np.bool_],
-    priors: NDArray[np.float32],
-    spacing: NDArray[np.float64],
+    probability: NDArray[np.float32],
+    means: NDArray[np.float64],
+    share_mixed: bool,
 ) -> NDArray[np.float32]:
-    """Posteriors by Atropos (tissues, X, Y, Z); it needs the spacing of the grid, not its place."""
-    # Importing ants takes seconds, which only those who need it should pay.
-    import ants
+    """Expected share of each tissue in each voxel, (3, N); in mixed voxels intensities tell it."""
+    shares = np.zeros((len(TISSUES), len(values)), dtype=np.float32)
+    for found, (a, b) in zip(probability, CONTENTS):
+        if a == b:
+            shares[a] += found
+            continue
+        contrast = np.float32(means[a] - means[b]) or np.float32(SMALLEST_SD)
+        of_first = ((values - np.float32(means[b])) / contrast).clip(*MIXED)
+        if (a, b) == (GREY, FLUID) and not share_mixed:
+            of_first = (of_first > MIXED[0]).astype(np.float32)
+        shares[a] += found * of_first
+        shares[b] += found * (1 - of_first)
+    return shares
 
-    image, mask, *prior_images = (
-        ants.from_numpy(np.ascontiguousarray(array, dtype=np.float32), spacing=spacing.tolist())
-        for array in (values, inside, *priors)
+
+def _moments(
+    values: NDArray[np.float32], weights: NDArray[np.float32]
+) -> tuple[NDArray[np.float64], float]:
+    """Weighted mean intensity of each tissue, and the standard deviation around them."""
+    totals = weights.sum(axis=1, dtype=float)
+    means = weights.astype(float) @ values / totals
+    squares = sum(
+        float(weight @ (values - mean) ** 2) for weight, mean in zip(weights, means.tolist())
     )
-    with _own_temporary_folder(), warnings.catch_warnings():
-        warnings.filterwarnings('error', message='ERROR: Non-zero exit status')
-        try:
-            result = ants.atropos(
-                a=image,
-                x=mask,
-                i=prior_images,
-                m=f'[{MRF_WEIGHT},1x1x1]',
-                c=f'[{ITERATIONS},0]',
-                priorweight=PRIOR_WEIGHT,
-            )
-        except UserWarning as error:
-            raise DataError('tissue: Atropos failed; check image, mask and priors') from error
-    return np.stack([each.numpy() for each in result['probabilityimages']])
+    return means, max(float(np.sqrt(squares / totals.sum())), SMALLEST_SD)
 
 
-@contextmanager
-def _own_temporary_folder() -> Iterator[None]:
-    """Have temporary files made in a folder that is deleted: ants leaves its own behind."""
-    before = tempfile.tempdir
-    with tempfile.TemporaryDirectory() as folder:
-        tempfile.tempdir = folder
-        try:
-            yield
-        finally:
-            tempfile.tempdir = before
+def _probabilities(
+    values: NDArray[np.float32],
+    contents: NDArray[np.float32],
+    means: NDArray[np.float64],
+    noise: float,
+) -> NDArray[np.float32]:
+    """Posterior probability of each of `CONTENTS` in each voxel, shape (6, N)."""
+    probability = np.empty_like(contents)
+    for row, prior, (a, b) in zip(probability, contents, CONTENTS):
+        sd = np.sqrt(noise**2 + SPREAD * (means[a] - means[b]) ** 2)
+        z = (values - np.float32((means[a] + means[b]) / 2)) / np.float32(sd)
+        row[:] = prior * (np.exp(-(z**2) / 2) / np.float32(sd) + np.float32(SMALLEST_LIKELIHOOD))
+    return probability / probability.sum(axis=0)
 
 
 def _check_contrast(values: NDArray[np.float32], posterior: NDArray[np.float32]) -> None:

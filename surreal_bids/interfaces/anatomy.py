@@ -161,6 +161,7 @@ class _ClassifyTissueInput(BaseInterfaceInputSpec):
 
 class _ClassifyTissueOutput(TraitedSpec):
     tpm_files = traits.List(File(exists=True), desc='probabilities of GM, WM and CSF')
+    share_files = traits.List(File(exists=True), desc='their shares of each voxel')
 
 
 class ClassifyTissue(Step):
@@ -174,15 +175,16 @@ class ClassifyTissue(Step):
         from surreal_bids.imaging.transforms import read_transform, resample
 
         transform = read_transform(self.inputs.xfm_file)
-        priors = load_template(self.inputs.template_dir).priors
-        posteriors = classify_tissue(
-            load_image(self.inputs.t1w_file),
-            load_image(self.inputs.mask_file),
-            {tissue: resample(prior, transform) for tissue, prior in priors.items()},
-        )
-        self._results['tpm_files'] = [
-            save(runtime, f'{tissue}.nii.gz', posteriors[tissue]) for tissue in TISSUES
-        ]
+        t1w, mask = load_image(self.inputs.t1w_file), load_image(self.inputs.mask_file)
+        priors = {
+            tissue: resample(prior, transform)
+            for tissue, prior in load_template(self.inputs.template_dir).priors.items()
+        }
+        for name, share_mixed in (('tpm', False), ('share', True)):
+            maps = classify_tissue(t1w, mask, priors, share_mixed=share_mixed)
+            self._results[f'{name}_files'] = [
+                save(runtime, f'{tissue}_{name}.nii.gz', maps[tissue]) for tissue in TISSUES
+            ]
         return runtime
 
 
@@ -287,7 +289,7 @@ class SelectTransforms(Step):
 
 
 class _MakeRavensInput(BaseInterfaceInputSpec):
-    in_files = InputMultiObject(File(exists=True), mandatory=True, desc='probabilities of tissues')
+    in_files = InputMultiObject(File(exists=True), mandatory=True, desc='shares of tissues')
     xfm_file = File(exists=True, mandatory=True, desc='transform of T1w images to the template')
 
 
@@ -312,6 +314,38 @@ class MakeRavens(Step):
         self._results['out_files'] = [
             save(runtime, f'ravens{number}.nii.gz', each) for number, each in enumerate(maps)
         ]
+        return runtime
+
+
+class _ChooseAtlasesInput(BaseInterfaceInputSpec):
+    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
+    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+    atlas_t1ws = InputMultiObject(File(exists=True), mandatory=True, desc='T1w of each atlas')
+    atlas_labels = InputMultiObject(File(exists=True), mandatory=True, desc='labels of each')
+    portraits = InputMultiObject(File(exists=True), mandatory=True, desc='portrait of each')
+    number = traits.Int(mandatory=True, desc='how many to choose')
+
+
+class _ChooseAtlasesOutput(TraitedSpec):
+    atlas_t1ws = traits.List(File(exists=True), desc='T1w of each atlas that was chosen')
+    atlas_labels = traits.List(File(exists=True), desc='labels of each')
+
+
+class ChooseAtlases(Step):
+    """Choose atlases that resemble a head; see :mod:`surreal_bids.imaging.likeness`."""
+
+    input_spec = _ChooseAtlasesInput
+    output_spec = _ChooseAtlasesOutput
+
+    def _run_step(self, runtime: Any) -> Any:
+        # Brings in torch, which only the process that runs this needs.
+        from surreal_bids.imaging.likeness import most_alike, portrait
+
+        brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
+        portraits = [load_image(path) for path in self.inputs.portraits]
+        chosen = most_alike(portrait(brain), portraits, self.inputs.number)
+        for name in ('atlas_t1ws', 'atlas_labels'):
+            self._results[name] = [getattr(self.inputs, name)[each] for each in chosen]
         return runtime
 
 
@@ -364,14 +398,18 @@ class _SegmentationOutput(TraitedSpec):
     volumes_file = File(exists=True, desc='their volumes: index, name, volume_mm3')
 
 
+class _FuseLabelsOutput(_SegmentationOutput):
+    atlases = traits.List(traits.Str(), desc='names of the atlases')
+
+
 class FuseLabels(Step):
     """Fuse the labels of warped atlases; see :func:`surreal_bids.imaging.fusion.fuse_labels`."""
 
     input_spec = _FuseLabelsInput
-    output_spec = _SegmentationOutput
+    output_spec = _FuseLabelsOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.atlas import read_regions
+        from surreal_bids.imaging.atlas import LABELS_ENDING, read_regions
         from surreal_bids.imaging.fusion import fuse_labels
 
         t1w, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
@@ -379,6 +417,8 @@ class FuseLabels(Step):
         self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', fusion.labels)
         regions = read_regions(Path(self.inputs.regions_file))
         self._results['volumes_file'] = save_volumes(runtime, fusion.volumes, regions)
+        names = [Path(path).name.removesuffix(LABELS_ENDING) for path in self.inputs.atlas_labels]
+        self._results['atlases'] = list(dict.fromkeys(names))
         return runtime
 
     def _candidates(self) -> Iterator[Candidate]:

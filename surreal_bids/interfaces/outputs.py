@@ -115,6 +115,7 @@ class WriteRecord(Step):
 
 class _DescribeOutputsInput(BaseInterfaceInputSpec):
     mask_method = traits.Str(mandatory=True, desc='how the brain mask was found')
+    atlases = traits.List(traits.Str(), desc='atlases that were registered', usedefault=True)
     provenance = traits.Dict(mandatory=True, desc='fields of Provenance')
 
 
@@ -133,7 +134,9 @@ class DescribeOutputs(Step):
 
     def _run_step(self, runtime: Any) -> Any:
         provenance = Provenance(**self.inputs.provenance)
-        self._results.update(describe_outputs(provenance, self.inputs.mask_method))
+        self._results.update(
+            describe_outputs(provenance, self.inputs.mask_method, self.inputs.atlases)
+        )
         return runtime
 
 

@@ -109,7 +109,6 @@ def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
         if isinstance(content, bytes):
             assert found[name] == content, name
         else:
-            # Atropos itself differs in the ninth digit from process to process.
             np.testing.assert_allclose(found[name], content, atol=1e-6, err_msg=str(name))
     assert _validation_errors(root) == []
 
