@@ -13,6 +13,9 @@ each seed is a fresh draw. Told of each cohort:
   regression of the R-index on the severity); meant to be 0.68. Of each pattern, and of all.
 - half_width: mean half of the interval.
 - beyond_95: share of held-out controls and of patients above the 95th centile of controls.
+- new_...: the same of new participants (another draw of the task) by the final model, as
+  `surreal-gan apply` has it; new_control_coverage is the share of new controls whose interval holds
+  their mean.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import argparse
 import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -55,6 +59,8 @@ Row = dict[str, Any]
 
 SIZES = {'large': (492, 900), 'small': (120, 180)}
 N_PATTERNS = 3
+NEW, NEW_SEED = (300, 900), 1_000_001
+"""New controls and patients, and the seed that they are drawn with."""
 
 
 def fit(task: str, size: tuple[int, int], seed: int) -> tuple[Cohort, TableModel, CrossFit, Floats]:
@@ -78,7 +84,7 @@ def score(task: str, cohort: Cohort, model: TableModel, fitted: CrossFit, truth:
     """Everything that is told of a cohort."""
     names = np.array(model.pattern_names)
     begin = time.process_time()
-    results, _ = add_standing(cohort, fitted)
+    results, learned = add_standing(cohort, fitted)
     contributions = fitted.contributions(cohort)
     seconds = time.process_time() - begin
     patient = cohort.is_patient.to_numpy()
@@ -95,7 +101,35 @@ def score(task: str, cohort: Cohort, model: TableModel, fitted: CrossFit, truth:
         **region_auc(task, contributions, cohort, true, order),
         **coverage(results[patient], true, order),
         **beyond(results, patient, order),
+        **score_new(task, replace(model, notes={**model.notes, **learned}), NEW_SEED),
         'cpu_seconds': seconds,
+    }
+
+
+def score_new(task: str, model: TableModel, seed: int) -> Row:
+    """What the final model tells of participants who are in no fold."""
+    table = simulate_table(task, *NEW, seed)
+    with TemporaryDirectory() as folder:
+        write_simulated_table(folder, table)
+        tables = (Path(folder) / f'{name}.tsv' for name in ('roi_volumes', 'participants'))
+        steps = model.with_unseen_site('skip').preprocessing
+        cohort = read_cohort(*tables, CohortOptions(), model=steps, with_groups=False, adapt=False)
+    results = model.with_unseen_site('skip').apply(cohort)
+    known = table.severities.set_index('participant_id')[SEVERITY_COLUMNS]
+    truth = known.loc[cohort.visits['participant_id']].to_numpy()
+    names, patient = np.array(model.pattern_names), truth.max(axis=1) > 0
+    r, true = results.loc[patient, names].to_numpy(), truth[patient]
+    order = names[match_patterns(np.corrcoef(r.T, true.T)[: len(names), len(names) :])]
+    controls = results[~patient]
+    held = [
+        (controls[f'{name}_low'] <= controls[name].mean())
+        & (controls[name].mean() <= controls[f'{name}_high'])
+        for name in order
+    ]
+    return {
+        'new_coverage': coverage(results[patient], true, order)['coverage'],
+        'new_control_coverage': np.mean(held),
+        **{f'new_{name}': value for name, value in beyond(results, patient, order).items()},
     }
 
 
