@@ -451,8 +451,9 @@ def _contributions(one: Individual, painter: RegionPainter | None) -> list[Block
         values = {name: _by_label(one, mine) for name, mine in parts.items()}
         drawn_map = painter.draw(one.figure('map'), values, 'part of the R-index')
         caption = (
-            'The same for all regions, on the template: red raises the R-index, blue lowers it. '
-            'The left of the picture is the left of the head.'
+            'The same on the template: red raises the R-index, blue lowers it; regions that add '
+            'less than a twentieth of the strongest are not coloured. The left of the picture is '
+            'the left of the head.'
         )
         blocks.append(Figure(drawn_map, 'Where in the brain', caption))
     return blocks

@@ -52,6 +52,9 @@ PER_ROW = 2
 ONE_ROW: dict[Plane, int] = {'axial': 3, 'coronal': 2, 'sagittal': 2}
 """Slices of each plane where a map has one row only."""
 
+FAINT = 0.05
+"""Values below this part of the largest are not drawn, so that the brain is seen."""
+
 INNER = 0.3
 """Where such slices begin and end: nearer to the middle, since they are few."""
 
@@ -237,7 +240,7 @@ class RegionPainter:
             if index < self._n_labels:
                 of_label[index] = value
         colours = map_colours(np.nan_to_num(of_label), scale)
-        shown = np.isfinite(of_label)
+        shown = np.abs(np.nan_to_num(of_label)) > FAINT * scale.high
 
         def paint(where: Slice) -> NDArray:
             regions = self._regions[where]
