@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 from scipy.linalg import helmert
-from statsmodels.regression.linear_model import OLS, RegressionResults
-from statsmodels.regression.mixed_linear_model import MixedLM, MixedLMResults
+from statsmodels.regression.linear_model import OLS
+from statsmodels.regression.mixed_linear_model import MixedLM
 
 FEWEST_PARTICIPANTS = 5
 """Of each group, with two visits or more, that a comparison needs."""
@@ -40,9 +41,10 @@ class Comparison:
     p
         Of no difference, two-sided.
     df
-        Degrees of freedom of Student's t: participants less 2.
+        Degrees of freedom of Student's t, by Welch.
     slopes
-        `OWN_SLOPES`, or `SAME_SLOPES` where slopes of their own cannot be told, or do not vary.
+        `OWN_SLOPES`, or `SAME_SLOPES` where slopes of their own cannot be told, or do not vary, in
+        either group.
     """
 
     controls: float
@@ -52,7 +54,7 @@ class Comparison:
     low: float
     high: float
     p: float
-    df: int
+    df: float
     slopes: str
 
 
@@ -65,9 +67,10 @@ def compare_change(
     the group (restricted maximum likelihood; Laird and Ware, Biometrics 1982). Intercepts are not
     estimated but taken away: of each participant there remain as many contrasts as visits less 1,
     whose errors are independent. Where slopes of their own cannot be told (nobody has three visits,
-    or the fit fails) or do not vary, they are those of the group. Slopes differ between
-    participants, so that t has as many degrees of freedom as there are participants, less 2,
-    however many visits they have.
+    or the fit fails) or do not vary, they are those of the group. Patients may differ from each
+    other far more than controls do, so that each group has variances of its own. Slopes differ
+    between participants: those of a group have as many degrees of freedom as it has participants,
+    less 1, however many visits they have; those of the difference are Welch's (Biometrika 1947).
 
     Parameters
     ----------
@@ -100,8 +103,18 @@ def compare_change(
     if not contrasts['value'].abs().max() > 0:
         return 'nothing changes'
     scale = float(np.sqrt(contrasts['value'].pow(2).mean()))
-    found = _fit(contrasts.assign(value=contrasts['value'] / scale))
-    return _describe(*found, scale, len(people) - 2)
+    scaled = contrasts.assign(value=contrasts['value'] / scale)
+    patients, controls = scaled[scaled['patient']], scaled[~scaled['patient']]
+    return _describe(_fit(controls), _fit(patients), scale)
+
+
+class _Slope(NamedTuple):
+    """Mean slope of a group, with its error and how many participants it is of."""
+
+    value: float
+    error: float
+    n_people: int
+    varies: bool
 
 
 def _contrasts(table: pd.DataFrame) -> pd.DataFrame:
@@ -114,7 +127,7 @@ def _contrasts(table: pd.DataFrame) -> pd.DataFrame:
                 {
                     'value': basis @ own['value'].to_numpy(),
                     'years': basis @ own['years'].to_numpy(),
-                    'patient': float(own['patient'].iloc[0]),
+                    'patient': own['patient'].iloc[0],
                     'who': who,
                 }
             )
@@ -122,40 +135,44 @@ def _contrasts(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _fit(contrasts: pd.DataFrame) -> tuple[RegressionResults | MixedLMResults, str]:
-    """Slope of controls, and how much more that of patients is; with whether slopes vary."""
-    value, years = contrasts['value'].to_numpy(), contrasts['years'].to_numpy()
-    fixed = np.column_stack([years, years * contrasts['patient']])
+def _fit(contrasts: pd.DataFrame) -> _Slope:
+    """Mean slope of a group, whose participants have slopes of their own if these can be told."""
+    value, years = contrasts['value'].to_numpy(), contrasts['years'].to_numpy()[:, np.newaxis]
     who = contrasts['who'].to_numpy()
-    alike = OLS(value, fixed).fit(), SAME_SLOPES
-    if contrasts.groupby('who').size().max() < FEWEST_FOR_SLOPES - 1:
+    visits = contrasts.groupby('who').size()
+    least = OLS(value, years).fit()
+    alike = _Slope(float(least.params[0]), float(least.bse[0]), len(visits), varies=False)
+    if visits.max() < FEWEST_FOR_SLOPES - 1 or not alike.error > 0:
         return alike
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         try:
-            fitted = MixedLM(value, fixed, who, years[:, np.newaxis]).fit(reml=True)
-            errors = np.asarray(fitted.bse_fe)
+            fitted = MixedLM(value, years, who, years).fit(reml=True)
+            error = float(np.asarray(fitted.bse_fe)[0])
         except (np.linalg.LinAlgError, ValueError):
             return alike
-    variance = float(np.asarray(fitted.cov_re)[0, 0]) / float(fitted.scale)
-    is_sound = fitted.converged and np.isfinite(errors).all() and (errors > 0).all()
-    return (fitted, OWN_SLOPES) if is_sound and variance > NO_VARIANCE else alike
+    variance = float(np.asarray(fitted.cov_re)[0, 0])
+    is_sound = fitted.converged and np.isfinite(error) and error > 0
+    if not is_sound or not variance > NO_VARIANCE * float(fitted.scale):
+        return alike
+    return _Slope(float(np.asarray(fitted.params)[0]), error, len(visits), varies=True)
 
 
-def _describe(
-    fitted: RegressionResults | MixedLMResults, slopes: str, scale: float, df: int
-) -> Comparison:
-    controls, difference = (float(value) for value in np.asarray(fitted.params)[:2])
-    error = float(np.asarray(fitted.bse)[1])
+def _describe(controls: _Slope, patients: _Slope, scale: float) -> Comparison:
+    difference = patients.value - controls.value
+    parts = np.array([each.error**2 for each in (controls, patients)])
+    less_one = np.array([each.n_people - 1 for each in (controls, patients)])
+    error = float(np.sqrt(parts.sum()))
+    df = float(parts.sum() ** 2 / (parts**2 / less_one).sum()) if error > 0 else np.nan
     reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, df)) * error
     return Comparison(
-        controls=controls * scale,
-        patients=(controls + difference) * scale,
+        controls=controls.value * scale,
+        patients=patients.value * scale,
         difference=difference * scale,
         standard_error=error * scale,
         low=(difference - reach) * scale,
         high=(difference + reach) * scale,
         p=float(2 * stats.t.sf(abs(difference) / error, df)) if error > 0 else np.nan,
         df=df,
-        slopes=slopes,
+        slopes=OWN_SLOPES if controls.varies or patients.varies else SAME_SLOPES,
     )

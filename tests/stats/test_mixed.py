@@ -21,7 +21,8 @@ def simulate(
     years = np.arange(visits) + rng.uniform(-jitter, jitter, (n, visits))
     years -= years[:, :1]
     start = np.where(is_patient, 0.5, 0.1) + rng.normal(0, 0.2, n)
-    slope = np.where(is_patient, slopes[1], slopes[0]) + rng.normal(0, slope_sd, n)
+    own = np.repeat(np.broadcast_to(slope_sd, 2), people) * rng.normal(size=n)
+    slope = np.where(is_patient, slopes[1], slopes[0]) + own
     values = start[:, None] + slope[:, None] * years + rng.normal(0, noise_sd, years.shape)
     return {
         'values': pd.Series(values.ravel()),
@@ -49,16 +50,27 @@ def test_the_unit_of_a_measure_does_not_matter(unit):
     assert other.p == pytest.approx(one.p, rel=1e-3)
 
 
-def test_two_visits_a_year_apart_are_a_t_test_of_differences():
+def test_two_visits_a_year_apart_are_a_welch_test_of_differences():
     data = simulate(np.random.default_rng(2), (0, 0.02), visits=2, jitter=0)
     found = compare_change(**data)
     changes = data['values'].groupby(data['participant'], sort=False).diff().dropna()
     is_patient = data['is_patient'][changes.index]
-    expected = stats.ttest_ind(changes[is_patient], changes[~is_patient])
+    expected = stats.ttest_ind(changes[is_patient], changes[~is_patient], equal_var=False)
     assert found.slopes == SAME_SLOPES
     assert found.p == pytest.approx(expected.pvalue, rel=1e-3)
-    assert found.df == expected.df
+    assert found.df == pytest.approx(expected.df, rel=1e-6)
     assert found.low == pytest.approx(expected.confidence_interval().low, rel=1e-3)
+
+
+@pytest.mark.parametrize('visits', [2, 3])
+def test_a_group_whose_participants_differ_more_does_not_seem_to_differ(visits):
+    rng = np.random.default_rng(8)
+    drawn = [
+        compare_change(**simulate(rng, (0.03, 0.03), (40, 8), visits, (0.0, 0.08)))
+        for _ in range(60)
+    ]
+    # With one variance for both groups, a third of them would.
+    assert sum(each.p < 0.05 for each in drawn) <= 8
 
 
 def test_participants_with_one_visit_and_missing_values_count_for_nothing():
