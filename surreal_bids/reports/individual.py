@@ -53,6 +53,9 @@ from surreal_bids.tables.folds import HELD_OUT
 FIGURES = ('standing', 'contributions', 'map', 'course')
 """Names of the figures of a participant's R-indices."""
 
+FAILED = 'failed'
+"""In place of what a section was made from, where there is none: the next run tries again."""
+
 FAR_SD = 3.0
 """Regions further from the mean of controls, in their standard deviations, are called unusual."""
 
@@ -272,19 +275,26 @@ def write_individual(
     if not path.is_file():
         footer = f'Made by surreal_bids {__version__}. Not for diagnosis.'
         write_page(path, f'{one.name}: R-indices', [], subtitle=_by_which_model(one), footer=footer)
-    written = path.stat()
-    add_section(path, _section(one, painter), digest)
-    # As old as what the participant level has written: it tells by this whether that is due.
-    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
+    _add(path, _section(one, painter), digest)
     return path
 
 
 def write_excuse(one: Individual, reason: str) -> None:
-    """Where there is no report of a participant, write one that says why."""
+    """Say why there are no R-indices, in a new report or in place of those of an earlier run."""
     path = output_path(one.tables.root, 'report', participant=one.label)
+    text = f'This report could not be written: {reason}'
+    section = Section('R-indices', (Notice(text, 'warning'),))
     if not path.is_file():
-        text = f'This report could not be written: {reason}'
-        write_page(path, one.name, [Section('R-indices', (Notice(text, 'warning'),))])
+        write_page(path, one.name, [section])
+    elif added_from(path):
+        _add(path, section, FAILED)
+
+
+def _add(path: Path, section: Section, made_from: str) -> None:
+    """Add to a report, which stays as old as it is: by this, the participant level tells if due."""
+    written = path.stat()
+    add_section(path, section, made_from)
+    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
 
 
 def remove_others(root: Path, kept: Collection[str]) -> None:

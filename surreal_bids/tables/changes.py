@@ -21,7 +21,7 @@ from surreal_bids.tables.sites import HERE
 from surreal_bids.tables.visits import NAME
 
 FALSE_ALARMS = 0.05
-"""Share of participants without any change in whom a change of some R-index is called reliable."""
+"""Share of pairs of visits without any change in which that of some R-index is called reliable."""
 
 CHANGE_COLUMNS = [
     PARTICIPANT,
@@ -41,6 +41,9 @@ COMPARED = 'compared'
 
 YEAR_DECIMALS = 4
 """A day is 0.0027 years."""
+
+LEAST_YEARS = 0.25
+"""For a change per year: scans up to 90 days apart are what noise was learned from."""
 
 DECIMALS, PERCENT_DECIMALS = 6, 3
 """Of changes of R-indices, and of volumes."""
@@ -77,18 +80,23 @@ CHANGE_DESCRIPTIONS: dict[str, dict[str, Any]] = {
         'site effects) in per cent of the earlier one. Volumes also change by normal ageing, which '
         'R-indices are freed from if ages of all visits are given'
     },
-    'per_year': {'Description': 'change, divided by years'},
+    'per_year': {
+        'Description': 'change, divided by years; n/a where these are not known, or less than '
+        f'{LEAST_YEARS:g}'
+    },
     'noise': {
         'Description': 'Standard deviation of such a change if nothing changes but the errors of '
         f'measurement, in the unit of change; {_NOISE}'
     },
     'limit': {
-        'Description': 'Least change that is called reliable: of those in whom nothing changes, '
-        f'{FALSE_ALARMS:.0%} have some R-index beyond its limit, and {FALSE_ALARMS:.0%} some region'
+        'Description': 'Least change that is called reliable: where nothing changes between two '
+        f'visits, {FALSE_ALARMS:.0%} of participants have some R-index beyond its limit, and '
+        f'{FALSE_ALARMS:.0%} some region'
     },
     'reliable': {
         'Description': 'Whether the change is beyond its limit; n/a where the noise is not known, '
-        'sites differ, or R-indices are by a model that was trained on the participant',
+        'a volume was missing, sites differ, or R-indices are by a model that was trained on the '
+        'participant',
         'Levels': {'true': 'beyond', 'false': 'within'},
     },
 }
@@ -159,12 +167,16 @@ def describe_changes(
     pairs = _pairs(cohort)
     is_sound = _is_sound(results)
     same_site = pairs['site_changed'].ne('true').to_numpy()
+    # What was filled in is no measurement, and has more noise than one.
+    is_measured = cohort.features.notna()
+    is_sound &= is_measured.all(axis=1).reindex(is_sound.index, fill_value=False)
     both_sound = is_sound[pairs['from']].to_numpy() & is_sound[pairs['to']].to_numpy()
     names = list(noise.columns)
     of_indices = _changes(pairs, results[names], noise, same_site & both_sound)
     sd = 100 * noise_of_volumes(cohort.wanted, cohort.options.icv == 'proportion')
     of_volumes = pd.DataFrame(dict(sd), harmonized.index)[list(harmonized)]
-    of_regions = _changes(pairs, harmonized, of_volumes, same_site, in_percent=True)
+    measured = harmonized.where(is_measured)
+    of_regions = _changes(pairs, measured, of_volumes, same_site, in_percent=True)
     tables = [
         table.round(dict.fromkeys(('change', 'per_year', 'noise', 'limit'), decimals))
         for table, decimals in ((of_indices, DECIMALS), (of_regions, PERCENT_DECIMALS))
@@ -254,7 +266,7 @@ def _changes(
     known = np.isfinite(change) & np.isfinite(limit) & judged[:, np.newaxis]
     reliable = np.where(np.abs(change) > limit, 'true', 'false').astype(object)
     reliable[~known] = None
-    years = pairs['years'].to_numpy(np.float64)[:, np.newaxis]
+    years = pairs['years'].where(pairs['years'] >= LEAST_YEARS).to_numpy(np.float64)[:, np.newaxis]
     table = pairs.loc[pairs.index.repeat(values.shape[1])]
     return table.assign(
         measure=np.tile(list(values), len(pairs)),
@@ -315,7 +327,7 @@ TRAINED_ON = 'R-indices are by a model that was trained on first visits; use --f
 
 def _row(name: str, used: pd.DataFrame, found: Comparison | str) -> dict[str, Any]:
     """A row of the table of change per year."""
-    of_group = used.groupby('group')[PARTICIPANT].nunique()
+    of_group = used.groupby(PARTICIPANT)['group'].first().value_counts()
     counts = {word: of_group.get(group, 0) for group, word in GROUP_NAMES.items()}
     row = {'r_index': name, **counts, 'visits': len(used)}
     if isinstance(found, str):

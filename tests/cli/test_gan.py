@@ -293,7 +293,7 @@ def test_a_folder_of_someone_else_is_left_alone(home, tmp_path, capsys, content)
     assert listing(tmp_path) == {content}
 
 
-@pytest.mark.parametrize('existing', ['r.tsv', 'r.json', 'r_contributions.tsv'])
+@pytest.mark.parametrize('existing', ['r.tsv', 'r.json', 'r_contributions.tsv', 'r_changes.tsv'])
 def test_apply_replaces_only_on_demand(home, tmp_path, existing):
     (tmp_path / existing).write_text('precious')
     assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 73

@@ -42,6 +42,27 @@ def test_a_report_that_fails_does_not_stop_the_others(step, tmp_path):
     assert 'Changes of R-indices' in Page(tmp_path / 'out' / 'sub-01.html').words
 
 
+def test_r_indices_of_an_earlier_run_do_not_stay_where_new_ones_fail(step, tmp_path, monkeypatch):
+    step.run(cwd=str(tmp_path))
+    path = tmp_path / 'out' / 'sub-01.html'
+    age = path.stat().st_mtime_ns
+
+    def fail(*_):
+        raise ValueError('no figure')
+
+    step.inputs.again = True
+    with monkeypatch.context() as patched:
+        patched.setattr(individual, 'plot_standing', fail)
+        step.run(cwd=str(tmp_path))
+    words = Page(path).words
+    assert 'could not be written: no figure' in words
+    assert 'Where they stand' not in words
+    assert path.stat().st_mtime_ns == age
+    step.inputs.again = False
+    step.run(cwd=str(tmp_path))
+    assert 'Where they stand' in Page(path).words
+
+
 def test_a_killed_run_resumes_where_it_was(step, tmp_path, monkeypatch):
     drawn = []
     plot = individual.plot_standing
