@@ -206,7 +206,8 @@ def _r_indices(report: GroupReport) -> Section:
     shift = describe_shift(report.found.shift)
     blocks = _by_group(report, first) if first['group'].notna().any() else []
     if shift:
-        blocks.append(Paragraph(f'{shift}: smaller differences between samples mean nothing.'))
+        text = f'{shift}. Differences between samples below twice this mean nothing.'
+        blocks.append(Paragraph(text))
     return Section('R-indices', (*blocks, people_table(report.found, report.output_dir)))
 
 

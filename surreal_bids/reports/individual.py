@@ -353,7 +353,7 @@ def _doubts(one: Individual) -> list[str]:
     """What to know before the R-indices are used, in sentences."""
     flags = flags_of(one.last.to_dict())
     doubts = []
-    if not one.tables.adapted and (not one.tables.knows_sites or NOT_HARMONIZED in flags):
+    if _is_of_unknown_scanner(one):
         doubts = [f'{NOT_ADAPTED}.']
         flags = [flag for flag in flags if flag is not NOT_HARMONIZED]
     for flag in flags:
@@ -367,6 +367,12 @@ def _doubts(one: Individual) -> list[str]:
             'of patients too high.'
         )
     return doubts
+
+
+def _is_of_unknown_scanner(one: Individual) -> bool:
+    """Whether R-indices hold what the scanner does: it was not learned, and the model lacks it."""
+    harmonized = one.tables.knows_sites and NOT_HARMONIZED not in flags_of(one.last.to_dict())
+    return not one.tables.adapted and not harmonized
 
 
 def _unusual(one: Individual) -> str:
@@ -390,7 +396,7 @@ def _number(one: Individual, name: str) -> Number:
     if pd.notna(row.get(f'{name}_low')) and pd.notna(row.get(f'{name}_high')):
         notes.append(f'68 %: {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}')
     if pd.notna(row.get(f'{name}_centile')):
-        notes.append(f'centile {row[f"{name}_centile"]:.0f} of {_centile_of(row)}')
+        notes.append(f'centile {row[f"{name}_centile"]:.0f} among {_centile_of(row)}')
     return Number(name, f'{row[name]:.2f}', note='; '.join(notes))
 
 
@@ -408,7 +414,7 @@ def _facts(one: Individual) -> dict[str, str]:
     facts = {'Computed': _by_which_model(one)}
     if not one.tables.adapted:
         facts['Scanner'] = 'not learned, since there are no controls'
-        if one.tables.knows_sites and NOT_HARMONIZED not in flags_of(one.last.to_dict()):
+        if not _is_of_unknown_scanner(one):
             facts['Scanner'] += '; taken for the site of this name in the training sample'
     if isinstance(session, str) and len(one.results) > 1:
         facts['Visit'] = f'{session}, the last of {len(one.results)}; the others are below'
@@ -417,6 +423,8 @@ def _facts(one: Individual) -> dict[str, str]:
             'meant to hold 68 % of true severities: what anatomy, the noise of the segmentation, '
             'other patterns, the members and the sample of participants leave open'
         )
+        if _is_of_unknown_scanner(one):
+            facts['Interval'] += '; what the scanner adds is not in it, nor in the centile'
     facts['How to read'] = (
         'about 1: as strong as in the most affected patients of the training sample. Healthy '
         'participants are not at 0, but where controls are. Not a probability, not a diagnosis'

@@ -163,7 +163,8 @@ def people_table(found: GroupResults, output_dir: Path) -> Table:
 
 
 def _intervals(low: pd.Series, high: pd.Series) -> list[str | None]:
-    return [None if pd.isna(a) or pd.isna(b) else f'{a:.2f} to {b:.2f}' for a, b in zip(low, high)]
+    ends = zip(low.round(2) + 0.0, high.round(2) + 0.0)  # No minus zero.
+    return [None if pd.isna(a) or pd.isna(b) else f'{a:.2f} to {b:.2f}' for a, b in ends]
 
 
 def exclusion_table(exclusions: pd.DataFrame) -> Block:

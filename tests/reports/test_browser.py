@@ -79,6 +79,14 @@ def test_columns_are_sorted_with_missing_values_last(tmp_path, visit):
     assert page.locator('[aria-sort]').all_inner_texts() == ['who']
 
 
+def test_intervals_are_sorted_by_their_lower_ends(tmp_path, visit):
+    intervals = {'a': '-0.02 to 0.10', 'b': '-0.19 to -0.05', 'c': None, 'd': '0.04 to 0.15'}
+    page = visit(make_page(tmp_path, [(who, 0.5, text) for who, text in intervals.items()]))
+    for order in ('b a d c', 'd a b c'):
+        page.locator('th', has_text='flags').get_by_role('button').click()
+        assert first_column(page) == order.split()
+
+
 def test_rows_are_filtered_and_copied(tmp_path, visit):
     page = visit(make_page(tmp_path, ROWS))
     page.get_by_label('Rows with').fill('OLD b')

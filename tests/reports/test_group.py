@@ -172,6 +172,7 @@ def test_good_agreement_is_no_comfort_where_a_fold_lost_a_pattern(tmp_path):
 def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
     report = make_report(tmp_path, maps=False)
     results = report.found.results.assign(r1_low=0.25, r1_high=0.753, r1_centile=97.4)
+    results.loc['sub-05', 'r1_low'] = -0.004
     results.loc['sub-07', ['r1_low', 'r1_centile']] = np.nan
     results = results.astype({'in_range': object})
     results.loc['sub-08', ['status', 'in_range']] = ['unharmonized', None]
@@ -182,6 +183,7 @@ def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
     ]
     rows = {cells[0].text: [cell.text for cell in cells[1:]] for _, cells in table_rows(table)}
     assert len(rows) == N_CN + N_PT
+    assert rows['sub-05'][2] == '0.00 to 0.75'
     assert rows['sub-06'][2:4] == ['0.25 to 0.75', '97']
     assert rows['sub-07'][2:4] == ['\N{EN DASH}', '\N{EN DASH}']
     assert rows['sub-03'][-1] == 'outside the training population; age outside the training range'
@@ -275,12 +277,14 @@ def test_r_indices_are_drawn_pair_by_pair(n_patterns):
     rng = np.random.default_rng(0)
     names = [f'r{k + 1}' for k in range(n_patterns)]
     r_indices = pd.DataFrame(rng.uniform(size=(30, n_patterns)), columns=names)
+    r_indices.loc[29] = -0.7
     group = pd.Series(['CN'] * 10 + ['PT'] * 20)
     drawn = figures.plot_r_indices(r_indices, group)
     scatters = [axes for axes in drawn.axes if len(axes.collections) == 2]
     assert len(scatters) == n_patterns * (n_patterns - 1) // 2
     points = scatters[0].collections[1].get_offsets()
     np.testing.assert_allclose(points, r_indices[['r1', 'r2']][10:])
+    assert all(axes.get_ylim()[0] < -0.7 for axes in scatters)
 
 
 def test_the_same_figure_gives_the_same_file(tmp_path):

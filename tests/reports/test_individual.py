@@ -106,7 +106,7 @@ def test_everything_is_told(tmp_path, painter):
         'sub-01: R-indices',
         'nothing speaks against these R-indices',
         f'68 %: {last["r1_low"]:.2f} to {last["r1_high"]:.2f}',
-        '; centile 96 of 34 controls of like age',
+        '; centile 96 among 34 controls of like age',
         'controls (n = 20)',
         'below it patients of the training sample, held out',
         'ses-2, the last of 2',
@@ -157,6 +157,7 @@ def test_a_site_that_the_model_knows_by_name_is_told(tmp_path, knows_sites):
     words = Page(write_individual(tables.of('sub-01'))).words
     assert ('taken for the site of this name' in words) == knows_sites
     assert (NOT_ADAPTED in words) != knows_sites
+    assert ('what the scanner adds is not in it' in words) != knows_sites
 
 
 def test_images_that_the_network_is_not_sure_of_are_called_poor(tmp_path):

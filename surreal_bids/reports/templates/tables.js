@@ -3,6 +3,7 @@
 // Tables that can be sorted, filtered and copied. Without this script they are plain tables.
 const MISSING = '\u2013';
 const ORDER = new Intl.Collator('en', { numeric: true });
+const INTERVAL = /^-?[\d.]+ to -?[\d.]+$/;
 
 function textOf(row) {
   return Array.from(row.cells, (cell) => cell.textContent.trim());
@@ -14,13 +15,14 @@ function make(name, properties, ...children) {
   return element;
 }
 
-// Missing values come last, whichever way a column is sorted.
+// Missing values come last, whichever way a column is sorted; intervals go by their lower ends.
 function compare(a, b, isNumber, sign) {
   if (a === MISSING || b === MISSING) {
     return (a === MISSING) - (b === MISSING);
   }
   const numbers = [a, b].map((text) => parseFloat(text.replace(/,/g, '')));
-  return sign * (isNumber ? numbers[0] - numbers[1] : ORDER.compare(a, b));
+  const areIntervals = INTERVAL.test(a) && INTERVAL.test(b);
+  return sign * (isNumber || areIntervals ? numbers[0] - numbers[1] : ORDER.compare(a, b));
 }
 
 function sortable(table, rows) {
