@@ -111,12 +111,13 @@ def _try_error(
     found: dict[str, list[Floats]] = {name: [] for name in names}
     for fold, model in fitted.models.items():
         own = controls.select(fitted.folds.number[controls.visits.index] == fold)
+        if not len(own):
+            continue  # All of the fold are of sites that its model does not know.
         known = model.with_unseen_site('skip').preprocessing
         people = known.transform(own.features, own.people).normalised
-        if len(people):
-            rows = np.repeat(people.to_numpy(), repeats, axis=0)
-            for number, pattern in enumerate(model.pattern_names):
-                found[fitted.names[fold][pattern]].append(simulate_error(model, rows, number, rng))
+        rows = np.repeat(people.to_numpy(), repeats, axis=0)
+        for number, pattern in enumerate(model.pattern_names):
+            found[fitted.names[fold][pattern]].append(simulate_error(model, rows, number, rng))
     return {name: _quantiles(np.concatenate(parts)) for name, parts in found.items()}
 
 

@@ -52,7 +52,8 @@ def order_visits(
     visits
         Participant and session of each.
     bids_dir
-        Where `scans.tsv` files may have the dates that `described` lacks; None: there are none.
+        Where `scans.tsv` files may have the dates that `described` lacks, or has of one visit only;
+        None: there are none.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def order_visits(
     for _, group in groupby(in_order(visits.values()), key=lambda visit: visit[0]):
         own = list(group)
         by_date = [_years(dates.get(names[visit])) for visit in own]
-        if len(own) > 1 and bids_dir is not None and np.isnan(by_date).any():
+        if len(own) > 1 and bids_dir is not None and not _tell_apart(by_date):
             by_date = [_years(scan_time(bids_dir, *visit)) for visit in own]
         by_age = [_number(ages.get(names[visit])) for visit in own]
         rows += _ordered([names[visit] for visit in own], {DATE: by_date, AGE: by_age})
@@ -90,9 +91,14 @@ def _ordered(
 ) -> list[tuple[str, float, str]]:
     """Visits of one participant in order, with their times and where these are from."""
     for order_by, values in times.items():
-        if np.isfinite(values).all() and len(set(values)) == len(values):
+        if _tell_apart(values):
             return [(name, time, order_by) for time, name in sorted(zip(values, names))]
     return [(name, np.nan, NAME) for name in names]
+
+
+def _tell_apart(times: Sequence[float]) -> bool:
+    """Whether all are known, and no two the same."""
+    return bool(np.isfinite(times).all()) and len(set(times)) == len(times)
 
 
 def _column(described: Table, known: Sequence[str]) -> Mapping[str, str | None]:

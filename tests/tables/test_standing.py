@@ -261,3 +261,12 @@ def test_intervals_that_cannot_be_are_refused(bundle, damage):
     save_bundle(bundle, tensors, card)
     with pytest.raises(DataError, match='damaged'):
         TableModel.load(bundle)
+
+
+def test_a_fold_whose_controls_could_not_be_held_out_is_passed_over(cohort, fitted):
+    lost = (fitted.folds.number == 1) & ~cohort.is_patient
+    results = fitted.results.copy()
+    results.loc[lost, NAMES] = np.nan
+    note = learn_standing(cohort, replace(fitted, results=results))[INTERVALS]
+    assert note['Controls'] == (~cohort.is_patient & ~lost & cohort.visits['is_first']).sum()
+    assert list(note['Patterns']) == NAMES

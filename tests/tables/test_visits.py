@@ -56,8 +56,9 @@ def test_visits_are_in_the_order_of_what_tells_all_apart(tmp_path, cells, expect
     assert times['time'].isna().all() == (order_by == 'name')
 
 
+@pytest.mark.parametrize('cells', [{}, {'scan_date': ['2010-05-01'] * 3}])
 @pytest.mark.parametrize('other', ['bold', 'T1w'])
-def test_dates_may_be_in_scans_tables(tmp_path, other):
+def test_dates_may_be_in_scans_tables(tmp_path, other, cells):
     for session, date in (('1', '2012-05-01'), ('2', '2010-05-01T10:00:00'), ('10', '2011-05-01')):
         folder = tmp_path / 'sub-a' / f'ses-{session}'
         folder.mkdir(parents=True)
@@ -67,7 +68,7 @@ def test_dates_may_be_in_scans_tables(tmp_path, other):
             f'anat/sub-a_ses-{session}_T1w.nii.gz\t{date}',
         ]
         (folder / f'sub-a_ses-{session}_scans.tsv').write_text('\n'.join(lines) + '\n')
-    found, times = order(tmp_path, {}, bids_dir=tmp_path)
+    found, times = order(tmp_path, cells, bids_dir=tmp_path)
     assert found == ['2', '10', '1']
     assert np.ptp(times['time']) == pytest.approx(2, abs=0.01)
 
