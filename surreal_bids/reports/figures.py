@@ -16,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import PercentFormatter
 
 from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT
@@ -55,7 +56,9 @@ def save_figure(path: Path, figure: Figure) -> Path:
     table has the same links.
     """
     text = io.StringIO()
-    with mpl.rc_context(SVG_SETTINGS):
+    for each in figure.findobj(Text):
+        each.set_parse_math(False)  # Names of regions and sessions may hold dollars.
+    with mpl.rc_context({**SVG_SETTINGS, 'text.parse_math': False}):
         figure.savefig(text, format='svg', metadata={'Date': None})
     return write_text(path, _REPORT_LINK.sub(_POINT, text.getvalue()))
 

@@ -12,6 +12,7 @@ import pytest
 from surreal_bids.bids.derivatives import output_path, record_path, write_record
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_json, write_tsv
+from surreal_bids.reports.figures import save_figure
 from surreal_bids.reports.individual import (
     FIGURES,
     GroupTables,
@@ -21,7 +22,12 @@ from surreal_bids.reports.individual import (
     write_excuse,
     write_individual,
 )
-from surreal_bids.reports.individual_figures import OTHERS, RegionPainter, strongest
+from surreal_bids.reports.individual_figures import (
+    OTHERS,
+    RegionPainter,
+    plot_contributions,
+    strongest,
+)
 from surreal_bids.reports.mosaics import Scale
 from surreal_bids.reports.pages import Paragraph, Section, write_page
 from surreal_bids.tables.controls import NOT_ADAPTED
@@ -308,3 +314,9 @@ def test_maps_have_the_colours_of_their_regions(tmp_path, painter):
     red, grey = colours[regions[where] == 47], colours[regions[where] == 48]
     assert (red[:, 0] > red[:, 2]).all()
     np.testing.assert_allclose(grey[:, 0], grey[:, 2])
+
+
+def test_regions_may_be_called_anything(tmp_path):
+    parts = pd.Series([0.1, 0.2, 0.3], ['baseline', 'left $a_{$', r'$\right$'])
+    path = save_figure(tmp_path / 'x.svg', plot_contributions({'r1': parts}, {}))
+    assert 'left $a_{$' in path.read_text()
