@@ -33,10 +33,10 @@ def against_chance(card: Mapping[str, Any]) -> list[Number]:
         return []
     note = (
         f'stability {tested.value:.2f}; {median(tested.null):.2f} with shuffled labels '
-        f'(highest of {len(tested.null)}: {max(tested.null):.2f}). They are shuffled after '
-        'preprocessing, so that p may be too small'
+        f'(highest of {len(tested.null)}: {max(tested.null):.2f}), for which preprocessing was '
+        'learned again'
     )
-    return [Number('Any pattern', f'p from {tested.p_value:.2g}', note=note)]
+    return [Number('Any pattern', f'p = {tested.p_value:.2g}', note=note)]
 
 
 def lost_patterns(found: GroupResults) -> dict[str, float]:

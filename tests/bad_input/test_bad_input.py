@@ -23,7 +23,7 @@ from tests.bad_input.studies import (
 
 CASES = [*tables.CASES, *models.CASES, *commands.CASES, *datasets.CASES]
 
-OUTPUTS = re.compile(r'(out|work|rindices\.(tsv|json))(/|$)')
+OUTPUTS = re.compile(r'(out|work|rindices(_contributions|_changes)?\.(tsv|json))(/|$)')
 """What an accepted command may write, below the folder of a study."""
 
 LONGEST_MESSAGE = 2500

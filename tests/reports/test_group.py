@@ -74,8 +74,8 @@ STABILITY = {
 def test_chance_is_beside_what_was_found(tmp_path):
     card = make_card() | {'Stability': STABILITY}
     words = Page(write_group_report(make_report(tmp_path, card=card, maps=False))).words
-    assert 'p from 0.048' in words
-    assert 'shuffled after preprocessing' in words
+    assert 'p = 0.048' in words
+    assert 'for which preprocessing was learned again' in words
     assert 'stability 0.95; 0.20 with shuffled labels (highest of 20: 0.20)' in words
     assert '0.51 if unrelated' in words
 
