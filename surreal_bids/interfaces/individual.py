@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import TemplateError
 from nipype.interfaces.base import BaseInterfaceInputSpec, File, TraitedSpec, isdefined, traits
 
 from surreal_bids.bids.layout import without_prefix
@@ -24,6 +25,8 @@ MAY_FAIL = (
     ValueError,
     TypeError,
     LookupError,
+    AttributeError,
+    TemplateError,
     ArithmeticError,
     RuntimeError,
     OSError,

@@ -424,7 +424,7 @@ def _facts(one: Individual) -> dict[str, str]:
             'other patterns, the members and the sample of participants leave open'
         )
         if _is_of_unknown_scanner(one):
-            facts['Interval'] += '; what the scanner adds is not in it, nor in the centile'
+            facts['Interval'] += '; what the scanner adds is not in it'
     facts['How to read'] = (
         'about 1: as strong as in the most affected patients of the training sample. Healthy '
         'participants are not at 0, but where controls are. Not a probability, not a diagnosis'

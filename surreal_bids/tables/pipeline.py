@@ -161,7 +161,9 @@ class TableModel:
         if INTERVALS in self.notes:
             computed = with_intervals(computed, self.notes[INTERVALS])
         if CONTROL in self.notes.get(REFERENCE, {}):
-            computed = with_training_centiles(computed, self.notes[REFERENCE][CONTROL])
+            computed = with_training_centiles(
+                computed, self.notes[REFERENCE][CONTROL], prepared.status == COMPLETE
+            )
         results = computed.reindex(prepared.status.index)
         extra = {'beyond_range': prepared.beyond_range, 'n_imputed': prepared.n_imputed}
         columns = {name: column for name, column in extra.items() if column is not None}

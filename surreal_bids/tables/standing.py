@@ -21,8 +21,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from surreal_bids.bids.people import CONTROL, PARTICIPANT, SPREAD_SUFFIX
+from surreal_bids.bids.people import CONTROL, PARTICIPANT, SPREAD_SUFFIX, letters
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
+from surreal_bids.tables.visits import AGE_COLUMNS
 
 if TYPE_CHECKING:
     from surreal_bids.tables.cohort import Cohort
@@ -206,11 +207,16 @@ def with_intervals(results: pd.DataFrame, note: Note) -> pd.DataFrame:
     return _insert(results, pd.DataFrame(columns, results.index), list(note['Patterns']))
 
 
-def with_training_centiles(results: pd.DataFrame, controls: Note) -> pd.DataFrame:
-    """Add centiles among the controls of the training sample, as the card has them."""
+def with_training_centiles(
+    results: pd.DataFrame, controls: Note, comparable: pd.Series
+) -> pd.DataFrame:
+    """Add centiles among the controls of the training sample, as the card has them.
+
+    Only of the `comparable` (n_people,): what an unknown scanner adds would pass for a pattern.
+    """
     names, n = list(controls['Percentiles']), controls['Number']
     least = 50 / (n + 1)
-    known = results.index[results[names].notna().all(axis=1)]
+    known = results.index[results[names].notna().all(axis=1) & comparable[results.index]]
     places = {
         f'{name}{CENTILE_SUFFIX}': np.interp(results.loc[known, name], quantiles, PER_CENT)
         for name, quantiles in controls['Percentiles'].items()
@@ -278,7 +284,7 @@ def _ages(cohort: Cohort) -> pd.Series:
     """Age of each visit; missing where it is not known."""
     for table in (cohort.people, cohort.others):
         for name in table:
-            if str(name).lower() == 'age':
+            if letters(str(name)) in AGE_COLUMNS:
                 return pd.to_numeric(table[name], errors='coerce')
     return pd.Series(np.nan, cohort.visits.index)
 

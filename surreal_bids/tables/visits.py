@@ -183,9 +183,10 @@ LONG_YEARS = 0.5
 
 
 def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> list[str]:
-    """Warn of participants whose age is the same at visits that lie far apart.
+    """Warn of ages that are the same at visits that may lie far apart, or fall from visit to visit.
 
-    Their later visits are compared with controls who are too young, and ageing passes for disease.
+    Of the former, later visits are compared with controls who are too young, and ageing passes for
+    disease; of the latter, either the ages or the dates are wrong.
 
     Parameters
     ----------
@@ -198,14 +199,20 @@ def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> list[str]:
     if column is None:
         return []
     age = people[column].groupby(visits[PARTICIPANT])
-    unchanged = (age.max() == age.min()) & (
-        visits['years'].groupby(visits[PARTICIPANT]).max() > LONG_YEARS
-    )
-    who = list(unchanged.index[unchanged])
-    if not who:
-        return []
-    return [
-        f'{column} is the same at all visits of {name_some(who, 5)}, which lie more than half a '
-        f'year apart, so that ageing will look like disease; give {column} of each visit '
-        '(sessions.tsv)'
-    ]
+    years = visits['years'].groupby(visits[PARTICIPANT]).max()
+    unchanged = (age.max() == age.min()) & (age.size() > 1) & ~(years <= LONG_YEARS)
+    falling = visits.loc[age.diff() < 0, PARTICIPANT].unique()
+    warnings = []
+    if unchanged.any():
+        who = name_some(unchanged.index[unchanged], 5)
+        warnings.append(
+            f'{column} is the same at all visits of {who}, which lie more than half a year apart, '
+            f'or at times that are not known, so that ageing may look like disease; give {column} '
+            'of each visit (sessions.tsv)'
+        )
+    if len(falling):
+        warnings.append(
+            f'{column} falls from one visit to a later one in {name_some(falling, 5)}: dates or '
+            'ages are wrong, and with them perhaps which visit is the first; correct them'
+        )
+    return warnings

@@ -215,11 +215,20 @@ def test_ages_need_not_be_known(cohort):
     assert set(found['centile_of']) == {'all'}
 
 
+def test_ages_may_be_called_otherwise(cohort):
+    renamed = replace(cohort, people=cohort.people.rename(columns={'age': 'Age_at_scan'}))
+    expected, found = (with_centiles(some_indices(c), c, NAMES) for c in (cohort, renamed))
+    pd.testing.assert_frame_equal(found, expected)
+
+
 def test_centiles_by_the_card_are_those_of_scipy(cohort, fitted):
     note = learn_standing(cohort, fitted)[REFERENCE]['CN']
     known = fitted.results.loc[~cohort.is_patient, 'r1']
-    results = pd.DataFrame({'r1': [*known[:3] + 1e-3, -99, 99], 'r2': 0.0})
-    found = with_training_centiles(results, note)
+    results = pd.DataFrame({'r1': [*known[:3] + 1e-3, -99, 99, 0.5], 'r2': 0.0})
+    found = with_training_centiles(results, note, results['r1'] != 0.5)
+    of_unknown_scanner = found.iloc[-1]
+    assert of_unknown_scanner[['r1_centile', 'centile_of', 'centile_controls']].isna().all()
+    found = found.iloc[:-1]
     expected = [stats.percentileofscore(known, r) for r in results['r1'][:3]]
     np.testing.assert_allclose(found['r1_centile'][:3], expected, atol=100 / 70)
     assert found['r1_centile'].iloc[3:].tolist() == [0.7, 99.3]

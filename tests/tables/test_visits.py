@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -111,6 +113,24 @@ def test_ages_that_do_not_change_are_told(tmp_path, ages, warns):
     visits = add_years(visit_columns([('a', '1'), ('a', '2'), ('a', '10')]), times)
     people = pd.DataFrame({'age': np.array(ages, float)}, visits.index)
     assert len(warn_of_ages(visits, people)) == warns
+
+
+@pytest.mark.parametrize(
+    ('cells', 'ages', 'said'),
+    [
+        ({}, [70, 70, 70], 'age is the same at all visits of sub-a, .*not known'),
+        ({'acq_time': ['2010-05-01', '2010-06-01', '2010-07-01']}, [70, 70, 70], None),
+        ({'acq_time': ['2010-05-01', '2011-05-01', '2012-05-01']}, [72, 71, 70], 'age falls .* sub-a:'),
+    ],
+    ids=['unknown times', 'a few weeks', 'dates contradict'],
+)
+def test_ages_that_do_not_go_with_times_are_told(tmp_path, cells, ages, said):
+    _, times = order(tmp_path, cells)
+    visits = add_years(visit_columns([('a', '1'), ('a', '2'), ('a', '10')]), times)
+    people = pd.DataFrame({'age': np.array(ages, float)}, visits.index)
+    warnings = warn_of_ages(visits, people)
+    assert len(warnings) == bool(said)
+    assert said is None or re.search(said, warnings[0])
 
 
 @pytest.mark.parametrize('where', ['sessions', 'scans', 'table'])
