@@ -120,7 +120,11 @@ def test_ages_that_do_not_change_are_told(tmp_path, ages, warns):
     [
         ({}, [70, 70, 70], 'age is the same at all visits of sub-a, .*not known'),
         ({'acq_time': ['2010-05-01', '2010-06-01', '2010-07-01']}, [70, 70, 70], None),
-        ({'acq_time': ['2010-05-01', '2011-05-01', '2012-05-01']}, [72, 71, 70], 'age falls .* sub-a:'),
+        (
+            {'acq_time': ['2010-05-01', '2011-05-01', '2012-05-01']},
+            [72, 71, 70],
+            'age falls .* sub-a:',
+        ),
     ],
     ids=['unknown times', 'a few weeks', 'dates contradict'],
 )
