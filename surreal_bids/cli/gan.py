@@ -344,8 +344,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
         results = with_excluded(model.apply(cohort), cohort)
         contributions = model.contributions(cohort.features, cohort.people)
         changes, _ = follow_visits(cohort, model, results)
-    for path in outputs[2:]:
-        path.unlink(missing_ok=True)  # A table of an earlier call would pass for one of these.
+    for path in filter(Path.exists, outputs[2:]):
+        path.unlink()  # A table of an earlier call would pass for one of these.
     write_results(out, cohort, results, model.pattern_names)
     if model.pattern_names:
         write_contributions(of_regions, cohort, contributions)
