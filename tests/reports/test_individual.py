@@ -190,7 +190,10 @@ def test_no_pattern_is_told(tmp_path):
     tables = make_tables(tmp_path)
     named = [name for name in tables.results if not name.startswith(('r1', 'r2'))]
     without = replace(
-        tables, results=tables.results[named], card=CARD | {'PatternNames': []}, reference={}
+        tables,
+        results=tables.results[named],
+        card=CARD | {'PatternNames': []},
+        reference=Reference('', pd.DataFrame()),
     )
     words = Page(write_individual(without.of('sub-01'))).words
     assert 'no pattern is supported by the training sample' in words
@@ -225,6 +228,14 @@ def test_sections_of_the_participant_level_stay(tmp_path):
     assert path.stat().st_mtime_ns == age
     remove_others(tmp_path, {'02'})
     assert path.read_text() == before
+
+
+def test_others_to_compare_with_are_a_reason_to_write_again(tmp_path):
+    tables = make_tables(tmp_path)
+    whose, rows, counts = tables.reference
+    fewer = replace(tables, reference=Reference(whose, rows.iloc[1:], counts))
+    digests = [each.of('sub-01').digest() for each in (tables, replace(tables), fewer)]
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_what_is_there_is_not_written_again(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from surreal_bids.config import AppConfig
+from surreal_bids.tables.cohort import Cohort, read_cohort
 from tests.tables.study import Study, make_study
 
 
@@ -40,6 +41,15 @@ def make_config(root: Path, **options: Any) -> AppConfig:
         'nprocs': 1,
     }
     return AppConfig(root, folder / 'out', ('group',), **{**defaults, **options})
+
+
+def read_study(folder: Path, study: Study | None = None, sessions: bool = False) -> Cohort:
+    """Write a dataset and read it as the group level does; `sessions`: two of everyone."""
+    study = study or make_study()
+    config = make_config(write_dataset(folder, study))
+    if sessions:
+        with_sessions(study).to_csv(folder / 'volumes.tsv', sep='\t')
+    return read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config)
 
 
 def with_sessions(study: Study) -> pd.DataFrame:

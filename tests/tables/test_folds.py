@@ -25,7 +25,7 @@ from surreal_bids.tables.folds import (
 )
 from surreal_bids.tables.pipeline import TableModel, select_model
 from surreal_bids.tables.results import readable_card
-from tests.tables.group_study import make_config, with_sessions, write_dataset
+from tests.tables.group_study import make_config, read_study, write_dataset
 from tests.tables.study import make_study
 
 OPTIONS = TrainingOptions(
@@ -39,16 +39,9 @@ OPTIONS = TrainingOptions(
 )
 
 
-def gather(folder, study=None, sessions=False):
-    config = make_config(write_dataset(folder, study))
-    if sessions:
-        with_sessions(study or make_study()).to_csv(folder / 'volumes.tsv', sep='\t')
-    return read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config)
-
-
 @pytest.fixture(scope='module')
 def cohort(tmp_path_factory):
-    return gather(tmp_path_factory.mktemp('study'))
+    return read_study(tmp_path_factory.mktemp('study'))
 
 
 @pytest.fixture(scope='module')
@@ -73,7 +66,7 @@ def test_parts_are_even_in_groups_and_sites(cohort, n_parts, seed):
 
 
 def test_visits_of_a_participant_stay_together(tmp_path):
-    cohort = gather(tmp_path, sessions=True)
+    cohort = read_study(tmp_path, sessions=True)
     parts = split_people(cohort, 3, 0)
     assert parts.groupby(cohort.visits['participant_id']).nunique().eq(1).all()
 
@@ -148,7 +141,7 @@ def test_everyone_gets_the_r_indices_of_the_fold_that_held_them_out(cohort, mode
 
 
 def test_later_visits_get_the_model_of_the_same_fold(tmp_path):
-    cohort = gather(tmp_path, sessions=True)
+    cohort = read_study(tmp_path, sessions=True)
     model = TableModel.fit(cohort, OPTIONS)
     found = cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS))
     later = cohort.select(~cohort.visits['is_first'])
@@ -313,7 +306,7 @@ def test_without_folds_r_indices_are_marked_as_trained_on(cohort, model):
 
 @pytest.mark.parametrize(('n_cn', 'neither'), [(30, True), (19, False)])
 def test_a_fifth_is_in_neither_half_where_groups_are_large_enough(tmp_path, n_cn, neither):
-    cohort = gather(tmp_path, make_study(n_cn, 41))
+    cohort = read_study(tmp_path, make_study(n_cn, 41))
     half_of = split_halves(cohort, 1)
     assert set(half_of) == ({0, 1, 2} if neither else {1, 2})
     data = prepare_halves(cohort, 1)

@@ -13,7 +13,6 @@ from scipy import stats
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.bundle import load_bundle, save_bundle
-from surreal_bids.tables.cohort import read_cohort
 from surreal_bids.tables.folds import cross_fit, fit_folds, prepare_folds
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.results import describe_results
@@ -28,7 +27,7 @@ from surreal_bids.tables.standing import (
     with_centiles,
     with_training_centiles,
 )
-from tests.tables.group_study import make_config, with_sessions, write_dataset
+from tests.tables.group_study import read_study
 from tests.tables.study import make_study
 
 OPTIONS = TrainingOptions(
@@ -93,17 +92,9 @@ def test_simulated_patients_lose_a_share_of_what_they_have(mean, share):
     np.testing.assert_allclose(found[1], 0.5 * SEVERITIES * (1 + 2 * share) - 0.2, atol=1e-12)
 
 
-def gather(folder, study=None, sessions=False):
-    study = study or make_study(70, 41)
-    config = make_config(write_dataset(folder, study))
-    if sessions:
-        with_sessions(study).to_csv(folder / 'volumes.tsv', sep='\t')
-    return read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config)
-
-
 @pytest.fixture(scope='module')
 def cohort(tmp_path_factory):
-    return gather(tmp_path_factory.mktemp('study'))
+    return read_study(tmp_path_factory.mktemp('study'), make_study(70, 41))
 
 
 @pytest.fixture(scope='module')
@@ -149,7 +140,7 @@ def test_who_was_not_held_out_has_neither(cohort, model, fitted):
 
 
 def test_few_controls_have_neither(tmp_path):
-    cohort = gather(tmp_path, make_study(19, 41))
+    cohort = read_study(tmp_path, make_study(19, 41))
     model = TableModel.fit(cohort, OPTIONS)
     fitted = cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS))
     results, notes = add_standing(cohort, fitted)
@@ -184,7 +175,7 @@ def test_centiles_are_those_of_scipy_among_controls_of_like_age(cohort):
 
 
 def test_nobody_is_compared_with_their_other_visits(tmp_path):
-    cohort = gather(tmp_path, sessions=True)
+    cohort = read_study(tmp_path, make_study(70, 41), sessions=True)
     found = with_centiles(some_indices(cohort), cohort, NAMES)
     compared = found['centile_controls'].groupby(cohort.is_patient).max()
     assert compared.to_dict() == {False: 69, True: 70}
@@ -193,7 +184,7 @@ def test_nobody_is_compared_with_their_other_visits(tmp_path):
 
 @pytest.mark.parametrize('n_cn', [29, 30])
 def test_controls_must_be_enough_without_oneself(tmp_path, n_cn):
-    cohort = gather(tmp_path, make_study(n_cn, 41))
+    cohort = read_study(tmp_path, make_study(n_cn, 41))
     found = with_centiles(some_indices(cohort), cohort, NAMES)
     if n_cn < 30:
         assert 'r1_centile' not in found
