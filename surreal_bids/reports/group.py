@@ -44,7 +44,6 @@ from surreal_bids.reports.viewers import (
     Background,
     DrawnMap,
     draw_mosaic,
-    embed_viewers,
     write_viewer,
 )
 from surreal_bids.tables.analysis import GroupResults
@@ -105,6 +104,10 @@ class GroupReport:
         return Figure(figures.save_figure(self.figure_path(name), drawn), title, caption)
 
 
+FIGURE_BYTES = 2_500_000
+"""Figures in the report are at most as large, so that with its tables it is below 3 MB."""
+
+
 def write_group_report(report: GroupReport) -> Path:
     """Draw all figures and write the report that shows them."""
     sections = [make(report) for make in SECTIONS]
@@ -114,6 +117,7 @@ def write_group_report(report: GroupReport) -> Path:
         [section for section in sections if section.blocks or section.parts],
         subtitle='R-indices: how strongly each disease-related brain pattern is expressed',
         footer=f'surreal_bids {__version__}',
+        figure_bytes=FIGURE_BYTES,
     )
 
 
@@ -273,13 +277,19 @@ def _patterns(report: GroupReport) -> Section:
 
 
 def _maps(report: GroupReport, maps: list[DrawnMap], caption: str) -> list[Block]:
-    """Mosaics of maps, then viewers of the same."""
-    if report.background is None or not maps:
-        return []
+    """Mosaics of maps, each with a link to the viewer of the same."""
     out, background = report.output_dir, report.background
-    mosaics = [Figure(draw_mosaic(out, each, background), each.title, caption) for each in maps]
-    viewers = {f'Move through: {each.title}': write_viewer(out, each, background) for each in maps}
-    return [*mosaics, embed_viewers(viewers)]
+    if background is None:
+        return []
+    return [
+        Figure(
+            draw_mosaic(out, each, background),
+            each.title,
+            caption,
+            viewer=write_viewer(out, each, background),
+        )
+        for each in maps
+    ]
 
 
 def _voxels(report: GroupReport) -> Section:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -97,12 +98,15 @@ class Figure:
         What it shows, in a few words; read aloud to those who cannot see it, with the caption.
     caption
         How to read it.
+    viewer
+        An HTML file in which one can move through it, which the report links to.
     """
 
     kind: ClassVar[str] = 'figure'
     path: Path
     title: str
     caption: str = ''
+    viewer: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -151,14 +155,10 @@ class Code:
 
 @dataclass(frozen=True)
 class Html:
-    """HTML that is known to be safe: its text was escaped by whoever made it.
-
-    `scripts` are those in it that may run; others do not.
-    """
+    """HTML that is known to be safe: its text was escaped by whoever made it."""
 
     kind: ClassVar[str] = 'html'
     markup: Markup
-    scripts: tuple[str, ...] = ()
 
 
 Block = Paragraph | Notice | Numbers | Facts | Figure | Table | Code | Html
@@ -191,6 +191,7 @@ def write_page(
     subtitle: str = '',
     footer: str = '',
     template: str = 'page.html',
+    figure_bytes: float = math.inf,
 ) -> Path:
     """Write a report, whole or not at all.
 
@@ -206,6 +207,8 @@ def write_page(
         Where the report comes from.
     template
         File among the templates of this package that extends or is `page.html`.
+    figure_bytes
+        Room for figures: those that no longer fit are linked instead.
 
     Raises
     ------
@@ -213,10 +216,9 @@ def write_page(
         A figure is missing or is no picture that can be shown offline.
     """
     path = Path(path)
-    blocks = [*_blocks(sections)]
+    blocks = _blocks(sections)
     is_interactive = any(isinstance(each, Table) and each.interactive for each in blocks)
     script = table_script() if is_interactive else ''
-    of_blocks = [text for each in blocks if isinstance(each, Html) for text in each.scripts]
     html = (
         _environment()
         .get_template(template)
@@ -225,11 +227,11 @@ def write_page(
             subtitle=subtitle,
             sections=sections,
             footer=footer,
-            policy=content_policy([*filter(None, [script]), *of_blocks]),
+            policy=content_policy([script] if script else []),
             # Written by us: it holds nothing of the data.
             script=Markup(script),  # noqa: S704
             slot=lambda name: Markup(_SLOT).format(name, '', ''),  # noqa: S704
-            draw_figure=_Figures(path.parent),
+            draw_figure=_Figures(path.parent, room=figure_bytes),
             rows=table_rows,
         )
     )
@@ -343,20 +345,30 @@ def _environment() -> jinja2.Environment:
 
 
 class _Figures:
-    """Puts the figures of a report into it, each with names of its own, and numbers them."""
+    """Puts the figures of a report into it, each with names of its own, and numbers them.
 
-    def __init__(self, folder: Path, letter: str = '') -> None:
-        self.folder, self.letter = folder, letter
+    Once there is no `room` (in bytes) for one, it is left out, to be linked only.
+    """
+
+    def __init__(self, folder: Path, letter: str = '', room: float = math.inf) -> None:
+        self.folder, self.letter, self.room = folder, letter, room
         self.count = 0
 
     def __call__(self, figure: Figure) -> dict[str, Any]:
         self.count += 1
         number = f'{self.letter}{self.count}'
+        content = embed(figure, f'figure{number}-', self.folder)
+        fits = len(content) <= self.room
+        self.room -= len(content) if fits else 0
         return {
             'number': number,
-            'link': quote(os.path.relpath(figure.path, self.folder)),
-            'content': embed(figure, f'figure{number}-', self.folder),
+            'link': self._link(figure.path),
+            'viewer': self._link(figure.viewer) if figure.viewer else None,
+            'content': content if fits else None,
         }
+
+    def _link(self, path: Path) -> str:
+        return quote(os.path.relpath(path, self.folder))
 
 
 def embed(figure: Figure, prefix: str, folder: Path) -> Markup:

@@ -1,10 +1,10 @@
-"""Maps in the group report: slices, and viewers in which one can move through them."""
+"""Maps of the group report: slices in it, and viewers beside it to move through them."""
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,17 +16,15 @@ from nibabel.affines import rescale_affine, voxel_sizes
 from surreal_bids.bids.derivatives import output_path
 from surreal_bids.files import write_text
 from surreal_bids.reports.mosaics import statistic_mosaic
-from surreal_bids.reports.pages import Html
+from surreal_bids.reports.pages import content_policy
 
 VIEWER_MM = 2.0
-"""Edge of a voxel in viewers: a fine one would make the report eight times as large."""
-
-VIEWER_HEIGHT = 340
-"""Height of a viewer in the report, in pixels."""
+"""Edge of a voxel in viewers: a fine one would make them eight times as large."""
 
 LARGEST_CHANGE = 99.5
 """Percentile of the size of the values that gets the last colour."""
 
+_TITLE = re.compile(r'<title>.*?</title>', re.DOTALL)
 _REMOTE_LINK = re.compile(r'<link\b[^>]*href="https?:[^>]*>')
 _SCRIPT = re.compile(r'<script\b[^>]*>(.*?)</script>', re.DOTALL)
 
@@ -105,7 +103,24 @@ def write_viewer(output_dir: Path, drawn: DrawnMap, background: Background) -> P
             width_view=900,
         )
     path = output_path(output_dir, 'group_figure', figure=drawn.figure, extension='html')
-    return write_text(path, _REMOTE_LINK.sub('', viewer.html))
+    back = os.path.relpath(output_path(output_dir, 'group_report'), path.parent)
+    return write_text(path, _as_page(viewer.html, drawn, back))
+
+
+def _as_page(html: str, drawn: DrawnMap, back: str) -> str:
+    """A viewer of nilearn as a page of ours: it says what it shows, and loads nothing."""
+    html = _REMOTE_LINK.sub('', html)
+    head = Markup(
+        '<meta http-equiv="Content-Security-Policy" content="{}"><title>{}</title>'
+    ).format(content_policy(_SCRIPT.findall(html)), drawn.title)
+    body = Markup(
+        '<body style="margin:1rem;background:#000;color:#eee;font-family:sans-serif">'
+        '<h1 style="font-size:1.2rem">{} ({})</h1>'
+        '<p>Click into a slice to move through the map. <a style="color:#7cc0f5" href="{}">'
+        'Back to the report</a></p>'
+    ).format(drawn.title, drawn.label, back)
+    html = _TITLE.sub(lambda _: head, html, count=1)
+    return html.replace('<body>', body, 1)
 
 
 def _smallest(image: nib.Nifti1Image) -> float:
@@ -125,19 +140,3 @@ def _coarser(image: nib.Nifti1Image, order: int) -> nib.Nifti1Image:
     affine = rescale_affine(image.affine, image.shape, (VIEWER_MM,) * 3, shape)
     single = nib.Nifti1Image(np.asarray(image.dataobj, dtype=np.float32), image.affine)
     return resample_from_to(single, (tuple(shape), affine), order=order)
-
-
-def embed_viewers(viewers: Mapping[str, Path]) -> Html:
-    """Viewers as parts of a report, each folded under its title and loaded when opened."""
-    texts = {title: path.read_text(encoding='utf-8') for title, path in viewers.items()}
-    scripts = [script for text in texts.values() for script in _SCRIPT.findall(text)]
-    markup = Markup('\n').join(
-        Markup(
-            '<details class="viewer"><summary>{title}</summary>'
-            '<iframe title="{title}" loading="lazy" sandbox="allow-scripts" '
-            'style="width:100%;height:{height}px;border:0;background:#000" srcdoc="{page}">'
-            '</iframe></details>'
-        ).format(title=title, height=VIEWER_HEIGHT, page=text)
-        for title, text in texts.items()
-    )
-    return Html(markup, tuple(scripts))

@@ -138,14 +138,19 @@ def test_a_participant_is_shown_at_any_width(tmp_path, visit):
         assert page.evaluate('document.documentElement.scrollWidth') <= width
 
 
-def test_viewers_work_and_are_the_only_frames(group, visit):
+def test_viewers_work_and_lead_back(group, visit):
     page = visit(group)
-    assert page.locator('iframe').count() == 3
-    page.locator('details.viewer summary').first.click()
-    sprite = page.frame_locator('iframe').first.locator('canvas').first
+    assert page.locator('iframe').count() == 0
+    title = page.title()
+    page.get_by_role('link', name='Move through the map').first.click()
+    assert page.title() == 'Pattern r1 on the atlas'
+    pixels = 'canvas => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height)'
+    sprite = page.locator('canvas').first
     sprite.wait_for(state='visible')
-    width = sprite.evaluate('canvas => canvas.width')
-    assert width > 0
+    assert sprite.evaluate(f'canvas => ({pixels})(canvas).data.some(value => 0 < value)')
+    assert page.evaluate('document.documentElement.scrollWidth') <= 1280
+    page.get_by_role('link', name='Back to the report').click()
+    assert page.title() == title
 
 
 def test_other_scripts_do_not_run(tmp_path, browser):

@@ -114,18 +114,32 @@ def test_nothing_is_fetched(report):
             assert not re.match(r'\s*(https?:|//)', value or ''), (tag, name)
 
 
-def test_viewers_are_in_the_page_and_cannot_reach_out_of_it(report):
+def test_viewers_are_files_of_their_own(report):
     page, folder = report
-    frames = page.of('iframe')
-    assert [frame['title'] for frame in frames] == [
-        'Move through: Pattern r1 on the atlas',
-        'Move through: GM: all patients',
-        'Move through: GM: r1 among patients',
-    ]
-    for frame in frames:
-        assert frame['sandbox'] == 'allow-scripts'
-        assert 'brainsprite' in frame['srcdoc']
-    assert len(list((folder / 'group_figures').glob('*.html'))) == 3
+    assert not page.of('iframe')
+    shown = {'r1pattern': 'Pattern r1 on the atlas', 'patientsGM': 'GM: all patients'}
+    shown |= {'r1slopeGM': 'GM: r1 among patients'}
+    links = [f'group_figures/group_desc-{figure}.html' for figure in shown]
+    leads_to = [a.get('href', '') for a in page.of('a')]
+    assert [link for link in leads_to if re.match('group_figures.*html', link)] == links
+    for link, title in zip(links, shown.values()):
+        viewer = Page(folder / link)
+        assert viewer.words.count(title) == 2  # In the tab, and as heading.
+        assert '../group.html' in [a['href'] for a in viewer.of('a')]
+        (policy,) = [m['content'] for m in viewer.of('meta') if 'http-equiv' in m]
+        assert "default-src 'none'" in policy
+        assert policy.count('sha256-') == len(viewer.of('script'))
+
+
+def test_figures_without_room_are_linked(tmp_path, monkeypatch):
+    whole = Page(write_group_report(make_report(tmp_path)))
+    monkeypatch.setattr('surreal_bids.reports.group.FIGURE_BYTES', 200_000)
+    page = Page(write_group_report(make_report(tmp_path)))
+    assert sum(map(len, re.findall(r'<svg.*?</svg>', page.source, re.DOTALL))) <= 200_000
+    assert 0 < len(page.of('svg')) < len(whole.of('svg'))
+    assert len(page.of('figure')) == len(whole.of('figure'))
+    left_out = page.words.count('Not shown here, since the report would become too large')
+    assert left_out == len(whole.of('svg')) - len(page.of('svg'))
 
 
 def test_every_figure_is_a_file_too(report):
