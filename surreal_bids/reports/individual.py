@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import output_path
 from surreal_bids.bids.layout import without_prefix
-from surreal_bids.bids.people import PARTICIPANT, SESSION
+from surreal_bids.bids.people import PARTICIPANT, SESSION, sex_of
 from surreal_bids.regions import region_names
 from surreal_bids.reports.figures import save_figure
 from surreal_bids.reports.individual_figures import (
@@ -34,6 +35,7 @@ from surreal_bids.reports.pages import (
     Block,
     Facts,
     Figure,
+    Html,
     Notice,
     Number,
     Numbers,
@@ -47,9 +49,11 @@ from surreal_bids.reports.pages import (
     write_page,
 )
 from surreal_bids.reports.people import NOT_HARMONIZED, OUTSIDE, flags_of, image_flags
+from surreal_bids.tables.cohort import SINGULAR
 from surreal_bids.tables.controls import NOT_ADAPTED
 from surreal_bids.tables.folds import HELD_OUT
 from surreal_bids.tables.retest import PAIRS
+from surreal_bids.text import counted
 
 FIGURES = ('standing', 'contributions', 'map', 'course')
 """Names of the figures of a participant's R-indices."""
@@ -89,8 +93,8 @@ class GroupTables:
     results, contributions, changes : frame
         `rindices.tsv`, `contributions.tsv` and `changes.tsv`; empty where there is none.
     deviations : frame
-        Of each visit `participant_id`, perhaps `session_id`, `order_by` and `years`, and how far
-        each feature is from the mean of controls, in their standard deviations.
+        Of each visit `participant_id`, perhaps `session_id`, `order_by`, `years`, `age`, `sex` and
+        `site`, and how far each feature is from the mean of controls, in their standard deviations.
     reference
         Whom to compare with.
     card
@@ -185,7 +189,7 @@ def _read_table(path: Path) -> pd.DataFrame:
     """A table of ours; empty where there is none."""
     if not path.is_file():
         return pd.DataFrame()
-    text = dict.fromkeys((PARTICIPANT, SESSION, 'from_session', 'to_session'), str)
+    text = dict.fromkeys((PARTICIPANT, SESSION, 'from_session', 'to_session', 'site'), str)
     return pd.read_csv(path, sep='\t', na_values=['n/a'], keep_default_na=False, dtype=text)
 
 
@@ -344,14 +348,15 @@ def _by_which_model(one: Individual) -> str:
 
 def _section(one: Individual, painter: RegionPainter | None) -> Section:
     """All that is shown of a participant's R-indices."""
+    who = _who(one)
     if not one.tables.names:
         text = 'There are no R-indices: no pattern is supported by the training sample.'
-        return Section('R-indices', (Notice(text, 'warning'),))
+        return Section('R-indices', (who, Notice(text, 'warning')))
     blocks: list[Block] = [Notice(text, 'warning') for text in _doubts(one)]
     if not one.is_known:
         reason = one.last.get('reason')
         text = f'There are no R-indices{f": {reason}" if isinstance(reason, str) else ""}.'
-        return Section('R-indices', (Notice(text, 'warning'), *blocks))
+        return Section('R-indices', (who, Notice(text, 'warning'), *blocks))
     if not blocks:
         blocks = [Notice('nothing speaks against these R-indices.', 'good')]
     blocks.append(Numbers(tuple(_number(one, name) for name in one.tables.names)))
@@ -361,7 +366,35 @@ def _section(one: Individual, painter: RegionPainter | None) -> Section:
         Section('What they rest on', tuple(_contributions(one, painter))),
         Section('Over time', tuple(_course(one))),
     ]
-    return Section('R-indices', tuple(blocks), tuple(part for part in parts if part.blocks))
+    return Section('R-indices', (who, *blocks), tuple(part for part in parts if part.blocks))
+
+
+SEX_NAMES = {'F': 'female', 'M': 'male'}
+
+
+def _who(one: Individual) -> Html:
+    """What is known of the participant, in a line, and the way back to the report of the group."""
+    row = one.at_last(one.deviations)
+    known = row.iloc[-1] if len(row) else pd.Series(dtype=object)
+    known = known.reindex(['age', 'sex', 'site']).dropna()
+    words = [SINGULAR.get(str(one.last.get('group')), '')]
+    if 'age' in known:
+        when = ' at the last visit' if len(one.results) > 1 else ''
+        words.append(f'{known["age"]:.1f} years old{when}'.replace('.0 ', ' '))
+    if 'sex' in known:
+        # Sexes that are coded stay codes: which is which, nobody says.
+        words.append(SEX_NAMES.get(sex_of(str(known['sex'])) or '', f'sex {known["sex"]}'))
+    if 'site' in known:
+        words.append(f'site {known["site"]}')
+    words.append(counted(len(one.results), 'visit'))
+    line = ' · '.join(filter(None, words))
+    path = output_path(one.tables.root, 'report', participant=one.label)
+    back = os.path.relpath(output_path(one.tables.root, 'group_report'), path.parent)
+    return Html(
+        Markup('<p>{}. <a href="{}">All participants: the group report</a></p>').format(
+            f'{line[0].upper()}{line[1:]}', back
+        )
+    )
 
 
 def _doubts(one: Individual) -> list[str]:
@@ -460,7 +493,7 @@ def _standing(one: Individual) -> list[Block]:
     if len(rows):
         caption += f' Above the line controls, below it patients of {whose}.'
     path = save_figure(one.figure('standing'), drawn)
-    return [Figure(path, 'R-indices among those of others', caption)]
+    return [Figure(path, 'R-indices among those of others', caption, is_narrow=True)]
 
 
 def _contributions(one: Individual, painter: RegionPainter | None) -> list[Block]:

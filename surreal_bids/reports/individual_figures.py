@@ -33,6 +33,9 @@ from surreal_bids.reports.mosaics import (
 WIDTH = 10.5
 """Inches: as wide as the report."""
 
+NARROW = 5.6
+"""Inches: as wide as a phone shows with letters that can be read."""
+
 BINS = 30
 
 RAISES, LOWERS = '#b2182b', '#2166ac'
@@ -73,7 +76,7 @@ def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
     counts
         How many participants each group has.
     """
-    figure = new_figure(WIDTH, 0.5 + 1.15 * len(own))
+    figure = new_figure(NARROW, 0.7 + len(own))
     panels = figure.subplots(len(own), 1, squeeze=False, sharex=True)[:, 0]
     values = [own.to_numpy(dtype=float).ravel()]
     values += [reference[name].to_numpy(dtype=float) for name in own.index if name in reference]
@@ -90,6 +93,9 @@ def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
         tidy(axes)
         axes.spines['left'].set_visible(False)
     panels[-1].set(xlim=(bins[0], bins[-1]), xlabel='R-index')
+    shown, labels = panels[0].get_legend_handles_labels()
+    if shown:
+        figure.legend(shown, labels, loc='outside upper right', ncols=2, fontsize=9, frameon=False)
     return figure
 
 
@@ -103,11 +109,8 @@ def _draw_groups(
             continue
         share, _ = np.histogram(mine, bins)
         heights = sign * share / share.max()
-        axes.stairs(heights, bins, fill=True, color=COLOURS[name], alpha=0.35, lw=0)
-        axes.text(
-            1.01, 0.5 + sign * 0.25, f'{GROUP_NAMES[name]} (n = {counts[name]})',
-            color=COLOURS[name], fontsize=9, va='center', transform=axes.transAxes,
-        )  # fmt: skip
+        label = f'{GROUP_NAMES[name]} (n = {counts[name]})'
+        axes.stairs(heights, bins, fill=True, color=COLOURS[name], alpha=0.35, lw=0, label=label)
 
 
 def _draw_interval(axes: Axes, row: pd.Series) -> None:

@@ -100,6 +100,8 @@ class Figure:
         How to read it.
     viewer
         An HTML file in which one can move through it, which the report links to.
+    is_narrow
+        Whether it shrinks to fit a narrow screen; others scroll there.
     """
 
     kind: ClassVar[str] = 'figure'
@@ -107,6 +109,7 @@ class Figure:
     title: str
     caption: str = ''
     viewer: Path | None = None
+    is_narrow: bool = False
 
 
 @dataclass(frozen=True)

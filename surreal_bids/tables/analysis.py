@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from surreal_bids.bids.people import letters
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.covariates import CN_SD
@@ -22,13 +23,15 @@ from surreal_bids.regions import Feature, region_names
 from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.stats.glm import Skipped
-from surreal_bids.tables.changes import follow_visits
+from surreal_bids.tables.changes import follow_visits, sites_of
 from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
+from surreal_bids.tables.controls import AGES
 from surreal_bids.tables.diagnosis import compare_groups, diagnose
 from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves
 from surreal_bids.tables.pipeline import BASELINE, R_INDEX, VISIT, TableModel
 from surreal_bids.tables.preprocessing import prepare_inputs
 from surreal_bids.tables.resampling import shift_of_controls
+from surreal_bids.tables.screening import SEX_COLUMNS
 from surreal_bids.tables.standing import add_standing, with_centiles
 
 HALVES_COLUMNS = [
@@ -108,10 +111,24 @@ class GroupResults:
         return self.results.loc[first.index].assign(group=first['group'])
 
     def deviations(self) -> pd.DataFrame:
-        """Visits, and how far each region is from the mean of controls, in their SD."""
+        """Visits, with age, sex and site as known, and how far regions are from controls, in SD."""
         steps = self.model.preprocessing
         seen = steps.transform(self.cohort.features, self.cohort.people).normalised
-        return self.cohort.visits.join(((seen - 1) / CN_SD).round(2))
+        known = _who_is_seen(self.cohort).drop(columns=seen.columns, errors='ignore')
+        return self.cohort.visits.join(known).join(((seen - 1) / CN_SD).round(2))
+
+
+def _who_is_seen(cohort: Cohort) -> pd.DataFrame:
+    """`age`, `sex` and `site` of each visit as far as known, whatever their columns are called."""
+    columns = pd.concat([cohort.people, cohort.others], axis=1)
+    known = {'site': sites_of(cohort)}
+    for fact, spellings in {'age': AGES, 'sex': SEX_COLUMNS}.items():
+        named = [name for name in columns if letters(str(name)) in spellings]
+        known |= {fact: columns[named[0]]} if named else {}
+    table = pd.DataFrame(known, cohort.visits.index)
+    if 'age' in table:
+        table['age'] = pd.to_numeric(table['age'], errors='coerce')
+    return table
 
 
 def analyse_group(

@@ -216,11 +216,11 @@ def _pairs(cohort: Cohort) -> pd.DataFrame:
 
 def _visits(cohort: Cohort) -> pd.DataFrame:
     """Visits with their site, and with what is known of their times."""
-    visits = cohort.visits.assign(site=_sites(cohort))
+    visits = cohort.visits.assign(site=sites_of(cohort))
     return visits if 'years' in visits else visits.assign(years=np.nan, order_by=NAME)
 
 
-def _sites(cohort: Cohort) -> pd.Series:
+def sites_of(cohort: Cohort) -> pd.Series:
     """The site of each visit, harmonized or not; missing where nobody says."""
     column = cohort.options.site_column
     if column is not None:

@@ -138,6 +138,19 @@ def test_a_participant_is_shown_at_any_width(tmp_path, visit):
         assert page.evaluate('document.documentElement.scrollWidth') <= width
 
 
+def test_the_own_marker_is_seen_on_a_phone(tmp_path, visit):
+    path = write_individual(make_tables(tmp_path).of('sub-01'))
+    write_page(tmp_path / 'group.html', 'Group', [])
+    page = visit(path)
+    page.set_viewport_size({'width': 400, 'height': 800})
+    picture = page.locator('#figure-R1 .picture')
+    assert picture.evaluate('each => each.scrollWidth <= each.clientWidth')
+    letters = picture.locator('svg text').first.bounding_box()
+    assert letters['height'] >= 7
+    page.get_by_role('link', name='All participants').click()
+    assert page.title() == 'Group'
+
+
 def test_viewers_work_and_lead_back(group, visit):
     page = visit(group)
     assert page.locator('iframe').count() == 0

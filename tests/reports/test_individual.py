@@ -130,6 +130,27 @@ def test_everything_is_told(tmp_path, painter):
     assert path.stat().st_size < 3e6
 
 
+@pytest.mark.parametrize(
+    ('known', 'group', 'line'),
+    [
+        (
+            {'age': 71.34, 'sex': 'Female', 'site': f'A {HOSTILE}'},
+            'PT',
+            f'Patient · 71.3 years old at the last visit · female · site A {HOSTILE} · 2 visits. ',
+        ),
+        ({'age': 60.0, 'sex': 1.0}, 'CN', 'Control · 60 years old at the last visit · sex 1.0 · '),
+        ({'age': np.nan, 'site': None}, None, '2 visits. '),
+    ],
+)
+def test_a_line_says_who_it_is_and_leads_to_the_group(tmp_path, known, group, line):
+    tables = change_last(make_tables(tmp_path), group=group)
+    tables = replace(tables, deviations=tables.deviations.assign(**known))
+    page = Page(write_individual(tables.of('sub-01')))
+    check_offline(page)
+    assert f'\n{line}' in page.words
+    assert 'group.html' in [a.get('href') for a in page.of('a')]
+
+
 def test_only_what_is_there_is_shown(tmp_path):
     nothing = pd.DataFrame()
     none = Reference('', nothing)
