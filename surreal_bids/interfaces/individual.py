@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
     from surreal_bids.reports.individual_figures import RegionPainter
 
 LOGGER = logging.getLogger(__name__)
+PROGRESS = logging.getLogger('surreal_bids.progress')
+
+SECONDS_BETWEEN_LINES = 15.0
+"""How often it is logged how many reports are written."""
 
 MAY_FAIL = (
     SurrealError,
@@ -74,7 +82,7 @@ class WriteIndividuals(Step):
         )
         painter = _painter(Path(inputs.atlas_dir)) if isdefined(inputs.atlas_dir) else None
         written = []
-        for name in inputs.participants:
+        for name in _tell_progress(inputs.participants):
             one = tables.of(name)
             try:
                 written.append(os.fspath(write_individual(one, painter, again=inputs.again)))
@@ -87,6 +95,20 @@ class WriteIndividuals(Step):
                 write_excuse(one, str(error))
         self._results['out_files'] = written
         return runtime
+
+
+def _tell_progress(participants: Sequence[str]) -> Iterator[str]:
+    """Go through participants; log after the first, and then now and then, how many are done."""
+    began, told = time.monotonic(), -math.inf
+    for done, name in enumerate(participants, start=1):
+        yield name
+        now = time.monotonic()
+        if now - told > SECONDS_BETWEEN_LINES and done < len(participants):
+            told, left = now, (now - began) / done * (len(participants) - done)
+            PROGRESS.info(
+                'reports of participants: %d of %d (%s), about %s left',
+                *(done, len(participants), name, timedelta(seconds=round(left))),
+            )
 
 
 def _painter(atlas_dir: Path) -> RegionPainter:

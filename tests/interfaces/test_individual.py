@@ -1,5 +1,7 @@
 """R-indices in reports of participants: one that fails does not stop the others."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from surreal_bids.bids.derivatives import output_path
@@ -30,6 +32,18 @@ def step(tmp_path):
         model_card=str(tmp_path / 'card.json'),
         failures_dir=str(tmp_path / 'failures'),
     )
+
+
+def test_progress_is_told_now_and_then(step, tmp_path, monkeypatch, caplog):
+    clock = SimpleNamespace(monotonic=iter([0.0, 2.0, 4.0, 18.0, 40.0]).__next__)
+    monkeypatch.setattr('surreal_bids.interfaces.individual.time', clock)
+    step.inputs.participants = ['sub-01', 'sub-02', 'sub-03', 'sub-04']
+    with caplog.at_level('INFO', 'surreal_bids.progress'):
+        step.run(cwd=str(tmp_path))
+    assert [record.getMessage() for record in caplog.records if 'left' in record.getMessage()] == [
+        'reports of participants: 1 of 4 (sub-01), about 0:00:06 left',
+        'reports of participants: 3 of 4 (sub-03), about 0:00:06 left',
+    ]
 
 
 def test_a_report_that_fails_does_not_stop_the_others(step, tmp_path):
