@@ -32,7 +32,7 @@ from surreal_bids.config import CohortOptions, TrainingOptions
 from surreal_bids.simulation.population import built_in_population, volume_columns
 from surreal_bids.simulation.tables import TASKS, simulate_table
 from surreal_bids.stats.concordance import match_patterns
-from surreal_bids.stats.mixed import OWN_SLOPES, compare_change
+from surreal_bids.stats.mixed import RANDOM_SLOPES, compare_change
 from surreal_bids.tables import retest
 from surreal_bids.tables.changes import describe_changes
 from surreal_bids.tables.cohort import Cohort, read_cohort
@@ -41,8 +41,8 @@ from surreal_bids.tables.pipeline import TableModel
 TASK = TASKS['basic']
 LOSS_PER_YEAR, YEARS = 0.02, 2
 PACKAGES = ('surreal_bids', 'torch')
-COHORTS = (((15, 15), 2), ((15, 15), 4), ((20, 60), 2))
-"""Controls, patients and visits of simulated R-indices."""
+COHORTS = (((15, 15), 2, 1), ((15, 15), 2, 4), ((15, 15), 4, 1), ((20, 60), 2, 1))
+"""Controls and patients, visits, and most years between two of them, of simulated R-indices."""
 
 VISITED = (600, 1200)
 """Controls and patients who come twice."""
@@ -207,27 +207,27 @@ def real_errors(truth: Truth, model: TableModel, folder: Path, volumes: Path) ->
     return pd.concat(parts)
 
 
-def groups(draws: int = 100) -> None:
+def groups(draws: int = 200) -> None:
     """How often a difference is found where there is none, and where there is one."""
     rng = np.random.default_rng(0)
     rows = []
-    for (people, visits), slope_sd, difference in product(COHORTS, (0.0, 0.03), (0.0, 0.03)):
-        found = [
-            compare_change(**draw(rng, people, visits, slope_sd, difference)) for _ in range(draws)
-        ]
+    for design, slope_sd, difference in product(COHORTS, (0.0, 0.03), (0.0, 0.03)):
+        people, visits, most_years = design
+        found = [compare_change(**draw(rng, *design, slope_sd, difference)) for _ in range(draws)]
         held = [each.low < difference < each.high for each in found]
         rows.append(
             {
                 'controls': people[0],
                 'patients': people[1],
                 'visits': visits,
+                'most_years': most_years,
                 'slope_sd': slope_sd,
                 'difference': difference,
                 'draws': draws,
                 'p_below_0.05': np.mean([each.p < 0.05 for each in found]),
                 'interval_holds': np.mean(held),
                 'found': np.mean([each.difference for each in found]),
-                'slopes_differ': np.mean([each.slopes == OWN_SLOPES for each in found]),
+                'random_slopes': np.mean([each.slopes == RANDOM_SLOPES for each in found]),
             }
         )
         print(rows[-1], flush=True)
@@ -238,13 +238,15 @@ def draw(
     rng: np.random.Generator,
     people: tuple[int, int],
     visits: int,
+    most_years: float,
     slope_sd: float,
     difference: float,
 ) -> dict[str, pd.Series]:
-    """R-indices of a cohort, at visits about a year apart."""
+    """R-indices of a cohort, at visits about a year apart, or up to `most_years`."""
     patient = np.repeat([False, True], people)
     n = len(patient)
     years = np.arange(visits) + rng.uniform(-0.2, 0.2, (n, visits))
+    years *= rng.uniform(1, most_years, (n, 1))
     slope = 0.02 + difference * patient + rng.normal(0, slope_sd, n)
     start = 0.1 + 0.3 * patient + rng.normal(0, 0.2, n)
     values = start[:, None] + slope[:, None] * years + rng.normal(0, 0.025, years.shape)

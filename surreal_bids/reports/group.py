@@ -396,8 +396,9 @@ def _change(report: GroupReport) -> Section:
     )
     formats = dict.fromkeys(columns, '{:.3f}') | {'p': '{:.2g}'}
     title = (
-        'Change per year of patients less that of controls, by a mixed model; with its 95 % '
-        'interval. Changes of each participant are in phenotype/changes.tsv'
+        'Change per year of patients less that of controls, with its 95 % interval: by a mixed '
+        'model, or, where that cannot be fitted, from one slope of each participant. Changes of '
+        'each participant are in phenotype/changes.tsv'
     )
     return Section('Change over visits', (*blocks, Table(found.group_change, title, formats)))
 

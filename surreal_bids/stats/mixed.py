@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 from scipy.linalg import helmert
-from statsmodels.regression.linear_model import OLS
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 FEWEST_PARTICIPANTS = 5
@@ -21,11 +20,11 @@ FEWEST_FOR_SLOPES = 3
 
 CONFIDENCE = 0.95
 
-OWN_SLOPES, SAME_SLOPES = 'slopes differ', 'slopes alike'
-"""Whether participants of a group have slopes of their own around that of the group."""
+RANDOM_SLOPES, SLOPE_OF_EACH = 'random slopes', 'one slope of each'
+"""How the mean slope of a group was found: by a mixed model, or from one slope per participant."""
 
 NO_VARIANCE = 1e-6
-"""Variance of slopes, in residual variances, below which they are taken to be alike."""
+"""Variance of slopes, in residual variances, below which a mixed model cannot tell it from none."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class Comparison:
     df
         Degrees of freedom of Student's t, by Welch.
     slopes
-        `OWN_SLOPES`, or `SAME_SLOPES` where slopes of their own cannot be told, or do not vary, in
-        either group.
+        `RANDOM_SLOPES`, or `SLOPE_OF_EACH` where a mixed model could be fitted to neither group.
     """
 
     controls: float
@@ -66,11 +64,13 @@ def compare_change(
     values ~ years * group, with an intercept of each participant and a random slope around that of
     the group (restricted maximum likelihood; Laird and Ware, Biometrics 1982). Intercepts are not
     estimated but taken away: of each participant there remain as many contrasts as visits less 1,
-    whose errors are independent. Where slopes of their own cannot be told (nobody has three visits,
-    or the fit fails) or do not vary, they are those of the group. Patients may differ from each
+    whose errors are independent. Where a random slope cannot be told from noise (nobody has three
+    visits, the fit fails, or finds no variance), the mean is of one slope per participant
+    (:func:`_mean_of_slopes`), which does not take slopes to be alike. Patients may differ from each
     other far more than controls do, so that each group has variances of its own. Slopes differ
-    between participants: those of a group have as many degrees of freedom as it has participants,
-    less 1, however many visits they have; those of the difference are Welch's (Biometrika 1947).
+    between participants: those of a group have at most as many degrees of freedom as it has
+    participants, less 1, however many visits they have; those of the difference are Welch's
+    (Biometrika 1947).
 
     Parameters
     ----------
@@ -109,61 +109,77 @@ def compare_change(
 
 
 class _Slope(NamedTuple):
-    """Mean slope of a group, with its error and how many participants it is of."""
+    """Mean slope of a group, its error and degrees of freedom, and whether by a mixed model."""
 
     value: float
     error: float
-    n_people: int
-    varies: bool
+    df: float
+    is_mixed: bool
 
 
 def _contrasts(table: pd.DataFrame) -> pd.DataFrame:
     """Visits of each participant without their mean, as orthonormal contrasts."""
-    parts = []
-    for who, own in table.groupby('who', sort=False):
+    values, years, rows = [], [], []
+    for own in table.groupby('who', sort=False).indices.values():
         basis = helmert(len(own))
-        parts.append(
-            pd.DataFrame(
-                {
-                    'value': basis @ own['value'].to_numpy(),
-                    'years': basis @ own['years'].to_numpy(),
-                    'patient': own['patient'].iloc[0],
-                    'who': who,
-                }
-            )
-        )
-    return pd.concat(parts, ignore_index=True)
+        values.append(basis @ table['value'].to_numpy()[own])
+        years.append(basis @ table['years'].to_numpy()[own])
+        rows.append(own[1:])
+    of_people = table[['patient', 'who']].iloc[np.concatenate(rows)].reset_index(drop=True)
+    return of_people.assign(value=np.concatenate(values), years=np.concatenate(years))
 
 
 def _fit(contrasts: pd.DataFrame) -> _Slope:
-    """Mean slope of a group, whose participants have slopes of their own if these can be told."""
+    """Mean slope of a group: by a mixed model, if that can be fitted."""
     value, years = contrasts['value'].to_numpy(), contrasts['years'].to_numpy()[:, np.newaxis]
     who = contrasts['who'].to_numpy()
     visits = contrasts.groupby('who').size()
-    least = OLS(value, years).fit()
-    alike = _Slope(float(least.params[0]), float(least.bse[0]), len(visits), varies=False)
-    if visits.max() < FEWEST_FOR_SLOPES - 1 or not alike.error > 0:
-        return alike
+    of_each = _mean_of_slopes(contrasts)
+    if visits.max() < FEWEST_FOR_SLOPES - 1 or not of_each.error > 0:
+        return of_each
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         try:
             fitted = MixedLM(value, years, who, years).fit(reml=True)
             error = float(np.asarray(fitted.bse_fe)[0])
         except (np.linalg.LinAlgError, ValueError):
-            return alike
+            return of_each
     variance = float(np.asarray(fitted.cov_re)[0, 0])
     is_sound = fitted.converged and np.isfinite(error) and error > 0
     if not is_sound or not variance > NO_VARIANCE * float(fitted.scale):
-        return alike
-    return _Slope(float(np.asarray(fitted.params)[0]), error, len(visits), varies=True)
+        return of_each
+    return _Slope(float(np.asarray(fitted.params)[0]), error, len(visits) - 1, is_mixed=True)
+
+
+def _mean_of_slopes(contrasts: pd.DataFrame) -> _Slope:
+    """Mean of one least-squares slope per participant, each weighted by its sum of squared years.
+
+    The error follows from how slopes differ between participants, for whatever reason, with the
+    correction and the degrees of freedom of Bell and McCaffrey (Survey Methodology 2002). Where all
+    have the same times, this is the plain mean, with the error and the degrees of freedom of
+    Student's t.
+    """
+    products = contrasts.assign(
+        square=contrasts['years'] ** 2, product=contrasts['years'] * contrasts['value']
+    )
+    sums = products.groupby('who')[['square', 'product']].sum()
+    slopes, weights = (sums['product'] / sums['square']).to_numpy(), sums['square'].to_numpy()
+    share = weights / weights.sum()
+    mean = float(share @ slopes)
+    inflated = share**2 / (1 - share)
+    variance = float(inflated @ (slopes - mean) ** 2)
+    # Degrees of freedom are those of slopes that differ by noise only, as weights take them to.
+    spread = inflated[:, np.newaxis] * (np.diag(1 / share) - 1)
+    df = float(np.trace(spread) ** 2 / np.trace(spread @ spread))
+    return _Slope(mean, float(np.sqrt(variance)), df, is_mixed=False)
 
 
 def _describe(controls: _Slope, patients: _Slope, scale: float) -> Comparison:
     difference = patients.value - controls.value
     parts = np.array([each.error**2 for each in (controls, patients)])
-    less_one = np.array([each.n_people - 1 for each in (controls, patients)])
+    of_each = np.array([each.df for each in (controls, patients)])
     error = float(np.sqrt(parts.sum()))
-    df = float(parts.sum() ** 2 / (parts**2 / less_one).sum()) if error > 0 else np.nan
+    df = float(parts.sum() ** 2 / (parts**2 / of_each).sum()) if error > 0 else np.nan
     reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, df)) * error
     return Comparison(
         controls=controls.value * scale,
@@ -174,5 +190,5 @@ def _describe(controls: _Slope, patients: _Slope, scale: float) -> Comparison:
         high=(difference + reach) * scale,
         p=float(2 * stats.t.sf(abs(difference) / error, df)) if error > 0 else np.nan,
         df=df,
-        slopes=OWN_SLOPES if controls.varies or patients.varies else SAME_SLOPES,
+        slopes=RANDOM_SLOPES if controls.is_mixed or patients.is_mixed else SLOPE_OF_EACH,
     )

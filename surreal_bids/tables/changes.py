@@ -302,7 +302,7 @@ def compare_groups_over_time(
     DataFrame, one row per R-index
         `r_index`; `controls`, `patients` and `visits` (numbers of them, with two visits or more);
         change per year of either group and the difference, patients less controls, with its
-        standard error, 95 % interval and p; `slopes`, whether these differ between participants;
+        standard error, 95 % interval and p; `slopes`, how those of groups were found;
         and `outcome`, which says why nothing was compared if so.
     """
     used = _visits(cohort)[_is_sound(results)].dropna(subset=['years', 'group'])

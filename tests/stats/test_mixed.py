@@ -2,8 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
+from statsmodels.regression.mixed_linear_model import MixedLM
 
-from surreal_bids.stats.mixed import OWN_SLOPES, SAME_SLOPES, Comparison, compare_change
+from surreal_bids.stats.mixed import RANDOM_SLOPES, SLOPE_OF_EACH, Comparison, compare_change
 
 
 def simulate(
@@ -14,11 +16,13 @@ def simulate(
     slope_sd=0.02,
     noise_sd=0.03,
     jitter=0.2,
+    apart=(1, 1),
 ):
     """R-indices of controls and patients whose mean change per year is known."""
     is_patient = np.repeat([False, True], people)
     n = len(is_patient)
     years = np.arange(visits) + rng.uniform(-jitter, jitter, (n, visits))
+    years *= rng.uniform(*apart, (n, 1))
     years -= years[:, :1]
     start = np.where(is_patient, 0.5, 0.1) + rng.normal(0, 0.2, n)
     own = np.repeat(np.broadcast_to(slope_sd, 2), people) * rng.normal(size=n)
@@ -35,7 +39,7 @@ def simulate(
 def test_known_slopes_are_found():
     rng = np.random.default_rng(0)
     found = compare_change(**simulate(rng, (0.01, 0.09), people=(60, 80), visits=4))
-    assert found.slopes == OWN_SLOPES
+    assert found.slopes == RANDOM_SLOPES
     assert found.controls == pytest.approx(0.01, abs=0.01)
     assert found.patients == pytest.approx(0.09, abs=0.01)
     assert found.low < 0.08 < found.high
@@ -56,10 +60,49 @@ def test_two_visits_a_year_apart_are_a_welch_test_of_differences():
     changes = data['values'].groupby(data['participant'], sort=False).diff().dropna()
     is_patient = data['is_patient'][changes.index]
     expected = stats.ttest_ind(changes[is_patient], changes[~is_patient], equal_var=False)
-    assert found.slopes == SAME_SLOPES
+    assert found.slopes == SLOPE_OF_EACH
     assert found.p == pytest.approx(expected.pvalue, rel=1e-3)
     assert found.df == pytest.approx(expected.df, rel=1e-6)
     assert found.low == pytest.approx(expected.confidence_interval().low, rel=1e-3)
+
+
+def test_the_error_of_slopes_of_each_is_that_of_another_program():
+    data = simulate(np.random.default_rng(9), (0.01, 0.03), visits=2, apart=(0.4, 5))
+    found = compare_change(**data)
+    assert found.slopes == SLOPE_OF_EACH
+    errors = []
+    for is_patient, mean in ((False, found.controls), (True, found.patients)):
+        own = data['is_patient'] == is_patient
+        change, years = (
+            data[name][own].groupby(data['participant'][own], sort=False).diff().dropna()
+            for name in ('values', 'years')
+        )
+        fitted = OLS(change.to_numpy(), years.to_numpy()).fit()
+        assert mean == pytest.approx(fitted.params[0], rel=1e-9)
+        errors.append(fitted.HC2_se[0])
+    assert found.standard_error == pytest.approx(np.hypot(*errors), rel=1e-9)
+    # Those with long times between visits say most, so that fewer than all count.
+    assert 10 < found.df < 48
+
+
+def _fails(*args, **kwargs):
+    raise np.linalg.LinAlgError
+
+
+@pytest.mark.parametrize('visits', [2, 3])
+def test_without_a_mixed_model_few_are_said_to_differ_where_slopes_are_random(monkeypatch, visits):
+    monkeypatch.setattr(MixedLM, 'fit', _fails)
+    rng = np.random.default_rng(10)
+    n = 500
+    drawn = [
+        compare_change(
+            **simulate(rng, (0.03, 0.03), (10, 14), visits, (0.03, 0.06), 0.01, 0.1, (0.4, 4))
+        )
+        for _ in range(n)
+    ]
+    assert {each.slopes for each in drawn} == {SLOPE_OF_EACH}
+    # With slopes that are taken to be alike, 13 and 29 %.
+    assert 0.03 <= np.mean([each.p < 0.05 for each in drawn]) <= 0.07
 
 
 @pytest.mark.parametrize('visits', [2, 3])

@@ -215,7 +215,7 @@ def test_visits_at_another_site_do_not_count_in_groups(cohort, results):
     named = replace(cohort, others=cohort.others.assign(scanner=column))
     found = compare_groups_over_time(named, results, NAMES)
     assert (found['visits'] == 54 * 2).all()
-    assert (found['slopes'] == 'slopes alike').all()
+    assert (found['slopes'] == 'one slope of each').all()
 
 
 def test_noise_of_the_held_out_is_of_the_model_of_their_fold(cohort, model):
