@@ -82,6 +82,11 @@ class Feature(NamedTuple):
     indices: tuple[int, ...]
 
 
+def readable_name(feature: Feature) -> str:
+    """Name of a feature: that of the region, if it is a single MUSE region."""
+    return region_names()[feature.indices[0]] if len(feature.indices) == 1 else feature.name
+
+
 @dataclass(frozen=True)
 class FeatureList:
     """The features of a model, in order.

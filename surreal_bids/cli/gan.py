@@ -37,7 +37,8 @@ CONTRIBUTIONS = 'contributions.tsv'
 CHANGES, GROUP_CHANGE = 'changes.tsv', 'group_change.tsv'
 OWN_FILES = (
     *(CARD, TENSORS, CHECKPOINTS, RINDICES, 'rindices.json', CONTRIBUTIONS, 'contributions.json'),
-    *(CHANGES, 'changes.json', GROUP_CHANGE, EXCLUSIONS, SUMMARY, SHIFTS),
+    *(CHANGES, 'changes.json', GROUP_CHANGE, 'group_change.json', EXCLUSIONS, 'exclusions.json'),
+    *(SUMMARY, SHIFTS, 'site_shifts.json'),
 )
 """What a folder may hold for a fit to resume in it."""
 
@@ -210,7 +211,8 @@ def _write(
     fitted: CrossFit | None = None,
 ) -> None:
     """Write all outputs, the card last: a folder with a card is complete."""
-    from surreal_bids.files import write_text, write_tsv
+    from surreal_bids.files import write_text
+    from surreal_bids.tables.descriptions import write_described
     from surreal_bids.tables.resampling import describe_shift, shift_of_controls
     from surreal_bids.tables.results import (
         readable_card,
@@ -225,7 +227,7 @@ def _write(
     if model.pattern_names:
         write_contributions(folder / CONTRIBUTIONS, cohort, contributions)
     _write_changes(folder, model, cohort, results, fitted)
-    write_tsv(folder / EXCLUSIONS, cohort.exclusions)
+    write_described('exclusions', folder / EXCLUSIONS, cohort.exclusions)
     shift = describe_shift(shift_of_controls(model, cohort))
     card = f'{card}\n\n{shift}.' if shift else card
     write_text(folder / SUMMARY, f'{summarise_cohort(cohort)}\n{card}\n')
@@ -243,17 +245,16 @@ def _write_changes(
     fitted: CrossFit | None,
 ) -> None:
     """Write what changed between visits, if anyone has several."""
-    from surreal_bids.files import write_tsv
     from surreal_bids.tables.changes import follow_visits
-    from surreal_bids.tables.results import write_changes
+    from surreal_bids.tables.descriptions import write_described
 
-    for name in (CHANGES, 'changes.json', GROUP_CHANGE):
+    for name in (CHANGES, 'changes.json', GROUP_CHANGE, 'group_change.json'):
         (folder / name).unlink(missing_ok=True)
     changes, groups = follow_visits(cohort, model, results, fitted=fitted)
     if changes is not None:
-        write_changes(folder / CHANGES, changes)
+        write_described('changes', folder / CHANGES, changes)
     if groups is not None:
-        write_tsv(folder / GROUP_CHANGE, groups)
+        write_described('group_change', folder / GROUP_CHANGE, groups)
 
 
 def add_apply_parser(commands: Any) -> None:
@@ -322,11 +323,11 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.bids.people import about
     from surreal_bids.tables.changes import follow_visits
     from surreal_bids.tables.cohort import read_cohort
+    from surreal_bids.tables.descriptions import write_described
     from surreal_bids.tables.pipeline import TableModel
     from surreal_bids.tables.results import (
         summarise_results,
         with_excluded,
-        write_changes,
         write_contributions,
         write_results,
     )
@@ -350,7 +351,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     if model.pattern_names:
         write_contributions(of_regions, cohort, contributions)
     if changes is not None:
-        write_changes(of_visits, changes)
+        write_described('changes', of_visits, changes)
     notes = [*cohort.notes, *_site_notes(model, cohort)]
     notes += [f'WARNING: {text}' for text in cohort.warnings]
     sys.stdout.write(summarise_results(results, notes) + f'  {out}\n')
@@ -415,7 +416,8 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     refuse_inputs([out / name for name in OWN_FILES], [table, arguments.participants, *own])
 
     from surreal_bids.bids.people import GroupLabels, about
-    from surreal_bids.files import write_text, write_tsv
+    from surreal_bids.files import write_text
+    from surreal_bids.tables.descriptions import write_described
     from surreal_bids.tables.pipeline import TableModel
     from surreal_bids.tables.sites import (
         add_sites,
@@ -434,8 +436,8 @@ def run_add_site(arguments: argparse.Namespace) -> int:
         taught, added = add_sites(model, controls)
     text = summarise_added(added, controls)
     (out / CARD).unlink(missing_ok=True)
-    write_tsv(out / SHIFTS, shift_table(added))
-    write_tsv(out / EXCLUSIONS, controls.exclusions)
+    write_described('site_shifts', out / SHIFTS, shift_table(added))
+    write_described('exclusions', out / EXCLUSIONS, controls.exclusions)
     write_text(out / SUMMARY, text)
     taught.save(out)
     sys.stdout.write(f'{text}\nThe model is in {out}.\n')

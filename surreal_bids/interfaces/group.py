@@ -420,9 +420,10 @@ DESCRIPTION_ONLY = (
 def publish_maps(root: Path, folder: Path, tissue: str, template: str) -> VoxelMaps:
     """Copy the maps of one tissue to their places, with descriptions, and their table."""
     from surreal_bids.reports.group import VoxelMaps
+    from surreal_bids.tables.descriptions import write_described
 
     summary = pd.read_csv(folder / SUMMARY, sep='\t', na_values=['n/a'], keep_default_na=False)
-    write_tsv(output_path(root, 'contrasts', tissue=tissue), summary)
+    write_described('contrasts', output_path(root, 'contrasts', tissue=tissue), summary)
     drawn = {}
     for _, row in summary.iterrows():
         for statistic, meaning in STATISTICS.items():

@@ -19,7 +19,7 @@ from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, assess_harmonization
 from surreal_bids.model.train import pattern_changes
-from surreal_bids.regions import Feature, region_names
+from surreal_bids.regions import readable_name
 from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.stats.glm import Skipped
@@ -292,11 +292,6 @@ def with_contributions(
     means = own.drop(columns=BASELINE).groupby(level=R_INDEX).mean()
     wide = means.reindex(patterns['pattern'].unique())
     return patterns.assign(contribution=wide.to_numpy().ravel())
-
-
-def readable_name(feature: Feature) -> str:
-    """Name of a feature: that of the region, if it is a single MUSE region."""
-    return region_names()[feature.indices[0]] if len(feature.indices) == 1 else feature.name
 
 
 def paint_regions(labels: nib.Nifti1Image, values: Mapping[int, float]) -> nib.Nifti1Image:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from surreal_bids.bids.people import PARTICIPANT, PATIENT, SESSION, letters
+from surreal_bids.regions import readable_name
 from surreal_bids.stats.mixed import Comparison, compare_change
 from surreal_bids.tables.cohort import GROUP_NAMES, ONE_SITE, USUAL_PLACES, Cohort
 from surreal_bids.tables.folds import HELD_OUT, CrossFit
@@ -26,7 +27,7 @@ FALSE_ALARMS = 0.05
 CHANGE_COLUMNS = [
     PARTICIPANT,
     *('from_session', 'to_session', 'years', 'order_by', 'site_changed'),
-    *('measure', 'change', 'per_year', 'noise', 'limit', 'reliable'),
+    *('measure', 'region', 'change', 'per_year', 'noise', 'limit', 'reliable'),
 ]
 """Columns of the table of changes."""
 
@@ -53,6 +54,8 @@ _NOISE = (
     'measured by the network of the app; other scanners, voxel sizes and programs may have more'
 )
 
+_UNIT = '1 of R-indices, % of regions'
+
 CHANGE_DESCRIPTIONS: dict[str, dict[str, Any]] = {
     PARTICIPANT: {'Description': 'Participant'},
     'from_session': {'Description': 'Session of the earlier visit'},
@@ -74,24 +77,29 @@ CHANGE_DESCRIPTIONS: dict[str, dict[str, Any]] = {
         'scanner, and is not called reliable or unreliable',
         'Levels': {'true': 'different sites', 'false': 'the same site'},
     },
-    'measure': {'Description': 'R-index, or region'},
+    'measure': {'Description': 'R-index, or column of the table of volumes'},
+    'region': {'Description': 'Name of the region; n/a for an R-index'},
     'change': {
         'Description': 'Later less earlier: of an R-index in its own unit, of a volume (without '
         'site effects) in per cent of the earlier one. Volumes also change by normal ageing, which '
-        'R-indices are freed from if ages of all visits are given'
+        'R-indices are freed from if ages of all visits are given',
+        'Units': _UNIT,
     },
     'per_year': {
         'Description': 'change, divided by years; n/a where these are not known, or less than '
-        f'{LEAST_YEARS:g}'
+        f'{LEAST_YEARS:g}',
+        'Units': '1/year of R-indices, %/year of regions',
     },
     'noise': {
         'Description': 'Standard deviation of such a change if nothing changes but the errors of '
-        f'measurement, in the unit of change; {_NOISE}'
+        f'measurement, in the unit of change; {_NOISE}',
+        'Units': _UNIT,
     },
     'limit': {
         'Description': 'Least change that is called reliable: where nothing changes between two '
         f'visits, {FALSE_ALARMS:.0%} of participants have some R-index beyond its limit, and '
-        f'{FALSE_ALARMS:.0%} some region'
+        f'{FALSE_ALARMS:.0%} some region',
+        'Units': _UNIT,
     },
     'reliable': {
         'Description': 'Whether the change is beyond its limit; n/a where the noise is not known, '
@@ -183,6 +191,8 @@ def describe_changes(
     ]
     # Each pair of visits stays together, R-indices before regions.
     table = pd.concat([each for each in tables if len(each)]).sort_index(kind='stable')
+    regions = {feature.name: readable_name(feature) for feature in cohort.wanted.features}
+    table['region'] = table['measure'].map(regions).where(~table['measure'].isin(names))
     return table.reset_index(drop=True)[CHANGE_COLUMNS]
 
 

@@ -16,36 +16,27 @@ from surreal_bids.bids.people import (
     PARTICIPANT,
     PATIENT,
     SESSION,
-    SPREAD_SUFFIX,
-    TRAINED_ON_SUFFIX,
 )
 from surreal_bids.files import write_json, write_tsv
-from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.covariates import ICV as HEAD_SIZE
 from surreal_bids.harmonization.covariates import LOG_ICV
 from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.model.stability import Stability
-from surreal_bids.regions import recognise, region_names
-from surreal_bids.tables.changes import CHANGE_DESCRIPTIONS
+from surreal_bids.regions import recognise
 from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT
-from surreal_bids.tables.pipeline import BASELINE, R_INDEX, VISIT
-from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
+from surreal_bids.tables.descriptions import (
+    EXCLUDED,
+    describe_contributions,
+    describe_results,
+    write_described,
+)
+from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT
+from surreal_bids.tables.pipeline import VISIT
+from surreal_bids.tables.preprocessing import COMPLETE
 from surreal_bids.tables.sites import describe_added
 from surreal_bids.tables.standing import (
-    AGE_RANGE,
-    ALL_CONTROLS,
-    CENTILE_CONTROLS,
-    CENTILE_OF,
-    CENTILE_SUFFIX,
-    FEWEST_FOR_CENTILES,
-    HIGH_SUFFIX,
     INTERVALS,
-    LIKE_AGE,
-    LOW_SUFFIX,
     REFERENCE,
-    SHARE,
-    TRAINING_CONTROLS,
 )
 from surreal_bids.tables.volumes import ICV, describe_volumes
 from surreal_bids.text import counted, name_some
@@ -59,71 +50,8 @@ LOGGER = logging.getLogger(__name__)
 DECIMALS = 6
 """R-indices are written to the millionth: their rounding error is a tenth of that."""
 
-EXCLUDED = 'excluded'
-"""Status of a participant who was screened out."""
-
 SHOWN = 10
 """Excluded participants who are listed on the screen; the table has all."""
-
-_DESCRIPTIONS: dict[str, dict[str, Any]] = {
-    PARTICIPANT: {'Description': 'Participant, as in the table of volumes'},
-    SESSION: {'Description': 'Session'},
-    'group': {
-        'Description': 'Group in training',
-        'Levels': {CONTROL: 'control', PATIENT: 'patient'},
-    },
-    'in_range': {
-        'Description': 'Whether the profile of features lies within the population that '
-        'the model was trained on; if not, the R-indices are an extrapolation',
-        'Levels': {'true': 'within', 'false': 'outside'},
-    },
-    'beyond_range': {
-        'Description': 'Covariates that lie outside the range seen among the controls in training, '
-        f'or {NONE_BEYOND}; their effect was extrapolated'
-    },
-    'fold': {
-        'Description': 'Fold in which the participant was held out: R-indices without '
-        f'{TRAINED_ON_SUFFIX} in their names are by the model that was trained without this fold'
-    },
-    'fold_correlation': {
-        'Description': 'How R-indices of the model of the fold correlate with those of the final '
-        'model among the patients that both were trained on: of the pattern with the least. Below '
-        f'{FOUND_AGAIN}, it is another pattern; do not use the R-indices of this fold',
-        'Units': '1',
-    },
-    CENTILE_OF: {
-        'Description': 'With whom centiles compare; nobody is compared with themselves',
-        'Levels': {
-            LIKE_AGE: f'controls of this dataset who are at most {AGE_RANGE:g} years younger or '
-            f'older; at least {FEWEST_FOR_CENTILES}',
-            ALL_CONTROLS: 'all controls of this dataset, since fewer are of like age, or no age is '
-            'known',
-            TRAINING_CONTROLS: 'controls of the training sample of the model, held out there',
-        },
-    },
-    CENTILE_CONTROLS: {'Description': 'Number of controls that centiles compare with'},
-    HELD_OUT: {
-        'Description': 'Whether the R-indices are by a model that was not trained on the '
-        'participant; if not, those of controls are too low and those of patients too high',
-        'Levels': {'true': 'held out', 'false': 'trained on, or not computed'},
-    },
-    'n_imputed': {
-        'Description': 'Number of features that were missing and filled in with what a control of '
-        'the same covariates would have'
-    },
-    'status': {
-        'Description': 'Whether everything could be done',
-        'Levels': {
-            COMPLETE: 'everything was done',
-            UNHARMONIZED: 'the site is not known to the model, so features were used as measured; '
-            'the R-indices hold whatever the scanner does',
-            INCOMPLETE: 'a covariate, the ICV or the site is missing, so nothing was computed',
-            EXCLUDED: 'nothing was computed, for the reason given',
-            NOT_HELD_OUT: 'no model could be learned without the participant, for the reason given',
-        },
-    },
-    'reason': {'Description': 'Why nothing was computed'},
-}
 
 
 def write_results(
@@ -166,71 +94,6 @@ def with_excluded(results: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
     return table.assign(reason=cohort.exclusions['reason'].reindex(everyone))
 
 
-def describe_results(
-    columns: Iterable[str], pattern_names: Sequence[str]
-) -> dict[str, dict[str, Any]]:
-    """Describe the columns of a table of R-indices as a BIDS sidecar does."""
-    known = _DESCRIPTIONS | _describe_patterns(pattern_names)
-    return {column: known[column] for column in columns}
-
-
-def _describe_patterns(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    indices = {
-        name: {
-            'Description': f'R-index of pattern {name}: how strongly the pattern is expressed, '
-            'about 1 in the most affected training patients; compare with controls, who are low '
-            'but not at 0',
-            'Units': '1',
-        }
-        for name in names
-    }
-    spreads = {
-        f'{name}{SPREAD_SUFFIX}': {
-            'Description': f'Spread of {name} over the members of the consensus (standard '
-            'deviation): how far training runs differ on the same participants. Not an interval: '
-            f'the error of {name} is larger',
-            'Units': '1',
-        }
-        for name in names
-    }
-    trained_on = {
-        f'{name}{TRAINED_ON_SUFFIX}': {
-            'Description': f'{name} by the final model, which was trained on this participant: '
-            'too low in controls and too high in patients. Not for statistics; use '
-            f'{name}, which is by a model that was not',
-            'Units': '1',
-        }
-        for name in names
-    }
-    ends = {LOW_SUFFIX: 'Lower', HIGH_SUFFIX: 'Upper'}
-    intervals = {
-        f'{name}{suffix}': {
-            'Description': f'{end} end of the interval of {name} that is meant to hold {SHARE:.0%} '
-            'of true severities, in the unit of the R-index: what anatomy, the noise of the '
-            'segmentation, other patterns, the members and the sample of participants leave open',
-            'Units': '1',
-        }
-        for name in names
-        for suffix, end in ends.items()
-    }
-    centiles = {
-        f'{name}{CENTILE_SUFFIX}': {
-            'Description': f'Centile of {name} among controls that the model was not trained on '
-            f'({CENTILE_OF} and {CENTILE_CONTROLS} say which and how many): the per cent of them '
-            'who have a smaller one'
-        }
-        for name in names
-    }
-    return indices | spreads | intervals | centiles | trained_on
-
-
-def write_changes(path: Path, changes: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Write changes and, beside them, the JSON that describes the columns; returns it."""
-    write_tsv(path, changes)
-    write_json(path.with_suffix('.json'), CHANGE_DESCRIPTIONS)
-    return CHANGE_DESCRIPTIONS
-
-
 CONTRIBUTION_DECIMALS = 8
 """So that the sum over hundreds of regions is the R-index to the millionth."""
 
@@ -252,35 +115,10 @@ def write_contributions(
     visits = identifiers(cohort.visits).loc[contributions.index.get_level_values(VISIT)]
     numbers = contributions.round(CONTRIBUTION_DECIMALS).reset_index().drop(columns=VISIT)
     table = pd.concat([visits.reset_index(drop=True), numbers], axis=1)
-    described = _describe_contributions(table.columns)
+    described = describe_contributions(table.columns)
     write_tsv(path, table)
     write_json(path.with_suffix('.json'), described)
     return described
-
-
-def _describe_contributions(columns: Iterable[str]) -> dict[str, dict[str, Any]]:
-    columns = list(columns)
-    names = {column: region_names()[index] for column, index in recognise(columns).items()}
-    known = _DESCRIPTIONS | {
-        R_INDEX: {
-            'Description': 'R-index of rindices.tsv that is taken apart in this row: baseline plus '
-            'all regions is its value there'
-        },
-        BASELINE: {
-            'Description': 'R-index of the mean control, whose regions are as usual among controls '
-            'of the same covariates',
-            'Units': '1',
-        },
-    }
-    return {
-        column: known.get(column)
-        or {
-            'Description': f'What {names.get(column, column)} adds to the R-index, as it differs '
-            'from the mean control: integrated gradients along the straight line from there',
-            'Units': '1',
-        }
-        for column in columns
-    }
 
 
 VOLUME_DECIMALS = 2
@@ -330,9 +168,6 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
     )
     path = output_path(output_dir, 'rindices')
     write_sidecar('rindices', path, write_results(path, cohort, found.results, found.names))
-    if found.changes is not None:
-        path = output_path(output_dir, 'changes')
-        write_sidecar('changes', path, write_changes(path, found.changes))
     if found.names:
         path = output_path(output_dir, 'contributions')
         described = write_contributions(path, cohort, found.contributions)
@@ -353,13 +188,14 @@ def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> Non
         'diagnosis': found.diagnosis,
         'differences': found.differences,
         'group_change': found.group_change,
+        'changes': found.changes,
     }
     agreement = found.model.gan.state()[1]['Agreement']
     if agreement:
         tables['agreement'] = pd.DataFrame(agreement)
     for name, table in tables.items():
         if table is not None:
-            write_tsv(output_path(output_dir, name), table)
+            write_described(name, output_path(output_dir, name), table)
 
 
 def publish_model(output_dir: Path, model_dir: Path, notes: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 
 OUTPUTS = {
     *('model.json', 'model.safetensors', 'rindices.json', 'rindices.tsv'),
     *('contributions.json', 'contributions.tsv', 'exclusions.tsv', 'summary.txt'),
+    'exclusions.json',
 }
 
 
@@ -140,7 +141,7 @@ def test_changes_between_visits_are_written(tmp_path):
     # A model of one visit of everyone, in the same folder, leaves no changes behind.
     study.write(tmp_path)
     assert run('fit', *given, '--out', model, *PEOPLE, *TINY, '--overwrite') == 0
-    assert not {'changes.tsv', 'changes.json', 'group_change.tsv'} & listing(model)
+    assert listing(model) == OUTPUTS
 
 
 def test_head_size_may_have_any_name(tmp_path, capsys):

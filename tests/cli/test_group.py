@@ -50,6 +50,19 @@ def read(path) -> pd.DataFrame:
     return pd.read_csv(path, sep='\t', keep_default_na=False, na_values=['n/a'])
 
 
+def assert_described(folder, *tables):
+    """Every table of a folder, these among them, has a JSON that describes all of its columns."""
+    found = {path.name: path for path in [*folder.glob('*.tsv'), *folder.glob('phenotype/*.tsv')]}
+    assert set(tables) <= set(found)
+    for path in found.values():
+        table, described = read(path), json.loads(path.with_suffix('.json').read_text())
+        assert list(described) == list(table), path
+        assert all(len(column['Description']) > 3 for column in described.values()), path
+        numbers = table.select_dtypes('number').dropna(axis=1, how='all')
+        labels = ('fold', 'muse_regions', *(name for name in numbers if 'region_' in name))
+        assert [n for n in numbers if 'Units' not in described[n] and n not in labels] == [], path
+
+
 @pytest.fixture(scope='module')
 def done(tmp_path_factory):
     """A dataset, some of whose people cannot be used, and a finished run."""
@@ -104,6 +117,13 @@ def test_other_tables(done, name, columns, rows):
     table = read(done.parent / 'out' / name)
     assert table.shape[1] == columns
     assert rows is None or len(table) == rows
+
+
+@pytest.mark.slow
+def test_every_table_is_described(done):
+    names = ('exclusions', 'agreement', 'associations', 'covariates', 'splithalf', 'patterns')
+    names += ('diagnosis', 'differences')
+    assert_described(done.parent / 'out', *(f'group_{name}.tsv' for name in names))
 
 
 @pytest.mark.slow
@@ -345,6 +365,7 @@ def test_visits_are_described_and_people_counted_once(tmp_path):
     for words in ('ses-2, the last of 2', 'What they rest on', 'Over time', 'Changes of R-indices'):
         assert words in page.words, words
     assert 'Change over visits' in Page(tmp_path / 'out' / 'group.html').words
+    assert_described(tmp_path / 'out', 'changes.tsv', 'group_change.tsv')
 
 
 def write_participants(out: Path, atlas: str = 'network', numbering: str = 'muse') -> None:
@@ -395,6 +416,7 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     ).is_file()
     assert 'sub-999' in read(out / 'group_exclusions.tsv')['participant_id'].tolist()
     assert 'Patterns by voxel' in (out / 'group.html').read_text()
+    assert_described(out, 'group_label-GM_contrasts.tsv')
 
 
 @pytest.mark.slow

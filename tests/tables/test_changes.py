@@ -73,6 +73,7 @@ def test_consecutive_visits_and_the_last_with_the_first_are_compared(cohort, cha
     assert set(changes['order_by']) == {'date'}
     # Pairs stay together, R-indices before regions.
     assert changes['measure'].head(3).tolist() == ['r1', 'r2', 'MUSE_23']
+    assert changes['region'].head(3).fillna('').tolist() == ['', '', 'Right accumbens area']
 
 
 def test_changes_are_those_of_the_tables(cohort, results, changes):

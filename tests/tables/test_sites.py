@@ -1,5 +1,7 @@
 """Sites added to a model from a few controls, by the command, and how sure that is."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -56,7 +58,8 @@ def test_one_participant_of_an_added_site_can_be_computed(model, tmp_path, capsy
     assert 'Sites added after training\n  site new: learned' in capsys.readouterr().out
     known = {path.name for path in (tmp_path / 'out').iterdir()}
     assert known == {
-        *('model.json', 'model.safetensors', 'site_shifts.tsv', 'exclusions.tsv', 'summary.txt')
+        *('model.json', 'model.safetensors', 'site_shifts.tsv', 'exclusions.tsv', 'summary.txt'),
+        *('site_shifts.json', 'exclusions.json'),
     }
     everyone, one = tmp_path / 'everyone.tsv', tmp_path / 'one.tsv'
     tables = tmp_path / 'scanner' / 'volumes.tsv', tmp_path / 'scanner' / 'participants.tsv'
@@ -112,6 +115,8 @@ def test_the_standard_error_is_as_large_as_the_error(model, tmp_path):
         steps = TableModel.load(folder / 'out').preprocessing
         left = steps.transform(later.features, later.people).normalised.mean()
         shifts = pd.read_csv(folder / 'out' / 'site_shifts.tsv', sep='\t')
+        described = json.loads((folder / 'out' / 'site_shifts.json').read_text())
+        assert list(described) == list(shifts)
         errors.append((left.to_numpy() - 1) / 0.1)
         told.append(shifts['shift_sd'] / np.sqrt(shifts['variance_ratio']))
     ratio = np.sqrt(np.mean(np.square(told)) / np.mean(np.square(errors)))

@@ -8,11 +8,10 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.train import longest_first, pattern_changes
-from surreal_bids.regions import Feature
+from surreal_bids.regions import Feature, readable_name
 from surreal_bids.tables.analysis import (
     describe_patterns,
     paint_regions,
-    readable_name,
     values_by_region,
 )
 from surreal_bids.tables.cohort import read_cohort
