@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -465,7 +465,7 @@ class LocalCorrelation:
         self.fixed = fixed
         self.radius = radius
         self.noise = noise
-        self.mean, square = self._means(fixed, fixed * fixed)
+        self.mean, square = self._means(torch.stack([fixed, fixed * fixed]))
         self.variance = self._variance(self.mean, square)
 
     def value(self, moving: Tensor) -> Tensor:
@@ -488,11 +488,13 @@ class LocalCorrelation:
 
     def _moments(self, moving: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean and variance of the moving image, and its covariance with the fixed one."""
-        mean, square, mixed = self._means(moving, moving * moving, self.fixed * moving)
+        products = torch.stack([moving, moving, self.fixed])
+        products[1:] *= moving
+        mean, square, mixed = self._means(products)
         return mean, self._variance(mean, square), mixed.addcmul_(self.mean, mean, value=-1)
 
-    def _means(self, *volumes: Tensor) -> Tensor:
-        return box_sums(torch.stack(volumes), self.radius).div_((2 * self.radius + 1) ** 3)
+    def _means(self, volumes: Tensor) -> Tensor:
+        return box_sums(volumes, self.radius).div_((2 * self.radius + 1) ** 3)
 
     def _variance(self, mean: Tensor, square: Tensor) -> Tensor:
         return square.addcmul_(mean, mean, value=-1).clamp_min_(0).add_(self.noise)
@@ -584,11 +586,13 @@ def add_update(displacement: Tensor, update: Tensor) -> Tensor:
     """
     composed = displacement + update
     for axis, along in enumerate(update):
-        steps = displacement.diff(dim=axis + 1)
-        gaps = steps.shape[axis + 1]
-        ahead, behind = along.narrow(axis, 0, gaps), along.narrow(axis, 1, gaps)
-        composed.narrow(axis + 1, 0, gaps).addcmul_(ahead.clamp_min(0), steps)
-        composed.narrow(axis + 1, 1, gaps).addcmul_(behind.clamp_max(0), steps)
+        gaps = along.shape[axis] - 1
+        ahead = along.narrow(axis, 0, gaps).clamp_min(0)
+        behind = along.narrow(axis, 1, gaps).clamp_max(0)
+        for component, result in zip(displacement, composed):
+            steps = component.diff(dim=axis)
+            result.narrow(axis, 0, gaps).addcmul_(ahead, steps)
+            result.narrow(axis, 1, gaps).addcmul_(behind, steps)
     return composed
 
 
@@ -603,9 +607,12 @@ def _ascend(
     for _ in range(iterations):
         warped = pull(moving[None], displacement)[0]
         slope = correlation.slope(warped)
-        uphill = torch.stack([central_difference(warped, axis) * slope for axis in range(3)])
+        uphill = torch.empty_like(displacement)
+        for axis, along in enumerate(uphill):
+            torch.mul(central_difference(warped, axis), slope, out=along)
         update = smooth(uphill, settings.fluid)
-        steepest = update.square().sum(0).max().sqrt()
+        x, y, z = update
+        steepest = x.square().addcmul_(y, y).addcmul_(z, z).max().sqrt()
         update.mul_(settings.step / steepest.clamp_min(FULL_STEP_SLOPE))
         displacement = smooth(add_update(displacement, update), settings.elastic)
     return displacement
@@ -629,15 +636,45 @@ def _refine(displacement: Tensor, shape: torch.Size) -> Tensor:
     return finer[0] * 2
 
 
+FILTER_BLOCK = 64
+"""Voxels along an axis that one matrix product filters."""
+
+
 def _filter(volumes: Tensor, half_kernel: list[float]) -> Tensor:
-    """Convolve along the last three axes with a symmetric kernel, given from its middle on."""
-    for axis in (-1, -2, -3):
-        size = volumes.shape[axis]
-        filtered = volumes * half_kernel[0]
-        for offset, weight in enumerate(half_kernel[1:size], start=1):
-            kept = size - offset
-            ahead, behind = volumes.narrow(axis, offset, kept), volumes.narrow(axis, 0, kept)
-            filtered.narrow(axis, offset, kept).add_(behind, alpha=weight)
-            filtered.narrow(axis, 0, kept).add_(ahead, alpha=weight)
-        volumes = filtered
-    return volumes
+    """Convolve along the last three axes with a symmetric kernel, given from its middle on.
+
+    By products with band matrices, in blocks along the axis: in a third to a half of the time that
+    shifted sums take, which move all volumes through memory for each weight of the kernel. One
+    volume after the other, since memory for larger arrays comes from the system each time.
+    """
+    bands = [_band_matrix(volumes, size, half_kernel) for size in volumes.shape[-3:]]
+    reach = len(half_kernel) - 1
+    filtered = torch.empty_like(volumes, memory_format=torch.contiguous_format)
+    shape = volumes.shape[-3:]
+    for volume, result in zip(volumes.reshape(-1, *shape), filtered.view(-1, *shape)):
+        along_z, along_yz = torch.empty_like(result), torch.empty_like(result)
+        for block, near in _blocks(shape[2], reach):
+            line = volume.reshape(-1, shape[2])[:, near]
+            torch.mm(line, bands[2][near, block], out=along_z.view(-1, shape[2])[:, block])
+        for block, near in _blocks(shape[1], reach):
+            torch.matmul(bands[1][block, near], along_z[:, near], out=along_yz[:, block])
+        for block, near in _blocks(shape[0], reach):
+            plane = along_yz.flatten(1)[near]
+            torch.mm(bands[0][block, near], plane, out=result.flatten(1)[block])
+    return filtered
+
+
+def _blocks(size: int, reach: int) -> Iterator[tuple[slice, slice]]:
+    """Blocks of a line of voxels, and each with the voxels that reach into it."""
+    for start in range(0, size, FILTER_BLOCK):
+        end = start + FILTER_BLOCK
+        yield slice(start, end), slice(max(start - reach, 0), end + reach)
+
+
+def _band_matrix(volumes: Tensor, size: int, half_kernel: list[float]) -> Tensor:
+    """The convolution of a line of `size` voxels as a matrix, zeros beyond its ends."""
+    band = volumes.new_zeros(size, size)
+    for offset, weight in enumerate(half_kernel[:size]):
+        band.diagonal(offset).fill_(weight)
+        band.diagonal(-offset).fill_(weight)
+    return band

@@ -90,7 +90,7 @@ def compose(first: Transform, second: Transform) -> Transform:
     """
     matrix, residual = split_affine(second)
     middle = _moved_points(first)
-    middle += _sample_vectors(residual, np.linalg.inv(second.affine), middle)
+    middle += _sample_vectors(_volumes(residual), np.linalg.inv(second.affine), middle)
     moved = middle @ matrix[:3, :3].T.astype(np.float32) + matrix[:3, 3].astype(np.float32)
     return Transform(moved - _grid_points(first.shape, first.affine), first.affine)
 
@@ -102,7 +102,8 @@ def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Tra
     x <- M^-1 y - e(x) (Chen et al., Med Phys 35:81, 2008) then converges whatever M rotates.
     """
     grid_affine = np.asarray(affine, dtype=np.float64)
-    matrix, residual = split_affine(transform)
+    matrix, field = split_affine(transform)
+    residual = _volumes(field)
     start = np.moveaxis(_map_indices(shape, np.linalg.inv(matrix) @ grid_affine), 0, -1)
     to_voxel = np.linalg.inv(transform.affine)
     points = start.reshape(-1, 3).copy()
@@ -114,8 +115,7 @@ def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Tra
         moving = moving[np.abs(change).max(axis=1) > INVERSION_TOLERANCE]
         if len(moving) == 0:
             break
-    field = points.reshape(start.shape) - _grid_points(shape, grid_affine)
-    return Transform(field, grid_affine)
+    return Transform(points.reshape(start.shape) - _grid_points(shape, grid_affine), grid_affine)
 
 
 def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
@@ -255,11 +255,19 @@ def _moved_points(transform: Transform) -> NDArray[np.float32]:
     return _grid_points(transform.shape, transform.affine) + transform.field
 
 
+def _volumes(field: NDArray[np.float32]) -> Tensor:
+    """The components of a field (X, Y, Z, 3) one after the other, (3, X, Y, Z)."""
+    return torch.from_numpy(field).movedim(-1, 0).contiguous()
+
+
 def _sample_vectors(
-    field: NDArray[np.float32], to_voxel: NDArray, points: NDArray[np.float32]
+    field: Tensor, to_voxel: NDArray, points: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Vectors of a field at world points, linearly between voxels, constant beyond the grid."""
+    """Vectors of a field (3, X, Y, Z) at world points, linearly between voxels.
+
+    Beyond the grid they are those at its edge.
+    """
     matrix = to_voxel.astype(np.float32)
     voxels = torch.from_numpy(points @ matrix[:3, :3].T + matrix[:3, 3])
-    sampled = sample(torch.from_numpy(field).movedim(-1, 0).contiguous(), voxels, 'border')
+    sampled = sample(field, voxels, 'border')
     return sampled.movedim(0, -1).contiguous().numpy()
