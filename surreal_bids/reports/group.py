@@ -123,11 +123,14 @@ def write_group_report(report: GroupReport) -> Path:
 
 def _summary(report: GroupReport) -> Section:
     """The numbers that matter, and whether to trust them."""
-    counts, chosen = report.found.cohort.counts, report.card['Selected']
+    cohort, chosen = report.found.cohort, report.card['Selected']
+    counts = {'Controls': cohort.counts[CONTROL], 'Patients': cohort.counts[PATIENT]}
+    if cohort.n_without_group:
+        counts = counts if any(counts.values()) else {}
+        counts['Participants whose group is not known'] = cohort.n_without_group
     numbers = [
-        Number('Controls', str(counts[CONTROL])),
-        Number('Patients', str(counts[PATIENT])),
-        Number('Excluded', str(len(report.found.cohort.exclusions))),
+        *(Number(who, str(count)) for who, count in counts.items()),
+        Number('Excluded', str(len(cohort.exclusions))),
         Number('Patterns', str(chosen['n_patterns'])),
     ]
     doubts = [Notice(text, 'warning') for text in report.found.cohort.warnings]

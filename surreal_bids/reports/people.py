@@ -70,10 +70,10 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
         The visit's row of what `TableModel.compute` or `cross_fit` returned.
     """
     flags = [STATUS_FLAGS[row['status']]] if row['status'] in STATUS_FLAGS else []
-    in_range = row.get('in_range')
+    in_range = row.get('brain_in_range')
     if not (pd.isna(in_range) or in_range):
         flags.append(OUTSIDE)
-    beyond = row.get('beyond_range', NONE_BEYOND)
+    beyond = row.get('covariates_out_of_range', NONE_BEYOND)
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
         text = f'{beyond} outside the training range'
         flags.append(Flag(text, f'{text} of controls: its effect was extrapolated.'))

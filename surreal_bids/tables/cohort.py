@@ -197,6 +197,11 @@ class Cohort:
         first = self.visits.loc[self.visits['is_first'], 'group']
         return {group: int((first == group).sum()) for group in (CONTROL, PATIENT)}
 
+    @property
+    def n_without_group(self) -> int:
+        """How many people have no known group."""
+        return int(self.visits.loc[self.visits['is_first'], 'group'].isna().sum())
+
     def select(self, chosen: pd.Series | Sequence[bool]) -> Cohort:
         """The same with some of the visits only."""
         rows = np.asarray(chosen, dtype=bool)
@@ -415,6 +420,7 @@ def read_cohort(
     notes = [f'Groups: {groups.describe()}'] if groups else []
     if teachers is not None:
         _require_groups(teachers, screen, training=model is None)
+    ordered = describe_order(visits, described, learns=adapt and not lacking)
     cohort = Cohort(
         visits,
         features.loc[names],
@@ -422,7 +428,7 @@ def read_cohort(
         read_others(others, used, options.phenotype, screen.still()),
         wanted,
         choice.options,
-        (*notes, *choice.notes, *unified, *describe_order(visits, described), *dropped),
+        (*notes, *choice.notes, *unified, *ordered, *dropped),
         _exclusion_table(screen),
         _measured(volumes, screen.prefix),
     )

@@ -54,14 +54,16 @@ _RESULTS: dict[str, Column] = {
         'Description': 'Group in training',
         'Levels': {CONTROL: 'control', PATIENT: 'patient'},
     },
-    'in_range': {
-        'Description': 'Whether the profile of features lies within the population that '
-        'the model was trained on; if not, the R-indices are an extrapolation',
+    'brain_in_range': {
+        'Description': 'Whether the brain, all regions taken together, is like those that the '
+        'model was trained on; if not, the R-indices are an extrapolation. Of '
+        'covariates such as age see covariates_out_of_range',
         'Levels': {'true': 'within', 'false': 'outside'},
     },
-    'beyond_range': {
-        'Description': 'Covariates that lie outside the range seen among the controls in training, '
-        f'or {NONE_BEYOND}; their effect was extrapolated'
+    'covariates_out_of_range': {
+        'Description': 'Covariates, such as age, that lie outside the range seen among the '
+        f'controls in training, or {NONE_BEYOND}; their effect was extrapolated. Of the '
+        'brain itself see brain_in_range'
     },
     'fold': {
         'Description': 'Fold in which the participant was held out: R-indices without '

@@ -138,8 +138,8 @@ class TableModel:
             The R-indices under their names; with `_member_spread`, their spread over members (if
             there are several); with `_low` and `_high` their interval, with `_centile` their place
             among controls (if the model knows them, see :mod:`surreal_bids.tables.standing`);
-            `in_range`, whether the profile lies within the training population (coarsely, for
-            imported models); `beyond_range`, covariates that do not (if there are any);
+            `brain_in_range`, whether the profile lies within the training population (coarsely, for
+            imported models); `covariates_out_of_range`, covariates that do not (if there are any);
             `n_imputed` (if the model imputes); `status`: complete, unharmonized or
             incomplete.
             Incomplete people have missing values throughout.
@@ -157,7 +157,7 @@ class TableModel:
         if not np.isnan(spread).any():
             computed[[f'{name}{SPREAD_SUFFIX}' for name in names]] = spread
         if self.gan.domain_ is not None:
-            computed['in_range'] = self.gan.in_range(prepared.normalised)
+            computed['brain_in_range'] = self.gan.in_range(prepared.normalised)
         if INTERVALS in self.notes:
             computed = with_intervals(computed, self.notes[INTERVALS])
         if CONTROL in self.notes.get(REFERENCE, {}):
@@ -165,7 +165,7 @@ class TableModel:
                 computed, self.notes[REFERENCE][CONTROL], prepared.status == COMPLETE
             )
         results = computed.reindex(prepared.status.index)
-        extra = {'beyond_range': prepared.beyond_range, 'n_imputed': prepared.n_imputed}
+        extra = {'covariates_out_of_range': prepared.beyond_range, 'n_imputed': prepared.n_imputed}
         columns = {name: column for name, column in extra.items() if column is not None}
         return results.assign(**columns, status=prepared.status)
 

@@ -71,7 +71,7 @@ def write_results(
         Names of the R-indices.
     """
     table = results.round(DECIMALS)
-    for name in ('in_range', HELD_OUT):
+    for name in ('brain_in_range', HELD_OUT):
         if name in table:
             table[name] = table[name].map(str, na_action='ignore').str.lower()
     visits = pd.concat([cohort.visits, cohort.exclusions]).loc[table.index]
@@ -472,9 +472,12 @@ def _feature_details(card: Card) -> list[str]:
 def summarise_cohort(cohort: Cohort) -> str:
     """Who is included and excluded, and what was decided, in words."""
     counts, out = cohort.counts, cohort.exclusions
+    who = f'{counted(counts[CONTROL], "control")} and {counted(counts[PATIENT], "patient")}'
+    if cohort.n_without_group:
+        others = f'{counted(cohort.n_without_group, "participant")} whose group is not known'
+        who = f'{who}, {others}' if any(counts.values()) else others
     lines = [
-        f'{counted(counts[CONTROL], "control")} and {counted(counts[PATIENT], "patient")}, '
-        f'{counted(len(cohort), "visit")}, {counted(len(cohort.wanted), "region")}',
+        f'{who}, {counted(len(cohort), "visit")}, {counted(len(cohort.wanted), "region")}',
         *(f'  {note}' for note in cohort.notes),
         *(f'  WARNING: {text}' for text in cohort.warnings),
         f'{len(out)} excluded' + (':' if len(out) else ''),
@@ -497,13 +500,13 @@ def summarise_results(results: pd.DataFrame, notes: Sequence[str] = ()) -> str:
         lines.append(f'excluded: {len(excluded) - SHOWN} more')
     for value in sorted(set(status) - {COMPLETE, EXCLUDED}):
         lines.append(f'{value}: {name_some(status.index[status == value])}')
-    if 'in_range' in results:
+    if 'brain_in_range' in results:
         lines += _outside_population(results)
     return '\n  '.join(lines) + '\n'
 
 
 def _outside_population(results: pd.DataFrame) -> list[str]:
-    people = results.index[results['in_range'].eq(False)]
+    people = results.index[results['brain_in_range'].eq(False)]
     if len(people) == len(results) > 1:
         LOGGER.warning(
             'everyone lies outside the training population; check that units and regions are '

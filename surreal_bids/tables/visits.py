@@ -151,7 +151,7 @@ def add_years(visits: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def describe_order(visits: pd.DataFrame, described: Table) -> list[str]:
+def describe_order(visits: pd.DataFrame, described: Table, learns: bool = True) -> list[str]:
     """Say how the visits of participants with several are ordered, and which is learned from.
 
     Parameters
@@ -160,6 +160,8 @@ def describe_order(visits: pd.DataFrame, described: Table) -> list[str]:
         What :func:`add_years` returned.
     described
         What is known of visits, where dates that cannot be read are looked for.
+    learns
+        Whether anything is learned from these participants, be it only their sites.
     """
     several = set(visits.loc[visits[PARTICIPANT].duplicated(), PARTICIPANT])
     if not several:
@@ -168,8 +170,8 @@ def describe_order(visits: pd.DataFrame, described: Table) -> list[str]:
     counts = first['order_by'].value_counts()
     how = ', '.join(f'by {by} in {counts[by]}' for by in (DATE, AGE, NAME) if by in counts)
     notes = [
-        f'Visits: {counted(len(several), "participant")} with several, ordered {how}; the first '
-        'is learned from'
+        f'Visits: {counted(len(several), "participant")} with several, ordered {how}'
+        + ('; the first is learned from' if learns else '')
     ]
     dates = _column(described, DATE_COLUMNS)
     wrong = [f'{name} ({cell})' for name, cell in dates.items() if cell and np.isnan(_years(cell))]

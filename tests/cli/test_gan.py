@@ -117,7 +117,7 @@ def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
     assert str(tmp_path / 'r.tsv') in captured.out
 
 
-def test_changes_between_visits_are_written(tmp_path):
+def test_changes_between_visits_are_written(tmp_path, capsys):
     study = make_study()
     volumes, participants = study.write(tmp_path)
     table = with_sessions(study)
@@ -128,7 +128,11 @@ def test_changes_between_visits_are_written(tmp_path):
     assert run('fit', *given, '--out', model, *PEOPLE, *TINY) == 0
     groups = pd.read_csv(model / 'group_change.tsv', sep='\t')
     assert groups['outcome'].tolist() == ['compared', 'compared']
+    assert 'the first is learned from' in capsys.readouterr().out
     assert run('apply', *given, '--model', model, '--out', out) == 0
+    told = capsys.readouterr().out
+    assert 'with several, ordered by date' in told
+    assert 'learned from' not in told
     for folder, name, indices in ((model, 'changes', 'rindices'), (tmp_path, 'r_changes', 'r')):
         changes = pd.read_csv(folder / f'{name}.tsv', sep='\t')
         assert list(json.loads((folder / f'{name}.json').read_text())) == list(changes)
@@ -368,7 +372,7 @@ def test_covariates_beyond_the_range_are_flagged(home, tmp_path, capsys):
     volumes, people = study.write(tmp_path)
     model = ('--model', home / 'model', '--out', tmp_path / 'r.tsv')
     assert run('apply', volumes, '--participants', people, *model) == 0
-    assert read(tmp_path / 'r.tsv').loc['sub-002', 'beyond_range'] == 'age'
+    assert read(tmp_path / 'r.tsv').loc['sub-002', 'covariates_out_of_range'] == 'age'
     shown = capsys.readouterr().out
     assert 'age outside the training range' in shown
     assert shown.count('sub-002') == 1

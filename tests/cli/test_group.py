@@ -84,7 +84,7 @@ def test_r_indices_of_everyone_are_written(done):
     indices = [f'r{k}' for k in range(1, n_patterns + 1)]
     wanted = ['participant_id', 'group', *indices, *(f'{name}_member_spread' for name in indices)]
     assert list(table)[: len(wanted)] == wanted
-    assert set(table['in_range'].map(str).str.lower()) <= {'true', 'false'}
+    assert set(table['brain_in_range'].map(str).str.lower()) <= {'true', 'false'}
     described = json.loads((out / 'phenotype' / 'rindices.json').read_text())
     assert list(described) == list(table)
 
@@ -282,6 +282,7 @@ def test_a_model_is_applied_where_there_are_no_controls(
     told = capsys.readouterr().out
     assert 'the model was not adapted' in told
     assert said in told
+    assert ('1 participant whose group is not known, 1 visit' in told) == ('003' in words)
     out = tmp_path / 'out'
     table = read(out / 'phenotype' / 'rindices.tsv')
     assert len(table) == (max(len(words) - 1, 0) or 45)

@@ -78,11 +78,14 @@ def make_report(
     index = cohort.visits.index
     results = pd.DataFrame(rng.uniform(size=(len(index), 2)), index, ['r1', 'r2'])
     results = results.assign(
-        r1_member_spread=0.1, r2_member_spread=0.2, in_range=True, beyond_range='none'
+        r1_member_spread=0.1,
+        r2_member_spread=0.2,
+        brain_in_range=True,
+        covariates_out_of_range='none',
     )
     results = results.assign(status='complete')
-    results.loc['sub-03', 'beyond_range'] = 'age'
-    results['in_range'] = results.index != 'sub-03'
+    results.loc['sub-03', 'covariates_out_of_range'] = 'age'
+    results['brain_in_range'] = results.index != 'sub-03'
     patterns = pd.DataFrame({'pattern': ['r1'] * 5 + ['r2'] * 5, 'region': list('vwxyz') * 2})
     patterns['change_percent'] = rng.normal(0, 10, 10)
     patterns['change_percent_member_spread'] = 2.0

@@ -188,8 +188,8 @@ def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
     results = report.found.results.assign(r1_low=0.25, r1_high=0.753, r1_centile=97.4)
     results.loc['sub-05', 'r1_low'] = -0.004
     results.loc['sub-07', ['r1_low', 'r1_centile']] = np.nan
-    results = results.astype({'in_range': object})
-    results.loc['sub-08', ['status', 'in_range']] = ['unharmonized', None]
+    results = results.astype({'brain_in_range': object})
+    results.loc['sub-08', ['status', 'brain_in_range']] = ['unharmonized', None]
     found = replace(report.found, results=results.assign(fold_correlation=0.9, n_imputed=0))
     table = people_table(found, tmp_path)
     assert list(table.frame) == [
@@ -214,6 +214,8 @@ def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
     methods = GroupMethods(0, 0, 5, model='ad')
     words = Page(write_group_report(replace(report, found=found, methods=methods))).words
     assert 'R-indices of controls and patients' not in words
+    assert f'Participants whose group is not known{N_CN + N_PT}\nExcluded1' in words
+    assert 'Controls0' not in words
     assert 'Covariates of the two groups' not in words.partition('Diagnosis')[0]
     assert 'participants whose group is not known' in words
     assert 'sub-07' in words
@@ -265,7 +267,7 @@ def test_flags_of_folds_and_imputation():
     row = {'status': 'complete', 'n_imputed': 2.0, 'fold_correlation': 0.5}
     found = [flag.short for flag in flags_of(row)]
     assert found == ['2 regions were missing', 'other patterns without the fold']
-    assert flags_of({'status': 'complete', 'n_imputed': np.nan, 'in_range': np.nan}) == []
+    assert flags_of({'status': 'complete', 'n_imputed': np.nan, 'brain_in_range': np.nan}) == []
 
 
 @pytest.mark.parametrize('n_patterns', [1, 2, 3])

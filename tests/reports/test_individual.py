@@ -54,7 +54,9 @@ def make_tables(root, rng=None, **changes) -> GroupTables:
         results[f'{name}_low'], results[f'{name}_high'] = results[name] - 0.1, results[name] + 0.1
         results[f'{name}_centile'] = 96.0
     results = results.assign(centile_of='like_age', centile_controls=34)
-    results = results.assign(status='complete', in_range=True, beyond_range='none', held_out=True)
+    results = results.assign(
+        status='complete', brain_in_range=True, covariates_out_of_range='none', held_out=True
+    )
     deviations = results[['participant_id', 'session_id']].assign(
         order_by='date', years=[0.0, 2.0, *[0.0] * 40]
     )
@@ -166,7 +168,9 @@ def test_only_what_is_there_is_shown(tmp_path):
 def test_doubts_are_told_in_sentences(tmp_path):
     tables = make_tables(tmp_path, adapted=False)
     tables.deviations.loc[1, ['MUSE_47', 'MUSE_31']] = [-4.25, 3.5]
-    tables = change_last(tables, in_range=False, beyond_range='age', status='unharmonized')
+    tables = change_last(
+        tables, brain_in_range=False, covariates_out_of_range='age', status='unharmonized'
+    )
     write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [], ['a tilted head'])
     words = Page(write_individual(tables.of('sub-01'))).words
     assert NOT_ADAPTED in words
@@ -292,8 +296,10 @@ def test_a_page_of_something_else_is_left_alone(tmp_path):
 
 def test_tables_are_read_as_the_group_level_writes_them(tmp_path):
     tables = make_tables(tmp_path)
-    results = tables.results.assign(in_range='true', held_out='true', participant_id='sub-007')
-    results.loc[3, ['in_range', 'held_out']] = ['n/a', 'false']
+    results = tables.results.assign(
+        brain_in_range='true', held_out='true', participant_id='sub-007'
+    )
+    results.loc[3, ['brain_in_range', 'held_out']] = ['n/a', 'false']
     write_tsv(output_path(tmp_path, 'rindices'), results)
     write_tsv(tmp_path / 'deviations.tsv', tables.deviations)
     write_json(tmp_path / 'card.json', CARD)
@@ -301,7 +307,7 @@ def test_tables_are_read_as_the_group_level_writes_them(tmp_path):
         tmp_path, tmp_path / 'deviations.tsv', tmp_path / 'card.json', 'ad', True
     )
     assert found.names == ['r1', 'r2']
-    assert found.results['in_range'].tolist()[:3] == [True] * 3
+    assert found.results['brain_in_range'].tolist()[:3] == [True] * 3
     assert found.results['participant_id'].tolist()[0] == 'sub-007'
     assert found.reference.whose == ''
     assert json.loads((tmp_path / 'card.json').read_text()) == CARD

@@ -118,7 +118,14 @@ def test_r_indices_of_a_checkpoint_equal_plain_linear_layers(tmp_path, checkpoin
     assert np.abs(results[['r1', 'r2', 'r3']].to_numpy() - expected).max() < 1e-5
     contributions = TableModel.load(tmp_path / 'bundle').contributions(volumes, people)
     assert np.abs(contributions.sum(axis=1).to_numpy() - expected.ravel()).max() < 1e-5
-    assert set(results.columns) == {'r1', 'r2', 'r3', 'in_range', 'beyond_range', 'status'}
+    assert set(results.columns) == {
+        'r1',
+        'r2',
+        'r3',
+        'brain_in_range',
+        'covariates_out_of_range',
+        'status',
+    }
 
 
 @pytest.mark.parametrize(('name', 'covariates'), PUBLISHED.items())
@@ -187,7 +194,7 @@ def test_volumes_in_another_unit_are_flagged(name, factor, inside):
     people = simulated.participants.set_index('participant_id').iloc[:30]
     volumes = simulated.volumes.set_index('participant_id').iloc[:30] * factor
     results = model.compute(*model.read(as_text(volumes), as_text(people)))
-    assert results['in_range'].mean() == pytest.approx(float(inside), abs=0.1)
+    assert results['brain_in_range'].mean() == pytest.approx(float(inside), abs=0.1)
 
 
 @pytest.mark.parametrize('code', ['2', '-1', '0.5'])

@@ -175,7 +175,7 @@ def test_patterns_of_a_fold_are_matched_to_those_of_all(cohort, model):
     folds = prepare_folds(cohort, OPTIONS)
     found = cross_fit(cohort, model, folds, dict.fromkeys((1, 2, 3), Turned(model)))
     expected = model.apply(cohort)
-    shared = ['r1', 'r1_member_spread', 'r2_member_spread', 'in_range']
+    shared = ['r1', 'r1_member_spread', 'r2_member_spread', 'brain_in_range']
     pd.testing.assert_frame_equal(found.results[shared], expected[shared])
     np.testing.assert_allclose(found.results['r2'], expected['r2'] + 0.01)
     np.testing.assert_allclose(found.correlation, 1)

@@ -63,7 +63,7 @@ def test_a_saved_model_gives_the_same_numbers(study, fitted, saved):
 def test_columns_of_the_results(fitted):
     assert fitted[1].columns.tolist() == [
         *('r1', 'r2', 'r1_member_spread', 'r2_member_spread'),
-        *('in_range', 'beyond_range', 'status'),
+        *('brain_in_range', 'covariates_out_of_range', 'status'),
     ]
     assert np.isfinite(fitted[1][['r1', 'r2', 'r1_member_spread', 'r2_member_spread']]).all(
         axis=None
@@ -114,7 +114,7 @@ def test_the_unharmonized_are_described_but_not_trained_on(study):
 
 @pytest.mark.parametrize(
     ('column', 'change', 'found'),
-    [('in_range', 40.0, False), ('in_range', 1.0, True)],
+    [('brain_in_range', 40.0, False), ('brain_in_range', 1.0, True)],
 )
 def test_profiles_outside_the_training_population_are_flagged(study, saved, column, change, found):
     features = study.features.iloc[[3]].copy()
@@ -175,8 +175,8 @@ def test_results_are_written_with_a_description_of_each_column(tmp_path, saved, 
     described = json.loads((tmp_path / 'r.json').read_text())
     assert list(described) == table.columns.tolist()
     assert table.columns[:2].tolist() == ['participant_id', 'group']
-    assert table.loc[0, ['r1', 'in_range']].tolist() == ['n/a', 'n/a']
-    assert set(table['in_range']) <= {'true', 'false', 'n/a'}
+    assert table.loc[0, ['r1', 'brain_in_range']].tolist() == ['n/a', 'n/a']
+    assert set(table['brain_in_range']) <= {'true', 'false', 'n/a'}
     assert not table.isin(['nan', 'NaN', '']).any(axis=None)
 
 

@@ -105,6 +105,8 @@ def test_what_orders_visits_is_said(tmp_path):
         'Visits: 1 participant with several, ordered by name in 1; the first is learned from',
         'Dates not used, since not written as 2019-03-31: sub-a_ses-1 (05/01/12)',
     ]
+    applied = describe_order(visits, described, learns=False)
+    assert applied[0] == 'Visits: 1 participant with several, ordered by name in 1'
 
 
 @pytest.mark.parametrize(('ages', 'warns'), [([70, 70, 70], True), ([70, 71, 72], False)])
