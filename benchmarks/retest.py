@@ -73,8 +73,11 @@ def read_pairs(folder: Path, path: Path) -> tuple[pd.DataFrame, pd.Series]:
     return differences, volumes.mean()
 
 
-def estimate_noise(differences: pd.DataFrame, volumes: pd.Series) -> pd.Series:
-    """Standard deviation of one measurement: shared, of the head size and of each region."""
+def estimate_noise(differences: pd.DataFrame, volumes: pd.Series) -> pd.DataFrame:
+    """`noise` (standard deviation of one measurement) and its degrees of freedom, `df`.
+
+    One row each for what is shared, for the head size and for each region.
+    """
     regions = differences.drop(columns=HEAD_SIZE)
     shared = regions.median(axis=1)
     own = regions.sub(shared, axis=0)
@@ -82,15 +85,18 @@ def estimate_noise(differences: pd.DataFrame, volumes: pd.Series) -> pd.Series:
     both = [[str(index), str(mates.get(index, index))] for index in map(int, regions)]
     variances = np.array([own[sides].pow(2).mean(axis=None) for sides in both])
     df = np.array([len(own) * len(set(sides)) for sides in both])
-    shrunk = shrink(variances, df, np.log(volumes[regions.columns].to_numpy()))
+    shrunk, df_shrunk = shrink(variances, df, np.log(volumes[regions.columns].to_numpy()))
     head = (differences[HEAD_SIZE] - shared).pow(2).mean()
     # A difference has two measurements in it.
     noise = np.sqrt(np.array([shared.pow(2).mean(), head, *shrunk]) / 2)
-    return pd.Series(noise, [SHARED, HEAD_SIZE, *regions.columns])
+    names = [SHARED, HEAD_SIZE, *regions.columns]
+    return pd.DataFrame({'noise': noise, 'df': [len(own), len(own), *df_shrunk]}, names)
 
 
-def shrink(variances: NDArray, df: NDArray, log_volumes: NDArray) -> NDArray:
+def shrink(variances: NDArray, df: NDArray, log_volumes: NDArray) -> tuple[NDArray, NDArray]:
     """Variances (S,) with degrees of freedom (S,), shrunk to a straight line of their logarithms.
+
+    Returns both after that.
 
     The prior is a scaled inverse chi-squared distribution around the line. Its degrees of freedom
     follow from how much more variances differ than their own degrees of freedom explain.
@@ -103,7 +109,7 @@ def shrink(variances: NDArray, df: NDArray, log_volumes: NDArray) -> NDArray:
     if excess > polygamma(1, MOST_DF / 2):
         prior_df = brentq(lambda d: polygamma(1, d / 2) - excess, 1e-3, MOST_DF)
     prior = np.exp(line + digamma(prior_df / 2) - np.log(prior_df / 2))
-    return (prior_df * prior + df * variances) / (prior_df + df)
+    return (prior_df * prior + df * variances) / (prior_df + df), prior_df + df
 
 
 def held_out_ratio(differences: pd.DataFrame) -> float:
@@ -117,10 +123,10 @@ def learn(folder: Path, path: Path) -> None:
     differences, volumes = read_pairs(folder, path)
     larger = held_out_ratio(differences)
     print(f'{len(differences)} pairs; noise times {larger:.3f}')
-    noise = estimate_noise(differences, volumes) * larger
-    table = noise.rename('noise').rename_axis('index').reset_index()
+    found = estimate_noise(differences, volumes)
+    table = found.assign(noise=found['noise'] * larger).rename_axis('index').reset_index()
     table['volume_mm3'] = volumes.reindex(table['index']).round().to_numpy()
-    write_tsv(NOISE_TABLE, table.round({'noise': 5}))
+    write_tsv(NOISE_TABLE, table.round({'noise': 5, 'df': 1}))
 
 
 def main() -> None:

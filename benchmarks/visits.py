@@ -6,9 +6,10 @@
 A model is trained on simulated participants (task basic); others come twice, two years apart. All
 grow older as the built-in population does; of the patients, one third each loses 2 % a year of the
 regions of one pattern, and the rest loses nothing. Volumes and head sizes are measured with the
-noise of the package (`surreal_bids/data/retest.tsv`). With `--twice` (as for `retest.py`), also
-with the very differences of the five people scanned twice instead of simulated ones, each with the
-noise that the other four show.
+noise of the package (`surreal_bids/data/retest.tsv`), which changes are held against; also against
+what five simulated pairs of scans, drawn anew, tell of it. With `--twice` (as for `retest.py`),
+also with the very differences of the five people scanned twice instead of simulated ones, each with
+the noise that the other four show.
 
 `groups` compares change per year between groups, by a mixed model, where it is the same in both.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -27,6 +29,7 @@ import pandas as pd
 import torch
 from machine import write_results
 from numpy.typing import NDArray
+from retest import estimate_noise, held_out_ratio, read_pairs
 
 from surreal_bids.config import CohortOptions, TrainingOptions
 from surreal_bids.simulation.population import built_in_population, volume_columns
@@ -56,6 +59,12 @@ class Truth:
     volumes: tuple[NDArray, NDArray]
     losing: NDArray
     """Pattern, or -1 for none."""
+
+    def some(self, chosen: slice) -> Truth:
+        """Some of the participants."""
+        first, second = (volumes[chosen] for volumes in self.volumes)
+        people = self.people.iloc[chosen].reset_index(drop=True)
+        return Truth(people, (first, second), self.losing[chosen])
 
 
 def simulate_truth(seed: int) -> Truth:
@@ -174,6 +183,10 @@ def reliable(options: argparse.Namespace) -> None:
         {**about, 'errors': 'simulated', **row}
         for row in summarise(called(truth, model, errors), name_of)
     ]
+    rows += [
+        {**about, 'errors': 'simulated, noise of five pairs', **row}
+        for row in summarise(noise_learned_anew(truth, model, rng), name_of)
+    ]
     if options.twice:
         rows += [
             {**about, 'errors': 'of people scanned twice', **row}
@@ -184,26 +197,52 @@ def reliable(options: argparse.Namespace) -> None:
     write_results('visits', table, *PACKAGES)
 
 
+def noise_learned_anew(
+    truth: Truth, model: TableModel, rng: np.random.Generator, draws: int = 40, part: int = 20
+) -> pd.DataFrame:
+    """The same, where noise is what five pairs tell of it, drawn anew for a part of the people."""
+    known = noise_of_one()
+    volumes = pd.Series(np.median(truth.volumes[0], axis=0), known.index[2:])
+    volumes[retest.HEAD_SIZE] = truth.people['icv'].median()
+    parts = []
+    for number in range(draws):
+        pairs = [simulated_errors(rng, known, retest.PAIRS) for _ in range(2)]
+        differences = pd.DataFrame(pairs[1] - pairs[0], columns=known.index[1:])
+        own = truth.some(slice(number % part, None, part))
+        errors = [simulated_errors(rng, known, len(own.losing)) for _ in range(2)]
+        with known_noise(estimate_noise(differences, volumes), volumes):
+            found = called(own, model, (errors[0], errors[1]))
+        parts.append(found.assign(participant_id=found['participant_id'] + f'_{number}'))
+    return pd.concat(parts)
+
+
+@contextmanager
+def known_noise(found: pd.DataFrame, volumes: pd.Series) -> Iterator[None]:
+    """Let the package believe that noise is this."""
+    known = retest._noise_table
+    table = found.assign(volume_mm3=volumes.reindex(found.index))
+    retest._noise_table = lambda: table
+    try:
+        yield
+    finally:
+        retest._noise_table = known
+
+
 def real_errors(truth: Truth, model: TableModel, folder: Path, volumes: Path) -> pd.DataFrame:
     """The same, where errors of the second visit are the differences of one of the five pairs.
 
     The noise that changes are held against is that of the other four.
     """
-    from retest import estimate_noise, held_out_ratio, read_pairs
-
     differences, means = read_pairs(folder, volumes)
     larger = held_out_ratio(differences)
-    known, parts = retest._noise_table, []
-    n = len(truth.losing)
+    n, parts = len(truth.losing), []
     for number, (person, pair) in enumerate(differences.iterrows()):
         sign = np.where(np.arange(n) % 2, 1, -1)[:, np.newaxis]
         error = sign * pair.to_numpy() * larger
-        noise = estimate_noise(differences.drop(person), means) * larger
-        table = noise.rename('noise').to_frame().assign(volume_mm3=means.reindex(noise.index))
-        retest._noise_table = lambda table=table: table
-        found = called(truth, model, (np.zeros_like(error), error))
+        noise = estimate_noise(differences.drop(person), means)
+        with known_noise(noise.assign(noise=noise['noise'] * larger), means):
+            found = called(truth, model, (np.zeros_like(error), error))
         parts.append(found.assign(participant_id=found['participant_id'] + f'_{number}'))
-    retest._noise_table = known
     return pd.concat(parts)
 
 

@@ -575,8 +575,10 @@ def _changes(one: Individual) -> list[Block]:
         'A change is called reliable where it is beyond a limit that follows from how two scans of '
         'the same brain differ (noise: standard deviation of such a difference). It is not known '
         'where the site has changed. Volumes also change by normal ageing. The noise was learned '
-        f'from {PAIRS} people only; with their own errors, 16 % of people in whom nothing changed '
-        'were beyond the limit of an R-index, instead of 5 %: take a change near it with care.'
+        f'from {PAIRS} people only, which limits allow for: where it is learned anew from as many '
+        'simulated people, 6 % of people in whom nothing changed are beyond the limit of some '
+        'R-index (5 % were meant); with the errors of the few people themselves, 15 % were. Take a '
+        'change near its limit with care.'
     )
     return [Paragraph(text), *(each for each in tables if len(each.frame))]
 

@@ -17,7 +17,7 @@ from surreal_bids.stats.mixed import Comparison, compare_change
 from surreal_bids.tables.cohort import GROUP_NAMES, ONE_SITE, USUAL_PLACES, Cohort
 from surreal_bids.tables.folds import HELD_OUT, CrossFit
 from surreal_bids.tables.pipeline import TableModel
-from surreal_bids.tables.retest import PAIRS, noise_of_indices, noise_of_volumes
+from surreal_bids.tables.retest import PAIRS, Noise, noise_of_indices, noise_of_volumes
 from surreal_bids.tables.sites import HERE
 from surreal_bids.tables.visits import NAME
 
@@ -97,8 +97,9 @@ CHANGE_DESCRIPTIONS: dict[str, dict[str, Any]] = {
     },
     'limit': {
         'Description': 'Least change that is called reliable: where nothing changes between two '
-        f'visits, {FALSE_ALARMS:.0%} of participants have some R-index beyond its limit, and '
-        f'{FALSE_ALARMS:.0%} some region',
+        f'visits, {FALSE_ALARMS:.0%} of participants are meant to have some R-index beyond its '
+        f'limit, and {FALSE_ALARMS:.0%} some region. It allows for how few people noise was '
+        'learned from; in simulations, it was 6 and 7 %',
         'Units': _UNIT,
     },
     'reliable': {
@@ -110,18 +111,24 @@ CHANGE_DESCRIPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def noise_of_results(cohort: Cohort, model: TableModel, fitted: CrossFit | None) -> pd.DataFrame:
+def noise_of_results(
+    cohort: Cohort, model: TableModel, fitted: CrossFit | None
+) -> Noise[pd.DataFrame]:
     """Noise of the R-indices of a cohort, by the models that gave them: (n_visits, M)."""
     if fitted is None:
         return noise_of_indices(model, cohort)
-    tables = []
+    found = []
     for fold, known in fitted.models.items():
         own = cohort.select(fitted.results[HELD_OUT] & (fitted.folds.number == fold))
         if len(own):
             noise = noise_of_indices(known.with_unseen_site('skip'), own)
-            tables.append(noise.rename(columns=fitted.names[fold]))
-    found = pd.concat(tables) if tables else pd.DataFrame()
-    return found.reindex(index=cohort.visits.index, columns=list(model.pattern_names))
+            found.append([each.rename(columns=fitted.names[fold]) for each in noise])
+    tables = list(zip(*found)) or [(pd.DataFrame(),)] * 2
+    sd, df = (
+        pd.concat(each).reindex(index=cohort.visits.index, columns=list(model.pattern_names))
+        for each in tables
+    )
+    return Noise(sd, df)
 
 
 def follow_visits(
@@ -152,7 +159,7 @@ def describe_changes(
     cohort: Cohort,
     results: pd.DataFrame,
     harmonized: pd.DataFrame,
-    noise: pd.DataFrame,
+    noise: Noise[pd.DataFrame],
 ) -> pd.DataFrame:
     """Compare each visit of a participant with the next, and the last with the first.
 
@@ -164,7 +171,7 @@ def describe_changes(
         R-indices of every visit, and what is known of them.
     harmonized
         Volumes of every visit.
-    noise : frame of shape (n_visits, M)
+    noise : of frames of shape (n_visits, M)
         Noise of R-indices (:func:`noise_of_results`); its columns name them.
 
     Returns
@@ -179,12 +186,15 @@ def describe_changes(
     is_measured = cohort.features.notna()
     is_sound &= is_measured.all(axis=1).reindex(is_sound.index, fill_value=False)
     both_sound = is_sound[pairs['from']].to_numpy() & is_sound[pairs['to']].to_numpy()
-    names = list(noise.columns)
+    names = list(noise.sd)
     of_indices = _changes(pairs, results[names], noise, same_site & both_sound)
-    sd = 100 * noise_of_volumes(cohort.wanted, cohort.options.icv == 'proportion')
-    of_volumes = pd.DataFrame(dict(sd), harmonized.index)[list(harmonized)]
+    of_region = noise_of_volumes(cohort.wanted, cohort.options.icv == 'proportion')
+    sd, df = (
+        pd.DataFrame(dict(each), harmonized.index)[list(harmonized)]
+        for each in (100 * of_region.sd, of_region.df)
+    )
     measured = harmonized.where(is_measured)
-    of_regions = _changes(pairs, measured, of_volumes, same_site, in_percent=True)
+    of_regions = _changes(pairs, measured, Noise(sd, df), same_site, in_percent=True)
     tables = [
         table.round(dict.fromkeys(('change', 'per_year', 'noise', 'limit'), decimals))
         for table, decimals in ((of_indices, DECIMALS), (of_regions, PERCENT_DECIMALS))
@@ -252,7 +262,7 @@ def _is_sound(results: pd.DataFrame) -> pd.Series:
 def _changes(
     pairs: pd.DataFrame,
     values: pd.DataFrame,
-    noise: pd.DataFrame,
+    noise: Noise[pd.DataFrame],
     judged: NDArray[np.bool_],
     in_percent: bool = False,
 ) -> pd.DataFrame:
@@ -262,8 +272,10 @@ def _changes(
     ----------
     pairs : (n_pairs, ...)
         Visits to compare.
-    values, noise : frames of shape (n_visits, n_measures)
-        What was measured, and the standard deviation of one measurement, in the unit of changes.
+    values : frame of shape (n_visits, n_measures)
+        What was measured.
+    noise : of frames of the same shape
+        That of one measurement, in the unit of changes.
     judged : (n_pairs,)
         Whether a change can be called reliable at all.
     in_percent
@@ -271,8 +283,10 @@ def _changes(
     """
     before, after = (values.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to'))
     change = 100 * (after / before - 1) if in_percent else after - before
-    sd = np.hypot(*(noise.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')))
-    limit = sd * limit_in_sd(values.shape[1])
+    sd = np.hypot(*(noise.sd.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')))
+    # Both visits have the same noise, so that it is no better known of their difference.
+    df = np.fmin(*(noise.df.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')))
+    limit = sd * limit_in_sd(values.shape[1], df)
     known = np.isfinite(change) & np.isfinite(limit) & judged[:, np.newaxis]
     reliable = np.where(np.abs(change) > limit, 'true', 'false').astype(object)
     reliable[~known] = None
@@ -288,16 +302,17 @@ def _changes(
     )
 
 
-def limit_in_sd(n_measures: int) -> float:
+def limit_in_sd(n_measures: int, df: NDArray[np.float64]) -> NDArray[np.float64]:
     """Least reliable change in standard deviations of noise, where so many are looked at.
 
     Of independent measures without a change, one or more exceeds it in `FALSE_ALARMS` of the cases
-    (Sidak).
+    (Sidak). That noise is known from few people only, with `df` degrees of freedom, makes it
+    larger, as Student's t tells.
     """
     if n_measures == 0:
-        return np.nan
+        return np.full_like(df, np.nan)
     of_each = 1 - (1 - FALSE_ALARMS) ** (1 / n_measures)
-    return float(stats.norm.isf(of_each / 2))
+    return np.asarray(stats.t.isf(of_each / 2, df))
 
 
 def compare_groups_over_time(

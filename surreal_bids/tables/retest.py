@@ -3,7 +3,8 @@
 Volumes are measured with errors that act by ratio: one that all regions and the head size share
 (the scale of an image), and one of each region's own. Their sizes are of five people who were
 scanned twice within 90 days on one scanner (OASIS), at 1 mm, by the network of the package
-(`benchmarks/retest.py` says how); other scanners, voxel sizes and programs may differ more.
+(`benchmarks/retest.py` says how); other scanners, voxel sizes and programs may differ more. Five
+people do not tell sizes exactly: each has degrees of freedom, as a variance of few values has.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.bids.people import PARTICIPANT
 from surreal_bids.model.train import mean_gradients
@@ -34,37 +37,72 @@ STEP = 1e-3
 """By which share volumes are changed to see what preprocessing makes of it."""
 
 
+SHARED_ESTIMATES = 2
+"""Left and right have one estimate, so that many regions are half as many that are independent."""
+
+Table = TypeVar('Table', pd.Series, pd.DataFrame)
+
+
+class Noise(NamedTuple, Generic[Table]):
+    """Noise of some measures.
+
+    Attributes
+    ----------
+    sd
+        Standard deviation of one measurement.
+    df
+        How well it is known: the degrees of freedom of its square.
+    """
+
+    sd: Table
+    df: Table
+
+
 @cache
 def _noise_table() -> pd.DataFrame:
-    """`noise` (sd of the logarithm of one measurement) and `volume_mm3`, by MUSE index as text."""
+    """`noise` (sd of the logarithm of one measurement), `df` and `volume_mm3`, by MUSE index."""
     return pd.read_csv(NOISE_TABLE, sep='\t', dtype={'index': str}, na_values='n/a').set_index(
         'index'
     )
 
 
-def noise_of_features(features: FeatureList) -> pd.Series:
-    """Noise of each feature's own: standard deviation of the logarithm of one measurement.
+def df_of_sum(variances: NDArray[np.float64], df: ArrayLike) -> NDArray[np.float64]:
+    """Degrees of freedom of a sum of variances along the last axis (Satterthwaite, 1946)."""
+    spread = (np.square(variances) / df).sum(axis=-1)
+    return np.divide(
+        np.square(variances.sum(axis=-1)),
+        spread,
+        out=np.full(spread.shape, np.nan),
+        where=spread > 0,
+    )
+
+
+def noise_of_features(features: FeatureList) -> Noise[pd.Series]:
+    """Noise of each feature's own: that of the logarithm of one measurement.
 
     Returns
     -------
-    Series, by the name of the feature
+    Noise of Series, by the name of the feature
         NaN where a feature is not made of MUSE regions whose noise is known.
     """
     own = [_noise_of_sum(feature) for feature in features.features]
-    return pd.Series(own, features.names, dtype=np.float64)
+    table = pd.DataFrame(own, features.names, ['sd', 'df'], dtype=np.float64)
+    return Noise(table['sd'], table['df'])
 
 
-def _noise_of_sum(feature: Feature) -> float:
+def _noise_of_sum(feature: Feature) -> tuple[float, float]:
     """Errors of the regions of a sum are independent, and count by their volumes."""
     rows = _noise_table().reindex([str(index) for index in feature.indices])
     if rows.empty:
-        return np.nan
+        return np.nan, np.nan
     share = rows['volume_mm3'] / rows['volume_mm3'].sum(skipna=False)
-    return float(np.sqrt((share * rows['noise']).pow(2).sum(skipna=False)))
+    variances = np.square((share * rows['noise']).to_numpy())
+    df = rows['df'] / (SHARED_ESTIMATES if len(rows) > 1 else 1)
+    return float(np.sqrt(variances.sum())), float(df_of_sum(variances, df.to_numpy()))
 
 
-def noise_of_volumes(features: FeatureList, proportion: bool = False) -> pd.Series:
-    """Noise of each volume: standard deviation of the logarithm of one measurement.
+def noise_of_volumes(features: FeatureList, proportion: bool = False) -> Noise[pd.Series]:
+    """Noise of each volume: that of the logarithm of one measurement.
 
     Parameters
     ----------
@@ -73,12 +111,18 @@ def noise_of_volumes(features: FeatureList, proportion: bool = False) -> pd.Seri
     proportion
         Whether volumes were divided by the head size, which has the shared error too.
     """
-    common = float(_noise_table()['noise'][HEAD_SIZE if proportion else SHARED])
-    return (noise_of_features(features) ** 2 + common**2) ** 0.5
+    own = noise_of_features(features)
+    common = _noise_table().loc[HEAD_SIZE if proportion else SHARED]
+    variances = np.column_stack([own.sd**2, np.full(len(own.sd), common['noise'] ** 2)])
+    df = np.column_stack([own.df, np.full(len(own.df), common['df'])])
+    return Noise(
+        pd.Series(np.sqrt(variances.sum(axis=1)), own.sd.index),
+        pd.Series(df_of_sum(variances, df), own.sd.index),
+    )
 
 
-def noise_of_indices(model: TableModel, cohort: Cohort) -> pd.DataFrame:
-    """Noise of R-indices by measurement alone: standard deviation of one measurement.
+def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
+    """Noise of R-indices by measurement alone.
 
     To first order: how an R-index follows the features is the gradient of the model at the
     participant's own profile. Where a participant has the same head size at all visits, it was not
@@ -86,14 +130,15 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame of shape (n_visits, M)
+    Noise of frames of shape (n_visits, M)
         NaN where the noise of a feature is not known, or nothing was computed.
     """
     steps, names = model.preprocessing, list(model.pattern_names)
     features, people = cohort.features, cohort.people
     own = noise_of_features(steps.features)
-    if not names or own.isna().any():
-        return pd.DataFrame(np.nan, features.index, names)
+    if not names or own.sd.isna().any():
+        unknown = pd.DataFrame(np.nan, features.index, names)
+        return Noise(unknown, unknown)
     shrunk, grown = features * np.exp(-STEP), features * np.exp(STEP)
     by_feature = _slope(steps, (shrunk, people), (grown, people))
     smaller, larger = _other_heads(cohort)
@@ -105,13 +150,19 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> pd.DataFrame:
     )
     of_features = gradient_NMS * by_feature[columns].to_numpy()[:, None]
     of_head = (gradient_NMS * by_head[columns].to_numpy()[:, None]).sum(axis=2)
-    noise = _noise_table()['noise']
-    variance = (
-        np.square(of_features * own[columns].to_numpy()).sum(axis=2)
-        + np.square((of_features.sum(axis=2) + of_head) * noise[SHARED])
-        + np.square(of_head * noise[HEAD_SIZE])
+    known = _noise_table().loc[[SHARED, HEAD_SIZE]]
+    of_scale = np.stack([of_features.sum(axis=2) + of_head, of_head], axis=2)
+    variances = np.concatenate(
+        [
+            np.square(of_features * own.sd[columns].to_numpy()),
+            np.square(of_scale * known['noise'].to_numpy()),
+        ],
+        axis=2,
     )
-    return pd.DataFrame(np.sqrt(variance), seen.index, names).reindex(features.index)
+    df = np.concatenate([own.df[columns] / SHARED_ESTIMATES, known['df']])
+    sd, df_NM = np.sqrt(variances.sum(axis=2)), df_of_sum(variances, df)
+    tables = (pd.DataFrame(each, seen.index, names).reindex(features.index) for each in (sd, df_NM))
+    return Noise(*tables)
 
 
 Known = tuple[pd.DataFrame, pd.DataFrame]

@@ -87,11 +87,12 @@ def test_changes_are_those_of_the_tables(cohort, results, changes):
 
 def test_a_change_beyond_its_limit_is_reliable(cohort, model, changes):
     rows = of(changes, 'sub-0054', 'ses-c', 'ses-a')
-    noise = noise_of_indices(model, cohort).loc[['sub-0054_ses-c', 'sub-0054_ses-a']]
+    noise = noise_of_indices(model, cohort).sd.loc[['sub-0054_ses-c', 'sub-0054_ses-a']]
     np.testing.assert_allclose(rows['noise'][NAMES], np.sqrt((noise**2).sum()), rtol=1e-3)
-    sd = 100 * np.sqrt(2) * noise_of_volumes(cohort.wanted)['MUSE_47']
+    of_region = noise_of_volumes(cohort.wanted)
+    sd, df = 100 * np.sqrt(2) * of_region.sd['MUSE_47'], of_region.df['MUSE_47']
     assert rows['noise']['MUSE_47'] == pytest.approx(sd, abs=1e-3)
-    assert rows['limit']['MUSE_47'] == pytest.approx(sd * limit_in_sd(139), abs=5e-3)
+    assert rows['limit']['MUSE_47'] == pytest.approx(sd * limit_in_sd(139, df), abs=5e-3)
     beyond = np.where(changes['change'].abs() > changes['limit'], 'true', 'false')
     assert (changes['reliable'] == beyond).all()
     assert (rows.loc[['MUSE_47', 'MUSE_48'], 'reliable'] == 'true').all()
@@ -99,10 +100,14 @@ def test_a_change_beyond_its_limit_is_reliable(cohort, model, changes):
     assert (changes.loc[well, 'reliable'] == 'false').all()
 
 
+@pytest.mark.parametrize('df', [5, 15, 1e6])
 @pytest.mark.parametrize('n', [1, 3, 139])
-def test_few_without_a_change_have_any_beyond_its_limit(n):
+def test_few_without_a_change_have_any_beyond_its_limit(n, df):
     rng = np.random.default_rng(0)
-    any_beyond = (np.abs(rng.normal(size=(20_000, n))) > limit_in_sd(n)).any(axis=1)
+    shape = 20_000, n
+    changes = rng.normal(size=shape)
+    learned = np.sqrt(rng.chisquare(df, shape) / df)
+    any_beyond = (np.abs(changes) > learned * limit_in_sd(n, np.full(n, df))).any(axis=1)
     assert any_beyond.mean() == pytest.approx(0.05, abs=0.006)
 
 
@@ -223,12 +228,13 @@ def test_noise_of_the_held_out_is_of_the_model_of_their_fold(cohort, model):
     folds = prepare_folds(cohort, OPTIONS)
     fitted = cross_fit(cohort, model, *fit_folds(folds, model, OPTIONS))
     noise = noise_of_results(cohort, model, fitted)
-    assert noise.index.equals(cohort.visits.index)
-    assert noise.notna().all(axis=None)
     fold = 2
     own = cohort.select(folds.number == fold)
-    expected = noise_of_indices(fitted.models[fold], own).rename(columns=fitted.names[fold])
-    pd.testing.assert_frame_equal(noise.loc[own.visits.index], expected[NAMES])
+    for each, of_fold in zip(noise, noise_of_indices(fitted.models[fold], own)):
+        assert each.index.equals(cohort.visits.index)
+        assert each.notna().all(axis=None)
+        expected = of_fold.rename(columns=fitted.names[fold])[NAMES]
+        pd.testing.assert_frame_equal(each.loc[own.visits.index], expected)
     shown = describe_changes(cohort, fitted.results, model.preprocessing.harmonize(
         cohort.features, cohort.people), noise)  # fmt: skip
     assert shown['reliable'].notna().all()

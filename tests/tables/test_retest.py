@@ -13,6 +13,7 @@ from surreal_bids.tables.retest import (
     HEAD_SIZE,
     NOISE_TABLE,
     SHARED,
+    df_of_sum,
     noise_of_features,
     noise_of_indices,
     noise_of_volumes,
@@ -55,18 +56,45 @@ def test_errors_of_a_sum_partly_cancel(table):
     noise = table.loc[list(regions), 'noise'].to_numpy()
     sums = (volumes * np.exp(rng.normal(size=(20_000, 3)) * noise)).sum(axis=1)
     features = FeatureList('columns', (Feature('sum', tuple(map(int, regions))),), 'mm3')
-    assert noise_of_features(features)['sum'] == pytest.approx(np.log(sums).std(), rel=0.02)
-    whole = noise_of_volumes(features)['sum']
+    assert noise_of_features(features).sd['sum'] == pytest.approx(np.log(sums).std(), rel=0.02)
+    whole = noise_of_volumes(features).sd['sum']
     assert whole == pytest.approx(np.hypot(np.log(sums).std(), table['noise'][SHARED]), rel=0.02)
 
 
 def test_sums_of_published_models_have_noise():
-    assert noise_of_features(named_features('muse72')).notna().all()
+    sd, df = noise_of_features(named_features('muse72'))
+    assert sd.notna().all()
+    assert (df >= 4.5).all()
+
+
+def test_degrees_of_freedom_of_a_sum_of_variances_are_those_of_a_simulation():
+    rng = np.random.default_rng(4)
+    variances, df = np.array([3.0, 1.0, 0.5]), np.array([5, 15, 10])
+    drawn = (variances * rng.chisquare(df, (100_000, 3)) / df).sum(axis=1)
+    expected = 2 * drawn.mean() ** 2 / drawn.var()
+    assert df_of_sum(variances, df) == pytest.approx(expected, rel=0.03)
+
+
+def test_how_well_noise_is_known_follows_from_the_number_of_pairs(table, cohort, model):
+    assert table['df'][[SHARED, HEAD_SIZE]].tolist() == [5, 5]
+    # Of a region, five pairs of it or of both sides, and what other regions tell of it.
+    assert table['df'].drop([SHARED, HEAD_SIZE]).between(9, 16).all()
+    features = FeatureList('columns', (Feature('a', (48,)), Feature('b', (47, 48))), 'mm3')
+    one, both = noise_of_features(features).df
+    assert one == table['df']['48']
+    # Left and right have one estimate: together they are known no better.
+    assert both == pytest.approx(one, rel=0.01)
+    whole = noise_of_volumes(features).df
+    assert (whole > 5).all()
+    assert (whole < [one + 5, both + 5]).all()
+    # An R-index rests on many regions, of which each has its own errors.
+    assert (noise_of_indices(model, cohort).df > 25).all(axis=None)
 
 
 def test_noise_of_other_features_is_not_known(cohort):
     features = FeatureList('columns', (Feature('thickness', ()), Feature('Left', (48,))), 'mm3')
-    assert noise_of_features(features).isna().tolist() == [True, False]
+    for each in noise_of_features(features):
+        assert each.isna().tolist() == [True, False]
 
 
 def test_gradients_are_those_of_r_indices(cohort, model):
@@ -81,7 +109,7 @@ def test_gradients_are_those_of_r_indices(cohort, model):
 
 def test_noise_of_r_indices_is_what_measuring_again_shows(cohort, model, table):
     rng = np.random.default_rng(2)
-    own = noise_of_features(cohort.wanted)
+    own = noise_of_features(cohort.wanted).sd
     noise = table['noise']
     drawn = [
         model.compute(*measure(cohort, own, noise[HEAD_SIZE], noise[SHARED], rng))[['r1', 'r2']]
@@ -91,19 +119,19 @@ def test_noise_of_r_indices_is_what_measuring_again_shows(cohort, model, table):
     given_anew = cohort.people.assign(
         icv=cohort.people['icv'] * np.where(cohort.visits['is_first'], 1, 1.001)
     )
-    found = noise_of_indices(model, replace(cohort, people=given_anew))
+    found = noise_of_indices(model, replace(cohort, people=given_anew)).sd
     np.testing.assert_allclose(np.sqrt((found**2).mean()), np.sqrt(simulated), rtol=0.05)
 
 
 def test_a_head_size_that_is_given_once_does_not_cancel_the_scale(cohort, model, table):
     rng = np.random.default_rng(3)
-    own = noise_of_features(cohort.wanted)
+    own = noise_of_features(cohort.wanted).sd
     drawn = [
         model.compute(measure(cohort, own, 0, table['noise'][SHARED], rng)[0], cohort.people)
         for _ in range(60)
     ]
     simulated = np.stack([each[['r1', 'r2']].to_numpy() for each in drawn]).var(axis=0, ddof=1)
-    found = noise_of_indices(model, cohort)
+    found = noise_of_indices(model, cohort).sd
     np.testing.assert_allclose(
         np.sqrt((found**2).mean()), np.sqrt(simulated.mean(axis=0)), rtol=0.05
     )
@@ -115,6 +143,6 @@ def test_noise_of_r_indices_of_other_features_is_missing(cohort, model):
         steps.features, features=tuple(Feature(f.name, ()) for f in steps.features.features)
     )
     other = replace(model, preprocessing=replace(steps, features=unknown))
-    found = noise_of_indices(other, cohort)
-    assert found.isna().all(axis=None)
-    assert list(found) == ['r1', 'r2']
+    for found in noise_of_indices(other, cohort):
+        assert found.isna().all(axis=None)
+        assert list(found) == ['r1', 'r2']
