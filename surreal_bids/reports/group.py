@@ -403,7 +403,22 @@ def _change(report: GroupReport) -> Section:
         'model, or, where that cannot be fitted, from one slope of each participant. Changes of '
         'each participant are in phenotype/changes.tsv'
     )
+    blocks += _left_out_of_change(found.group_change)
     return Section('Change over visits', (*blocks, Table(found.group_change, title, formats)))
+
+
+def _left_out_of_change(table: pd.DataFrame) -> list[Block]:
+    """How many visits do not count in the comparison of change per year, and why."""
+    reasons = {
+        'visits_elsewhere': 'at another site than the first of the participant',
+        'visits_without_site': 'whose site is missing, while others of the participant have one',
+    }
+    counts = {name: int(table[name].max()) for name in reasons if name in table and len(table)}
+    listed = [f'{count} {reasons[name]}' for name, count in counts.items() if count]
+    if not listed:
+        return []
+    text = f'Visits that are left out of the table: {"; ".join(listed)}.'
+    return [Notice(text, 'warning' if counts.get('visits_without_site') else 'note')]
 
 
 DIFFERS = 0.05

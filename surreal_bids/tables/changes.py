@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,9 @@ from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.retest import PAIRS, Noise, noise_of_indices, noise_of_volumes
 from surreal_bids.tables.sites import HERE
 from surreal_bids.tables.visits import NAME
+from surreal_bids.text import counted, name_some
+
+LOGGER = logging.getLogger(__name__)
 
 FALSE_ALARMS = 0.05
 """Share of pairs of visits without any change in which that of some R-index is called reliable."""
@@ -32,7 +36,8 @@ CHANGE_COLUMNS = [
 """Columns of the table of changes."""
 
 GROUP_COLUMNS = [
-    *('r_index', 'controls', 'patients', 'visits', 'controls_per_year', 'patients_per_year'),
+    *('r_index', 'controls', 'patients', 'visits', 'visits_elsewhere', 'visits_without_site'),
+    *('controls_per_year', 'patients_per_year'),
     *('difference', 'standard_error', 'low', 'high', 'p', 'slopes', 'outcome'),
 ]
 """Columns of the table of change per year in groups."""
@@ -320,20 +325,19 @@ def compare_groups_over_time(
 ) -> pd.DataFrame:
     """Compare change per year of R-indices between patients and controls by a mixed model.
 
-    Only visits whose R-indices can be compared, at the site of the participant's first such visit.
+    Only visits whose R-indices can be compared, at the site of the participant's first such visit
+    (at any, where no site of the participant is known).
 
     Returns
     -------
     DataFrame, one row per R-index
         `r_index`; `controls`, `patients` and `visits` (numbers of them, with two visits or more);
-        change per year of either group and the difference, patients less controls, with its
-        standard error, 95 % interval and p; `slopes`, how those of groups were found;
-        and `outcome`, which says why nothing was compared if so.
+        `visits_elsewhere` and `visits_without_site` (that were left out, since they are of another
+        site than the first, or of none that is known); change per year of either group and the
+        difference, patients less controls, with its standard error, 95 % interval and p; `slopes`,
+        how those of groups were found; and `outcome`, which says why nothing was compared if so.
     """
-    used = _visits(cohort)[_is_sound(results)].dropna(subset=['years', 'group'])
-    first_site = used.groupby(PARTICIPANT)['site'].transform('first')
-    used = used[used['site'].eq(first_site) | first_site.isna()]
-    used = used[used[PARTICIPANT].duplicated(keep=False)]
+    used, left_out = _visits_at_one_site(cohort, results)
     trained_on = HELD_OUT in results and not results[HELD_OUT].any()
     rows = []
     for name in names:
@@ -343,8 +347,32 @@ def compare_groups_over_time(
             used[PARTICIPANT],
             used['group'] == PATIENT,
         )
-        rows.append(_row(name, used, TRAINED_ON if trained_on else found))
+        rows.append(_row(name, used, TRAINED_ON if trained_on else found) | left_out)
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)
+
+
+def _visits_at_one_site(
+    cohort: Cohort, results: pd.DataFrame
+) -> tuple[pd.DataFrame, Mapping[str, int]]:
+    """Visits that tell of change, of participants with several; and how many were left out."""
+    known = _visits(cohort)[_is_sound(results)].dropna(subset=['years', 'group'])
+    known = known[known[PARTICIPANT].duplicated(keep=False)]
+    first_site = known.groupby(PARTICIPANT)['site'].transform('first')
+    at_first = known['site'].eq(first_site) | first_site.isna()
+    left_out = known[~at_first]
+    nowhere = left_out['site'].isna()
+    if nowhere.any():
+        LOGGER.warning(
+            'change per year of groups: %s left out, since the site is missing, while other visits '
+            'of the same participants have one: %s',
+            *(counted(int(nowhere.sum()), 'visit'), name_some(left_out.index[nowhere])),
+        )
+    used = known[at_first]
+    counts = {
+        'visits_elsewhere': int((~nowhere).sum()),
+        'visits_without_site': int(nowhere.sum()),
+    }
+    return used[used[PARTICIPANT].duplicated(keep=False)], counts
 
 
 TRAINED_ON = 'R-indices are by a model that was trained on first visits; use --folds'

@@ -222,6 +222,12 @@ TABLES: dict[str, dict[str, Column]] = {
         'controls': _number('Number of controls with two visits or more'),
         'patients': _number('Number of patients with two visits or more'),
         'visits': _number('Number of their visits'),
+        'visits_elsewhere': _number(
+            'Number of visits that were left out, since they are of another site than the first'
+        ),
+        'visits_without_site': _number(
+            'Number of visits that were left out, since their site is missing while others have one'
+        ),
         'controls_per_year': _number('Mean change per year of controls', '1/year'),
         'patients_per_year': _number('Mean change per year of patients', '1/year'),
         'difference': _number('Change per year of patients less that of controls', '1/year'),
@@ -229,7 +235,10 @@ TABLES: dict[str, dict[str, Column]] = {
         'low': _number('Lower end of the 95 % interval of the difference', '1/year'),
         'high': _number('Upper end of the 95 % interval of the difference', '1/year'),
         'p': _number('p value of the difference, not corrected for the number of R-indices'),
-        'slopes': _words('How slopes of participants within a group were treated'),
+        'slopes': _words(
+            'How mean slopes were found: random slopes of a mixed model (of one group or both), or '
+            'one slope of each participant'
+        ),
         'outcome': _words('compared, or why nothing was'),
     },
     'associations': {

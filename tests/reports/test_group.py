@@ -244,12 +244,16 @@ def test_change_of_groups_is_drawn_and_told(tmp_path):
         report.found,
         cohort=replace(first, **both),
         results=pd.concat([report.found.results, again]),
-        group_change=table.assign(outcome=['compared', 'too few visits']),
+        group_change=table.assign(
+            outcome=['compared', 'too few visits'], visits_elsewhere=7, visits_without_site=3
+        ),
     )
     page = Page(write_group_report(replace(report, found=found)))
     assert 'patients (n = 18)' in page.words
     assert '0.123' in page.words
     assert 'too few visits' in page.words
+    assert 'left out of the table: 7 at another site' in page.words
+    assert '3 whose site is missing' in page.words
 
 
 def test_contributions_are_beside_the_pattern():

@@ -221,7 +221,23 @@ def test_visits_at_another_site_do_not_count_in_groups(cohort, results):
     named = replace(cohort, others=cohort.others.assign(scanner=column))
     found = compare_groups_over_time(named, results, NAMES)
     assert (found['visits'] == 54 * 2).all()
+    assert (found['visits_elsewhere'] == 54).all()
+    assert (found['visits_without_site'] == 0).all()
     assert (found['slopes'] == 'one slope of each').all()
+
+
+def test_visits_without_a_site_are_counted_and_told(cohort, results, caplog):
+    column = np.full(54 * 3, 'x', dtype=object)
+    column[[1, 5, 8]] = None
+    # Of a participant without any site, all visits count.
+    column[9:12] = None
+    named = replace(cohort, others=cohort.others.assign(scanner=column))
+    found = compare_groups_over_time(named, results, NAMES)
+    assert (found['visits'] == 54 * 3 - 3).all()
+    assert (found['visits_without_site'] == 3).all()
+    assert (found['visits_elsewhere'] == 0).all()
+    assert '3 visits left out, since the site is missing' in caplog.text
+    assert cohort.visits.index[5] in caplog.text
 
 
 def test_noise_of_the_held_out_is_of_the_model_of_their_fold(cohort, model):
