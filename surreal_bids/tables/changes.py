@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -353,7 +353,7 @@ def compare_groups_over_time(
 
 def _visits_at_one_site(
     cohort: Cohort, results: pd.DataFrame
-) -> tuple[pd.DataFrame, Mapping[str, int]]:
+) -> tuple[pd.DataFrame, dict[str, int]]:
     """Visits that tell of change, of participants with several; and how many were left out."""
     known = _visits(cohort)[_is_sound(results)].dropna(subset=['years', 'group'])
     known = known[known[PARTICIPANT].duplicated(keep=False)]
