@@ -48,7 +48,7 @@ def ravens_of(scan: Scan, template: Template) -> tuple[dict[str, Image], dict[st
         template.t1w, t1w, settings=FLUID, fixed_mask=template.mask, moving_mask=scan.brain
     )
     priors = {name: resample(prior, found.inverse) for name, prior in template.priors.items()}
-    tissues = classify_tissue(t1w, scan.brain, priors, share_mixed=True)
+    tissues = classify_tissue(t1w, scan.brain, priors).shares
     maps = dict(zip(tissues, ravens_maps(list(tissues.values()), found.forward)))
     return maps, {name: mass(maps[name]) / mass(tissues[name]) - 1 for name in maps}
 

@@ -119,7 +119,7 @@ def divide_by_template(t1w: Image, labels: Image) -> NDArray[np.uint8]:
     labels
         Of Neuromorphometrics, on the same grid of cubic voxels.
     """
-    to_template = register(_coarse(t1w), builtin_template(COARSE_MM).t1w).forward
+    to_template = register(coarse_brain(t1w), builtin_template(COARSE_MM).t1w).forward
     here = compose(identity_transform(t1w.shape, t1w.affine), to_template)
     tracts = np.asarray(resample(read_labels(TRACTS_FILE), here, order=0).dataobj, dtype=np.uint8)
     template_mm = voxel_coordinates(here, np.eye(4))
@@ -192,8 +192,8 @@ def _check(t1w: Image, labels: Image, path: Path) -> None:
         )
 
 
-def _coarse(t1w: Image) -> Image:
-    """A brain in larger voxels."""
+def coarse_brain(t1w: Image) -> Image:
+    """A brain in voxels of `COARSE_MM`."""
     factor = COARSE_MM / voxel_sizes(t1w.affine)
     affine = t1w.affine @ np.diag([*factor, 1.0])
     shape = tuple(int(n) for n in np.ceil(np.array(t1w.shape) / factor))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, same_grid
 from surreal_bids.templates import TISSUES
 
-__all__ = ['TISSUES', 'classify_tissue']
+__all__ = ['TISSUES', 'Tissues', 'classify_tissue']
 
 CONTENTS = tuple(combinations_with_replacement(range(len(TISSUES)), 2))
 """What a voxel holds: the tissues of its two halves, which are the same in a pure voxel."""
@@ -54,10 +55,21 @@ FROM_DARK_TO_BRIGHT = ('CSF', 'GM', 'WM')
 """Order of intensities in a T1w image."""
 
 
-def classify_tissue(
-    t1w: Image, mask: Image, priors: Mapping[str, Image], *, share_mixed: bool = False
-) -> dict[str, Image]:
-    """Probability of each tissue in each voxel of a brain, or its share of the voxel.
+class Tissues(NamedTuple):
+    """Tissues of a brain: of each of `TISSUES` a map, float32.
+
+    In each voxel of the mask the maps add up to 1, outside they are 0.
+    """
+
+    probabilities: dict[str, Image]
+    """A voxel that is grey matter and fluid is grey matter unless three quarters are fluid, as in
+    labels by hand and in those of DLMUSE, whose volumes are thus met."""
+    shares: dict[str, Image]
+    """Both have their share of such a voxel: what RAVENS maps need to show narrow sulci."""
+
+
+def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> Tissues:
+    """Probability of each tissue in each voxel of a brain, and its share of the voxel.
 
     Parameters
     ----------
@@ -67,14 +79,6 @@ def classify_tissue(
         The brain with its fluid, on the same grid.
     priors
         Prior probability of each of `TISSUES`, on the same grid.
-    share_mixed
-        Whether both have their share of a voxel that is grey matter and fluid: what RAVENS maps
-        need to show narrow sulci. Otherwise it is grey matter unless three quarters are fluid, as
-        in labels by hand and in those of DLMUSE, whose volumes are thus met.
-
-    Returns
-    -------
-    Of each of `TISSUES`, float32: in each voxel of the mask they add up to 1, outside they are 0.
 
     Raises
     ------
@@ -89,11 +93,15 @@ def classify_tissue(
     inside = inside[box]
     values = np.asarray(t1w.dataobj[box], dtype=np.float32)
     prior = _normalised_priors(np.stack([priors[name].dataobj[box] for name in TISSUES]), inside)
-    posterior = np.zeros_like(prior)
     scaled = _unit_range(values[inside])
-    posterior[:, inside] = _shares(scaled, *voxel_contents(scaled, prior[:, inside]), share_mixed)
-    _check_contrast(values, posterior)
-    return {name: _paste(t1w, each, box) for name, each in zip(TISSUES, posterior)}
+    contents = voxel_contents(scaled, prior[:, inside])
+    found = []
+    for share_mixed in (False, True):
+        posterior = np.zeros_like(prior)
+        posterior[:, inside] = _shares(scaled, *contents, share_mixed)
+        _check_contrast(values, posterior)
+        found.append({name: _paste(t1w, each, box) for name, each in zip(TISSUES, posterior)})
+    return Tissues(*found)
 
 
 def _check_grids(t1w: Image, others: Mapping[str, Image]) -> None:

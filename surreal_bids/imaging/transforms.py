@@ -158,6 +158,9 @@ def resample(image: Nifti1Image, transform: Transform, *, order: Order = 1) -> N
     if order > 0:
         values = values.astype(np.float32, copy=False)
     coordinates = voxel_coordinates(transform, image.affine)
+    if order == 1:
+        points = torch.from_numpy(coordinates).movedim(0, -1)
+        return Nifti1Image(sample(torch.tensor(values)[None], points)[0].numpy(), transform.affine)
     resampled = ndimage.map_coordinates(values, coordinates, order=order, mode='grid-constant')
     return Nifti1Image(resampled, transform.affine)
 
@@ -190,7 +193,7 @@ def sample(
     Tensor, shape (C, ...)
     """
     # grid_sample wants coordinates in [-1, 1], the fastest axis first.
-    sizes = torch.tensor(volumes.shape[1:], device=voxels.device)
+    sizes = torch.tensor(volumes.shape[1:], device=voxels.device).clamp_min(2)
     grid = voxels.mul(2 / (sizes - 1)).sub_(1).flip(-1).reshape(1, 1, 1, -1, 3)
     sampled = F.grid_sample(volumes[None], grid, padding_mode=padding, align_corners=True)
     return sampled.reshape(len(volumes), *voxels.shape[:-1])

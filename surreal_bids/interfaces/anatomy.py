@@ -180,8 +180,8 @@ class ClassifyTissue(Step):
             tissue: resample(prior, transform)
             for tissue, prior in load_template(self.inputs.template_dir).priors.items()
         }
-        for name, share_mixed in (('tpm', False), ('share', True)):
-            maps = classify_tissue(t1w, mask, priors, share_mixed=share_mixed)
+        found = classify_tissue(t1w, mask, priors)
+        for name, maps in (('tpm', found.probabilities), ('share', found.shares)):
             self._results[f'{name}_files'] = [
                 save(runtime, f'{tissue}_{name}.nii.gz', maps[tissue]) for tissue in TISSUES
             ]

@@ -50,7 +50,7 @@ def stack(images):
 
 def test_probabilities_add_up_inside_and_vanish_outside():
     t1w, mask, priors = ball_images()
-    found = classify_tissue(t1w, mask, priors)
+    found = classify_tissue(t1w, mask, priors).probabilities
     assert tuple(found) == TISSUES
     posterior, inside = stack(found), mask.get_fdata() > 0
     np.testing.assert_allclose(posterior[:, inside].sum(axis=0), 1, atol=1e-5)
@@ -63,7 +63,7 @@ def test_probabilities_add_up_inside_and_vanish_outside():
 
 def test_tissue_is_found_and_its_volume_kept():
     fractions, inside = ball()
-    posterior = stack(classify_tissue(*ball_images(), share_mixed=True))
+    posterior = stack(classify_tissue(*ball_images()).shares)
     for found, truth in zip(np.eye(3)[posterior.argmax(0)].T, np.eye(3)[fractions.argmax(0)].T):
         assert dice((found.T > 0) & inside, (truth.T > 0) & inside) > 0.9
     np.testing.assert_allclose(
@@ -74,8 +74,9 @@ def test_tissue_is_found_and_its_volume_kept():
 def test_scale_of_intensities_does_not_matter():
     factor = 100.0
     t1w, mask, priors = ball_images()
-    scaled = classify_tissue(make_image(t1w.get_fdata() * factor), mask, priors)
-    np.testing.assert_allclose(stack(scaled), stack(classify_tissue(t1w, mask, priors)), atol=1e-4)
+    scaled = classify_tissue(make_image(t1w.get_fdata() * factor), mask, priors).probabilities
+    expected = classify_tissue(t1w, mask, priors).probabilities
+    np.testing.assert_allclose(stack(scaled), stack(expected), atol=1e-4)
 
 
 def test_empty_space_around_the_brain_does_not_matter():
@@ -88,10 +89,11 @@ def test_empty_space_around_the_brain_does_not_matter():
     wide = stack(
         classify_tissue(
             padded(t1w), padded(mask), {name: padded(prior) for name, prior in priors.items()}
-        )
+        ).probabilities
     )
     core = (slice(None), *(slice(margin, -margin),) * 3)
-    np.testing.assert_allclose(wide[core], stack(classify_tissue(t1w, mask, priors)), atol=1e-5)
+    expected = classify_tissue(t1w, mask, priors).probabilities
+    np.testing.assert_allclose(wide[core], stack(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize('bad', [np.nan, -1.0])
@@ -100,7 +102,9 @@ def test_priors_that_say_nothing_somewhere_do_no_harm(bad):
     holed = {name: prior.get_fdata().copy() for name, prior in priors.items()}
     for prior in holed.values():
         prior[10:13, 12:15, 11:14] = bad
-    found = stack(classify_tissue(t1w, mask, {k: make_image(v) for k, v in holed.items()}))
+    found = stack(
+        classify_tissue(t1w, mask, {k: make_image(v) for k, v in holed.items()}).probabilities
+    )
     inside = mask.get_fdata() > 0
     np.testing.assert_allclose(found[:, inside].sum(axis=0), 1, atol=1e-5)
     assert (found[1, 10:13, 12:15, 11:14] > 0.5).all()
@@ -171,8 +175,8 @@ def test_contents_of_voxels_drawn_from_the_model_are_found_as_often_as_they_say(
 
 def test_what_grey_matter_and_fluid_share_is_shared_or_grey():
     t1w, mask, priors = ball_images(noise=1.0)
-    shared = stack(classify_tissue(t1w, mask, priors, share_mixed=True)).sum(axis=(1, 2, 3))
-    called = stack(classify_tissue(t1w, mask, priors)).sum(axis=(1, 2, 3))
+    both = classify_tissue(t1w, mask, priors)
+    called, shared = (stack(maps).sum(axis=(1, 2, 3)) for maps in both)
     assert called[0] > 1.1 * shared[0]
     assert called[1] == pytest.approx(shared[1], rel=1e-5)
     assert called.sum() == pytest.approx(shared.sum(), rel=1e-5)
@@ -186,10 +190,7 @@ def test_tissue_of_simulated_heads_is_found_better_than_the_priors_know_it():
     truth = stack(true_tissue(simulated.t1w))
     priors = affine_priors(simulated.t1w)
     corrected = correct_bias(simulated.t1w, simulated.brain)
-    called, shares = (
-        stack(classify_tissue(corrected, simulated.brain, priors, share_mixed=share_mixed))
-        for share_mixed in (False, True)
-    )
+    called, shares = map(stack, classify_tissue(corrected, simulated.brain, priors))
     inside = np.asarray(simulated.brain.dataobj) > 0
 
     def overlaps(estimate):
@@ -216,7 +217,7 @@ def test_tissue_of_a_real_head_is_that_of_the_regions_of_dlmuse():
     brain = like(t1w, corrected.get_fdata() * inside, np.float32)
     transform = register(brain, template.t1w, settings=Settings(iterations=(30, 20, 10))).forward
     priors = {name: resample(template.priors[name], transform) for name in TISSUES}
-    found = stack(classify_tissue(corrected, mask, priors))
+    found = stack(classify_tissue(corrected, mask, priors).probabilities)
     neither = np.isin(labels.dataobj, STEM)
     for index, tissue in enumerate(('GM', 'WM')):
         theirs = np.isin(labels.dataobj, regions_of(tissue))
