@@ -14,6 +14,7 @@ import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -39,8 +40,13 @@ VENTRICLES, HORNS = (4, 11, 49, 50, 51, 52), (49, 50)
 REGIONS = [index for index in sorted(muse_table()['index']) if index not in range(81, 96)]
 """Single regions of MUSE, less white matter."""
 
-Brain = tuple[Image, Image]
-"""T1w image without skull, and its labels."""
+
+class Brain(NamedTuple):
+    """T1w image without skull, its labels, and its portrait."""
+
+    t1w: Image
+    labels: Image
+    portrait: Image
 
 
 def read_brain(sets: Path, name: str) -> Brain:
@@ -50,11 +56,13 @@ def read_brain(sets: Path, name: str) -> Brain:
     labels = load_image(sets / folder / 'dseg' / f'{scan}.nii.gz')
     if folder == ATLASES:
         t1w = coarse_brain(t1w)
-        return t1w, resample(labels, identity_transform(t1w.shape, t1w.affine), order=0)
+        labels = resample(labels, identity_transform(t1w.shape, t1w.affine), order=0)
+        return Brain(t1w, labels, portrait(t1w))
     mask, _ = brain_mask(t1w)
     corrected = correct_bias(t1w, mask)
     inside = np.asarray(mask.dataobj) > 0
-    return Nifti1Image(np.where(inside, corrected.dataobj, 0), t1w.affine), labels
+    brain = Nifti1Image(np.where(inside, corrected.dataobj, 0), t1w.affine)
+    return Brain(brain, labels, portrait(brain))
 
 
 def by_votes_alone(votes: fusion.Votes, _: object) -> np.ndarray:
@@ -64,11 +72,12 @@ def by_votes_alone(votes: fusion.Votes, _: object) -> np.ndarray:
 
 def measure(name: str, head: Brain, atlases: list[Brain]) -> tuple[list[dict], dict]:
     """One row for each way to decide, and the volumes that each gives."""
-    t1w, truth = head
-    portraits = [portrait(each) for each, _ in atlases]
-    chosen = [atlases[k] for k in most_alike(portrait(t1w), portraits, ATLASES_PER_HEAD)]
+    portraits = [each.portrait for each in atlases]
+    chosen = [atlases[k] for k in most_alike(head.portrait, portraits, ATLASES_PER_HEAD)]
     begin = time.process_time()
-    candidates = [Candidate(*each, register(t1w, each[0]).forward) for each in chosen]
+    candidates = [
+        Candidate(each.t1w, each.labels, register(head.t1w, each.t1w).forward) for each in chosen
+    ]
     seconds = time.process_time() - begin
     ways: dict[str, Callable] = {
         'votes': by_votes_alone,
@@ -77,14 +86,14 @@ def measure(name: str, head: Brain, atlases: list[Brain]) -> tuple[list[dict], d
     rows, volumes = [], {}
     for way, decide in ways.items():
         with patch.object(fusion, 'shares_by_intensity', decide):
-            found = fuse_labels(t1w, candidates)
-        dice = overlaps(found.labels, truth)
+            found = fuse_labels(head.t1w, candidates)
+        dice = overlaps(found.labels, head.labels)
         kinds = {'dice': REGIONS, 'ventricles': VENTRICLES, 'horns': HORNS, 'deep': SUBCORTICAL}
         mean = {kind: round(dice[list(some)].mean(), 4) for kind, some in kinds.items()}
         rows.append({'head': name, 'decided_by': way, **mean, 'cpu_seconds': round(seconds, 1)})
         volumes[way] = [found.volumes.get(region, 0.0) for region in REGIONS]
-    counts = np.bincount(np.asarray(truth.dataobj).astype(int).ravel(), minlength=256)
-    return rows, volumes | {'truth': counts[REGIONS] * voxel_volume(truth)}
+    counts = np.bincount(np.asarray(head.labels.dataobj).astype(int).ravel(), minlength=256)
+    return rows, volumes | {'truth': counts[REGIONS] * voxel_volume(head.labels)}
 
 
 def main() -> None:
