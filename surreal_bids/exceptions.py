@@ -31,6 +31,10 @@ class DataError(SurrealError, ValueError):
     exit_code = 65
 
 
+class MissingColumnError(DataError):
+    """A table lacks a column, which another one may have."""
+
+
 class OutputError(SurrealError, OSError):
     """The output cannot be written."""
 

@@ -212,7 +212,8 @@ def select_participants(bids_dir: Path, wanted: Collection[str] = ()) -> list[st
     available = labels_in([bids_dir], 'sub')
     if not available:
         raise NothingMatchedError(
-            f'{bids_dir}: no folder sub-<label>, so there are no participants'
+            f'{bids_dir}: no folder sub-<label>, so there are no participants with images; if you '
+            'have a table of volumes, run the group level with --roi-table TABLE'
         )
     return _select('participant', wanted, available, bids_dir)
 

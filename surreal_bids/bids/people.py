@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit, is_label, without_prefix
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.files import MISSING
 from surreal_bids.text import alternatives, name_some
 
@@ -385,7 +385,7 @@ def find_column(columns: Iterable[str], name: str) -> str | None:
 
 
 def require_columns(table: Table, names: Iterable[str], remedy: str = '') -> dict[str, str]:
-    """Find columns as :func:`find_column` does: the column of each name, or a DataError.
+    """Find columns as :func:`find_column` does: the column of each name, or an error.
 
     `remedy` ends the message: what to do about it.
     """
@@ -393,7 +393,7 @@ def require_columns(table: Table, names: Iterable[str], remedy: str = '') -> dic
     missing = [name for name, column in found.items() if column is None]
     if missing:
         there = [name for name in table.columns if name != SESSION]
-        raise DataError(
+        raise MissingColumnError(
             f'{table.source}: no column {name_some(missing)}; '
             f'{alternatives(missing, there)}{remedy}'
         )
@@ -592,7 +592,7 @@ def _group_column(people: Table, column: str | None) -> str:
         return require_columns(people, [column])[column]
     found = find_group_column(people)
     if found is None:
-        raise DataError(
+        raise MissingColumnError(
             f'{people.source}: no column {" or ".join(GROUP_COLUMNS)}; name that of the diagnosis '
             f'with --group-column ({alternatives(GROUP_COLUMNS, people.columns)})'
         )

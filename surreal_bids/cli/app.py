@@ -135,8 +135,13 @@ def _show(config: AppConfig, survey: Survey) -> int:
 
     plan = make_plan(config, survey) if 'participant' in config.analysis_levels else None
     sys.stdout.write(summarise(config, survey, plan))
+    sys.stdout.flush()
     if plan is None:
         _run_group(config, survey.expected)
+    elif 'group' in config.analysis_levels:
+        from surreal_bids.cli.group import check_group_tables
+
+        check_group_tables(config)
     return 1 if (plan or survey).problems else 0
 
 

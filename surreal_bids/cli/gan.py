@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from surreal_bids.cli.main import (
 )
 from surreal_bids.cli.options import add_cohort, add_training
 from surreal_bids.config import CohortOptions, TrainingOptions, check_config, training_options
-from surreal_bids.exceptions import OutputError, UsageError
+from surreal_bids.exceptions import DataError, MissingColumnError, OutputError, UsageError
 from surreal_bids.files import refuse_inputs
 from surreal_bids.text import name_some
 
@@ -138,7 +139,8 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids.tables.pipeline import prepare, require_trainable
     from surreal_bids.tables.results import summarise_cohort
 
-    cohort = read_cohort(arguments.table, arguments.participants, options)
+    with _suggest_participants(arguments):
+        cohort = read_cohort(arguments.table, arguments.participants, options)
     sys.stdout.write(summarise_cohort(cohort))
     sys.stdout.flush()
     with about(arguments.table):
@@ -200,6 +202,19 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
             f'{folder}: holds {name_some(foreign)}, which is not of a model; choose another '
             'folder, or use --overwrite to add a model to it'
         )
+
+
+@contextmanager
+def _suggest_participants(arguments: argparse.Namespace) -> Iterator[None]:
+    """Tell who gave one table only, and lacks a column, of the option for another."""
+    try:
+        yield
+    except MissingColumnError as error:
+        if arguments.participants is not None:
+            raise
+        raise DataError(
+            f'{error}; if a table of participants has it, give that with --participants'
+        ) from error
 
 
 def _write(
@@ -333,14 +348,15 @@ def run_apply(arguments: argparse.Namespace) -> int:
     )
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
-    cohort = read_cohort(
-        arguments.table,
-        arguments.participants,
-        _options(arguments, CohortOptions),
-        model=model.preprocessing,
-        with_groups=False,
-        adapt=False,
-    )
+    with _suggest_participants(arguments):
+        cohort = read_cohort(
+            arguments.table,
+            arguments.participants,
+            _options(arguments, CohortOptions),
+            model=model.preprocessing,
+            with_groups=False,
+            adapt=False,
+        )
     with about(arguments.table):
         results = with_excluded(model.apply(cohort), cohort)
         contributions = model.contributions(cohort.features, cohort.people)
@@ -429,9 +445,10 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     model = TableModel.load(arguments.model)
     options = _options(arguments, CohortOptions)
     said = GroupLabels(arguments.group_column, tuple(arguments.control_label))
-    controls = read_site_controls(
-        model, table, arguments.participants, options, said, arguments.site
-    )
+    with _suggest_participants(arguments):
+        controls = read_site_controls(
+            model, table, arguments.participants, options, said, arguments.site
+        )
     with about(table):
         taught, added = add_sites(model, controls)
     text = summarise_added(added, controls)

@@ -111,7 +111,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     _require_inputs_kept(config)
     model = None if config.model is None else TableModel.load(config.model)
     volumes = config.roi_table or collect_volumes(config.output_dir, segmentation_label(config))
-    participants = config.bids_dir / 'participants.tsv'
+    participants = _find_participants(config)
     needs = None if model is None else model.preprocessing
     cohort = read_cohort(volumes, participants, config, expected, needs)
     sys.stdout.write(summarise_cohort(cohort))
@@ -137,6 +137,8 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
 def check_group_options(config: AppConfig) -> None:
     """Check whatever the group level will need that is known before the participant level.
 
+    A dry run checks the tables later, when it has shown what the participant level would do.
+
     Raises
     ------
     SurrealError
@@ -144,18 +146,40 @@ def check_group_options(config: AppConfig) -> None:
     """
     _check_model_options(config)
     _require_inputs_kept(config)
-    needs = None
     if config.model is not None:
-        needs = TableModel.load(config.model).preprocessing
+        TableModel.load(config.model)
     else:
         find_device(config.device)
     if 'participant' not in config.analysis_levels and config.write_slurm is None:
         return  # The group level itself reads everything before it writes.
-    participants = config.bids_dir / 'participants.tsv'
+    if not config.dry_run:
+        check_group_tables(config)
+
+
+def check_group_tables(config: AppConfig) -> None:
+    """Check the tables that the group level will read, as far as there are any yet.
+
+    Raises
+    ------
+    SurrealError
+        A table or column is missing or cannot be used, or participants are too few.
+    """
+    needs = None if config.model is None else TableModel.load(config.model).preprocessing
+    participants = _find_participants(config)
     if config.roi_table is None:
         check_participants(participants, config, needs)
     else:
         read_cohort(config.roi_table, participants, config, model=needs)
+
+
+def _find_participants(config: AppConfig) -> Path:
+    path = config.bids_dir / 'participants.tsv'
+    if not path.exists():
+        raise DataError(
+            f'{path}: no such file; the group level reads the diagnosis, age, sex and site of each '
+            'participant from it, so copy your table of participants there under this name'
+        )
+    return path
 
 
 def _check_model_options(config: AppConfig) -> None:

@@ -10,6 +10,7 @@ from surreal_bids import __version__
 from surreal_bids.bids import layout
 from surreal_bids.cli.app import build_parser, main, parse_arguments, with_hyphens
 from tests.shared_data import shared_data
+from tests.tables.group_study import write_dataset
 
 PEOPLE = 'participant_id\tage\tdiagnosis\nsub-01\t60\tCN\nsub-02\t70\tPT\nsub-03\t75\tn/a\n'
 IMAGES = [
@@ -196,6 +197,21 @@ def test_both_levels_are_checked_before_any_work(
     assert _files(tmp_path) == before, 'nothing was written'
 
 
+def test_a_dry_run_shows_the_plan_before_what_the_group_level_lacks(check, monkeypatch):
+    monkeypatch.setattr('surreal_bids.tables.cohort.FEWEST_PEOPLE', 10)
+    code, out, err = check(levels=['participant', 'group'])
+    assert code == 65
+    assert 'To process: 3 images' in out
+    assert 'phenotype/rindices.tsv' in out
+    assert '1 control left, but at least 10 are needed' in err
+
+
+def test_a_table_in_place_of_images_brings_the_option(tmp_path, capsys):
+    root = write_dataset(tmp_path)
+    assert main([str(root), str(tmp_path / 'out'), 'group']) == 18
+    assert 'run the group level with --roi-table TABLE' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize('icv', ['proportion', 'covariate', 'none'])
 def test_the_head_size_comes_from_the_participant_level(check, icv):
     code, _, err = check('--icv', icv, levels=['participant', 'group'])
@@ -236,7 +252,7 @@ def test_a_filter_file(check, tmp_path, filters, expected):
             lambda root: (root / 'participants.tsv').unlink(),
             ['participant', 'group'],
             65,
-            'cannot be read',
+            'copy your table of participants there under this name',
         ),
         (lambda root: (root / 'participants.tsv').unlink(), ['participant'], 0, ''),
         (

@@ -117,6 +117,19 @@ def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
     assert str(tmp_path / 'r.tsv') in captured.out
 
 
+@pytest.mark.parametrize('words', [(), ('--group-column', 'dx')])
+def test_who_forgets_the_participants_is_told_the_option(home, tmp_path, words, capsys):
+    command = ('fit', home / 'volumes.tsv', '--out', tmp_path / 'model')
+    assert run(*command, *words) == 65
+    hint = 'if a table of participants has it, give that with --participants'
+    assert hint in capsys.readouterr().err
+    assert run(*command, '--participants', home / 'participants.tsv', '--group-column', 'dx') == 65
+    assert hint not in capsys.readouterr().err
+    one = ('--model', home / 'model', '--out', tmp_path / 'r.tsv')
+    assert run('apply', home / 'volumes.tsv', *one) == 65
+    assert hint in capsys.readouterr().err
+
+
 def test_changes_between_visits_are_written(tmp_path, capsys):
     study = make_study()
     volumes, participants = study.write(tmp_path)

@@ -305,7 +305,7 @@ def test_a_model_is_applied_where_there_are_no_controls(
         (lambda p: p.assign(diagnosis=['CN'] * 68 + ['PT'] * 3), (), '3 patients left'),
         (lambda p: p, ('--site-column', 'scanner'), 'no column scanner'),
         (lambda p: p.assign(age=None), ('--covariates', 'age'), 'everyone is excluded'),
-        (None, (), 'participants.tsv: cannot be read'),
+        (None, (), 'participants.tsv: no such file; the group level reads the diagnosis'),
     ],
     ids=['no CN', 'no PT', 'few PT', 'no site column', 'everyone excluded', 'no participants'],
 )
