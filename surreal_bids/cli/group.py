@@ -36,7 +36,8 @@ from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import FEWEST_PEOPLE
 from surreal_bids.model.estimator import find_device
 from surreal_bids.model.train import longest_first
-from surreal_bids.tables.cohort import GROUP_NAMES, Cohort, check_participants, read_cohort
+from surreal_bids.tables.admission import GROUP_NAMES
+from surreal_bids.tables.cohort import Cohort, check_participants, read_cohort
 from surreal_bids.tables.folds import Folds, prepare_folds, prepare_halves
 from surreal_bids.tables.pipeline import (
     TableModel,

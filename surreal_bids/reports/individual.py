@@ -49,7 +49,7 @@ from surreal_bids.reports.pages import (
     write_page,
 )
 from surreal_bids.reports.people import NOT_HARMONIZED, OUTSIDE, flags_of, image_flags
-from surreal_bids.tables.cohort import SINGULAR
+from surreal_bids.tables.admission import SINGULAR
 from surreal_bids.tables.controls import NOT_ADAPTED
 from surreal_bids.tables.folds import HELD_OUT
 from surreal_bids.tables.retest import PAIRS

@@ -23,8 +23,9 @@ from surreal_bids.regions import readable_name
 from surreal_bids.stats.associations import associate, associate_covariates
 from surreal_bids.stats.concordance import pattern_reproducibility
 from surreal_bids.stats.glm import Skipped
+from surreal_bids.tables.admission import GROUP_NAMES
 from surreal_bids.tables.changes import follow_visits, sites_of
-from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
+from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.controls import AGES
 from surreal_bids.tables.diagnosis import compare_groups, diagnose
 from surreal_bids.tables.folds import NEITHER, CrossFit, final_results, split_halves

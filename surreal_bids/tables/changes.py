@@ -15,7 +15,8 @@ from scipy import stats
 from surreal_bids.bids.people import PARTICIPANT, PATIENT, SESSION, letters
 from surreal_bids.regions import readable_name
 from surreal_bids.stats.mixed import Comparison, compare_change
-from surreal_bids.tables.cohort import GROUP_NAMES, ONE_SITE, USUAL_PLACES, Cohort
+from surreal_bids.tables.admission import GROUP_NAMES, ONE_SITE
+from surreal_bids.tables.cohort import USUAL_PLACES, Cohort
 from surreal_bids.tables.folds import HELD_OUT, CrossFit
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.retest import PAIRS, Noise, noise_of_indices, noise_of_volumes

@@ -28,7 +28,8 @@ from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import subsample_size
 from surreal_bids.model.train import PROGRESS
 from surreal_bids.stats.concordance import match_patterns
-from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
+from surreal_bids.tables.admission import GROUP_NAMES
+from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.pipeline import (
     BASELINE,
     R_INDEX,

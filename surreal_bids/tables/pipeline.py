@@ -27,7 +27,8 @@ from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model import SurrealGAN
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import FEWEST_PEOPLE
-from surreal_bids.tables.cohort import GROUP_NAMES, Cohort
+from surreal_bids.tables.admission import GROUP_NAMES
+from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.features import read_features
 from surreal_bids.tables.preprocessing import (
     COMPLETE,

@@ -27,7 +27,7 @@ EXCLUSION = 'WARNING: The group level will exclude sub-03 (diagnosis is missing)
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """Let three participants do."""
-    monkeypatch.setattr('surreal_bids.tables.cohort.FEWEST_PEOPLE', 1)
+    monkeypatch.setattr('surreal_bids.tables.admission.FEWEST_PEOPLE', 1)
 
 
 @pytest.fixture

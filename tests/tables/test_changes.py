@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from surreal_bids.tables.admission import ONE_SITE
 from surreal_bids.tables.analysis import analyse_group
 from surreal_bids.tables.changes import (
     CHANGE_COLUMNS,
@@ -18,7 +19,6 @@ from surreal_bids.tables.changes import (
     limit_in_sd,
     noise_of_results,
 )
-from surreal_bids.tables.cohort import ONE_SITE
 from surreal_bids.tables.folds import HELD_OUT, cross_fit, final_results, fit_folds, prepare_folds
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.results import publish_group

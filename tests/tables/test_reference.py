@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from surreal_bids.config import TrainingOptions
-from surreal_bids.tables.cohort import ONE_SITE, read_cohort
+from surreal_bids.tables.admission import ONE_SITE
+from surreal_bids.tables.cohort import read_cohort
 from surreal_bids.tables.pipeline import TableModel
 from surreal_bids.tables.sites import HERE, adapt_to_controls
 from tests.tables.group_study import make_config, write_dataset
