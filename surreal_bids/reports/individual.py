@@ -385,7 +385,8 @@ def _who(one: Individual) -> Html:
         # Sexes that are coded stay codes: which is which, nobody says.
         words.append(SEX_NAMES.get(sex_of(str(known['sex'])) or '', f'sex {known["sex"]}'))
     if 'site' in known:
-        words.append(f'site {known["site"]}')
+        site = str(known['site'])
+        words.append(site if site.lower().startswith('site') else f'site {site}')
     words.append(counted(len(one.results), 'visit'))
     line = ' · '.join(filter(None, words))
     path = output_path(one.tables.root, 'report', participant=one.label)

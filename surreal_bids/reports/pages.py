@@ -397,7 +397,9 @@ def _embed_svg(figure: Figure, prefix: str, folder: Path) -> Markup:
     text = _SIZE.sub(r'\1', _SIZE.sub(r'\1', text, count=1), count=1)
     text = _IDENTIFIER.sub(rf'\g<1>{prefix}', text)
     text = _LINK.sub(lambda found: _moved(found, figure.path.parent, folder), text)
-    label = Markup('<svg role="img" aria-label="{}"').format(_spoken(figure))
+    # In the picture, not in the style sheet: reports may be older than what is added to them.
+    style = Markup(' style="min-width:0;max-width:48rem"') if figure.is_narrow else ''
+    label = Markup('<svg{} role="img" aria-label="{}"').format(style, _spoken(figure))
     # The file was checked above: it holds no script and nothing remote.
     return Markup(text.replace('<svg', label, 1))  # noqa: S704
 

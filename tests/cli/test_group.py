@@ -172,7 +172,7 @@ def test_participants_have_reports(done):
     row = read(done / 'participants.tsv').set_index('participant_id').loc['sub-003']
     years = f'{row["age"]:.1f} years old'.replace('.0 ', ' ')
     sex = {'F': 'female', 'M': 'male'}[row['sex']]
-    assert f'Control · {years} · {sex} · site {row["site"]} · 1 visit. ' in page.words
+    assert f'Control · {years} · {sex} · {row["site"]} · 1 visit. ' in page.words
 
 
 def test_everyone_whose_name_can_be_that_of_a_file_gets_a_report():
