@@ -18,6 +18,14 @@ def write_t1w(path: Path, shape: tuple[int, ...] = (7, 8, 9)) -> Path:
     return path
 
 
+@pytest.fixture(scope='module')
+def count_lost_patterns():
+    """Keep R-indices of patterns that folds lost: models of a few steps find none of them again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('surreal_bids.tables.folds.FOUND_AGAIN', -1.0)
+        yield
+
+
 @pytest.fixture
 def make_dataset(tmp_path) -> Callable[..., Path]:
     """Return a function that writes a BIDS dataset of tiny T1w images: `make_dataset(*paths)`."""

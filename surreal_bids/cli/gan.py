@@ -171,6 +171,7 @@ def _train(
         return
     fitted = cross_fit(cohort, model, *fit_folds(folds, model, options, out / CHECKPOINTS))
     warn_of_lost(fitted)
+    fitted = fitted.without_lost()
     results, learned = add_standing(cohort, fitted, options.random_seed)
     noted = replace(model, notes={**model.notes, 'CrossFit': fitted.note, **learned})
     _write(out, noted, cohort, results, fitted.contributions(cohort), fitted)

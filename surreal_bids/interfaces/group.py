@@ -184,7 +184,8 @@ def load_fitted(inputs: Any, cohort: Cohort, model: TableModel) -> CrossFit | No
         if reason is not None
     }
     models = {number: load_model(cards[number]) for number in cards if number not in reasons}
-    return cross_fit(cohort, model, replace(folds, failed={**folds.failed, **reasons}), models)
+    failed_folds = replace(folds, failed={**folds.failed, **reasons})
+    return cross_fit(cohort, model, failed_folds, models).without_lost()
 
 
 SUMMARY, SKIPPED = 'summary.tsv', 'skipped.json'
@@ -220,11 +221,12 @@ class MapPatterns(Step):
         cohort, model = Cohort.load(inputs.cohort_dir), load_model(inputs.model_card)
         fitted = load_fitted(inputs, cohort, model)
         results = model.apply(cohort) if fitted is None else fitted.results
-        known = results[list(model.pattern_names)].notna().all(axis=1)
-        first = cohort.select(known).first_visits()
+        # A pattern that no fold has found again is nobody's; it does not cost the other maps.
+        found = results[list(model.pattern_names)].dropna(axis=1, how='all')
+        first = cohort.select(found.notna().all(axis=1)).first_visits()
         files = ravens_files(Path(inputs.output_dir), first.visits, inputs.template, inputs.tissue)
         mapped = first.select([str(visit) in files for visit in first.visits.index])
-        indices = results.loc[mapped.visits.index, list(model.pattern_names)]
+        indices = found.loc[mapped.visits.index]
         designs, skipped = pattern_designs(indices, ~mapped.is_patient, mapped.people)
         maps: list[PatternMap] = []
         if designs:

@@ -209,9 +209,10 @@ def _r_indices(report: GroupReport) -> Section:
     names = report.found.names
     if not names:
         return Section('R-indices')
-    first = report.found.first_visits.dropna(subset=names)
+    first = report.found.first_visits.dropna(subset=report.found.found_again)
     shift = describe_shift(report.found.shift)
-    blocks = _by_group(report, first) if first['group'].notna().any() else []
+    shown = first['group'].notna().any() and report.found.found_again
+    blocks = _by_group(report, first) if shown else []
     if shift:
         text = f'{shift}. Differences between samples below twice this mean nothing.'
         blocks.append(Paragraph(text))
@@ -220,7 +221,7 @@ def _r_indices(report: GroupReport) -> Section:
 
 def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
     """R-indices of controls and patients, as a figure and in numbers."""
-    names = report.found.names
+    names = report.found.found_again
     who = report.found.cohort.visits.loc[first.index, PARTICIPANT]
     links = report_links(report.output_dir, who, report.figure_path('rindices').parent)
     drawn = figures.plot_r_indices(first[names], first['group'], links)
@@ -378,7 +379,7 @@ def _of_covariates(table: pd.DataFrame) -> list[Block]:
 
 def _change(report: GroupReport) -> Section:
     """R-indices over visits, and whether they change otherwise in patients than in controls."""
-    found, names = report.found, report.found.names
+    found, names = report.found, report.found.found_again
     if found.group_change is None or not names:
         return Section('Change over visits')
     blocks: list[Block] = []

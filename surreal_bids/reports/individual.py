@@ -219,7 +219,8 @@ def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | 
         first = first[first[HELD_OUT].eq(True)]
     if 'group' not in first or (model is not None and first['group'].nunique() < 2):
         return Reference('', pd.DataFrame())
-    known = first[['group', *names]].dropna()
+    found = first[names].dropna(axis=1, how='all')
+    known = first[['group', *found]].dropna()
     whose = 'this dataset' if model else 'the training sample, held out'
     counts = {str(group): int(n) for group, n in known['group'].value_counts().items()}
     return Reference(whose, known, counts)
@@ -248,13 +249,18 @@ class Individual:
     @cached_property
     def last(self) -> pd.Series:
         """R-indices of the last visit that has any, or of the last."""
-        known = self.results.dropna(subset=self.tables.names)
+        known = self.results.dropna(subset=self.tables.names, how='all')
         return (known if len(known) else self.results).iloc[-1]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the R-indices that are known; one that a fold has lost is not."""
+        return [name for name in self.tables.names if pd.notna(self.last[name])]
 
     @property
     def is_known(self) -> bool:
         """Whether there are R-indices of any visit."""
-        return bool(self.last[self.tables.names].notna().all())
+        return bool(self.names)
 
     def at_last(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows of the last visit."""
@@ -359,7 +365,7 @@ def _section(one: Individual, painter: RegionPainter | None) -> Section:
         return Section('R-indices', (who, Notice(text, 'warning'), *blocks))
     if not blocks:
         blocks = [Notice('nothing speaks against these R-indices.', 'good')]
-    blocks.append(Numbers(tuple(_number(one, name) for name in one.tables.names)))
+    blocks.append(Numbers(tuple(_number(one, name) for name in one.names)))
     blocks.append(Facts(_facts(one)))
     parts = [
         Section('Where they stand', tuple(_standing(one))),
@@ -467,7 +473,7 @@ def _facts(one: Individual) -> dict[str, str]:
             facts['Scanner'] += '; taken for the site of this name in the training sample'
     if isinstance(session, str) and len(one.results) > 1:
         facts['Visit'] = f'{session}, the last of {len(one.results)}; the others are below'
-    if pd.notna(one.last.get(f'{one.tables.names[0]}_low')):
+    if pd.notna(one.last.get(f'{one.names[0]}_low')):
         facts['Interval'] = (
             'meant to hold 68 % of true severities: what anatomy, the noise of the segmentation, '
             'other patterns, the members and the sample of participants leave open'
@@ -483,7 +489,7 @@ def _facts(one: Individual) -> dict[str, str]:
 
 def _standing(one: Individual) -> list[Block]:
     """R-indices among those of others."""
-    names = one.tables.names
+    names = one.names
     ends = {
         end: [one.last.get(f'{name}_{end}', np.nan) for name in names] for end in ('low', 'high')
     }
@@ -504,7 +510,7 @@ def _contributions(one: Individual, painter: RegionPainter | None) -> list[Block
         return []
     features = [name for name in one.tables.region_of if name in rows]
     by_index = rows.set_index('r_index')[['baseline', *features]].astype(float).T
-    parts = {name: by_index[name] for name in one.tables.names if name in by_index}
+    parts = {name: by_index[name] for name in one.names if name in by_index}
     words = Paragraph(
         'Each R-index is what the model gives the mean control, plus what every region adds '
         '(integrated gradients from the mean control); the parts add up to the R-index. They tell '
@@ -538,7 +544,7 @@ def _by_label(one: Individual, parts: pd.Series) -> dict[int, float]:
 
 def _course(one: Individual) -> list[Block]:
     """R-indices over visits, and which changes are larger than the noise of measurement."""
-    names = one.tables.names
+    names = one.names
     known = one.results.dropna(subset=names)
     if len(known) < 2:
         return []

@@ -66,8 +66,8 @@ def held_out(found: GroupResults) -> list[Block]:
     if lost:
         listed = ', '.join(f'{name} (correlation {r:.2f})' for name, r in lost.items())
         text = (
-            f'Not found again when the participants of a fold were left out: {listed}. Do not '
-            'interpret these R-indices.'
+            f'Not found again when the participants of a fold were left out: {listed}. These '
+            'participants have no R-index of it; interpret those of the others with care.'
         )
         blocks.append(Notice(text, 'warning'))
     lacking = found.results[found.results['status'] == NOT_HELD_OUT]

@@ -56,8 +56,8 @@ OUTSIDE = Flag(
 )
 ANOTHER_FOLD = Flag(
     'other patterns without the fold',
-    'When this participant and others of the fold were held out, the model did not find the same '
-    'patterns again: do not interpret these R-indices.',
+    'When this participant and others of the fold were held out, the model did not find all '
+    'patterns again: there is no R-index of those that it lost',
 )
 
 
@@ -81,7 +81,9 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
         text = f'{row["n_imputed"]:.0f} regions were missing'
         flags.append(Flag(text, f'{text}, and filled in with what is usual for controls.'))
     if row.get('fold_correlation', 1.0) < FOUND_AGAIN:
-        flags.append(ANOTHER_FOLD)
+        reason = row.get('reason')
+        which = f' ({reason})' if isinstance(reason, str) else ''
+        flags.append(ANOTHER_FOLD._replace(long=f'{ANOTHER_FOLD.long}{which}'))
     return flags
 
 

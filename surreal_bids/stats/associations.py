@@ -185,6 +185,8 @@ def _correlate(
 ) -> dict[str, object] | str:
     """Partial rank correlation of those who have all numbers, or why there is none."""
     known = variable.numbers.notna() & index.notna() & covariates.notna().all(axis=1)
+    if not known.any():
+        return 'nobody has both'
     nuisance = _nuisance(covariates[known])
     x, y = (stats.rankdata(values[known]) for values in (variable.numbers, index))
     n, k = len(x), nuisance.shape[1] - 1

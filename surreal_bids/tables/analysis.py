@@ -106,6 +106,11 @@ class GroupResults:
         return list(self.model.pattern_names)
 
     @property
+    def found_again(self) -> list[str]:
+        """Names of the R-indices that anybody has: no fold may have found a pattern again."""
+        return [name for name in self.names if self.results[name].notna().any()]
+
+    @property
     def first_visits(self) -> pd.DataFrame:
         """Results of first visits, one row per participant, with the group."""
         first = self.cohort.first_visits().visits

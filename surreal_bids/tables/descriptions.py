@@ -24,7 +24,7 @@ from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.tables.changes import CHANGE_DESCRIPTIONS
-from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT
+from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT, PATTERN_LOST
 from surreal_bids.tables.pipeline import BASELINE, R_INDEX
 from surreal_bids.tables.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.tables.standing import (
@@ -72,7 +72,7 @@ _RESULTS: dict[str, Column] = {
     'fold_correlation': {
         'Description': 'How R-indices of the model of the fold correlate with those of the final '
         'model among the patients that both were trained on: of the pattern with the least. Below '
-        f'{FOUND_AGAIN}, it is another pattern; do not use the R-indices of this fold',
+        f'{FOUND_AGAIN}, it is another pattern, of which the fold has no R-index',
         'Units': '1',
     },
     CENTILE_OF: {
@@ -108,9 +108,11 @@ _RESULTS: dict[str, Column] = {
             INCOMPLETE: 'a covariate, the ICV or the site is missing, so nothing was computed',
             EXCLUDED: 'nothing was computed, for the reason given',
             NOT_HELD_OUT: 'no model could be learned without the participant, for the reason given',
+            PATTERN_LOST: 'the model of the fold did not find a pattern again, so that there is no '
+            'R-index of it',
         },
     },
-    'reason': {'Description': 'Why nothing was computed'},
+    'reason': {'Description': 'Why nothing, or not every R-index, was computed'},
 }
 
 

@@ -39,7 +39,7 @@ from surreal_bids.tables.pipeline import (
     prepare,
     select_model,
 )
-from surreal_bids.tables.preprocessing import Preprocessing
+from surreal_bids.tables.preprocessing import COMPLETE, Preprocessing
 
 LOGGER = logging.getLogger(__name__)
 
@@ -51,6 +51,9 @@ NOT_HELD_OUT = 'not_held_out'
 
 FOUND_AGAIN = 0.7
 """A pattern of a fold whose R-indices correlate less with those of all is another one."""
+
+PATTERN_LOST = 'pattern_lost'
+"""Status of a participant who has no R-index of a pattern that was not found without the fold."""
 
 HELD_OUT = 'held_out'
 """Column that says whether R-indices are by a model that was not trained on the participant."""
@@ -243,7 +246,7 @@ class CrossFit:
         As `TableModel.apply` gives them, but by the model of the fold in which the participant was
         held out, with `fold` and `fold_correlation`, the least of its `correlation`; `status` is
         `not_held_out` and `reason` says why where there is none. R-indices by the final model end
-        in `_trained_on`.
+        in `_trained_on`. See :meth:`without_lost` for patterns that a fold has lost.
     correlation : frame of shape (n_folds, M)
         How R-indices of each pattern correlate with those of the final model, among the patients
         that the model of the fold was trained on.
@@ -273,7 +276,36 @@ class CrossFit:
                 tables.append(table.rename(index=self.names[fold], level=R_INDEX))
         if not tables:
             return pd.DataFrame(index=everyone[:0], columns=[BASELINE])
-        return pd.concat(tables).reindex(everyone).dropna(how='all')
+        is_there = self.results[list(self.correlation)].notna().to_numpy().ravel()
+        return pd.concat(tables).reindex(everyone[is_there]).dropna(how='all')
+
+    def without_lost(self) -> CrossFit:
+        """The same, without R-indices of patterns that a fold has lost.
+
+        What such a model calls r2 is another pattern, or none, in all participants of its fold: a
+        wrong number beside the others. It is left out, with the reason; folds are drawn at random,
+        so that the others are no selection.
+        """
+        lost = [
+            (fold, name, r)
+            for name, of_folds in self.correlation.items()
+            for fold, r in of_folds.items()
+            if r < FOUND_AGAIN
+        ]
+        if not lost:
+            return self
+        results = self.results.assign(reason=self.results.get('reason'))
+        for fold, name, r in lost:
+            rows = (results['fold'] == fold) & results[name].notna()
+            spread = f'{name}{SPREAD_SUFFIX}'
+            results.loc[rows, [each for each in (name, spread) if each in results]] = np.nan
+            text = f'{name} was not found again without fold {fold} (correlation {r:.2f})'
+            earlier = results.loc[rows, 'reason']
+            results.loc[rows, 'reason'] = [
+                text if pd.isna(reason) else f'{reason}; {text}' for reason in earlier
+            ]
+            results.loc[rows & (results['status'] == COMPLETE), 'status'] = PATTERN_LOST
+        return replace(self, results=results)
 
     @property
     def note(self) -> dict[str, Any]:
@@ -335,8 +367,8 @@ def warn_of_lost(fitted: CrossFit) -> None:
     lost = [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
     if lost:
         LOGGER.warning(
-            'not found again when the participants of a fold were left out: %s; do not interpret '
-            'these R-indices, or train on more participants',
+            'not found again when the participants of a fold were left out: %s; these participants '
+            'have no R-index of it. Interpret those of others with care, or train on more',
             ', '.join(lost),
         )
 

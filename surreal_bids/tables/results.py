@@ -91,7 +91,10 @@ def with_excluded(results: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
     everyone = [name for name in cohort.measured.index if name in {*results.index, *excluded}]
     table = results.reindex(everyone)
     table.loc[excluded, 'status'] = EXCLUDED
-    return table.assign(reason=cohort.exclusions['reason'].reindex(everyone))
+    reasons = cohort.exclusions['reason'].reindex(everyone)
+    return table.assign(
+        reason=reasons.combine_first(table['reason']) if 'reason' in table else reasons
+    )
 
 
 CONTRIBUTION_DECIMALS = 8
@@ -416,7 +419,10 @@ def _cross_fit(card: Card) -> list[str]:
     ]
     lost = [name for name, value in fitted['LeastCorrelation'].items() if value < FOUND_AGAIN]
     if lost:
-        lines.append(f'not found again without some participants: {name_some(lost)}; do not use')
+        lines.append(
+            f'not found again without some participants, who have no R-index of it: '
+            f'{name_some(lost)}; interpret with care'
+        )
     if INTERVALS in card:
         lines.append(f'intervals: from {card[INTERVALS]["Controls"]} controls held out')
     if fitted['NotHeldOut']:

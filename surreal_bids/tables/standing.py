@@ -195,7 +195,8 @@ def add_standing(
     results = fitted.results
     if INTERVALS in notes:
         results = with_intervals(results, notes[INTERVALS])
-    return with_centiles(results, cohort, list(fitted.correlation.columns)), notes
+    names = [str(name) for name in fitted.correlation if results[name].notna().any()]
+    return with_centiles(results, cohort, names), notes
 
 
 def with_intervals(results: pd.DataFrame, note: Note) -> pd.DataFrame:

@@ -17,6 +17,8 @@ from tests.shared_data import shared_data
 from tests.tables.group_study import with_sessions
 from tests.tables.study import make_study
 
+pytestmark = pytest.mark.usefixtures('count_lost_patterns')
+
 TINY = (
     *('--preset', 'iclr2022', '--n-patterns', 2, '--ortho', 0.2, '--repetitions', 2),
     *('--iterations', 60, '--lr', 0.01, '--folds', 2, '--device', 'cpu'),

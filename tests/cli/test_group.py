@@ -25,6 +25,8 @@ from tests.reports.html_page import Page, check_offline, check_structure
 from tests.tables.group_study import make_config, with_sessions, write_dataset
 from tests.tables.study import make_study
 
+pytestmark = pytest.mark.usefixtures('count_lost_patterns')
+
 TINY = (
     *('--n-patterns', 2, 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 200),
     *('--preset', 'robust', '--folds', 2, '--device', 'cpu', '--nprocs', 1),

@@ -14,6 +14,7 @@ from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
 from surreal_bids.reports.people import flags_of, people_table
 from surreal_bids.tables.diagnosis import compare_groups
+from surreal_bids.tables.folds import PATTERN_LOST
 from tests.reports.group_report import N_CN, N_PT, make_card, make_report
 from tests.reports.html_page import HOSTILE, Page
 
@@ -91,7 +92,7 @@ def test_by_which_models_r_indices_are_is_told(tmp_path, held_out):
     words = Page(write_group_report(replace(report, found=found))).words
     assert ('participants held out: by models that were trained without' in words) == held_out
     assert ('its site is small' in words) == held_out
-    assert ('r2 (correlation 0.40). Do not interpret these' in words) == held_out
+    assert ('r2 (correlation 0.40). These participants have no R-index' in words) == held_out
     assert ('do not compare the groups by them' in words) != held_out
 
 
@@ -265,6 +266,21 @@ def test_contributions_are_beside_the_pattern():
     drawn = figures.plot_regions(patterns.assign(contribution=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]))
     assert len(drawn.axes) == 4
     assert [bar.get_width() for bar in drawn.axes[1].patches] == [0.3, 0.1, 0.2]
+
+
+@pytest.mark.parametrize(('lost', 'shape'), [(slice(12), (20, 2)), (slice(None), (32, 1))])
+def test_a_pattern_that_folds_lost_is_not_drawn_for_them(tmp_path, monkeypatch, lost, shape):
+    drawn = []
+    plot = figures.plot_r_indices
+    monkeypatch.setattr(
+        figures, 'plot_r_indices', lambda r, *rest: drawn.append(r.shape) or plot(r, *rest)
+    )
+    report = make_report(tmp_path, maps=False)
+    results = report.found.results.copy()
+    results.loc[results.index[lost], 'r2'] = np.nan
+    results.loc[results.index[lost], 'status'] = PATTERN_LOST
+    write_group_report(replace(report, found=replace(report.found, results=results)))
+    assert drawn == [shape]
 
 
 def test_flags_of_folds_and_imputation():

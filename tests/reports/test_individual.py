@@ -211,6 +211,29 @@ def test_no_r_indices_is_told_with_the_reason(tmp_path):
     assert 'Where they stand' not in words
 
 
+@pytest.mark.parametrize('everyone', [False, True])
+def test_an_r_index_that_the_fold_lost_is_not_shown(tmp_path, everyone):
+    tables = make_tables(tmp_path)
+    results = tables.results.assign(reason=None, fold_correlation=0.9)
+    rows = results.index if everyone else results.index[:2]
+    results.loc[rows, ['r2', 'r2_low', 'r2_high', 'r2_centile']] = np.nan
+    results.loc[rows, 'fold_correlation'] = 0.41
+    reason = 'r2 was not found again without fold 1 (correlation 0.41)'
+    results.loc[rows, 'reason'] = reason
+    parts = tables.contributions
+    tables = make_tables(
+        tmp_path,
+        reference=find_reference(results, CARD, None),
+        contributions=parts[parts['r_index'] != 'r2'],
+    )
+    page = Page(write_individual(replace(tables, results=results).of('sub-01')))
+    assert f'there is no R-index of those that it lost ({reason})' in page.words
+    assert 'nan' not in page.words
+    assert f'{results["r1"][1]:.2f}' in page.words
+    assert 'Where they stand' in page.words
+    assert 'R-indices over visits' in page.words
+
+
 def test_no_pattern_is_told(tmp_path):
     tables = make_tables(tmp_path)
     named = [name for name in tables.results if not name.startswith(('r1', 'r2'))]

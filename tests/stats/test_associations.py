@@ -214,3 +214,13 @@ def test_tables_that_do_not_fit_are_refused(r_indices, change, message):
     table = clinical(r_indices, score=np.arange(40))
     with pytest.raises(DataError, match=message):
         associate(change(table), r_indices)
+
+
+def test_an_r_index_that_nobody_has_is_told():
+    rng = np.random.default_rng(20)
+    people = [f'sub-{k:02}' for k in range(40)]
+    table = pd.DataFrame(rng.normal(size=(40, 2)), people, ['score', 'age'])
+    indices = pd.DataFrame({'r1': rng.normal(size=40), 'r2': np.nan}, people)
+    found, skipped = associate(table[['score']], indices, table[['age']])
+    assert found['pattern'].tolist() == ['r1']
+    assert [(each.name, each.reason) for each in skipped] == [('score and r2', 'nobody has both')]

@@ -6,10 +6,13 @@ import pytest
 
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import UsageError
-from surreal_bids.tables.analysis import COMPARED, compare_halves
+from surreal_bids.stats.concordance import area_under_curve
+from surreal_bids.tables.analysis import COMPARED, analyse_group, compare_halves
 from surreal_bids.tables.cohort import read_cohort
+from surreal_bids.tables.diagnosis import SUM_OF_INDICES
 from surreal_bids.tables.folds import (
     NOT_HELD_OUT,
+    PATTERN_LOST,
     Folds,
     cross_fit,
     final_results,
@@ -224,13 +227,64 @@ def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
     assert table['fold_correlation'].tolist() == [least[fold] for fold in table['fold']]
     note = fitted.note | {'LeastCorrelation': {'r1': 0.9, 'r2': 0.69}}
     told = readable_card(replace(model, notes={**model.notes, 'CrossFit': note}).state()[1])
-    assert 'not found again without some participants: r2; do not use' in told
+    assert 'not found again without some participants, who have no R-index of it: r2' in told
 
 
 def test_a_pattern_that_is_lost_without_a_fold_is_warned_of(fitted, caplog):
     correlation = pd.DataFrame({'r1': [0.9, 0.95], 'r2': [0.8, 0.1]}, index=[1, 2])
     warn_of_lost(replace(fitted, correlation=correlation))
-    assert 'left out: r2 (correlation 0.10); do not interpret' in caplog.text
+    assert 'left out: r2 (correlation 0.10); these participants have no R-index' in caplog.text
+
+
+@pytest.fixture(scope='module')
+def lost(fitted):
+    """Fold 1 has lost r2, fold 2 both; nobody is of a site that is not known."""
+    values = {'r1': [0.9, 0.3, 0.8], 'r2': [0.41, -0.1, 0.9]}
+    return replace(fitted, correlation=pd.DataFrame(values, index=[1, 2, 3])).without_lost()
+
+
+def test_what_a_fold_calls_a_pattern_that_it_lost_is_no_r_index(fitted, lost):
+    fold, found = fitted.results['fold'], lost.results
+    assert found['r2'].isna().eq(fold <= 2).all()
+    assert found['r2_member_spread'].isna().eq(fold <= 2).all()
+    assert found['r1'].isna().eq(fold == 2).all()
+    pd.testing.assert_series_equal(found['r1'][fold != 2], fitted.results['r1'][fold != 2])
+    assert set(found['reason'][fold == 1]) == {
+        'r2 was not found again without fold 1 (correlation 0.41)'
+    }
+    assert found['reason'][fold == 2].str.contains('r1 was not.*; r2 was not').all()
+    assert found['status'].eq(PATTERN_LOST).eq(fold <= 2).all()
+    assert found['reason'][fold == 3].isna().all()
+    assert found['r2_trained_on'].notna().all()
+    again = replace(fitted, correlation=fitted.correlation * 0 + 0.9)
+    assert again.without_lost() is again
+
+
+def test_a_lost_pattern_is_in_no_result(cohort, model, lost):
+    found = analyse_group(cohort, model, fitted=lost)
+    fold = lost.results['fold']
+    with_both = int((fold == 3).sum())
+    r2 = found.associations[found.associations['pattern'] == 'r2']
+    assert (r2['n'] <= with_both).all()
+    by_sum = found.diagnosis.set_index('by').loc[SUM_OF_INDICES]
+    assert by_sum['controls'] + by_sum['patients'] == with_both
+    is_there = found.results[['r1', 'r2']].notna()
+    expected = [
+        (visit, name) for visit in is_there.index for name in is_there if is_there.loc[visit, name]
+    ]
+    assert found.contributions.index.tolist() == expected
+    assert found.found_again == ['r1', 'r2']
+
+
+def test_a_pattern_that_all_folds_lost_does_not_cost_the_others(cohort, model, fitted):
+    correlation = fitted.correlation * 0 + 0.9
+    lost = replace(fitted, correlation=correlation.assign(r2=0.2)).without_lost()
+    found = analyse_group(cohort, model, fitted=lost)
+    assert found.found_again == ['r1']
+    assert found.results['r2'].isna().all()
+    area = area_under_curve(lost.results['r1'], cohort.is_patient)
+    assert found.diagnosis.set_index('by').loc[SUM_OF_INDICES, 'auc'] == pytest.approx(area.value)
+    assert set(found.associations['pattern']) <= {'r1'}
 
 
 def test_who_cannot_be_held_out_is_named_with_the_reason(cohort):
