@@ -368,13 +368,12 @@ def _of_covariates(table: pd.DataFrame) -> list[Block]:
     if table.empty:
         return []
     title = 'Covariates: what preprocessing left of them in R-indices (correlation of ranks)'
-    formats = dict.fromkeys(('r', 'r_low', 'r_high'), '{:.2f}') | {'p': '{:.2g}'}
     text = (
         'Among controls, R-indices should have nothing to do with age, sex or head size; among '
-        'patients they may, where the disease has. These are no discoveries: nothing here was '
-        'adjusted or corrected for.'
+        'patients they may, where the disease has. This describes the sample and tests nothing: '
+        'what preprocessing has learned of a covariate has an error, which all share.'
     )
-    return [Paragraph(text), Table(table, title, formats)]
+    return [Paragraph(text), Table(table, title, {'r': '{:.2f}'})]
 
 
 def _change(report: GroupReport) -> Section:

@@ -23,6 +23,7 @@ from surreal_bids.bids.people import (
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.regions import recognise, region_names
+from surreal_bids.stats.associations import CORRELATION_RATIO, RANK_CORRELATION
 from surreal_bids.tables.changes import CHANGE_DESCRIPTIONS
 from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT, PATTERN_LOST
 from surreal_bids.tables.pipeline import BASELINE, R_INDEX
@@ -127,18 +128,12 @@ def _words(text: str, levels: Mapping[str, str] | None = None) -> Column:
 _VISITS = {PARTICIPANT: _words('Participant'), SESSION: _words('Session')}
 _CORRELATION: dict[str, Column] = {
     'pattern': _words('R-index'),
-    'test': _words(
-        'How they were compared',
-        {
-            'spearman': 'correlation of ranks',
-            'kruskal_wallis': 'Kruskal-Wallis test of the levels of a category',
-        },
-    ),
+    'test': _words('How they were compared', {'spearman': 'correlation of ranks'}),
     'higher_level': _words(
         'Of a variable with two values, the one at which a positive r means a higher R-index'
     ),
     'n': _number('Number of participants, first visits'),
-    'r': _number('Correlation of ranks; of a category the correlation ratio, which has no sign'),
+    'r': _number('Correlation of ranks'),
     'r_low': _number('Lower end of the 95 % interval of r'),
     'r_high': _number('Upper end of the 95 % interval of r'),
     'p': _number('p value, not corrected for the number of tests'),
@@ -252,7 +247,18 @@ TABLES: dict[str, dict[str, Column]] = {
     'covariates': {
         'group': _words('Among whom', {'controls': 'controls', 'patients': 'patients'}),
         'variable': _words('Covariate'),
-        **_CORRELATION,
+        'pattern': _CORRELATION['pattern'],
+        'by': _words(
+            'How they were compared',
+            {
+                RANK_CORRELATION: "Spearman's, of a number or of two values",
+                CORRELATION_RATIO: 'share of the variance of ranks between the values of a '
+                'category, its root; without sign',
+            },
+        ),
+        'higher_level': _CORRELATION['higher_level'],
+        'n': _CORRELATION['n'],
+        'r': _number('Correlation, or correlation ratio: see by'),
     },
     'site_shifts': {
         'site': _words('Site that was added to the model'),

@@ -107,7 +107,7 @@ def test_who_was_left_out_is_a_table(done):
         ('phenotype/harmonized_volumes.tsv', 33, 69),
         ('group_agreement.tsv', 6, 2),
         ('group_associations.tsv', 11, None),
-        ('group_covariates.tsv', 10, None),
+        ('group_covariates.tsv', 7, None),
         ('group_splithalf.tsv', 9, None),
         ('group_patterns.tsv', 7, None),
         ('phenotype/contributions.tsv', 35, None),
