@@ -198,7 +198,7 @@ def test_both_levels_are_checked_before_any_work(
 
 
 def test_a_dry_run_shows_the_plan_before_what_the_group_level_lacks(check, monkeypatch):
-    monkeypatch.setattr('surreal_bids.tables.cohort.FEWEST_PEOPLE', 10)
+    monkeypatch.setattr('surreal_bids.tables.admission.FEWEST_PEOPLE', 10)
     code, out, err = check(levels=['participant', 'group'])
     assert code == 65
     assert 'To process: 3 images' in out
