@@ -160,7 +160,9 @@ def resample(image: Nifti1Image, transform: Transform, *, order: Order = 1) -> N
     coordinates = voxel_coordinates(transform, image.affine)
     if order == 1:
         points = torch.from_numpy(coordinates).movedim(0, -1)
-        return Nifti1Image(sample(torch.tensor(values)[None], points)[0].numpy(), transform.affine)
+        # A copy, since an image that was turned may be stored backwards, which PyTorch refuses.
+        volume = torch.from_numpy(np.array(values, order='C'))
+        return Nifti1Image(sample(volume[None], points)[0].numpy(), transform.affine)
     resampled = ndimage.map_coordinates(values, coordinates, order=order, mode='grid-constant')
     return Nifti1Image(resampled, transform.affine)
 

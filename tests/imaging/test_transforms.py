@@ -150,6 +150,16 @@ def test_the_way_an_image_is_stored_does_not_matter(kind):
     np.testing.assert_allclose(inner(seen), inner(expected), atol=0.01)
 
 
+@pytest.mark.parametrize('order', [0, 1, 3])
+def test_an_image_that_was_turned_is_resampled(order):
+    transform = warp()
+    stored = picture(SHAPE, grid_affine('plain'))
+    backwards = stored.as_reoriented([[0, -1], [1, 1], [2, -1]])
+    assert min(np.asarray(backwards.dataobj).strides) < 0
+    seen, expected = (resample(image, transform, order=order) for image in (backwards, stored))
+    np.testing.assert_allclose(seen.get_fdata(), expected.get_fdata(), atol=1e-3)
+
+
 def test_split_affine_finds_matrix_and_residual():
     transform = warp(size=1.0)
     matrix, residual = split_affine(transform)
