@@ -110,8 +110,13 @@ def fit_subsample(cn: Floats, pt: Floats, n_patterns: int, rng: np.random.Genera
     return fit_factors(cn[rows[0]], pt[rows[1]], n_patterns)
 
 
-def stability(cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int]) -> float:
-    """How well M patterns are found again in subsamples (`Stability.value`)."""
+def stability(
+    cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int], n_threads: int = 1
+) -> float:
+    """How well M patterns are found again in subsamples (`Stability.value`).
+
+    So many of these as `n_threads` are fitted side by side.
+    """
     # Spread over the table, which may be sorted by site.
     rows = np.linspace(0, len(pt) - 1, min(len(pt), COMPARED_PATIENTS)).astype(int)
     compared = pt[rows]
@@ -120,7 +125,7 @@ def stability(cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int]) -> f
         rng = np.random.default_rng([*seed, n_patterns, k])
         return _standardised(fit_subsample(cn, pt, n_patterns, rng).severities(compared))
 
-    with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+    with ThreadPoolExecutor(n_threads) as threads:
         unit_RNM = np.stack(list(threads.map(severities, range(SUBSAMPLES))))
     similarity = np.einsum('anm,bnk->abmk', unit_RNM, unit_RNM, optimize=True)
     return _typical_agreement(similarity)
@@ -160,16 +165,18 @@ def shuffle_rows(cn: Floats, pt: Floats) -> Shuffle:
     return shuffle
 
 
-def null_stability(shuffle: Shuffle, n_patterns: int, random_state: int) -> tuple[float, ...]:
+def null_stability(
+    shuffle: Shuffle, n_patterns: int, random_state: int, n_threads: int = 1
+) -> tuple[float, ...]:
     """Stability (`PERMUTATIONS` values) after shuffling who is a control and who a patient."""
     values = []
     for k in range(PERMUTATIONS):
         seed = (random_state, _PERMUTATION, k)
-        values.append(stability(*shuffle(np.random.default_rng(seed)), n_patterns, seed))
+        drawn = shuffle(np.random.default_rng(seed))
+        values.append(stability(*drawn, n_patterns, seed, n_threads))
     return tuple(values)
 
 
-@threadpool_limits.wrap(limits=1)
 def choose_number(
     cn: Floats,
     pt: Floats,
@@ -194,18 +201,22 @@ def choose_number(
         Draws both groups with shuffled labels; None: labels are shuffled among the rows.
     """
     shuffle = shuffle or shuffle_rows(cn, pt)
-    found = {}
-    for m in sorted(set(candidates)):
-        found[m] = Stability(m, stability(cn, pt, m, (random_state, _SUBSAMPLE)))
-        report(f'M={m}: stability {found[m].value:.2f}')
-    chosen = 0
-    supported = sorted((m for m in found if found[m].is_supported), reverse=True)
-    for m in dict.fromkeys([*supported, min(found)]):
-        found[m] = Stability(m, found[m].value, null_stability(shuffle, m, random_state))
-        report(f'M={m}: stability {max(found[m].null):.2f} at most with shuffled labels')
-        if found[m].is_supported:
-            chosen = m
-            break
+    # Before threads are limited, which PyTorch would tell as well.
+    n_threads = torch.get_num_threads()
+    found, chosen = {}, 0
+    with threadpool_limits(limits=1):
+        for m in sorted(set(candidates)):
+            value = stability(cn, pt, m, (random_state, _SUBSAMPLE), n_threads)
+            found[m] = Stability(m, value)
+            report(f'M={m}: stability {value:.2f}')
+        supported = sorted((m for m in found if found[m].is_supported), reverse=True)
+        for m in dict.fromkeys([*supported, min(found)]):
+            null = null_stability(shuffle, m, random_state, n_threads)
+            found[m] = Stability(m, found[m].value, null)
+            report(f'M={m}: stability {max(null):.2f} at most with shuffled labels')
+            if found[m].is_supported:
+                chosen = m
+                break
     return Number(chosen, tuple(found.values()))
 
 

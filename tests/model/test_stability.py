@@ -1,5 +1,8 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
+import torch
 
 from surreal_bids.model.stability import (
     LEAST_STABILITY,
@@ -38,6 +41,27 @@ def test_the_same_seed_gives_the_same_answer_whatever_else_is_tried():
     assert stability(cn, pt, 2, (0, 1)) == stability(cn, pt, 2, (0, 1))
     alone, among = choose_number(cn, pt, (2,)), choose_number(cn, pt, (1, 2))
     assert alone.stabilities[0] == among.stabilities[1]
+
+
+def test_subsamples_are_fitted_side_by_side(monkeypatch):
+    cn, pt, *_ = cohort(1, n_cn=60, n_pt=60)
+    sizes = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, size):
+            sizes.append(size)
+            super().__init__(size)
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = choose_number(cn, pt, (1,))
+        torch.set_num_threads(3)
+        monkeypatch.setattr('surreal_bids.model.stability.ThreadPoolExecutor', Pool)
+        assert choose_number(cn, pt, (1,)) == alone
+    finally:
+        torch.set_num_threads(before)
+    assert set(sizes) == {3}
 
 
 @pytest.mark.parametrize(
