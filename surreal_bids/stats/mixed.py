@@ -169,8 +169,10 @@ def _mean_of_slopes(contrasts: pd.DataFrame) -> _Slope:
     inflated = share**2 / (1 - share)
     variance = float(inflated @ (slopes - mean) ** 2)
     # Degrees of freedom are those of slopes that differ by noise only, as weights take them to.
-    spread = inflated[:, np.newaxis] * (np.diag(1 / share) - 1)
-    df = float(np.trace(spread) ** 2 / np.trace(spread @ spread))
+    # Of the matrix G = diag(inflated) (diag(1 / share) - 1) they are tr(G)^2 / tr(G^2).
+    own = inflated * (1 / share - 1)
+    others = inflated.sum() ** 2 - inflated @ inflated
+    df = float(own.sum() ** 2 / (own @ own + others))
     return _Slope(mean, float(np.sqrt(variance)), df, is_mixed=False)
 
 

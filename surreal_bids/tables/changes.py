@@ -342,13 +342,12 @@ def compare_groups_over_time(
     trained_on = HELD_OUT in results and not results[HELD_OUT].any()
     rows = []
     for name in names:
+        # The model of a fold may have lost a pattern, and not the others.
+        own = _of_several(used[results.loc[used.index, name].notna()])
         found = compare_change(
-            results.loc[used.index, name],
-            used['years'],
-            used[PARTICIPANT],
-            used['group'] == PATIENT,
+            results.loc[own.index, name], own['years'], own[PARTICIPANT], own['group'] == PATIENT
         )
-        rows.append(_row(name, used, TRAINED_ON if trained_on else found) | left_out)
+        rows.append(_row(name, own, TRAINED_ON if trained_on else found) | left_out)
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)
 
 
@@ -357,7 +356,7 @@ def _visits_at_one_site(
 ) -> tuple[pd.DataFrame, dict[str, int]]:
     """Visits that tell of change, of participants with several; and how many were left out."""
     known = _visits(cohort)[_is_sound(results)].dropna(subset=['years', 'group'])
-    known = known[known[PARTICIPANT].duplicated(keep=False)]
+    known = _of_several(known)
     first_site = known.groupby(PARTICIPANT)['site'].transform('first')
     at_first = known['site'].eq(first_site) | first_site.isna()
     left_out = known[~at_first]
@@ -373,7 +372,12 @@ def _visits_at_one_site(
         'visits_elsewhere': int((~nowhere).sum()),
         'visits_without_site': int(nowhere.sum()),
     }
-    return used[used[PARTICIPANT].duplicated(keep=False)], counts
+    return _of_several(used), counts
+
+
+def _of_several(visits: pd.DataFrame) -> pd.DataFrame:
+    """Visits of participants with two or more of them."""
+    return visits[visits[PARTICIPANT].duplicated(keep=False)]
 
 
 TRAINED_ON = 'R-indices are by a model that was trained on first visits; use --folds'

@@ -240,6 +240,17 @@ def test_visits_without_a_site_are_counted_and_told(cohort, results, caplog):
     assert cohort.visits.index[5] in caplog.text
 
 
+def test_those_without_an_r_index_do_not_count_in_its_row(cohort, results):
+    lost = results.copy()
+    # All visits of two controls, and two of the three of another.
+    lost.loc[results.index[:8], 'r2'] = np.nan
+    found = compare_groups_over_time(cohort, lost, NAMES).set_index('r_index')
+    counts = found[['controls', 'patients', 'visits']]
+    assert counts.loc['r1'].tolist() == [24, 30, 54 * 3]
+    assert counts.loc['r2'].tolist() == [21, 30, 51 * 3]
+    assert (found['outcome'] == COMPARED).all()
+
+
 def test_noise_of_the_held_out_is_of_the_model_of_their_fold(cohort, model):
     folds = prepare_folds(cohort, OPTIONS)
     fitted = cross_fit(cohort, model, *fit_folds(folds, model, OPTIONS))
