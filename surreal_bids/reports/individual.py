@@ -389,7 +389,8 @@ def _who(one: Individual) -> Html:
         words.append(f'{known["age"]:.1f} years old{when}'.replace('.0 ', ' '))
     if 'sex' in known:
         # Sexes that are coded stay codes: which is which, nobody says.
-        words.append(SEX_NAMES.get(sex_of(str(known['sex'])) or '', f'sex {known["sex"]}'))
+        sex = str(known['sex']).removesuffix('.0')
+        words.append(SEX_NAMES.get(sex_of(sex) or '', f'sex {sex}'))
     if 'site' in known:
         site = str(known['site'])
         words.append(site if site.lower().startswith('site') else f'site {site}')

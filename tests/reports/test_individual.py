@@ -140,7 +140,7 @@ def test_everything_is_told(tmp_path, painter):
             'PT',
             f'Patient · 71.3 years old at the last visit · female · site A {HOSTILE} · 2 visits. ',
         ),
-        ({'age': 60.0, 'sex': 1.0}, 'CN', 'Control · 60 years old at the last visit · sex 1.0 · '),
+        ({'age': 60.0, 'sex': 1.0}, 'CN', 'Control · 60 years old at the last visit · sex 1 · '),
         ({'age': np.nan, 'site': None}, None, '2 visits. '),
     ],
 )
