@@ -29,6 +29,7 @@ from surreal_bids.regions import (
     region_names,
 )
 from surreal_bids.tables.preprocessing import Preprocessing, PreprocessingOptions
+from surreal_bids.tables.visits import DATE_COLUMNS
 from surreal_bids.text import name_some
 
 NAMED_SETS = ('muse72', 'muse139')
@@ -159,7 +160,7 @@ def _regions(table: Table, columns: list[str], numbered: bool) -> list[str]:
     if len(known) > len(columns) / 2:
         return known
     numbers = [name for name in columns if _some_numbers(table, name)]
-    return [name for name in numbers if letters(name) not in PERSON_COLUMNS]
+    return [name for name in numbers if letters(name) not in PERSON_COLUMNS.union(DATE_COLUMNS)]
 
 
 def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:

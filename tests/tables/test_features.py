@@ -166,6 +166,14 @@ def test_text_is_no_feature():
     assert 'scan' in notes[0]
 
 
+@pytest.mark.parametrize('name', ['acq_time', 'scan_date', 'ExamDate'])
+def test_dates_of_visits_are_no_feature(name):
+    cells = pd.DataFrame({'a': ['1', '2'], name: ['2010-03-01', '2012-03-01']}, dtype=object)
+    wanted, notes = choose_features(Table(Path('t.tsv'), cells), [])
+    assert wanted.names == ['a']
+    assert name in notes[0]
+
+
 def test_nothing_left_to_be_a_feature():
     with pytest.raises(DataError, match='no column holds regional volumes'):
         choose_features(text_table(pd.DataFrame({'age': [2.0]})), ['age'])
