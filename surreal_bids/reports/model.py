@@ -40,15 +40,24 @@ def against_chance(card: Mapping[str, Any]) -> list[Number]:
 
 
 def lost_patterns(found: GroupResults) -> dict[str, float]:
-    """Patterns that a model of a fold has not found again, with their least correlation."""
-    note = {} if found.fitted is None else found.fitted.note['LeastCorrelation']
-    return {name: r for name, r in note.items() if r < FOUND_AGAIN}
+    """Patterns that a model of a fold has not found again, with their least correlation.
+
+    Of a model that is applied, the card tells of its training.
+    """
+    note = found.model.notes.get('CrossFit', {}) if found.fitted is None else found.fitted.note
+    return {name: r for name, r in note.get('LeastCorrelation', {}).items() if r < FOUND_AGAIN}
 
 
 def held_out(found: GroupResults) -> list[Block]:
     """By which models R-indices are."""
+    lost = lost_patterns(found)
+    listed = ', '.join(f'{name} (correlation {r:.2f})' for name, r in lost.items())
     if HELD_OUT not in found.results:
-        return []
+        text = (
+            f'Not found again when a part of the training sample was left out: {listed}. Interpret '
+            'these R-indices with care.'
+        )
+        return [Notice(text, 'warning')] if lost else []
     if found.fitted is None:
         text = (
             'R-indices are by the model that was trained on these participants (no folds: asked '
@@ -62,9 +71,7 @@ def held_out(found: GroupResults) -> list[Block]:
         f'them, in {note["Folds"]} folds.'
     )
     blocks: list[Block] = [Notice(text, 'good')]
-    lost = lost_patterns(found)
     if lost:
-        listed = ', '.join(f'{name} (correlation {r:.2f})' for name, r in lost.items())
         text = (
             f'Not found again when the participants of a fold were left out: {listed}. These '
             'participants have no R-index of it; interpret those of the others with care.'

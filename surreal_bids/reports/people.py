@@ -83,7 +83,7 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
     if row.get('fold_correlation', 1.0) < FOUND_AGAIN:
         reason = row.get('reason')
         which = f' ({reason})' if isinstance(reason, str) else ''
-        flags.append(ANOTHER_FOLD._replace(long=f'{ANOTHER_FOLD.long}{which}'))
+        flags.append(ANOTHER_FOLD._replace(long=f'{ANOTHER_FOLD.long}{which}.'))
     return flags
 
 

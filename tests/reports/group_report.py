@@ -103,7 +103,7 @@ def make_report(
     images = {name: make_map(folder, name, rng) for name in summary['contrast']}
     found = GroupResults(
         cohort=cohort,
-        model=SimpleNamespace(pattern_names=('r1', 'r2')),
+        model=SimpleNamespace(pattern_names=('r1', 'r2'), notes={}),
         results=results,
         harmonized=cohort.features,
         patterns=patterns,

@@ -96,6 +96,18 @@ def test_by_which_models_r_indices_are_is_told(tmp_path, held_out):
     assert ('do not compare the groups by them' in words) != held_out
 
 
+def test_patterns_that_the_training_sample_did_not_show_again_are_told_where_a_model_is_applied(
+    tmp_path,
+):
+    report = make_report(tmp_path, maps=False)
+    results = report.found.results.drop(columns='held_out', errors='ignore')
+    note = {'CrossFit': {'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}}
+    model = SimpleNamespace(pattern_names=('r1', 'r2'), notes=note)
+    found = replace(report.found, results=results, fitted=None, model=model)
+    words = Page(write_group_report(replace(report, found=found))).words
+    assert 'training sample was left out: r2 (correlation 0.40). Interpret these' in words
+
+
 def test_names_stay_text(report):
     page, _ = report
     assert page.words.count(HOSTILE) >= 3

@@ -234,6 +234,17 @@ def test_an_r_index_that_the_fold_lost_is_not_shown(tmp_path, everyone):
     assert 'R-indices over visits' in page.words
 
 
+@pytest.mark.parametrize('agreement', [0.62, 0.9, None])
+@pytest.mark.parametrize('r', [0.4, 0.9])
+def test_what_speaks_against_the_model_is_told(tmp_path, agreement, r):
+    known = {'Selected': {'agreement': agreement}, 'CrossFit': {'LeastCorrelation': {'r2': r}}}
+    tables = replace(make_tables(tmp_path, model='ad'), card=CARD | known)
+    words = Page(write_individual(tables.of('sub-01'))).words
+    assert ('members of the model hardly agree (0.62' in words) == (agreement == 0.62)
+    assert ('training sample was left out: r2 (correlation 0.40)' in words) == (r == 0.4)
+    assert ('nothing speaks against' in words) == (agreement != 0.62 and r == 0.9)
+
+
 def test_no_pattern_is_told(tmp_path):
     tables = make_tables(tmp_path)
     named = [name for name in tables.results if not name.startswith(('r1', 'r2'))]
