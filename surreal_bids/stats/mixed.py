@@ -27,6 +27,10 @@ NO_VARIANCE = 1e-6
 """Variance of slopes, in residual variances, below which a mixed model cannot tell it from none."""
 
 
+ROUNDING = 1e-12
+"""A change that is a smaller share of the values than this is none."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Change per year in two groups.
@@ -100,7 +104,7 @@ def compare_change(
                 f'{FEWEST_PARTICIPANTS} are needed'
             )
     contrasts = _contrasts(table)
-    if not contrasts['value'].abs().max() > 0:
+    if contrasts['value'].abs().max() <= ROUNDING * table['value'].abs().max():
         return 'nothing changes'
     scale = float(np.sqrt(contrasts['value'].pow(2).mean()))
     scaled = contrasts.assign(value=contrasts['value'] / scale)
