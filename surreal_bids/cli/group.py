@@ -153,7 +153,7 @@ def check_group_options(config: AppConfig) -> None:
         find_device(config.device)
     if 'participant' not in config.analysis_levels and config.write_slurm is None:
         return  # The group level itself reads everything before it writes.
-    if not config.dry_run:
+    if not config.dry_run or config.write_slurm is not None:
         check_group_tables(config)
 
 

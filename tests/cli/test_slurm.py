@@ -323,6 +323,15 @@ def test_the_command_writes_jobs_and_runs_nothing(dataset, tmp_path, levels, cap
         assert not (jobs / 'participant.sbatch').exists()
 
 
+@pytest.mark.parametrize('more', [[], ['--dry-run']])
+def test_no_jobs_are_written_where_the_group_level_could_not_run(dataset, tmp_path, more, capsys):
+    (dataset / 'participants.tsv').unlink()
+    words = ['participant', 'group', '--write-slurm', str(tmp_path / 'jobs'), *more]
+    assert main([str(dataset), str(tmp_path / 'out'), *words]) == 65
+    assert 'participants.tsv: no such file' in capsys.readouterr().err
+    assert not (tmp_path / 'jobs').exists()
+
+
 def test_a_table_needs_no_images(make_dataset, tmp_path, capsys):
     rng = np.random.default_rng(0)
     names = [f'sub-{number:02}' for number in range(40)]
