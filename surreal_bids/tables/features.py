@@ -10,7 +10,7 @@ import pandas as pd
 
 from surreal_bids.bids.people import ID_COLUMNS, Table, about, find_column, letters, require_columns
 from surreal_bids.config import CohortOptions
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.regions import (
     DERIVED,
@@ -205,7 +205,11 @@ def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
     """
     columns = {name: find_column(table.columns, name) for name in wanted.names}
     if None not in columns.values() or not wanted.features[0].indices:
-        found = require_columns(table, wanted.names)
+        try:
+            found = require_columns(table, wanted.names)
+        except MissingColumnError as error:
+            # Regions are of this table or of none: no other kind of table is to be asked for.
+            raise DataError(str(error)) from error
         return pd.DataFrame({name: table.numbers(column) for name, column in found.items()})
     needed = {index for feature in wanted.features for index in feature.indices}
     with about(table.source):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.bids.people import Table
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.regions import label_table, muse_indices, region_names
 from surreal_bids.tables.features import (
     FeatureList,
@@ -96,6 +96,13 @@ def test_regions_of_freesurfer_are_features_but_not_of_a_model_of_muse(numbering
         DataError, match=r't.tsv: the model needs the regions of MUSE, of which \d+'
     ):
         read_features(table, named_features('muse139'))
+
+
+def test_a_region_that_is_missing_is_not_looked_for_in_another_table():
+    table = text_table(pd.DataFrame(1.0, ['sub-1'], ['a', 'c']))
+    with pytest.raises(DataError, match='no column b') as error:
+        read_features(table, column_features(['a', 'b']))
+    assert not isinstance(error.value, MissingColumnError)
 
 
 @pytest.mark.parametrize('name', ['muse72', 'muse139', 'columns'])
