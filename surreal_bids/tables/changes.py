@@ -250,9 +250,15 @@ def sites_of(cohort: Cohort) -> pd.Series:
     """The site of each visit, harmonized or not; missing where nobody says."""
     column = cohort.options.site_column
     if column is not None:
-        return cohort.people[column].replace([ONE_SITE, HERE.format(ONE_SITE)], None)
+        own = cohort.people[column].map(_name_in_dataset, na_action='ignore')
+        return own.replace([ONE_SITE], None)
     named = [name for name in cohort.others if letters(str(name)) in USUAL_PLACES]
     return cohort.others[named[0]] if named else pd.Series(None, cohort.visits.index, dtype=object)
+
+
+def _name_in_dataset(site: object) -> str:
+    """How the dataset calls a site that a model has learned from it."""
+    return str(site).removesuffix(HERE.format(''))
 
 
 def _is_sound(results: pd.DataFrame) -> pd.Series:

@@ -18,6 +18,7 @@ from surreal_bids.tables.changes import (
     follow_visits,
     limit_in_sd,
     noise_of_results,
+    sites_of,
 )
 from surreal_bids.tables.folds import HELD_OUT, cross_fit, final_results, fit_folds, prepare_folds
 from surreal_bids.tables.pipeline import TableModel
@@ -161,6 +162,14 @@ def test_a_site_of_everyone_is_not_known(cohort, results, harmonized, model, nam
     found = describe_changes(unknown, results, harmonized, noise_of_indices(model, cohort))
     assert found['site_changed'].isna().all()
     assert found['reliable'].notna().all()
+
+
+def test_sites_have_their_names_in_the_dataset(cohort):
+    options = replace(cohort.options, site_column='site')
+    names = np.resize(np.array(['A', HERE.format('A'), None], dtype=object), len(cohort))
+    found = sites_of(replace(cohort, people=cohort.people.assign(site=names), options=options))
+    assert found.iloc[:2].tolist() == ['A', 'A']
+    assert pd.isna(found.iloc[2])
 
 
 def test_groups_that_are_not_known_are_not_compared(cohort, results, model):
