@@ -98,12 +98,13 @@ def make_atlases(folder: Path, names: list[str], scratch: Path) -> list[Atlas]:
 
 
 def overlaps(a: Nifti1Image, b: Nifti1Image) -> pd.Series:
-    """Dice coefficient of each region."""
+    """Dice coefficient of each region; NaN where neither has it."""
     first, second = (np.asanyarray(image.dataobj).astype(int).ravel() for image in (a, b))
     size = max(REGIONS) + 1
     both = np.bincount(first[first == second], minlength=size)
     total = np.bincount(first, minlength=size) + np.bincount(second, minlength=size)
-    return pd.Series(2 * both[REGIONS] / total[REGIONS], index=REGIONS)
+    with np.errstate(invalid='ignore'):
+        return pd.Series(2 * both[REGIONS] / total[REGIONS], index=REGIONS)
 
 
 def segment(target: Target, atlases: list[Atlas], settings: Settings) -> Fusion:
