@@ -223,7 +223,7 @@ class MapPatterns(Step):
         results = model.apply(cohort) if fitted is None else fitted.results
         # A pattern that no fold has found again is nobody's; it does not cost the other maps.
         found = results[list(model.pattern_names)].dropna(axis=1, how='all')
-        first = cohort.select(found.notna().all(axis=1)).first_visits()
+        first = cohort.first_visits()
         files = ravens_files(Path(inputs.output_dir), first.visits, inputs.template, inputs.tissue)
         mapped = first.select([str(visit) in files for visit in first.visits.index])
         indices = found.loc[mapped.visits.index]

@@ -222,6 +222,7 @@ def pattern_designs(
     ----------
     r_indices : (N, M)
         R-indices, one row per participant, with one image each; those of controls are not used.
+        Patients who lack one are among all patients, but in no subgroup and no regression.
     is_control : (N,) of bool
         Who is a control; the others are patients.
     covariates : (N, c)
@@ -287,8 +288,13 @@ class _Sample:
             (np.arange(self.control.size), (~self.control).astype(np.float64), self.columns),
         )
 
+    @property
+    def _described(self) -> NDArray[np.intp]:
+        """Rows of the patients who have all R-indices."""
+        return np.flatnonzero(~self.control & self.r_indices.notna().all(axis=1).to_numpy())
+
     def _against_controls(self) -> Iterator[Comparison]:
-        patients = np.flatnonzero(~self.control)
+        patients = self._described
         for subgroup in form_subgroups(self.r_indices.iloc[patients]):
             belongs = np.zeros(self.control.size)
             belongs[patients[subgroup.members]] = 1
@@ -303,7 +309,7 @@ class _Sample:
             )
 
     def _among_patients(self) -> Iterator[Comparison]:
-        rows = np.flatnonzero(~self.control)
+        rows = self._described
         values = self.r_indices.iloc[rows].to_numpy(np.float64)
         for number, pattern in enumerate(map(str, self.r_indices.columns)):
             others = np.delete(values, number, axis=1)

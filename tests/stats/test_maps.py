@@ -212,6 +212,17 @@ def test_one_pattern_needs_no_others():
     assert [design.name for design in designs] == ['patients', 'r1mid', 'r1high', 'r1slope']
 
 
+def test_who_lacks_an_r_index_is_compared_as_a_patient_and_as_a_control():
+    r_indices = pd.DataFrame({'r1': np.linspace(0, 1, 40), 'r2': 0.1})
+    r_indices.loc[[0, 1, 38, 39], 'r2'] = np.nan
+    r_indices.loc[30:, 'r2'] += np.linspace(0, 0.2, 10)
+    found = {each.name: each for each in pattern_designs(r_indices, np.arange(40) < 10)[0]}
+    assert found['patients'].rows.tolist() == list(range(40))
+    assert found['r1slope'].rows.tolist() == list(range(10, 38))
+    high = r_indices.index[(r_indices['r1'] > 0.7) & r_indices['r2'].notna()]
+    assert found['r1high'].rows.tolist() == [*range(10), *high]
+
+
 def test_without_patterns_patients_are_compared_with_controls():
     designs, skipped = pattern_designs(pd.DataFrame(index=range(30)), np.arange(30) < 10)
     assert [design.name for design in designs] == ['patients']
