@@ -342,6 +342,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.tables.descriptions import write_described
     from surreal_bids.tables.pipeline import TableModel
     from surreal_bids.tables.results import (
+        doubts_of_model,
         summarise_results,
         with_excluded,
         write_contributions,
@@ -370,7 +371,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
     if changes is not None:
         write_described('changes', of_visits, changes)
     notes = [*cohort.notes, *_site_notes(model, cohort)]
-    notes += [f'WARNING: {text}' for text in cohort.warnings]
+    doubts = (*cohort.warnings, *doubts_of_model(model.state()[1]))
+    notes += [f'WARNING: {text}' for text in doubts]
     sys.stdout.write(summarise_results(results, notes) + f'  {out}\n')
     return 0
 

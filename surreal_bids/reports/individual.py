@@ -23,7 +23,6 @@ from surreal_bids import __version__
 from surreal_bids.bids.derivatives import output_path
 from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.people import PARTICIPANT, SESSION, sex_of
-from surreal_bids.model.agreement import LOW_AGREEMENT
 from surreal_bids.regions import region_names
 from surreal_bids.reports.figures import save_figure
 from surreal_bids.reports.individual_figures import (
@@ -52,7 +51,8 @@ from surreal_bids.reports.pages import (
 from surreal_bids.reports.people import NOT_HARMONIZED, OUTSIDE, flags_of, image_flags
 from surreal_bids.tables.admission import SINGULAR
 from surreal_bids.tables.controls import NOT_ADAPTED
-from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT
+from surreal_bids.tables.folds import HELD_OUT
+from surreal_bids.tables.results import doubts_of_model
 from surreal_bids.tables.retest import PAIRS
 from surreal_bids.text import counted
 
@@ -423,28 +423,9 @@ def _doubts(one: Individual) -> list[str]:
             'The model was trained on this participant: R-indices of controls are too low, those '
             'of patients too high.'
         )
-    return [*doubts, *_doubts_of_model(one)]
-
-
-def _doubts_of_model(one: Individual) -> list[str]:
-    """What speaks against the R-indices of everyone."""
-    card, doubts = one.tables.card, []
-    agreement = card.get('Selected', {}).get('agreement')
-    if agreement is not None and agreement < LOW_AGREEMENT:
-        doubts.append(
-            f'The members of the model hardly agree ({agreement:.2f}, where 0.8 is good): do not '
-            'use these R-indices.'
-        )
-    if one.tables.model is not None:
-        # Where the model was trained here, flags tell which participants it concerns.
-        least = card.get('CrossFit', {}).get('LeastCorrelation', {})
-        lost = [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
-        if lost:
-            doubts.append(
-                'Not found again when a part of the training sample was left out: '
-                f'{", ".join(lost)}. Take these R-indices with care.'
-            )
-    return doubts
+    # Where the model was trained here, flags tell whom a pattern that was lost concerns.
+    doubts_of_all = doubts_of_model(one.tables.card, lost=one.tables.model is not None)
+    return [*doubts, *doubts_of_all]
 
 
 def _is_of_unknown_scanner(one: Individual) -> bool:

@@ -20,6 +20,7 @@ from surreal_bids.bids.people import (
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.covariates import ICV as HEAD_SIZE
 from surreal_bids.harmonization.covariates import LOG_ICV
+from surreal_bids.model.agreement import LOW_AGREEMENT
 from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.model.stability import Stability
 from surreal_bids.regions import recognise
@@ -221,6 +222,33 @@ _ICV = {
     'covariate': 'head size: ICV (column {}) is a covariate',
     'proportion': 'head size: features are divided by ICV (column {})',
 }
+
+
+def doubts_of_model(card: Card, lost: bool = True) -> list[str]:
+    """What speaks against all R-indices of a model, in sentences.
+
+    Parameters
+    ----------
+    card
+        Content of `model.json`.
+    lost
+        Whether patterns count that were not found again without a part of the training sample.
+    """
+    doubts = []
+    agreement = card.get('Selected', {}).get('agreement')
+    if agreement is not None and agreement < LOW_AGREEMENT:
+        doubts.append(
+            f'The members of the model hardly agree ({agreement:.2f}, where 0.8 is good): do not '
+            'use these R-indices.'
+        )
+    least = card.get('CrossFit', {}).get('LeastCorrelation', {}) if lost else {}
+    listed = [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
+    if listed:
+        doubts.append(
+            'Not found again when a part of the training sample was left out: '
+            f'{", ".join(listed)}. Take these R-indices with care.'
+        )
+    return doubts
 
 
 def readable_card(card: Card, details: bool = True) -> str:

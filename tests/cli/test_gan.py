@@ -119,6 +119,15 @@ def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
     assert str(tmp_path / 'r.tsv') in captured.out
 
 
+@pytest.mark.parametrize(('limit', 'warned'), [(1.1, True), (0.0, False)])
+def test_apply_warns_of_a_model_whose_members_do_not_agree(
+    home, tmp_path, limit, warned, capsys, monkeypatch
+):
+    monkeypatch.setattr('surreal_bids.tables.results.LOW_AGREEMENT', limit)
+    assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
+    assert ('members of the model hardly agree' in capsys.readouterr().out) == warned
+
+
 @pytest.mark.parametrize('words', [(), ('--group-column', 'dx')])
 def test_who_forgets_the_participants_is_told_the_option(home, tmp_path, words, capsys):
     command = ('fit', home / 'volumes.tsv', '--out', tmp_path / 'model')
