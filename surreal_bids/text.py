@@ -34,10 +34,10 @@ def alternatives(wrong: Iterable[str], available: Iterable[str]) -> str:
     if len(available) <= FEW:
         return f'there are: {", ".join(available)}'
     nearest = dict.fromkeys(
-        close for name in wrong for close in difflib.get_close_matches(name, available, 3, 0.5)
+        close for name in wrong for close in difflib.get_close_matches(name, available, 3)
     )
     if not nearest:
-        return f'there are {len(available)}, from {available[0]} to {available[-1]}'
+        return f'there are: {name_some(available)}'
     return f'the nearest of {len(available)} are: {", ".join(nearest)}'
 
 

@@ -48,6 +48,8 @@ INSTEAD = {
     '--skull-strip-t1w': 'skulls are removed where there are any; leave it out',
     '--output-layout': 'outputs are always a dataset of BIDS derivatives; leave it out',
     '--sloppy': 'for a quick trial, use --template-resolution 2',
+    '--participants': 'participants.tsv of the dataset is read anyway, leave it out; '
+    '--participant-label chooses participants',
     '--task-id': 'only T1w images are used; leave it out',
     '--use-syn-sdc': 'only T1w images are used; leave it out',
 }

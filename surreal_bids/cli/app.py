@@ -19,6 +19,7 @@ from surreal_bids.cli.main import (
 )
 from surreal_bids.config import AppConfig, make_config
 from surreal_bids.files import sole_use
+from surreal_bids.text import name_some
 
 if TYPE_CHECKING:
     from surreal_bids.bids.layout import Visit
@@ -100,6 +101,9 @@ def run(arguments: Sequence[str]) -> int:
     for note in survey.notes:
         LOGGER.warning('%s', note)
     if 'participant' in config.analysis_levels:
+        if survey.problems:
+            unusable = name_some(problem.name for problem in survey.problems)
+            LOGGER.warning('cannot be used (the reasons are shown at the end): %s', unusable)
         code = _run_participants(config, survey)
     else:
         for problem in survey.problems:
@@ -164,7 +168,8 @@ def _run_participants(config: AppConfig, survey: Survey) -> int:
         sys.stdout.write(f'All {len(survey.images)} images are done; see {config.output_dir}.\n')
         return 0
     sys.stdout.write(f'{problem_table(problems)}\n')
-    sys.stdout.write(f'Details are in {config.output_dir / "logs"}.\n')
+    if any(problem.step != 'check' for problem in problems):
+        sys.stdout.write(f'Details are in {config.output_dir / "logs"}.\n')
     return 1
 
 

@@ -82,8 +82,9 @@ class Estimate:
     def __str__(self) -> str:
         hours = self.cpu_seconds / self.nprocs / 3600
         time = f'{hours:.1f} h' if hours >= 1 else f'{max(1, round(60 * hours))} min'
+        processes = '1 process' if self.nprocs == 1 else f'{self.nprocs} processes'
         return (
-            f'Estimate: about {time} with {self.nprocs} processes '
+            f'Estimate: about {time} with {processes} '
             f'({self.cpu_seconds / self.n_images / 60:.0f} min of processor time an image), '
             f'{self.memory_gb:.0f} GB of memory, {self.output_gb:.1f} GB for outputs and '
             f'{self.work_gb:.1f} GB for intermediate results'

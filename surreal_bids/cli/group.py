@@ -296,7 +296,7 @@ def make_workflow(
         'adapted': config.model is None or cohort.can_teach,
     }
     if config.model is not None:
-        individuals['model'] = config.model.absolute().name
+        individuals['model'] = _model_name(config.model)
     if cohort.wanted.atlas is not None:
         atlas_dir = os.fspath(config.work_dir.absolute() / 'atlases')
         report['atlas_dir'] = individuals['atlas_dir'] = atlas_dir
@@ -339,11 +339,17 @@ def _stamps(config: AppConfig, cohort: Cohort, template: str) -> dict[str, str]:
     return stamps
 
 
+def _model_name(model: Path) -> str:
+    """How reports call a model: by its folder, and the one above if ours, which is `models`."""
+    folder = model.absolute()
+    return f'{folder.parent.name}/{folder.name}' if folder.name == 'models' else folder.name
+
+
 def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> dict[str, Any]:
     """Fields of `GroupMethods` that are known before anything is found."""
     return {
         'harmonized': cohort.options.site_column is not None and cohort.can_teach,
-        'model': None if config.model is None else config.model.absolute().name,
+        'model': None if config.model is None else _model_name(config.model),
         'map_tissues': tissues,
         'map_smoothing': config.map_smoothing,
         'permutations': config.permutations,

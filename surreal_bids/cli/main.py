@@ -58,7 +58,7 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
         sys.stderr.write(f'error: {error}\n')
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write('interrupted\n')
+        sys.stderr.write('interrupted; repeat the command to go on\n')
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _discard_remaining_output()

@@ -416,8 +416,8 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         '--stop-on-first-crash': 'stop when a participant fails; by default, the others continue',
         '--clean-on-success': 'delete the intermediate results of participants who succeeded',
         '--dry-run': 'check the dataset, every image and the files that options name; show what '
-        'would be done, how long it would take and where outputs would go; write nothing but the '
-        'index that --bids-database-dir asks for',
+        'would be done, how long images would take and where outputs would go; write nothing but '
+        'the index that --bids-database-dir asks for',
         '--reports-only': 'only write the reports again, from existing outputs',
         '--write-graph': 'draw the workflow of an image into logs/',
         '--resource-monitor': 'record time and memory of each step (needs psutil)',

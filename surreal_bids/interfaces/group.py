@@ -342,7 +342,7 @@ class PublishGroup(Step):
             for tissue, folder in zip(self._given('tissues'), self._given('maps_dirs'))
         }
         atlas_dir = self._given('atlas_dir')
-        pattern_maps = publish_patterns(root, found.patterns, Path(atlas_dir)) if atlas_dir else {}
+        pattern_maps = publish_patterns(root, found, Path(atlas_dir)) if atlas_dir else {}
         has_maps = bool(pattern_maps or voxel_maps)
         report = GroupReport(
             output_dir=root,
@@ -380,7 +380,7 @@ def group_methods(found: GroupResults, asked: dict[str, Any]) -> Any:
     """What was done, from what was asked for and what was found."""
     from surreal_bids.reports.methods import GroupMethods
 
-    cohort = found.cohort
+    cohort, change = found.cohort, found.group_change
     known = dict(asked) | {'map_tissues': tuple(asked['map_tissues'])}
     gan = found.model.gan
     if known['model'] is None:
@@ -400,6 +400,7 @@ def group_methods(found: GroupResults, asked: dict[str, Any]) -> Any:
         covariates=cohort.options.covariates,
         icv=cohort.options.icv,
         associations=cohort.counts['PT'] > 0,
+        slopes=() if change is None else tuple(change['slopes'].dropna().unique()),
         **known,
     )
 
@@ -452,7 +453,7 @@ def publish_maps(root: Path, folder: Path, tissue: str, template: str) -> VoxelM
     return VoxelMaps(drawn, summary, read_json(folder / SKIPPED))
 
 
-def publish_patterns(root: Path, patterns: pd.DataFrame, atlas_dir: Path) -> dict[str, Path]:
+def publish_patterns(root: Path, found: GroupResults, atlas_dir: Path) -> dict[str, Path]:
     """Write what each pattern changes as an image of the atlas; images by pattern."""
     from surreal_bids.images import load_image
     from surreal_bids.imaging.atlas import default_atlas
@@ -460,7 +461,7 @@ def publish_patterns(root: Path, patterns: pd.DataFrame, atlas_dir: Path) -> dic
 
     labels = load_image(default_atlas(atlas_dir).atlases[0].labels)
     published = {}
-    for name, rows in patterns.groupby('pattern', sort=False):
+    for name, rows in found.patterns.groupby('pattern', sort=False):
         target = output_path(
             root,
             'pattern_map',
@@ -469,7 +470,7 @@ def publish_patterns(root: Path, patterns: pd.DataFrame, atlas_dir: Path) -> dic
             contrast=str(name),
         )
         published[str(name)] = write_image(target, paint_regions(labels, values_by_region(rows)))
-        text = f'Mean change in patients that belongs to {name}, per cent of controls'
+        text = f'Mean change in {found.whose} that belongs to {name}, per cent of controls'
         write_sidecar('pattern_map', target, {'Description': text})
     return published
 

@@ -286,16 +286,18 @@ def _borders(axes: Axes, both: bool = False) -> None:
             axes.axhline(border, color=NEUTRAL, lw=0.7, ls=':')
 
 
-def plot_regions(patterns: pd.DataFrame) -> Figure:
+def plot_regions(patterns: pd.DataFrame, whose: str = 'patients') -> Figure:
     """Draw the regions that each pattern changes most, with the spread over members.
 
-    Where it is known, what the same regions contribute to the R-index of patients is beside it.
+    Where it is known, what the same regions contribute to the R-index is beside it.
 
     Parameters
     ----------
     patterns : frame
         `pattern`, `region`, `change_percent`, `change_percent_member_spread`, and perhaps
         `contribution`.
+    whose
+        In whom all this is the mean.
     """
     names = list(dict.fromkeys(patterns['pattern']))
     beside = 'contribution' in patterns and bool(patterns['contribution'].notna().any())
@@ -315,7 +317,7 @@ def plot_regions(patterns: pd.DataFrame) -> Figure:
         axes.set(title=name, xlabel='change (% of the mean of controls)')
         if beside:
             _region_bars(panels[number, 1], shown, 'contribution', colour)
-            panels[number, 1].set(xlabel=f'mean part of {name} in patients')
+            panels[number, 1].set(xlabel=f'mean part of {name} in {whose}')
     return figure
 
 

@@ -260,11 +260,13 @@ def _patterns(report: GroupReport) -> Section:
     """What each pattern changes, region by region."""
     if report.found.patterns.empty:
         return Section('Patterns by region')
-    drawn = figures.plot_regions(report.found.patterns)
+    whose = report.found.whose
+    doubts = [] if whose == 'patients' else [Notice(NO_PATIENTS, 'warning')]
+    drawn = figures.plot_regions(report.found.patterns, whose)
     caption = (
-        'The mean change in patients that the decomposer assigns to each pattern; thin lines: '
+        f'The mean change in {whose} that the decomposer assigns to each pattern; thin lines: '
         'spread over members. Where it is shown beside, what the same regions add to the R-index '
-        'of patients, relative to the mean control. All regions are in group_patterns.tsv.'
+        f'of {whose}, relative to the mean control. All regions are in group_patterns.tsv.'
     )
     figure = report.figure('regions', drawn, 'Regions that change most', caption)
     maps = [
@@ -276,8 +278,15 @@ def _patterns(report: GroupReport) -> Section:
         )
         for name, path in report.pattern_maps.items()
     ]
-    caption = 'Mean change in patients, in per cent of the mean of controls; blue is less.'
-    return Section('Patterns by region', (figure, *_maps(report, maps, caption)))
+    caption = f'Mean change in {whose}, in per cent of the mean of controls; blue is less.'
+    return Section('Patterns by region', (*doubts, figure, *_maps(report, maps, caption)))
+
+
+NO_PATIENTS = (
+    'Nobody here is known to be a patient, so that this section describes all participants. The '
+    'patterns of the patients whom the model was trained on are in the report of its training.'
+)
+"""Said where what each pattern changes is not that of patients."""
 
 
 def _maps(report: GroupReport, maps: list[DrawnMap], caption: str) -> list[Block]:
@@ -389,22 +398,18 @@ def _change(report: GroupReport) -> Section:
         drawn = figures.plot_trajectories(course, names)
         caption = 'Each line is a participant with several visits; controls are dashed.'
         blocks.append(report.figure('trajectories', drawn, 'R-indices over visits', caption))
-    columns = (
-        'controls_per_year',
-        'patients_per_year',
-        'difference',
-        'standard_error',
-        'low',
-        'high',
-    )
+    columns = ('controls_per_year', 'patients_per_year', 'difference', 'low', 'high')
     formats = dict.fromkeys(columns, '{:.3f}') | {'p': '{:.2g}'}
     title = (
         'Change per year of patients less that of controls, with its 95 % interval: by a mixed '
         'model, or, where that cannot be fitted, from one slope of each participant. Changes of '
-        'each participant are in phenotype/changes.tsv'
+        'each participant are in phenotype/changes.tsv, other columns of this table in '
+        'group_change.tsv'
     )
     blocks += _left_out_of_change(found.group_change)
-    return Section('Change over visits', (*blocks, Table(found.group_change, title, formats)))
+    unneeded = ['visits_elsewhere', 'visits_without_site', 'standard_error']
+    shown = found.group_change.drop(columns=unneeded, errors='ignore')
+    return Section('Change over visits', (*blocks, Table(shown, title, formats)))
 
 
 def _left_out_of_change(table: pd.DataFrame) -> list[Block]:

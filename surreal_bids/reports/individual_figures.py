@@ -150,6 +150,7 @@ def plot_contributions(parts: Mapping[str, pd.Series], names: Mapping[str, str])
         axes.set_yticks(places, labels, fontsize=8)
         axes.axvline(0, color=NEUTRAL, lw=0.8)
         axes.margins(x=0.12)
+        axes.locator_params(axis='x', nbins=5)
         axes.set(title=f'{name} = {mine.sum():.2f}', xlabel=f'part of {name}')
         tidy(axes)
     return figure

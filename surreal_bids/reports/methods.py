@@ -97,6 +97,8 @@ class GroupMethods:
         errors.
     associations
         R-indices were associated with clinical measures.
+    slopes
+        How change per year was compared between groups; see :mod:`surreal_bids.stats.mixed`.
     split_half
         Training was repeated on two halves of the participants.
     """
@@ -118,6 +120,7 @@ class GroupMethods:
     map_smoothing: float = 0.0
     permutations: int = 0
     associations: bool = False
+    slopes: tuple[str, ...] = ()
     split_half: bool = False
 
 

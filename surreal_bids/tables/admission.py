@@ -291,7 +291,8 @@ def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
     remedy = 'add participants, or correct --control-label and --patient-label'
     if screen.reasons:
         reasons = summarise_reasons(screen.reasons.values())
-        remedy = f'{len(screen.reasons)} are excluded: {reasons}'
+        number = len(screen.reasons)
+        remedy = f'{number} {"is" if number == 1 else "are"} excluded: {reasons}'
     labels = groups.labels[screen.remaining]
     for group, least in needed.items():
         people = {screen.visits[name][0] for name in labels.index[labels == group]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import nibabel as nib
 import numpy as np
@@ -104,6 +104,11 @@ class GroupResults:
     def names(self) -> list[str]:
         """Names of the R-indices."""
         return list(self.model.pattern_names)
+
+    @property
+    def whose(self) -> Literal['patients', 'participants']:
+        """In whom patterns are described: in everyone where there are no patients."""
+        return 'patients' if self.cohort.counts['PT'] else 'participants'
 
     @property
     def found_again(self) -> list[str]:

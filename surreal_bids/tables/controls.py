@@ -80,7 +80,8 @@ def outside_training_ages(cohort: Cohort, model: Preprocessing) -> Iterator[str]
         outside = int((~ages.between(low, high)).sum())
         if outside > MANY_OUTSIDE * len(first):
             yield (
-                f'Training ages: {outside} of {counted(len(first), "participant")} are outside '
+                f'Training ages: {outside} of {counted(len(first), "participant")} '
+                f'{"is" if outside == 1 else "are"} outside '
                 f'{low:g}-{high:g}, the ages of the controls that the model was trained on; their '
                 'R-indices are extrapolated'
             )

@@ -157,7 +157,8 @@ TABLES: dict[str, dict[str, Column]] = {
         'region': _words('Region, or sum of regions'),
         'muse_regions': _words('Indices of the MUSE regions, separated by spaces'),
         'change_percent': _number(
-            'Mean change in patients that the pattern makes, in per cent of the mean of controls',
+            'Mean change that the pattern makes, in per cent of the mean of controls: in patients, '
+            'or in all participants where there are no patients',
             '%',
         ),
         'change_percent_member_spread': _number(
@@ -165,7 +166,8 @@ TABLES: dict[str, dict[str, Column]] = {
         ),
         'change_sd': _number('The same change in standard deviations of controls'),
         'contribution': _number(
-            'What the region adds to the R-index, relative to the mean control: mean of patients'
+            'What the region adds to the R-index, relative to the mean control: mean of the '
+            'same participants'
         ),
     },
     'contrasts': {

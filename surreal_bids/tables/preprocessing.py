@@ -340,7 +340,7 @@ class Preprocessing:
         outside = outside.rename(columns={LOG_ICV: ICV})
         flags, listed = outside.to_numpy(dtype=bool), np.full(len(outside), NONE_BEYOND, object)
         for row in np.flatnonzero(flags.any(axis=1)):
-            listed[row] = ' '.join(outside.columns[flags[row]])
+            listed[row] = ', '.join(outside.columns[flags[row]])
         return pd.Series(listed, outside.index, dtype=object).reindex(people)
 
     def _count_imputed(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:

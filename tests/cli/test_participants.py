@@ -241,6 +241,7 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     assert told[0].split() == ['Participant', 'Step', 'Reason']
     assert told[1].split()[:2] == ['sub-PT0001', 'check']
     assert 'truncated or damaged' in told[1]
+    assert len(told) == 2, 'there is no log of an image that was not processed'
     assert not (out / 'sub-PT0001').exists()
     assert _validation_errors(out) == []
     before = _times(out)

@@ -231,6 +231,9 @@ def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
     assert 'Controls0' not in words
     assert 'Covariates of the two groups' not in words.partition('Diagnosis')[0]
     assert 'participants whose group is not known' in words
+    assert 'Nobody here is known to be a patient' in words
+    assert 'mean change in participants' in words
+    assert 'change in patients' not in words
     assert 'sub-07' in words
 
 

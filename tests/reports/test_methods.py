@@ -60,6 +60,8 @@ CASES = [
     (None, {'split_half': True}, ['two halves of the participants'], ['Gaussian']),
     (None, {'associations': True, 'n_patterns': 0, 'candidates': (1, 2), 'map_tissues': ('GM',)},
      ['No pattern is supported'], ['partial rank', 'describe the patterns']),
+    (None, {'slopes': ('one slope of each',)}, ['one slope of each'], ['mixed model']),
+    (None, {'slopes': ('random slopes', 'one slope of each')}, ['by a mixed model'], []),
     (None, {'associations': True}, ['partial rank', 'Benjamini'], ['voxel by voxel']),
 ]  # fmt: skip
 
