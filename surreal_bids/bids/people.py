@@ -503,10 +503,9 @@ class Groups:
     def describe(self) -> str:
         """Say in one line who is what, and whether the user said so."""
         how = 'guessed: name them if this is wrong' if self.recognised else 'as given'
-        return (
-            f'column {self.column}: controls are {", ".join(self.control_labels)}, '
-            f'patients are {", ".join(self.patient_labels)} ({how})'
-        )
+        groups = {'controls': self.control_labels, 'patients': self.patient_labels}
+        who = [f'{group} are {", ".join(labels)}' for group, labels in groups.items() if labels]
+        return f'column {self.column}: {", ".join(who)} ({how})'
 
 
 def find_groups(people: Table, said: GroupLabels = SAID_NOTHING, both: bool = True) -> Groups:

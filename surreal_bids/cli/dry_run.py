@@ -21,7 +21,7 @@ from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import Job, Plan, refusals, reuse_table
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig, uses_network
 from surreal_bids.files import MISSING
-from surreal_bids.text import align, name_some
+from surreal_bids.text import align, counted, name_some
 from surreal_bids.workflows.anatomy import registration_settings
 
 HEAD_VOXELS = 11.5e6
@@ -167,7 +167,7 @@ def summarise(config: AppConfig, survey: Survey, plan: Plan | None) -> str:
     problems = plan.problems if plan else survey.problems
     sections = [
         f'{survey.description.get("Name", "Dataset")} in {config.bids_dir}: '
-        f'{len(survey.images)} T1w images of {n_participants} participants',
+        f'{counted(len(survey.images), "T1w image")} of {counted(n_participants, "participant")}',
         align(
             [
                 ('Participant', 'Session', 'Group', 'T1w image', 'Check'),
@@ -229,7 +229,8 @@ def _outputs(config: AppConfig, survey: Survey) -> str:
 def _to_do(config: AppConfig, plan: Plan) -> str:
     """What the participant level would do, why, and what it would take."""
     pending = plan.pending
-    lines = [f'To process: {len(pending)} images; already done: {len(plan.jobs) - len(pending)}']
+    done = len(plan.jobs) - len(pending)
+    lines = [f'To process: {counted(len(pending), "image")}; already done: {done}']
     lines += [f'  {reason}: {names}' for reason, names in _by_reason(pending).items()]
     if table := reuse_table(config, plan.jobs):
         lines += ['Found in the folders of --derivatives:', indent(table, '  ')]

@@ -148,7 +148,9 @@ def test_a_table_without_diagnoses_has_no_controls():
     ],
 )
 def test_one_group_is_enough_where_a_model_is_applied(values, said, labels):
-    assert find_groups(people(*values), said, both=False).labels.tolist() == labels
+    groups = find_groups(people(*values), said, both=False)
+    assert groups.labels.tolist() == labels
+    assert 'are ,' not in groups.describe()
 
 
 def test_other_doubts_remain_where_one_group_is_enough():

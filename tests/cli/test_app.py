@@ -86,7 +86,7 @@ def test_only_outputs_of_the_level_are_shown(check, levels, present, absent):
 def test_labels_with_and_without_prefix(check, option, label):
     code, out, _ = check(option, label)
     assert code == 0
-    assert '1 T1w images of 1 participants' in out
+    assert '1 T1w image of 1 participant\n' in out
 
 
 @pytest.mark.parametrize('option', ['--session-label', '--session-id', '--session_id'])
