@@ -237,6 +237,12 @@ def start_dataset(
     write_text(output_path(root, 'bidsignore'), '\n'.join(BIDSIGNORE) + '\n')
 
 
+def other_source(root: Path, source: Path) -> str | None:
+    """The dataset that outputs were made from so far, if it is another than `source`."""
+    earlier = _links(output_path(root, 'dataset_description')).get('raw')
+    return None if earlier == source.resolve().as_uri() else earlier
+
+
 def _links(path: Path) -> dict[str, str]:
     """Links in a description of outputs; none where there is none that can be read."""
     try:

@@ -84,10 +84,17 @@ def run(arguments: Sequence[str]) -> int:
     set_up_logging(0)
     config, verbosity = parse_arguments(arguments)
     set_up_logging(verbosity)
+    from surreal_bids.bids.derivatives import other_source
     from surreal_bids.bids.layout import read_description
     from surreal_bids.bids.survey import check_output_folder, survey_dataset
 
     read_description(config.bids_dir)
+    if other := other_source(config.output_dir, config.bids_dir):
+        LOGGER.warning(
+            '%s holds outputs of another dataset, %s; unless that is the same one, which has been '
+            'moved, choose another folder: the participants of both would be mixed',
+            *(config.output_dir, other),
+        )
     check_options(config)
     if config.roi_table is not None and config.analysis_levels == ('group',):
         check_output_folder(config.bids_dir, config.output_dir)

@@ -8,6 +8,7 @@ import pytest
 
 from surreal_bids import __version__
 from surreal_bids.bids import layout
+from surreal_bids.bids.derivatives import start_dataset
 from surreal_bids.cli.app import build_parser, main, parse_arguments, with_hyphens
 from tests.shared_data import shared_data
 from tests.tables.group_study import write_dataset
@@ -49,6 +50,15 @@ def check(dataset, tmp_path, capsys):
 
 def _files(root):
     return sorted((path, path.stat().st_mtime_ns) for path in root.rglob('*'))
+
+
+@pytest.mark.parametrize('own', [True, False], ids=['the same', 'another'])
+def test_outputs_of_another_dataset_are_warned_of(check, dataset, tmp_path, own):
+    made_from = dataset if own else tmp_path / 'else'
+    start_dataset(tmp_path / 'out', made_from, {})
+    code, _, err = check()
+    assert code == 0
+    assert (f'holds outputs of another dataset, {made_from.as_uri()}' in err) != own
 
 
 def test_a_good_dataset(check, dataset, tmp_path):
