@@ -276,7 +276,7 @@ class CrossFit:
                 tables.append(table.rename(index=self.names[fold], level=R_INDEX))
         if not tables:
             return pd.DataFrame(index=everyone[:0], columns=[BASELINE])
-        is_there = self.results[list(self.correlation)].notna().to_numpy().ravel()
+        is_there = self.results[list(self.correlation)].notna().to_numpy(dtype=bool).ravel()
         return pd.concat(tables).reindex(everyone[is_there]).dropna(how='all')
 
     def without_lost(self) -> CrossFit:
