@@ -34,8 +34,9 @@ from machine import write_results
 from surreal_bids.files import write_text
 from surreal_bids.images import Image, like, load_image
 from surreal_bids.imaging.atlas import default_atlas
+from surreal_bids.imaging.deformation import DEFAULT, STIFF
 from surreal_bids.imaging.fusion import Candidate, Fusion, fuse_labels, volumes_of_labels
-from surreal_bids.imaging.registration import DEFAULT, STIFF, register
+from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import Transform, compose, read_transform, write_transform
 from surreal_bids.regions import muse_table
 

@@ -38,8 +38,9 @@ from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, voxel_volume
 from surreal_bids.imaging.atlas import muse_labels, muse_t1w
 from surreal_bids.imaging.brain import brain_mask, correct_bias
+from surreal_bids.imaging.deformation import FLUID
 from surreal_bids.imaging.network import segment_regions
-from surreal_bids.imaging.registration import FLUID, register
+from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import resample
 from surreal_bids.reports.assessment import (
     LEAST_OVERLAP,

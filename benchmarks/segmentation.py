@@ -30,10 +30,9 @@ from numpy.typing import NDArray
 from surreal_bids.images import like, load_image, to_ants, voxel_volume
 from surreal_bids.imaging.atlas import Atlas
 from surreal_bids.imaging.brain import extract_brain
+from surreal_bids.imaging.deformation import DEFAULT, Settings
 from surreal_bids.imaging.fusion import Candidate, Fusion, fuse_labels
 from surreal_bids.imaging.registration import (
-    DEFAULT,
-    Settings,
     align_affine,
     normalise_intensity,
     register,

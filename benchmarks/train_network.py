@@ -58,6 +58,9 @@ RIGHT_WM, LEFT_WM, IGNORED = 146, 147, 148
 HAND = {44: RIGHT_WM, 45: LEFT_WM, 15: IGNORED, 42: IGNORED, 43: IGNORED, 63: IGNORED, 64: IGNORED}
 """Hand labels that are no region of MUSE; all others, such as fluid, are background."""
 
+SIDES_EXCHANGED = ('IXI256', 'IXI438')
+"""Heads in whose labels DLMUSE exchanged left and right in large parts: not used."""
+
 VALIDATION_STEP = 17
 """Every so many heads of the training set is used to follow training, not to train."""
 
@@ -111,7 +114,11 @@ def pack(heads: Path, path: Path) -> None:
     indices = table['index'].to_numpy()
     arrays = {'index': indices, 'mate': table['mate'].fillna(table['index']).to_numpy(int)}
     for name, pattern, shape in (('ixi', 'ixi2mm_more_*', COARSE), ('hand', 'oasis35_*', FINE)):
-        files = sorted(heads.glob(f'{pattern}.npz'))
+        files = [
+            file
+            for file in sorted(heads.glob(f'{pattern}.npz'))
+            if not any(faulty in file.name for faulty in SIDES_EXCHANGED)
+        ]
         packed = [pack_head(dict(np.load(file)), shape, indices) for file in files]
         x, y, m = (np.stack(each) for each in zip(*packed))
         arrays |= {f'{name}_x': x, f'{name}_y': y, f'{name}_m': np.packbits(m, axis=-1)}

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from surreal_bids.images import Image, voxel_volume
 from surreal_bids.imaging.atlas import muse_labels, muse_t1w
 from surreal_bids.imaging.brain import correct_bias
+from surreal_bids.imaging.deformation import FLUID
 from surreal_bids.imaging.ravens import ravens_maps
-from surreal_bids.imaging.registration import FLUID, register
+from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.tissue import classify_tissue
 from surreal_bids.imaging.transforms import identity_transform, resample
 from surreal_bids.simulation.anatomy import adjacent_regions

@@ -33,6 +33,7 @@ from surreal_bids.cli.main import log_from, log_level, usable_cores
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import SurrealError, UsageError
+from surreal_bids.imaging.slabs import set_slab_threads
 from surreal_bids.interfaces import ERROR
 
 LOGGER = logging.getLogger(__name__)
@@ -291,11 +292,18 @@ class DepthFirstPlugin(PluginBase):
             return
         self._tell(step, 'start')
         try:
-            future = self._pool.submit(run_step, step)
+            future = self._pool.submit(run_step, step, self._threads_for(step))
         except BrokenProcessPool:
             self._pool = self._make_pool(self.processors)
-            future = self._pool.submit(run_step, step)
+            future = self._pool.submit(run_step, step, self._threads_for(step))
         self._running[future] = branch, step, False
+
+    def _threads_for(self, step: Any) -> int:
+        """How many threads a step may use: more than one where images are fewer than cores.
+
+        Its result does not depend on it.
+        """
+        return max(self.processors // (len(self._branches) * step.n_procs), 1)
 
     def _collect(self) -> None:
         """Wait until steps end; those whose worker died are to be tried once more."""
@@ -396,8 +404,9 @@ class _Branch:
             lost += [step for step in later if self._needs.pop(step, None) is not None]
 
 
-def run_step(step: Any) -> tuple[list[str] | None, bool]:
+def run_step(step: Any, threads: int = 1) -> tuple[list[str] | None, bool]:
     """Run a step: its traceback if it failed, and whether its results were there already."""
+    set_slab_threads(threads)
     results = Path(step.output_dir(), f'result_{step.name}.pklz')
     before = results.stat().st_mtime_ns if results.is_file() else None
     traceback = run_node(step, False, 0)['traceback']

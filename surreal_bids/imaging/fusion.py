@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, voxel_volume
-from surreal_bids.imaging.registration import LocalCorrelation, normalise_intensity
+from surreal_bids.imaging.deformation import LocalCorrelation
+from surreal_bids.imaging.registration import normalise_intensity
 from surreal_bids.imaging.transforms import Transform, resample, voxel_coordinates
 from surreal_bids.text import name_some
 

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, same_grid
+from surreal_bids.imaging.slabs import PLANES, in_parts, with_neighbours
 from surreal_bids.imaging.transforms import Transform, sample, split_affine, voxel_coordinates
 
 LOGGER = logging.getLogger(__name__)
@@ -34,9 +35,6 @@ MARGIN = 2
 
 FEW_FOLDS = 1e-4
 """Share of voxels that may fold without a warning: they hold less tissue than rounding moves."""
-
-SLAB = 16
-"""Planes of the template that are computed at once, which bounds the memory."""
 
 
 def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]:
@@ -70,20 +68,23 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
     box = _occupied(native, native_affine, to_template)
     corner = from_matvec(np.eye(3), [side.start for side in box])
     inner = Transform(to_template.field[box], to_template.affine @ corner)
-    amount, folded = [], 0
-    for start in range(0, inner.shape[0], SLAB):
-        octants, planes = _octants(inner, start)
-        density = _jacobian_determinant(octants)[planes]
-        folded += int((density < 0).sum())
-        points = torch.from_numpy(voxel_coordinates(octants, native_affine)[:, planes])
+    maps = np.zeros((len(tissues), *to_template.shape), np.float32)
+
+    def fill(planes: slice) -> int:
+        """Fill some planes of the box; the number of octants that are folded."""
+        octants, own = _octants(inner, planes)
+        density = _jacobian_determinant(octants)[own]
+        folded = int((density < 0).sum())
+        points = torch.from_numpy(voxel_coordinates(octants, native_affine)[:, own])
         pulled = sample(native, points.movedim(0, -1))
-        amount.append(F.avg_pool3d(pulled.mul_(density.clamp_min_(0)), 2).numpy())
-    share = folded / (8 * np.prod(inner.shape))
+        amount = F.avg_pool3d(pulled.mul_(density.clamp_min_(0)), 2)
+        maps[:, *box][:, planes] = amount.numpy()
+        return folded
+
+    share = sum(in_parts(fill, inner.shape[0], PLANES)) / (8 * np.prod(inner.shape))
     if share > FEW_FOLDS:
         # Folded voxels count as empty.
         LOGGER.warning('the transform to the template folds in %.2g %% of voxels', 100 * share)
-    maps = np.zeros((len(tissues), *to_template.shape), np.float32)
-    maps[:, *box] = np.concatenate(amount, axis=1)
     grid = Image(maps[0], to_template.affine)
     return [like(grid, each, np.float32) for each in maps]
 
@@ -103,15 +104,14 @@ def _occupied(
     )
 
 
-def _octants(transform: Transform, start: int) -> tuple[Transform, slice]:
-    """The transform at the octants of a slab of voxels and of its neighbours; which are its own."""
-    first, last = max(start - 1, 0), min(start + SLAB, transform.shape[0] - 1)
-    field = torch.from_numpy(np.moveaxis(transform.field[first : last + 1], -1, 0).copy())
+def _octants(transform: Transform, planes: slice) -> tuple[Transform, slice]:
+    """The transform at the octants of some planes and of their neighbours; which are their own."""
+    near, own = with_neighbours(planes, transform.shape[0])
+    part = transform.planes(near)
+    field = torch.from_numpy(np.moveaxis(part.field, -1, 0).copy())
     fine = F.interpolate(field[None], scale_factor=2, mode='trilinear', align_corners=False)[0]
-    shift = from_matvec(np.eye(3), [first, 0, 0])
-    octants = Transform(fine.movedim(0, -1).numpy(), transform.affine @ shift @ OCTANTS)
-    own = slice(2 * (start - first), 2 * (min(start + SLAB, transform.shape[0]) - first))
-    return octants, own
+    octants = Transform(fine.movedim(0, -1).numpy(), part.affine @ OCTANTS)
+    return octants, slice(2 * own.start, 2 * own.stop)
 
 
 def _jacobian_determinant(octants: Transform) -> Tensor:

@@ -17,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from nibabel.affines import from_matvec
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
@@ -26,6 +27,7 @@ from torch.nn import functional as F
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
 from surreal_bids.images import to_ants
+from surreal_bids.imaging.slabs import PLANES, in_parts
 
 Order = Literal[0, 1, 2, 3, 4, 5]
 """Of the spline that interpolates."""
@@ -68,6 +70,10 @@ class Transform:
         x, y, z = self.field.shape[:3]
         return x, y, z
 
+    def planes(self, planes: slice) -> Transform:
+        """The same on some planes of the grid."""
+        return Transform(self.field[planes], self.affine @ _shift(planes))
+
 
 def identity_transform(shape: Sequence[int], affine: ArrayLike) -> Transform:
     """The transform that moves nothing."""
@@ -89,10 +95,18 @@ def compose(first: Transform, second: Transform) -> Transform:
     affine part does.
     """
     matrix, residual = split_affine(second)
-    middle = _moved_points(first)
-    middle += _sample_vectors(_volumes(residual), np.linalg.inv(second.affine), middle)
-    moved = middle @ matrix[:3, :3].T.astype(np.float32) + matrix[:3, 3].astype(np.float32)
-    return Transform(moved - _grid_points(first.shape, first.affine), first.affine)
+    vectors, to_voxel = _volumes(residual), np.linalg.inv(second.affine)
+    field = np.empty_like(first.field)
+
+    def follow(planes: slice) -> None:
+        part = first.planes(planes)
+        middle = _moved_points(part)
+        middle += _sample_vectors(vectors, to_voxel, middle)
+        moved = middle @ matrix[:3, :3].T.astype(np.float32) + matrix[:3, 3].astype(np.float32)
+        field[planes] = moved - _grid_points(part.shape, part.affine)
+
+    in_parts(follow, len(field), PLANES)
+    return Transform(field, first.affine)
 
 
 def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Transform:
@@ -104,18 +118,27 @@ def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Tra
     grid_affine = np.asarray(affine, dtype=np.float64)
     matrix, field = split_affine(transform)
     residual = _volumes(field)
-    start = np.moveaxis(_map_indices(shape, np.linalg.inv(matrix) @ grid_affine), 0, -1)
+    to_start = np.linalg.inv(matrix)
     to_voxel = np.linalg.inv(transform.affine)
-    points = start.reshape(-1, 3).copy()
-    moving = np.arange(len(points))
-    for iteration in range(INVERSION_ITERATIONS):
-        goal = start.reshape(-1, 3)[moving]
-        change = goal - _sample_vectors(residual, to_voxel, points[moving]) - points[moving]
-        points[moving] += change if iteration < UNDAMPED_ITERATIONS else change / 2
-        moving = moving[np.abs(change).max(axis=1) > INVERSION_TOLERANCE]
-        if len(moving) == 0:
-            break
-    return Transform(points.reshape(start.shape) - _grid_points(shape, grid_affine), grid_affine)
+    inverse = np.empty((*shape, 3), dtype=np.float32)
+
+    def solve(planes: slice) -> None:
+        here = grid_affine @ _shift(planes)
+        start = _grid_points(inverse[planes].shape, to_start @ here).reshape(-1, 3)
+        points = start.copy()
+        moving = np.arange(len(points))
+        for iteration in range(INVERSION_ITERATIONS):
+            old = points[moving]
+            change = start[moving] - _sample_vectors(residual, to_voxel, old) - old
+            points[moving] += change if iteration < UNDAMPED_ITERATIONS else change / 2
+            moving = moving[np.abs(change).max(axis=1) > INVERSION_TOLERANCE]
+            if len(moving) == 0:
+                break
+        found = points.reshape(inverse[planes].shape)
+        inverse[planes] = found - _grid_points(found.shape, here)
+
+    in_parts(solve, shape[0], PLANES)
+    return Transform(inverse, grid_affine)
 
 
 def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
@@ -157,13 +180,19 @@ def resample(image: Nifti1Image, transform: Transform, *, order: Order = 1) -> N
     values = np.asanyarray(image.dataobj)
     if order > 0:
         values = values.astype(np.float32, copy=False)
-    coordinates = voxel_coordinates(transform, image.affine)
-    if order == 1:
-        points = torch.from_numpy(coordinates).movedim(0, -1)
-        # A copy, since an image that was turned may be stored backwards, which PyTorch refuses.
-        volume = torch.from_numpy(np.array(values, order='C'))
-        return Nifti1Image(sample(volume[None], points)[0].numpy(), transform.affine)
-    resampled = ndimage.map_coordinates(values, coordinates, order=order, mode='grid-constant')
+    if order != 1:
+        coordinates = voxel_coordinates(transform, image.affine)
+        resampled = ndimage.map_coordinates(values, coordinates, order=order, mode='grid-constant')
+        return Nifti1Image(resampled, transform.affine)
+    # A copy, since an image that was turned may be stored backwards, which PyTorch refuses.
+    volume = torch.from_numpy(np.array(values, order='C'))[None]
+    resampled = np.empty(transform.shape, dtype=np.float32)
+
+    def look_up(planes: slice) -> None:
+        points = torch.from_numpy(voxel_coordinates(transform.planes(planes), image.affine))
+        resampled[planes] = sample(volume, points.movedim(0, -1))[0].numpy()
+
+    in_parts(look_up, len(resampled), PLANES)
     return Nifti1Image(resampled, transform.affine)
 
 
@@ -249,6 +278,11 @@ def _map_indices(shape: Sequence[int], matrix: NDArray) -> NDArray[np.float32]:
     i, j, k = np.ogrid[: shape[0], : shape[1], : shape[2]]
     rows = [row[0] * i + row[1] * j + (row[2] * k + row[3]) for row in matrix[:3]]
     return np.stack([row.astype(np.float32) for row in rows])
+
+
+def _shift(planes: slice) -> NDArray[np.float64]:
+    """From indices of voxels in some planes of a grid to those in the whole grid."""
+    return from_matvec(np.eye(3), [planes.start, 0, 0])
 
 
 def _grid_points(shape: Sequence[int], affine: NDArray[np.float64]) -> NDArray[np.float32]:

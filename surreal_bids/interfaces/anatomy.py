@@ -208,7 +208,8 @@ class RegisterTemplate(Step):
 
     def _run_step(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
-        from surreal_bids.imaging.registration import FLUID, register
+        from surreal_bids.imaging.deformation import FLUID
+        from surreal_bids.imaging.registration import register
         from surreal_bids.imaging.transforms import write_transform
 
         brain, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
@@ -369,7 +370,8 @@ class RegisterAtlas(Step):
 
     def _run_step(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
-        from surreal_bids.imaging.registration import DEFAULT, STIFF, register
+        from surreal_bids.imaging.deformation import DEFAULT, STIFF
+        from surreal_bids.imaging.registration import register
         from surreal_bids.imaging.transforms import write_transform
 
         brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)

@@ -73,6 +73,17 @@ def tell_threads(x):
     raise DataError(' '.join(os.environ[name] for name in names))
 
 
+def meet(x):
+    """Fail unless three parts are worked on at once."""
+    from threading import Barrier
+
+    from surreal_bids.imaging.slabs import in_parts
+
+    barrier = Barrier(3, timeout=2)
+    in_parts(lambda _: barrier.wait(), 3, 1)
+    return x
+
+
 def _chain(name, *functions):
     """A workflow of functions, each taking the result of the one before."""
     workflow = Workflow(name)
@@ -163,6 +174,13 @@ def test_threads_of_workers(config):
     crashes = run_workflow(_chain('w', tell_threads), replace(config, omp_nthreads=3))
     assert crashes[0].reason == '3 3'
     assert {name: os.environ.get(name) for name in THREAD_SETTINGS} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('nprocs', 'fails'), [(3, False), (2, True)])
+def test_one_image_alone_uses_all_cores(config, nprocs, fails):
+    crashes = run_workflow(_chain('w', meet), replace(config, nprocs=nprocs))
+    assert bool(crashes) is fails
 
 
 @pytest.mark.parametrize('before', [None, '7'])

@@ -9,7 +9,8 @@ import pytest
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import like, load_image
 from surreal_bids.imaging.brain import correct_bias
-from surreal_bids.imaging.registration import Settings, register
+from surreal_bids.imaging.deformation import Settings
+from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.tissue import CONTENTS, TISSUES, classify_tissue, voxel_contents
 from surreal_bids.imaging.transforms import resample
 from surreal_bids.templates import builtin_template

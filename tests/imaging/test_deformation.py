@@ -1,0 +1,154 @@
+"""The parts of a diffeomorphic registration do what they say, however many threads share them."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+
+from surreal_bids.imaging.deformation import (
+    LocalCorrelation,
+    Settings,
+    SymmetricFilter,
+    add_update,
+    central_difference,
+    deform,
+    gradient,
+    level_iterations,
+    pull,
+    smooth,
+)
+from surreal_bids.imaging.registration import normalise_intensity
+from surreal_bids.imaging.slabs import set_slab_threads
+from surreal_bids.imaging.transforms import Transform, resample
+from tests.imaging.brains import AFFINE, brain, smooth_displacement
+
+VOXEL_MM = 4.0
+SMALL = (19, 18, 9)
+"""More than two slabs along the axes that are divided."""
+
+BRIEF = Settings(iterations=(10, 10, 5))
+
+
+@pytest.mark.parametrize('radius', [1, 2, 3])
+def test_filter_with_equal_weights_is_the_uniform_filter_of_scipy(radius):
+    volume = np.random.default_rng(0).normal(size=SMALL).astype(np.float32)
+    width = 2 * radius + 1
+    expected = ndimage.uniform_filter(volume, width, mode='constant')
+    box = SymmetricFilter(torch.from_numpy(volume), [1 / width] * (radius + 1))
+    np.testing.assert_allclose(box(torch.from_numpy(volume)), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize('sigma', [0.0, 0.5, 1.5])
+def test_smoothing_is_that_of_scipy(sigma):
+    volumes = np.random.default_rng(0).normal(size=(3, *SMALL)).astype(np.float32)
+    reach = max(1, int(np.ceil(2.5 * sigma)))
+    expected = np.stack(
+        [ndimage.gaussian_filter(v, sigma, mode='constant', radius=reach) for v in volumes]
+    )
+    seen = smooth(torch.from_numpy(volumes), sigma).numpy()
+    np.testing.assert_allclose(seen, volumes if sigma == 0 else expected, atol=1e-5)
+
+
+@pytest.mark.parametrize('shift', [(1, 0, 0), (0, -2, 0), (0, 1, 1)])
+def test_pull_looks_up_displaced_voxels(shift):
+    volume = torch.from_numpy(np.random.default_rng(0).normal(size=(1, *SMALL)))
+    displacement = torch.tensor(shift, dtype=torch.float64).reshape(3, 1, 1, 1).expand(3, *SMALL)
+    seen = pull(volume, displacement).numpy()[0]
+    expected = np.roll(volume.numpy()[0], [-s for s in shift], axis=(0, 1, 2))
+    np.testing.assert_allclose(seen[2:-2, 2:-2, 2:-2], expected[2:-2, 2:-2, 2:-2], atol=1e-5)
+
+
+def test_local_correlation_is_pearsons_in_each_cube():
+    rng = np.random.default_rng(0)
+    fixed, other = rng.normal(size=(2, *SMALL))
+    correlation = LocalCorrelation(torch.from_numpy(fixed), radius=1, noise=0.0)
+    cube = (slice(2, 5), slice(3, 6), slice(4, 7))
+    expected = np.corrcoef(fixed[cube].ravel(), other[cube].ravel())[0, 1]
+    assert correlation.value(torch.from_numpy(other))[3, 4, 5].item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize('radius', [1, 2])
+def test_slope_is_the_derivative_of_the_local_correlation(radius):
+    rng = np.random.default_rng(0)
+    fixed, other = torch.from_numpy(rng.normal(size=(2, *SMALL)))
+    correlation = LocalCorrelation(fixed, radius, noise=1e-3)
+    place = (3, 4, 5)
+    bump = torch.zeros_like(other)
+    bump[place] = 1e-5
+    rise = correlation.value(other + bump)[place] - correlation.value(other - bump)[place]
+    slope = correlation.slope(other)[place] / (2 * radius + 1) ** 3
+    assert slope.item() == pytest.approx(rise.item() / 2e-5, rel=1e-4)
+
+
+def test_gradient_is_that_of_numpy_inside():
+    volume, factor = np.random.default_rng(0).normal(size=(2, *SMALL))
+    seen = gradient(torch.from_numpy(volume), torch.from_numpy(factor)).numpy()
+    expected = np.stack(np.gradient(volume)) * factor
+    inner = (slice(None), slice(1, -1), slice(1, -1), slice(1, -1))
+    np.testing.assert_allclose(seen[inner], expected[inner])
+    assert not seen[0, [0, -1]].any()
+
+
+@pytest.mark.parametrize('axis', [0, 1, 2])
+def test_central_difference_is_that_of_numpy_inside(axis):
+    volumes = np.random.default_rng(0).normal(size=(2, *SMALL))
+    seen = central_difference(torch.from_numpy(volumes), axis).numpy()
+    expected = np.gradient(volumes, axis=axis + 1)
+    inner = (slice(None), slice(1, -1), slice(1, -1), slice(1, -1))
+    np.testing.assert_allclose(seen[inner], expected[inner])
+
+
+def test_small_updates_compose_as_interpolation_does():
+    large = torch.from_numpy(np.moveaxis(smooth_displacement(3.0, 0), -1, 0).copy())
+    update = torch.from_numpy(np.moveaxis(smooth_displacement(0.2, 1), -1, 0).copy())
+    expected = pull(large, update) + update
+    assert (add_update(large, update) - expected).abs().max() < 0.03
+
+
+@pytest.mark.parametrize('axis', [0, 1, 2])
+def test_updates_along_one_axis_compose_exactly(axis):
+    rng = np.random.default_rng(axis)
+    displacement = torch.from_numpy(rng.normal(size=(3, *SMALL)).astype(np.float32))
+    update = torch.zeros_like(displacement)
+    update[axis] = torch.from_numpy(rng.uniform(-1, 1, SMALL).astype(np.float32))
+    expected = pull(displacement, update) + update
+    np.testing.assert_allclose(add_update(displacement, update), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ('voxel_mm', 'expected'),
+    [(0.7, (9, 9, 9, 5, 2)), (1.0, (9, 9, 5, 2)), (2.0, (9, 5, 2)), (4.0, (9, 5, 2))],
+)
+def test_small_voxels_get_more_levels(voxel_mm, expected):
+    assert level_iterations((9, 5, 2), voxel_mm) == expected
+
+
+@pytest.fixture(scope='module')
+def images() -> tuple[torch.Tensor, torch.Tensor]:
+    """A brain whose shape was changed, and the brain itself."""
+    image, _ = brain()
+    warped = resample(image, Transform(smooth_displacement(8.0, 6), AFFINE), order=3)
+    fixed, moving = (
+        torch.from_numpy(np.asarray(normalise_intensity(each).dataobj)) for each in (warped, image)
+    )
+    return fixed, moving
+
+
+@pytest.fixture
+def three_threads():
+    set_slab_threads(3)
+    yield
+    set_slab_threads(1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason='no CUDA device here')
+def test_cuda_gives_what_the_cpu_gives(images):
+    here = deform(*images, BRIEF, VOXEL_MM)
+    there = deform(*(image.cuda() for image in images), BRIEF, VOXEL_MM).cpu()
+    assert (here - there).abs().max() < 0.05
+
+
+def test_threads_do_not_change_a_bit(images, request):
+    alone = deform(*images, BRIEF, VOXEL_MM)
+    request.getfixturevalue('three_threads')
+    assert torch.equal(deform(*images, BRIEF, VOXEL_MM), alone)
