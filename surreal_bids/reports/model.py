@@ -14,7 +14,7 @@ from surreal_bids.reports.pages import Block, Notice, Number, Table
 from surreal_bids.reports.people import FEW_ROWS
 from surreal_bids.stats.concordance import chance_agreement
 from surreal_bids.tables.analysis import GroupResults
-from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT, NOT_HELD_OUT
+from surreal_bids.tables.folds import HELD_OUT, NOT_HELD_OUT, lost_patterns
 
 GOOD_AGREEMENT = 0.8
 """From here on members found the same patterns."""
@@ -39,22 +39,21 @@ def against_chance(card: Mapping[str, Any]) -> list[Number]:
     return [Number('Any pattern', f'p = {tested.p_value:.2g}', note=note)]
 
 
-def lost_patterns(found: GroupResults) -> dict[str, float]:
-    """Patterns that a model of a fold has not found again, with their least correlation.
+def _lost(found: GroupResults) -> str:
+    """Patterns that a model of a fold has not found again; empty where there is none.
 
     Of a model that is applied, the card tells of its training.
     """
     note = found.model.notes.get('CrossFit', {}) if found.fitted is None else found.fitted.note
-    return {name: r for name, r in note.get('LeastCorrelation', {}).items() if r < FOUND_AGAIN}
+    return ', '.join(lost_patterns(note))
 
 
 def held_out(found: GroupResults) -> list[Block]:
     """By which models R-indices are."""
-    lost = lost_patterns(found)
-    listed = ', '.join(f'{name} (correlation {r:.2f})' for name, r in lost.items())
+    lost = _lost(found)
     if HELD_OUT not in found.results:
         text = (
-            f'Not found again when a part of the training sample was left out: {listed}. Interpret '
+            f'Not found again when a part of the training sample was left out: {lost}. Interpret '
             'these R-indices with care.'
         )
         return [Notice(text, 'warning')] if lost else []
@@ -73,7 +72,7 @@ def held_out(found: GroupResults) -> list[Block]:
     blocks: list[Block] = [Notice(text, 'good')]
     if lost:
         text = (
-            f'Not found again when the participants of a fold were left out: {listed}. These '
+            f'Not found again when the participants of a fold were left out: {lost}. These '
             'participants have no R-index of it; interpret those of the others with care.'
         )
         blocks.append(Notice(text, 'warning'))
@@ -97,7 +96,7 @@ def members_agree(agreement: float | None, found: GroupResults) -> list[Block]:
         return [Notice(text, 'warning')]
     if agreement < GOOD_AGREEMENT:
         return [Notice('Members agree fairly. Compare groups rather than individuals.')]
-    if lost_patterns(found):
+    if _lost(found):
         text = (
             'Members that were trained on all participants found the same patterns, but without '
             'some of the participants others are found: more participants are needed.'

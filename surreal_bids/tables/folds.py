@@ -361,10 +361,18 @@ def cross_fit(
     return CrossFit(folds, models, table, correlation, renaming)
 
 
+def lost_patterns(note: Mapping[str, Any]) -> list[str]:
+    """Name the patterns that some fold has lost, each with its correlation.
+
+    `note` is :attr:`CrossFit.note`, `CrossFit` of a card; of a model without folds it is empty.
+    """
+    least = note.get('LeastCorrelation', {})
+    return [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
+
+
 def warn_of_lost(fitted: CrossFit) -> None:
     """Name patterns that a fold was needed for."""
-    least = fitted.correlation.min()
-    lost = [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
+    lost = lost_patterns(fitted.note)
     if lost:
         LOGGER.warning(
             'not found again when the participants of a fold were left out: %s; these participants '

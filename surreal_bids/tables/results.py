@@ -31,7 +31,7 @@ from surreal_bids.tables.descriptions import (
     describe_results,
     write_described,
 )
-from surreal_bids.tables.folds import FOUND_AGAIN, HELD_OUT
+from surreal_bids.tables.folds import HELD_OUT, lost_patterns
 from surreal_bids.tables.pipeline import VISIT
 from surreal_bids.tables.preprocessing import COMPLETE
 from surreal_bids.tables.sites import describe_added
@@ -241,8 +241,7 @@ def doubts_of_model(card: Card, lost: bool = True) -> list[str]:
             f'The members of the model hardly agree ({agreement:.2f}, where 0.8 is good): do not '
             'use these R-indices.'
         )
-    least = card.get('CrossFit', {}).get('LeastCorrelation', {}) if lost else {}
-    listed = [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
+    listed = lost_patterns(card.get('CrossFit', {})) if lost else []
     if listed:
         doubts.append(
             'Not found again when a part of the training sample was left out: '
@@ -445,7 +444,7 @@ def _cross_fit(card: Card) -> list[str]:
         f'fold, with M and lambda of this model and {fitted["MembersPerFold"]} members',
         f'patterns of a fold correlate with those of this model at least by: {least}',
     ]
-    lost = [name for name, value in fitted['LeastCorrelation'].items() if value < FOUND_AGAIN]
+    lost = lost_patterns(fitted)
     if lost:
         lines.append(
             f'not found again without some participants, who have no R-index of it: '
