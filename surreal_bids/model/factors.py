@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import rankdata
 from sklearn.covariance import ledoit_wolf
 
@@ -27,6 +28,8 @@ from surreal_bids.model.networks import SLOPE, hidden_sizes
 from surreal_bids.stats.concordance import concordance_index, match_patterns
 
 Floats = NDArray[np.floating]
+Cholesky = tuple[Floats, bool]
+"""Of a covariance, by `scipy.linalg.cho_factor`."""
 
 PRIOR_MEAN, PRIOR_PRECISION = 0.5, 12.0
 """Mean and inverse variance of a severity, those of U[0, 1]."""
@@ -86,7 +89,7 @@ class Factors:
 
     def projector(self) -> tuple[Floats, Floats]:
         """B (S, M) and offset (M,): posterior means of the severities are y @ B + offset."""
-        solved = np.linalg.solve(self.covariance, self.patterns)
+        solved = cho_solve(cho_factor(self.covariance), self.patterns)
         variance = _posterior_variance(self.patterns.T @ solved)
         weights = solved @ variance
         return weights, PRIOR_PRECISION * PRIOR_MEAN * variance.sum(axis=0) - self.mean @ weights
@@ -199,8 +202,9 @@ def _alternate(
     """Severities, patterns and covariance in turn; the last two."""
     cn_scatter, pt_scatter = centred.T @ centred, change.T @ change
     mean_change = change.mean(axis=0)
+    factored = cho_factor(covariance)
     for iteration in range(ITERATIONS):
-        solved = np.linalg.solve(covariance, patterns)
+        solved = cho_solve(factored, patterns)
         variance = _posterior_variance(patterns.T @ solved)
         z = ((change @ solved) + PRIOR_PRECISION * PRIOR_MEAN) @ variance
         z = np.clip(z, 0.0, 1.0)
@@ -210,7 +214,7 @@ def _alternate(
         patterns = _sparse_slopes(along, moment, covariance, limit)
         if iteration < ITERATIONS_WITH_CONTROLS:
             continue
-        patterns = patterns * _rescaling(mean_change, patterns, covariance)
+        patterns = patterns * _rescaling(mean_change, patterns, factored)
         # What the patterns leave of the patients, by products of S regions instead of N people.
         explained = along @ patterns.T
         scatter = pt_scatter - explained - explained.T + patterns @ moment @ patterns.T
@@ -218,6 +222,7 @@ def _alternate(
         pooled = (cn_scatter + PATIENT_WEIGHT * scatter) / total
         scale = np.trace(pooled) / len(pooled)
         covariance = (1 - shrinkage) * pooled + shrinkage * scale * np.eye(len(pooled))
+        factored = cho_factor(covariance)
     return patterns, covariance
 
 
@@ -243,16 +248,16 @@ def _sparse_slopes(along: Floats, moment: Floats, covariance: Floats, threshold:
     return slopes * np.maximum(kept, 0.0)
 
 
-def _unbiased(change: Floats, patterns: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+def _unbiased(change: Floats, patterns: Floats, factored: Cholesky) -> tuple[Floats, Floats]:
     """Generalised least squares severities, (N, M) or (M,), and their error variance (M, M)."""
-    solved = np.linalg.solve(covariance, patterns)
+    solved = cho_solve(factored, patterns)
     error = np.linalg.inv(patterns.T @ solved + TINY * np.eye(patterns.shape[1]))
     return change @ solved @ error, error
 
 
-def _rescaling(mean_change: Floats, patterns: Floats, covariance: Floats) -> Floats:
+def _rescaling(mean_change: Floats, patterns: Floats, factored: Cholesky) -> Floats:
     """Factors (M,) that bring the mean severity to 1/2: U[0, 1] is what f is given later."""
-    mean, _ = _unbiased(mean_change, patterns, covariance)
+    mean, _ = _unbiased(mean_change, patterns, factored)
     return np.clip(mean / PRIOR_MEAN, *LARGEST_RESCALING)
 
 
@@ -263,7 +268,7 @@ def _penalised_likelihood(
     patterns = patterns[:, (patterns != 0).any(axis=0)]
     spread, shift = covariance, np.zeros(len(covariance))
     if patterns.size:
-        severities, error = _unbiased(change, patterns, covariance)
+        severities, error = _unbiased(change, patterns, cho_factor(covariance))
         excess = np.atleast_2d(np.cov(severities.T, bias=True)) - error
         values, vectors = np.linalg.eigh(excess)
         loadings = patterns @ (vectors * np.sqrt(np.maximum(values, 0.0)))
@@ -275,9 +280,9 @@ def _penalised_likelihood(
 
 def _log_likelihood(deviation: Floats, covariance: Floats) -> float:
     """Log-likelihood, up to a constant, of N(0, covariance)."""
-    _, log_determinant = np.linalg.slogdet(covariance)
-    scatter = deviation.T @ deviation
-    distance = np.trace(np.linalg.solve(covariance, scatter))
+    factored = cho_factor(covariance)
+    log_determinant = 2 * np.log(np.diag(factored[0])).sum()
+    distance = np.trace(cho_solve(factored, deviation.T @ deviation))
     return -0.5 * float(distance + len(deviation) * log_determinant)
 
 

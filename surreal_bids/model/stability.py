@@ -57,6 +57,8 @@ LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""
 COMPARED_PATIENTS = 1000
+MOST_THREADS = 4
+"""Subsamples that are fitted side by side; with 16 it took longer."""
 _SUBSAMPLE, _PERMUTATION = 1, 2
 """Streams of random numbers."""
 
@@ -202,7 +204,7 @@ def choose_number(
     """
     shuffle = shuffle or shuffle_rows(cn, pt)
     # Before threads are limited, which PyTorch would tell as well.
-    n_threads = torch.get_num_threads()
+    n_threads = min(torch.get_num_threads(), MOST_THREADS)
     found, chosen = {}, 0
     with threadpool_limits(limits=1):
         for m in sorted(set(candidates)):
