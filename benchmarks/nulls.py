@@ -60,6 +60,7 @@ from surreal_bids.stats.concordance import (
 )
 from surreal_bids.stats.glm import LinearModels, pattern_designs
 from surreal_bids.stats.maps import fdr_discoveries, two_sided_p
+from surreal_bids.tables.analysis import describe_covariates
 from surreal_bids.tables.cohort import Cohort
 from surreal_bids.tables.diagnosis import ALL_REGIONS, SUM_OF_INDICES, compare_groups, diagnose
 from surreal_bids.tables.folds import (
@@ -516,6 +517,26 @@ def limits_of_any_pattern(designs: Mapping[str, Study] = DESIGNS) -> Limits:
     return {f'{what}, {name}': (0.0, 0.07) for what in ('M >= 1', 'p < 0.05') for name in designs}
 
 
+def covariates(seed: int, size: tuple[int, int] = (30, 60)) -> dict[str, float]:
+    """Share of p values below 0.05 that covariates would have where nobody is ill.
+
+    Reports show none: what was learned of a covariate from few controls errs alike for everyone.
+    """
+    cohort, _ = simulate(Study(*size), seed)
+    table = describe_covariates(cohort, hold_out(cohort, seed).results[['r1', 'r2']])
+    t = table['r'] * np.sqrt((table['n'] - 2) / (1 - table['r'] ** 2))
+    below = 2 * stats.t.sf(t.abs(), table['n'] - 2) < 0.05
+    shares = pd.Series(below).groupby([table['variable'], table['group']]).mean()
+    return {f'p < 0.05, {name}, {group}': share for (name, group), share in shares.items()}
+
+
+COVARIATES = {
+    f'p < 0.05, {name}, {group}': ANY
+    for name in ('age', 'sex', 'icv')
+    for group in ('controls', 'patients')
+}
+
+
 class Null(NamedTuple):
     """A draw, how many of them make a quick and a full run, and what each number has to be.
 
@@ -549,6 +570,7 @@ NULLS: dict[str, Null] = {
         *(2, 40, limits_of_any_pattern()),
         quick_draw=partial(any_pattern_at_all, designs={'30 CN, 60 PT': DESIGNS['30 CN, 60 PT']}),
     ),
+    'covariates': Null(covariates, 0, 40, COVARIATES),
     'head_size': Null(head_size, 2, 20, HEAD_SIZE, partial(head_size, size=(100, 150))),
     'few_controls': Null(few_controls, 0, 20, FEW_CONTROLS),
     'member_spread': Null(member_spread, 0, 20, MEMBER_SPREAD),

@@ -113,16 +113,19 @@ def shrink(variances: NDArray, df: NDArray, log_volumes: NDArray) -> tuple[NDArr
 
 
 def held_out_ratio(differences: pd.DataFrame) -> float:
-    """How much larger differences are by networks that were not trained on these scans."""
+    """How much larger differences are by networks that were not trained on these scans.
+
+    Less than 1 is chance: nobody is measured better by a network that has not seen them.
+    """
     by_hand = [i for i in differences if i != HEAD_SIZE and int(i) not in NOT_BY_HAND]
-    return HELD_OUT_DIFFERENCE / float(np.median(2 * np.tanh(differences[by_hand].abs() / 2)))
+    seen = float(np.median(2 * np.tanh(differences[by_hand].abs() / 2)))
+    return max(HELD_OUT_DIFFERENCE / seen, 1.0)
 
 
 def learn(folder: Path, path: Path) -> None:
     """Write the table of the package."""
     differences, volumes = read_pairs(folder, path)
-    # Less is chance: nobody is measured better by a network that has not seen them.
-    larger = max(held_out_ratio(differences), 1.0)
+    larger = held_out_ratio(differences)
     print(f'{len(differences)} pairs; noise times {larger:.3f}')
     found = estimate_noise(differences, volumes)
     table = found.assign(noise=found['noise'] * larger).rename_axis('index').reset_index()

@@ -172,7 +172,9 @@ def _run_participants(config: AppConfig, survey: Survey) -> int:
     with sole_use(config.output_dir, names), sole_use(config.work_dir, names):
         problems = run_participants(config, survey)
     if not problems:
-        sys.stdout.write(f'All {len(survey.images)} images are done; see {config.output_dir}.\n')
+        number = len(survey.images)
+        done = 'The image is' if number == 1 else f'All {number} images are'
+        sys.stdout.write(f'{done} done; see {config.output_dir}.\n')
         return 0
     sys.stdout.write(f'{problem_table(problems)}\n')
     if any(problem.step != 'check' for problem in problems):

@@ -407,23 +407,28 @@ def _change(report: GroupReport) -> Section:
         'group_change.tsv'
     )
     blocks += _left_out_of_change(found.group_change)
-    unneeded = ['visits_elsewhere', 'visits_without_site', 'standard_error']
+    unneeded = [*LEFT_OUT, 'standard_error']
     shown = found.group_change.drop(columns=unneeded, errors='ignore')
     return Section('Change over visits', (*blocks, Table(shown, title, formats)))
 
 
+LEFT_OUT = {
+    'visits_elsewhere': 'at another site than the first of the participant',
+    'visits_without_site': 'whose site is missing, while others of the participant have one',
+    'visits_without_time': 'without a date or an age',
+}
+"""Columns that count visits which do not count in the comparison of change per year, and why."""
+
+
 def _left_out_of_change(table: pd.DataFrame) -> list[Block]:
-    """How many visits do not count in the comparison of change per year, and why."""
-    reasons = {
-        'visits_elsewhere': 'at another site than the first of the participant',
-        'visits_without_site': 'whose site is missing, while others of the participant have one',
-    }
-    counts = {name: int(table[name].max()) for name in reasons if name in table and len(table)}
-    listed = [f'{count} {reasons[name]}' for name, count in counts.items() if count]
+    """How many visits do not count in the comparison of change per year."""
+    counts = {name: int(table[name].max()) for name in LEFT_OUT if name in table and len(table)}
+    listed = [f'{count} {LEFT_OUT[name]}' for name, count in counts.items() if count]
     if not listed:
         return []
     text = f'Visits that are left out of the table: {"; ".join(listed)}.'
-    return [Notice(text, 'warning' if counts.get('visits_without_site') else 'note')]
+    missing = counts.keys() - {'visits_elsewhere'}
+    return [Notice(text, 'warning' if any(counts[name] for name in missing) else 'note')]
 
 
 DIFFERS = 0.05

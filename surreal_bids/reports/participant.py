@@ -45,6 +45,8 @@ MASK_ORIGINS = {
 }
 """How the brain mask came about, in words."""
 
+SEXES = {'F': 'female', 'M': 'male'}
+
 FORMATS = {
     'Volume (mm³)': '{:,.0f}',
     'Deviation (SD)': '{:+.1f}',
@@ -242,13 +244,20 @@ def _part(volume: float, whole: float | None) -> str:
 
 def _facts(session: SessionReport) -> dict[str, Any]:
     return {
-        'Image': session.source,
+        'Image': f'{session.source} (voxels of {session.subject.voxel_mm:.2g} mm)',
+        'Participant': _person(session.subject),
         'Brain mask': MASK_ORIGINS.get(session.mask_origin, session.mask_origin),
         'Atlas': session.atlas,
         'Template': session.template,
         **_agreement(session.overlaps),
         **{f'{what} taken from': whence for what, whence in session.reused.items()},
     }
+
+
+def _person(subject: Subject) -> str:
+    """Age and sex, as the dataset has them."""
+    age = 'age not known' if subject.age is None else f'{subject.age:.0f} years'
+    return f'{age}, {SEXES.get(subject.sex or "", "sex not known")}'
 
 
 def _agreement(overlaps: Mapping[str, float]) -> dict[str, str]:

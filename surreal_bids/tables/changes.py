@@ -38,6 +38,7 @@ CHANGE_COLUMNS = [
 
 GROUP_COLUMNS = [
     *('r_index', 'controls', 'patients', 'visits', 'visits_elsewhere', 'visits_without_site'),
+    'visits_without_time',
     *('controls_per_year', 'patients_per_year'),
     *('difference', 'standard_error', 'low', 'high', 'p', 'slopes', 'outcome'),
 ]
@@ -339,8 +340,9 @@ def compare_groups_over_time(
     -------
     DataFrame, one row per R-index
         `r_index`; `controls`, `patients` and `visits` (numbers of them, with two visits or more);
-        `visits_elsewhere` and `visits_without_site` (that were left out, since they are of another
-        site than the first, or of none that is known); change per year of either group and the
+        `visits_elsewhere`, `visits_without_site` and `visits_without_time` (that were left out,
+        since they are of another site than the first, of none that is known, or since nobody says
+        when they were); change per year of either group and the
         difference, patients less controls, with its standard error, 95 % interval and p; `slopes`,
         how those of groups were found; and `outcome`, which says why nothing was compared if so.
     """
@@ -361,8 +363,8 @@ def _visits_at_one_site(
     cohort: Cohort, results: pd.DataFrame
 ) -> tuple[pd.DataFrame, dict[str, int]]:
     """Visits that tell of change, of participants with several; and how many were left out."""
-    known = _visits(cohort)[_is_sound(results)].dropna(subset=['years', 'group'])
-    known = _of_several(known)
+    sound = _of_several(_visits(cohort)[_is_sound(results)].dropna(subset=['group']))
+    known = _of_several(sound.dropna(subset=['years']))
     first_site = known.groupby(PARTICIPANT)['site'].transform('first')
     at_first = known['site'].eq(first_site) | first_site.isna()
     left_out = known[~at_first]
@@ -377,6 +379,7 @@ def _visits_at_one_site(
     counts = {
         'visits_elsewhere': int((~nowhere).sum()),
         'visits_without_site': int(nowhere.sum()),
+        'visits_without_time': int(sound['years'].isna().sum()),
     }
     return _of_several(used), counts
 

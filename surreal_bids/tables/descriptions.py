@@ -227,6 +227,9 @@ TABLES: dict[str, dict[str, Column]] = {
         'visits_without_site': _number(
             'Number of visits that were left out, since their site is missing while others have one'
         ),
+        'visits_without_time': _number(
+            'Number of visits that were left out, since nobody says when they were'
+        ),
         'controls_per_year': _number('Mean change per year of controls', '1/year'),
         'patients_per_year': _number('Mean change per year of patients', '1/year'),
         'difference': _number('Change per year of patients less that of controls', '1/year'),

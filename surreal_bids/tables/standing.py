@@ -74,33 +74,42 @@ def learn_standing(cohort: Cohort, fitted: CrossFit, random_seed: int = 0) -> di
     dict
         `Intervals`: for each pattern, what R-indices are expected to be at each of `SEVERITIES`,
         and between which two most are. `Reference`: percentiles (0 to 100) of the R-indices of
-        held-out controls and patients. Each if there are enough people.
+        held-out controls and patients. Each of the patterns for which there are enough people:
+        who was held out of a model that lost a pattern has no R-index of that one.
     """
     names = list(fitted.correlation.columns)
-    if not names:
+    known = fitted.results[names].notna()
+    if not known.any(axis=None):
         return {}
-    known = fitted.results[names].notna().all(axis=1)
-    first = cohort.select(known).first_visits()
+    first = cohort.select(known.any(axis=1)).first_visits()
     controls = first.select(~first.is_patient)
     notes: dict[str, Any] = {}
-    if len(controls) >= FEWEST_FOR_INTERVALS:
+    numbers = known.loc[controls.visits.index].sum()
+    tried = list(numbers.index[numbers >= FEWEST_FOR_INTERVALS])
+    if tried:
         notes[INTERVALS] = {
             'Share': SHARE,
-            'Controls': len(controls),
-            'Patterns': _try_error(controls, fitted, names, random_seed),
+            'Controls': int(numbers[tried].min()),
+            'Patterns': _try_error(controls, fitted, tried, random_seed),
         }
     indices = fitted.results.loc[first.visits.index, names]
-    reference = {
-        str(group): {'Number': len(rows), 'Percentiles': _percentiles(rows)}
+    found = {
+        str(group): _describe_reference(rows)
         for group, rows in indices.groupby(first.visits['group'])
-        if len(rows) >= FEWEST_FOR_CENTILES
     }
+    reference = {group: note for group, note in found.items() if note is not None}
     return notes | ({REFERENCE: reference} if reference else {})
 
 
-def _percentiles(indices: pd.DataFrame) -> dict[str, list[float]]:
-    values = np.percentile(indices.to_numpy(), PER_CENT, axis=0)
-    return dict(zip(map(str, indices), values.T.tolist()))
+def _describe_reference(indices: pd.DataFrame) -> dict[str, Any] | None:
+    """Percentiles of the R-indices of a group, and of how many people at least; None: too few."""
+    numbers = indices.notna().sum()
+    numbers = numbers[numbers >= FEWEST_FOR_CENTILES]
+    if numbers.empty:
+        return None
+    values = np.nanpercentile(indices[numbers.index].to_numpy(), PER_CENT, axis=0)
+    percentiles = dict(zip(map(str, numbers.index), values.T.tolist()))
+    return {'Number': int(numbers.min()), 'Percentiles': percentiles}
 
 
 def _try_error(
@@ -114,11 +123,14 @@ def _try_error(
         own = controls.select(fitted.folds.number[controls.visits.index] == fold)
         if not len(own):
             continue  # All of the fold are of sites that its model does not know.
-        known = model.with_unseen_site('skip').preprocessing
-        people = known.transform(own.features, own.people).normalised
+        preprocessing = model.with_unseen_site('skip').preprocessing
+        people = preprocessing.transform(own.features, own.people).normalised
         rows = np.repeat(people.to_numpy(), repeats, axis=0)
         for number, pattern in enumerate(model.pattern_names):
-            found[fitted.names[fold][pattern]].append(simulate_error(model, rows, number, rng))
+            name = fitted.names[fold][pattern]
+            is_lost = fitted.results.loc[own.visits.index, name].isna().all()
+            if name in found and not is_lost:
+                found[name].append(simulate_error(model, rows, number, rng))
     return {name: _quantiles(np.concatenate(parts)) for name, parts in found.items()}
 
 
@@ -230,7 +242,9 @@ def with_training_centiles(
 def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -> pd.DataFrame:
     """Add centiles among the controls of a cohort, of like age where there are enough of them.
 
-    Nobody is compared with themselves. Results stay as they are where there are too few controls.
+    Nobody is compared with themselves, and only R-indices that both have are compared;
+    `centile_controls` is the smallest number of controls behind a centile of the row. Results stay
+    as they are where there are too few controls.
 
     Parameters
     ----------
@@ -241,7 +255,7 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
     names
         Of the R-indices.
     """
-    known = results.index[results[list(names)].notna().all(axis=1)]
+    known = results.index[results[list(names)].notna().any(axis=1)]
     first = cohort.select(list(cohort.visits.index.isin(known))).first_visits()
     controls = first.select(first.visits['group'] == CONTROL)
     if not len(names) or len(controls) < FEWEST_FOR_CENTILES:
@@ -251,18 +265,18 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
     age_of_controls = age[controls.visits.index].to_numpy()
     rows = {}
     for visit in known:
+        own = results.loc[visit, list(names)].to_numpy(dtype=float)
         other = owner != cohort.visits.loc[visit, PARTICIPANT]
         near = other & (np.abs(age_of_controls - age[visit]) <= AGE_RANGE)
-        is_near = near.sum() >= FEWEST_FOR_CENTILES
+        is_near = _numbers(reference[near], own).min() >= FEWEST_FOR_CENTILES
         compared = reference[near if is_near else other]
-        if len(compared) < FEWEST_FOR_CENTILES:
-            continue
-        own = results.loc[visit, list(names)].to_numpy(dtype=float)
-        rows[visit] = [
-            *_centile(own, compared),
-            LIKE_AGE if is_near else ALL_CONTROLS,
-            len(compared),
-        ]
+        numbers = _numbers(compared, own)
+        enough = numbers >= FEWEST_FOR_CENTILES
+        if enough.any():
+            centiles = np.full(len(names), np.nan)
+            centiles[~np.isnan(own)] = np.where(enough, _centile(own, compared), np.nan)
+            kind = LIKE_AGE if is_near else ALL_CONTROLS
+            rows[visit] = [*centiles, kind, numbers[enough].min()]
     columns = [*(f'{name}{CENTILE_SUFFIX}' for name in names), CENTILE_OF, CENTILE_CONTROLS]
     table = pd.DataFrame.from_dict(rows, orient='index', columns=columns)
     others = results.drop(columns=columns, errors='ignore')
@@ -275,10 +289,16 @@ def _tidy(centiles: pd.DataFrame, everyone: pd.Index) -> pd.DataFrame:
     return table.astype({CENTILE_CONTROLS: 'Int64'})
 
 
-def _centile(r: Floats, reference_NM: Floats) -> Floats:
-    """Centile of each R-index, never 0 or 100: the middle of its place among the reference."""
-    below, equal = (reference_NM < r).sum(axis=0), (reference_NM == r).sum(axis=0)
-    return 100 * (below + equal / 2 + 0.5) / (len(reference_NM) + 1)
+def _numbers(reference_NM: Floats, own: Floats) -> Floats:
+    """How many of the reference have each of the R-indices that somebody has."""
+    return (~np.isnan(reference_NM[:, ~np.isnan(own)])).sum(axis=0)
+
+
+def _centile(own: Floats, reference_NM: Floats) -> Floats:
+    """Centile of each R-index that somebody has, never 0 or 100: the middle of its place."""
+    r, reference = own[~np.isnan(own)], reference_NM[:, ~np.isnan(own)]
+    below, equal = (reference < r).sum(axis=0), (reference == r).sum(axis=0)
+    return 100 * (below + equal / 2 + 0.5) / (_numbers(reference_NM, own) + 1)
 
 
 def _ages(cohort: Cohort) -> pd.Series:
@@ -311,7 +331,7 @@ def is_sound(notes: Note, names: Sequence[str]) -> bool:
         ]
     numbers = [each['Number'] for each in notes.get(REFERENCE, {}).values()]
     return (
-        all(list(table) == list(names) for table in tables)
+        all(list(table) == [name for name in names if name in table] for table in tables)
         and all(isinstance(number, int) and number > 0 for number in numbers)
         and all(
             len(row) == length and np.isfinite(row).all() and (np.diff(row) >= 0).all()

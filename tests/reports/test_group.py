@@ -261,7 +261,10 @@ def test_change_of_groups_is_drawn_and_told(tmp_path):
         cohort=replace(first, **both),
         results=pd.concat([report.found.results, again]),
         group_change=table.assign(
-            outcome=['compared', 'too few visits'], visits_elsewhere=7, visits_without_site=3
+            outcome=['compared', 'too few visits'],
+            visits_elsewhere=7,
+            visits_without_site=3,
+            visits_without_time=2,
         ),
     )
     page = Page(write_group_report(replace(report, found=found)))
@@ -270,6 +273,7 @@ def test_change_of_groups_is_drawn_and_told(tmp_path):
     assert 'too few visits' in page.words
     assert 'left out of the table: 7 at another site' in page.words
     assert '3 whose site is missing' in page.words
+    assert '2 without a date or an age' in page.words
 
 
 def test_contributions_are_beside_the_pattern():

@@ -249,6 +249,17 @@ def test_visits_without_a_site_are_counted_and_told(cohort, results, caplog):
     assert cohort.visits.index[5] in caplog.text
 
 
+def test_visits_without_a_time_are_counted(cohort, results):
+    years = cohort.visits['years'].copy()
+    # One of a participant, and all of another.
+    years.iloc[[1, 3, 4, 5]] = np.nan
+    found = compare_groups_over_time(
+        replace(cohort, visits=cohort.visits.assign(years=years)), results, NAMES
+    )
+    assert (found['visits'] == 54 * 3 - 4).all()
+    assert (found['visits_without_time'] == 4).all()
+
+
 def test_those_without_an_r_index_do_not_count_in_its_row(cohort, results):
     lost = results.copy()
     # All visits of two controls, and two of the three of another.

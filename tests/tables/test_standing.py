@@ -22,6 +22,7 @@ from surreal_bids.tables.standing import (
     SEVERITIES,
     add_standing,
     interval,
+    is_sound,
     learn_standing,
     simulate_error,
     with_centiles,
@@ -139,6 +140,28 @@ def test_who_was_not_held_out_has_neither(cohort, model, fitted):
     assert learn_standing(cohort, found)[INTERVALS]['Controls'] == 35
 
 
+def test_a_lost_pattern_costs_nothing_of_the_others(cohort, fitted):
+    """The model of one fold has lost r1, and those of all have lost r2."""
+    in_fold = fitted.folds.number == 2
+    results = fitted.results.assign(r1=fitted.results['r1'].mask(in_fold), r2=np.nan)
+    complete, _ = add_standing(cohort, fitted)
+    found, notes = add_standing(cohort, replace(fitted, results=results))
+    assert list(notes[INTERVALS]['Patterns']) == ['r1']
+    assert notes[INTERVALS]['Controls'] == 35
+    assert list(notes[REFERENCE]['CN']['Percentiles']) == ['r1']
+    assert is_sound(notes, NAMES)
+    assert found.loc[in_fold, ['r1_low', 'r1_centile']].isna().all(axis=None)
+    assert found.loc[~in_fold, ['r1_low', 'r1_high', 'r1_centile']].notna().all(axis=None)
+
+    only_r1 = fitted.results.assign(r1=fitted.results['r1'].mask(in_fold))
+    found, notes = add_standing(cohort, replace(fitted, results=only_r1))
+    columns = ['r2_low', 'r2_high', 'r2_centile']
+    pd.testing.assert_frame_equal(found[columns], complete[columns], rtol=0.1)
+    assert found.loc[in_fold, 'centile_controls'].min() >= 69
+    assert found.loc[~in_fold, 'centile_controls'].max() == 35
+    assert is_sound(notes, NAMES)
+
+
 def test_few_controls_have_neither(tmp_path):
     cohort = read_study(tmp_path, make_study(19, 41))
     model = TableModel.fit(cohort, OPTIONS)
@@ -244,7 +267,7 @@ def test_a_saved_model_gives_intervals_and_centiles_to_anyone(bundle, cohort, mo
 @pytest.mark.parametrize(
     'damage',
     [
-        lambda card: card[INTERVALS]['Patterns'].pop('r2'),
+        lambda card: card[INTERVALS]['Patterns'].update(r3=card[INTERVALS]['Patterns']['r1']),
         lambda card: operator.setitem(card[INTERVALS]['Patterns']['r1']['Lower'], 0, 99.0),
         lambda card: card[INTERVALS]['Patterns']['r1']['Upper'].pop(),
         lambda card: card[INTERVALS]['Patterns']['r1'].pop('Expected'),
