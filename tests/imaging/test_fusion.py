@@ -150,6 +150,23 @@ def test_a_sulcus_that_most_atlases_call_cortex_is_not_cortex():
     assert (after[~fluid] > 0.98).all()
 
 
+@pytest.mark.parametrize(('voxel_mm', 'count'), [(1.0, True), (2.0, True), (4.0, False)])
+def test_intensities_of_wide_voxels_do_not_count(head, voxel_mm, count):
+    """Two atlases of the same brain, one with displaced labels: intensities tell which is right."""
+    affine = np.diag([voxel_mm] * 3 + [1.0])
+    t1w, labels = (Nifti1Image(np.asarray(each.dataobj), affine) for each in head)
+    here = identity_transform(SHAPE, affine)
+    moved = resample(labels, Transform(here.field + np.float32(voxel_mm), affine), order=0)
+    candidates = [Candidate(t1w, labels, here), Candidate(t1w, moved, here)]
+    votes = Counter()
+    inside = np.asarray(t1w.dataobj) != 0
+    for _, each, _ in candidates:
+        votes.update(np.asarray(each.dataobj)[inside].tolist())
+    found = fuse_labels(t1w, candidates).volumes
+    by_votes = {label: n / 2 * voxel_mm**3 for label, n in votes.items() if label}
+    assert (found != pytest.approx(by_votes, rel=1e-4)) is count
+
+
 def test_corner_labels_are_linear_interpolation_of_each_label(head):
     _, labels = head
     transform = displaced(9.0, 0)
