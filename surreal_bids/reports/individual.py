@@ -75,7 +75,8 @@ MOST_CHANGES = 15
 class Reference(NamedTuple):
     """Participants to compare with: whose they are, their `group` and R-indices, and how many.
 
-    `rows` may be percentiles instead of participants.
+    `rows` may be percentiles instead of participants, and may lack R-indices. Where these are of
+    different numbers of participants, `counts` has the smallest.
     """
 
     whose: str
@@ -210,7 +211,8 @@ def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | 
     if model is not None and card.get('Reference'):
         told = card['Reference']
         parts = [
-            pd.DataFrame(each['Percentiles'])[names].assign(group=group)
+            # Not of all patterns, where folds have lost one.
+            pd.DataFrame(each['Percentiles']).assign(group=group)
             for group, each in told.items()
         ]
         counts = {group: int(each['Number']) for group, each in told.items()}
@@ -221,9 +223,11 @@ def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | 
     if 'group' not in first or (model is not None and first['group'].nunique() < 2):
         return Reference('', pd.DataFrame())
     found = first[names].dropna(axis=1, how='all')
-    known = first[['group', *found]].dropna()
+    # Who lacks the R-index of a pattern that was lost still counts in the others.
+    known = first[['group', *found]].dropna(subset=['group']).dropna(thresh=2)
     whose = 'this dataset' if model else 'the training sample, held out'
-    counts = {str(group): int(n) for group, n in known['group'].value_counts().items()}
+    fewest = known.groupby('group').count().min(axis=1)
+    counts = {str(group): int(n) for group, n in fewest.items()}
     return Reference(whose, known, counts)
 
 
@@ -477,7 +481,7 @@ def _facts(one: Individual) -> dict[str, str]:
             facts['Scanner'] += '; taken for the site of this name in the training sample'
     if isinstance(session, str) and len(one.results) > 1:
         facts['Visit'] = f'{session}, the last of {len(one.results)}; the others are below'
-    if pd.notna(one.last.get(f'{one.names[0]}_low')):
+    if any(pd.notna(one.last.get(f'{name}_low')) for name in one.names):
         facts['Interval'] = (
             'meant to hold 68 % of true severities: what anatomy, the noise of the segmentation, '
             'other patterns, the members and the sample of participants leave open'

@@ -72,7 +72,8 @@ def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
     own : frame of shape (M, 3)
         `value`, `low` and `high` of each R-index, which the index names; limits may be missing.
     reference : frame of shape (n_rows, M + 1)
-        R-indices of others, or percentiles of them, and their `group`; may be empty.
+        R-indices of others, or percentiles of them, as far as known, and their `group`; may be
+        empty.
     counts
         How many participants each group has.
     """
@@ -93,7 +94,8 @@ def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
         tidy(axes)
         axes.spines['left'].set_visible(False)
     panels[-1].set(xlim=(bins[0], bins[-1]), xlabel='R-index')
-    shown, labels = panels[0].get_legend_handles_labels()
+    legends = (panel.get_legend_handles_labels() for panel in panels)
+    shown, labels = max(legends, key=lambda legend: len(legend[0]))
     if shown:
         figure.legend(shown, labels, loc='outside upper right', ncols=2, fontsize=9, frameon=False)
     return figure

@@ -117,7 +117,8 @@ def _try_error(
 ) -> dict[str, dict[str, list[float]]]:
     """For each pattern: mean and outer quantiles of the R-index at each of `SEVERITIES`."""
     rng = np.random.default_rng(seed)
-    repeats = -(-SIMULATED // len(controls))
+    fewest = int(fitted.results.loc[controls.visits.index, names].notna().sum().min())
+    repeats = -(-SIMULATED // fewest)
     found: dict[str, list[Floats]] = {name: [] for name in names}
     for fold, model in fitted.models.items():
         own = controls.select(fitted.folds.number[controls.visits.index] == fold)
@@ -268,11 +269,11 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
         own = results.loc[visit, list(names)].to_numpy(dtype=float)
         other = owner != cohort.visits.loc[visit, PARTICIPANT]
         near = other & (np.abs(age_of_controls - age[visit]) <= AGE_RANGE)
-        is_near = _numbers(reference[near], own).min() >= FEWEST_FOR_CENTILES
-        compared = reference[near if is_near else other]
-        numbers = _numbers(compared, own)
-        enough = numbers >= FEWEST_FOR_CENTILES
+        enough = _numbers(reference[other], own) >= FEWEST_FOR_CENTILES
         if enough.any():
+            is_near = _numbers(reference[near], own)[enough].min() >= FEWEST_FOR_CENTILES
+            compared = reference[near if is_near else other]
+            numbers = _numbers(compared, own)
             centiles = np.full(len(names), np.nan)
             centiles[~np.isnan(own)] = np.where(enough, _centile(own, compared), np.nan)
             kind = LIKE_AGE if is_near else ALL_CONTROLS
@@ -331,7 +332,8 @@ def is_sound(notes: Note, names: Sequence[str]) -> bool:
         ]
     numbers = [each['Number'] for each in notes.get(REFERENCE, {}).values()]
     return (
-        all(list(table) == [name for name in names if name in table] for table in tables)
+        all(tables)
+        and all(list(table) == [name for name in names if name in table] for table in tables)
         and all(isinstance(number, int) and number > 0 for number in numbers)
         and all(
             len(row) == length and np.isfinite(row).all() and (np.diff(row) >= 0).all()

@@ -355,6 +355,10 @@ def test_a_model_brings_its_training_sample_along():
     assert found.whose == 'the training sample'
     assert found.counts == {'CN': 492, 'PT': 900}
     assert found.rows.groupby('group')['r2'].median().to_dict() == {'CN': 1.5, 'PT': 1.5}
+    # Folds may have lost a pattern, of which the card has nothing.
+    told['CN'] = {'Number': 31, 'Percentiles': {'r2': rows['r2']}}
+    found = find_reference(results, CARD | {'Reference': told}, 'ad')
+    assert found.rows.groupby('group')[['r1', 'r2']].count().loc['CN'].tolist() == [0, 101]
     # Without it, the dataset; one that the model was trained on is its training sample.
     assert find_reference(results, CARD, 'ad').whose == 'this dataset'
     assert find_reference(results, CARD, None).counts == {'PT': 21, 'CN': 20}
@@ -363,6 +367,27 @@ def test_a_model_brings_its_training_sample_along():
     # Those who were trained on say nothing.
     trained_on = results.assign(held_out=results['group'] == 'PT')
     assert find_reference(trained_on, CARD, None).counts == {'PT': 21}
+
+
+def test_what_the_card_lacks_of_one_pattern_is_shown_of_the_others(tmp_path):
+    told = {'CN': {'Number': 31, 'Percentiles': {'r2': np.linspace(0, 1, 101)}}}
+    card = CARD | {'Reference': told}
+    tables = make_tables(tmp_path, model='ad')
+    results = tables.results.drop(columns=['r1_low', 'r1_high', 'r1_centile'])
+    reference = find_reference(results, card, 'ad')
+    tables = replace(tables, results=results, card=card, reference=reference)
+    words = Page(write_individual(tables.of('sub-01'))).words
+    assert 'meant to hold 68 % of true severities' in words
+    assert 'controls (n = 31)' in words
+
+
+def test_who_lacks_one_r_index_counts_in_the_others():
+    results = make_tables('').results
+    results.loc[results.index[-5:], 'r1'] = np.nan
+    results.loc[results.index[-20:-5], 'r2'] = np.nan
+    found = find_reference(results, CARD, None)
+    assert found.rows.groupby('group')['r1'].count().to_dict() == {'CN': 15, 'PT': 21}
+    assert found.counts == {'CN': 5, 'PT': 21}
 
 
 def test_bars_add_up_and_the_strongest_come_first():

@@ -162,6 +162,17 @@ def test_a_lost_pattern_costs_nothing_of_the_others(cohort, fitted):
     assert is_sound(notes, NAMES)
 
 
+def test_a_pattern_of_few_controls_costs_the_others_no_controls_of_like_age(cohort):
+    cohort = replace(cohort, people=cohort.people.assign(age=60.0))
+    results = some_indices(cohort)
+    few = results.assign(r1=results['r1'].where(np.arange(len(cohort)) % 4 == 0))
+    found = with_centiles(few, cohort, NAMES)
+    assert set(found['centile_of']) == {'like_age'}
+    assert found['r1_centile'].isna().all()
+    expected = with_centiles(results, cohort, NAMES)
+    pd.testing.assert_series_equal(found['r2_centile'], expected['r2_centile'])
+
+
 def test_few_controls_have_neither(tmp_path):
     cohort = read_study(tmp_path, make_study(19, 41))
     model = TableModel.fit(cohort, OPTIONS)
@@ -268,6 +279,7 @@ def test_a_saved_model_gives_intervals_and_centiles_to_anyone(bundle, cohort, mo
     'damage',
     [
         lambda card: card[INTERVALS]['Patterns'].update(r3=card[INTERVALS]['Patterns']['r1']),
+        lambda card: card[INTERVALS]['Patterns'].clear(),
         lambda card: operator.setitem(card[INTERVALS]['Patterns']['r1']['Lower'], 0, 99.0),
         lambda card: card[INTERVALS]['Patterns']['r1']['Upper'].pop(),
         lambda card: card[INTERVALS]['Patterns']['r1'].pop('Expected'),
