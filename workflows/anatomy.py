@@ -322,7 +322,7 @@ def init_segmentation_wf(
     atlases_per_head: int = 1,
     name: str = 'segmentation_wf',
 ) -> pe.Workflow:
-    """Label the brain with atlases: registration of each, with one thread, then fusion.
+    """Label the brain with atlases: registration of each, then fusion.
 
     A single atlas is registered with several settings, which take the place of several atlases.
     Where there are portraits, only atlases that resemble the head are registered.

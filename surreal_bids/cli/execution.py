@@ -301,9 +301,12 @@ class DepthFirstPlugin(PluginBase):
     def _threads_for(self, step: Any) -> int:
         """How many threads a step may use: more than one where images are fewer than cores.
 
-        Its result does not depend on it.
+        So have to be steps of the same kind, as registrations of several atlases to an image. Its
+        result does not depend on it.
         """
-        return max(self.processors // (len(self._branches) * step.n_procs), 1)
+        beside = [each for branch in self._branches for each in branch.at_hand]
+        alike = sum(type(each.interface) is type(step.interface) for each in beside)
+        return max(self.processors // (max(len(self._branches), alike) * step.n_procs), 1)
 
     def _collect(self) -> None:
         """Wait until steps end; those whose worker died are to be tried once more."""
@@ -366,6 +369,11 @@ class _Branch:
     def ready(self) -> list[Any]:
         """Steps that nothing keeps from starting."""
         return [step for step, needs in self._needs.items() if not needs]
+
+    @property
+    def at_hand(self) -> list[Any]:
+        """Steps that run, or could."""
+        return [*self._running, *self.ready]
 
     @property
     def is_done(self) -> bool:

@@ -183,6 +183,16 @@ def test_one_image_alone_uses_all_cores(config, nprocs, fails):
     assert bool(crashes) is fails
 
 
+@pytest.mark.slow
+def test_steps_of_a_map_share_the_cores(config):
+    workflow = Workflow('mapped')
+    node = MapNode(Function(function=meet), iterfield=['x'], name='meet')
+    node.inputs.x = [1, 2, 3]
+    workflow.add_nodes([node])
+    crashes = run_workflow(workflow, replace(config, nprocs=3))
+    assert [crash.step for crash in crashes] == ['meet[0]', 'meet[1]', 'meet[2]']
+
+
 @pytest.mark.parametrize('before', [None, '7'])
 def test_limits_are_lifted_again(monkeypatch, before):
     monkeypatch.delenv('OMP_NUM_THREADS', raising=False)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy import ndimage
 
+from surreal_bids.imaging import deformation
 from surreal_bids.imaging.deformation import (
     LocalCorrelation,
     Settings,
@@ -24,7 +25,7 @@ from tests.imaging.brains import AFFINE, brain, smooth_displacement
 
 VOXEL_MM = 4.0
 SMALL = (19, 18, 9)
-"""More than two slabs along the axes that are divided."""
+"""Two slabs along the axes that are divided, the second thinner."""
 
 BRIEF = Settings(iterations=(10, 10, 5))
 
@@ -47,6 +48,14 @@ def test_smoothing_is_that_of_scipy(sigma):
     )
     seen = smooth(torch.from_numpy(volumes), sigma).numpy()
     np.testing.assert_allclose(seen, volumes if sigma == 0 else expected, atol=1e-5)
+
+
+@pytest.mark.parametrize('sigma', [0.5, 1.5])
+def test_smoothing_in_blocks_is_that_of_whole_lines(monkeypatch, sigma):
+    volumes = torch.from_numpy(np.random.default_rng(0).normal(size=(3, *SMALL)))
+    whole = smooth(volumes, sigma)
+    monkeypatch.setattr(deformation, 'FILTER_BLOCK', 7)
+    torch.testing.assert_close(smooth(volumes, sigma), whole)
 
 
 @pytest.mark.parametrize('shift', [(1, 0, 0), (0, -2, 0), (0, 1, 1)])

@@ -1,0 +1,54 @@
+"""Slabs hold everything once, threads change no result, and errors come out of them."""
+
+import numpy as np
+import pytest
+
+from surreal_bids.imaging.ravens import ravens_maps
+from surreal_bids.imaging.slabs import in_parts, set_slab_threads, with_neighbours
+from surreal_bids.imaging.transforms import Transform, compose, invert, resample
+from tests.imaging.brains import AFFINE, SHAPE, brain, smooth_displacement
+
+
+@pytest.fixture
+def three_threads():
+    set_slab_threads(3)
+    yield
+    set_slab_threads(1)
+
+
+@pytest.mark.parametrize(('size', 'length'), [(1, 16), (16, 16), (17, 16), (40, 7)])
+def test_slabs_hold_everything_once(size, length):
+    own = []
+    for slab in in_parts(lambda slab: slab, size, length):
+        near, place = with_neighbours(slab, size)
+        assert range(size)[near][place] == range(size)[slab]
+        own += range(size)[slab]
+    assert own == list(range(size))
+
+
+@pytest.mark.usefixtures('three_threads')
+def test_an_error_in_a_slab_is_raised_and_threads_go_on():
+    def refuse(slab):
+        if slab.start == 4:
+            raise ValueError('slab 4')
+        return slab.start
+
+    for _ in range(4):
+        with pytest.raises(ValueError, match='slab 4'):
+            in_parts(refuse, 9, 2)
+    assert in_parts(lambda slab: slab.start, 5, 2) == [0, 2, 4]
+
+
+def test_threads_change_no_bit_of_what_is_resampled(request):
+    image, _ = brain()
+    one, other = (Transform(smooth_displacement(8.0, seed), AFFINE) for seed in (1, 2))
+
+    def everything():
+        (tissue,) = ravens_maps([image], one)
+        fields = [compose(one, other).field, invert(one, SHAPE, AFFINE).field]
+        return [*fields, np.asarray(resample(image, one).dataobj), np.asarray(tissue.dataobj)]
+
+    alone = everything()
+    request.getfixturevalue('three_threads')
+    for seen, expected in zip(everything(), alone):
+        np.testing.assert_array_equal(seen, expected)
