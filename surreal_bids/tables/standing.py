@@ -312,10 +312,13 @@ def _ages(cohort: Cohort) -> pd.Series:
 
 
 def _insert(results: pd.DataFrame, new: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Put columns behind those of the R-indices."""
-    ends = ('', SPREAD_SUFFIX, LOW_SUFFIX, HIGH_SUFFIX)
-    own = {f'{name}{end}' for name in names for end in ends}
-    place = 1 + max(number for number, column in enumerate(results) if column in own)
+    """Put columns behind those of the R-indices, of which `names` need not be all."""
+    own = {f'{name}{end}' for name in names for end in ('', LOW_SUFFIX, HIGH_SUFFIX)}
+    place = 1 + max(
+        number
+        for number, column in enumerate(map(str, results))
+        if column in own or column.endswith(SPREAD_SUFFIX)
+    )
     return pd.concat([results.iloc[:, :place], new, results.iloc[:, place:]], axis=1)
 
 

@@ -146,6 +146,7 @@ def test_a_lost_pattern_costs_nothing_of_the_others(cohort, fitted):
     results = fitted.results.assign(r1=fitted.results['r1'].mask(in_fold), r2=np.nan)
     complete, _ = add_standing(cohort, fitted)
     found, notes = add_standing(cohort, replace(fitted, results=results))
+    assert list(found)[3:6] == ['r2_member_spread', 'r1_low', 'r1_high']
     assert list(notes[INTERVALS]['Patterns']) == ['r1']
     assert notes[INTERVALS]['Controls'] == 35
     assert list(notes[REFERENCE]['CN']['Percentiles']) == ['r1']
