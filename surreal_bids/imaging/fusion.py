@@ -179,7 +179,8 @@ def fuse_labels(
     if not votes.weights.any():
         raise DataError('no atlas to take labels from; give at least one')
     shares = votes.shares()
-    if voxel_volume(target) <= WIDEST_VOXEL_MM**3:
+    # Rounded, since affines are: all images of 3 mm are to be labelled alike, oblique or not.
+    if round(voxel_volume(target) ** (1 / 3), 2) <= WIDEST_VOXEL_MM:
         shares = shares_by_intensity(votes, np.asarray(brain.dataobj)[inside])
     return _count(brain, inside, votes.labels, shares)
 
