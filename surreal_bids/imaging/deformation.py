@@ -173,7 +173,8 @@ def deform(fixed: Tensor, moving: Tensor, settings: Settings, voxel_mm: float) -
 
 def level_iterations(iterations: tuple[int, ...], voxel_mm: float) -> tuple[int, ...]:
     """Iterations of each level, coarse to fine, for images with voxels of this size."""
-    levels = max(len(iterations), 1 + math.ceil(math.log2(COARSEST_MM / voxel_mm)))
+    # Rounded, since affines are: all images of 1.5 mm are to have the same levels.
+    levels = max(len(iterations), 1 + math.ceil(math.log2(COARSEST_MM / round(voxel_mm, 2))))
     return (iterations[0],) * (levels - len(iterations)) + iterations
 
 

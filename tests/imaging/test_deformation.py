@@ -126,7 +126,13 @@ def test_updates_along_one_axis_compose_exactly(axis):
 
 @pytest.mark.parametrize(
     ('voxel_mm', 'expected'),
-    [(0.7, (9, 9, 9, 5, 2)), (1.0, (9, 9, 5, 2)), (2.0, (9, 5, 2)), (4.0, (9, 5, 2))],
+    [
+        (0.7, (9, 9, 9, 5, 2)),
+        (1.0, (9, 9, 5, 2)),
+        (1.499999, (9, 5, 2)),
+        (1.5, (9, 5, 2)),
+        (4.0, (9, 5, 2)),
+    ],
 )
 def test_small_voxels_get_more_levels(voxel_mm, expected):
     assert level_iterations((9, 5, 2), voxel_mm) == expected
