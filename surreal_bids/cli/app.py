@@ -177,6 +177,12 @@ def _run_participants(config: AppConfig, survey: Survey) -> int:
         sys.stdout.write(f'{done} done; see {config.output_dir}.\n')
         return 0
     sys.stdout.write(f'{problem_table(problems)}\n')
+    failed = {problem.name for problem in problems}
+    whole = [failed.isdisjoint({i.name, f'sub-{i.participant}'}) for i in survey.images]
+    if any(whole):
+        sys.stdout.write(
+            f'{sum(whole)} of {len(whole)} images are done; see {config.output_dir}.\n'
+        )
     if any(problem.step != 'check' for problem in problems):
         sys.stdout.write(f'Details are in {config.output_dir / "logs"}.\n')
     return 1

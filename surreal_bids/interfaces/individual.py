@@ -106,7 +106,7 @@ def _tell_progress(participants: Sequence[str]) -> Iterator[str]:
         if now - told > SECONDS_BETWEEN_LINES and done < len(participants):
             told, left = now, (now - began) / done * (len(participants) - done)
             PROGRESS.info(
-                'reports of participants: %d of %d (%s), about %s left',
+                'reports of participants: %d of the %d of this process (%s), about %s left',
                 *(done, len(participants), name, timedelta(seconds=round(left))),
             )
 

@@ -476,7 +476,7 @@ def _facts(one: Individual) -> dict[str, str]:
     session = one.last.get(SESSION)
     facts = {'Computed': _by_which_model(one)}
     if not one.tables.adapted:
-        facts['Scanner'] = 'not learned, since there are no controls'
+        facts['Scanner'] = 'not learned, since there are too few controls'
         if not _is_of_unknown_scanner(one):
             facts['Scanner'] += '; taken for the site of this name in the training sample'
     if isinstance(session, str) and len(one.results) > 1:

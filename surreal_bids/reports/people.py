@@ -76,7 +76,8 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
     beyond = row.get('covariates_out_of_range', NONE_BEYOND)
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
         text = f'{beyond} outside the training range'
-        flags.append(Flag(text, f'{text} of controls: its effect was extrapolated.'))
+        long = 'Outside the training range of controls, so that effects are extrapolated: '
+        flags.append(Flag(text, f'{long}{beyond}.'))
     if row.get('n_imputed', 0) > 0:
         text = f'{row["n_imputed"]:.0f} regions were missing'
         flags.append(Flag(text, f'{text}, and filled in with what is usual for controls.'))

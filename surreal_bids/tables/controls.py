@@ -30,9 +30,9 @@ AGES = frozenset({'age', 'ageatscan', 'ageyears'})
 
 
 NOT_ADAPTED = (
-    'No controls to learn the scanners of this dataset from, so that the model was not adapted to '
-    'them. Unless it knows the site by its name, R-indices hold whatever the scanner does to '
-    'volumes: compare them with those of the same scanner, not with the training sample'
+    'Too few controls to learn the scanners of this dataset from, so that the model was not '
+    'adapted to them. Unless it knows the site by its name, R-indices hold whatever the scanner '
+    'does to volumes: compare them with those of the same scanner, not with the training sample'
 )
 """What it means that a model was applied without controls."""
 

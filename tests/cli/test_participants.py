@@ -88,7 +88,7 @@ def _run_until(arguments, log, text):
 def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
     whole = write_study(tmp_path / 'whole', T1W.format('01'))
     assert main(whole) == 0
-    assert 'All 1 images are done' in capsys.readouterr().out
+    assert 'The image is done' in capsys.readouterr().out
     root = tmp_path / 'whole' / 'out'
     anat = root / 'sub-01' / 'anat'
     assert sorted(path.name for path in anat.iterdir()) == [f'sub-01_{name}' for name in ANAT]
@@ -241,7 +241,7 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     assert told[0].split() == ['Participant', 'Step', 'Reason']
     assert told[1].split()[:2] == ['sub-PT0001', 'check']
     assert 'truncated or damaged' in told[1]
-    assert len(told) == 2, 'there is no log of an image that was not processed'
+    assert told[2:] == [f'1 of 2 images are done; see {out}.'], 'no log of an unprocessed image'
     assert not (out / 'sub-PT0001').exists()
     assert _validation_errors(out) == []
     before = _times(out)

@@ -41,8 +41,8 @@ def test_progress_is_told_now_and_then(step, tmp_path, monkeypatch, caplog):
     with caplog.at_level('INFO', 'surreal_bids.progress'):
         step.run(cwd=str(tmp_path))
     assert [record.getMessage() for record in caplog.records if 'left' in record.getMessage()] == [
-        'reports of participants: 1 of 4 (sub-01), about 0:00:06 left',
-        'reports of participants: 3 of 4 (sub-03), about 0:00:06 left',
+        'reports of participants: 1 of the 4 of this process (sub-01), about 0:00:06 left',
+        'reports of participants: 3 of the 4 of this process (sub-03), about 0:00:06 left',
     ]
 
 

@@ -175,7 +175,7 @@ def test_doubts_are_told_in_sentences(tmp_path):
     words = Page(write_individual(tables.of('sub-01'))).words
     assert NOT_ADAPTED in words
     assert 'Furthest from controls: Right hippocampus (-4.2 SD), Right amygdala (+3.5 SD).' in words
-    assert 'Age outside the training range of controls: its effect was extrapolated.' in words
+    assert 'Outside the training range of controls, so that effects are extrapolated: age.' in words
     assert 'volumes were used as measured' not in words  # It is what the first sentence means.
     assert 'The image: a tilted head' in words
     assert 'nothing speaks against' not in words
