@@ -169,7 +169,7 @@ def segment_regions(
     mean = sum(confidence.values()) / len(network.indices)
     if mean < USUAL_CONFIDENCE:
         LOGGER.warning(
-            'The network is unsure of the regions (mean probability %.2f, usually %.2f or more); '
+            'The network is unsure of the regions (mean probability %.3f, usually %.2f or more); '
             'check them, and compare with --segmentation multi-atlas',
             mean,
             USUAL_CONFIDENCE,

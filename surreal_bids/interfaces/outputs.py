@@ -227,6 +227,7 @@ class WriteReport(Step):
             figures=tuple(Figure(path, *CAPTIONS[name]) for name, path in figures.items()),
             warnings=tuple(session['warnings']),
             reused=session['reused'],
+            voxels_mm=tuple(map(float, nib.affines.voxel_sizes(scan.t1w.affine))),
         )
 
 

@@ -92,6 +92,8 @@ class SessionReport:
         What to know before the results are used.
     reused
         What was taken from other programs, and from which.
+    voxels_mm
+        Edges of a voxel; empty where they are not known.
     """
 
     source: str
@@ -106,6 +108,7 @@ class SessionReport:
     overlaps: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     reused: Mapping[str, str] = field(default_factory=dict)
+    voxels_mm: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -244,7 +247,8 @@ def _part(volume: float, whole: float | None) -> str:
 
 def _facts(session: SessionReport) -> dict[str, Any]:
     return {
-        'Image': f'{session.source} (voxels of {session.subject.voxel_mm:.2g} mm)',
+        'Image': session.source,
+        **_voxels(session.voxels_mm),
         'Participant': _person(session.subject),
         'Brain mask': MASK_ORIGINS.get(session.mask_origin, session.mask_origin),
         'Atlas': session.atlas,
@@ -252,6 +256,11 @@ def _facts(session: SessionReport) -> dict[str, Any]:
         **_agreement(session.overlaps),
         **{f'{what} taken from': whence for what, whence in session.reused.items()},
     }
+
+
+def _voxels(sizes: tuple[float, ...]) -> dict[str, str]:
+    """Edges of a voxel, if they are known."""
+    return {'Voxels': f'{" x ".join(f"{size:.3g}" for size in sizes)} mm'} if sizes else {}
 
 
 def _person(subject: Subject) -> str:

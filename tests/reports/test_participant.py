@@ -65,7 +65,7 @@ def test_page_is_offline_and_well_built(tmp_path, session):
         '1,100 ml', '600 ml', '43% of the brain mask', '1,400 ml', 'found by deepbet',
         'none of the 145 volumes', '3 standard deviations', '60% of their mean',
         'All 145 volumes', 'Right hippocampus', 'N4 [', 'atlas = "muse"', 'surreal_bids 9.9',
-        'Figure 1. Brain mask.', '61 years, female', 'voxels of 1 mm',
+        'Figure 1. Brain mask.', '61 years, female',
     ],
 )  # fmt: skip
 def test_says(words, text):
@@ -92,6 +92,7 @@ def test_unusual_volumes_stand_out(tmp_path, session, index, factor, remark, n_m
     [
         ({'tissue_mm3': {}, 'subject': Subject()}, 'All regions', 'Grey matter 6'),
         ({}, 'age, sex and head size', 'not compared'),
+        ({'voxels_mm': (1.0, 1.0, 5.999)}, 'Voxels 1 x 1 x 6 mm', 'not compared'),
         ({'subject': replace(WOMAN, sex=None)}, 'the sex is not known', 'not compared'),
         ({'subject': replace(WOMAN, sex=None)}, '61 years, sex not known', 'female'),
         ({'subject': replace(WOMAN, age=None)}, 'not compared with', 'Deviation (SD)'),
