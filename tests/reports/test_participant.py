@@ -92,7 +92,7 @@ def test_unusual_volumes_stand_out(tmp_path, session, index, factor, remark, n_m
     [
         ({'tissue_mm3': {}, 'subject': Subject()}, 'All regions', 'Grey matter 6'),
         ({}, 'age, sex and head size', 'not compared'),
-        ({'voxels_mm': (1.0, 1.0, 5.999)}, 'Voxels 1 x 1 x 6 mm', 'not compared'),
+        ({'voxels_mm': (1.0, 1.0, 5.999)}, '1 x 1 x 6 mm', 'not compared'),
         ({'subject': replace(WOMAN, sex=None)}, 'the sex is not known', 'not compared'),
         ({'subject': replace(WOMAN, sex=None)}, '61 years, sex not known', 'female'),
         ({'subject': replace(WOMAN, age=None)}, 'not compared with', 'Deviation (SD)'),
