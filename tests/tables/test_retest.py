@@ -78,7 +78,7 @@ def test_degrees_of_freedom_of_a_sum_of_variances_are_those_of_a_simulation():
 def test_how_well_noise_is_known_follows_from_the_number_of_pairs(table, cohort, model):
     assert table['df'][[SHARED, HEAD_SIZE]].tolist() == [5, 5]
     # Of a region, five pairs of it or of both sides, and what other regions tell of it.
-    assert table['df'].drop([SHARED, HEAD_SIZE]).between(9, 16).all()
+    assert table['df'].drop([SHARED, HEAD_SIZE]).between(9, 20).all()
     features = FeatureList('columns', (Feature('a', (48,)), Feature('b', (47, 48))), 'mm3')
     one, both = noise_of_features(features).df
     assert one == table['df']['48']
