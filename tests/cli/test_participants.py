@@ -181,8 +181,10 @@ def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys)
     code = main([*arguments, '-d', f'dlmuse={tmp_path / "dlmuse"}', '--clean-on-success'])
     told = capsys.readouterr().out
     assert code == 1
-    failures = {line.split()[0]: line.split()[1] for line in told.splitlines()[1:-1]}
+    *table, done, _ = told.splitlines()
+    failures = {line.split()[0]: line.split()[1] for line in table[1:]}
     assert failures == {'sub-02': 'check', 'sub-03': 'find_brain'}
+    assert done.startswith('2 of ')
     assert (out / 'logs' / 'sub-03_desc-findbrain_crash.txt').is_file()
     work = tmp_path.glob('work/*/participants_wf/sub-*')
     assert [path.name for path in work] == ['sub-03']
