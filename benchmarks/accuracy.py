@@ -20,7 +20,7 @@ import torch
 from machine import write_results
 
 from surreal_bids.harmonization.covariates import CNNormaliser
-from surreal_bids.model import SurrealGAN
+from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.train import members_r_indices
 from surreal_bids.simulation.population import read_controls
 from surreal_bids.simulation.tables import TASKS, simulate_table

@@ -25,17 +25,12 @@ import numpy as np
 import pandas as pd
 from machine import write_results
 
+from surreal_bids.cohort.features import choose_features, read_features
+from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
+from surreal_bids.cohort.volumes import read_rows
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.regions import FeatureList
-from surreal_bids.tables.features import choose_features, read_features
-from surreal_bids.tables.preprocessing import (
-    Preprocessing,
-    PreprocessingOptions,
-    fit_preprocessing,
-    prepare_inputs,
-    read_person_columns,
-)
-from surreal_bids.tables.volumes import read_rows
+from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing, prepare_inputs
 
 SITES = ('Beijing_Zang', 'Cambridge_Buckner', 'Oulu', 'ICBM', 'NewYork_a')
 """The five sites with most people: 83 to 198."""

@@ -19,7 +19,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import cross_val_predict
 
 from surreal_bids.harmonization.covariates import CNNormaliser
-from surreal_bids.model import SurrealGAN
+from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.factors import fit_nonempty_factors
 from surreal_bids.regions import muse_indices
 from surreal_bids.simulation.population import sample_controls

@@ -37,7 +37,7 @@ from sklearn.model_selection import cross_val_predict
 from threadpoolctl import threadpool_limits
 
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD, CNNormaliser
-from surreal_bids.model import SurrealGAN
+from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.factors import fit_nonempty_factors
 from surreal_bids.model.stability import choose_number
 from surreal_bids.simulation.population import sample_controls

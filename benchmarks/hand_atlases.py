@@ -26,9 +26,9 @@ from segmentation import SUBCORTICAL, correlations, overlaps
 
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.imaging import fusion
+from surreal_bids.imaging.atlas_selection import most_alike, portrait
 from surreal_bids.imaging.brain import brain_mask, correct_bias
 from surreal_bids.imaging.fusion import Candidate, fuse_labels
-from surreal_bids.imaging.likeness import most_alike, portrait
 from surreal_bids.imaging.neuromorphometrics import COARSE_MM, coarse_brain
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import identity_transform, resample

@@ -38,10 +38,14 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
+from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import CohortOptions, TrainingOptions, training_options
 from surreal_bids.model.contributions import member_contributions
 from surreal_bids.model.train import members_r_indices
 from surreal_bids.regions import muse_indices
+from surreal_bids.rindices.crossfit import CrossFit, cross_fit, fit_folds, prepare_folds
+from surreal_bids.rindices.model import TableModel, prepare, select_model
+from surreal_bids.rindices.uncertainty import add_standing
 from surreal_bids.simulation.tables import (
     SEVERITY_COLUMNS,
     TASKS,
@@ -49,10 +53,6 @@ from surreal_bids.simulation.tables import (
     write_simulated_table,
 )
 from surreal_bids.stats.concordance import match_patterns
-from surreal_bids.tables.cohort import Cohort, read_cohort
-from surreal_bids.tables.folds import CrossFit, cross_fit, fit_folds, prepare_folds
-from surreal_bids.tables.pipeline import TableModel, prepare, select_model
-from surreal_bids.tables.standing import add_standing
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]

@@ -40,15 +40,15 @@ from surreal_bids.imaging.atlas import muse_labels, muse_t1w
 from surreal_bids.imaging.brain import brain_mask, correct_bias
 from surreal_bids.imaging.deformation import FLUID
 from surreal_bids.imaging.network import segment_regions
-from surreal_bids.imaging.registration import register
-from surreal_bids.imaging.transforms import resample
-from surreal_bids.reports.assessment import (
+from surreal_bids.imaging.norms import (
     LEAST_OVERLAP,
     NORM_AGES,
     RANGE_SD,
     Subject,
     region_overlaps,
 )
+from surreal_bids.imaging.registration import register
+from surreal_bids.imaging.transforms import resample
 from surreal_bids.templates import builtin_template
 
 COARSE_MM = 2.0

@@ -34,11 +34,26 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from surreal_bids.bids.people import SPREAD_SUFFIX
+from surreal_bids.analysis.diagnosis import ALL_REGIONS, SUM_OF_INDICES, compare_groups, diagnose
+from surreal_bids.analysis.engine import describe_covariates
+from surreal_bids.bids.tabular import SPREAD_SUFFIX
+from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_nonempty_factors
 from surreal_bids.model.stability import Number, any_pattern, choose_number
+from surreal_bids.rindices.control_sensitivity import shift_of_controls
+from surreal_bids.rindices.crossfit import (
+    NEITHER,
+    CrossFit,
+    cross_fit,
+    fit_folds,
+    prepare_folds,
+    prepare_halves,
+    split_halves,
+)
+from surreal_bids.rindices.model import TableModel, TrainingData, prepare
+from surreal_bids.rindices.new_sites import adapt_to_controls
 from surreal_bids.simulation.population import (
     built_in_population,
     read_controls,
@@ -60,21 +75,6 @@ from surreal_bids.stats.concordance import (
 )
 from surreal_bids.stats.glm import LinearModels, pattern_designs
 from surreal_bids.stats.maps import fdr_discoveries, two_sided_p
-from surreal_bids.tables.analysis import describe_covariates
-from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.diagnosis import ALL_REGIONS, SUM_OF_INDICES, compare_groups, diagnose
-from surreal_bids.tables.folds import (
-    NEITHER,
-    CrossFit,
-    cross_fit,
-    fit_folds,
-    prepare_folds,
-    prepare_halves,
-    split_halves,
-)
-from surreal_bids.tables.pipeline import TableModel, TrainingData, prepare
-from surreal_bids.tables.resampling import shift_of_controls
-from surreal_bids.tables.sites import adapt_to_controls
 
 Draw = Callable[[int], dict[str, float]]
 Limits = Mapping[str, tuple[float, float]]

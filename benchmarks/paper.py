@@ -65,9 +65,9 @@ def assemble(study: Study, experiment: str, tasks: list[str]) -> dict[str, pd.Da
     tables = {name: make(study, tasks) for name, make in TABLES[experiment].items()}
     tables = {name: table for name, table in tables.items() if not table.empty}
     setting = study.plan.describe(experiment)
-    about = {'setting': setting, 'preset': study.preset, 'seed': study.seed}
+    prefix_errors = {'setting': setting, 'preset': study.preset, 'seed': study.seed}
     for name, table in tables.items():
-        described = table.round(DECIMALS).assign(**about, **circumstances(*PACKAGES))
+        described = table.round(DECIMALS).assign(**prefix_errors, **circumstances(*PACKAGES))
         write_tsv(study.folder / f'{name}.tsv', described)
     if tables:
         write_figure(study.folder, experiment, tables, setting)

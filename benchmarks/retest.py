@@ -33,7 +33,7 @@ from surreal_bids.images import load_image, voxel_volume
 from surreal_bids.imaging.brain import brain_mask, correct_bias
 from surreal_bids.imaging.network import segment_regions
 from surreal_bids.regions import muse_indices, muse_table
-from surreal_bids.tables.retest import HEAD_SIZE, NOISE_TABLE, SHARED
+from surreal_bids.rindices.measurement_noise import HEAD_SIZE, NOISE_TABLE, SHARED
 
 NOT_BY_HAND = range(81, 96)
 """Regions that the hand labels lack, and `halves_dlmuse` leaves out."""

@@ -31,15 +31,15 @@ from machine import write_results
 from numpy.typing import NDArray
 from retest import estimate_noise, held_out_ratio, read_pairs
 
+from surreal_bids.analysis.change import describe_changes
+from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import CohortOptions, TrainingOptions
+from surreal_bids.rindices import measurement_noise
+from surreal_bids.rindices.model import TableModel
 from surreal_bids.simulation.population import built_in_population, volume_columns
 from surreal_bids.simulation.tables import TASKS, simulate_table
 from surreal_bids.stats.concordance import match_patterns
 from surreal_bids.stats.mixed import RANDOM_SLOPES, compare_change
-from surreal_bids.tables import retest
-from surreal_bids.tables.changes import describe_changes
-from surreal_bids.tables.cohort import Cohort, read_cohort
-from surreal_bids.tables.pipeline import TableModel
 
 TASK = TASKS['basic']
 LOSS_PER_YEAR, YEARS = 0.02, 2
@@ -82,8 +82,8 @@ def simulate_truth(seed: int) -> Truth:
 
 def simulated_errors(rng: np.random.Generator, noise: pd.Series, n: int) -> NDArray:
     """Logarithms of errors of one measurement: (N, S + 1), head size first."""
-    own = rng.normal(size=(n, len(noise) - 1)) * noise.drop(retest.SHARED).to_numpy()
-    return own + rng.normal(0, noise[retest.SHARED], (n, 1))
+    own = rng.normal(size=(n, len(noise) - 1)) * noise.drop(measurement_noise.SHARED).to_numpy()
+    return own + rng.normal(0, noise[measurement_noise.SHARED], (n, 1))
 
 
 def write_visits(truth: Truth, errors: tuple[NDArray, NDArray], path: Path) -> None:
@@ -105,10 +105,12 @@ def called(truth: Truth, model: TableModel, errors: tuple[NDArray, NDArray]) -> 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / 'visits.tsv'
         write_visits(truth, errors, path)
-        cohort = read_cohort(path, options=CohortOptions(), model=model.preprocessing, adapt=False)
+        cohort = read_cohort(
+            path, options=CohortOptions(), model=model.preprocessing.requirements, adapt=False
+        )
     results = model.apply(cohort)
     harmonized = model.preprocessing.harmonize(cohort.features, cohort.people)
-    noise = retest.noise_of_indices(model, cohort)
+    noise = measurement_noise.noise_of_indices(model, cohort)
     changes = describe_changes(cohort, results, harmonized, noise)
     losing = dict(zip(truth.people['participant_id'], truth.losing))
     return changes.assign(losing=changes['participant_id'].map(losing))
@@ -155,7 +157,9 @@ def train(folder: Path, n: tuple[int, int], seed: int) -> tuple[TableModel, Coho
 
 
 def noise_of_one() -> pd.Series:
-    table = pd.read_csv(retest.NOISE_TABLE, sep='\t', dtype={'index': str}, na_values='n/a')
+    table = pd.read_csv(
+        measurement_noise.NOISE_TABLE, sep='\t', dtype={'index': str}, na_values='n/a'
+    )
     return table.set_index('index')['noise']
 
 
@@ -178,18 +182,18 @@ def reliable(options: argparse.Namespace) -> None:
     rng = np.random.default_rng(options.seed)
     n, noise = len(truth.losing), noise_of_one()
     errors = simulated_errors(rng, noise, n), simulated_errors(rng, noise, n)
-    about = {'trained_on': ' + '.join(map(str, options.n)), 'seed': options.seed}
+    prefix_errors = {'trained_on': ' + '.join(map(str, options.n)), 'seed': options.seed}
     rows = [
-        {**about, 'errors': 'simulated', **row}
+        {**prefix_errors, 'errors': 'simulated', **row}
         for row in summarise(called(truth, model, errors), name_of)
     ]
     rows += [
-        {**about, 'errors': 'simulated, noise of five pairs', **row}
+        {**prefix_errors, 'errors': 'simulated, noise of five pairs', **row}
         for row in summarise(noise_learned_anew(truth, model, rng), name_of)
     ]
     if options.twice:
         rows += [
-            {**about, 'errors': 'of people scanned twice', **row}
+            {**prefix_errors, 'errors': 'of people scanned twice', **row}
             for row in summarise(real_errors(truth, model, *options.twice), name_of)
         ]
     table = pd.DataFrame(rows).round(4)
@@ -203,10 +207,10 @@ def noise_learned_anew(
     """The same, where noise is what five pairs tell of it, drawn anew for a part of the people."""
     known = noise_of_one()
     volumes = pd.Series(np.median(truth.volumes[0], axis=0), known.index[2:])
-    volumes[retest.HEAD_SIZE] = truth.people['icv'].median()
+    volumes[measurement_noise.HEAD_SIZE] = truth.people['icv'].median()
     parts = []
     for number in range(draws):
-        pairs = [simulated_errors(rng, known, retest.PAIRS) for _ in range(2)]
+        pairs = [simulated_errors(rng, known, measurement_noise.PAIRS) for _ in range(2)]
         differences = pd.DataFrame(pairs[1] - pairs[0], columns=known.index[1:])
         own = truth.some(slice(number % part, None, part))
         errors = [simulated_errors(rng, known, len(own.losing)) for _ in range(2)]
@@ -219,13 +223,13 @@ def noise_learned_anew(
 @contextmanager
 def known_noise(found: pd.DataFrame, volumes: pd.Series) -> Iterator[None]:
     """Let the package believe that noise is this."""
-    known = retest._noise_table
+    known = measurement_noise._noise_table
     table = found.assign(volume_mm3=volumes.reindex(found.index))
-    retest._noise_table = lambda: table
+    measurement_noise._noise_table = lambda: table
     try:
         yield
     finally:
-        retest._noise_table = known
+        measurement_noise._noise_table = known
 
 
 def real_errors(truth: Truth, model: TableModel, folder: Path, volumes: Path) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from surreal_bids.cohort.cohort import Cohort
     from surreal_bids.harmonization.combat import ComBat
     from surreal_bids.imaging.brain import brain_mask, correct_bias
     from surreal_bids.imaging.fusion import fuse_labels
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
     from surreal_bids.imaging.registration import register
     from surreal_bids.imaging.tissue import classify_tissue
     from surreal_bids.model.estimator import SurrealGAN
+    from surreal_bids.rindices.model import TableModel
     from surreal_bids.simulation.tables import simulate_table
-    from surreal_bids.tables.cohort import Cohort
-    from surreal_bids.tables.pipeline import TableModel
 
 __version__ = '0.1.0'
 
@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    'Cohort': 'tables.cohort',
+    'Cohort': 'cohort.cohort',
     'ComBat': 'harmonization.combat',
     'SurrealGAN': 'model.estimator',
-    'TableModel': 'tables.pipeline',
+    'TableModel': 'rindices.model',
     'brain_mask': 'imaging.brain',
     'classify_tissue': 'imaging.tissue',
     'correct_bias': 'imaging.brain',

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.text import name_some
+from surreal_bids.text import list_briefly
 
 VENTRICLES = (4, 11, 49, 50, 51, 52)
 """MUSE indices of the single regions that are fluid and no feature of the model."""
@@ -385,7 +385,7 @@ def _require_regions(column_of: dict[int, str], features: Sequence[Feature]) -> 
     missing = sorted(wanted - set(column_of))
     if missing:
         names = region_names()
-        listed = name_some([f'{index} ({names[index]})' for index in missing], 5)
+        listed = list_briefly([f'{index} ({names[index]})' for index in missing], 5)
         raise DataError(
             f'the table has no column for MUSE region {listed}; add it, named like '
             f'MUSE_{missing[0]} or by its name'

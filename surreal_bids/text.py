@@ -13,7 +13,7 @@ FEW = 12
 """How many alternatives an error lists in full before it names only the nearest."""
 
 
-def name_some(names: Iterable[Any], most: int = LISTED) -> str:
+def list_briefly(names: Iterable[Any], most: int = LISTED) -> str:
     """Spell out the first names and count the rest, so that a message stays readable."""
     listed = [str(name) for name in names]
     shown = ', '.join(listed[:most])
@@ -37,7 +37,7 @@ def alternatives(wrong: Iterable[str], available: Iterable[str]) -> str:
         close for name in wrong for close in difflib.get_close_matches(name, available, 3)
     )
     if not nearest:
-        return f'there are: {name_some(available)}'
+        return f'there are: {list_briefly(available)}'
     return f'the nearest of {len(available)} are: {", ".join(nearest)}'
 
 

@@ -22,7 +22,7 @@ def write_t1w(path: Path, shape: tuple[int, ...] = (7, 8, 9)) -> Path:
 def count_lost_patterns():
     """Keep R-indices of patterns that folds lost: models of a few steps find none of them again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('surreal_bids.tables.folds.FOUND_AGAIN', -1.0)
+        patch.setattr('surreal_bids.rindices.crossfit.FOUND_AGAIN', -1.0)
         yield
 
 

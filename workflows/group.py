@@ -15,7 +15,7 @@ from surreal_bids.interfaces.group import (
     SelectModel,
     TrainPatterns,
 )
-from surreal_bids.interfaces.individual import WriteIndividuals
+from surreal_bids.interfaces.participant_reports import WriteIndividuals
 
 
 def init_group_wf(
@@ -48,7 +48,7 @@ def init_group_wf(
     Parameters
     ----------
     cohort_dir
-        The participants, as :class:`surreal_bids.tables.cohort.Cohort` saves them.
+        The participants, as :class:`surreal_bids.cohort.cohort.Cohort` saves them.
     output_dir
         Root of the outputs, where the RAVENS maps of participants are.
     model
@@ -122,7 +122,7 @@ def _init_map_node(
     )
 
 
-FEWEST_REPORTS = 8
+MIN_REPORTS = 8
 """Reports that one node writes at least, if there are so many: each has to start first."""
 
 
@@ -132,7 +132,7 @@ def _init_report_nodes(
     """Nodes that share out the reports of participants."""
     participants = individuals['participants']
     options = {name: value for name, value in individuals.items() if name != 'participants'}
-    count = min(n_threads, -(-len(participants) // FEWEST_REPORTS))
+    count = min(n_threads, -(-len(participants) // MIN_REPORTS))
     return [
         pe.Node(
             WriteIndividuals(
@@ -168,13 +168,14 @@ def init_training_wf(
     Parameters
     ----------
     data_file
-        What to train on, as :class:`surreal_bids.tables.pipeline.TrainingData` saves it.
+        What to train on, as :class:`surreal_bids.rindices.model.TrainingData` saves it.
     options
         Fields of `TrainingOptions`.
     checkpoint_dir
         Where members are kept; a node that was killed resumes from there.
     folds_file
-        Who is in which fold, as :class:`surreal_bids.tables.folds.Folds` saves it; None: no folds.
+        Who is in which fold, as :class:`~surreal_bids.rindices.crossfit.Folds` saves it; None: no
+        folds.
     fold_files, half_files
         What to train on without each fold, by its number; and in each half.
     n_threads

@@ -12,9 +12,10 @@ from nipype.interfaces.base import isdefined
 from nipype.interfaces.utility import IdentityInterface, Merge
 from nipype.pipeline import engine as pe
 
-from surreal_bids.bids.derivatives import Provenance
-from surreal_bids.bids.reuse import TISSUES, Reusable
+from surreal_bids.bids.outputs import Provenance
+from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord, WriteReport
+from surreal_bids.templates import TISSUES
 from surreal_bids.workflows.anatomy import (
     AtlasFiles,
     init_bias_correction_wf,
@@ -73,7 +74,7 @@ def init_outputs_wf(
 
     Workflow Graph
         >>> from pathlib import Path
-        >>> from surreal_bids.bids.derivatives import Provenance
+        >>> from surreal_bids.bids.outputs import Provenance
         >>> from surreal_bids.workflows.participant import init_outputs_wf
         >>> wf = init_outputs_wf(
         ...     output_dir=Path('out'),
@@ -206,8 +207,8 @@ def init_participant_wf(
 
     Workflow Graph
         >>> from pathlib import Path
-        >>> from surreal_bids.bids.reuse import Reusable
-        >>> from surreal_bids.bids.derivatives import Provenance
+        >>> from surreal_bids.bids.precomputed import Reusable
+        >>> from surreal_bids.bids.outputs import Provenance
         >>> from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
         >>> from surreal_bids.workflows.anatomy import AtlasFiles
         >>> wf = init_participant_wf(

@@ -19,7 +19,7 @@ from .study import Study
 Row = dict[str, Any]
 UNKNOWN = Reported(np.nan, np.nan)
 """Where the paper gives no number."""
-FEWEST_POINTS = 3
+MIN_POINTS = 3
 """Two points always lie on a line: no correlation is told of less than three."""
 GAN_REFERENCE = 'Surreal-GAN, selected member'
 
@@ -116,7 +116,7 @@ def fig2_correlation(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
             'task': task,
             **{
                 method: part['c_index'].corr(
-                    part['agreement'], method=method, min_periods=FEWEST_POINTS
+                    part['agreement'], method=method, min_periods=MIN_POINTS
                 )
                 for method in ('pearson', 'spearman')
             },

@@ -19,11 +19,11 @@ from surreal_bids.cli.main import (
 )
 from surreal_bids.config import AppConfig, make_config
 from surreal_bids.files import sole_use
-from surreal_bids.text import name_some
+from surreal_bids.text import list_briefly
 
 if TYPE_CHECKING:
     from surreal_bids.bids.layout import Visit
-    from surreal_bids.bids.survey import Survey
+    from surreal_bids.bids.preflight import Survey
 
 LOGGER = logging.getLogger(__name__)
 
@@ -84,9 +84,9 @@ def run(arguments: Sequence[str]) -> int:
     set_up_logging(0)
     config, verbosity = parse_arguments(arguments)
     set_up_logging(verbosity)
-    from surreal_bids.bids.derivatives import other_source
     from surreal_bids.bids.layout import read_description
-    from surreal_bids.bids.survey import check_output_folder, survey_dataset
+    from surreal_bids.bids.outputs import other_source
+    from surreal_bids.bids.preflight import check_output_folder, survey_dataset
 
     read_description(config.bids_dir)
     if other := other_source(config.output_dir, config.bids_dir):
@@ -109,7 +109,7 @@ def run(arguments: Sequence[str]) -> int:
         LOGGER.warning('%s', note)
     if 'participant' in config.analysis_levels:
         if survey.problems:
-            unusable = name_some(problem.name for problem in survey.problems)
+            unusable = list_briefly(problem.name for problem in survey.problems)
             LOGGER.warning('cannot be used (the reasons are shown at the end): %s', unusable)
         code = _run_participants(config, survey)
     else:

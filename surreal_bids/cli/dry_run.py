@@ -14,14 +14,14 @@ import numpy as np
 from nibabel.filebasedimages import ImageFileError
 from nibabel.spatialimages import HeaderDataError, SpatialImage
 
-from surreal_bids.bids.derivatives import list_outputs
 from surreal_bids.bids.layout import T1wImage, visit_name
-from surreal_bids.bids.survey import Problem, Survey
+from surreal_bids.bids.outputs import list_outputs
+from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import Job, Plan, refusals, reuse_table
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig, uses_network
 from surreal_bids.files import MISSING
-from surreal_bids.text import align, counted, name_some
+from surreal_bids.text import align, counted, list_briefly
 from surreal_bids.workflows.anatomy import registration_settings
 
 HEAD_VOXELS = 11.5e6
@@ -244,7 +244,7 @@ def _by_reason(jobs: Sequence[Job]) -> dict[str, str]:
     names = defaultdict(list)
     for job in jobs:
         names[job.reason].append(job.image.name)
-    return {reason: name_some(of_reason) for reason, of_reason in names.items()}
+    return {reason: list_briefly(of_reason) for reason, of_reason in names.items()}
 
 
 def problem_table(problems: Sequence[Problem]) -> str:

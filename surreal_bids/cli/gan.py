@@ -24,14 +24,14 @@ from surreal_bids.cli.options import add_cohort, add_training
 from surreal_bids.config import CohortOptions, TrainingOptions, check_config, training_options
 from surreal_bids.exceptions import DataError, MissingColumnError, OutputError, UsageError
 from surreal_bids.files import refuse_inputs
-from surreal_bids.text import name_some
+from surreal_bids.text import list_briefly
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surreal_bids.tables.cohort import Cohort
-    from surreal_bids.tables.folds import CrossFit, Folds
-    from surreal_bids.tables.pipeline import TableModel, TrainingData
+    from surreal_bids.cohort.cohort import Cohort
+    from surreal_bids.rindices.crossfit import CrossFit, Folds
+    from surreal_bids.rindices.model import TableModel, TrainingData
 
 RINDICES, EXCLUSIONS, SUMMARY = 'rindices.tsv', 'exclusions.tsv', 'summary.txt'
 CARD, TENSORS, CHECKPOINTS = 'model.json', 'model.safetensors', 'checkpoints'
@@ -140,23 +140,23 @@ def run_fit(arguments: argparse.Namespace) -> int:
     require_free_folder(out, arguments.overwrite)
     refuse_inputs([out, *(out / name for name in OWN_FILES)], inputs)
 
-    from surreal_bids.bids.people import about
+    from surreal_bids.analysis.outputs import summarise_cohort
+    from surreal_bids.bids.tabular import prefix_errors
+    from surreal_bids.cohort.cohort import read_cohort
     from surreal_bids.files import sole_use
-    from surreal_bids.tables.cohort import read_cohort
-    from surreal_bids.tables.folds import prepare_folds
-    from surreal_bids.tables.pipeline import prepare, require_trainable
-    from surreal_bids.tables.results import summarise_cohort
+    from surreal_bids.rindices.crossfit import prepare_folds
+    from surreal_bids.rindices.model import prepare, require_trainable
 
     with _suggest_participants(arguments):
         cohort = read_cohort(arguments.table, arguments.participants, options)
     sys.stdout.write(summarise_cohort(cohort))
     sys.stdout.flush()
-    with about(arguments.table):
+    with prefix_errors(arguments.table):
         data = prepare(cohort)
         training = training_options(training)
         require_trainable(data, training)
         folds = prepare_folds(cohort, training)
-    with sole_use(out, ['model']), about(arguments.table):
+    with sole_use(out, ['model']), prefix_errors(arguments.table):
         require_free_folder(out, arguments.overwrite)
         if arguments.overwrite:
             shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
@@ -168,9 +168,9 @@ def _train(
     out: Path, cohort: Cohort, options: TrainingOptions, data: TrainingData, folds: Folds | None
 ) -> None:
     """Train on all, then without each fold, and write."""
-    from surreal_bids.tables.folds import cross_fit, final_results, fit_folds, warn_of_lost
-    from surreal_bids.tables.pipeline import select_model
-    from surreal_bids.tables.standing import add_standing
+    from surreal_bids.rindices.crossfit import cross_fit, final_results, fit_folds, warn_of_lost
+    from surreal_bids.rindices.model import select_model
+    from surreal_bids.rindices.uncertainty import add_standing
 
     model = select_model(data, options, out / CHECKPOINTS)
     if folds is None:
@@ -208,7 +208,7 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
     foreign = [name for name in there if name not in OWN_FILES]
     if foreign:
         raise OutputError(
-            f'{folder}: holds {name_some(foreign)}, which is not of a model; choose another '
+            f'{folder}: holds {list_briefly(foreign)}, which is not of a model; choose another '
             'folder, or use --overwrite to add a model to it'
         )
 
@@ -235,15 +235,15 @@ def _write(
     fitted: CrossFit | None = None,
 ) -> None:
     """Write all outputs, the card last: a folder with a card is complete."""
-    from surreal_bids.files import write_text
-    from surreal_bids.tables.descriptions import write_described
-    from surreal_bids.tables.resampling import describe_shift, shift_of_controls
-    from surreal_bids.tables.results import (
+    from surreal_bids.analysis.descriptions import write_described
+    from surreal_bids.analysis.outputs import (
         readable_card,
         summarise_cohort,
         write_contributions,
         write_results,
     )
+    from surreal_bids.files import write_text
+    from surreal_bids.rindices.control_sensitivity import describe_shift, shift_of_controls
 
     card = readable_card(model.state()[1], details=False)
     (folder / CARD).unlink(missing_ok=True)
@@ -269,8 +269,8 @@ def _write_changes(
     fitted: CrossFit | None,
 ) -> None:
     """Write what changed between visits, if anyone has several."""
-    from surreal_bids.tables.changes import follow_visits
-    from surreal_bids.tables.descriptions import write_described
+    from surreal_bids.analysis.change import follow_visits
+    from surreal_bids.analysis.descriptions import write_described
 
     for name in (CHANGES, 'changes.json', GROUP_CHANGE, 'group_change.json'):
         (folder / name).unlink(missing_ok=True)
@@ -344,18 +344,18 @@ def run_apply(arguments: argparse.Namespace) -> int:
         if path.is_dir() or (path.exists() and not arguments.overwrite):
             raise OutputError(f'{path}: exists already; choose another name or use --overwrite')
 
-    from surreal_bids.bids.people import about
-    from surreal_bids.tables.changes import follow_visits
-    from surreal_bids.tables.cohort import read_cohort
-    from surreal_bids.tables.descriptions import write_described
-    from surreal_bids.tables.pipeline import TableModel
-    from surreal_bids.tables.results import (
+    from surreal_bids.analysis.change import follow_visits
+    from surreal_bids.analysis.descriptions import write_described
+    from surreal_bids.analysis.outputs import (
         doubts_of_model,
         summarise_results,
         with_excluded,
         write_contributions,
         write_results,
     )
+    from surreal_bids.bids.tabular import prefix_errors
+    from surreal_bids.cohort.cohort import read_cohort
+    from surreal_bids.rindices.model import TableModel
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
     with _suggest_participants(arguments):
@@ -363,11 +363,11 @@ def run_apply(arguments: argparse.Namespace) -> int:
             arguments.table,
             arguments.participants,
             _options(arguments, CohortOptions),
-            model=model.preprocessing,
+            model=model.preprocessing.requirements,
             with_groups=False,
             adapt=False,
         )
-    with about(arguments.table):
+    with prefix_errors(arguments.table):
         results = with_excluded(model.apply(cohort), cohort)
         contributions = model.contributions(cohort.features, cohort.people)
         changes, _ = follow_visits(cohort, model, results)
@@ -387,7 +387,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
 
 def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:
     """What few controls leave open for the sites of a cohort that were added to a model."""
-    from surreal_bids.tables.sites import describe_added
+    from surreal_bids.rindices.new_sites import describe_added
 
     column, added = cohort.options.site_column, model.notes.get('AddedSites', {})
     sites = set() if column is None else set(cohort.people[column])
@@ -442,11 +442,11 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     own = [arguments.model / name for name in OWN_FILES]
     refuse_inputs([out / name for name in OWN_FILES], [table, arguments.participants, *own])
 
-    from surreal_bids.bids.people import GroupLabels, about
+    from surreal_bids.analysis.descriptions import write_described
+    from surreal_bids.bids.tabular import GroupLabels, prefix_errors
     from surreal_bids.files import write_text
-    from surreal_bids.tables.descriptions import write_described
-    from surreal_bids.tables.pipeline import TableModel
-    from surreal_bids.tables.sites import (
+    from surreal_bids.rindices.model import TableModel
+    from surreal_bids.rindices.new_sites import (
         add_sites,
         read_site_controls,
         shift_table,
@@ -460,7 +460,7 @@ def run_add_site(arguments: argparse.Namespace) -> int:
         controls = read_site_controls(
             model, table, arguments.participants, options, said, arguments.site
         )
-    with about(table):
+    with prefix_errors(table):
         taught, added = add_sites(model, controls)
     text = summarise_added(added, controls)
     (out / CARD).unlink(missing_ok=True)
@@ -486,9 +486,9 @@ def add_card_parser(commands: Any) -> None:
 
 def run_card(arguments: argparse.Namespace) -> int:
     """Show the card of a model."""
+    from surreal_bids.analysis.outputs import readable_card
     from surreal_bids.model.bundle import reading_model
-    from surreal_bids.tables.pipeline import load_table_bundle
-    from surreal_bids.tables.results import readable_card
+    from surreal_bids.rindices.model import load_table_bundle
 
     with reading_model(arguments.model):
         text = readable_card(load_table_bundle(arguments.model)[1])
@@ -538,9 +538,9 @@ def add_import_parser(commands: Any) -> None:
 
 def run_import(arguments: argparse.Namespace) -> int:
     """Read the checkpoint, write the model, and show its card in short."""
-    from surreal_bids.tables.authors import import_checkpoint
-    from surreal_bids.tables.features import listed_features
-    from surreal_bids.tables.results import readable_card
+    from surreal_bids.analysis.outputs import readable_card
+    from surreal_bids.cohort.features import listed_features
+    from surreal_bids.rindices.import_checkpoint import import_checkpoint
 
     require_free_folder(arguments.out, arguments.overwrite)
     refuse_inputs([arguments.out / name for name in OWN_FILES], [arguments.file])

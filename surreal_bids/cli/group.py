@@ -14,42 +14,42 @@ from pathlib import Path
 from typing import Any
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import (
+from surreal_bids.analysis.outputs import summarise_cohort
+from surreal_bids.bids.layout import Visit, is_label, read_description, without_prefix
+from surreal_bids.bids.outputs import (
     OutputName,
     output_names,
     output_path,
     sidecar_path,
     start_dataset,
 )
-from surreal_bids.bids.layout import is_label, read_description, without_prefix
-from surreal_bids.bids.people import PARTICIPANT, Visit
+from surreal_bids.bids.preflight import check_output_folder, check_work_folder
 from surreal_bids.bids.programs import segmentation_label
-from surreal_bids.bids.survey import check_output_folder, check_work_folder
+from surreal_bids.bids.tabular import PARTICIPANT
 from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import template_name
+from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort
+from surreal_bids.cohort.exclusions import GROUP_NAMES
+from surreal_bids.cohort.volumes import collect_volumes
 from surreal_bids.config import AppConfig, training_options, write_config
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 from surreal_bids.files import sole_use, write_text
 from surreal_bids.interfaces.group import ravens_files
 from surreal_bids.model.bundle import CARD
-from surreal_bids.model.checks import FEWEST_PEOPLE
+from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import find_device
 from surreal_bids.model.train import longest_first
-from surreal_bids.tables.admission import GROUP_NAMES
-from surreal_bids.tables.cohort import Cohort, check_participants, read_cohort
-from surreal_bids.tables.folds import Folds, prepare_folds, prepare_halves
-from surreal_bids.tables.pipeline import (
+from surreal_bids.rindices.control_sensitivity import describe_shift, shift_of_controls
+from surreal_bids.rindices.crossfit import Folds, prepare_folds, prepare_halves
+from surreal_bids.rindices.model import (
     TableModel,
     TrainingData,
     prepare,
     require_trainable,
     time_training,
 )
-from surreal_bids.tables.resampling import describe_shift, shift_of_controls
-from surreal_bids.tables.results import summarise_cohort
-from surreal_bids.tables.sites import adapt_to_controls
-from surreal_bids.tables.volumes import collect_volumes
+from surreal_bids.rindices.new_sites import adapt_to_controls
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
 LOGGER = logging.getLogger(__name__)
@@ -113,12 +113,12 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     model = None if config.model is None else TableModel.load(config.model)
     volumes = config.roi_table or collect_volumes(config.output_dir, segmentation_label(config))
     participants = _find_participants(config)
-    needs = None if model is None else model.preprocessing
+    needs = None if model is None else model.preprocessing.requirements
     cohort = read_cohort(volumes, participants, config, expected, needs)
     sys.stdout.write(summarise_cohort(cohort))
     if model is None:
         source: TableModel | TrainingSets = _training_sets(config, cohort)
-    elif not cohort.can_teach:
+    elif not cohort.has_enough_controls:
         source = model.with_unseen_site('skip')
     else:
         source, cohort = adapt_to_controls(model, cohort)
@@ -165,7 +165,9 @@ def check_group_tables(config: AppConfig) -> None:
     SurrealError
         A table or column is missing or cannot be used, or participants are too few.
     """
-    needs = None if config.model is None else TableModel.load(config.model).preprocessing
+    needs = (
+        None if config.model is None else TableModel.load(config.model).preprocessing.requirements
+    )
     participants = _find_participants(config)
     if config.roi_table is None:
         check_participants(participants, config, needs)
@@ -223,9 +225,9 @@ def _training_sets(config: AppConfig, cohort: Cohort) -> TrainingSets:
     if not config.split_half:
         return TrainingSets(everyone, folds, [])
     for group, count in cohort.counts.items():
-        if count < 2 * FEWEST_PEOPLE:
+        if count < 2 * MIN_PEOPLE:
             raise DataError(
-                f'--split-half: {count} {GROUP_NAMES[group]}, but each half needs {FEWEST_PEOPLE}; '
+                f'--split-half: {count} {GROUP_NAMES[group]}, but each half needs {MIN_PEOPLE}; '
                 'remove this option'
             )
     return TrainingSets(everyone, folds, prepare_halves(cohort, config.random_seed))
@@ -255,7 +257,7 @@ def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingSets) -
     write_text(folder / DONE, '')
     _remove_outdated(config, begun)
     if not config.participant_label:
-        from surreal_bids.reports.individual import remove_others
+        from surreal_bids.reports.rindices_section import remove_others
 
         remove_others(config.output_dir, {without_prefix(name, 'sub') for name in reported(cohort)})
     return {path.name: path.read_text('utf-8') for path in sorted((folder / FAILURES).glob('*'))}
@@ -293,7 +295,7 @@ def make_workflow(
         'participants': reported(cohort),
         'failures_dir': os.fspath(folder / FAILURES),
         'again': config.reports_only,
-        'adapted': config.model is None or cohort.can_teach,
+        'adapted': config.model is None or cohort.has_enough_controls,
     }
     if config.model is not None:
         individuals['model'] = _model_name(config.model)
@@ -327,7 +329,7 @@ def _stamps(config: AppConfig, cohort: Cohort, template: str) -> dict[str, str]:
     """For each tissue with RAVENS maps, a hash that changes when the maps do."""
     visits = cohort.first_visits().visits
     stamps: dict[str, str] = {}
-    if not cohort.can_teach:
+    if not cohort.has_enough_controls:
         return stamps  # Nobody to compare with.
     for tissue in config.map_tissues:
         files = ravens_files(config.output_dir, visits, template, tissue)
@@ -348,7 +350,7 @@ def _model_name(model: Path) -> str:
 def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> dict[str, Any]:
     """Fields of `GroupMethods` that are known before anything is found."""
     return {
-        'harmonized': cohort.options.site_column is not None and cohort.can_teach,
+        'harmonized': cohort.options.site_column is not None and cohort.has_enough_controls,
         'model': None if config.model is None else _model_name(config.model),
         'map_tissues': tissues,
         'map_smoothing': config.map_smoothing,

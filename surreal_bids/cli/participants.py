@@ -20,10 +20,10 @@ from nipype.pipeline import engine as pe
 from tqdm import tqdm
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import Record, output_path, record_path, start_dataset
-from surreal_bids.bids.people import age_and_sex
+from surreal_bids.bids.outputs import Record, output_path, record_path, start_dataset
+from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.bids.programs import derivative_folders
-from surreal_bids.bids.survey import Problem, Survey
+from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cli.dry_run import SECONDS
 from surreal_bids.cli.execution import RESOURCES, Crash, run_workflows, runs_here
 from surreal_bids.cli.plan import (
@@ -39,11 +39,11 @@ from surreal_bids.cli.plan import (
     steps_dir,
     why_not_done,
 )
+from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig, config_to_toml, write_config
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
 from surreal_bids.reports.methods import ImagingMethods, MaskOrigin, MethodsOptions, methods_text
-from surreal_bids.tables.visits import dataset_order
 from surreal_bids.workflows.anatomy import registration_settings
 from surreal_bids.workflows.participant import init_reports_wf
 

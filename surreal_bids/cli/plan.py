@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import (
+from surreal_bids.bids.layout import T1wImage, Visit
+from surreal_bids.bids.outputs import (
     Provenance,
     Record,
     VisitOutputs,
@@ -20,10 +21,9 @@ from surreal_bids.bids.derivatives import (
     digest_of_files,
     fingerprint,
 )
-from surreal_bids.bids.layout import T1wImage, Visit
+from surreal_bids.bids.precomputed import Reusable, find_reusable, searched_for
+from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.bids.programs import atlas_label, derivative_folders
-from surreal_bids.bids.reuse import TISSUES, Reusable, find_reusable, searched_for
-from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.config import (
     BUILTIN_ATLAS,
     BUILTIN_TEMPLATE,
@@ -44,6 +44,7 @@ from surreal_bids.imaging.atlas import (
 )
 from surreal_bids.templates import (
     MUSE_LABELS,
+    TISSUES,
     Template,
     builtin_template,
     check_resolution,
@@ -385,7 +386,7 @@ def _prepare_portraits(config: AppConfig, atlases: Sequence[Atlas]) -> tuple[Pat
     if len(atlases) <= config.atlases_per_head:
         return ()
     # Brings in torch, which only those who choose among atlases need.
-    from surreal_bids.imaging.likeness import write_portrait
+    from surreal_bids.imaging.atlas_selection import write_portrait
 
     LOGGER.info('Comparing %d atlases with the template, unless that was done', len(atlases))
     folder = config.work_dir.absolute() / 'atlases'

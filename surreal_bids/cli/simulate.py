@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import BIDS_VERSION, output_path
-from surreal_bids.bids.people import TRAINED_ON_SUFFIX, read_people
+from surreal_bids.bids.outputs import BIDS_VERSION, output_path
+from surreal_bids.bids.tabular import TRAINED_ON_SUFFIX, read_people
 from surreal_bids.cli.main import (
     Parser,
     add_common_options,

@@ -16,8 +16,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from surreal_bids.bids.preflight import Survey
 from surreal_bids.bids.programs import derivative_folders
-from surreal_bids.bids.survey import Survey
 from surreal_bids.cli.dry_run import PROCESS_GB, estimate
 from surreal_bids.cli.plan import Job, make_plan
 from surreal_bids.config import (

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.empirical_bayes import (
-    FEWEST_FOR_SCALE,
+    MIN_FOR_SCALE,
     MOST_COVARYING,
     ShiftPrior,
     SitePrior,
@@ -47,7 +47,7 @@ from surreal_bids.harmonization.encoding import (
     require_finite,
     require_separable,
 )
-from surreal_bids.text import counted, name_some
+from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
@@ -250,8 +250,8 @@ class ComBat:
         if unseen.any() and self.unseen_site == 'error':
             names = np.unique(as_labels(places[unseen])).tolist()
             raise UnseenSiteError(
-                f'unseen site {name_some(names)} ({counted(int(unseen.sum()), "participant")}: '
-                f'{name_some(people[unseen])})',
+                f'unseen site {list_briefly(names)} ({counted(int(unseen.sum()), "participant")}: '
+                f'{list_briefly(people[unseen])})',
                 'learn it from its controls (add_site), or leave these participants unharmonized '
                 "(unseen_site='skip')",
             )
@@ -382,7 +382,7 @@ class ComBat:
             rough = least_squares(mine)
             prior = moments_prior(*rough) if self._borrows() else None
             estimates.append(self._estimate_site(name, mine, prior))
-            if len(mine) >= FEWEST_FOR_SCALE and name != self.reference_:
+            if len(mine) >= MIN_FOR_SCALE and name != self.reference_:
                 pooled.append((number, *rough))
         self.shift_, self.ratio_ = (np.array(parts) for parts in zip(*estimates))
         self.prior_, self.shift_prior_ = None, None
@@ -406,7 +406,7 @@ class ComBat:
         """Estimate gamma and delta (n_varying,) from one site's standardised features."""
         if name == self.reference_:
             return np.zeros(z.shape[1]), np.ones(z.shape[1])
-        if len(z) < FEWEST_FOR_SCALE:
+        if len(z) < MIN_FOR_SCALE:
             LOGGER.warning('site %s has %d participants: only its mean is adjusted', name, len(z))
         return estimate_site(z, prior, mean_only=self.mean_only)
 
@@ -417,7 +417,7 @@ class ComBat:
         if self.prior_ is not None and self.shift_prior_ is not None:
             return estimate_new_site(z, self.prior_, self.shift_prior_)
         prior = self.prior_
-        if prior is None and self._borrows() and len(z) >= FEWEST_FOR_SCALE:
+        if prior is None and self._borrows() and len(z) >= MIN_FOR_SCALE:
             prior = moments_prior(*least_squares(z))
         return estimate_site(z, prior, mean_only=self.mean_only)
 
@@ -450,16 +450,16 @@ class ComBat:
         if self.reference_ is None:
             return
         size = dict(zip(self.sites_, self.site_sizes_)).get(self.reference_, 0)
-        if size < FEWEST_FOR_SCALE:
+        if size < MIN_FOR_SCALE:
             raise DataError(
                 f'reference site {self.reference_}: {size} participants to learn from, '
-                f'{FEWEST_FOR_SCALE} are needed; the sites are {name_some(self.sites_)}'
+                f'{MIN_FOR_SCALE} are needed; the sites are {list_briefly(self.sites_)}'
             )
 
     def _require_new(self, sites: Sequence[str]) -> None:
         again = sorted(set(sites) & set(self.sites_))
         if again:
-            raise DataError(f'known already, cannot be added: {name_some(again)}')
+            raise DataError(f'known already, cannot be added: {list_briefly(again)}')
         if self.sites_ == [self.reference_]:
             raise DataError(
                 'the model was learned from one site only, which does not show how sites or '
@@ -519,7 +519,7 @@ def _gather(
     lacking = missing_covariates(covariate_table) | pd.isna(places)
     excluded = features.index[chosen & lacking]
     if len(excluded):
-        LOGGER.warning('excluded, missing site or covariate: %s', name_some(excluded))
+        LOGGER.warning('excluded, missing site or covariate: %s', list_briefly(excluded))
     kept = chosen & ~lacking
     if not kept.any():
         raise DataError('nobody to learn from: everyone lacks a site or a covariate, or is no CN')
@@ -546,7 +546,7 @@ def _constant_features(sample: _Sample) -> list[str]:
     still = np.abs(within).max(axis=0) <= CONSTANT * np.abs(values).max(axis=0)
     names = [str(name) for name in sample.features.columns[still]]
     if names:
-        LOGGER.warning('constant within every site, returned unchanged: %s', name_some(names))
+        LOGGER.warning('constant within every site, returned unchanged: %s', list_briefly(names))
     return names
 
 
@@ -564,7 +564,7 @@ def _tied_features(sample: _Sample) -> list[str]:
         LOGGER.warning(
             'most participants share one value, which will differ between sites once harmonized; '
             'better excluded: %s',
-            name_some(names),
+            list_briefly(names),
         )
     return names
 
@@ -573,4 +573,4 @@ def _log_status(status: pd.Series[str]) -> None:
     for value, why in ((EXCLUDED, 'missing site or covariate'), (UNHARMONIZED, 'unseen site')):
         people = status.index[status == value]
         if len(people):
-            LOGGER.info('%s, %s: %s', value, why, name_some(people))
+            LOGGER.info('%s, %s: %s', value, why, list_briefly(people))

@@ -27,7 +27,7 @@ from surreal_bids.harmonization.encoding import (
     require_estimable,
     require_finite,
 )
-from surreal_bids.text import name_some
+from surreal_bids.text import list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class CNNormaliser(Stored):
         constant = self.sd_ <= CONSTANT * np.abs(values).max(axis=0)
         if constant.any():
             raise DataError(
-                f'the same in all {len(table)} CN: {name_some(table.columns[constant])}; '
+                f'the same in all {len(table)} CN: {list_briefly(table.columns[constant])}; '
                 'exclude these features, which cannot be scaled'
             )
         return self
@@ -298,8 +298,8 @@ class CNImputer(Stored):
             LOGGER.info(
                 'imputed by CN regression: %d values of %s in %s',
                 missing.sum(),
-                name_some(table.index[lacking]),
-                name_some(table.columns[missing.any(axis=0)]),
+                list_briefly(table.index[lacking]),
+                list_briefly(table.columns[missing.any(axis=0)]),
             )
         return like(values, X, table)
 
@@ -380,7 +380,8 @@ def _logarithms(table: pd.DataFrame) -> pd.DataFrame:
     if wrong.any(axis=None):
         people, regions = table.index[wrong.any(axis=1)], table.columns[wrong.any(axis=0)]
         raise DataError(
-            f'no volume (0 or less) of {name_some(regions)} in {name_some(people)}, so that head '
+            f'no volume (0 or less) of {list_briefly(regions)} in {list_briefly(people)}, so that '
+            'head '
             'size cannot be removed by ratio; exclude the regions or the participants, impute (n/a '
             'for 0), or use --icv covariate'
         )
@@ -392,6 +393,6 @@ def _positive(icv: Any, people: pd.Index[Any]) -> Any:
     wrong = ~(np.isfinite(volume) & (volume > 0))
     if wrong.any():
         raise DataError(
-            f'ICV missing or not positive: {name_some(people[wrong])}; complete or exclude them'
+            f'ICV missing or not positive: {list_briefly(people[wrong])}; complete or exclude them'
         )
     return volume

@@ -31,7 +31,7 @@ MAX_STEPS = 10_000
 MEAN_ONLY_WEIGHT = 1
 """Participants that `mean_only` counts for a site's mean, whatever its size (as sva does)."""
 
-FEWEST_FOR_SCALE = 3
+MIN_FOR_SCALE = 3
 """Participants that a site needs before its variance is estimated; below, only its mean is."""
 
 MOST_COVARYING = 1000
@@ -159,7 +159,7 @@ def estimate_new_site(
     """
     mean, _ = least_squares(z)
     shift = covarying.shrink(mean, len(z))
-    if len(z) < FEWEST_FOR_SCALE:
+    if len(z) < MIN_FOR_SCALE:
         return shift, np.ones_like(shift)
     return shift, posterior_ratio(((z - shift) ** 2).sum(axis=0), len(z), prior)
 
@@ -176,7 +176,7 @@ def estimate_site(
     prior : SitePrior or None
         Priors to shrink to; None for least squares alone.
     mean_only : bool
-        Leave the variance, as is always done below `FEWEST_FOR_SCALE` participants.
+        Leave the variance, as is always done below `MIN_FOR_SCALE` participants.
     """
     shift, ratio = least_squares(z)
     unscaled = np.ones_like(ratio)
@@ -184,7 +184,7 @@ def estimate_site(
         return shift, unscaled if mean_only else ratio
     if mean_only:
         return posterior_shift(shift, 1.0, MEAN_ONLY_WEIGHT, prior), unscaled
-    if len(z) < FEWEST_FOR_SCALE:
+    if len(z) < MIN_FOR_SCALE:
         return posterior_shift(shift, 1.0, len(z), prior), unscaled
     return shrink(z, prior)
 
@@ -193,10 +193,10 @@ def least_squares(z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[
     """Estimate shift and variance ratio (n_features,) of a site's `z` (n, n_features).
 
     A feature that does not vary at the site gets the ratio 1, and so does every feature where
-    there are fewer than `FEWEST_FOR_SCALE` participants.
+    there are fewer than `MIN_FOR_SCALE` participants.
     """
     shift = z.mean(axis=0)
-    if len(z) < FEWEST_FOR_SCALE:
+    if len(z) < MIN_FOR_SCALE:
         return shift, np.ones_like(shift)
     ratio = z.var(axis=0, ddof=1)
     return shift, np.where(ratio <= CONSTANT**2, 1.0, ratio)

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.text import counted, name_some
+from surreal_bids.text import counted, list_briefly
 
 Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
 
@@ -37,7 +37,7 @@ def as_features(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame:
     except (TypeError, ValueError) as error:
         text = [name for name in table.columns if _holds_text(table[name])]
         raise DataError(
-            f'features hold text, not numbers: {name_some(text)}; exclude these columns'
+            f'features hold text, not numbers: {list_briefly(text)}; exclude these columns'
         ) from error
 
 
@@ -110,8 +110,8 @@ def order_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     surplus = [name for name in have.columns if name not in set(names)]
     if missing or surplus:
         raise DataError(
-            f'features differ from those learned: missing [{name_some(missing)}], '
-            f'not known [{name_some(surplus)}]; give the same regions'
+            f'features differ from those learned: missing [{list_briefly(missing)}], '
+            f'not known [{list_briefly(surplus)}]; give the same regions'
         )
     return have.loc[:, list(names)]
 
@@ -124,7 +124,7 @@ def require_finite(table: pd.DataFrame, what: str, remedy: str) -> None:
         columns = table.columns[wrong.any(axis=0)]
         raise DataError(
             f'{what}: missing or infinite values for {counted(len(people), "participant")} '
-            f'({name_some(people)}) in {name_some(columns)}; {remedy}'
+            f'({list_briefly(people)}) in {list_briefly(columns)}; {remedy}'
         )
 
 
@@ -154,7 +154,8 @@ def _same_people(have: pd.Index[Any], people: pd.Index[Any], what: str) -> pd.In
     missing = people.difference(have)
     if len(missing):
         raise DataError(
-            f'{what}: nothing for {counted(len(missing), "participant")} ({name_some(missing)}); '
+            f'{what}: nothing for {counted(len(missing), "participant")} '
+            f'({list_briefly(missing)}); '
             'index both tables by the same participant labels'
         )
     return people
@@ -163,7 +164,7 @@ def _same_people(have: pd.Index[Any], people: pd.Index[Any], what: str) -> pd.In
 def _require_unique(names: pd.Index[Any], what: str) -> None:
     if names.has_duplicates:
         twice = names[names.duplicated()].unique()
-        raise DataError(f'the same {what} more than once: {name_some(twice)}; keep one row each')
+        raise DataError(f'the same {what} more than once: {list_briefly(twice)}; keep one row each')
 
 
 class CovariateEncoder:
@@ -231,8 +232,8 @@ class CovariateEncoder:
         missing = [name for name in self.covariates_ if name not in table.columns]
         if missing:
             raise DataError(
-                f'covariates missing from the table: {name_some(missing)}; '
-                f'the model was learned with {name_some(self.covariates_)}'
+                f'covariates missing from the table: {list_briefly(missing)}; '
+                f'the model was learned with {list_briefly(self.covariates_)}'
             )
         return table.loc[:, self.covariates_]
 
@@ -285,7 +286,7 @@ class CovariateEncoder:
         unknown = [name for name in self.categorical if name not in names]
         if unknown:
             raise DataError(
-                f'no such covariate: {name_some(unknown)}; the table has {name_some(names)}'
+                f'no such covariate: {list_briefly(unknown)}; the table has {list_briefly(names)}'
             )
 
     def _encode(self, values: pd.Series[Any]) -> NDArray[np.float64]:
@@ -309,8 +310,9 @@ def require_covariates(covariates: pd.DataFrame) -> None:
         rows = covariates.loc[lacking]
         columns = [name for name in rows if missing_covariates(rows[[name]]).any()]
         raise DataError(
-            f'covariates missing for {counted(len(rows), "participant")} ({name_some(rows.index)}) '
-            f'in {name_some(columns)}; complete or exclude them'
+            f'covariates missing for {counted(len(rows), "participant")} '
+            f'({list_briefly(rows.index)}) '
+            f'in {list_briefly(columns)}; complete or exclude them'
         )
 
 
@@ -319,8 +321,9 @@ def _to_numbers(values: pd.Series[Any]) -> pd.Series[float]:
     text = values[numbers.isna() & values.notna()]
     if len(text):
         raise DataError(
-            f'covariate {values.name}: numbers expected, found {name_some(text.unique().tolist())} '
-            f'({name_some(text.index)}); code it as when the model was learned'
+            f'covariate {values.name}: numbers expected, found '
+            f'{list_briefly(text.unique().tolist())} '
+            f'({list_briefly(text.index)}); code it as when the model was learned'
         )
     return numbers
 
@@ -331,8 +334,8 @@ def _one_hot(values: pd.Series[Any], levels: Sequence[str]) -> NDArray[np.float6
     if unknown.any():
         found = np.unique(text[unknown]).tolist()
         raise DataError(
-            f'covariate {values.name}: unknown level {name_some(found)} '
-            f'({name_some(values.index[unknown])}); the model knows {name_some(levels)}'
+            f'covariate {values.name}: unknown level {list_briefly(found)} '
+            f'({list_briefly(values.index[unknown])}); the model knows {list_briefly(levels)}'
         )
     return (text[:, None] == np.asarray(levels[1:])[None, :]).astype(np.float64)
 
@@ -432,14 +435,14 @@ def require_estimable(columns: NDArray[np.float64], names: Sequence[str]) -> Non
     n_people, n_columns = columns.shape
     if n_people < n_columns + 2:
         raise DataError(
-            f'{n_people} CN for {n_columns} covariate columns ({name_some(names)}); '
+            f'{n_people} CN for {n_columns} covariate columns ({list_briefly(names)}); '
             f'the minimum is {n_columns + 2}: use fewer covariates'
         )
     spread = columns.std(axis=0)
     scaled = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     if _rank(scaled) < n_columns:
         raise DataError(
-            f'covariates explain each other among the CN: {name_some(names)}; exclude one'
+            f'covariates explain each other among the CN: {list_briefly(names)}; exclude one'
         )
 
 

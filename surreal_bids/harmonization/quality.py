@@ -35,7 +35,7 @@ from surreal_bids.harmonization.encoding import (
     group_means,
     require_covariates,
 )
-from surreal_bids.text import name_some
+from surreal_bids.text import list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
@@ -258,7 +258,7 @@ def _large_sites(labels: NDArray[np.str_]) -> tuple[NDArray[np.str_], NDArray[np
     names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     small = names[counts < N_FOLDS].tolist()
     if small:
-        LOGGER.info('excluded from site classification, too small: %s', name_some(small))
+        LOGGER.info('excluded from site classification, too small: %s', list_briefly(small))
     if len(names) - len(small) < 2:
         raise DataError(f'site classification needs two sites with at least {N_FOLDS} participants')
     keep = counts[codes] >= N_FOLDS

@@ -27,7 +27,7 @@ from surreal_bids.templates import (
     read_labels,
     tissue_fractions,
 )
-from surreal_bids.text import name_some
+from surreal_bids.text import list_briefly
 
 T1W_ENDING = '_T1w.nii.gz'
 LABELS_ENDING = '_dseg.nii.gz'
@@ -198,7 +198,7 @@ def content_digest(*contents: bytes) -> str:
 
 def _refuse(path: Path, cells: pd.Series, problem: str) -> None:
     if len(cells):
-        raise DataError(f'{path}: {problem}: {name_some(cells.tolist())}; correct the table')
+        raise DataError(f'{path}: {problem}: {list_briefly(cells.tolist())}; correct the table')
 
 
 def _pairs(folder: Path) -> tuple[Atlas, ...]:
@@ -215,7 +215,7 @@ def _pairs(folder: Path) -> tuple[Atlas, ...]:
         lacks = T1W_ENDING if alone[0] in names[LABELS_ENDING] else LABELS_ENDING
         raise DataError(
             f'{folder}: {alone[0]}{lacks} is missing; each atlas has a T1w image and a label map '
-            f'(incomplete: {name_some(alone)})'
+            f'(incomplete: {list_briefly(alone)})'
         )
     if not names[T1W_ENDING]:
         raise DataError(
@@ -238,13 +238,15 @@ def _check_labels(atlas: Atlas, regions: pd.DataFrame) -> None:
     odd = values[(values != np.round(values)) | (values < 0)]
     if odd.size:
         raise DataError(
-            f'{atlas.labels}: {odd.size} values are no labels ({name_some(odd.tolist())}); labels '
+            f'{atlas.labels}: {odd.size} values are no labels ({list_briefly(odd.tolist())}); '
+            'labels '
             'are whole numbers from 0. Was it resampled without nearest neighbours?'
         )
     unknown = sorted(set(values.astype(int).tolist()) - {0, *regions['index'].tolist()})
     if unknown:
         raise DataError(
-            f'{atlas.labels}: labels {name_some(unknown)} are not in {REGIONS_FILE}; add them to it'
+            f'{atlas.labels}: labels {list_briefly(unknown)} are not in {REGIONS_FILE}; add them '
+            'to it'
         )
 
 

@@ -130,13 +130,13 @@ TOLERANCE = 1e-7
 ROUNDING = 0.05
 """Part of a voxel by which the distance may be missed."""
 
-FEWEST_SAMPLES = 4
+MIN_SAMPLES = 4
 """An axis keeps at least this many voxels: a cubic spline needs them."""
 
 UPRIGHT = axcodes2ornt('RAS')
 """Axes to the right, to the front, and up."""
 
-FEWEST_FOREGROUND = 100
+MIN_FOREGROUND = 100
 """N4 needs a histogram: fewer voxels than this on the coarse grid are not worth one."""
 
 
@@ -201,7 +201,7 @@ def log_bias_field(
     values = np.asarray(upright.dataobj[samples], dtype=np.float32)
     foreground = apply_orientation(_foreground(image, mask), orientation)
     inside = foreground[samples] & (values > 0)
-    if inside.sum() < FEWEST_FOREGROUND:
+    if inside.sum() < MIN_FOREGROUND:
         raise DataError(
             f'bias field: {inside.sum()} voxels {grid_spacing:g} mm apart are positive and inside '
             'the mask, too few to estimate it; check image and mask, or exclude this image'
@@ -228,7 +228,7 @@ def _foreground(image: Image, mask: Image | None) -> NDArray[np.bool_]:
 def _steps(image: Image, grid_spacing: float) -> list[int]:
     """Voxels from one sample to the next, along each axis."""
     wanted = np.ceil(grid_spacing / voxel_sizes(image.affine) - ROUNDING)
-    most = np.array(image.shape) // FEWEST_SAMPLES
+    most = np.array(image.shape) // MIN_SAMPLES
     return np.clip(wanted, 1, np.maximum(most, 1)).astype(int).tolist()
 
 

@@ -24,7 +24,7 @@ from surreal_bids.images import Image, like, voxel_volume
 from surreal_bids.imaging.deformation import LocalCorrelation
 from surreal_bids.imaging.registration import normalise_intensity
 from surreal_bids.imaging.transforms import Transform, resample, voxel_coordinates
-from surreal_bids.text import name_some
+from surreal_bids.text import list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
@@ -369,7 +369,7 @@ def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.Data
         level = logging.WARNING if share > MUCH_EXCLUDED else logging.INFO
         LOGGER.log(
             level, 'labels %s (%.0f %% of the volume) are no regions of the atlas and are excluded',
-            name_some(others), 100 * share,
+            list_briefly(others), 100 * share,
         )  # fmt: skip
     table = regions[['index', 'name']].reset_index(drop=True)
     return table.assign(volume_mm3=[float(volumes.get(index, 0.0)) for index in listed])

@@ -38,7 +38,7 @@ from surreal_bids.imaging.transforms import (
 from surreal_bids.regions import muse_table
 from surreal_bids.templates import TRACTS_FILE, builtin_template, read_labels
 from surreal_bids.templates import resample as to_grid
-from surreal_bids.text import name_some
+from surreal_bids.text import list_briefly
 
 IMAGES = 'inst/extdata'
 BRAIN_ENDING = '_SS.nii.gz'
@@ -96,7 +96,7 @@ def convert_clone(clone: Path, folder: Path) -> Iterator[tuple[str, bool]]:
     others = {path.name.removesuffix(LABELS_ENDING) for path in folder.glob(f'*{LABELS_ENDING}')}
     if others - set(names):
         raise OutputError(
-            f'{folder}: has other atlases ({name_some(sorted(others - set(names)))}); choose '
+            f'{folder}: has other atlases ({list_briefly(sorted(others - set(names)))}); choose '
             'another folder'
         )
     write_text(folder / LICENCE_FILE, LICENCE + licence.read_text('utf-8').strip() + '\n')
@@ -142,7 +142,7 @@ def _names(clone: Path) -> list[str]:
         )
     if alone := sorted(brains ^ labelled):
         raise DataError(
-            f'{images}: {name_some(alone)} without its NAME{BRAIN_ENDING} or NAME{HAND_ENDING}; '
+            f'{images}: {list_briefly(alone)} without its NAME{BRAIN_ENDING} or NAME{HAND_ENDING}; '
             'clone again'
         )
     return sorted(brains)
@@ -182,7 +182,7 @@ def _check(t1w: Image, labels: Image, path: Path) -> None:
     odd = values[(values != np.round(values)) | (values < 0) | (values > HIGHEST_LABEL)]
     if odd.size:
         raise DataError(
-            f'{path}: {name_some(odd.tolist())} are no labels of Neuromorphometrics (0 to '
+            f'{path}: {list_briefly(odd.tolist())} are no labels of Neuromorphometrics (0 to '
             f'{HIGHEST_LABEL})'
         )
     if not set(CEREBRAL_WHITE.values()) <= set(values.tolist()):

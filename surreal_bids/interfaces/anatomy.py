@@ -19,7 +19,7 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.bids.people import about
+from surreal_bids.bids.tabular import prefix_errors
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
@@ -171,8 +171,9 @@ class ClassifyTissue(Step):
     output_spec = _ClassifyTissueOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.tissue import TISSUES, classify_tissue
+        from surreal_bids.imaging.tissue import classify_tissue
         from surreal_bids.imaging.transforms import read_transform, resample
+        from surreal_bids.templates import TISSUES
 
         transform = read_transform(self.inputs.xfm_file)
         t1w, mask = load_image(self.inputs.t1w_file), load_image(self.inputs.mask_file)
@@ -333,14 +334,14 @@ class _ChooseAtlasesOutput(TraitedSpec):
 
 
 class ChooseAtlases(Step):
-    """Choose atlases that resemble a head; see :mod:`surreal_bids.imaging.likeness`."""
+    """Choose atlases that resemble a head; see :mod:`surreal_bids.imaging.atlas_selection`."""
 
     input_spec = _ChooseAtlasesInput
     output_spec = _ChooseAtlasesOutput
 
     def _run_step(self, runtime: Any) -> Any:
         # Brings in torch, which only the process that runs this needs.
-        from surreal_bids.imaging.likeness import most_alike, portrait
+        from surreal_bids.imaging.atlas_selection import most_alike, portrait
 
         brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
         portraits = [load_image(path) for path in self.inputs.portraits]
@@ -484,7 +485,7 @@ class MeasureSegmentation(Step):
         from surreal_bids.imaging.fusion import require_overlap, volumes_of_labels
 
         dseg, table = load_image(self.inputs.in_file), self.inputs.regions_file
-        with about(Path(self.inputs.in_file)):
+        with prefix_errors(Path(self.inputs.in_file)):
             volumes = volumes_of_labels(dseg)
             require_overlap(dseg, load_image(self.inputs.mask_file))
         listed = read_regions(Path(table)) if table else label_table(self.inputs.numbering, volumes)

@@ -23,23 +23,23 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.bids.derivatives import output_path, write_sidecar
 from surreal_bids.bids.layout import without_prefix
-from surreal_bids.bids.people import PARTICIPANT, SESSION
+from surreal_bids.bids.outputs import output_path, write_sidecar
+from surreal_bids.bids.tabular import PARTICIPANT, SESSION
+from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE, TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.interfaces import Step
 from surreal_bids.interfaces.outputs import copy_whole
-from surreal_bids.tables.cohort import Cohort
 
 if TYPE_CHECKING:
+    from surreal_bids.analysis.engine import GroupResults
     from surreal_bids.reports.group import VoxelMaps
     from surreal_bids.reports.viewers import Background
+    from surreal_bids.rindices.crossfit import CrossFit
+    from surreal_bids.rindices.model import TableModel
     from surreal_bids.stats.maps import PatternMap
-    from surreal_bids.tables.analysis import GroupResults
-    from surreal_bids.tables.folds import CrossFit
-    from surreal_bids.tables.pipeline import TableModel
 
 # Functions of the model are imported where they run: torch takes seconds to import.
 
@@ -60,7 +60,7 @@ class _TrainPatternsOutput(TraitedSpec):
 
 
 class TrainPatterns(Step):
-    """Train one number of patterns; see :func:`surreal_bids.tables.pipeline.train_patterns`."""
+    """Train one number of patterns; see :func:`surreal_bids.rindices.model.train_patterns`."""
 
     input_spec = _TrainPatternsInput
     output_spec = _TrainPatternsOutput
@@ -68,7 +68,7 @@ class TrainPatterns(Step):
     def _run_step(self, runtime: Any) -> Any:
         import torch
 
-        from surreal_bids.tables.pipeline import TrainingData, train_patterns
+        from surreal_bids.rindices.model import TrainingData, train_patterns
 
         inputs = self.inputs
         torch.set_num_threads(inputs.n_threads)
@@ -92,7 +92,7 @@ class _SelectModelOutput(TraitedSpec):
 
 
 class SelectModel(Step):
-    """Choose by agreement, and average; see :func:`surreal_bids.tables.pipeline.select_model`.
+    """Choose by agreement, and average; see :func:`surreal_bids.rindices.model.select_model`.
 
     Members that no other step has trained are trained here.
     """
@@ -104,8 +104,8 @@ class SelectModel(Step):
         import torch
 
         from surreal_bids.model.bundle import CARD
-        from surreal_bids.tables.folds import half_options
-        from surreal_bids.tables.pipeline import TrainingData, select_model
+        from surreal_bids.rindices.crossfit import half_options
+        from surreal_bids.rindices.model import TrainingData, select_model
 
         inputs = self.inputs
         torch.set_num_threads(inputs.n_threads)
@@ -129,7 +129,7 @@ class _FitFoldInput(_TrainInput):
 
 
 class FitFold(Step):
-    """Train without a fold; see :func:`surreal_bids.tables.folds.fit_fold`.
+    """Train without a fold; see :func:`surreal_bids.rindices.crossfit.fit_fold`.
 
     Where that cannot be, the card says why: the participants of one fold then have no R-indices,
     which is no reason for the others to have none.
@@ -142,8 +142,8 @@ class FitFold(Step):
         import torch
 
         from surreal_bids.model.bundle import CARD
-        from surreal_bids.tables.folds import fit_fold
-        from surreal_bids.tables.pipeline import TrainingData
+        from surreal_bids.rindices.crossfit import fit_fold
+        from surreal_bids.rindices.model import TrainingData
 
         inputs, folder = self.inputs, Path(runtime.cwd) / 'model'
         torch.set_num_threads(inputs.n_threads)
@@ -170,7 +170,7 @@ class _HeldOutInput(BaseInterfaceInputSpec):
 
 def load_fitted(inputs: Any, cohort: Cohort, model: TableModel) -> CrossFit | None:
     """Models of folds and what they give the held out; None where there are no folds."""
-    from surreal_bids.tables.folds import Folds, cross_fit
+    from surreal_bids.rindices.crossfit import Folds, cross_fit
 
     if not isdefined(inputs.folds_file):
         return None
@@ -318,10 +318,10 @@ class PublishGroup(Step):
     _always_run = True
 
     def _run_step(self, runtime: Any) -> Any:
+        from surreal_bids.analysis.engine import analyse_group
+        from surreal_bids.analysis.outputs import publish_group
         from surreal_bids.reports.group import GroupReport, write_group_report
-        from surreal_bids.tables.analysis import analyse_group
-        from surreal_bids.tables.folds import warn_of_lost
-        from surreal_bids.tables.results import publish_group
+        from surreal_bids.rindices.crossfit import warn_of_lost
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         cohort, model = Cohort.load(inputs.cohort_dir), load_model(inputs.model_card)
@@ -371,7 +371,7 @@ def read_json(path: str | Path) -> Any:
 
 def load_model(card: str) -> TableModel:
     """Load the model that a card belongs to."""
-    from surreal_bids.tables.pipeline import TableModel
+    from surreal_bids.rindices.model import TableModel
 
     return TableModel.load(Path(card).parent)
 
@@ -422,8 +422,8 @@ DESCRIPTION_ONLY = (
 
 def publish_maps(root: Path, folder: Path, tissue: str, template: str) -> VoxelMaps:
     """Copy the maps of one tissue to their places, with descriptions, and their table."""
+    from surreal_bids.analysis.descriptions import write_described
     from surreal_bids.reports.group import VoxelMaps
-    from surreal_bids.tables.descriptions import write_described
 
     summary = pd.read_csv(folder / SUMMARY, sep='\t', na_values=['n/a'], keep_default_na=False)
     write_described('contrasts', output_path(root, 'contrasts', tissue=tissue), summary)
@@ -455,9 +455,9 @@ def publish_maps(root: Path, folder: Path, tissue: str, template: str) -> VoxelM
 
 def publish_patterns(root: Path, found: GroupResults, atlas_dir: Path) -> dict[str, Path]:
     """Write what each pattern changes as an image of the atlas; images by pattern."""
+    from surreal_bids.analysis.engine import paint_regions, values_by_region
     from surreal_bids.images import load_image
     from surreal_bids.imaging.atlas import default_atlas
-    from surreal_bids.tables.analysis import paint_regions, values_by_region
 
     labels = load_image(default_atlas(atlas_dir).atlases[0].labels)
     published = {}

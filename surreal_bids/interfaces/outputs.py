@@ -21,7 +21,7 @@ from nipype.interfaces.base import (
 )
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import (
+from surreal_bids.bids.outputs import (
     Provenance,
     VisitOutputs,
     describe_outputs,
@@ -29,12 +29,11 @@ from surreal_bids.bids.derivatives import (
     write_record,
     write_sidecar,
 )
-from surreal_bids.bids.reuse import TISSUES
 from surreal_bids.files import atomic_path, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.interfaces import Step
 from surreal_bids.interfaces.anatomy import load_template, warnings_in
-from surreal_bids.templates import MUSE_LABELS
+from surreal_bids.templates import MUSE_LABELS, TISSUES
 
 if TYPE_CHECKING:
     from surreal_bids.reports.participant import SessionReport
@@ -93,7 +92,7 @@ class _WriteRecordOutput(TraitedSpec):
 
 
 class WriteRecord(Step):
-    """Note that all outputs of a participant are there; see :mod:`surreal_bids.bids.derivatives`.
+    """Note that all outputs of a participant are there; see :mod:`surreal_bids.bids.outputs`.
 
     Warnings are those of all steps in the workflow around the one that this is a step of.
     """
@@ -127,7 +126,7 @@ class _DescribeOutputsOutput(TraitedSpec):
 
 
 class DescribeOutputs(Step):
-    """Write the content of sidecars; see :mod:`surreal_bids.bids.derivatives`."""
+    """Write the content of sidecars; see :mod:`surreal_bids.bids.outputs`."""
 
     input_spec = _DescribeOutputsInput
     output_spec = _DescribeOutputsOutput
@@ -195,7 +194,7 @@ class WriteReport(Step):
 
     def _session(self, session: Mapping[str, Any]) -> SessionReport:
         """Report of one session; its figures are drawn on the way."""
-        from surreal_bids.reports.assessment import Subject
+        from surreal_bids.imaging.norms import Subject
         from surreal_bids.reports.pages import Figure
         from surreal_bids.reports.participant import SessionReport
 
@@ -247,8 +246,8 @@ class Scan:
 
 def overlaps_with(scan: Scan, template_labels: Path) -> dict[str, float]:
     """Overlap of the network's regions with those of the template; of others there is none."""
+    from surreal_bids.imaging.norms import region_overlaps
     from surreal_bids.imaging.transforms import read_transform, resample
-    from surreal_bids.reports.assessment import region_overlaps
 
     if 'confidence' not in scan.volumes:
         return {}

@@ -103,7 +103,7 @@ SMALLEST_SPREAD = 0.01
 """A member whose R-index has a smaller sd than this over the patients has collapsed."""
 LOW_AGREEMENT = 0.65
 """Unrelated R-indices agree to a little over 0.5; below this, the patterns have not been found."""
-FEWEST_MEMBERS = 3
+MIN_MEMBERS = 3
 """A consensus needs this many healthy members (or all, where fewer were asked for)."""
 
 
@@ -204,7 +204,7 @@ def make_setting(
 
 def choose_setting(settings: Sequence[Setting], hyper: HyperParameters) -> Setting:
     """The setting whose members agree best, among those with enough healthy members."""
-    needed = min(FEWEST_MEMBERS, len(settings[0].members))
+    needed = min(MIN_MEMBERS, len(settings[0].members))
     eligible = [setting for setting in settings if len(setting.healthy) >= needed]
     for setting in settings:
         for member in setting.members:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from sklearn.covariance import LedoitWolf
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.text import name_some
+from surreal_bids.text import list_briefly
 
-FEWEST_PEOPLE = 8
+MIN_PEOPLE = 8
 """Each group needs this many people: those of the smallest batch."""
-FEWEST_FEATURES = 4
+MIN_FEATURES = 4
 """The smallest hidden layer has a quarter of the features."""
 MEAN_TOLERANCE, SD_TOLERANCE = 0.02, 0.02
 """How far the controls' mean may be from 1 and their sd from 0.1."""
@@ -34,7 +34,7 @@ def feature_matrix(X: Any) -> tuple[Floats, list[str] | None]:
     if names and len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise DataError(
-            f'columns that occur more than once: {name_some(twice)}; rename or drop them'
+            f'columns that occur more than once: {list_briefly(twice)}; rename or drop them'
         )
     bad = ~np.isfinite(values)
     if bad.any():
@@ -56,15 +56,17 @@ def check_training_sample(values: Floats, patient: NDArray[Any], names: list[str
         )
     counts = {'controls': int((~patient).sum()), 'patients': int(patient.sum())}
     for group, count in counts.items():
-        if count < FEWEST_PEOPLE:
-            raise DataError(f'{count} {group}, but training needs at least {FEWEST_PEOPLE}')
-    if values.shape[1] < FEWEST_FEATURES:
-        raise DataError(f'{values.shape[1]} features, but at least {FEWEST_FEATURES} are needed')
+        if count < MIN_PEOPLE:
+            raise DataError(f'{count} {group}, but training needs at least {MIN_PEOPLE}')
+    if values.shape[1] < MIN_FEATURES:
+        raise DataError(f'{values.shape[1]} features, but at least {MIN_FEATURES} are needed')
     labels = names or [f'column {k}' for k in range(values.shape[1])]
     sd = values[~patient].std(axis=0)
     constant = [name for name, value in zip(labels, sd) if value == 0]
     if constant:
-        raise DataError(f'constant among the controls: {name_some(constant)}; drop these columns')
+        raise DataError(
+            f'constant among the controls: {list_briefly(constant)}; drop these columns'
+        )
     mean = values[~patient].mean(axis=0)
     off = (abs(mean - 1) > MEAN_TOLERANCE) | (abs(sd - 0.1) > SD_TOLERANCE)
     if off.any():

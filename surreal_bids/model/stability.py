@@ -44,7 +44,7 @@ CANDIDATES = (1, 2, 3, 4, 5, 6)
 """Numbers of patterns that are tried where none is given."""
 SHARE = 0.8
 """Part of each group in a subsample ..."""
-FEWEST_PEOPLE = 8
+MIN_PEOPLE = 8
 """... no fewer than this, the smallest batch ..."""
 MOST_PEOPLE = 1500
 """... but no more than this: with very many, small departures from the model become stable too."""
@@ -97,7 +97,7 @@ class Number:
 
 def subsample_size(n_people: int) -> int:
     """How many of a group are in a random subsample."""
-    return max(round(SHARE * n_people), min(n_people, FEWEST_PEOPLE))
+    return max(round(SHARE * n_people), min(n_people, MIN_PEOPLE))
 
 
 def draw_subsample(n_people: int, rng: np.random.Generator, most: int | None = None) -> NDArray:

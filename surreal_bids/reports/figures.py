@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import PercentFormatter
 
-from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.files import write_text
 from surreal_bids.harmonization.quality import HarmonizationQuality
 from surreal_bids.reports.mosaics import GOLDEN_RATIO, SVG_SETTINGS

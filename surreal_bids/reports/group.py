@@ -11,11 +11,13 @@ import nibabel as nib
 import pandas as pd
 
 from surreal_bids import __version__
-from surreal_bids.bids.derivatives import output_path
-from surreal_bids.bids.people import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFFIX
+from surreal_bids.analysis.engine import GroupResults
+from surreal_bids.bids.outputs import output_path
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFFIX
 from surreal_bids.reports import figures
+from surreal_bids.reports.flags import exclusion_table, people_table, report_links
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
-from surreal_bids.reports.model import (
+from surreal_bids.reports.model_card import (
     NOTHING_FOUND,
     against_chance,
     card_facts,
@@ -39,15 +41,13 @@ from surreal_bids.reports.pages import (
     Table,
     write_page,
 )
-from surreal_bids.reports.people import exclusion_table, people_table, report_links
 from surreal_bids.reports.viewers import (
     Background,
     DrawnMap,
     draw_mosaic,
     write_viewer,
 )
-from surreal_bids.tables.analysis import GroupResults
-from surreal_bids.tables.resampling import describe_shift
+from surreal_bids.rindices.control_sensitivity import describe_shift
 
 
 @dataclass(frozen=True, eq=False)

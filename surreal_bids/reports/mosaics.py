@@ -28,7 +28,7 @@ from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import atomic_path
-from surreal_bids.reports.assessment import split_side
+from surreal_bids.imaging.norms import split_side
 
 Plane = Literal['axial', 'coronal', 'sagittal']
 
@@ -198,7 +198,7 @@ POINTS_PER_INCH = 72
 STRAY = 0.15
 """A point of an outline may be dropped if it lies this close to the line between its neighbours."""
 
-FEWEST_POINTS = 6
+MIN_POINTS = 6
 """Outlines of fewer points are specks."""
 
 INK, FAINT_INK = '#ffffff', '#b8c0cc'
@@ -352,7 +352,7 @@ def _draw_outline(axes: Axes, tiles: Sequence[Tile], outline: Outline) -> None:
         contour = axes.contour(columns, rows, values, levels=[outline.level])
         contour.remove()
         for curve in map(_thin, contour.allsegs[0]):
-            if len(curve) >= FEWEST_POINTS:
+            if len(curve) >= MIN_POINTS:
                 axes.plot(*curve.T, color=outline.colour, linewidth=1)
 
 

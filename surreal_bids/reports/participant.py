@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from surreal_bids.reports.assessment import (
+from surreal_bids.imaging.norms import (
     ASYMMETRY,
     LEAST_OVERLAP,
     NORM_PEOPLE,

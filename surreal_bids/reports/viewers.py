@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 from nibabel.affines import rescale_affine, voxel_sizes
 
-from surreal_bids.bids.derivatives import output_path
+from surreal_bids.bids.outputs import output_path
 from surreal_bids.files import write_text
 from surreal_bids.reports.mosaics import statistic_mosaic
 from surreal_bids.reports.pages import content_policy

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.stats import truncnorm
 from sklearn.covariance import LedoitWolf
 
-from surreal_bids.bids.people import read_table
+from surreal_bids.bids.tabular import read_table
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import Feature, build_features, muse_indices, muse_table, structure_of
 

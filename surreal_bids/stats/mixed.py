@@ -12,10 +12,10 @@ from scipy import stats
 from scipy.linalg import helmert
 from statsmodels.regression.mixed_linear_model import MixedLM
 
-FEWEST_PARTICIPANTS = 5
+MIN_PARTICIPANTS = 5
 """Of each group, with two visits or more, that a comparison needs."""
 
-FEWEST_FOR_SLOPES = 3
+MIN_FOR_SLOPES = 3
 """Visits of somebody that are needed to tell slopes of their own from noise."""
 
 CONFIDENCE = 0.95
@@ -98,10 +98,10 @@ def compare_change(
     table = table[table.groupby('who')['years'].transform('nunique') > 1]
     people = table.groupby('who')['patient'].first()
     for group, is_one in (('patients', people), ('controls', ~people)):
-        if is_one.sum() < FEWEST_PARTICIPANTS:
+        if is_one.sum() < MIN_PARTICIPANTS:
             return (
                 f'{int(is_one.sum())} {group} have R-indices at two visits of known dates; '
-                f'{FEWEST_PARTICIPANTS} are needed'
+                f'{MIN_PARTICIPANTS} are needed'
             )
     contrasts = _contrasts(table)
     if contrasts['value'].abs().max() <= ROUNDING * table['value'].abs().max():
@@ -139,7 +139,7 @@ def _fit(contrasts: pd.DataFrame) -> _Slope:
     who = contrasts['who'].to_numpy()
     visits = contrasts.groupby('who').size()
     of_each = _mean_of_slopes(contrasts)
-    if visits.max() < FEWEST_FOR_SLOPES - 1 or not of_each.error > 0:
+    if visits.max() < MIN_FOR_SLOPES - 1 or not of_each.error > 0:
         return of_each
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')

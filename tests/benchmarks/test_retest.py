@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 import retest
 
+from surreal_bids.analysis.change import limit_in_sd
 from surreal_bids.regions import muse_indices, muse_table
-from surreal_bids.tables.changes import limit_in_sd
 
 
 def test_shrunk_variances_are_nearer_to_the_truth():

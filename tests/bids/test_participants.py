@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surreal_bids.bids.people import (
+from surreal_bids.bids.tabular import (
     find_group_column,
     read_participants,
     read_sessions,

@@ -8,10 +8,11 @@ import pytest
 
 from surreal_bids import __version__
 from surreal_bids.bids import layout
-from surreal_bids.bids.derivatives import start_dataset
-from surreal_bids.cli.app import build_parser, main, parse_arguments, with_hyphens
+from surreal_bids.bids.outputs import start_dataset
+from surreal_bids.cli.app import build_parser, main, parse_arguments
+from surreal_bids.cli.main import with_hyphens
+from tests.analysis.group_study import write_dataset
 from tests.shared_data import shared_data
-from tests.tables.group_study import write_dataset
 
 PEOPLE = 'participant_id\tage\tdiagnosis\nsub-01\t60\tCN\nsub-02\t70\tPT\nsub-03\t75\tn/a\n'
 IMAGES = [
@@ -28,7 +29,7 @@ EXCLUSION = 'WARNING: The group level will exclude sub-03 (diagnosis is missing)
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """Let three participants do."""
-    monkeypatch.setattr('surreal_bids.tables.admission.FEWEST_PEOPLE', 1)
+    monkeypatch.setattr('surreal_bids.cohort.exclusions.MIN_PEOPLE', 1)
 
 
 @pytest.fixture
@@ -208,7 +209,7 @@ def test_both_levels_are_checked_before_any_work(
 
 
 def test_a_dry_run_shows_the_plan_before_what_the_group_level_lacks(check, monkeypatch):
-    monkeypatch.setattr('surreal_bids.tables.admission.FEWEST_PEOPLE', 10)
+    monkeypatch.setattr('surreal_bids.cohort.exclusions.MIN_PEOPLE', 10)
     code, out, err = check(levels=['participant', 'group'])
     assert code == 65
     assert 'To process: 3 images' in out

@@ -13,9 +13,9 @@ import torch
 from surreal_bids.cli.gan import build_parser, main
 from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 from surreal_bids.stats.concordance import pattern_c_index
+from tests.analysis.group_study import with_sessions
+from tests.cohort.study import make_study
 from tests.shared_data import shared_data
-from tests.tables.group_study import with_sessions
-from tests.tables.study import make_study
 
 pytestmark = pytest.mark.usefixtures('count_lost_patterns')
 
@@ -123,7 +123,7 @@ def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
 def test_apply_warns_of_a_model_whose_members_do_not_agree(
     home, tmp_path, limit, warned, capsys, monkeypatch
 ):
-    monkeypatch.setattr('surreal_bids.tables.results.LOW_AGREEMENT', limit)
+    monkeypatch.setattr('surreal_bids.analysis.outputs.LOW_AGREEMENT', limit)
     assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
     assert ('members of the model hardly agree' in capsys.readouterr().out) == warned
 

@@ -14,16 +14,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.derivatives import output_path, record_path, write_record
+from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.cli.app import main
 from surreal_bids.cli.group import check_group_options, reported, run_group_level
 from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.regions import label_table
-from surreal_bids.tables.pipeline import TableModel
+from surreal_bids.rindices.model import TableModel
+from tests.analysis.group_study import make_config, with_sessions, write_dataset
+from tests.cohort.study import make_study
 from tests.reports.html_page import Page, check_offline, check_structure
-from tests.tables.group_study import make_config, with_sessions, write_dataset
-from tests.tables.study import make_study
 
 pytestmark = pytest.mark.usefixtures('count_lost_patterns')
 
@@ -97,7 +97,7 @@ def test_a_pattern_that_a_fold_lost(done, monkeypatch):
     card = json.loads((done.parent / 'out' / 'models' / 'model.json').read_text())
     least = pd.Series(card['CrossFit']['LeastCorrelation']).sort_values()
     lost, *kept = least.index
-    monkeypatch.setattr('surreal_bids.tables.folds.FOUND_AGAIN', float(least.iloc[:2].mean()))
+    monkeypatch.setattr('surreal_bids.rindices.crossfit.FOUND_AGAIN', float(least.iloc[:2].mean()))
     assert run(done, out='lost', work='lost_work') == 0
     out = done.parent / 'lost'
     table = read(out / 'phenotype' / 'rindices.tsv')
@@ -529,7 +529,7 @@ def test_a_full_disk_ends_with_73_and_names_the_file(tmp_path, monkeypatch, caps
     def refuse(*_):
         raise OSError(28, 'No space left on device', 'out/phenotype/roi_volumes.tsv')
 
-    monkeypatch.setattr('surreal_bids.tables.results.publish_volumes', refuse)
+    monkeypatch.setattr('surreal_bids.analysis.outputs.publish_volumes', refuse)
     assert run(write_dataset(tmp_path)) == 73
     message = capsys.readouterr().err
     assert 'step publish' in message

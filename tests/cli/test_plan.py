@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from surreal_bids.bids.derivatives import record_path, write_record
-from surreal_bids.bids.survey import survey_dataset
+from surreal_bids.bids.outputs import record_path, write_record
+from surreal_bids.bids.preflight import survey_dataset
 from surreal_bids.cli import plan
 from surreal_bids.cli.plan import (
     check_anatomy_options,

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.bids.layout import T1wImage
-from surreal_bids.bids.reuse import Reusable
+from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.cli import slurm
 from surreal_bids.cli.app import main
 from surreal_bids.cli.dry_run import Estimate

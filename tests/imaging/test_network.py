@@ -160,7 +160,11 @@ def test_other_grid_or_empty_mask(tiny: TrainedNetwork) -> None:
 
 
 def write_weights(path, weights=None, **about):
-    stored = {'architecture': json.dumps(SMALL.as_dict()), 'indices': '[23, 30, 100]', **about}
+    stored = {
+        'architecture': json.dumps(SMALL.as_dict()),
+        'indices': '[23, 30, 100]',
+        **about,
+    }
     save_file(weights or RegionNet(SMALL).state_dict(), path, stored)
     return path
 

@@ -11,9 +11,9 @@ from surreal_bids.images import like, load_image
 from surreal_bids.imaging.brain import correct_bias
 from surreal_bids.imaging.deformation import Settings
 from surreal_bids.imaging.registration import register
-from surreal_bids.imaging.tissue import CONTENTS, TISSUES, classify_tissue, voxel_contents
+from surreal_bids.imaging.tissue import CONTENTS, classify_tissue, voxel_contents
 from surreal_bids.imaging.transforms import resample
-from surreal_bids.templates import builtin_template
+from surreal_bids.templates import TISSUES, builtin_template
 from tests.imaging.heads import affine_priors, dice, scan, true_tissue
 from tests.shared_data import shared_data
 

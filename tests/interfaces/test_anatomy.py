@@ -9,7 +9,7 @@ from nipype.interfaces.base import SimpleInterface
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.images import like
-from surreal_bids.imaging.likeness import write_portrait
+from surreal_bids.imaging.atlas_selection import write_portrait
 from surreal_bids.imaging.transforms import (
     Transform,
     identity_transform,
@@ -32,7 +32,7 @@ from surreal_bids.interfaces.anatomy import (
     torch_device,
 )
 from surreal_bids.regions import muse_table
-from tests.imaging.test_likeness import SIZES, brain
+from tests.imaging.test_atlas_selection import SIZES, brain
 from tests.interfaces import phantom
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from nipype.interfaces.base import BaseInterfaceInputSpec
 
-from surreal_bids.bids.derivatives import MASK_METHODS, Record, VisitOutputs
+from surreal_bids.bids.outputs import MASK_METHODS, Record, VisitOutputs
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.imaging.transforms import affine_transform, write_transform

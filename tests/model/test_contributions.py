@@ -6,8 +6,8 @@ import torch
 
 from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.covariates import CNNormaliser
-from surreal_bids.model import SurrealGAN
 from surreal_bids.model.contributions import MEAN_CONTROL, member_contributions
+from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import initial_weights, r_indices, relabel_patterns
 from tests.model.tiny import people
 

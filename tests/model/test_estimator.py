@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.model import SurrealGAN
-from surreal_bids.model.estimator import find_device
+from surreal_bids.model.estimator import SurrealGAN, find_device
 from surreal_bids.model.networks import encode, synthesise
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.model.tiny import N_REGIONS, people

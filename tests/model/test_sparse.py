@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.model import SurrealGAN
 from surreal_bids.model.agreement import Setting
+from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import (
     HOPELESS,

@@ -6,16 +6,16 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
+from surreal_bids.analysis.diagnosis import compare_groups
+from surreal_bids.analysis.engine import GroupResults
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.features import column_features
+from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.files import write_image
 from surreal_bids.reports.group import GroupReport, VoxelMaps
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.viewers import Background
 from surreal_bids.stats.associations import associate
-from surreal_bids.tables.analysis import GroupResults
-from surreal_bids.tables.cohort import Cohort
-from surreal_bids.tables.diagnosis import compare_groups
-from surreal_bids.tables.features import column_features
-from surreal_bids.tables.preprocessing import PreprocessingOptions
 from tests.reports.html_page import HOSTILE
 
 N_CN, N_PT = 14, 18

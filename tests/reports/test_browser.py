@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from surreal_bids.reports.group import write_group_report
-from surreal_bids.reports.individual import write_individual
 from surreal_bids.reports.pages import Section, Table, write_page
+from surreal_bids.reports.rindices_section import write_individual
 from tests.reports.group_report import N_CN, N_PT, make_report
 from tests.reports.html_page import HOSTILE
-from tests.reports.test_individual import make_tables
+from tests.reports.test_rindices_section import make_tables
 
 CHROMIUM = Path('/usr/bin/chromium')
 QUIET = ['--no-sandbox', '--disable-gpu', '--disable-background-networking']
@@ -145,8 +145,8 @@ def test_the_own_marker_is_seen_on_a_phone(tmp_path, visit):
     page.set_viewport_size({'width': 400, 'height': 800})
     picture = page.locator('#figure-R1 .picture')
     assert picture.evaluate('each => each.scrollWidth <= each.clientWidth')
-    letters = picture.locator('svg text').first.bounding_box()
-    assert letters['height'] >= 7
+    normalise_name = picture.locator('svg text').first.bounding_box()
+    assert normalise_name['height'] >= 7
     page.get_by_role('link', name='All participants').click()
     assert page.title() == 'Group'
 

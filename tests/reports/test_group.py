@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.analysis.diagnosis import compare_groups
 from surreal_bids.reports import figures
+from surreal_bids.reports.flags import flags_of, people_table
 from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
-from surreal_bids.reports.people import flags_of, people_table
-from surreal_bids.tables.diagnosis import compare_groups
-from surreal_bids.tables.folds import PATTERN_LOST
+from surreal_bids.rindices.crossfit import PATTERN_LOST
 from tests.reports.group_report import N_CN, N_PT, make_card, make_report
 from tests.reports.html_page import HOSTILE, Page
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from surreal_bids.reports.assessment import LEAST_OVERLAP, Subject
+from surreal_bids.imaging.norms import LEAST_OVERLAP, Subject
 from surreal_bids.reports.methods import ImagingMethods, MethodsOptions
 from surreal_bids.reports.mosaics import mask_mosaic
 from surreal_bids.reports.pages import Figure
@@ -14,9 +14,9 @@ from surreal_bids.reports.participant import (
     SessionReport,
     write_participant_report,
 )
+from tests.imaging.test_norms import WOMAN, usual_volumes
 from tests.reports.heads import draw_head, ras_grid
 from tests.reports.html_page import HOSTILE, Page, check_offline, check_structure
-from tests.reports.test_assessment import WOMAN, usual_volumes
 
 OVERLAPS = dict.fromkeys(LEAST_OVERLAP, 0.95)
 

@@ -108,7 +108,10 @@ def test_storage_order_changes_the_array_and_not_the_place(scanner, site):
 def test_the_image_goes_where_the_placement_puts_it(scanner, seed):
     placement = sample_anatomy(scanner.template, 'F', np.random.default_rng(seed)).placement
     scan = scanner.scan(
-        still(scanner.template), placement, neutral_protocol(1.5), np.random.default_rng(0)
+        still(scanner.template),
+        placement,
+        neutral_protocol(1.5),
+        np.random.default_rng(0),
     )
     voxels = np.argwhere(np.asarray(scan.labels.dataobj) == HIPPOCAMPUS)
     centre = nib.affines.apply_affine(scan.labels.affine, voxels).mean(axis=0)
@@ -128,7 +131,10 @@ def test_the_forward_map_moves_the_image_forwards(scanner, shift_mm):
 
 def test_the_brain_stands_out_from_its_fluid_and_the_skull(scanner):
     scan = scanner.scan(
-        still(scanner.template), np.eye(4), neutral_protocol(2.0), np.random.default_rng(0)
+        still(scanner.template),
+        np.eye(4),
+        neutral_protocol(2.0),
+        np.random.default_rng(0),
     )
     image, labels, brain = (
         np.asarray(part.dataobj) for part in (scan.t1w, scan.labels, scan.brain)
@@ -167,7 +173,10 @@ def test_sites_differ_in_everything_they_can(site):
 def test_a_scan_comes_back_with_its_seed(scanner):
     scans = [
         scanner.scan(
-            still(scanner.template), np.eye(4), protocol_of(1), np.random.default_rng(seed)
+            still(scanner.template),
+            np.eye(4),
+            protocol_of(1),
+            np.random.default_rng(seed),
         )
         for seed in (5, 5, 6)
     ]

@@ -1,0 +1,1 @@
+"""From R-indices to results: computed once, written in one place."""

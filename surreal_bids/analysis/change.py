@@ -1,0 +1,412 @@
+"""What changed between visits: R-indices and volumes, beside the noise of measurement."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from surreal_bids.bids.tabular import PARTICIPANT, PATIENT, SESSION, normalise_name
+from surreal_bids.cohort.cohort import USUAL_PLACES, Cohort
+from surreal_bids.cohort.exclusions import GROUP_NAMES, ONE_SITE
+from surreal_bids.cohort.visits import NAME
+from surreal_bids.regions import readable_name
+from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
+from surreal_bids.rindices.measurement_noise import PAIRS, Noise, noise_of_indices, noise_of_volumes
+from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.new_sites import HERE
+from surreal_bids.stats.mixed import Comparison, compare_change
+from surreal_bids.text import counted, list_briefly
+
+LOGGER = logging.getLogger(__name__)
+
+FALSE_ALARMS = 0.05
+"""Share of pairs of visits without any change in which that of some R-index is called reliable."""
+
+CHANGE_COLUMNS = [
+    PARTICIPANT,
+    *('from_session', 'to_session', 'years', 'order_by', 'site_changed'),
+    *('measure', 'region', 'change', 'per_year', 'noise', 'limit', 'reliable'),
+]
+"""Columns of the table of changes."""
+
+GROUP_COLUMNS = [
+    *('r_index', 'controls', 'patients', 'visits', 'visits_elsewhere', 'visits_without_site'),
+    'visits_without_time',
+    *('controls_per_year', 'patients_per_year'),
+    *('difference', 'standard_error', 'low', 'high', 'p', 'slopes', 'outcome'),
+]
+"""Columns of the table of change per year in groups."""
+
+COMPARED = 'compared'
+"""Outcome of a comparison of groups that could be made."""
+
+YEAR_DECIMALS = 4
+"""A day is 0.0027 years."""
+
+LEAST_YEARS = 0.25
+"""For a change per year: scans up to 90 days apart are what noise was learned from."""
+
+DECIMALS, PERCENT_DECIMALS = 6, 3
+"""Of changes of R-indices, and of volumes."""
+
+_NOISE = (
+    f'learned from {PAIRS} people only, scanned twice within 90 days on one scanner at 1 mm and '
+    'measured by the network of the app; other scanners, voxel sizes and programs may have more'
+)
+
+_UNIT = '1 of R-indices, % of regions'
+
+CHANGE_DESCRIPTIONS: dict[str, dict[str, Any]] = {
+    PARTICIPANT: {'Description': 'Participant'},
+    'from_session': {'Description': 'Session of the earlier visit'},
+    'to_session': {
+        'Description': 'Session of the later visit: the next, or, of participants with three or '
+        'more, also the last, compared with the first'
+    },
+    'years': {'Description': 'Time between the visits, if dates or ages tell', 'Units': 'year'},
+    'order_by': {
+        'Description': 'What tells which visit is earlier',
+        'Levels': {
+            'date': 'dates of the scans',
+            'age': 'ages at the visits',
+            'name': 'names of the sessions; there are no dates, so no change per year',
+        },
+    },
+    'site_changed': {
+        'Description': 'Whether the visits are of different sites: then a change may be of the '
+        'scanner, and is not called reliable or unreliable',
+        'Levels': {'true': 'different sites', 'false': 'the same site'},
+    },
+    'measure': {'Description': 'R-index, or column of the table of volumes'},
+    'region': {'Description': 'Name of the region; n/a for an R-index'},
+    'change': {
+        'Description': 'Later less earlier: of an R-index in its own unit, of a volume (without '
+        'site effects) in per cent of the earlier one. Volumes also change by normal ageing, which '
+        'R-indices are freed from if ages of all visits are given',
+        'Units': _UNIT,
+    },
+    'per_year': {
+        'Description': 'change, divided by years; n/a where these are not known, or less than '
+        f'{LEAST_YEARS:g}',
+        'Units': '1/year of R-indices, %/year of regions',
+    },
+    'noise': {
+        'Description': 'Standard deviation of such a change if nothing changes but the errors of '
+        f'measurement, in the unit of change; {_NOISE}',
+        'Units': _UNIT,
+    },
+    'limit': {
+        'Description': 'Least change that is called reliable: where nothing changes between two '
+        f'visits, {FALSE_ALARMS:.0%} of participants are meant to have some R-index beyond its '
+        f'limit, and {FALSE_ALARMS:.0%} some region. It allows for how few people noise was '
+        'learned from; in simulations, it was 6 and 7 %',
+        'Units': _UNIT,
+    },
+    'reliable': {
+        'Description': 'Whether the change is beyond its limit; n/a where the noise is not known, '
+        'a volume was missing, sites differ, or R-indices are by a model that was trained on the '
+        'participant',
+        'Levels': {'true': 'beyond', 'false': 'within'},
+    },
+}
+
+
+def noise_of_results(
+    cohort: Cohort, model: TableModel, fitted: CrossFit | None
+) -> Noise[pd.DataFrame]:
+    """Noise of the R-indices of a cohort, by the models that gave them: (n_visits, M)."""
+    if fitted is None:
+        return noise_of_indices(model, cohort)
+    found = []
+    for fold, known in fitted.models.items():
+        own = cohort.select(fitted.results[HELD_OUT] & (fitted.folds.number == fold))
+        if len(own):
+            noise = noise_of_indices(known.with_unseen_site('skip'), own)
+            found.append([each.rename(columns=fitted.names[fold]) for each in noise])
+    tables = list(zip(*found)) or [(pd.DataFrame(),)] * 2
+    sd, df = (
+        pd.concat(each).reindex(index=cohort.visits.index, columns=list(model.pattern_names))
+        for each in tables
+    )
+    return Noise(sd, df)
+
+
+def follow_visits(
+    cohort: Cohort,
+    model: TableModel,
+    results: pd.DataFrame,
+    fitted: CrossFit | None = None,
+) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
+    """Changes of participants and of groups; None where everyone has one visit.
+
+    Parameters
+    ----------
+    cohort, model, fitted
+        Whom, by which model, and by which models of folds.
+    results
+        R-indices of every visit.
+    """
+    if not cohort.visits[PARTICIPANT].duplicated().any():
+        return None, None
+    harmonized = model.preprocessing.harmonize(cohort.features, cohort.people)
+    changes = describe_changes(cohort, results, harmonized, noise_of_results(cohort, model, fitted))
+    if 'group' not in cohort.visits:
+        return changes, None
+    return changes, compare_groups_over_time(cohort, results, model.pattern_names)
+
+
+def describe_changes(
+    cohort: Cohort,
+    results: pd.DataFrame,
+    harmonized: pd.DataFrame,
+    noise: Noise[pd.DataFrame],
+) -> pd.DataFrame:
+    """Compare each visit of a participant with the next, and the last with the first.
+
+    Parameters
+    ----------
+    cohort
+        Visits of each participant in order.
+    results
+        R-indices of every visit, and what is known of them.
+    harmonized
+        Volumes of every visit.
+    noise : of frames of shape (n_visits, M)
+        Noise of R-indices (:func:`noise_of_results`); its columns name them.
+
+    Returns
+    -------
+    DataFrame with `CHANGE_COLUMNS`
+        One row per pair of visits and measure; see `CHANGE_DESCRIPTIONS`.
+    """
+    pairs = _pairs(cohort)
+    is_sound = _is_sound(results)
+    same_site = pairs['site_changed'].ne('true').to_numpy()
+    # What was filled in is no measurement, and has more noise than one.
+    is_measured = cohort.features.notna()
+    is_sound &= is_measured.all(axis=1).reindex(is_sound.index, fill_value=False)
+    both_sound = is_sound[pairs['from']].to_numpy() & is_sound[pairs['to']].to_numpy()
+    names = list(noise.sd)
+    of_indices = _changes(pairs, results[names], noise, same_site & both_sound)
+    of_region = noise_of_volumes(cohort.wanted, cohort.options.icv == 'proportion')
+    sd, df = (
+        pd.DataFrame(dict(each), harmonized.index)[list(harmonized)]
+        for each in (100 * of_region.sd, of_region.df)
+    )
+    measured = harmonized.where(is_measured)
+    of_regions = _changes(pairs, measured, Noise(sd, df), same_site, in_percent=True)
+    tables = [
+        table.round(dict.fromkeys(('change', 'per_year', 'noise', 'limit'), decimals))
+        for table, decimals in ((of_indices, DECIMALS), (of_regions, PERCENT_DECIMALS))
+    ]
+    # Each pair of visits stays together, R-indices before regions.
+    table = pd.concat([each for each in tables if len(each)]).sort_index(kind='stable')
+    regions = {feature.name: readable_name(feature) for feature in cohort.wanted.features}
+    table['region'] = table['measure'].map(regions).where(~table['measure'].isin(names))
+    return table.reset_index(drop=True)[CHANGE_COLUMNS]
+
+
+def _pairs(cohort: Cohort) -> pd.DataFrame:
+    """Visits to compare: `from` and `to` name them, and the columns that tell about the two."""
+    visits = _visits(cohort)
+    rows = []
+    for participant, own in visits.groupby(PARTICIPANT, sort=False):
+        chosen = [*pairwise(range(len(own)))]
+        if len(own) > 2:
+            chosen.append((0, len(own) - 1))
+        known = own['site'].notna().to_numpy()
+        for one, other in chosen:
+            before, after = own.iloc[one], own.iloc[other]
+            rows.append(
+                {
+                    'from': own.index[one],
+                    'to': own.index[other],
+                    PARTICIPANT: participant,
+                    'from_session': before[SESSION],
+                    'to_session': after[SESSION],
+                    'years': round(after['years'] - before['years'], YEAR_DECIMALS),
+                    'order_by': after['order_by'],
+                    'site_changed': str(before['site'] != after['site']).lower()
+                    if known[[one, other]].all()
+                    else None,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _visits(cohort: Cohort) -> pd.DataFrame:
+    """Visits with their site, and with what is known of their times."""
+    visits = cohort.visits.assign(site=sites_of(cohort))
+    return visits if 'years' in visits else visits.assign(years=np.nan, order_by=NAME)
+
+
+def sites_of(cohort: Cohort) -> pd.Series:
+    """The site of each visit, harmonized or not; missing where nobody says."""
+    column = cohort.options.site_column
+    if column is not None:
+        own = cohort.people[column].map(_name_in_dataset, na_action='ignore')
+        return own.replace([ONE_SITE], None)
+    named = [name for name in cohort.others if normalise_name(str(name)) in USUAL_PLACES]
+    return cohort.others[named[0]] if named else pd.Series(None, cohort.visits.index, dtype=object)
+
+
+def _name_in_dataset(site: object) -> str:
+    """How the dataset calls a site that a model has learned from it."""
+    return str(site).removesuffix(HERE.format(''))
+
+
+def _is_sound(results: pd.DataFrame) -> pd.Series:
+    """Whose R-indices can be compared over time: those by a model that was not trained on them.
+
+    What an unharmonized scanner adds is the same at both visits.
+    """
+    if HELD_OUT not in results:
+        return pd.Series(True, results.index)
+    return results[HELD_OUT].astype(bool)
+
+
+def _changes(
+    pairs: pd.DataFrame,
+    values: pd.DataFrame,
+    noise: Noise[pd.DataFrame],
+    judged: NDArray[np.bool_],
+    in_percent: bool = False,
+) -> pd.DataFrame:
+    """Changes of all measures between all pairs, indexed by the number of the pair.
+
+    Parameters
+    ----------
+    pairs : (n_pairs, ...)
+        Visits to compare.
+    values : frame of shape (n_visits, n_measures)
+        What was measured.
+    noise : of frames of the same shape
+        That of one measurement, in the unit of changes.
+    judged : (n_pairs,)
+        Whether a change can be called reliable at all.
+    in_percent
+        Whether changes are shares of the earlier value.
+    """
+    before, after = (values.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to'))
+    change = 100 * (after / before - 1) if in_percent else after - before
+    sd = np.hypot(*(noise.sd.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')))
+    # Both visits have the same noise, so that it is no better known of their difference.
+    df = np.fmin(*(noise.df.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')))
+    limit = sd * limit_in_sd(values.shape[1], df)
+    known = np.isfinite(change) & np.isfinite(limit) & judged[:, np.newaxis]
+    reliable = np.where(np.abs(change) > limit, 'true', 'false').astype(object)
+    reliable[~known] = None
+    years = pairs['years'].where(pairs['years'] >= LEAST_YEARS).to_numpy(np.float64)[:, np.newaxis]
+    table = pairs.loc[pairs.index.repeat(values.shape[1])]
+    return table.assign(
+        measure=np.tile(list(values), len(pairs)),
+        change=change.ravel(),
+        per_year=(change / years).ravel(),
+        noise=sd.ravel(),
+        limit=limit.ravel(),
+        reliable=reliable.ravel(),
+    )
+
+
+def limit_in_sd(n_measures: int, df: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Least reliable change in standard deviations of noise, where so many are looked at.
+
+    Of independent measures without a change, one or more exceeds it in `FALSE_ALARMS` of the cases
+    (Sidak). That noise is known from few people only, with `df` degrees of freedom, makes it
+    larger, as Student's t tells.
+    """
+    if n_measures == 0:
+        return np.full_like(df, np.nan)
+    of_each = 1 - (1 - FALSE_ALARMS) ** (1 / n_measures)
+    return np.asarray(stats.t.isf(of_each / 2, df))
+
+
+def compare_groups_over_time(
+    cohort: Cohort, results: pd.DataFrame, names: Sequence[str]
+) -> pd.DataFrame:
+    """Compare change per year of R-indices between patients and controls by a mixed model.
+
+    Only visits whose R-indices can be compared, at the site of the participant's first such visit
+    (at any, where no site of the participant is known).
+
+    Returns
+    -------
+    DataFrame, one row per R-index
+        `r_index`; `controls`, `patients` and `visits` (numbers of them, with two visits or more);
+        `visits_elsewhere`, `visits_without_site` and `visits_without_time` (that were left out,
+        since they are of another site than the first, of none that is known, or since nobody says
+        when they were); change per year of either group and the
+        difference, patients less controls, with its standard error, 95 % interval and p; `slopes`,
+        how those of groups were found; and `outcome`, which says why nothing was compared if so.
+    """
+    used, left_out = _visits_at_one_site(cohort, results)
+    trained_on = HELD_OUT in results and not results[HELD_OUT].any()
+    rows = []
+    for name in names:
+        # The model of a fold may have lost a pattern, and not the others.
+        own = _of_several(used[results.loc[used.index, name].notna()])
+        found = compare_change(
+            results.loc[own.index, name], own['years'], own[PARTICIPANT], own['group'] == PATIENT
+        )
+        rows.append(_row(name, own, TRAINED_ON if trained_on else found) | left_out)
+    return pd.DataFrame(rows, columns=GROUP_COLUMNS)
+
+
+def _visits_at_one_site(
+    cohort: Cohort, results: pd.DataFrame
+) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Visits that tell of change, of participants with several; and how many were left out."""
+    sound = _of_several(_visits(cohort)[_is_sound(results)].dropna(subset=['group']))
+    known = _of_several(sound.dropna(subset=['years']))
+    first_site = known.groupby(PARTICIPANT)['site'].transform('first')
+    at_first = known['site'].eq(first_site) | first_site.isna()
+    left_out = known[~at_first]
+    nowhere = left_out['site'].isna()
+    if nowhere.any():
+        LOGGER.warning(
+            'change per year of groups: %s left out, since the site is missing, while other visits '
+            'of the same participants have one: %s',
+            *(counted(int(nowhere.sum()), 'visit'), list_briefly(left_out.index[nowhere])),
+        )
+    used = known[at_first]
+    counts = {
+        'visits_elsewhere': int((~nowhere).sum()),
+        'visits_without_site': int(nowhere.sum()),
+        'visits_without_time': int(sound['years'].isna().sum()),
+    }
+    return _of_several(used), counts
+
+
+def _of_several(visits: pd.DataFrame) -> pd.DataFrame:
+    """Visits of participants with two or more of them."""
+    return visits[visits[PARTICIPANT].duplicated(keep=False)]
+
+
+TRAINED_ON = 'R-indices are by a model that was trained on first visits; use --folds'
+
+
+def _row(name: str, used: pd.DataFrame, found: Comparison | str) -> dict[str, Any]:
+    """A row of the table of change per year."""
+    of_group = used.groupby(PARTICIPANT)['group'].first().value_counts()
+    counts = {word: of_group.get(group, 0) for group, word in GROUP_NAMES.items()}
+    row = {'r_index': name, **counts, 'visits': len(used)}
+    if isinstance(found, str):
+        return row | {'outcome': found}
+    return row | {
+        'controls_per_year': found.controls,
+        'patients_per_year': found.patients,
+        'difference': found.difference,
+        'standard_error': found.standard_error,
+        'low': found.low,
+        'high': found.high,
+        'p': found.p,
+        'slopes': found.slopes,
+        'outcome': COMPARED,
+    }

@@ -1,0 +1,156 @@
+"""How well patients are told from controls, and what else the two groups differ in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+from scipy import stats
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
+from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.preprocessing import COMPLETE
+from surreal_bids.stats.concordance import area_under_curve
+
+SUM_OF_INDICES, ALL_REGIONS = 'sum of R-indices', 'all regions'
+
+DIAGNOSIS_COLUMNS = ('by', 'controls', 'patients', 'auc', 'auc_low', 'auc_high')
+DIFFERENCE_COLUMNS = ('covariate', 'controls', 'patients', 'test', 'p', 'in_words')
+
+
+class _Differs(NamedTuple):
+    """How two groups differ in a covariate: of each in short, the test, p, and both in words."""
+
+    controls: str
+    patients: str
+    test: str
+    p: float
+    in_words: str
+
+
+def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame:
+    """Area under the curve of patients against controls, in first visits of the held out.
+
+    Parameters
+    ----------
+    cohort
+        All participants.
+    fitted
+        Models of folds, and R-indices of the held out.
+    names
+        Names of the R-indices.
+
+    Returns
+    -------
+    DataFrame
+        One row each for the sum of the R-indices, in which nothing is learned, and for a linear
+        discriminant of all regions (with the shrinkage of Ledoit and Wolf) that is learned, as all
+        preprocessing is, without the fold: how many, `auc`, and its 95 % interval (DeLong).
+    """
+    first = cohort.first_visits()
+    scores = {ALL_REGIONS: _discriminate(first, fitted)}
+    held_out = fitted.results.loc[first.visits.index, names].dropna(axis=1, how='all')
+    if held_out.shape[1]:
+        scores = {SUM_OF_INDICES: held_out.sum(axis=1, skipna=False), **scores}
+    rows = []
+    for by, score in scores.items():
+        known = score.dropna()
+        is_patient = first.is_patient[known.index]
+        counts = int((~is_patient).sum()), int(is_patient.sum())
+        if min(counts) > 1:
+            rows.append((by, *counts, *area_under_curve(known, is_patient)))
+    return pd.DataFrame(rows, columns=list(DIAGNOSIS_COLUMNS))
+
+
+def _discriminate(first: Cohort, fitted: CrossFit) -> pd.Series:
+    """Score of everyone by a discriminant of the others; missing where there is no model."""
+    known = fitted.results.loc[first.visits.index, HELD_OUT].astype(bool)
+    fold = fitted.folds.number[first.visits.index]
+    scores = pd.Series(np.nan, first.visits.index)
+    for number, model in fitted.models.items():
+        held_out = first.select(known & (fold == number))
+        if not len(held_out):
+            continue
+        others = first.select(fold != number)
+        X, y = _normalised(model, others), others.is_patient
+        # Equal priors: scores of all folds have the same zero.
+        discriminant = LinearDiscriminantAnalysis(
+            solver='lsqr', shrinkage='auto', priors=[0.5, 0.5]
+        ).fit(X.to_numpy(), y[X.index])
+        Z = _normalised(model, held_out)
+        scores[Z.index] = discriminant.decision_function(Z.to_numpy())
+    return scores
+
+
+def _normalised(model: TableModel, cohort: Cohort) -> pd.DataFrame:
+    """What the network sees of the participants for whom all could be done."""
+    steps = model.preprocessing.with_unseen_site('skip')
+    prepared = steps.transform(cohort.features, cohort.people)
+    table = prepared.normalised
+    return table[prepared.status[table.index] == COMPLETE]
+
+
+def compare_groups(cohort: Cohort) -> pd.DataFrame:
+    """Whether patients and controls differ in age, sex, site or another covariate.
+
+    Where they do, being told apart may be due to that: removing its effect as learned from
+    controls, inside folds or not, does not undo it.
+
+    Returns
+    -------
+    DataFrame
+        One row per covariate: `controls` and `patients` (mean and sd, or shares of each value),
+        the `test` (Welch's t, Fisher's exact test for two values, chi-squared for more), `p`, and
+        what differs `in_words`.
+    """
+    first = cohort.first_visits()
+    patient = first.is_patient.to_numpy()
+    rows = []
+    covariates, _ = first.covariates_and_measures()
+    for name, values in covariates.items():
+        both = values[~patient], values[patient]
+        n_levels = values.nunique()
+        if n_levels > 1 and all(map(len, both)):
+            numeric = is_numeric_dtype(values) and n_levels > 2
+            differs = _compare_numbers if numeric else _compare_categories
+            rows.append((name, *differs(str(name), *both)))
+    return pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS))
+
+
+def _compare_numbers(name: str, controls: pd.Series, patients: pd.Series) -> _Differs:
+    difference = patients.mean() - controls.mean()
+    p = float(stats.ttest_ind(patients, controls, equal_var=False).pvalue)
+    if name.lower() == 'age':
+        more = 'older' if difference > 0 else 'younger'
+        words = f'patients are {abs(difference):.1f} years {more}'
+    else:
+        more = 'higher' if difference > 0 else 'lower'
+        words = f'{name} of patients is {abs(difference):.4g} {more}'
+    short = [f'{group.mean():.4g} +- {group.std():.3g}' for group in (controls, patients)]
+    return _Differs(short[0], short[1], 'Welch t', p, words)
+
+
+def _compare_categories(name: str, controls: pd.Series, patients: pd.Series) -> _Differs:
+    values = pd.concat([controls, patients])
+    group = np.repeat(['controls', 'patients'], [len(controls), len(patients)])
+    counts = pd.crosstab(group, values.to_numpy())
+    shares = counts.div(counts.sum(axis=1), axis=0)
+    if counts.shape[1] == 2:
+        test, p = 'Fisher exact', float(stats.fisher_exact(counts.to_numpy()).pvalue)
+    else:
+        test, p = 'chi-squared', float(stats.chi2_contingency(counts.to_numpy()).pvalue)
+    of_controls, of_patients = shares.to_numpy()
+    most = int(np.abs(of_patients - of_controls).argmax())
+    words = (
+        f'{name} is {shares.columns[most]} in {of_patients[most]:.0%} of patients and '
+        f'{of_controls[most]:.0%} of controls'
+    )
+    short = [
+        ', '.join(f'{level} {share:.0%}' for level, share in zip(shares.columns, each))
+        for each in (of_controls, of_patients)
+    ]
+    return _Differs(short[0], short[1], test, p, words)

@@ -1,0 +1,1 @@
+"""From tables to a screened cohort; knows nothing of models."""

@@ -1,0 +1,309 @@
+"""Who is included: participants, volumes and sites are screened one after the other.
+
+A `Screen` holds the visits that are still in, and why the others are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from surreal_bids.bids.layout import Visit, visit_name
+from surreal_bids.bids.tabular import CONTROL, PATIENT, Groups, Table, prefix_errors
+from surreal_bids.cohort.features import (
+    VOLUME_UNIT,
+    Choice,
+    choose_features,
+    column_features,
+    listed_features,
+    read_features,
+    unused_columns,
+)
+from surreal_bids.cohort.plausibility import (
+    Reasons,
+    check_head_size,
+    check_volumes,
+    empty_regions,
+    expected_volumes,
+    far_volumes,
+    implausible_values,
+    missing_values,
+    outlying_volumes,
+    refuse_negative,
+    refuse_other_codes,
+    refuse_separators,
+    require_levels,
+    require_numbers,
+    require_people,
+    require_years,
+    sites_without_controls,
+    summarise_reasons,
+    unify_sex,
+    unusable_regions,
+    usual_head_size,
+)
+from surreal_bids.cohort.requirements import (
+    PreprocessingOptions,
+    Requirements,
+    read_person_columns,
+)
+from surreal_bids.cohort.volumes import (
+    Volumes,
+    filter_visits,
+    in_order,
+    require_ids,
+    rows_of,
+    visit_columns,
+    without_rows,
+)
+from surreal_bids.config import CohortOptions
+from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
+from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
+from surreal_bids.regions import FeatureList
+from surreal_bids.text import counted, list_briefly
+
+SINGULAR = {CONTROL: 'control', PATIENT: 'patient'}
+GROUP_NAMES = {group: f'{name}s' for group, name in SINGULAR.items()}
+
+ONE_SITE = 'everyone'
+"""Name of the only site of a dataset that does not tell its sites apart."""
+
+
+class Screen:
+    """Visits that are still in, and why the others are not."""
+
+    def __init__(self, visits: Sequence[Visit], prefix: str) -> None:
+        self.prefix = prefix
+        self.visits = {visit_name(visit, prefix): visit for visit in in_order(visits)}
+        self.reasons: Reasons = {}
+
+    def exclude(self, reasons: Reasons) -> None:
+        """Exclude visits; an earlier reason stays."""
+        self.reasons = {**reasons, **self.reasons}
+        require_people(self.remaining, self.reasons)
+
+    def order(self, names: Iterable[str]) -> None:
+        """Put these visits first, in this order; the others stay behind them as they are."""
+        self.visits = {name: self.visits[name] for name in (*names, *self.visits)}
+
+    @property
+    def remaining(self) -> list[str]:
+        """Names of the visits that are in."""
+        return [name for name in self.visits if name not in self.reasons]
+
+    def remaining_visits(self) -> dict[str, Visit]:
+        """Visits that are in, by name."""
+        return {name: self.visits[name] for name in self.remaining}
+
+
+def start_screen(
+    volumes: Volumes, people: Volumes | None, expected: Sequence[Visit], options: CohortOptions
+) -> Screen:
+    """Everyone there is anything of; those without volumes or without a row are excluded."""
+    listed = [] if people is None else without_rows(people, volumes)
+    prefix = max(volumes.prefix, people.prefix if people else '')
+    screen = Screen(filter_visits([*volumes.visits, *expected, *listed], options), prefix)
+    screen.exclude(_without_volumes(screen, volumes))
+    if people is not None:
+        require_ids(volumes, people)
+        known = {participant for participant, _ in people.visits}
+        screen.exclude(
+            {
+                name: f'no row in {people.source.name}'
+                for name, (participant, _) in screen.visits.items()
+                if participant not in known
+            }
+        )
+    return screen
+
+
+def _without_volumes(screen: Screen, volumes: Volumes) -> Reasons:
+    reason = (
+        f'not in {volumes.source}'
+        if volumes.source.is_file()
+        else 'no regional volumes: the participant level has not run, or has failed (see logs)'
+    )
+    there = set(volumes.visits)
+    return {name: reason for name, visit in screen.visits.items() if visit not in there}
+
+
+def of_other_groups(groups: Groups) -> Reasons:
+    """Who is neither a control nor a patient."""
+    return {
+        name: f'{groups.column} is missing'
+        if value is None
+        else f'{groups.column} is {value}: neither control nor patient'
+        for name, value in groups.left_out.items()
+    }
+
+
+def screen_people(
+    screen: Screen, people: Table, choice: Choice, model: Requirements | None
+) -> tuple[pd.DataFrame, list[str]]:
+    """Covariates, ICV and site of those who have all of them, and what was unified."""
+    names = {own: name for name, own in choice.columns.items()}
+    hidden = [name for own, name in names.items() if name != own and name in people.columns]
+    renamed = people.text.drop(columns=hidden).rename(columns=names)
+    if choice.one_site and choice.options.site_column:
+        renamed = renamed.assign(**{choice.options.site_column: ONE_SITE})
+    known = Table(people.source, renamed).rows(screen.remaining)
+    with prefix_errors(people.source):
+        table, notes = _type_people(known, choice.options, model)
+    screen.exclude(missing_values(table))
+    notes += [] if model is None else _note_ranges(table, model)
+    rest = table.loc[screen.remaining]
+    screen.exclude(implausible_values(rest, choice.options.icv_column))
+    return table, notes
+
+
+def _type_people(
+    known: Table, options: PreprocessingOptions, model: Requirements | None
+) -> tuple[pd.DataFrame, list[str]]:
+    """Columns as numbers and categories; refuse what cannot be meant."""
+    text, codes = (list(model.levels), model.codes) if model else (None, None)
+    table = read_person_columns(known, options, text, codes)
+    require_numbers(table[list(options.covariates)])
+    notes = []
+    for name in options.covariates:
+        levels = model.levels.get(name, ()) if model else ()
+        table[name], note = unify_sex(table[name], levels)
+        notes += [note] if note else []
+        if name.lower() == 'age':
+            require_years(table[name])
+    if model is None:
+        require_levels(table)
+    return table, notes
+
+
+def _note_ranges(table: pd.DataFrame, model: Requirements) -> list[str]:
+    """Who lies outside the range of a covariate that a model was trained on."""
+    notes = []
+    for column, (low, high) in model.ranges.items():
+        outside = table.index[~table[column].between(low, high) & table[column].notna()]
+        if len(outside):
+            listed = list_briefly(outside, 5)
+            notes.append(f'{column} outside the training range {low:.4g}-{high:.4g}: {listed}')
+    return notes
+
+
+def find_features(
+    volumes: Volumes,
+    screen: Screen,
+    others: Collection[str],
+    options: CohortOptions,
+    model: Requirements | None,
+) -> tuple[FeatureList, list[str]]:
+    """The features, and what is not among them in words."""
+    if model is not None:
+        unused = unused_columns(volumes.table, model.features, others)
+        return model.features, [f'Columns not used: {list_briefly(unused)}'] if unused else []
+    if options.features is not None:
+        return listed_features(options.features), []
+    table = Table(volumes.source, rows_of(volumes, screen.remaining_visits()))
+    wanted, notes = choose_features(table, others)
+    features = pd.DataFrame({name: table.numbers(name) for name in wanted.names})
+    refuse_negative(features, str(volumes.source))
+    unusable = unusable_regions(features)
+    kept = [name for name in wanted.names if name not in unusable]
+    if len(kept) < MIN_FEATURES:
+        raise DataError(
+            f'{volumes.source}: {len(kept)} regions can be used, {MIN_FEATURES} are needed'
+            + ''.join(f'; {name}: {why}' for name, why in list(unusable.items())[:3])
+        )
+    notes += [f'{volumes.names.get(n, n)}: not used, {why}' for n, why in unusable.items()]
+    return column_features(kept), notes
+
+
+def screen_features(
+    screen: Screen,
+    volumes: Volumes,
+    wanted: FeatureList,
+    choice: Choice,
+    people: pd.DataFrame,
+    model: Requirements | None,
+) -> pd.DataFrame:
+    """Volumes that may be true; who lacks one is excluded, unless they are to be imputed."""
+    table = Table(volumes.source, rows_of(volumes, screen.remaining_visits()))
+    refuse_separators(table, [name for name in table.columns if name not in people])
+    features = read_features(table, wanted)
+    proportion = model is not None and choice.options.icv == 'proportion'
+    expected = expected_volumes(wanted, model)
+    if not volumes.source.is_file():
+        # Nobody can correct what the participant level has measured, in mm3.
+        screen.exclude(far_volumes(features.rename(columns=volumes.names)))
+        expected = expected[[]] if model is None else expected
+    if not proportion:
+        unit = 'the unit of the table that the model was trained on'
+        if (model.features if model else wanted).unit == VOLUME_UNIT:
+            unit = VOLUME_UNIT
+        check_volumes(features.loc[screen.remaining], expected, str(volumes.source), unit)
+    if model is not None:
+        with prefix_errors(volumes.source):
+            remaining_visits = screen.remaining
+            refuse_other_codes(people.loc[remaining_visits], model, features.loc[remaining_visits])
+    if choice.options.icv_column and choice.options.uses_icv:
+        usual = usual_head_size(choice.options.icv_column, wanted, model)
+        with prefix_errors(volumes.source):
+            check_head_size(people.loc[screen.remaining, choice.options.icv_column], usual)
+    empty = features.where(features.notna(), 1.0) if choice.options.impute else features
+    screen.exclude(empty_regions(empty.rename(columns=volumes.names)))
+    return features
+
+
+def outlying(features: pd.DataFrame, groups: Groups) -> Reasons:
+    """Whose volumes lie far from those of their group."""
+    complete = features.dropna()
+    return outlying_volumes(complete, groups.is_patient[complete.index])
+
+
+def screen_sites(
+    screen: Screen,
+    table: pd.DataFrame,
+    groups: Groups | None,
+    choice: Choice,
+    model: Requirements | None,
+) -> Choice:
+    """Exclude sites without controls; with one site left, there is nothing to harmonize."""
+    column = choice.options.site_column
+    if column is None or groups is None or groups.is_patient[screen.remaining].all():
+        return choice
+    site = table.loc[screen.remaining, column]
+    person = pd.Series([screen.visits[name][0] for name in site.index], site.index)
+    teaches = ~person.duplicated() & ~groups.is_patient[site.index]
+    if choice.options.combat_fit_on == 'controls':
+        screen.exclude(sites_without_controls(site, teaches))
+    if model is not None or len(set(site[screen.remaining])) > 1:
+        return choice
+    note = f'Harmonization: none, since column {column} has one site only'
+    return replace(
+        choice, options=replace(choice.options, site_column=None), notes=(*choice.notes, note)
+    )
+
+
+def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
+    """Refuse groups that are too small, and say for which reasons participants are excluded."""
+    needed = {CONTROL: MIN_PEOPLE, PATIENT: MIN_PEOPLE}
+    if not training:
+        needed = {CONTROL: MIN_FOR_SCALE, PATIENT: 0}
+    remedy = 'add participants, or correct --control-label and --patient-label'
+    if screen.reasons:
+        reasons = summarise_reasons(screen.reasons.values())
+        number = len(screen.reasons)
+        remedy = f'{number} {"is" if number == 1 else "are"} excluded: {reasons}'
+    labels = groups.labels[screen.remaining]
+    for group, least in needed.items():
+        people = {screen.visits[name][0] for name in labels.index[labels == group]}
+        if len(people) < least:
+            raise DataError(
+                f'{counted(len(people), SINGULAR[group])} left, but at least {least} are needed; '
+                f'{remedy}'
+            )
+
+
+def exclusion_table(screen: Screen) -> pd.DataFrame:
+    """Who is excluded and why; columns as in the tables of those who are not."""
+    everyone = visit_columns(screen.visits.values(), screen.prefix)
+    return everyone.assign(reason=pd.Series(screen.reasons, dtype=object)).dropna(subset='reason')

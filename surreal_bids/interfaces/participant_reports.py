@@ -1,0 +1,129 @@
+"""The interface that writes R-indices into the reports of participants."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import TemplateError
+from nipype.interfaces.base import BaseInterfaceInputSpec, File, TraitedSpec, isdefined, traits
+
+from surreal_bids.bids.layout import without_prefix
+from surreal_bids.exceptions import OutputError, SurrealError
+from surreal_bids.files import write_text
+from surreal_bids.interfaces import Step
+
+if TYPE_CHECKING:
+    from surreal_bids.reports.rindices_figures import RegionPainter
+
+LOGGER = logging.getLogger(__name__)
+PROGRESS = logging.getLogger('surreal_bids.progress')
+
+SECONDS_BETWEEN_LINES = 15.0
+"""How often it is logged how many reports are written."""
+
+MAY_FAIL = (
+    SurrealError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    TemplateError,
+    ArithmeticError,
+    RuntimeError,
+    OSError,
+)
+"""What a report that cannot be written may raise; it is no reason for the others to fail."""
+
+
+class _WriteIndividualsInput(BaseInterfaceInputSpec):
+    output_dir = traits.Str(mandatory=True, desc='root of the outputs')
+    participants = traits.List(traits.Str(), mandatory=True, desc='whose reports')
+    deviations_file = File(exists=True, mandatory=True, desc='regions in SD of controls')
+    model_card = File(exists=True, mandatory=True, desc='card of the model')
+    model = traits.Str(desc='name of the model that was applied')
+    adapted = traits.Bool(True, usedefault=True, desc='whether the model knows the scanners')
+    atlas_dir = traits.Str(desc='where the atlas is kept, to show regions on it')
+    failures_dir = traits.Str(mandatory=True, desc='where failures are noted')
+    again = traits.Bool(False, usedefault=True, desc='also those that are there')
+
+
+class _WriteIndividualsOutput(TraitedSpec):
+    out_files = traits.List(File(exists=True), desc='the reports')
+
+
+class WriteIndividuals(Step):
+    """Add R-indices to reports of participants; see :mod:`surreal_bids.reports.rindices_section`.
+
+    A report that fails does not stop the others: why is noted in a file of `failures_dir`.
+    """
+
+    input_spec = _WriteIndividualsInput
+    output_spec = _WriteIndividualsOutput
+    # A report that someone deleted must come back, even if the node itself is cached.
+    _always_run = True
+
+    def _run_step(self, runtime: Any) -> Any:
+        from surreal_bids.reports.rindices_section import (
+            GroupTables,
+            write_excuse,
+            write_individual,
+        )
+
+        inputs = self.inputs
+        tables = GroupTables.read(
+            Path(inputs.output_dir),
+            Path(inputs.deviations_file),
+            Path(inputs.model_card),
+            inputs.model if isdefined(inputs.model) else None,
+            inputs.adapted,
+        )
+        painter = _painter(Path(inputs.atlas_dir)) if isdefined(inputs.atlas_dir) else None
+        written = []
+        for name in _tell_progress(inputs.participants):
+            one = tables.of(name)
+            try:
+                written.append(os.fspath(write_individual(one, painter, again=inputs.again)))
+            except OutputError:
+                raise  # No other could be written either.
+            except MAY_FAIL as error:
+                LOGGER.debug('%s: no report', name, exc_info=True)
+                label = without_prefix(name, 'sub')
+                write_text(Path(inputs.failures_dir) / label, f'{error}' or type(error).__name__)
+                write_excuse(one, str(error))
+        self._results['out_files'] = written
+        return runtime
+
+
+def _tell_progress(participants: Sequence[str]) -> Iterator[str]:
+    """Go through participants; log after the first, and then now and then, how many are done."""
+    began, told = time.monotonic(), -math.inf
+    for done, name in enumerate(participants, start=1):
+        yield name
+        now = time.monotonic()
+        if now - told > SECONDS_BETWEEN_LINES and done < len(participants):
+            told, left = now, (now - began) / done * (len(participants) - done)
+            PROGRESS.info(
+                'reports of participants: %d of the %d of this process (%s), about %s left',
+                *(done, len(participants), name, timedelta(seconds=round(left))),
+            )
+
+
+def _painter(atlas_dir: Path) -> RegionPainter:
+    """Draws regions on the built-in template."""
+    import nibabel as nib
+
+    from surreal_bids.images import load_image
+    from surreal_bids.imaging.atlas import default_atlas
+    from surreal_bids.reports.rindices_figures import RegionPainter
+    from surreal_bids.templates import read_brain
+
+    t1w, brain = read_brain()
+    labels = load_image(default_atlas(atlas_dir).atlases[0].labels)
+    return RegionPainter(t1w, nib.Nifti1Image(brain, t1w.affine), labels)

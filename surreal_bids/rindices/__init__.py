@@ -1,0 +1,1 @@
+"""From a cohort to R-indices: preprocessing, the model, cross-fitting, uncertainty."""

@@ -1,0 +1,469 @@
+"""R-indices of participants by models that were not trained on them: folds, and halves.
+
+A model knows the participants that it was trained on: their R-indices are too low in controls, and
+too high in patients. Cross-fitting learns imputation, ComBat, covariates, normalisation and
+Surreal-GAN again without each fold of the participants, and applies them to that fold.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from surreal_bids.bids.tabular import SPREAD_SUFFIX, TRAINED_ON_SUFFIX
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.exclusions import GROUP_NAMES
+from surreal_bids.config import TrainingOptions
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.files import write_json
+from surreal_bids.harmonization.quality import without_warnings
+from surreal_bids.model.agreement import Selection
+from surreal_bids.model.checks import MIN_PEOPLE
+from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.stability import subsample_size
+from surreal_bids.model.train import PROGRESS
+from surreal_bids.rindices.model import (
+    BASELINE,
+    R_INDEX,
+    VISIT,
+    TableModel,
+    TrainingData,
+    prepare,
+    select_model,
+)
+from surreal_bids.rindices.preprocessing import COMPLETE, Preprocessing
+from surreal_bids.stats.concordance import match_patterns
+
+LOGGER = logging.getLogger(__name__)
+
+MEMBERS = 4
+"""Members of the model of a fold: so many that one that found other patterns can be dropped."""
+
+NOT_HELD_OUT = 'not_held_out'
+"""Status of a participant whom no model was applied to that was not trained on them."""
+
+FOUND_AGAIN = 0.7
+"""A pattern of a fold whose R-indices correlate less with those of all is another one."""
+
+PATTERN_LOST = 'pattern_lost'
+"""Status of a participant who has no R-index of a pattern that was not found without the fold."""
+
+HELD_OUT = 'held_out'
+"""Column that says whether R-indices are by a model that was not trained on the participant."""
+
+_FOLDS, _HALVES = 3, 4
+"""Streams of random numbers."""
+
+
+def split_people(cohort: Cohort, n_parts: int, seed: int) -> pd.Series:
+    """Put people into parts 1 to `n_parts`, groups and sites shared out evenly, visits together.
+
+    Returns
+    -------
+    Series of shape (n_visits,)
+        Number of the part.
+    """
+    first = cohort.first_visits()
+    strata = first.visits[['group']]
+    if cohort.options.site_column is not None:
+        strata = strata.assign(site=first.people[cohort.options.site_column])
+    order = np.random.default_rng(seed).permutation(len(first))
+    shuffled = strata.iloc[order]
+    # Counting on across strata keeps the parts equal where strata cannot be shared out evenly.
+    ranked = shuffled.sort_values(list(shuffled.columns), kind='stable')
+    part = pd.Series(1 + np.arange(len(ranked)) % n_parts, index=ranked.index)
+    by_person = part.set_axis(first.visits.loc[part.index, 'participant_id'])
+    return pd.Series(by_person[cohort.visits['participant_id']].to_numpy(), cohort.visits.index)
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Who is held out together, and what is learned without them.
+
+    Attributes
+    ----------
+    number : Series of shape (n_visits,)
+        Fold of each visit, from 1; all visits of a participant are in one fold.
+    data
+        What to train on without each fold.
+    failed
+        Folds without which nothing can be learned, and why.
+    """
+
+    number: pd.Series
+    data: Mapping[int, TrainingData] = field(default_factory=dict)
+    failed: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many folds there are."""
+        return int(self.number.max())
+
+    def save(self, path: Path) -> Path:
+        """Write all but the training data."""
+        failed = {str(number): reason for number, reason in self.failed.items()}
+        return write_json(path, {'number': self.number.to_dict(), 'failed': failed})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Folds:
+        """Read what `save` wrote."""
+        record = json.loads(Path(path).read_text(encoding='utf-8'))
+        failed = {int(number): reason for number, reason in record['failed'].items()}
+        return cls(pd.Series(record['number'], dtype=int), failed=failed)
+
+
+def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
+    """Fit preprocessing without each fold; None where folds are off or participants too few.
+
+    Raises
+    ------
+    UsageError
+        One fold is asked for.
+    """
+    n_folds = usable_folds(cohort.counts, options.folds)
+    if n_folds == 0:
+        return None
+    number = split_people(cohort, n_folds, part_seed(options.random_seed, _FOLDS, 0))
+    lenient = _with_unseen_sites(cohort)
+    data: dict[int, TrainingData] = {}
+    failed: dict[int, str] = {}
+    for fold in range(1, n_folds + 1):
+        try:
+            with without_warnings():
+                data[fold] = prepare(lenient.select(number != fold))
+        except DataError as error:
+            failed[fold] = f'nothing can be learned without fold {fold}: {error}'
+    if not data:
+        LOGGER.warning(
+            'nobody can be held out: R-indices will be of participants that the model was trained '
+            'on, too low in controls and too high in patients (%s)',
+            failed[1],
+        )
+        return None
+    return Folds(number, data, failed)
+
+
+def usable_folds(counts: Mapping[str, int], wanted: int) -> int:
+    """How many folds groups of these sizes allow, at most `wanted`; 0: none."""
+    if wanted == 1:
+        raise UsageError('--folds 1: nobody would be left to train on; give 2 or more, or 0 for no')
+    group, smallest = min(counts.items(), key=lambda item: item[1])
+    n_folds = min(wanted, smallest)
+    if n_folds and smallest - -(-smallest // n_folds) < MIN_PEOPLE:
+        LOGGER.warning(
+            '%d %s are too few to hold any out: R-indices will be of participants that the model '
+            'was trained on, too low in controls and too high in patients',
+            *(smallest, GROUP_NAMES[group]),
+        )
+        return 0
+    if n_folds < wanted:
+        LOGGER.warning(
+            '--folds %d: %d %s, so that there are %d folds',
+            *(wanted, smallest, GROUP_NAMES[group], n_folds),
+        )
+    return n_folds
+
+
+def _with_unseen_sites(cohort: Cohort) -> Cohort:
+    """The same, where participants of a site without controls are left as measured and marked."""
+    return replace(cohort, options=replace(cohort.options, unseen_site='skip'))
+
+
+def part_seed(seed: int, stream: int, number: int) -> int:
+    """A seed of its own for a part of the participants."""
+    return int(np.random.SeedSequence([seed, stream, number]).generate_state(1)[0])
+
+
+def fold_options(
+    options: TrainingOptions, chosen: Selection, fold: int, data: TrainingData
+) -> TrainingOptions:
+    """How the model of a fold is trained: M and lambda of the whole sample, few members, own seed.
+
+    One round of four: in 60 controls and 90 patients of the task `basic`, the least correlation of
+    a pattern with that of all was 0.81 with four members (63 CPU seconds for all folds), and 0.14
+    with two (45), of which one was in another optimum; in 120 and 180, 0.989 with either.
+    """
+    from_factors = hyperparameters(options.preset).start == 'factors'
+    batch_size = options.batch_size
+    if batch_size is not None:
+        smallest = int(min(data.is_patient.sum(), (~data.is_patient).sum()))
+        batch_size = min(batch_size, subsample_size(smallest) if from_factors else smallest)
+    return replace(
+        options,
+        n_patterns=(chosen.n_patterns,),
+        ortho=() if chosen.ortho is None else (chosen.ortho,),
+        repetitions=min(options.repetitions or MEMBERS, MEMBERS),
+        random_seed=part_seed(options.random_seed, _FOLDS, fold),
+        batch_size=batch_size,
+    )
+
+
+def fit_fold(
+    data: TrainingData,
+    options: TrainingOptions,
+    chosen: Selection,
+    fold: int,
+    checkpoint_dir: Path | None = None,
+) -> TableModel:
+    """Train the model of a fold on everyone else; if interrupted, the same call resumes."""
+    own = None if checkpoint_dir is None else checkpoint_dir / f'fold-{fold}'
+    options = fold_options(options, chosen, fold, data)
+    with without_warnings('surreal_bids.model.agreement'):
+        return select_model(data, options, own, assess_number=False)
+
+
+def fit_folds(
+    folds: Folds, model: TableModel, options: TrainingOptions, checkpoint_dir: Path | None = None
+) -> tuple[Folds, dict[int, TableModel]]:
+    """Train the models of all folds, one after the other; folds that fail are added to `failed`."""
+    models: dict[int, TableModel] = {}
+    failed = dict(folds.failed)
+    for fold, data in folds.data.items():
+        PROGRESS.info('without fold %d of %d', fold, folds.count)
+        try:
+            models[fold] = fit_fold(data, options, model.gan.selected_, fold, checkpoint_dir)
+        except DataError as error:
+            failed[fold] = f'no model without fold {fold}: {error}'
+    return replace(folds, failed=failed), models
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Models that were trained without a fold each, and what they give the participants held out.
+
+    Attributes
+    ----------
+    folds, models
+        Who is in which fold, and the model of each that could be learned.
+    results : frame
+        As `TableModel.apply` gives them, but by the model of the fold in which the participant was
+        held out, with `fold` and `fold_correlation`, the least of its `correlation`; `status` is
+        `not_held_out` and `reason` says why where there is none. R-indices by the final model end
+        in `_trained_on`. See :meth:`without_lost` for patterns that a fold has lost.
+    correlation : frame of shape (n_folds, M)
+        How R-indices of each pattern correlate with those of the final model, among the patients
+        that the model of the fold was trained on.
+    names
+        For each fold, the final model's name of each pattern of the model of the fold.
+    """
+
+    folds: Folds
+    models: Mapping[int, TableModel]
+    results: pd.DataFrame
+    correlation: pd.DataFrame
+    names: Mapping[int, Mapping[str, str]]
+
+    def contributions(self, cohort: Cohort) -> pd.DataFrame:
+        """What each feature contributes to `results`, as :meth:`TableModel.contributions` has it.
+
+        The baseline is the mean control that the model of the fold knows.
+        """
+        everyone = pd.MultiIndex.from_product(
+            [cohort.visits.index, self.correlation.columns], names=[VISIT, R_INDEX]
+        )
+        tables = []
+        for fold, model in self.models.items():
+            own = cohort.select(self.results[HELD_OUT] & (self.folds.number == fold))
+            if len(own):
+                table = model.with_unseen_site('skip').contributions(own.features, own.people)
+                tables.append(table.rename(index=self.names[fold], level=R_INDEX))
+        if not tables:
+            return pd.DataFrame(index=everyone[:0], columns=[BASELINE])
+        is_there = self.results[list(self.correlation)].notna().to_numpy(dtype=bool).ravel()
+        return pd.concat(tables).reindex(everyone[is_there]).dropna(how='all')
+
+    def without_lost(self) -> CrossFit:
+        """The same, without R-indices of patterns that a fold has lost.
+
+        What such a model calls r2 is another pattern, or none, in all participants of its fold: a
+        wrong number beside the others. It is left out, with the reason; folds are drawn at random,
+        so that the others are no selection.
+        """
+        lost = [
+            (fold, name, r)
+            for name, of_folds in self.correlation.items()
+            for fold, r in of_folds.items()
+            if r < FOUND_AGAIN
+        ]
+        if not lost:
+            return self
+        results = self.results.assign(reason=self.results.get('reason'))
+        for fold, name, r in lost:
+            rows = (results['fold'] == fold) & results[name].notna()
+            spread = f'{name}{SPREAD_SUFFIX}'
+            results.loc[rows, [each for each in (name, spread) if each in results]] = np.nan
+            text = f'{name} was not found again without fold {fold} (correlation {r:.2f})'
+            earlier = results.loc[rows, 'reason']
+            results.loc[rows, 'reason'] = [
+                text if pd.isna(reason) else f'{reason}; {text}' for reason in earlier
+            ]
+            results.loc[rows & (results['status'] == COMPLETE), 'status'] = PATTERN_LOST
+        return replace(self, results=results)
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What the card of the final model says of it."""
+        least = self.correlation.min().dropna()
+        return {
+            'Folds': self.folds.count,
+            'MembersPerFold': max((len(m.gan.members_) for m in self.models.values()), default=0),
+            'LeastCorrelation': {str(name): float(value) for name, value in least.items()},
+            'NotHeldOut': int((self.results['status'] == NOT_HELD_OUT).sum()),
+        }
+
+
+def cross_fit(
+    cohort: Cohort, model: TableModel, folds: Folds, models: Mapping[int, TableModel]
+) -> CrossFit:
+    """Apply the model of each fold to those it was not trained on.
+
+    Patterns of a fold are matched one to one to those of the final model by the correlation of
+    their R-indices among the patients that both were trained on.
+    """
+    final = model.apply(cohort)
+    names = list(model.pattern_names)
+    parts, correlations, renaming = [], {}, {}
+    for fold in range(1, folds.count + 1):
+        held_out = cohort.select(folds.number == fold)
+        if fold not in models:
+            reasons = pd.Series(folds.failed[fold], held_out.visits.index)
+            parts.append(_not_held_out(reasons))
+            continue
+        known = models[fold].with_unseen_site('skip')
+        trained = cohort.select(folds.number != fold).first_visits()
+        order, correlations[fold] = _match(known, trained.select(trained.is_patient), final[names])
+        renaming[fold] = {names[own]: name for name, own in zip(names, order)}
+        reasons = _unknown(known.preprocessing, held_out.people, fold)
+        parts.append(_not_held_out(reasons.dropna()))
+        usable = held_out.select(reasons.isna())
+        if len(usable):
+            parts.append(known.apply(usable).rename(columns=_with_spreads(renaming[fold])))
+    results = pd.concat([part for part in parts if len(part)]).loc[cohort.visits.index]
+    correlation = pd.DataFrame.from_dict(correlations, orient='index', columns=names)
+    number = folds.number[results.index].astype('Int64')
+    trained_on = final[names].add_suffix(TRAINED_ON_SUFFIX).assign(fold=number)
+    if names:
+        trained_on['fold_correlation'] = number.map(correlation.min(axis=1))
+    trained_on[HELD_OUT] = results['status'] != NOT_HELD_OUT
+    spreads = [f'{name}{SPREAD_SUFFIX}' for name in names if f'{name}{SPREAD_SUFFIX}' in results]
+    last = [name for name in ('status', 'reason') if name in results]
+    others = [name for name in results if name not in (*names, *spreads, *last)]
+    table = results.join(trained_on).reindex(
+        columns=[*names, *spreads, *others, *trained_on.columns, *last]
+    )
+    return CrossFit(folds, models, table, correlation, renaming)
+
+
+def lost_patterns(note: Mapping[str, Any]) -> list[str]:
+    """Name the patterns that some fold has lost, each with its correlation.
+
+    `note` is :attr:`CrossFit.note`, `CrossFit` of a card; of a model without folds it is empty.
+    """
+    least = note.get('LeastCorrelation', {})
+    return [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
+
+
+def warn_of_lost(fitted: CrossFit) -> None:
+    """Name patterns that a fold was needed for."""
+    lost = lost_patterns(fitted.note)
+    if lost:
+        LOGGER.warning(
+            'not found again when the participants of a fold were left out: %s; these participants '
+            'have no R-index of it. Interpret those of others with care, or train on more',
+            ', '.join(lost),
+        )
+
+
+def _match(
+    model: TableModel, patients: Cohort, final: pd.DataFrame
+) -> tuple[list[int], list[float]]:
+    """For each pattern of the final model the one of `model`, and how they correlate."""
+    if final.shape[1] == 0:
+        return [], []
+    own = model.apply(patients)[list(model.pattern_names)].dropna()
+    both = [_standardised(table.loc[own.index]) for table in (own, final)]
+    correlation = both[0].T @ both[1] / len(own)
+    order = match_patterns(correlation)
+    return list(order), [float(correlation[i, j]) for j, i in enumerate(order)]
+
+
+def _standardised(table: pd.DataFrame) -> np.ndarray:
+    """Columns of mean 0 and sd 1; a constant one becomes zero."""
+    centred = (table - table.mean()).to_numpy(np.float64)
+    sd = centred.std(axis=0)
+    return np.divide(centred, sd, out=np.zeros_like(centred), where=sd > 0)
+
+
+def _with_spreads(renaming: Mapping[str, str]) -> dict[str, str]:
+    """New names of the R-indices and spreads of a fold."""
+    return {a + end: b + end for a, b in renaming.items() for end in ('', SPREAD_SUFFIX)}
+
+
+def _unknown(steps: Preprocessing, people: pd.DataFrame, fold: int) -> pd.Series:
+    """Why the model of a fold knows nothing of some participants; missing for the others."""
+    reasons = pd.Series(None, people.index, dtype=object)
+    for name, levels in steps.levels.items():
+        reasons[~people[name].isin(list(levels))] = (
+            f'{name} of this value occurs among controls of fold {fold} only'
+        )
+    column = steps.options.site_column
+    if column is not None and steps.combat is not None:
+        reasons[~people[column].isin(steps.combat.sites_)] = (
+            f'all controls of this site are in fold {fold}'
+        )
+    return reasons
+
+
+def _not_held_out(reasons: pd.Series) -> pd.DataFrame:
+    return pd.DataFrame({'status': NOT_HELD_OUT, 'reason': reasons}, reasons.index)
+
+
+def final_results(cohort: Cohort, model: TableModel) -> pd.DataFrame:
+    """R-indices by a model that was trained on these participants, and marked so."""
+    results = model.apply(cohort)
+    results.insert(list(results.columns).index('status'), HELD_OUT, False)
+    return results
+
+
+NEITHER = 0
+"""Number of the participants in neither half."""
+
+_PART_OF_HALVES = {1: 1, 2: 1, 3: 2, 4: 2, 5: NEITHER}
+"""Of five parts of the participants, two are half 1 and two half 2."""
+
+
+def split_halves(cohort: Cohort, seed: int) -> pd.Series:
+    """Put two fifths of the people into half 1 and two into half 2; the others compare them.
+
+    Where two fifths of a group are too few to train on, everyone is in a half.
+
+    Returns
+    -------
+    Series of shape (n_visits,)
+        1, 2, or 0: in neither.
+    """
+    seed = part_seed(seed, _HALVES, 0)
+    if 2 * (min(cohort.counts.values()) // len(_PART_OF_HALVES)) < MIN_PEOPLE:
+        return split_people(cohort, 2, seed)
+    return split_people(cohort, len(_PART_OF_HALVES), seed).map(_PART_OF_HALVES)
+
+
+def prepare_halves(cohort: Cohort, seed: int) -> list[TrainingData]:
+    """Fit preprocessing to each half of the participants by itself (section B.7)."""
+    half_of = split_halves(cohort, seed)
+    # A site may be in one half only; the model of the other uses its participants as measured.
+    lenient = _with_unseen_sites(cohort)
+    with without_warnings():
+        return [prepare(lenient.select(half_of == half)) for half in (1, 2)]
+
+
+def half_options(options: TrainingOptions, half: int) -> TrainingOptions:
+    """Train a half as the whole was, with a seed of its own; it chooses its own M and lambda."""
+    return replace(options, random_seed=part_seed(options.random_seed, _HALVES, half))

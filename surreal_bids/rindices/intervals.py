@@ -1,0 +1,117 @@
+"""Intervals and centiles of R-indices, as the card of a model stores them.
+
+:mod:`surreal_bids.rindices.uncertainty` learns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from surreal_bids.bids.tabular import SPREAD_SUFFIX
+
+Floats = NDArray[np.floating]
+Note = Mapping[str, Any]
+
+INTERVALS, REFERENCE = 'Intervals', 'Reference'
+"""Keys of the card."""
+LOW_SUFFIX, HIGH_SUFFIX, CENTILE_SUFFIX = '_low', '_high', '_centile'
+CENTILE_OF, CENTILE_CONTROLS = 'centile_of', 'centile_controls'
+LIKE_AGE, ALL_CONTROLS, TRAINING_CONTROLS = 'like_age', 'all', 'training'
+"""With which controls a centile compares; see `CENTILE_LEVELS`."""
+
+SHARE = 0.68
+"""Of the severities that intervals are meant to hold."""
+SEVERITIES = np.linspace(0, 1, 11)
+"""At which the error is tried."""
+PER_CENT = np.arange(101)
+
+
+def interval(r: Floats, curves: Mapping[str, Sequence[float]]) -> tuple[Floats, Floats]:
+    """Lower and upper end of the interval of each R-index, in the unit of the R-index.
+
+    The ends are what is expected at the severities at which R-indices as large, or as small, become
+    unusual. Beyond the severities that were tried, the distance stays as at the last of them.
+    """
+    expected = np.asarray(curves['Expected'])
+    low = _follow(r, np.asarray(curves['Upper']), expected)
+    high = _follow(r, np.asarray(curves['Lower']), expected)
+    return np.minimum(low, r), np.maximum(high, r)
+
+
+def _follow(r: Floats, curve: Floats, expected: Floats) -> Floats:
+    """Expected R-index where a curve passes r; parallel to the curve beyond its ends."""
+    beyond = r - np.clip(r, curve[0], curve[-1])
+    return np.interp(r, curve, expected) + beyond
+
+
+def with_intervals(results: pd.DataFrame, note: Note) -> pd.DataFrame:
+    """Add the interval of each R-index to a table of them."""
+    columns: dict[str, Floats] = {}
+    for name, curves in note['Patterns'].items():
+        ends = interval(results[name].to_numpy(dtype=float), curves)
+        columns |= dict(zip((f'{name}{LOW_SUFFIX}', f'{name}{HIGH_SUFFIX}'), ends))
+    return insert_columns(results, pd.DataFrame(columns, results.index), list(note['Patterns']))
+
+
+def with_training_centiles(
+    results: pd.DataFrame, controls: Note, comparable: pd.Series
+) -> pd.DataFrame:
+    """Add centiles among the controls of the training sample, as the card has them.
+
+    Only of the `comparable` (n_people,): what an unknown scanner adds would pass for a pattern.
+    """
+    names, n = list(controls['Percentiles']), controls['Number']
+    least = 50 / (n + 1)
+    known = results.index[results[names].notna().all(axis=1) & comparable[results.index]]
+    places = {
+        f'{name}{CENTILE_SUFFIX}': np.interp(results.loc[known, name], quantiles, PER_CENT)
+        for name, quantiles in controls['Percentiles'].items()
+    }
+    table = pd.DataFrame(places, known).clip(least, 100 - least)
+    table = table.assign(**{CENTILE_OF: TRAINING_CONTROLS, CENTILE_CONTROLS: n})
+    return insert_columns(results, tidy_centiles(table, results.index), names)
+
+
+def tidy_centiles(centiles: pd.DataFrame, everyone: pd.Index) -> pd.DataFrame:
+    """Centiles to a tenth, for everyone; numbers of controls stay whole where some are missing."""
+    table = centiles.round(1).reindex(everyone)
+    return table.astype({CENTILE_CONTROLS: 'Int64'})
+
+
+def insert_columns(results: pd.DataFrame, new: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Put columns behind those of the R-indices, of which `names` need not be all."""
+    own = {f'{name}{end}' for name in names for end in ('', LOW_SUFFIX, HIGH_SUFFIX)}
+    place = 1 + max(
+        number
+        for number, column in enumerate(map(str, results))
+        if column in own or column.endswith(SPREAD_SUFFIX)
+    )
+    return pd.concat([results.iloc[:, :place], new, results.iloc[:, place:]], axis=1)
+
+
+def is_sound(notes: Note, names: Sequence[str]) -> bool:
+    """Whether what a card says of intervals and of its sample can be of these patterns."""
+    tables = [each['Percentiles'] for each in notes.get(REFERENCE, {}).values()]
+    curves = [(row, len(PER_CENT)) for table in tables for row in table.values()]
+    if INTERVALS in notes:
+        tables.append(notes[INTERVALS]['Patterns'])
+        curves += [
+            (each[name], len(SEVERITIES))
+            for each in tables[-1].values()
+            for name in ('Expected', 'Lower', 'Upper')
+        ]
+    numbers = [each['Number'] for each in notes.get(REFERENCE, {}).values()]
+    return (
+        all(tables)
+        and all(list(table) == [name for name in names if name in table] for table in tables)
+        and all(isinstance(number, int) and number > 0 for number in numbers)
+        and all(
+            len(row) == length and np.isfinite(row).all() and (np.diff(row) >= 0).all()
+            for row, length in curves
+        )
+    )

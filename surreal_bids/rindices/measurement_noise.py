@@ -1,0 +1,190 @@
+"""Noise of measurement: how far two scans of the same brain differ, in volumes and in R-indices.
+
+Volumes are measured with errors that act by ratio: one that all regions and the head size share
+(the scale of an image), and one of each region's own. Their sizes are of five people who were
+scanned twice within 90 days on one scanner (OASIS), at 1 mm, by the network of the package
+(`benchmarks/retest.py` says how); other scanners, voxel sizes and programs may differ more. Five
+people do not tell sizes exactly: each has degrees of freedom, as a variance of few values has.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from surreal_bids.bids.tabular import PARTICIPANT
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.model.train import mean_gradients
+from surreal_bids.regions import Feature, FeatureList
+from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.preprocessing import Preprocessing
+
+NOISE_TABLE = Path(str(package_files('surreal_bids') / 'data' / 'retest.tsv'))
+SHARED, HEAD_SIZE = 'shared', 'icv'
+"""Rows of it that are no regions."""
+
+PAIRS = 5
+"""People whom it was learned from."""
+
+STEP = 1e-3
+"""By which share volumes are changed to see what preprocessing makes of it."""
+
+
+SHARED_ESTIMATES = 2
+"""Left and right have one estimate, so that many regions are half as many that are independent."""
+
+Table = TypeVar('Table', pd.Series, pd.DataFrame)
+
+
+class Noise(NamedTuple, Generic[Table]):
+    """Noise of some measures.
+
+    Attributes
+    ----------
+    sd
+        Standard deviation of one measurement.
+    df
+        How well it is known: the degrees of freedom of its square.
+    """
+
+    sd: Table
+    df: Table
+
+
+@cache
+def _noise_table() -> pd.DataFrame:
+    """`noise` (sd of the logarithm of one measurement), `df` and `volume_mm3`, by MUSE index."""
+    return pd.read_csv(NOISE_TABLE, sep='\t', dtype={'index': str}, na_values='n/a').set_index(
+        'index'
+    )
+
+
+def df_of_sum(variances: NDArray[np.float64], df: ArrayLike) -> NDArray[np.float64]:
+    """Degrees of freedom of a sum of variances along the last axis (Satterthwaite, 1946)."""
+    spread = (np.square(variances) / df).sum(axis=-1)
+    return np.divide(
+        np.square(variances.sum(axis=-1)),
+        spread,
+        out=np.full(spread.shape, np.nan),
+        where=spread > 0,
+    )
+
+
+def noise_of_features(features: FeatureList) -> Noise[pd.Series]:
+    """Noise of each feature's own: that of the logarithm of one measurement.
+
+    Returns
+    -------
+    Noise of Series, by the name of the feature
+        NaN where a feature is not made of MUSE regions whose noise is known.
+    """
+    own = [_noise_of_sum(feature) for feature in features.features]
+    table = pd.DataFrame(own, features.names, ['sd', 'df'], dtype=np.float64)
+    return Noise(table['sd'], table['df'])
+
+
+def _noise_of_sum(feature: Feature) -> tuple[float, float]:
+    """Errors of the regions of a sum are independent, and count by their volumes."""
+    rows = _noise_table().reindex([str(index) for index in feature.indices])
+    if rows.empty:
+        return np.nan, np.nan
+    share = rows['volume_mm3'] / rows['volume_mm3'].sum(skipna=False)
+    variances = np.square((share * rows['noise']).to_numpy())
+    df = rows['df'] / (SHARED_ESTIMATES if len(rows) > 1 else 1)
+    return float(np.sqrt(variances.sum())), float(df_of_sum(variances, df.to_numpy()))
+
+
+def noise_of_volumes(features: FeatureList, proportion: bool = False) -> Noise[pd.Series]:
+    """Noise of each volume: that of the logarithm of one measurement.
+
+    Parameters
+    ----------
+    features
+        What is measured.
+    proportion
+        Whether volumes were divided by the head size, which has the shared error too.
+    """
+    own = noise_of_features(features)
+    common = _noise_table().loc[HEAD_SIZE if proportion else SHARED]
+    variances = np.column_stack([own.sd**2, np.full(len(own.sd), common['noise'] ** 2)])
+    df = np.column_stack([own.df, np.full(len(own.df), common['df'])])
+    return Noise(
+        pd.Series(np.sqrt(variances.sum(axis=1)), own.sd.index),
+        pd.Series(df_of_sum(variances, df), own.sd.index),
+    )
+
+
+def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
+    """Noise of R-indices by measurement alone.
+
+    To first order: how an R-index follows the features is the gradient of the model at the
+    participant's own profile. Where a participant has the same head size at all visits, it was not
+    measured anew and has no error.
+
+    Returns
+    -------
+    Noise of frames of shape (n_visits, M)
+        NaN where the noise of a feature is not known, or nothing was computed.
+    """
+    steps, names = model.preprocessing, list(model.pattern_names)
+    features, people = cohort.features, cohort.people
+    own = noise_of_features(steps.features)
+    if not names or own.sd.isna().any():
+        unknown = pd.DataFrame(np.nan, features.index, names)
+        return Noise(unknown, unknown)
+    shrunk, grown = features * np.exp(-STEP), features * np.exp(STEP)
+    by_feature = _slope(steps, (shrunk, people), (grown, people))
+    smaller, larger = _other_heads(cohort)
+    by_head = _slope(steps, (features, smaller), (features, larger))
+    seen = steps.transform(features, people).normalised
+    columns = model.gan.feature_names_in_ or steps.features.names
+    gradient_NMS = mean_gradients(
+        model.gan.weights_, torch.tensor(seen[columns].to_numpy(np.float32))
+    )
+    of_features = gradient_NMS * by_feature[columns].to_numpy()[:, None]
+    of_head = (gradient_NMS * by_head[columns].to_numpy()[:, None]).sum(axis=2)
+    known = _noise_table().loc[[SHARED, HEAD_SIZE]]
+    of_scale = np.stack([of_features.sum(axis=2) + of_head, of_head], axis=2)
+    variances = np.concatenate(
+        [
+            np.square(of_features * own.sd[columns].to_numpy()),
+            np.square(of_scale * known['noise'].to_numpy()),
+        ],
+        axis=2,
+    )
+    df = np.concatenate([own.df[columns] / SHARED_ESTIMATES, known['df']])
+    sd, df_NM = np.sqrt(variances.sum(axis=2)), df_of_sum(variances, df)
+    tables = (pd.DataFrame(each, seen.index, names).reindex(features.index) for each in (sd, df_NM))
+    return Noise(*tables)
+
+
+Known = tuple[pd.DataFrame, pd.DataFrame]
+"""Features, and what is known of participants."""
+
+
+def _slope(steps: Preprocessing, lower: Known, upper: Known) -> pd.DataFrame:
+    """How what the network sees follows a logarithm, each feature its own, between two points."""
+    normalised = [steps.transform(*known).normalised for known in (lower, upper)]
+    return (normalised[1] - normalised[0]) / (2 * STEP)
+
+
+def _other_heads(cohort: Cohort) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What is known of participants, with smaller and larger heads where these were measured."""
+    options, people = cohort.options, cohort.people
+    if options.icv_column is None or not options.uses_icv:
+        return people, people
+    size = people[options.icv_column]
+    sizes = size.groupby(cohort.visits[PARTICIPANT])
+    given_once = (sizes.transform('nunique') == 1) & (sizes.transform('size') > 1)
+    smaller, larger = (
+        people.assign(**{options.icv_column: size.where(given_once, size * np.exp(step))})
+        for step in (-STEP, STEP)
+    )
+    return smaller, larger

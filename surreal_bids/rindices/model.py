@@ -1,0 +1,509 @@
+"""A model for tables: preprocessing and Surreal-GAN, fitted, saved and applied as one."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save
+from torch import Tensor
+
+from surreal_bids.bids.tabular import CONTROL, PATIENT, SPREAD_SUFFIX, Table
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.exclusions import GROUP_NAMES
+from surreal_bids.cohort.features import read_features
+from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
+from surreal_bids.config import TrainingOptions
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import atomic_path
+from surreal_bids.harmonization.combat import UnseenSite
+from surreal_bids.harmonization.covariates import ICV, LOG_ICV
+from surreal_bids.harmonization.quality import without_warnings
+from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
+from surreal_bids.model.checks import MIN_PEOPLE
+from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.rindices.intervals import (
+    INTERVALS,
+    REFERENCE,
+    is_sound,
+    with_intervals,
+    with_training_centiles,
+)
+from surreal_bids.rindices.preprocessing import (
+    COMPLETE,
+    Prepared,
+    Preprocessing,
+    fit_preprocessing,
+)
+from surreal_bids.text import list_briefly
+
+LOGGER = logging.getLogger(__name__)
+
+PREPROCESSING = 'preprocessing'
+"""Prefix of the tensors of a bundle that belong to preprocessing."""
+
+VISIT, R_INDEX, BASELINE = 'visit', 'r_index', 'baseline'
+"""Index, and first column, of a table of contributions."""
+
+HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
+"""Options of training that replace a value of the preset."""
+
+ATTEMPTS = 10
+"""Shufflings that are tried where nothing can be learned from the shuffled controls."""
+
+NOTES = (
+    *('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters', 'AddedSites'),
+    *(INTERVALS, REFERENCE),
+)
+"""What a card may hold of `TableModel.notes`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """What turns a table of people into R-indices.
+
+    Attributes
+    ----------
+    preprocessing
+        From features as measured to what the network sees.
+    gan
+        The fitted Surreal-GAN.
+    pattern_names
+        Names of the R-indices, in the order of `gan`.
+    notes
+        More for the card: plain JSON values that say where the model comes from.
+    """
+
+    preprocessing: Preprocessing
+    gan: SurrealGAN
+    pattern_names: tuple[str, ...]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, table: Table, people: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Take what `apply` needs out of tables: features, and what is known of people."""
+        steps = self.preprocessing
+        known = read_person_columns(people, steps.options, steps.text_covariates, steps.codes)
+        return read_features(table, steps.features), known
+
+    @classmethod
+    def fit(
+        cls,
+        cohort: Cohort,
+        options: TrainingOptions | None = None,
+        checkpoint_dir: Path | None = None,
+        **changes: Any,
+    ) -> TableModel:
+        """Learn preprocessing and patterns from the first visit of every participant.
+
+        Parameters
+        ----------
+        cohort
+            Controls and patients.
+        options
+            How to train; by default as the commands do.
+        checkpoint_dir
+            Where members are kept; if training is interrupted, the same call resumes it.
+        **changes
+            Fields of `options`, named as on the command line: `n_patterns=(2, 3)`.
+        """
+        options = replace(options or TrainingOptions(), **changes)
+        return select_model(prepare(cohort), options, checkpoint_dir)
+
+    def apply(self, cohort: Cohort) -> pd.DataFrame:
+        """Compute the R-indices of every visit of a cohort; see :meth:`compute`."""
+        return self.compute(cohort.features, cohort.people)
+
+    def compute(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
+        """Compute R-indices of anyone, one person or many.
+
+        Parameters
+        ----------
+        features : frame of shape (n_people, n_features)
+            Features as measured, NaN where missing.
+        people : frame of shape (n_people, n_columns)
+            Covariates, ICV and site.
+
+        Returns
+        -------
+        DataFrame, one row a person
+            The R-indices under their names; with `_member_spread`, their spread over members (if
+            there are several); with `_low` and `_high` their interval, with `_centile` their place
+            among controls (if the model knows them, see :mod:`surreal_bids.rindices.uncertainty`);
+            `brain_in_range`, whether the profile lies within the training population (coarsely, for
+            imported models); `covariates_out_of_range`, covariates that do not (if there are any);
+            `n_imputed` (if the model imputes); `status`: complete, unharmonized or
+            incomplete.
+            Incomplete people have missing values throughout.
+        """
+        return self._describe(self.preprocessing.transform(features, people))
+
+    def _describe(self, prepared: Prepared) -> pd.DataFrame:
+        r, spread = self.gan.transform(prepared.normalised, return_std=True)
+        finite = np.asarray(np.isfinite(r).all(axis=1))
+        if not finite.all():
+            who = prepared.normalised.index[~finite]
+            raise DataError(f'the model gives no R-indices for {list_briefly(who)}; fit it anew')
+        names = list(self.pattern_names)
+        computed = pd.DataFrame(r, prepared.normalised.index, names)
+        if not np.isnan(spread).any():
+            computed[[f'{name}{SPREAD_SUFFIX}' for name in names]] = spread
+        if self.gan.domain_ is not None:
+            computed['brain_in_range'] = self.gan.in_range(prepared.normalised)
+        if INTERVALS in self.notes:
+            computed = with_intervals(computed, self.notes[INTERVALS])
+        if CONTROL in self.notes.get(REFERENCE, {}):
+            computed = with_training_centiles(
+                computed, self.notes[REFERENCE][CONTROL], prepared.status == COMPLETE
+            )
+        results = computed.reindex(prepared.status.index)
+        extra = {'covariates_out_of_range': prepared.beyond_range, 'n_imputed': prepared.n_imputed}
+        columns = {name: column for name, column in extra.items() if column is not None}
+        return results.assign(**columns, status=prepared.status)
+
+    def contributions(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
+        """What each feature contributes to the R-indices that `compute` gives.
+
+        Returns
+        -------
+        DataFrame, one row for every visit and R-index
+            Indexed by visit and `r_index`; `baseline`, the R-index of the mean control, and a
+            column for every feature, which add up to the R-index
+            (:mod:`surreal_bids.model.contributions`). The incomplete have no rows.
+        """
+        normalised = self.preprocessing.transform(features, people).normalised
+        baseline, of_features = self.gan.contributions(normalised)
+        rows = pd.MultiIndex.from_product(
+            [normalised.index, self.pattern_names], names=[VISIT, R_INDEX]
+        )
+        columns = self.preprocessing.features.names
+        table = pd.DataFrame(of_features.reshape(len(rows), len(columns)), rows, columns)
+        table.insert(0, BASELINE, np.tile(baseline, len(normalised)))
+        return table
+
+    def with_unseen_site(self, choice: UnseenSite) -> TableModel:
+        """The same model with another choice for people of unseen sites."""
+        return replace(self, preprocessing=self.preprocessing.with_unseen_site(choice))
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything the model needs: tensors, and the card as plain JSON values."""
+        tensors, card = self.gan.state()
+        state, arrays = self.preprocessing.to_state()
+        tensors |= {
+            f'{PREPROCESSING}/{name}': torch.from_numpy(value) for name, value in arrays.items()
+        }
+        card |= {
+            'PatternNames': list(self.pattern_names),
+            'Atlas': self.preprocessing.features.atlas,
+            'FeatureDetails': describe_features(self.preprocessing),
+            'Preprocessing': state,
+            **self.notes,
+        }
+        return tensors, card
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model as a bundle: `model.safetensors` and the card, `model.json`."""
+        return save_bundle(folder, *self.state())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TableModel:
+        """Read a model that `save` wrote."""
+        tensors, card = load_table_bundle(folder)
+        prefix = f'{PREPROCESSING}/'
+        arrays = {
+            name.removeprefix(prefix): tensor.numpy()
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
+        with reading_model(Path(folder)):
+            model = cls(
+                Preprocessing.from_state(card['Preprocessing'], arrays),
+                SurrealGAN.from_state(tensors, card),
+                tuple(card['PatternNames']),
+                {name: card[name] for name in NOTES if name in card},
+            )
+            model._require_whole(tensors)
+        return model
+
+    def _require_whole(self, tensors: Mapping[str, Tensor]) -> None:
+        """Compute the R-indices of an average control, which a damaged or forged model cannot."""
+        steps, patterns, domain = self.preprocessing, self.pattern_names, self.gan.domain_
+        average = pd.DataFrame(np.ones((1, len(steps.features))), columns=steps.features.names)
+        sound = {
+            'numbers that are finite': all(bool(t.isfinite().all()) for t in tensors.values()),
+            'controls who differ': bool((steps.normaliser.sd_ > 0).all()),
+            'the same features twice': self.gan.feature_names_in_ == steps.features.names,
+            'the same covariates twice': self._covariates()
+            <= {*steps.options.columns, ICV, LOG_ICV},
+            'volumes above 0': steps.options.icv != 'power'
+            or bool((steps.normaliser.mean_ > 0).all()),
+            'intervals and centiles of its patterns': is_sound(self.notes, patterns),
+            'patterns with names': all(map(str.isidentifier, patterns))
+            and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
+            'distances from the sample': domain is None
+            or np.linalg.eigvalsh(domain.precision + domain.precision.T).min() > 0 < domain.limit,
+        }
+        lacks = [what for what, is_there in sound.items() if not is_there]
+        if lacks:
+            raise ValueError(f'expected {list_briefly(lacks)}')
+
+    def _covariates(self) -> set[str]:
+        """Names of covariates in all that was learned of them; of head size also those of ours."""
+        if self.preprocessing.residualiser is None:
+            return set()
+        encoder = self.preprocessing.residualiser.encoder_
+        return {*encoder.covariates_, *encoder.range_, *encoder.levels_}
+
+
+def load_table_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors and card of a bundle, which must have preprocessing."""
+    tensors, card = load_bundle(folder)
+    if 'Preprocessing' not in card:
+        raise DataError(
+            f'{folder}: this model has no preprocessing, so that it takes normalised numbers '
+            'only; use SurrealGAN.load in Python'
+        )
+    return tensors, card
+
+
+def describe_sample(
+    people: pd.DataFrame, is_patient: pd.Series, options: PreprocessingOptions
+) -> dict[str, Any]:
+    """Who a model was trained on, as plain JSON values: numbers, covariates and sites by group."""
+    groups = {CONTROL: people[~is_patient], PATIENT: people[is_patient]}
+    return {
+        group: {
+            'n': len(rows),
+            **{name: _describe_column(rows[name]) for name in options.columns},
+        }
+        for group, rows in groups.items()
+    }
+
+
+def _describe_column(values: pd.Series) -> dict[str, float]:
+    if pd.api.types.is_numeric_dtype(values):
+        measures = values.agg(['mean', 'std', 'min', 'max'])
+        return {str(name): float(value) for name, value in measures.items()}
+    return {str(name): int(count) for name, count in values.value_counts().sort_index().items()}
+
+
+def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
+    """Each feature with its unit, what it sums, and the numbers that preprocessing uses.
+
+    Coefficients of covariates are of its logarithm where head size is removed by ratio.
+    """
+    normaliser, residualiser = preprocessing.normaliser, preprocessing.residualiser
+    columns = [] if residualiser is None else residualiser.encoder_.column_names_
+    unit = 'proportion of ICV' if preprocessing.options.icv == 'proportion' else None
+    return [
+        {
+            'Name': feature.name,
+            'Units': unit or preprocessing.features.unit,
+            'MUSERegions': list(feature.indices),
+            'CNMean': float(normaliser.mean_[number]),
+            'CNStd': float(normaliser.sd_[number]),
+            'CoefficientsOf': 'logarithm' if preprocessing.options.icv == 'power' else 'feature',
+            'Coefficients': {
+                column: float(residualiser.coefficients_[row, number])
+                for row, column in enumerate(columns)
+                if residualiser is not None
+            },
+        }
+        for number, feature in enumerate(preprocessing.features.features)
+    ]
+
+
+def make_gan(
+    options: TrainingOptions, checkpoint_dir: Path | None = None, assess_number: bool = True
+) -> SurrealGAN:
+    """A Surreal-GAN that is not fitted yet; what it learns is kept in the folder."""
+    changes = {name: getattr(options, name) for name in HYPER_PARAMETERS}
+    return SurrealGAN(
+        tuple(options.n_patterns) or None,
+        tuple(options.ortho) or None,
+        options.repetitions,
+        options.preset,
+        options.iterations,
+        options.device,
+        options.random_seed,
+        checkpoint_dir,
+        assess_number,
+        **{name: value for name, value in changes.items() if value is not None},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What training needs of a cohort, after preprocessing was fitted; goes to one file and back.
+
+    Attributes
+    ----------
+    preprocessing
+        The fitted steps.
+    normalised : frame of shape (n_participants, n_features)
+        What the network sees of first visits.
+    is_patient : Series of shape (n_participants,)
+        Who is a patient; the others are controls.
+    sample
+        Numbers, covariates and sites of the two groups, for the card.
+    features, people : frames of shape (n_participants, n_features) and (n_participants, n_columns)
+        What preprocessing was fitted to.
+    """
+
+    preprocessing: Preprocessing
+    normalised: pd.DataFrame
+    is_patient: pd.Series
+    sample: dict[str, Any]
+    features: pd.DataFrame
+    people: pd.DataFrame
+
+    @property
+    def arrays(self) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+        """What `SurrealGAN.fit` takes."""
+        return self.normalised, self.is_patient.to_numpy(dtype=bool)
+
+    def shuffle(self, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Normalise again with shuffled labels: controls and patients (n_people, n_features).
+
+        Labels are shuffled within sites and categories, so that what could be learned from the
+        controls can be learned from the shuffled ones.
+        """
+        for _ in range(ATTEMPTS):
+            patient = self._shuffled_labels(rng)
+            try:
+                with without_warnings():
+                    _, prepared = fit_preprocessing(
+                        self.preprocessing.features,
+                        self.preprocessing.options,
+                        *(self.features, self.people, ~patient),
+                    )
+            except DataError as error:
+                reason = error
+                continue
+            values, rows = prepared.normalised.to_numpy(), patient.to_numpy()
+            return values[~rows], values[rows]
+        raise DataError(
+            f'{ATTEMPTS} times, nothing could be learned from controls after labels were shuffled '
+            f'({reason}), so that chance cannot be told from disease; use fewer covariates, or '
+            'more controls'
+        )
+
+    def _shuffled_labels(self, rng: np.random.Generator) -> pd.Series:
+        """Who would be a patient, after shuffling within sites and categories."""
+        site, categories = self.preprocessing.options.site_column, self.preprocessing.levels
+        strata = [*categories, *([] if site is None else [site])]
+        everyone = {'all': np.arange(len(self.people))}
+        alike = self.people.groupby(strata).indices if strata else everyone
+        patient = self.is_patient.to_numpy(dtype=bool, copy=True)
+        for rows in alike.values():
+            patient[rows] = rng.permutation(patient[rows])
+        return pd.Series(patient, self.is_patient.index)
+
+    def save(self, path: Path) -> Path:
+        """Write all to a safetensors file."""
+        state, arrays = self.preprocessing.to_state()
+        own = {
+            'normalised': self.normalised.to_numpy(),
+            'measured': self.features.to_numpy(),
+            'is_patient': self.is_patient.to_numpy(dtype=bool),
+        }
+        record = {
+            'preprocessing': state,
+            'sample': self.sample,
+            'visits': list(self.normalised.index),
+            'features': list(self.normalised.columns),
+            'people': self.people.to_dict('list'),
+        }
+        tensors = {name: np.ascontiguousarray(value) for name, value in (own | arrays).items()}
+        with atomic_path(path) as temporary:
+            # In Python: safetensors would report a full disk as an error of its own.
+            temporary.write_bytes(save(tensors, {'record': json.dumps(record)}))
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> TrainingData:
+        """Read what `save` wrote, to the last digit."""
+        with safe_open(path, framework='numpy') as file:
+            record = json.loads(file.metadata()['record'])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        visits = pd.Index(record['visits'])
+        normalised, measured = (
+            pd.DataFrame(arrays.pop(name), visits, record['features'])
+            for name in ('normalised', 'measured')
+        )
+        is_patient = pd.Series(arrays.pop('is_patient'), visits)
+        people = pd.DataFrame(record['people'], visits)
+        steps = Preprocessing.from_state(record['preprocessing'], arrays)
+        return cls(steps, normalised, is_patient, record['sample'], measured, people)
+
+
+def prepare(cohort: Cohort) -> TrainingData:
+    """Fit preprocessing to first visits; train on those that are complete and harmonized."""
+    first = cohort.first_visits()
+    for group, count in cohort.counts.items():
+        if count < MIN_PEOPLE:
+            name = GROUP_NAMES[group]
+            raise DataError(f'{count} {name}, but training needs at least {MIN_PEOPLE}')
+    steps, prepared = fit_preprocessing(
+        cohort.wanted, cohort.options, first.features, first.people, ~first.is_patient
+    )
+    normalised = prepared.normalised
+    normalised = normalised[prepared.status[normalised.index] == COMPLETE]
+    is_patient = first.is_patient[normalised.index]
+    people = first.people.loc[normalised.index, cohort.options.columns]
+    sample = describe_sample(people, is_patient, cohort.options)
+    features = first.features.loc[normalised.index]
+    return TrainingData(steps, normalised, is_patient, sample, features, people)
+
+
+def require_trainable(data: TrainingData, options: TrainingOptions) -> None:
+    """Refuse more patterns than there are features; warn of what will not be known."""
+    most, n_features = max(options.n_patterns, default=0), data.normalised.shape[1]
+    if most > n_features:
+        raise DataError(f'--n-patterns {most}: more patterns than features ({n_features})')
+    if options.repetitions == 1:
+        LOGGER.warning('--repetitions 1: the agreement of members will not be known')
+
+
+def time_training(data: TrainingData, options: TrainingOptions) -> dict[int, float]:
+    """Seconds that training will take for each number of patterns, from a few iterations.
+
+    Where the number is chosen before training (preset `sparse`): of one round of members.
+    """
+    gan = make_gan(options)
+    return {
+        n_patterns: gan.seconds_per_iteration(*data.arrays, n_patterns) * gan.most_iterations
+        for n_patterns in gan.trained_numbers
+    }
+
+
+def train_patterns(
+    data: TrainingData, options: TrainingOptions, n_patterns: int, checkpoint_dir: Path
+) -> Path:
+    """Train all members of one number of patterns; if interrupted, the same call resumes."""
+    return make_gan(options, checkpoint_dir).train(*data.arrays, n_patterns)
+
+
+def select_model(
+    data: TrainingData,
+    options: TrainingOptions,
+    checkpoint_dir: Path | None = None,
+    assess_number: bool = True,
+) -> TableModel:
+    """Choose M and lambda and form the consensus.
+
+    Members that :func:`train_patterns` has trained are read from the checkpoints; others are
+    trained.
+    """
+    gan = make_gan(options, checkpoint_dir, assess_number)
+    gan.fit(*data.arrays, data.shuffle)
+    names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
+    return TableModel(data.preprocessing, gan, names, {'TrainingSample': data.sample})

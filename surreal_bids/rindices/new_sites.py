@@ -1,0 +1,337 @@
+"""Sites that a model has not seen, learned from their controls, and how sure that is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from surreal_bids.bids.tabular import GroupLabels, Table, find_controls
+from surreal_bids.cohort.cohort import Cohort, read_cohort
+from surreal_bids.cohort.features import NONE, USUAL_SITES
+from surreal_bids.cohort.warnings import FEW_FOR_A_MODEL
+from surreal_bids.config import CohortOptions
+from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.combat import ComBat
+from surreal_bids.harmonization.covariates import Residualiser
+from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
+from surreal_bids.harmonization.encoding import CovariateEncoder
+from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.preprocessing import Preprocessing, prepare_inputs
+from surreal_bids.text import counted, list_briefly
+
+LOGGER = logging.getLogger(__name__)
+
+HERE = '{} (this dataset)'
+"""How a site of the dataset is called in the model: its name may be that of another site there."""
+
+REFERENCE = 'reference'
+"""Name of the site that the controls of a model without ComBat are taken for."""
+
+SHIFT_DECIMALS = 4
+
+
+def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Cohort]:
+    """Teach a model the sites of a cohort, from its controls.
+
+    Parameters
+    ----------
+    model
+        Any model for tables.
+    cohort
+        People with all that the model needs, and a site.
+
+    Returns
+    -------
+    model, cohort
+        The model that knows the sites, and the cohort with the sites' names in it.
+    """
+    column = str(cohort.options.site_column)
+    people = cohort.people.assign(**{column: cohort.people[column].map(HERE.format)})
+    named = replace(cohort, people=people)
+    first = named.first_visits()
+    controls = first.select(~first.is_patient)
+    for site, size in controls.people[column].value_counts().items():
+        if size < MIN_FOR_SCALE:
+            LOGGER.warning('site %s has %d participants: only its mean is adjusted', site, size)
+    return teach_sites(_as_learned(model), controls), named
+
+
+def teach_sites(model: TableModel, controls: Cohort) -> TableModel:
+    """Add the sites of controls to a model; all else stays as learned.
+
+    Raises
+    ------
+    DataError
+        A site is known already, or ComBat has learned from patients too, so that controls alone
+        do not show what a site does.
+    """
+    steps, column = model.preprocessing, str(controls.options.site_column)
+    combat = steps.combat
+    if combat is None or combat.sites_ == [combat.reference_]:
+        combat = _reference(steps)
+    elif combat.fit_on_ == 'all':
+        raise DataError(
+            'the model has learned its sites from controls and patients together, and controls of '
+            'a new site cannot be compared with both; fit it with --combat-fit-on controls'
+        )
+    inputs = prepare_inputs(controls.features, controls.people, controls.options)
+    taught = ComBat.from_arrays(combat.to_arrays()).add_site(
+        inputs.features, controls.people[column], inputs.covariates
+    )
+    options = replace(steps.options, site_column=column)
+    return replace(model, preprocessing=replace(steps, combat=taught, options=options))
+
+
+def _as_learned(model: TableModel) -> TableModel:
+    """A copy without the sites of datasets that the model has met since it was trained."""
+    combat = model.preprocessing.combat
+    if combat is None:
+        return model
+    state = combat.to_arrays()
+    kept = np.array([not str(name).endswith(HERE.format('')) for name in state['sites']])
+    lists = {name: list(compress(state[name], kept)) for name in ('sites', 'site_sizes')}
+    arrays = {name: np.asarray(state[name])[kept] for name in ('shift', 'ratio')}
+    learned = ComBat.from_arrays({**state, **lists, **arrays})
+    return replace(model, preprocessing=replace(model.preprocessing, combat=learned))
+
+
+def _reference(steps: Preprocessing) -> ComBat:
+    """ComBat of one site, which lies where the controls of the model do."""
+    residualiser = steps.residualiser or _no_covariates(steps)
+    encoder, slopes = residualiser.encoder_, residualiser.coefficients_
+    mean, sd = steps.scale_of_sites
+    return ComBat.from_arrays(
+        {
+            'empirical_bayes': True,
+            'mean_only': False,
+            'unseen_site': 'error',
+            'reference_site': None,
+            'features': steps.features.names,
+            'constant': [],
+            'tied': [],
+            'fit_on': 'controls',
+            'excluded': [],
+            'encoder': encoder.to_json(),
+            'prior': None,
+            'grand_mean': mean - residualiser.center_ @ slopes,
+            # Copies: tensors of a bundle may not share memory.
+            'scale': np.array(sd),
+            'slopes': np.array(slopes),
+            'sites': [REFERENCE],
+            'site_sizes': [0],
+            'shift': np.zeros((1, len(steps.features))),
+            'ratio': np.ones((1, len(steps.features))),
+        }
+    )
+
+
+def _no_covariates(steps: Preprocessing) -> Residualiser:
+    """A residualiser that takes nothing out."""
+    encoder = CovariateEncoder().fit(pd.DataFrame(index=[0]))
+    return Residualiser.from_arrays(
+        {
+            'features': steps.features.names,
+            'encoder': encoder.to_json(),
+            'n_controls': 0,
+            'coefficients': np.zeros((0, len(steps.features))),
+            'center': np.zeros(0),
+        }
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class AddedSite:
+    """A site that was added, and what its few controls leave open.
+
+    Attributes
+    ----------
+    name, n_controls
+        The site, and how many controls it was learned from.
+    shifts : frame of shape (n_features, 3)
+        `shift` of each feature, in standard deviations of controls, its standard error `shift_sd`,
+        and `variance_ratio`.
+    index_sd
+        Standard error of the R-indices of all its participants, by pattern: what is common to
+        them because the site was learned from these controls and not from others.
+    """
+
+    name: str
+    n_controls: int
+    shifts: pd.DataFrame
+    index_sd: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """What the card of a model says of the site."""
+        return {
+            'Controls': self.n_controls,
+            'ShiftStandardError': float(self.shifts['shift_sd'].mean()),
+            'IndexStandardError': dict(self.index_sd),
+        }
+
+
+def read_site_controls(
+    model: TableModel,
+    table: Path,
+    participants: Path | None,
+    options: CohortOptions,
+    said: GroupLabels,
+    site: str | None = None,
+) -> Cohort:
+    """Read the controls of new sites: the first visit of each, with all that a model needs.
+
+    Parameters
+    ----------
+    model
+        The model that is to know the sites.
+    table, participants, options
+        As of :func:`~surreal_bids.cohort.cohort.read_cohort`.
+    said
+        Column of the diagnosis and what it has for controls; everyone is one if there is none.
+    site
+        Name of the site, where it is not a column of the tables.
+
+    Raises
+    ------
+    DataError
+        A table cannot be read or cannot be true, a column is missing, or nobody is a control.
+    """
+    steps = model.preprocessing
+    column = NONE if site else options.site_column or steps.options.site_column or USUAL_SITES[0]
+    options = replace(options, site_column=column)
+    cohort = read_cohort(table, participants, options, model=steps.requirements, with_groups=False)
+    if site:
+        _require_one_site(cohort, site)
+        named = cohort.people.assign(**{str(cohort.options.site_column): site})
+        cohort = replace(cohort, people=named)
+    first = cohort.first_visits()
+    controls = first.select(find_controls(Table(participants or table, first.others), said))
+    if not len(controls):
+        raise DataError(f'{table}: no control is left; correct --control-label')
+    return controls
+
+
+def _require_one_site(cohort: Cohort, site: str) -> None:
+    """Refuse to take participants of other sites for this one."""
+    for name in cohort.others:
+        if str(name).lower() not in USUAL_SITES:
+            continue
+        others = sorted(set(cohort.others[name].dropna().astype(str)) - {site})
+        if others:
+            raise DataError(
+                f'--site {site}, but column {name} has {list_briefly(others)}; leave out --site, '
+                'or '
+                'the participants of other sites'
+            )
+
+
+def add_sites(model: TableModel, controls: Cohort) -> tuple[TableModel, list[AddedSite]]:
+    """Add sites to a model, and estimate what few controls leave open.
+
+    Standard errors are those of the jackknife: each control is left out in turn, and the site
+    learned from the rest (Efron and Stein, Annals of Statistics 9:586-596, 1981).
+
+    Parameters
+    ----------
+    model
+        Any model for tables.
+    controls
+        Controls of new sites, one visit of each, with all that the model needs.
+
+    Raises
+    ------
+    DataError
+        A site has fewer than three controls, or is known already.
+    """
+    site = controls.people[str(controls.options.site_column)]
+    sizes = site.value_counts().sort_index()
+    for name, size in sizes.items():
+        if size < MIN_FOR_SCALE:
+            raise DataError(
+                f'site {name}: {size} controls, but at least {MIN_FOR_SCALE} are needed, and '
+                f'{FEW_FOR_A_MODEL} are better; add controls'
+            )
+    taught = teach_sites(model, controls)
+    added = [_describe(model, taught, controls.select(site == name)) for name in sizes.index]
+    notes = {**model.notes.get('AddedSites', {}), **{each.name: each.to_json() for each in added}}
+    return replace(taught, notes={**model.notes, 'AddedSites': notes}), added
+
+
+def _describe(model: TableModel, taught: TableModel, controls: Cohort) -> AddedSite:
+    """Compare a site with what it would be without each of its controls."""
+    name = str(controls.people[str(controls.options.site_column)].iloc[0])
+    combat = _combat(taught)
+    number = combat.sites_.index(name)
+    n, names = len(controls), list(model.pattern_names)
+    shifts, indices = [], []
+    for person in range(n):
+        without = teach_sites(model, controls.select(np.arange(n) != person))
+        shifts.append(_combat(without).shift_[-1])
+        if names:
+            results = without.compute(controls.features, controls.people)
+            indices.append(results[names].mean().to_numpy())
+    table = pd.DataFrame(
+        {
+            'shift': combat.shift_[number],
+            'shift_sd': jackknife(np.array(shifts)),
+            'variance_ratio': combat.ratio_[number],
+        },
+        index=pd.Index([f for f in combat.features_ if f not in combat.constant_], name='feature'),
+    )
+    errors = jackknife(np.array(indices)).tolist() if names else []
+    return AddedSite(name, n, table, dict(zip(names, errors)))
+
+
+def _combat(model: TableModel) -> ComBat:
+    combat = model.preprocessing.combat
+    if combat is None:
+        raise TypeError('the model has learned no site')
+    return combat
+
+
+def jackknife(estimates: np.ndarray) -> np.ndarray:
+    """Standard errors (n_estimates,) from estimates without each participant, (n, n_estimates)."""
+    n = len(estimates)
+    return np.sqrt((n - 1) / n * ((estimates - estimates.mean(axis=0)) ** 2).sum(axis=0))
+
+
+def shift_table(added: Sequence[AddedSite]) -> pd.DataFrame:
+    """Shifts of all features at all added sites, one row each."""
+    parts = [each.shifts.reset_index().assign(site=each.name) for each in added]
+    table = pd.concat(parts, ignore_index=True)
+    return table[['site', *table.columns.drop('site')]].round(SHIFT_DECIMALS)
+
+
+def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
+    """Which sites were added, from whom, and how sure this is; warn where controls are few."""
+    for each in added:
+        if each.n_controls < FEW_FOR_A_MODEL:
+            LOGGER.warning(
+                'site %s: %d controls are few (%d are better): R-indices of its participants may '
+                'all be off by what the summary shows',
+                *(each.name, each.n_controls, FEW_FOR_A_MODEL),
+            )
+    lines = describe_added({each.name: each.to_json() for each in added})
+    lines += controls.notes
+    for why, who in controls.exclusions.groupby('reason').groups.items():
+        lines.append(f'{counted(len(who), "participant")} excluded ({why}): {list_briefly(who)}')
+    return '\n'.join(lines) + '\n'
+
+
+def describe_added(notes: Mapping[str, Any]) -> list[str]:
+    """One line for each site that was added to a model, from what its card says."""
+    lines = []
+    for site, told in notes.items():
+        errors = ', '.join(f'{k} {sd:.3f}' for k, sd in told['IndexStandardError'].items())
+        lines.append(
+            f'site {site}: learned from {told["Controls"]} controls; standard error of its shifts '
+            f'{told["ShiftStandardError"]:.2f} sd of controls (mean over features)'
+            + (f', of its R-indices {errors} (common to all its participants)' if errors else '')
+        )
+    return lines

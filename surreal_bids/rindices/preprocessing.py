@@ -1,0 +1,431 @@
+"""From features as measured to what the model sees, learned once and applied to anyone.
+
+features -> logarithms, or divided by ICV -> missing values filled (if so chosen) -> ComBat
+         -> residualised on covariates with CN coefficients -> back from logarithms
+         -> CN have mean 1 and sd 0.1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from surreal_bids.cohort.requirements import Codes, PreprocessingOptions, Requirements
+from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.combat import (
+    UNHARMONIZED,
+    ComBat,
+    UnseenSite,
+    UnseenSiteError,
+)
+from surreal_bids.harmonization.covariates import (
+    ICV,
+    LOG_ICV,
+    CNImputer,
+    CNNormaliser,
+    Residualiser,
+    handle_icv,
+)
+from surreal_bids.harmonization.encoding import FILL_OR_EXCLUDE, missing_covariates, require_finite
+from surreal_bids.regions import FeatureList
+from surreal_bids.text import list_briefly
+
+COMPLETE = 'complete'
+"""Status of a person for whom everything was done."""
+
+INCOMPLETE = 'incomplete'
+"""Status of a person without a covariate, ICV or site, for whom nothing can be computed."""
+
+NONE_BEYOND = 'none'
+"""Written where all covariates of a person lie in the range learned from."""
+
+ROUNDING = 1e-12
+"""Relative error that a logarithm and its inverse may leave."""
+
+Arrays = dict[str, NDArray[np.float64]]
+
+_PARTS: dict[str, Any] = {
+    'imputer': CNImputer,
+    'combat': ComBat,
+    'residualiser': Residualiser,
+    'normaliser': CNNormaliser,
+}
+"""Fitted steps, in order; each goes to arrays and back."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """People as the model sees them.
+
+    Attributes
+    ----------
+    normalised : frame of shape (n_computed, n_features)
+        Normalised features of everyone but the incomplete; no value is missing.
+    status : Series of shape (n_people,)
+        `complete`, `unharmonized` or `incomplete`.
+    beyond_range : Series of shape (n_people,), or None
+        Covariates outside what was seen among CN, or `none`; missing for the incomplete. None
+        where the model has no numeric covariate.
+    n_imputed : Series of shape (n_people,), or None
+        How many features were filled in; None where the model does not impute.
+    """
+
+    normalised: pd.DataFrame
+    status: pd.Series
+    beyond_range: pd.Series | None
+    n_imputed: pd.Series | None
+
+
+@dataclass(frozen=True, eq=False)
+class Preprocessing:
+    """All steps, fitted. A step that was not asked for is None."""
+
+    features: FeatureList
+    options: PreprocessingOptions
+    normaliser: CNNormaliser
+    imputer: CNImputer | None = None
+    combat: ComBat | None = None
+    residualiser: Residualiser | None = None
+    codes: Codes = field(default_factory=dict)
+
+    @property
+    def text_covariates(self) -> list[str]:
+        """Covariates that are categories."""
+        return list(self.levels)
+
+    @property
+    def levels(self) -> dict[str, Any]:
+        """Levels of each of these."""
+        return {} if self.residualiser is None else dict(self.residualiser.encoder_.levels_)
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Range among CN of each numeric covariate and of the ICV, by column and as measured."""
+        ranges = {} if self.residualiser is None else dict(self.residualiser.encoder_.range_)
+        column = str(self.options.icv_column)
+        if self.options.icv == 'covariate' and ICV in ranges:
+            ranges[column] = ranges.pop(ICV)
+        elif LOG_ICV in ranges:
+            low, high = np.exp(ranges.pop(LOG_ICV))
+            # Those at the ends are inside, though a logarithm and its inverse are rounded.
+            ranges[column] = (float(low * (1 - ROUNDING)), float(high * (1 + ROUNDING)))
+        return ranges
+
+    @property
+    def requirements(self) -> Requirements:
+        """What a cohort must have for these steps to be applied to it."""
+        return Requirements(
+            self.features,
+            self.options,
+            pd.Series(self.normaliser.mean_, self.features.names),
+            self.ranges,
+            self.levels,
+            self.codes,
+            self._relative_effects(),
+        )
+
+    def _relative_effects(self) -> dict[str, float]:
+        """Mean relative change of the features per unit of each numeric covariate."""
+        if self.residualiser is None:
+            return {}
+        scale = 1.0 if self.options.icv == 'power' else self.normaliser.mean_
+        encoder, coefficients = self.residualiser.encoder_, self.residualiser.coefficients_
+        rows = {name: encoder.column_names_.index(name) for name in encoder.range_}
+        return {name: float((coefficients[row] / scale).mean()) for name, row in rows.items()}
+
+    @property
+    def scale_of_sites(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and sd of adjusted features of CN (n_features,) on the scale that ComBat works on.
+
+        Of logarithms they follow from those of volumes by the log-normal distribution.
+        """
+        mean, sd = self.normaliser.mean_, self.normaliser.sd_
+        if self.options.icv != 'power':
+            return mean, sd
+        variance = np.log1p(np.square(sd / mean))
+        return np.log(mean) - variance / 2, np.sqrt(variance)
+
+    def with_unseen_site(self, choice: UnseenSite) -> Preprocessing:
+        """The same steps with another choice for people of unseen sites."""
+        combat = self.combat
+        if combat is not None:
+            combat = ComBat.from_arrays({**combat.to_arrays(), 'unseen_site': choice})
+        return replace(self, combat=combat, options=replace(self.options, unseen_site=choice))
+
+    def transform(self, features: pd.DataFrame, people: pd.DataFrame) -> Prepared:
+        """Prepare anyone, one person or many.
+
+        Parameters
+        ----------
+        features : frame of shape (n_people, n_features)
+            Features as measured; NaN where missing.
+        people : frame of shape (n_people, n_columns)
+            Covariates, ICV and site, as `read_person_columns` gives them.
+
+        Raises
+        ------
+        DataError
+            A feature is missing and the model does not impute, an unseen site (unless skipped), or
+            an unknown level of a covariate.
+        """
+        complete = is_complete(people, self.options)
+        if not complete.any():
+            raise DataError(
+                f'nobody has all of {list_briefly(self.options.columns)}, which the model needs; '
+                'complete the table'
+            )
+        inputs = prepare_inputs(features[complete], people[complete], self.options)
+        filled = _fill(self.imputer, inputs)
+        harmonized, unharmonized = _harmonize(self.combat, filled, inputs)
+        adjusted = _residualise(self.residualiser, harmonized, inputs)
+        return self._prepared(
+            inputs, as_measured(adjusted, self.options), unharmonized, features.index
+        )
+
+    def harmonize(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
+        """Features without site effects, as far as they are known, or divided by ICV if so chosen.
+
+        Everyone must have all covariates, ICV and site; parameters are those of `transform`.
+        """
+        inputs = prepare_inputs(features, people, self.options)
+        harmonized, _ = _harmonize(self.combat, _fill(self.imputer, inputs), inputs)
+        return as_measured(harmonized, self.options)
+
+    def _prepared(
+        self,
+        inputs: Inputs,
+        adjusted: pd.DataFrame,
+        unharmonized: NDArray[np.bool_],
+        everyone: pd.Index,
+    ) -> Prepared:
+        """Normalise, and say of everyone what was done."""
+        status = pd.Series(INCOMPLETE, index=everyone, dtype=object)
+        status[adjusted.index] = np.where(unharmonized, UNHARMONIZED, COMPLETE)
+        return Prepared(
+            self.normaliser.transform(adjusted),
+            status,
+            self._beyond_range(inputs, everyone),
+            self._count_imputed(inputs, everyone),
+        )
+
+    def _beyond_range(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:
+        if self.residualiser is None or not self.residualiser.encoder_.range_:
+            return None
+        outside = self.residualiser.beyond_training_range(inputs.covariates)
+        outside = outside.rename(columns={LOG_ICV: ICV})
+        flags, listed = outside.to_numpy(dtype=bool), np.full(len(outside), NONE_BEYOND, object)
+        for row in np.flatnonzero(flags.any(axis=1)):
+            listed[row] = ', '.join(outside.columns[flags[row]])
+        return pd.Series(listed, outside.index, dtype=object).reindex(people)
+
+    def _count_imputed(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:
+        if self.imputer is None:
+            return None
+        return inputs.features.isna().sum(axis=1).reindex(people).astype('Int64')
+
+    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+        """The state as plain JSON values, and as float64 arrays named `step/array`."""
+        card: dict[str, Any] = {
+            'features': self.features.to_json(),
+            'options': self.options.to_json(),
+            'codes': {name: dict(words) for name, words in self.codes.items()},
+        }
+        arrays: Arrays = {}
+        for part in _PARTS:
+            step = getattr(self, part)
+            state = {} if step is None else step.to_arrays()
+            own = {key: value for key, value in state.items() if isinstance(value, np.ndarray)}
+            arrays |= {f'{part}/{key}': value for key, value in own.items()}
+            plain = {key: value for key, value in state.items() if key not in own}
+            card[part] = None if step is None else plain
+        return card, arrays
+
+    @classmethod
+    def from_state(cls, card: Mapping[str, Any], arrays: Mapping[str, Any]) -> Preprocessing:
+        """Rebuild the steps from `to_state`."""
+        steps = {
+            part: kind.from_arrays({**card[part], **_arrays_of(part, arrays)})
+            for part, kind in _PARTS.items()
+            if card[part] is not None
+        }
+        return cls(
+            features=FeatureList.from_json(card['features']),
+            options=PreprocessingOptions.from_json(card['options']),
+            codes=card['codes'],
+            **steps,
+        )
+
+
+def _arrays_of(part: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = f'{part}/'
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
+def fit_preprocessing(
+    wanted: FeatureList,
+    options: PreprocessingOptions,
+    features: pd.DataFrame,
+    people: pd.DataFrame,
+    is_control: pd.Series,
+) -> tuple[Preprocessing, Prepared]:
+    """Learn all steps, and prepare the people they were learned from.
+
+    Who lacks a covariate, ICV or site is left out of the learning.
+
+    Parameters
+    ----------
+    wanted
+        The features, for the next table.
+    options
+        Which steps.
+    features : frame of shape (n_people, n_features)
+        Features as measured; NaN where missing.
+    people : frame of shape (n_people, n_columns)
+        Covariates, ICV and site, as `read_person_columns` gives them.
+    is_control : Series of bool of shape (n_people,)
+        Who is CN.
+
+    Raises
+    ------
+    DataError
+        Data that cannot be used: missing, constant or duplicate features, too few CN, covariates
+        that explain each other or the site.
+    """
+    complete = is_complete(people, options)
+    if not complete.any():
+        raise DataError(f'nobody has all of {list_briefly(options.columns)}; complete the table')
+    control = is_control[complete]
+    inputs = prepare_inputs(features[complete], people[complete], options)
+    imputer = _fit_imputer(inputs, control) if options.impute else None
+    filled = _fill(imputer, inputs)
+    _require_informative(filled)
+    combat = _fit_combat(filled, inputs, control, options)
+    harmonized, unharmonized = _harmonize(combat, filled, inputs)
+    residualiser = None
+    if not inputs.covariates.columns.empty:
+        residualiser = Residualiser().fit(harmonized, inputs.covariates, control)
+    adjusted = as_measured(_residualise(residualiser, harmonized, inputs), options)
+    normaliser = CNNormaliser().fit(adjusted, control)
+    steps = Preprocessing(wanted, options, normaliser, imputer, combat, residualiser)
+    return steps, steps._prepared(inputs, adjusted, unharmonized, features.index)
+
+
+def is_complete(people: pd.DataFrame, options: PreprocessingOptions) -> pd.Series:
+    """Say who has all covariates, ICV and site that `options` name: booleans (n_people,)."""
+    needed = people[options.columns]
+    return pd.Series(~missing_covariates(needed), index=people.index)
+
+
+def as_measured(features: pd.DataFrame, options: PreprocessingOptions) -> pd.DataFrame:
+    """Take features back to the unit they were measured in (or its share of the ICV)."""
+    if options.icv != 'power':
+        return features
+    return pd.DataFrame(np.exp(features.to_numpy()), features.index, features.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """People with all that is needed, after ICV was handled; features may be logarithms."""
+
+    features: pd.DataFrame
+    covariates: pd.DataFrame
+    site: pd.Series | None
+    site_column: str | None
+
+    @property
+    def with_site(self) -> pd.DataFrame:
+        """The covariates, and the site among them if there is one."""
+        if self.site is None:
+            return self.covariates
+        return self.covariates.assign(**{str(self.site_column): self.site})
+
+
+def prepare_inputs(
+    features: pd.DataFrame, people: pd.DataFrame, options: PreprocessingOptions
+) -> Inputs:
+    """Take apart what is known of people, and handle ICV as asked."""
+    covariates = people[list(options.covariates)]
+    if options.icv_column is not None and options.uses_icv:
+        features, covariates = handle_icv(
+            features, covariates, people[options.icv_column], options.icv
+        )
+    site = None if options.site_column is None else people[options.site_column]
+    return Inputs(features, covariates, site, options.site_column)
+
+
+def _fit_imputer(inputs: Inputs, is_control: pd.Series) -> CNImputer:
+    categories = () if inputs.site_column is None else (inputs.site_column,)
+    return CNImputer(categories).fit(inputs.features, inputs.with_site, is_control)
+
+
+def _fit_combat(
+    features: pd.DataFrame,
+    inputs: Inputs,
+    is_control: pd.Series,
+    options: PreprocessingOptions,
+) -> ComBat | None:
+    if inputs.site is None:
+        return None
+    return ComBat(unseen_site=options.unseen_site).fit(
+        features,
+        inputs.site,
+        inputs.covariates,
+        fit_on=options.combat_fit_on,
+        is_control=is_control,
+    )
+
+
+def _fill(imputer: CNImputer | None, inputs: Inputs) -> pd.DataFrame:
+    if imputer is None:
+        require_finite(inputs.features, 'features', f'{FILL_OR_EXCLUDE} (surreal-gan fit --impute)')
+        return inputs.features
+    return imputer.transform(inputs.features, inputs.with_site)
+
+
+def _harmonize(
+    combat: ComBat | None, features: pd.DataFrame, inputs: Inputs
+) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+    """Harmonized features, and who had to be left as measured."""
+    if combat is None or inputs.site is None:
+        return features, np.zeros(len(features), dtype=bool)
+    try:
+        status = combat.status(features, inputs.site, inputs.covariates)
+    except UnseenSiteError as error:
+        raise DataError(
+            f'{error.found}; teach it to the model from its controls (surreal-gan add-site), or '
+            'leave these participants unharmonized (--unseen-site skip)'
+        ) from error
+    harmonized = combat.transform(features, inputs.site, inputs.covariates)
+    return harmonized, (status == UNHARMONIZED).to_numpy()
+
+
+def _residualise(
+    residualiser: Residualiser | None, features: pd.DataFrame, inputs: Inputs
+) -> pd.DataFrame:
+    if residualiser is None:
+        return features
+    return residualiser.transform(features, inputs.covariates)
+
+
+def _require_informative(features: pd.DataFrame) -> None:
+    """Refuse features that are constant, or the same as another one."""
+    constant = features.columns[features.min() == features.max()]
+    if len(constant):
+        raise DataError(
+            f'the same in all {len(features)} people: {list_briefly(constant)}; leave these '
+            'columns '
+            'out'
+        )
+    first: dict[bytes, str] = {}
+    columns = {str(name): features[name].to_numpy().tobytes() for name in features}
+    copies = [name for name, cells in columns.items() if first.setdefault(cells, name) != name]
+    if copies:
+        raise DataError(
+            f'columns {first[columns[copies[0]]]} and {copies[0]} hold the same numbers '
+            f'({len(copies)} such copies); keep one of them'
+        )

@@ -1,0 +1,119 @@
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from surreal_bids.analysis.diagnosis import ALL_REGIONS, SUM_OF_INDICES, compare_groups, diagnose
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.config import TrainingOptions
+from surreal_bids.rindices.crossfit import Folds, cross_fit, prepare_folds
+from surreal_bids.rindices.model import TableModel
+from tests.cohort.study import make_study
+
+OPTIONS = TrainingOptions(preset='robust', n_patterns=(2,), ortho=(0.2,), repetitions=2, folds=4,
+                          iterations=200, device='cpu')  # fmt: skip
+
+
+def read(folder, study) -> Cohort:
+    return Cohort.read(*study.write(folder))
+
+
+def preprocessing_only(data):
+    """A model of a fold that has learned preprocessing, and no pattern."""
+    return TableModel(data.preprocessing, NoPattern(), ())
+
+
+class NoPattern:
+    members_: tuple[()] = ()
+    domain_ = None
+
+    def transform(self, X, return_std):
+        return np.empty((len(X), 0)), np.empty((len(X), 0))
+
+
+def fold(cohort):
+    folds = prepare_folds(cohort, OPTIONS)
+    models = {number: preprocessing_only(data) for number, data in folds.data.items()}
+    return cross_fit(cohort, models[1], folds, models)
+
+
+def test_patients_are_told_from_controls_by_all_regions(tmp_path):
+    cohort = read(tmp_path, make_study())
+    table = diagnose(cohort, fold(cohort), []).set_index('by')
+    assert list(table.index) == [ALL_REGIONS]
+    assert table.loc[ALL_REGIONS, 'auc'] > 0.8
+    assert table.loc[ALL_REGIONS, ['controls', 'patients']].tolist() == [30, 41]
+    row = table.loc[ALL_REGIONS]
+    assert row['auc_low'] < row['auc'] <= row['auc_high']
+
+
+@pytest.mark.parametrize('sites', [1, 6])
+def test_without_disease_nobody_is_told_apart(tmp_path, sites):
+    areas = []
+    for seed in range(12):
+        study = make_study(seed=seed, n_sites=2)
+        labels = np.random.default_rng(seed).permutation(study.people['diagnosis'])
+        study.people['diagnosis'] = labels
+        study.people['site'] = [f'site{k // 3 % sites}' for k in range(len(labels))]
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        cohort = read(folder, study)
+        areas.append(diagnose(cohort, fold(cohort), []).loc[0, 'auc'])
+    assert np.mean(areas) == pytest.approx(0.5, abs=3 * stats.sem(areas))
+
+
+def test_the_sum_of_r_indices_is_of_the_held_out(tmp_path):
+    cohort = read(tmp_path, make_study())
+    fitted = fold(cohort)
+    r = pd.DataFrame({'r1': np.where(cohort.is_patient, 0.6, 0.1), 'r2': 0.2}, cohort.visits.index)
+    r.iloc[0] = np.nan
+    fitted = replace(fitted, results=fitted.results.join(r))
+    row = diagnose(cohort, fitted, ['r1', 'r2']).set_index('by').loc[SUM_OF_INDICES]
+    assert (row['controls'], row['patients'], row['auc']) == (29, 41, 1.0)
+
+
+def test_who_has_no_model_of_a_fold_is_not_counted(tmp_path):
+    cohort = read(tmp_path, make_study())
+    fitted = fold(cohort)
+    models = {number: model for number, model in fitted.models.items() if number != 2}
+    folds = Folds(fitted.folds.number, failed={2: 'why'})
+    table = diagnose(cohort, cross_fit(cohort, models[1], folds, models), [])
+    assert table[['controls', 'patients']].sum(axis=1).item() == (folds.number != 2).sum()
+
+
+def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):
+    study = make_study(60, 60)
+    patient = study.is_patient
+    study.people['age'] += 12 * patient
+    study.people['sex'] = np.where(patient & (np.arange(120) % 4 > 0), 'M', 'F')
+    cohort = read(tmp_path, study)
+    table = compare_groups(cohort).set_index('covariate')
+    age = table.loc['age']
+    groups = [study.people.loc[chosen, 'age'] for chosen in (patient, ~patient)]
+    assert age['p'] == pytest.approx(stats.ttest_ind(*groups, equal_var=False).pvalue)
+    assert age['in_words'] == f'patients are {groups[0].mean() - groups[1].mean():.1f} years older'
+    assert table.loc['sex', 'p'] < 1e-6
+    assert table.loc['sex', 'in_words'] == 'sex is F in 25% of patients and 100% of controls'
+    assert table.loc['site', 'p'] > 0.01
+    assert table.loc['icv', 'test'] == 'Welch t'
+
+
+def test_sites_with_other_shares_of_patients_are_told(tmp_path):
+    study = make_study(60, 90, n_sites=3)
+    study.people.loc[study.people.index[-50:], 'site'] = 'site1'
+    row = compare_groups(read(tmp_path, study)).set_index('covariate').loc['site']
+    assert row['test'] == 'chi-squared'
+    assert row['p'] < 1e-3
+    assert row['in_words'].startswith('site is site1 in')
+
+
+def test_groups_are_compared_in_age_though_nothing_was_done_about_it(tmp_path):
+    study = make_study(60, 60)
+    study.people['age'] += 12 * study.is_patient
+    cohort = Cohort.read(*study.write(tmp_path), covariates=('sex',), icv='none')
+    table = compare_groups(cohort).set_index('covariate')
+    assert list(table.index) == ['sex', 'site', 'age', 'icv']
+    assert table.loc['age', 'test'] == 'Welch t'
+    assert table.loc['age', 'p'] < 1e-6

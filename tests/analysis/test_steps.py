@@ -1,0 +1,135 @@
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from surreal_bids.analysis.engine import (
+    describe_patterns,
+    paint_regions,
+    values_by_region,
+)
+from surreal_bids.cohort.cohort import read_cohort
+from surreal_bids.config import TrainingOptions
+from surreal_bids.exceptions import OutputError, UsageError
+from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.model.train import longest_first, pattern_changes
+from surreal_bids.regions import Feature, readable_name
+from surreal_bids.rindices.model import (
+    TableModel,
+    TrainingData,
+    prepare,
+    select_model,
+    time_training,
+    train_patterns,
+)
+from tests.analysis.group_study import make_config, write_dataset
+
+SETTINGS = TrainingOptions(
+    preset='robust',
+    n_patterns=(2, 3),
+    ortho=(0.2,),
+    repetitions=2,
+    iterations=200,
+    device='cpu',
+)
+
+
+@pytest.fixture(scope='module')
+def cohort(tmp_path_factory):
+    config = make_config(write_dataset(tmp_path_factory.mktemp('study')))
+    return read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config)
+
+
+@pytest.fixture(scope='module')
+def selected(cohort, tmp_path_factory):
+    model = TableModel.fit(cohort, SETTINGS, tmp_path_factory.mktemp('checkpoints'))
+    return model, model.apply(cohort)
+
+
+def test_trained_side_by_side_is_trained_together(cohort, selected, tmp_path):
+    data = TrainingData.load(prepare(cohort).save(tmp_path / 'prepared.safetensors'))
+    paths = [train_patterns(data, SETTINGS, m, tmp_path) for m in (3, 2)]
+    before = [path.read_bytes() for path in paths]
+    model = select_model(data, SETTINGS, tmp_path)
+    assert [path.read_bytes() for path in paths] == before
+    pd.testing.assert_frame_equal(model.apply(cohort), selected[1])
+    assert model.gan.selected_ == selected[0].gan.selected_
+
+
+def test_a_full_disk_leaves_no_half_of_the_training_data(cohort, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr('pathlib.Path.write_bytes', refuse)
+    with pytest.raises(OutputError, match=r'x\.safetensors: cannot be written \(No space'):
+        prepare(cohort).save(tmp_path / 'x.safetensors')
+    assert not list(tmp_path.iterdir())
+
+
+def test_training_apart_needs_a_place_to_keep_members(cohort):
+    normalised = prepare(cohort).normalised
+    with pytest.raises(UsageError, match='checkpoint_dir'):
+        SurrealGAN(2, device='cpu').train(normalised, cohort.is_patient.to_numpy(), 2)
+
+
+def test_time_is_told_for_each_number_of_patterns(cohort):
+    seconds = time_training(prepare(cohort), SETTINGS)
+    assert set(seconds) == {2, 3}
+    assert all(value > 0 for value in seconds.values())
+
+
+@pytest.mark.parametrize(
+    ('jobs', 'at_once', 'expected'),
+    [([3, 2, 2], 1, 7), ([3, 2, 2], 2, 4), ([3, 2, 2], 9, 3), ([5], 0, 5)],
+)
+def test_jobs_side_by_side(jobs, at_once, expected):
+    assert longest_first(jobs, at_once) == expected
+
+
+@pytest.mark.parametrize('n_people', [5, 600])
+def test_changes_are_the_mean_of_what_the_decomposer_says(n_people):
+    generator = torch.Generator().manual_seed(0)
+    weights = {
+        'g1.weight': torch.randn(3, 6, 12, generator=generator),
+        'g1.weight_bias': torch.randn(3, 1, 12, generator=generator),
+    }
+    people = torch.randn(n_people, 6, generator=generator)
+    found = pattern_changes(weights, people)
+    leaky = np.where(people < 0, 0.2 * people, people)
+    for member in range(3):
+        matrix, bias = weights['g1.weight'][member].numpy(), weights['g1.weight_bias'][member, 0]
+        expected = (leaky @ matrix + bias.numpy()).mean(axis=0).reshape(2, 6)
+        np.testing.assert_allclose(found[member], expected, atol=1e-5)
+
+
+def test_the_table_of_patterns_has_a_row_a_region_and_pattern(cohort, selected):
+    model = selected[0]
+    table = describe_patterns(model, prepare(cohort).normalised)
+    changes = ['change_percent', 'change_percent_member_spread', 'change_sd']
+    assert list(table) == ['pattern', 'region', 'muse_regions', *changes]
+    assert len(table) == len(model.pattern_names) * len(cohort.wanted)
+    relative = model.preprocessing.normaliser.sd_ / model.preprocessing.normaliser.mean_
+    expected = np.tile(100 * relative, len(model.pattern_names)) * table['change_sd']
+    np.testing.assert_allclose(table['change_percent'], expected)
+
+
+@pytest.mark.parametrize(
+    ('feature', 'name'),
+    [
+        (Feature('MUSE_47', (47,)), 'Right hippocampus'),
+        (Feature('hippocampus', (47, 48)), 'hippocampus'),
+        (Feature('thickness', ()), 'thickness'),
+    ],
+)
+def test_features_have_names_for_people(feature, name):
+    assert readable_name(feature) == name
+
+
+def test_regions_are_painted_with_their_values():
+    labels = nib.Nifti1Image(np.arange(24, dtype=np.int16).reshape(2, 3, 4), np.eye(4))
+    table = pd.DataFrame({'muse_regions': ['3 5', '7', None], 'change_percent': [-10.0, 4, 9]})
+    image = paint_regions(labels, values_by_region(table) | {500: 1.0})
+    expected = np.zeros(24)
+    expected[[3, 5]], expected[7] = -10, 4
+    np.testing.assert_array_equal(np.asarray(image.dataobj).ravel(), expected)

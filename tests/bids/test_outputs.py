@@ -1,0 +1,322 @@
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids import __version__
+from surreal_bids.bids.outputs import (
+    Record,
+    VisitOutputs,
+    dataset_description,
+    digest_of_files,
+    fingerprint,
+    list_outputs,
+    output_names,
+    output_path,
+    record_path,
+    sidecar_path,
+    start_dataset,
+    write_record,
+    write_sidecar,
+)
+from surreal_bids.exceptions import UsageError
+from surreal_bids.files import write_image, write_text, write_tsv
+
+GOLDEN = Path(__file__).with_name('golden_outputs.txt')
+EXAMPLES = {
+    'participant': ['01'],
+    'session': [None, 'pre'],
+    'atlas': ['muse'],
+    'template': ['MNI152NLin2009cAsym'],
+    'contrast': ['r1'],
+    'figure': ['brain'],
+    'step': ['n4'],
+}
+
+
+def _entities(row):
+    """Every combination of the values that a name's entities can take in this test."""
+    choices = [row.allowed.get(entity) or EXAMPLES[entity] for entity in row.entities]
+    for values in itertools.product(*choices):
+        yield dict(zip(row.entities, values))
+
+
+def _all_outputs(root):
+    for name, row in output_names().items():
+        for entities in _entities(row):
+            yield name, row, output_path(root, name, **entities)
+
+
+def test_golden_listing():
+    listed = []
+    for _, row, path in _all_outputs('.'):
+        listed += [path, sidecar_path(path)] if row.metadata is not None else [path]
+    names = sorted(set(map(str, listed)))
+    assert names == GOLDEN.read_text().splitlines()
+
+
+def test_the_table_and_its_listing_agree():
+    listed = [path for path, _ in list_outputs(['dataset', 'participant', 'group'])]
+    assert len(listed) == len(output_names())
+    assert not any('[' in path or '{session}' in path for path in listed)
+    with_sessions = [path for path, _ in list_outputs(['participant'], with_sessions=True)]
+    assert 'sub-{participant}/ses-{session}/anat/' in with_sessions[0]
+
+
+@pytest.mark.parametrize(('name', 'row'), output_names().items())
+def test_each_row_is_sound(name, row):
+    assert row.level in {'dataset', 'participant', 'group'}
+    assert row.content
+    assert set(row.allowed) <= set(row.entities)
+    assert ('participant' in row.entities) == (row.level == 'participant')
+    with pytest.raises(UsageError, match=f'output {name}: unknown entity colour'):
+        output_path('.', name, colour='red')
+    if set(row.entities) - row.optional:
+        with pytest.raises(UsageError, match='is missing'):
+            output_path('.', name)
+
+
+@pytest.mark.parametrize(
+    'value', ['', '..', '../x', '/etc', 'a/b', 'a_b', 'a-b', 'a.b', 'a\n', 'ä', 'a\x00']
+)
+@pytest.mark.parametrize('entity', ['participant', 'session', 'atlas'])
+def test_only_labels_are_values(entity, value):
+    entities = {'participant': '01', 'session': '1', 'atlas': 'muse', entity: value}
+    with pytest.raises(UsageError, match=f'{entity} .* is not a label'):
+        output_path('.', 'segmentation', **entities)
+
+
+@pytest.mark.parametrize(
+    ('entities', 'message'),
+    [
+        ({'tissue': 'gm'}, "tissue 'gm'; expected GM, WM, CSF"),
+        ({'tissue': None}, 'entity tissue is missing'),
+        ({'tissue': 'GM', 'participent': '1'}, 'unknown entity participent; there are: particip'),
+    ],
+)
+def test_wrong_entities_are_explained(entities, message):
+    with pytest.raises(UsageError, match=message):
+        output_path('.', 'tissue_probability', participant='01', **entities)
+
+
+def test_an_unknown_name_brings_the_nearest():
+    with pytest.raises(UsageError, match=r'no output is called rindex; the nearest .*rindices'):
+        output_path('.', 'rindex')
+
+
+@pytest.mark.parametrize(
+    ('path', 'expected'),
+    [
+        ('a/sub-01_dseg.nii.gz', 'a/sub-01_dseg.json'),
+        ('a/sub-01_dseg.tsv', 'a/sub-01_dseg.json'),
+        ('x.y/t.tsv', 'x.y/t.json'),
+    ],
+)
+def test_sidecars_are_beside(path, expected):
+    assert sidecar_path(path) == Path(expected)
+
+
+@pytest.mark.parametrize(
+    ('name', 'message'),
+    [('brain_mask', 'Type, Sources is missing'), ('report', 'has no sidecar')],
+)
+def test_sidecars_hold_what_they_must(tmp_path, name, message):
+    path = output_path(tmp_path, name, participant='01')
+    with pytest.raises(UsageError, match=message):
+        write_sidecar(name, path, {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_links_to_what_earlier_runs_used_stay(tmp_path):
+    out = tmp_path / 'out'
+    start_dataset(out, tmp_path, {}, {'fmriprep': tmp_path / 'fmriprep'})
+    start_dataset(out, tmp_path / 'moved', {}, {'dlmuse': tmp_path / 'dlmuse'})
+    links = json.loads((out / 'dataset_description.json').read_text())['DatasetLinks']
+    names = {'raw': 'moved', 'fmriprep': 'fmriprep', 'dlmuse': 'dlmuse'}
+    assert links == {name: (tmp_path / folder).as_uri() for name, folder in names.items()}
+
+
+@pytest.mark.parametrize(
+    'content', ['', '[]', '{"DatasetLinks": []}', '{"DatasetLinks": {"a": 1}}']
+)
+def test_links_that_cannot_be_read_are_forgotten(tmp_path, content):
+    (tmp_path / 'dataset_description.json').write_text(content)
+    start_dataset(tmp_path, tmp_path, {})
+    description = json.loads((tmp_path / 'dataset_description.json').read_text())
+    assert description['DatasetLinks'] == {'raw': tmp_path.as_uri()}
+
+
+def test_description(tmp_path):
+    source = {'Name': 'Study', 'DatasetDOI': 'doi:10.0/x'}
+    description = dataset_description(tmp_path, source)
+    assert description['GeneratedBy'][0]['Version'] == __version__
+    assert description['DatasetLinks'] == {'raw': tmp_path.as_uri()}
+    assert description['SourceDatasets'] == [{'URL': tmp_path.as_uri(), 'DOI': 'doi:10.0/x'}]
+    assert 'DOI' not in dataset_description(tmp_path, {})['SourceDatasets'][0]
+
+
+def test_bidsignore_is_that_of_the_design(tmp_path):
+    start_dataset(tmp_path, tmp_path, {})
+    assert (tmp_path / '.bidsignore').read_text() == (
+        '*.html\n/sub-*/figures\n/sub-*/log\n/models\n/group_*\n/phenotype\n*_xfm.*\n*_ravens.*\n'
+    )
+
+
+METADATA = {
+    't1w': {'SkullStripped': False},
+    'brain_mask': {'Type': 'Brain', 'Sources': ['bids:raw:sub-01/anat/sub-01_T1w.nii.gz']},
+}
+TABLES = {
+    'segmentation_volumes': {'index': [1], 'name': ['Left Thalamus'], 'volume_mm3': [7000.5]},
+    'roi_volumes': {'participant_id': ['sub-01'], 'Thalamus': [7000.5]},
+    'harmonized_volumes': {'participant_id': ['sub-01'], 'Thalamus': [7000.5]},
+    'rindices': {
+        'participant_id': ['sub-01', 'sub-01'],
+        'session_id': ['ses-pre', 'ses-post'],
+        'r1': [0.5, 0.6],
+    },
+    'changes': {'participant_id': ['sub-01', 'sub-01'], 'measure': ['r1', 'r2']},
+    'contributions': {
+        'participant_id': ['sub-01', 'sub-01'],
+        'r_index': ['r1', 'r2'],
+        'baseline': [0.1, 0.1],
+        'Thalamus': [0.4, -0.2],
+    },
+    'associations': {'measure': ['age'], 'r1': [0.5]},
+}
+
+
+def _write_example(name, row, path):
+    if path.name.endswith('.nii.gz'):
+        image = nib.Nifti1Image(np.ones((7, 8, 9), np.uint8), np.eye(4))
+        image.header.set_xyzt_units('mm', 'sec')
+        write_image(path, image)
+        metadata = METADATA.get(name, {})
+    elif name in TABLES:
+        write_tsv(path, pd.DataFrame(TABLES[name]))
+        metadata = {column: {'Description': f'The {column}'} for column in TABLES[name]}
+    else:
+        write_text(path, '{}\n' if path.suffix == '.json' else 'text\n')
+        metadata = {}
+    if row.metadata is not None:
+        old = sidecar_path(path)
+        kept = json.loads(old.read_text()) if old.exists() else {}
+        write_sidecar(name, path, {**kept, **metadata})
+
+
+def _validation_errors(root):
+    validator = Path(sys.executable).with_name('bids-validator-deno')
+    done = subprocess.run(
+        [validator, '--format', 'json', str(root)], capture_output=True, check=False, text=True
+    )
+    issues = json.loads(done.stdout)['issues']['issues']
+    return [issue for issue in issues if issue['severity'] == 'error']
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('sessions', [[None], ['pre', 'post']])
+def test_the_validator_accepts_every_name_and_no_other(tmp_path, monkeypatch, sessions):
+    monkeypatch.setitem(EXAMPLES, 'session', sessions)
+    for name, row, path in _all_outputs(tmp_path):
+        if name not in {'dataset_description', 'bidsignore'}:
+            _write_example(name, row, path)
+    start_dataset(tmp_path, tmp_path.parent, {'Name': 'Study'})
+    assert _validation_errors(tmp_path) == []
+    write_text(tmp_path / 'sub-01' / 'anat' / 'sub-01_colour-red_T1w.nii.gz', '')
+    assert {issue['location'] for issue in _validation_errors(tmp_path)} == {
+        '/sub-01/anat/sub-01_colour-red_T1w.nii.gz'
+    }
+
+
+VISIT = ('01', None)
+
+
+@pytest.fixture
+def done(tmp_path):
+    """A participant whose outputs are complete: root, path of the record, what they are from."""
+    source = tmp_path / 'sub-01_T1w.nii.gz'
+    source.write_bytes(b'voxels')
+    root = tmp_path / 'out'
+    output = root / 'sub-01' / 'anat' / 'x.nii.gz'
+    output.parent.mkdir(parents=True)
+    output.write_bytes(b'result')
+    path = record_path(root, VISIT)
+    made_from = fingerprint([source], {'atlas': 'muse'})
+    write_record(path, root, made_from, [output])
+    return root, path, made_from
+
+
+def test_nothing_to_do_where_nothing_changed(done):
+    root, _, made_from = done
+    assert Record.read(root, VISIT).why_not_done(made_from) == ''
+    assert made_from['version'] == __version__
+
+
+@pytest.mark.parametrize('part', ['version', 'inputs', 'options'])
+def test_what_changed_is_named(done, part):
+    root, _, made_from = done
+    reason = Record.read(root, VISIT).why_not_done({**made_from, part: 'other'})
+    assert reason == f'{part} changed since the outputs were made'
+
+
+@pytest.mark.parametrize('content', [None, b'', b'half'])
+def test_outputs_that_are_gone_or_damaged(done, content):
+    root, _, made_from = done
+    output = root / 'sub-01' / 'anat' / 'x.nii.gz'
+    output.unlink()
+    if content is not None:
+        output.write_bytes(content)
+    reason = Record.read(root, VISIT).why_not_done(made_from)
+    assert reason == 'sub-01/anat/x.nii.gz is missing or was changed'
+
+
+@pytest.mark.parametrize(
+    'text', ['', '{', '[]', '{"outputs": {}}', '{"outputs": [], "made_from": 3}']
+)
+def test_a_damaged_record_counts_for_nothing(done, text):
+    root, path, made_from = done
+    path.write_text(text)
+    assert Record.read(root, VISIT).why_not_done(made_from) == 'not processed yet'
+
+
+def test_digests_follow_content_and_not_order(tmp_path):
+    files = [tmp_path / name for name in 'ab']
+    for path in files:
+        path.write_text(path.name)
+    before = digest_of_files(files)
+    assert digest_of_files(files[::-1]) == before
+    files[0].touch()
+    assert digest_of_files(files) == before
+    files[0].write_text('c')
+    assert digest_of_files(files) != before
+
+
+def test_the_record_is_json_that_people_can_read(done):
+    _, path, _ = done
+    assert json.loads(path.read_text())['outputs'] == {'sub-01/anat/x.nii.gz': 6}
+
+
+@pytest.mark.parametrize(
+    ('session', 'name', 'folder'),
+    [(None, 'sub-01', 'sub-01/anat'), ('a', 'sub-01_ses-a', 'sub-01/ses-a/anat')],
+)
+def test_paths_of_a_visit(session, name, folder):
+    visit = VisitOutputs(Path('out'), '01', session, 'muse', 'MNI')
+    assert visit.path('t1w') == Path('out') / folder / f'{name}_desc-preproc_T1w.nii.gz'
+    assert visit.path('segmentation').name == f'{name}_seg-muse_dseg.nii.gz'
+    assert visit.path('ravens', tissue='GM').name == f'{name}_space-MNI_label-GM_ravens.nii.gz'
+    assert visit.path('report') == Path('out/sub-01.html')
+
+
+def test_sidecars_of_a_visit(tmp_path):
+    visit = VisitOutputs(tmp_path, '01', None, 'muse', 'MNI')
+    path = visit.path('brain_mask')
+    path.parent.mkdir(parents=True)
+    path.with_name('sub-01_desc-brain_mask.json').write_text(json.dumps({'Type': 'Brain'}))
+    assert visit.sidecar('brain_mask') == {'Type': 'Brain'}

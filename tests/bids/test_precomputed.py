@@ -1,0 +1,334 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from surreal_bids.bids.layout import T1wImage, _describe
+from surreal_bids.bids.precomputed import Reusable, find_reusable
+from surreal_bids.bids.programs import derivative_folders
+from surreal_bids.config import AppConfig
+from surreal_bids.exceptions import DataError
+from tests.bids.fmriprep_trees import (
+    ACQUISITIONS,
+    LAYOUTS,
+    RUNS,
+    SESSIONS,
+    TEMPLATE,
+    Layout,
+    write_json,
+    write_tree,
+)
+
+ANATOMY = {
+    't1w': '_desc-preproc_T1w.nii.gz',
+    'mask': '_desc-brain_mask.nii.gz',
+    'anat2std_xfm': f'_from-T1w_to-{TEMPLATE}_mode-image_xfm.h5',
+    'std2anat_xfm': f'_from-{TEMPLATE}_to-T1w_mode-image_xfm.h5',
+}
+TISSUES = [f'_label-{tissue}_probseg.nii.gz' for tissue in ('GM', 'WM', 'CSF')]
+
+
+def _touch(folder, *names):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def _image(session=None, run=None):
+    return T1wImage('01', session, run, Path('T1w.nii.gz'))
+
+
+@pytest.mark.parametrize('name', ['fmriprep', 'smriprep'])
+@pytest.mark.parametrize('session', [None, 'pre'])
+def test_all_of_an_anatomical_workflow(tmp_path, name, session):
+    image = _image(session)
+    folder = tmp_path / 'sub-01' / (f'ses-{session}' if session else '') / 'anat'
+    names = [f'{image.name}{ending}' for ending in (*ANATOMY.values(), *TISSUES)]
+    in_template = [f'{image.name}_space-{TEMPLATE}{ending}' for ending in ANATOMY.values()]
+    _touch(folder, *names, *in_template, f'{image.name}_dseg.nii.gz')
+    found = find_reusable({name: tmp_path}, image, TEMPLATE)
+    assert {what: getattr(found, what).name for what in ANATOMY} == {
+        what: image.name + ending for what, ending in ANATOMY.items()
+    }
+    assert [path.name for path in found.tpms] == [image.name + ending for ending in TISSUES]
+    assert found.dseg is None
+    assert len(found.files) == 7
+
+
+@pytest.mark.parametrize('missing', [*ANATOMY, 'tpms'])
+def test_what_is_missing_is_left_open(tmp_path, missing):
+    endings = {**ANATOMY, 'tpms': TISSUES[0]}
+    _touch(
+        tmp_path / 'sub-01' / 'anat',
+        *(f'sub-01{ending}' for what, ending in endings.items() if what != missing),
+        *(f'sub-01{ending}' for ending in TISSUES[1:]),
+    )
+    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    assert not getattr(found, missing)
+    assert (found == Reusable()) == (missing == 't1w'), 'without its T1w the rest has no place'
+
+
+def test_another_session_or_template_does_not_count(tmp_path):
+    _touch(tmp_path / 'sub-01' / 'anat', *(f'sub-01{ending}' for ending in ANATOMY.values()))
+    _touch(tmp_path / 'sub-01/ses-a/anat', *(f'sub-01_ses-a{each}' for each in ANATOMY.values()))
+    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    assert found.t1w.name == f'sub-01{ANATOMY["t1w"]}'
+    assert find_reusable({'fmriprep': tmp_path}, _image(), 'Other').anat2std_xfm is None
+
+
+@pytest.mark.parametrize(
+    ('folder', 'name'),
+    [
+        ('sub-01/anat', 'sub-01_dseg.nii.gz'),
+        ('sub-01/anat', 'sub-01_seg-dlmuse_dseg.nii.gz'),
+        ('sub-01', 'sub-01_desc-aseg_dseg.nii'),
+        ('', 'sub-01_T1w_DLMUSE.nii.gz'),
+    ],
+)
+def test_segmentations_by_their_names(tmp_path, folder, name):
+    _touch(tmp_path / folder, name)
+    found = find_reusable({'dlmuse': tmp_path}, _image(), TEMPLATE)
+    assert (found.dseg.name, found.dseg_name, found.dseg_table) == (name, 'dlmuse', None)
+
+
+@pytest.mark.parametrize(
+    ('table', 'expected'),
+    [
+        ('sub-01/anat/sub-01_desc-mine_dseg.tsv', True),
+        ('desc-mine_dseg.tsv', True),
+        ('dseg.tsv', True),
+        ('sub-02/anat/sub-02_desc-mine_dseg.tsv', False),
+    ],
+)
+def test_tables_of_labels(tmp_path, table, expected):
+    _touch(tmp_path / 'sub-01' / 'anat', 'sub-01_desc-mine_dseg.nii.gz')
+    _touch((tmp_path / table).parent, Path(table).name)
+    if expected:
+        found = find_reusable({'other': tmp_path}, _image(), TEMPLATE)
+        assert found.dseg_table == tmp_path / table
+    else:
+        with pytest.raises(DataError, match=r'no table names its labels; add .*dseg\.tsv'):
+            find_reusable({'other': tmp_path}, _image(), TEMPLATE)
+
+
+@pytest.mark.parametrize(
+    ('run', 'expected'),
+    [('2', 'sub-01_run-2_dseg.nii.gz'), ('02', 'sub-01_run-2_dseg.nii.gz'), ('1', None)],
+)
+def test_runs_tell_several_files_apart(tmp_path, run, expected):
+    _touch(tmp_path, *(f'sub-01_run-{number}_dseg.nii.gz' for number in (2, 3)))
+    found = find_reusable({'dlmuse': tmp_path}, _image(run=run), TEMPLATE)
+    assert (found.dseg.name if found.dseg else None) == expected
+
+
+@pytest.mark.parametrize(('run', 'found'), [('1', True), ('01', True), ('2', False), (None, False)])
+def test_a_lone_file_of_another_run_is_not_taken(tmp_path, run, found):
+    _touch(tmp_path, 'sub-01_run-1_dseg.nii.gz')
+    assert bool(find_reusable({'dlmuse': tmp_path}, _image(run=run), TEMPLATE).dseg) == found
+
+
+def test_of_two_files_the_one_that_names_the_run_is_taken(tmp_path):
+    _touch(tmp_path, 'sub-01_dseg.nii.gz', 'sub-01_run-1_dseg.nii.gz')
+    found = find_reusable({'dlmuse': tmp_path}, _image(run='1'), TEMPLATE)
+    assert found.dseg.name == 'sub-01_run-1_dseg.nii.gz'
+
+
+@pytest.mark.parametrize('alone', ['anat2std_xfm', 'std2anat_xfm'])
+def test_one_transform_without_the_other_is_of_no_use(tmp_path, alone):
+    _touch(tmp_path / 'sub-01/anat', f'sub-01{ANATOMY["t1w"]}', f'sub-01{ANATOMY[alone]}')
+    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    assert list(found.files) == ['T1w image']
+
+
+def test_too_many_files_are_named(tmp_path):
+    _touch(tmp_path, 'sub-01_desc-a_dseg.nii.gz', 'sub-01_desc-b_dseg.nii.gz')
+    with pytest.raises(DataError, match=r'2 files .*desc-a_dseg.*keep the one'):
+        find_reusable({'dlmuse': tmp_path}, _image(), TEMPLATE)
+
+
+@pytest.mark.parametrize('name', ['a', 'B'])
+def test_of_several_segmentations_the_name_chooses_by_desc(tmp_path, name):
+    _touch(tmp_path, *(f'sub-01_desc-{each}_dseg.nii.gz' for each in 'ab'), 'sub-01_dseg.nii.gz')
+    _touch(tmp_path, 'dseg.tsv')
+    found = find_reusable({name: tmp_path}, _image(), TEMPLATE)
+    assert (found.dseg.name, found.dseg_name) == (f'sub-01_desc-{name.lower()}_dseg.nii.gz', name)
+
+
+def test_a_segmentation_of_fmriprep_that_is_missing_is_not_replaced(tmp_path):
+    _touch(tmp_path / 'sub-01/anat', 'sub-01_dseg.nii.gz', 'sub-01_desc-aseg_dseg.nii.gz')
+    assert find_reusable({'aparcaseg': tmp_path}, _image(), TEMPLATE) == Reusable()
+    found = find_reusable({'fmriprep': tmp_path, 'aseg': tmp_path}, _image(), TEMPLATE)
+    assert (found.dseg.name, found.numbering) == ('sub-01_desc-aseg_dseg.nii.gz', 'aseg')
+
+
+def _raw(root, *names):
+    """The first of some raw images."""
+    for name in names:
+        _touch((root / name).parent, f'{Path(name).name}.nii.gz')
+    return _describe(root / f'{names[0]}.nii.gz')
+
+
+@pytest.mark.parametrize('given', ['fmriprep={}', '{}'])
+@pytest.mark.parametrize('layout', LAYOUTS.values(), ids=LAYOUTS)
+def test_every_file_is_found_in_each_layout(tmp_path, layout, given):
+    image = _raw(tmp_path / 'raw', *layout.raw)
+    expected = write_tree(tmp_path / 'out', layout)
+    derivatives = (given.format(tmp_path / 'out'),)
+    config = AppConfig(tmp_path, tmp_path, ('participant',), derivatives=derivatives)
+    found = find_reusable(derivative_folders(config), image, TEMPLATE)
+    assert found == Reusable(
+        anatomy_name='fmriprep',
+        tpms=tuple(expected.pop(tissue) for tissue in ('GM', 'WM', 'CSF')),
+        **expected,
+    )
+    assert all(found.found_in('fmriprep').values())
+
+
+@pytest.mark.parametrize(
+    ('layout', 'image', 'reason'),
+    [
+        (Layout(raw=SESSIONS, sources=(0, 1)), 0, r'made of several sessions \(ses-a, ses-b\)'),
+        (Layout(raw=SESSIONS, sources=(0,)), 1, 'was made of sub-01_ses-a_T1w.nii.gz'),
+        (
+            Layout(raw=SESSIONS, sources=None),
+            0,
+            r'may be of one or all of several sessions \(ses-a, ses-b\)',
+        ),
+        (
+            Layout(raw=SESSIONS, stem='sub-01/ses-a/anat/sub-01_ses-a', sources=(0, 1)),
+            0,
+            'several sessions',
+        ),
+        (Layout(raw=ACQUISITIONS, sources=(0, 1)), 0, r'acquisitions \(acq-high, acq-low\)'),
+        (Layout(raw=ACQUISITIONS, sources=None), 1, 'several acquisitions'),
+        (Layout(raw=(RUNS[0], 'sub-01/anat/sub-01_ce-gd_T1w'), sources=(0, 1)), 0, 'ce-gd, none'),
+    ],
+)
+def test_results_of_several_sessions_or_acquisitions_are_refused(tmp_path, layout, image, reason):
+    raw = _raw(tmp_path / 'raw', layout.raw[image], *layout.raw)
+    write_tree(tmp_path, layout)
+    found = find_reusable({'fmriprep': tmp_path}, raw, TEMPLATE)
+    assert found.files == {}
+    assert not any(found.found_in('fmriprep').values())
+    assert re.search(reason, found.refused['fmriprep'])
+
+
+@pytest.mark.parametrize(
+    ('aligned', 'stem', 'expected'),
+    [
+        (['ses-a_run-1', 'ses-a_run-2'], 'sub-01/anat/sub-01', True),
+        (['ses-a', 'ses-b'], 'sub-01/anat/sub-01', False),
+        (['ses-a_run-1', 'ses-a_run-2', 'ses-b'], 'sub-01/ses-a/anat/sub-01_ses-a', True),
+    ],
+)
+def test_transforms_show_of_what_a_reference_was_made(tmp_path, aligned, stem, expected):
+    raw = [f'sub-01/ses-{name[4]}/anat/sub-01_{name}_T1w' for name in aligned]
+    image = _raw(tmp_path / 'raw', *raw, *SESSIONS[1:])
+    write_tree(tmp_path, Layout(raw=tuple(raw), stem=stem, sources=None))
+    for name in aligned:
+        folder = tmp_path / 'sub-01' / f'ses-{name[4]}' / 'anat'
+        _touch(folder, f'sub-01_{name}_from-orig_to-T1w_mode-image_xfm.txt')
+    found = find_reusable({'fmriprep': tmp_path}, image, TEMPLATE)
+    assert bool(found.t1w) == expected
+
+
+@pytest.mark.parametrize('entity', ['acq-b', 'rec-b', 'ce-b', 'run-2', 'ses-b', 'task-b'])
+def test_results_of_another_image_are_never_taken(tmp_path, entity):
+    image = _raw(tmp_path / 'raw', 'sub-01/anat/sub-01_T1w')
+    write_tree(tmp_path, Layout(stem=f'sub-01/anat/sub-01_{entity}'))
+    _touch(tmp_path, f'sub-01_{entity}_dseg.nii.gz')
+    folders = {'fmriprep': tmp_path, 'dlmuse': tmp_path}
+    assert find_reusable(folders, image, TEMPLATE) == Reusable()
+
+
+def test_sources_as_bids_uris(tmp_path):
+    image = _raw(tmp_path / 'raw', *reversed(SESSIONS))
+    paths = write_tree(tmp_path, Layout(raw=SESSIONS, sources=None))
+    sidecar = paths['t1w'].with_name('sub-01_desc-preproc_T1w.json')
+    write_json(sidecar, {'Sources': [f'bids:raw:{SESSIONS[1]}.nii.gz', 'bids::sub-01/xfm.txt']})
+    assert find_reusable({'fmriprep': tmp_path}, image, TEMPLATE).t1w == paths['t1w']
+
+
+@pytest.mark.parametrize('content', ['[]', '{', '{"Sources": 3}', '{"Sources": null}'])
+def test_a_sidecar_that_says_nothing(tmp_path, content):
+    paths = write_tree(tmp_path, Layout(sources=None))
+    paths['mask'].with_name('sub-01_desc-brain_mask.json').write_text(content)
+    assert find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE).t1w == paths['t1w']
+
+
+def test_only_results_on_one_grid_are_used_together(tmp_path):
+    _touch(
+        tmp_path / 'sub-01/anat',
+        *(f'sub-01_res-{res}{ANATOMY["t1w"]}' for res in (1, 2)),
+        f'sub-01{ANATOMY["t1w"]}',
+        f'sub-01_res-2{ANATOMY["mask"]}',
+    )
+    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    assert (found.t1w.name, found.mask) == (f'sub-01{ANATOMY["t1w"]}', None)
+
+
+FREESURFER, FASTSURFER = 'aparc+aseg.mgz', 'aparc.DKTatlas+aseg.deep.mgz'
+
+
+@pytest.mark.parametrize(
+    ('name', 'files', 'expected'),
+    [
+        ('freesurfer', [FREESURFER, 'aparc.DKTatlas+aseg.mgz', 'aseg.mgz'], 'aparc+aseg'),
+        ('freesurfer', ['aseg.mgz'], None),
+        ('aseg', [FREESURFER, 'aseg.mgz'], 'aseg'),
+        ('fastsurfer', [FREESURFER, FASTSURFER], 'aparc.DKTatlas+aseg.deep'),
+        ('mine', [FASTSURFER], 'aparc.DKTatlas+aseg.deep'),
+    ],
+)
+@pytest.mark.parametrize(
+    ('subject', 'session', 'ours'),
+    [
+        ('sub-01', None, True),
+        ('01', None, True),
+        ('sub-01', 'a', True),
+        ('sub-01_ses-a', 'a', True),
+        ('sub-01_ses-b', 'a', False),
+        ('sub-010', None, False),
+        ('sub-01.long.base', None, False),
+    ],
+)
+def test_folders_of_freesurfer(tmp_path, name, files, expected, subject, session, ours):
+    _touch(tmp_path / subject / 'mri', *files)
+    found = find_reusable({name: tmp_path}, _image(session), TEMPLATE)
+    assert bool(found.dseg) == bool(expected and ours)
+    if found.dseg:
+        assert (found.dseg.name, found.numbering) == (f'{expected}.mgz', expected)
+
+
+def test_one_reconstruction_of_several_sessions_is_refused(tmp_path):
+    image = _raw(tmp_path / 'raw', *SESSIONS)
+    _touch(tmp_path / 'fs' / 'sub-01' / 'mri', FREESURFER)
+    found = find_reusable({'freesurfer': tmp_path / 'fs'}, image, TEMPLATE)
+    assert found.dseg is None
+    assert 'several sessions' in found.refused['freesurfer']
+
+
+@pytest.mark.parametrize(
+    ('name', 'file', 'expected'),
+    [
+        ('synthseg', 'sub-01_T1w_synthseg.nii.gz', 'synthseg'),
+        ('mine', 'sub-01_T1w_synthseg.nii', 'synthseg'),
+        ('synthseg', 'sub-01_dseg.nii.gz', 'synthseg'),
+        ('freesurfer', 'sub-01_dseg.nii.gz', 'aparc+aseg'),
+        ('FastSurfer', 'sub-01_dseg.nii.gz', 'aparc.DKTatlas+aseg.deep'),
+        ('mine', 'sub-01_desc-aparcaseg_dseg.nii.gz', 'aparc+aseg'),
+        ('mine', 'sub-01_T1w_DLMUSE.nii.gz', 'muse'),
+    ],
+)
+def test_labels_that_are_built_in(tmp_path, name, file, expected):
+    _touch(tmp_path / 'sub-01' / 'anat', file)
+    found = find_reusable({name: tmp_path}, _image(), TEMPLATE)
+    assert (found.dseg.name, found.numbering, found.dseg_table) == (file, expected, None)
+
+
+def test_the_table_of_fmriprep_lists_too_much(tmp_path):
+    _touch(tmp_path / 'sub-01' / 'anat', 'sub-01_desc-aparcaseg_dseg.nii.gz')
+    _touch(tmp_path, 'desc-aparcaseg_dseg.tsv', 'desc-aseg_dseg.tsv')
+    found = find_reusable({'aparcaseg': tmp_path}, _image(), TEMPLATE)
+    assert (found.dseg_table, found.numbering) == (None, 'aparc+aseg')

@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from surreal_bids.bids.tabular import Table
+from surreal_bids.cohort.requirements import (
+    PreprocessingOptions,
+    read_person_columns,
+    require_distinct,
+)
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.rindices.import_checkpoint import SEX_CODES
+
+PEOPLE = Table(
+    Path('people.tsv'),
+    pd.DataFrame(
+        {
+            'age': ['60', None, '71.5'],
+            'sex': ['F', 'M', 'f'],
+            'site': ['1.0', '2.0', None],
+            'ICV': ['1400', '1500', '1600'],
+        },
+        ['sub-1', 'sub-2', 'sub-3'],
+        dtype=object,
+    ),
+)
+
+
+def test_numbers_categories_and_sites_are_told_apart():
+    options = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site')
+    known = read_person_columns(PEOPLE, options)
+    assert known['age'].isna().tolist() == [False, True, False]
+    assert known['sex'].tolist() == ['F', 'M', 'f']
+    assert known['site'].tolist() == ['1', '2', None]
+    assert known['icv'].tolist() == [1400, 1500, 1600]
+
+
+@pytest.mark.parametrize(
+    ('cells', 'numbers'),
+    [
+        (['F', 'M', 'f'], [0, 1, 0]),
+        (['male', '0', 'Female'], [1, 0, 0]),
+        (['1', '0', '1.0'], [1, 0, 1]),
+    ],
+)
+def test_sex_may_be_written_as_words_where_a_model_takes_numbers(cells, numbers):
+    people = Table(PEOPLE.source, PEOPLE.text.assign(sex=cells))
+    options = PreprocessingOptions(('sex',))
+    assert read_person_columns(people, options, [], {'sex': SEX_CODES})['sex'].tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ('options', 'text', 'message'),
+    [
+        (PreprocessingOptions(('height',)), None, 'no column height; .*--participants'),
+        (PreprocessingOptions(('sex',)), [], 'column sex should hold numbers, but sub-1 has "F"'),
+        (PreprocessingOptions(site_column='scanner'), None, 'no column scanner'),
+    ],
+)
+def test_what_is_missing_or_no_number_is_named(options, text, message):
+    with pytest.raises(DataError, match=message):
+        read_person_columns(PEOPLE, options, text)
+
+
+@pytest.mark.parametrize(
+    ('given', 'message'),
+    [
+        ({'icv': 'proportion'}, 'needs the column'),
+        ({'covariates': ('age', 'icv'), 'icv_column': 'icv', 'icv': 'covariate'}, 'give it once'),
+        ({'covariates': ('site',), 'site_column': 'site'}, 'as site and as a covariate'),
+    ],
+)
+def test_contradictory_options_are_refused(given, message):
+    with pytest.raises(UsageError, match=message):
+        PreprocessingOptions(**given)
+
+
+@pytest.mark.parametrize(
+    ('icv', 'columns'),
+    [
+        ('none', ['age', 'site']),
+        ('covariate', ['age', 'icv', 'site']),
+        ('proportion', ['age', 'icv', 'site']),
+    ],
+)
+def test_only_columns_in_use_are_needed(icv, columns):
+    options = PreprocessingOptions(('age',), 'icv', icv, 'site')
+    assert options.columns == columns
+    assert PreprocessingOptions.from_json(options.to_json()) == options
+
+
+def test_the_diagnosis_is_no_covariate():
+    with pytest.raises(DataError, match='dx is the diagnosis'):
+        require_distinct(PreprocessingOptions(('age', 'dx')), 'dx')

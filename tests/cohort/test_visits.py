@@ -1,0 +1,170 @@
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.bids.tabular import Table
+from surreal_bids.cohort.cohort import Cohort, read_cohort
+from surreal_bids.cohort.visits import (
+    add_years,
+    dataset_order,
+    describe_order,
+    order_visits,
+    warn_of_ages,
+)
+from surreal_bids.cohort.volumes import visit_columns
+from surreal_bids.config import CohortOptions
+from tests.analysis.group_study import with_sessions, write_dataset
+from tests.cohort.study import make_study
+
+
+def order(tmp_path, cells, sessions=('1', '2', '10'), bids_dir=None):
+    """Labels of the sessions of one participant in order, and the table of their times."""
+    visits = {f'sub-a_ses-{session}': ('a', session) for session in sessions}
+    described = Table(tmp_path / 'table.tsv', pd.DataFrame(cells, list(visits), dtype=object))
+    times = order_visits(described, visits, bids_dir)
+    return [name.partition('ses-')[2] for name in times.index], times
+
+
+@pytest.mark.parametrize(
+    ('cells', 'expected', 'order_by'),
+    [
+        ({}, ['1', '2', '10'], 'name'),
+        ({'acq_time': ['2012-05-01', '2010-05-01', '2011-05-01']}, ['2', '10', '1'], 'date'),
+        (
+            {'Scan-Date': ['1890-05-01T08:00:00.5', '1890-05-01T07:00:00Z', '1889-12-31 23:59']},
+            ['10', '2', '1'],
+            'date',
+        ),
+        ({'acq_time': ['2012-05-01', None, '2011-05-01']}, ['1', '2', '10'], 'name'),
+        ({'acq_time': ['2012-05-01', '2012-05-01', '2011-05-01']}, ['1', '2', '10'], 'name'),
+        ({'acq_time': ['05/01/12', '05/01/10', '05/01/11']}, ['1', '2', '10'], 'name'),
+        ({'acq_time': ['10:30:00', '11:30:00', '12:30:00']}, ['1', '2', '10'], 'name'),
+        ({'age': ['72.5', '70', '71']}, ['2', '10', '1'], 'age'),
+        ({'age': ['72', '70', '70']}, ['1', '2', '10'], 'name'),
+        ({'age': ['72', '90+', '70']}, ['1', '2', '10'], 'name'),
+        (
+            {'acq_time': ['2012-05-01', None, '2011-05-01'], 'age': ['70', '71', '69']},
+            ['10', '1', '2'],
+            'age',
+        ),
+    ],
+)
+def test_visits_are_in_the_order_of_what_tells_all_apart(tmp_path, cells, expected, order_by):
+    found, times = order(tmp_path, cells)
+    assert found == expected
+    assert set(times['order_by']) == {order_by}
+    assert times['time'].isna().all() == (order_by == 'name')
+
+
+@pytest.mark.parametrize('cells', [{}, {'scan_date': ['2010-05-01'] * 3}])
+@pytest.mark.parametrize('other', ['bold', 'T1w'])
+def test_dates_may_be_in_scans_tables(tmp_path, other, cells):
+    for session, date in (('1', '2012-05-01'), ('2', '2010-05-01T10:00:00'), ('10', '2011-05-01')):
+        folder = tmp_path / 'sub-a' / f'ses-{session}'
+        folder.mkdir(parents=True)
+        lines = [
+            'filename\tacq_time',
+            f'func/sub-a_ses-{session}_{other}.nii.gz\t2013-01-01',
+            f'anat/sub-a_ses-{session}_T1w.nii.gz\t{date}',
+        ]
+        (folder / f'sub-a_ses-{session}_scans.tsv').write_text('\n'.join(lines) + '\n')
+    found, times = order(tmp_path, cells, bids_dir=tmp_path)
+    assert found == ['2', '10', '1']
+    assert np.ptp(times['time']) == pytest.approx(2, abs=0.01)
+
+
+@pytest.mark.parametrize('dated', [True, False])
+def test_sessions_of_a_dataset_are_in_order(tmp_path, dated):
+    visits = [('b', None), ('a', '10'), ('a', '2')]
+    if dated:
+        (tmp_path / 'sub-a').mkdir()
+        lines = 'session_id\tacq_time\nses-2\t2012-01-01T00:00:00\nses-10\t2011-01-01T00:00:00\n'
+        (tmp_path / 'sub-a' / 'sub-a_sessions.tsv').write_text(lines)
+    sessions = [('a', '10'), ('a', '2')] if dated else [('a', '2'), ('a', '10')]
+    assert dataset_order(tmp_path, visits) == [*sessions, ('b', None)]
+
+
+def test_years_count_from_the_first_visit_that_is_there(tmp_path):
+    _, times = order(tmp_path, {'acq_time': ['2012-05-01', '2010-05-01', '2011-05-01']})
+    left = visit_columns([('a', '10'), ('a', '1')])
+    found = add_years(left, times)
+    assert found['is_first'].tolist() == [True, False]
+    # 366 days, since February 2012 had 29.
+    np.testing.assert_allclose(found['years'], [0, 366 / 365.25])
+
+
+def test_what_orders_visits_is_said(tmp_path):
+    _, times = order(tmp_path, {'acq_time': ['05/01/12', '05/01/10', '05/01/11']})
+    visits = add_years(visit_columns([('a', '1'), ('a', '2')]), times)
+    described = Table(
+        tmp_path / 'table.tsv', pd.DataFrame({'acq_time': ['05/01/12']}, ['sub-a_ses-1'])
+    )
+    assert describe_order(visits, described) == [
+        'Visits: 1 participant with several, ordered by name in 1; the first is learned from',
+        'Dates not used, since not written as 2019-03-31: sub-a_ses-1 (05/01/12)',
+    ]
+    applied = describe_order(visits, described, learns=False)
+    assert applied[0] == 'Visits: 1 participant with several, ordered by name in 1'
+
+
+@pytest.mark.parametrize(('ages', 'warns'), [([70, 70, 70], True), ([70, 71, 72], False)])
+def test_ages_that_do_not_change_are_told(tmp_path, ages, warns):
+    _, times = order(tmp_path, {'acq_time': ['2010-05-01', '2011-05-01', '2012-05-01']})
+    visits = add_years(visit_columns([('a', '1'), ('a', '2'), ('a', '10')]), times)
+    people = pd.DataFrame({'age': np.array(ages, float)}, visits.index)
+    assert len(warn_of_ages(visits, people)) == warns
+
+
+@pytest.mark.parametrize(
+    ('cells', 'ages', 'said'),
+    [
+        ({}, [70, 70, 70], 'age is the same at all visits of sub-a, .*not known'),
+        ({'acq_time': ['2010-05-01', '2010-06-01', '2010-07-01']}, [70, 70, 70], None),
+        (
+            {'acq_time': ['2010-05-01', '2011-05-01', '2012-05-01']},
+            [72, 71, 70],
+            'age falls .* sub-a:',
+        ),
+    ],
+    ids=['unknown times', 'a few weeks', 'dates contradict'],
+)
+def test_ages_that_do_not_go_with_times_are_told(tmp_path, cells, ages, said):
+    _, times = order(tmp_path, cells)
+    visits = add_years(visit_columns([('a', '1'), ('a', '2'), ('a', '10')]), times)
+    people = pd.DataFrame({'age': np.array(ages, float)}, visits.index)
+    warnings = warn_of_ages(visits, people)
+    assert len(warnings) == bool(said)
+    assert said is None or re.search(said, warnings[0])
+
+
+@pytest.mark.parametrize('where', ['sessions', 'scans', 'table'])
+def test_the_earliest_visit_is_learned_from(tmp_path, where):
+    root = write_dataset(tmp_path)
+    table = with_sessions(make_study())
+    earlier, later = '2010-02-01', '2012-02-01T09:30:00'
+    if where == 'table':
+        table['scan_date'] = table['session_id'].map({'ses-1': later, 'ses-2': earlier})
+    table.to_csv(tmp_path / 'volumes.tsv', sep='\t')
+    for name in set(table.index) if where != 'table' else ():
+        for session, date in (('ses-1', later), ('ses-2', earlier)):
+            folder = root / name / session
+            folder.mkdir(parents=True)
+            line = f'anat/{name}_{session}_T1w.nii.gz\t{date}\n'
+            if where == 'scans':
+                path = folder / f'{name}_{session}_scans.tsv'
+                path.write_text(f'filename\tacq_time\n{line}')
+        if where == 'sessions':
+            path = root / name / f'{name}_sessions.tsv'
+            path.write_text(f'session_id\tacq_time\nses-1\t{later}\nses-2\t{earlier}\n')
+    cohort = read_cohort(tmp_path / 'volumes.tsv', root / 'participants.tsv', CohortOptions())
+    assert set(cohort.first_visits().visits['session_id']) == {'ses-2'}
+    assert set(cohort.visits['order_by']) == {'date'}
+    assert not {'acq_time', 'scan_date'} & set(cohort.others)
+    later_visits = cohort.visits[~cohort.visits['is_first']]
+    np.testing.assert_allclose(later_visits['years'], 2, atol=0.01)
+    assert any('ordered by date in 71' in note for note in cohort.notes)
+    assert any(text.startswith('age is the same at all visits') for text in cohort.warnings)
+    again = Cohort.load(cohort.save(tmp_path / 'saved'))
+    pd.testing.assert_frame_equal(again.visits, cohort.visits)

@@ -1,0 +1,157 @@
+"""Few controls, and controls of other ages, are noticed, and what they cost is estimated."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.analysis.outputs import summarise_cohort
+from surreal_bids.cohort.cohort import Cohort, read_cohort
+from surreal_bids.cohort.warnings import compare_ages, warn_of_controls
+from surreal_bids.config import TrainingOptions
+from surreal_bids.rindices.control_sensitivity import shift_of_controls
+from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.new_sites import adapt_to_controls
+from tests.cohort.study import make_study
+
+TINY = TrainingOptions(n_patterns=(2,), repetitions=2, iterations=60, device='cpu')
+
+
+def warnings_of(cohort, training):
+    first = cohort.first_visits()
+    controls = first.people[~first.is_patient]
+    return list(warn_of_controls(controls, cohort.options.site_column, training))
+
+
+def ages_of(cohort):
+    first = cohort.first_visits()
+    covariates, _ = first.covariates_and_measures()
+    return list(compare_ages(covariates, first.is_patient))
+
+
+def cohort_of(folder, study, **options) -> Cohort:
+    folder.mkdir(exist_ok=True)
+    return Cohort.read(*study.write(folder), **options)
+
+
+@pytest.mark.parametrize(
+    ('n_cn', 'training', 'expected'),
+    [(29, True, '29, at least 30'), (30, True, None), (19, False, '19, at least 20')],
+)
+def test_few_controls_are_a_warning(tmp_path, n_cn, training, expected):
+    cohort = cohort_of(tmp_path, make_study(n_cn, 41, n_sites=1))
+    found = warnings_of(cohort, training)
+    assert bool(found) == bool(expected)
+    assert not expected or expected in found[0]
+
+
+def test_sites_with_few_controls_are_named(tmp_path):
+    study = make_study(40, 41)
+    study.people['site'] = ['small'] * 7 + ['large'] * 33 + ['small', 'large'] * 20 + ['large']
+    cohort = cohort_of(tmp_path, study)
+    (warning,) = cohort.warnings
+    assert 'small (7)' in warning
+    assert 'large' not in warning
+    assert f'WARNING: {warning}' in summarise_cohort(cohort)
+
+
+def test_one_visit_a_person_counts(tmp_path):
+    cohort = cohort_of(tmp_path, make_study(20, 41, n_sites=1))
+    again = cohort.visits.assign(is_first=False).rename(index=lambda name: f'{name}_ses-2')
+    twice = {
+        name: pd.concat([getattr(cohort, name), getattr(cohort, name).set_axis(again.index)])
+        for name in ('features', 'people', 'others')
+    }
+    both = replace(cohort, visits=pd.concat([cohort.visits, again]), **twice)
+    assert warnings_of(both, True) == warnings_of(cohort, True)
+
+
+@pytest.mark.parametrize(
+    ('older', 'serious'), [(0, None), (8, False), (25, True)], ids=['same', 'some', 'most']
+)
+def test_patients_of_other_ages_are_named(tmp_path, older, serious):
+    study = make_study(60, 41, n_sites=1)
+    study.people['age'] = np.r_[np.linspace(50, 80, 60), np.linspace(50, 80, 41) + older].round(1)
+    if older == 8:
+        study.people.loc[study.people.index[60:94], 'age'] = 65.0
+    cohort = cohort_of(tmp_path, study)
+    found = ages_of(cohort)
+    assert [is_serious for _, is_serious in found] == ([] if serious is None else [serious])
+    said = [text for text, _ in found]
+    assert [text for text in cohort.warnings if text.startswith('Ages')] == said * (serious is True)
+    assert [text for text in cohort.notes if text.startswith('Ages')] == said * (serious is False)
+    if serious:
+        assert 'controls 50-80, patients 75-105' in said[0]
+
+
+def test_ages_that_no_model_uses_are_compared_too(tmp_path):
+    study = make_study(60, 41, n_sites=1)
+    study.people.loc[study.is_patient, 'age'] += 40
+    cohort = cohort_of(tmp_path, study, covariates=('sex',))
+    assert 'age' in cohort.others
+    assert any(text.startswith('Ages') for text in cohort.warnings)
+
+
+@pytest.mark.parametrize(('older', 'expected'), [(0, False), (40, True)])
+def test_ages_that_a_model_has_not_seen_are_a_warning(model, tmp_path, older, expected):
+    study = make_study(30, 30, seed=2, n_sites=1)
+    study.people['age'] += older
+    cohort = read_cohort(
+        *study.write(tmp_path), model=model.preprocessing.requirements, with_groups=False
+    )
+    assert any('of the controls that the model' in text for text in cohort.warnings) == expected
+
+
+def test_warnings_survive_on_disk(tmp_path):
+    cohort = cohort_of(tmp_path, make_study(20, 41))
+    assert cohort.warnings
+    assert Cohort.load(cohort.save(tmp_path / 'kept')).warnings == cohort.warnings
+
+
+@pytest.fixture(scope='module')
+def model(tmp_path_factory) -> TableModel:
+    study = make_study(60, 60, seed=5, n_sites=1)
+    return TableModel.fit(cohort_of(tmp_path_factory.mktemp('training'), study), TINY)
+
+
+@pytest.mark.parametrize('n_cn', [5, 20])
+def test_the_shift_is_that_of_other_controls(model, tmp_path, n_cn):
+    """Over fresh controls and the same patients, mean R-indices vary as one sample predicts."""
+    pool = make_study(20 * n_cn, 60, seed=8, n_sites=1)
+    patients = pool.people.index[pool.is_patient]
+    means, predicted = [], []
+    for draw in range(20):
+        chosen = [*pool.people.index[draw * n_cn : (draw + 1) * n_cn], *patients]
+        study = replace(pool, features=pool.features.loc[chosen], people=pool.people.loc[chosen])
+        paths = study.write(tmp_path)
+        cohort = read_cohort(*paths, model=model.preprocessing.requirements)
+        adapted, named = adapt_to_controls(model, cohort)
+        means.append(adapted.apply(named).loc[patients, ['r1', 'r2']].mean())
+        if draw < 3:
+            predicted.append(shift_of_controls(adapted, named, trained_here=False))
+    ratio = pd.DataFrame(predicted).mean() / pd.DataFrame(means).std()
+    assert ratio.between(0.5, 2.0).all(), ratio
+
+
+def test_more_controls_shift_less(model, tmp_path):
+    cohort = cohort_of(tmp_path, make_study(60, 60, seed=5, n_sites=1))
+    few = np.r_[np.arange(60) % 4 == 0, np.ones(60, bool)]
+    shifts = [shift_of_controls(model, each) for each in (cohort, cohort.select(few))]
+    ratio = shifts[1] / shifts[0]
+    assert ratio.between(1.2, 5).all(), ratio
+
+
+def test_without_patients_there_is_no_shift(model, tmp_path):
+    cohort = cohort_of(tmp_path, make_study(60, 60, seed=5, n_sites=1))
+    assert shift_of_controls(model, cohort.select(~cohort.is_patient)).isna().all()
+
+
+def test_covariates_that_some_lack_are_neither_adjusted_for_nor_tested(tmp_path):
+    study = make_study()
+    study.people.loc[study.people.index[0], 'age'] = np.nan
+    cohort = cohort_of(tmp_path, study, covariates=('sex',))
+    covariates, measures = cohort.covariates_and_measures()
+    assert 'age' not in covariates
+    assert 'age' not in measures
+    assert cohort.incomplete_covariates() == ['age']

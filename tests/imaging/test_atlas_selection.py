@@ -1,0 +1,101 @@
+"""Atlases are chosen by how much they resemble a head, whatever its pose and size."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from nibabel.affines import from_matvec
+from nibabel.nifti1 import Nifti1Image
+from scipy.spatial.transform import Rotation
+
+from surreal_bids.files import write_image
+from surreal_bids.imaging.atlas_selection import (
+    SAME_PERSON,
+    likenesses,
+    most_alike,
+    portrait,
+    write_portrait,
+)
+from surreal_bids.templates import builtin_template
+
+POSE = from_matvec(
+    1.1 * Rotation.from_euler('xyz', [9, -5, 12], degrees=True).as_matrix(), [20, -9, 4]
+)
+
+
+@cache
+def brain(ventricles: float, seed: int = 0) -> Nifti1Image:
+    """The template in another pose and size, fluid around its centre, and noise of a scan."""
+    template = builtin_template(4.0).t1w
+    rng = np.random.default_rng(seed)
+    values = np.asarray(template.dataobj)
+    x, y, z = np.meshgrid(*(np.linspace(-1, 1, n) for n in template.shape), indexing='ij')
+    inner = np.exp(-(x**2 + y**2 + (z - 0.1) ** 2) / 0.05)
+    noisy = values * (1 - ventricles * inner) * rng.normal(1, 0.02, values.shape)
+    return Nifti1Image(
+        np.where(values > 0, noisy.clip(1), 0).astype(np.float32), POSE @ template.affine
+    )
+
+
+SIZES = (0.0, 0.9, 0.3, 0.6)
+
+
+@cache
+def portraits() -> list[Nifti1Image]:
+    return [portrait(brain(size)) for size in SIZES]
+
+
+def test_a_portrait_lies_as_the_template_does():
+    template = builtin_template(4.0)
+    found = portraits()[0]
+    assert found.shape == template.t1w.shape
+    inside = np.asarray(template.mask.dataobj) > 0
+    values = [np.asarray(image.dataobj)[inside] for image in (found, template.t1w)]
+    assert np.corrcoef(*values)[0, 1] > 0.8
+
+
+@pytest.mark.parametrize(('head', 'expected'), [(0.05, 0), (0.85, 1), (0.35, 2), (0.62, 3)])
+def test_the_atlas_with_ventricles_of_the_same_size_is_most_alike(head, expected):
+    alike = likenesses(portrait(brain(head, seed=1)), portraits())
+    assert alike.argmax() == expected
+    assert (alike <= 1).all()
+
+
+def unlike(number: int, rng: np.random.Generator) -> list[Nifti1Image]:
+    """Portraits of different people."""
+    grid = builtin_template(4.0).t1w
+    return [Nifti1Image(rng.normal(size=grid.shape), grid.affine) for _ in range(number)]
+
+
+def mixed(image: Nifti1Image, other: Nifti1Image, share: float) -> Nifti1Image:
+    values = (1 - share) * image.get_fdata() + share * other.get_fdata()
+    return Nifti1Image(values, image.affine)
+
+
+def test_the_most_alike_are_chosen_in_their_order():
+    head, *others = unlike(5, np.random.default_rng(0))
+    atlases = [mixed(head, other, share) for other, share in zip(others, (0.7, 0.5, 0.9, 0.6))]
+    assert most_alike(head, atlases, 2) == [1, 3]
+    assert most_alike(head, atlases, 3) == [0, 1, 3]
+    assert most_alike(head, atlases, 9) == [0, 1, 2, 3]
+
+
+def test_of_two_scans_of_a_person_one_is_chosen():
+    rng = np.random.default_rng(0)
+    head, first, second, noise = unlike(4, rng)
+    person = mixed(head, first, 0.6)
+    again = mixed(person, noise, 0.05)
+    assert likenesses(person, [again])[0] > SAME_PERSON
+    atlases = [again, mixed(head, second, 0.8), person]
+    assert most_alike(head, atlases, 2) == [1, 2]
+    assert most_alike(head, [person, person, atlases[1]], 3) == [0, 2]
+
+
+def test_a_portrait_is_kept_while_its_atlas_is_the_same(tmp_path):
+    source = write_image(tmp_path / 'a_T1w.nii.gz', brain(0.3))
+    first = write_portrait(tmp_path / 'cache', 'a', source)
+    written = first.stat().st_mtime_ns
+    assert write_portrait(tmp_path / 'cache', 'a', source) == first
+    assert first.stat().st_mtime_ns == written
+    write_image(source, brain(0.6))
+    assert write_portrait(tmp_path / 'cache', 'a', source) != first

@@ -1,0 +1,107 @@
+"""R-indices in reports of participants: one that fails does not stop the others."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from surreal_bids.bids.outputs import output_path
+from surreal_bids.exceptions import OutputError
+from surreal_bids.files import write_json, write_tsv
+from surreal_bids.interfaces.participant_reports import WriteIndividuals
+from surreal_bids.reports import rindices_section
+from tests.reports.html_page import Page
+from tests.reports.test_rindices_section import CARD, make_tables
+
+
+@pytest.fixture
+def step(tmp_path):
+    """The step, for three participants whose tables are among the outputs."""
+    root = tmp_path / 'out'
+    tables = make_tables(root)
+    for name in ('results', 'contributions', 'changes'):
+        table = getattr(tables, name)
+        booleans = {column: str for column in table if table[column].dtype == bool}
+        words = table.astype(booleans).replace({'True': 'true', 'False': 'false'})
+        write_tsv(output_path(root, 'rindices' if name == 'results' else name), words)
+    write_tsv(tmp_path / 'deviations.tsv', tables.deviations)
+    write_json(tmp_path / 'card.json', CARD)
+    return WriteIndividuals(
+        output_dir=str(root),
+        participants=['sub-01', 'sub-02', 'sub-03'],
+        deviations_file=str(tmp_path / 'deviations.tsv'),
+        model_card=str(tmp_path / 'card.json'),
+        failures_dir=str(tmp_path / 'failures'),
+    )
+
+
+def test_progress_is_told_now_and_then(step, tmp_path, monkeypatch, caplog):
+    clock = SimpleNamespace(monotonic=iter([0.0, 2.0, 4.0, 18.0, 40.0]).__next__)
+    monkeypatch.setattr('surreal_bids.interfaces.participant_reports.time', clock)
+    step.inputs.participants = ['sub-01', 'sub-02', 'sub-03', 'sub-04']
+    with caplog.at_level('INFO', 'surreal_bids.progress'):
+        step.run(cwd=str(tmp_path))
+    assert [record.getMessage() for record in caplog.records if 'left' in record.getMessage()] == [
+        'reports of participants: 1 of the 4 of this process (sub-01), about 0:00:06 left',
+        'reports of participants: 3 of the 4 of this process (sub-03), about 0:00:06 left',
+    ]
+
+
+def test_a_report_that_fails_does_not_stop_the_others(step, tmp_path):
+    path = tmp_path / 'out' / 'sub-02.html'
+    path.write_text('something else')
+    written = step.run(cwd=str(tmp_path)).outputs.out_files
+    assert [name.rsplit('/', 1)[1] for name in written] == ['sub-01.html', 'sub-03.html']
+    assert 'no report of this version' in (tmp_path / 'failures' / '02').read_text()
+    assert path.read_text() == 'something else'
+    assert 'Changes of R-indices' in Page(tmp_path / 'out' / 'sub-01.html').words
+
+
+def test_r_indices_of_an_earlier_run_do_not_stay_where_new_ones_fail(step, tmp_path, monkeypatch):
+    step.run(cwd=str(tmp_path))
+    path = tmp_path / 'out' / 'sub-01.html'
+    age = path.stat().st_mtime_ns
+
+    def fail(*_):
+        raise ValueError('no figure')
+
+    step.inputs.again = True
+    with monkeypatch.context() as patched:
+        patched.setattr(rindices_section, 'plot_standing', fail)
+        step.run(cwd=str(tmp_path))
+    words = Page(path).words
+    assert 'could not be written: no figure' in words
+    assert 'Where they stand' not in words
+    assert path.stat().st_mtime_ns == age
+    step.inputs.again = False
+    step.run(cwd=str(tmp_path))
+    assert 'Where they stand' in Page(path).words
+
+
+def test_a_killed_run_resumes_where_it_was(step, tmp_path, monkeypatch):
+    drawn = []
+    plot = rindices_section.plot_standing
+
+    def count(*arguments):
+        drawn.append(arguments)
+        if len(drawn) == 2:
+            raise KeyboardInterrupt
+        return plot(*arguments)
+
+    monkeypatch.setattr(rindices_section, 'plot_standing', count)
+    with pytest.raises(KeyboardInterrupt):
+        step.run(cwd=str(tmp_path))
+    step.run(cwd=str(tmp_path))
+    # The first was there, the second was begun again.
+    assert len(drawn) == 4
+    assert not (tmp_path / 'failures').exists()
+    for name in step.inputs.participants:
+        assert 'Where they stand' in Page(tmp_path / 'out' / f'{name}.html').words
+
+
+def test_a_full_disk_ends_the_step(step, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise OutputError('disk full')
+
+    monkeypatch.setattr(rindices_section, 'add_section', fail)
+    with pytest.raises(OutputError, match='disk full'):
+        step.run(cwd=str(tmp_path))

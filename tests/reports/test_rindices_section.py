@@ -1,0 +1,419 @@
+"""R-indices in the report of one participant: what is shown, where it goes, what stays."""
+
+import json
+import re
+from dataclasses import replace
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.bids.outputs import output_path, record_path, write_record
+from surreal_bids.cohort.warnings import NOT_ADAPTED
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_json, write_tsv
+from surreal_bids.reports.figures import save_figure
+from surreal_bids.reports.mosaics import Scale
+from surreal_bids.reports.pages import Paragraph, Section, write_page
+from surreal_bids.reports.rindices_figures import (
+    OTHERS,
+    RegionPainter,
+    plot_contributions,
+    strongest,
+)
+from surreal_bids.reports.rindices_section import (
+    FIGURES,
+    GroupTables,
+    Reference,
+    find_reference,
+    remove_others,
+    write_excuse,
+    write_individual,
+)
+from tests.reports.html_page import HOSTILE, Page, check_offline, check_structure
+
+REGIONS = {'MUSE_47': 47, 'MUSE_48': 48, 'MUSE_31': 31, 'MUSE_32': 32}
+CARD = {
+    'PatternNames': ['r1', 'r2'],
+    'CardSHA256': 'abc',
+    'Preprocessing': {'combat': {}},
+    'FeatureDetails': [{'Name': n, 'MUSERegions': [k]} for n, k in REGIONS.items()],
+}
+SESSIONS = ['ses-1', 'ses-2']
+
+
+def make_tables(root, rng=None, **changes) -> GroupTables:
+    """Two visits of sub-01, and single visits of 40 others."""
+    rng = rng or np.random.default_rng(0)
+    who = ['sub-01'] * 2 + [f'sub-{k:02}' for k in range(2, 42)]
+    results = pd.DataFrame({'participant_id': who, 'session_id': [*SESSIONS, *['ses-1'] * 40]})
+    results['group'] = ['PT'] * 22 + ['CN'] * 20
+    for name in CARD['PatternNames']:
+        results[name] = rng.uniform(size=42)
+        results[f'{name}_low'], results[f'{name}_high'] = results[name] - 0.1, results[name] + 0.1
+        results[f'{name}_centile'] = 96.0
+    results = results.assign(centile_of='like_age', centile_controls=34)
+    results = results.assign(
+        status='complete', brain_in_range=True, covariates_out_of_range='none', held_out=True
+    )
+    deviations = results[['participant_id', 'session_id']].assign(
+        order_by='date', years=[0.0, 2.0, *[0.0] * 40]
+    )
+    deviations[list(REGIONS)] = rng.normal(size=(42, 4))
+    parts = results[['participant_id', 'session_id']].assign(r_index='r1', baseline=0.1)
+    parts = pd.concat([parts, parts.assign(r_index='r2')], ignore_index=True)
+    parts[list(REGIONS)] = rng.normal(0, 0.1, (84, 4))
+    steps = pd.DataFrame(
+        {
+            'participant_id': 'sub-01',
+            'from_session': 'ses-1',
+            'to_session': 'ses-2',
+            'years': 2.0,
+            'order_by': 'date',
+            'site_changed': False,
+            'measure': ['r1', 'MUSE_47', 'MUSE_48'],
+            'change': [0.2, -9.0, 5.0],
+            'per_year': [0.1, -4.5, 2.5],
+            'noise': [0.05, 2.0, 2.0],
+            'limit': [0.1, 7.0, 7.0],
+            'reliable': [True, True, False],
+        }
+    )
+    known = find_reference(results, CARD, None)
+    made = {'contributions': parts, 'changes': steps, 'reference': known, **changes}
+    return GroupTables(root, results, deviations, CARD, **made)
+
+
+def change_last(tables, **values):
+    results = tables.results.astype(object)
+    for name, value in values.items():
+        results.loc[1, name] = value
+    return replace(tables, results=results)
+
+
+@pytest.fixture(scope='module')
+def painter():
+    shape = (24, 28, 22)
+    affine = np.diag([7.0, 7, 7, 1]) - np.outer([84, 98, 77, 0], [0, 0, 0, 1])
+    away = np.linalg.norm(np.indices(shape) - np.array(shape)[:, None, None, None] / 2, axis=0)
+    mask = nib.Nifti1Image((away < 10).astype(np.uint8), affine)
+    t1w = nib.Nifti1Image(((away < 10) * (12 - away)).astype(np.float32), affine)
+    labels = np.where(away < 10, np.where(np.arange(24)[:, None, None] < 12, 48, 47), 0)
+    return RegionPainter(t1w, mask, nib.Nifti1Image(labels.astype(np.int16), affine))
+
+
+def test_everything_is_told(tmp_path, painter):
+    tables = make_tables(tmp_path)
+    path = write_individual(tables.of('sub-01'), painter)
+    page = Page(path)
+    check_offline(page)
+    check_structure(page)
+    last = tables.results.loc[1]
+    for words in (
+        'sub-01: R-indices',
+        'nothing speaks against these R-indices',
+        f'68 %: {last["r1_low"]:.2f} to {last["r1_high"]:.2f}',
+        '; centile 96 among 34 controls of like age',
+        'controls (n = 20)',
+        'below it patients of the training sample, held out',
+        'ses-2, the last of 2',
+        'by a model that was trained on this dataset without the participant',
+        'Right hippocampus',
+        'years since the first visit',
+        'in the order of their dates',
+        'Regions that changed reliably',
+        '-4.50',
+    ):
+        assert words in page.words, words
+    assert '2.50' not in page.words.partition('Regions that changed reliably')[2]
+    for name in FIGURES:
+        assert (tmp_path / f'sub-01/figures/sub-01_desc-{name}_rindices.svg').is_file()
+    assert path.stat().st_size < 3e6
+
+
+@pytest.mark.parametrize(
+    ('known', 'group', 'line'),
+    [
+        (
+            {'age': 71.34, 'sex': 'Female', 'site': f'A {HOSTILE}'},
+            'PT',
+            f'Patient · 71.3 years old at the last visit · female · site A {HOSTILE} · 2 visits. ',
+        ),
+        ({'age': 60.0, 'sex': 1.0}, 'CN', 'Control · 60 years old at the last visit · sex 1 · '),
+        ({'age': np.nan, 'site': None}, None, '2 visits. '),
+    ],
+)
+def test_a_line_says_who_it_is_and_leads_to_the_group(tmp_path, known, group, line):
+    tables = change_last(make_tables(tmp_path), group=group)
+    tables = replace(tables, deviations=tables.deviations.assign(**known))
+    page = Page(write_individual(tables.of('sub-01')))
+    check_offline(page)
+    assert f'\n{line}' in page.words
+    assert 'group.html' in [a.get('href') for a in page.of('a')]
+
+
+def test_only_what_is_there_is_shown(tmp_path):
+    nothing = pd.DataFrame()
+    none = Reference('', nothing)
+    tables = make_tables(tmp_path, contributions=nothing, changes=nothing, reference=none)
+    results = tables.results.drop(columns=[f'r{k}_{e}' for k in '12' for e in ('low', 'centile')])
+    page = Page(write_individual(replace(tables, results=results).of('sub-05')))
+    assert 'What they rest on' not in page.words
+    assert 'Over time' not in page.words
+    assert 'centile' not in page.words
+    assert '68 %:' not in page.words
+
+
+def test_doubts_are_told_in_sentences(tmp_path):
+    tables = make_tables(tmp_path, adapted=False)
+    tables.deviations.loc[1, ['MUSE_47', 'MUSE_31']] = [-4.25, 3.5]
+    tables = change_last(
+        tables, brain_in_range=False, covariates_out_of_range='age', status='unharmonized'
+    )
+    write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [], ['a tilted head'])
+    words = Page(write_individual(tables.of('sub-01'))).words
+    assert NOT_ADAPTED in words
+    assert 'Furthest from controls: Right hippocampus (-4.2 SD), Right amygdala (+3.5 SD).' in words
+    assert 'Outside the training range of controls, so that effects are extrapolated: age.' in words
+    assert 'volumes were used as measured' not in words  # It is what the first sentence means.
+    assert 'The image: a tilted head' in words
+    assert 'nothing speaks against' not in words
+
+
+@pytest.mark.parametrize('knows_sites', [True, False])
+def test_a_site_that_the_model_knows_by_name_is_told(tmp_path, knows_sites):
+    card = CARD | {'Preprocessing': {'combat': {} if knows_sites else None}}
+    tables = replace(make_tables(tmp_path, adapted=False, model='ad'), card=card)
+    words = Page(write_individual(tables.of('sub-01'))).words
+    assert ('taken for the site of this name' in words) == knows_sites
+    assert (NOT_ADAPTED in words) != knows_sites
+    assert ('what the scanner adds is not in it' in words) != knows_sites
+
+
+def test_images_that_the_network_is_not_sure_of_are_called_poor(tmp_path):
+    tables = make_tables(tmp_path)
+    table = tmp_path / 'sub-01_ses-2_dseg.tsv'
+    for share, expected in {0.05: False, 0.3: True}.items():
+        confidence = np.where(np.arange(100) < 100 * share, 0.5, 0.9)
+        write_tsv(table, pd.DataFrame({'index': range(100), 'confidence': confidence}))
+        write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [table])
+        words = Page(write_individual(tables.of('sub-01'), again=True)).words
+        assert ('not sure of 30 of 100 regions' in words) == expected
+
+
+def test_no_r_indices_is_told_with_the_reason(tmp_path):
+    tables = make_tables(tmp_path)
+    one = tables.of('sub-07')
+    results = one.results.assign(r1=np.nan, r2=np.nan, status='not_held_out', reason='small site')
+    words = Page(write_individual(replace(one, results=results))).words
+    assert 'There are no R-indices: small site.' in words
+    assert 'Where they stand' not in words
+
+
+@pytest.mark.parametrize('everyone', [False, True])
+def test_an_r_index_that_the_fold_lost_is_not_shown(tmp_path, everyone):
+    tables = make_tables(tmp_path)
+    results = tables.results.assign(reason=None, fold_correlation=0.9)
+    rows = results.index if everyone else results.index[:2]
+    results.loc[rows, ['r2', 'r2_low', 'r2_high', 'r2_centile']] = np.nan
+    results.loc[rows, 'fold_correlation'] = 0.41
+    reason = 'r2 was not found again without fold 1 (correlation 0.41)'
+    results.loc[rows, 'reason'] = reason
+    parts = tables.contributions
+    tables = make_tables(
+        tmp_path,
+        reference=find_reference(results, CARD, None),
+        contributions=parts[parts['r_index'] != 'r2'],
+    )
+    page = Page(write_individual(replace(tables, results=results).of('sub-01')))
+    assert f'there is no R-index of those that it lost ({reason})' in page.words
+    assert 'nan' not in page.words
+    assert f'{results["r1"][1]:.2f}' in page.words
+    assert 'Where they stand' in page.words
+    assert 'R-indices over visits' in page.words
+
+
+@pytest.mark.parametrize('agreement', [0.62, 0.9, None])
+@pytest.mark.parametrize('r', [0.4, 0.9])
+def test_what_speaks_against_the_model_is_told(tmp_path, agreement, r):
+    known = {'Selected': {'agreement': agreement}, 'CrossFit': {'LeastCorrelation': {'r2': r}}}
+    tables = replace(make_tables(tmp_path, model='ad'), card=CARD | known)
+    words = Page(write_individual(tables.of('sub-01'))).words
+    assert ('members of the model hardly agree (0.62' in words) == (agreement == 0.62)
+    assert ('training sample was left out: r2 (correlation 0.40)' in words) == (r == 0.4)
+    assert ('nothing speaks against' in words) == (agreement != 0.62 and r == 0.9)
+
+
+def test_no_pattern_is_told(tmp_path):
+    tables = make_tables(tmp_path)
+    named = [name for name in tables.results if not name.startswith(('r1', 'r2'))]
+    without = replace(
+        tables,
+        results=tables.results[named],
+        card=CARD | {'PatternNames': []},
+        reference=Reference('', pd.DataFrame()),
+    )
+    words = Page(write_individual(without.of('sub-01'))).words
+    assert 'no pattern is supported by the training sample' in words
+
+
+def test_the_last_visit_with_r_indices_counts(tmp_path):
+    tables = change_last(make_tables(tmp_path), r1=np.nan, r2=np.nan)
+    words = Page(write_individual(tables.of('sub-01'))).words
+    assert 'ses-1, the last of 2' in words
+    assert 'Over time' not in words
+
+
+def test_visits_without_dates_are_in_the_order_of_names(tmp_path):
+    tables = make_tables(tmp_path)
+    deviations = tables.deviations.assign(years=np.nan, order_by='name')
+    words = Page(write_individual(replace(tables, deviations=deviations).of('sub-01'))).words
+    assert 'in the order of the names of the sessions' in words
+
+
+def test_sections_of_the_participant_level_stay(tmp_path):
+    path = tmp_path / 'sub-01.html'
+    write_page(path, 'T', [Section('Summary', (Paragraph(HOSTILE),))])
+    before, age = path.read_text(), path.stat().st_mtime_ns
+    tables = make_tables(tmp_path)
+    for _ in range(2):
+        write_individual(tables.of('sub-01'), again=True)
+        page = Page(path)
+        check_structure(page)
+        assert page.words.count('Where they stand') == 2
+        assert HOSTILE in page.words
+        assert page.words.rindex('R-indices') < page.words.rindex('Summary')
+    assert path.stat().st_mtime_ns == age
+    remove_others(tmp_path, {'02'})
+    assert path.read_text() == before
+
+
+def test_others_to_compare_with_are_a_reason_to_write_again(tmp_path):
+    tables = make_tables(tmp_path)
+    whose, rows, counts = tables.reference
+    fewer = replace(tables, reference=Reference(whose, rows.iloc[1:], counts))
+    digests = [each.of('sub-01').digest() for each in (tables, replace(tables), fewer)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_what_is_there_is_not_written_again(tmp_path):
+    tables = make_tables(tmp_path)
+    path = write_individual(tables.of('sub-01'))
+    marked = path.read_text().replace('<h1>', '<h1 class="old">')
+    path.write_text(marked)
+    write_individual(tables.of('sub-01'))
+    assert path.read_text() == marked
+    write_individual(change_last(tables, r1=0.123).of('sub-01'))
+    assert path.read_text() != marked
+    assert '0.12' in Page(path).words
+
+
+def test_reports_of_r_indices_only_go_with_them(tmp_path):
+    tables = make_tables(tmp_path)
+    paths = [write_individual(tables.of(name)) for name in ('sub-01', 'sub-02')]
+    remove_others(tmp_path, {'02'})
+    assert [path.is_file() for path in paths] == [False, True]
+
+
+def test_a_page_of_something_else_is_left_alone(tmp_path):
+    path = tmp_path / 'sub-01.html'
+    path.write_text('<html>mine</html>')
+    one = make_tables(tmp_path).of('sub-01')
+    with pytest.raises(DataError, match='no report of this version'):
+        write_individual(one)
+    write_excuse(one, 'x')
+    assert path.read_text() == '<html>mine</html>'
+    write_excuse(make_tables(tmp_path).of('sub-02'), 'too strange')
+    assert 'could not be written: too strange' in Page(tmp_path / 'sub-02.html').words
+
+
+def test_tables_are_read_as_the_group_level_writes_them(tmp_path):
+    tables = make_tables(tmp_path)
+    results = tables.results.assign(
+        brain_in_range='true', held_out='true', participant_id='sub-007'
+    )
+    results.loc[3, ['brain_in_range', 'held_out']] = ['n/a', 'false']
+    write_tsv(output_path(tmp_path, 'rindices'), results)
+    write_tsv(tmp_path / 'deviations.tsv', tables.deviations)
+    write_json(tmp_path / 'card.json', CARD)
+    found = GroupTables.read(
+        tmp_path, tmp_path / 'deviations.tsv', tmp_path / 'card.json', 'ad', True
+    )
+    assert found.names == ['r1', 'r2']
+    assert found.results['brain_in_range'].tolist()[:3] == [True] * 3
+    assert found.results['participant_id'].tolist()[0] == 'sub-007'
+    assert found.reference.whose == ''
+    assert json.loads((tmp_path / 'card.json').read_text()) == CARD
+
+
+def test_a_model_brings_its_training_sample_along():
+    results = make_tables('').results
+    rows = {'r1': np.linspace(0, 1, 101), 'r2': np.linspace(1, 2, 101)}
+    told = {'CN': {'Number': 492, 'Percentiles': rows}, 'PT': {'Number': 900, 'Percentiles': rows}}
+    found = find_reference(results, CARD | {'Reference': told}, 'ad')
+    assert found.whose == 'the training sample'
+    assert found.counts == {'CN': 492, 'PT': 900}
+    assert found.rows.groupby('group')['r2'].median().to_dict() == {'CN': 1.5, 'PT': 1.5}
+    # Folds may have lost a pattern, of which the card has nothing.
+    told['CN'] = {'Number': 31, 'Percentiles': {'r2': rows['r2']}}
+    found = find_reference(results, CARD | {'Reference': told}, 'ad')
+    assert found.rows.groupby('group')[['r1', 'r2']].count().loc['CN'].tolist() == [0, 101]
+    # Without it, the dataset; one that the model was trained on is its training sample.
+    assert find_reference(results, CARD, 'ad').whose == 'this dataset'
+    assert find_reference(results, CARD, None).counts == {'PT': 21, 'CN': 20}
+    patients = results[results['group'] == 'PT']
+    assert find_reference(patients, CARD, 'ad').rows.empty
+    # Those who were trained on say nothing.
+    trained_on = results.assign(held_out=results['group'] == 'PT')
+    assert find_reference(trained_on, CARD, None).counts == {'PT': 21}
+
+
+def test_what_the_card_lacks_of_one_pattern_is_shown_of_the_others(tmp_path):
+    told = {'CN': {'Number': 31, 'Percentiles': {'r2': np.linspace(0, 1, 101)}}}
+    card = CARD | {'Reference': told}
+    tables = make_tables(tmp_path, model='ad')
+    results = tables.results.drop(columns=['r1_low', 'r1_high', 'r1_centile'])
+    reference = find_reference(results, card, 'ad')
+    tables = replace(tables, results=results, card=card, reference=reference)
+    words = Page(write_individual(tables.of('sub-01'))).words
+    assert 'meant to hold 68 % of true severities' in words
+    assert 'controls (n = 31)' in words
+
+
+def test_who_lacks_one_r_index_counts_in_the_others():
+    results = make_tables('').results
+    results.loc[results.index[-5:], 'r1'] = np.nan
+    results.loc[results.index[-20:-5], 'r2'] = np.nan
+    found = find_reference(results, CARD, None)
+    assert found.rows.groupby('group')['r1'].count().to_dict() == {'CN': 15, 'PT': 21}
+    assert found.counts == {'CN': 5, 'PT': 21}
+
+
+def test_bars_add_up_and_the_strongest_come_first():
+    rng = np.random.default_rng(0)
+    parts = pd.Series(rng.normal(size=30), [f'x{k}' for k in range(30)])
+    bars = strongest(pd.concat([pd.Series({'baseline': 0.25}), parts]))
+    assert bars.iloc[0] == 0.25
+    assert bars.index[-1] == OTHERS
+    assert bars.sum() == pytest.approx(0.25 + parts.sum())
+    assert (np.diff(bars.iloc[1:-1].abs()) <= 0).all()
+
+
+def test_maps_have_the_colours_of_their_regions(tmp_path, painter):
+    path = painter.draw(tmp_path / 'map.svg', {'r1': {47: 1.0, 48: -1.0}}, 'part')
+    text = path.read_text()
+    assert '>r1<' in text
+    assert re.search('part', text)
+    regions = painter._regions
+    where = next(w for w in regions if {47, 48} <= set(np.unique(regions[w])))
+    colours = painter._painter({47: 1.0}, Scale('RdBu_r', -1, 1, ''))(where)
+    red, grey = colours[regions[where] == 47], colours[regions[where] == 48]
+    assert (red[:, 0] > red[:, 2]).all()
+    np.testing.assert_allclose(grey[:, 0], grey[:, 2])
+
+
+def test_regions_may_be_called_anything(tmp_path):
+    parts = pd.Series([0.1, 0.2, 0.3], ['baseline', 'left $a_{$', r'$\right$'])
+    path = save_figure(tmp_path / 'x.svg', plot_contributions({'r1': parts}, {}))
+    assert 'left $a_{$' in path.read_text()

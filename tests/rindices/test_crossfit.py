@@ -1,0 +1,412 @@
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.analysis.diagnosis import SUM_OF_INDICES
+from surreal_bids.analysis.engine import COMPARED, analyse_group, compare_halves
+from surreal_bids.analysis.outputs import readable_card
+from surreal_bids.cohort.cohort import read_cohort
+from surreal_bids.config import TrainingOptions
+from surreal_bids.exceptions import UsageError
+from surreal_bids.rindices.crossfit import (
+    NOT_HELD_OUT,
+    PATTERN_LOST,
+    Folds,
+    cross_fit,
+    final_results,
+    fit_folds,
+    fold_options,
+    half_options,
+    prepare_folds,
+    prepare_halves,
+    split_halves,
+    split_people,
+    usable_folds,
+    warn_of_lost,
+)
+from surreal_bids.rindices.model import TableModel, select_model
+from surreal_bids.stats.concordance import area_under_curve
+from tests.analysis.group_study import make_config, read_study, write_dataset
+from tests.cohort.study import make_study
+
+OPTIONS = TrainingOptions(
+    preset='robust',
+    n_patterns=(2,),
+    ortho=(0.2,),
+    repetitions=2,
+    iterations=200,
+    folds=3,
+    device='cpu',
+)
+
+
+@pytest.fixture(scope='module')
+def cohort(tmp_path_factory):
+    return read_study(tmp_path_factory.mktemp('study'))
+
+
+@pytest.fixture(scope='module')
+def model(cohort):
+    return TableModel.fit(cohort, OPTIONS)
+
+
+@pytest.fixture(scope='module')
+def fitted(cohort, model):
+    return cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS))
+
+
+@pytest.mark.parametrize('n_parts', [2, 3, 5])
+@pytest.mark.parametrize('seed', [0, 1])
+def test_parts_are_even_in_groups_and_sites(cohort, n_parts, seed):
+    parts = split_people(cohort, n_parts, seed)
+    strata = pd.crosstab([cohort.visits['group'], cohort.people['site']], parts)
+    assert (strata.max(axis=1) - strata.min(axis=1)).max() <= 1
+    groups = pd.crosstab(cohort.visits['group'], parts)
+    assert (groups.max(axis=1) - groups.min(axis=1)).max() <= 1
+    assert not parts.equals(split_people(cohort, n_parts, seed + 1))
+
+
+def test_visits_of_a_participant_stay_together(tmp_path):
+    cohort = read_study(tmp_path, sessions=True)
+    parts = split_people(cohort, 3, 0)
+    assert parts.groupby(cohort.visits['participant_id']).nunique().eq(1).all()
+
+
+@pytest.mark.parametrize(
+    ('controls', 'patients', 'wanted', 'expected'),
+    [
+        (30, 40, 5, 5),
+        (30, 40, 0, 0),
+        (9, 40, 5, 0),
+        (10, 40, 5, 5),
+        (40, 9, 5, 0),
+        (12, 30, 40, 12),
+    ],
+)
+def test_how_many_folds_groups_allow(controls, patients, wanted, expected, caplog):
+    assert usable_folds({'CN': controls, 'PT': patients}, wanted) == expected
+    assert bool(caplog.text) == (expected != wanted)
+
+
+def test_one_fold_is_refused():
+    with pytest.raises(UsageError, match='--folds 1'):
+        usable_folds({'CN': 30, 'PT': 30}, 1)
+
+
+def test_nobody_is_held_out_where_nothing_can_be_learned_without_them(tmp_path, caplog):
+    study = make_study(n_cn=10)
+    more = pd.DataFrame(np.random.default_rng(0).normal(size=(len(study.people), 5)))
+    study.people[[f'score{k}' for k in range(5)]] = more.to_numpy()
+    root = write_dataset(tmp_path, study)
+    covariates = ('age', 'sex', *(f'score{k}' for k in range(5)))
+    config = make_config(root, covariates=covariates, site_column='none', icv='none')
+    cohort = read_cohort(config.roi_table, root / 'participants.tsv', config)
+    assert prepare_folds(cohort, replace(OPTIONS, folds=5)) is None
+    assert 'nobody can be held out' in caplog.text
+    assert '8 CN for 7 covariate columns' in caplog.text
+
+
+def test_the_note_has_no_number_that_json_lacks(cohort, model):
+    nothing = replace(
+        prepare_folds(cohort, OPTIONS), data={}, failed=dict.fromkeys((1, 2, 3), 'no')
+    )
+    note = cross_fit(cohort, model, nothing, {}).note
+    assert note['LeastCorrelation'] == {}
+    assert note['NotHeldOut'] == len(cohort)
+
+
+def test_what_is_learned_without_a_fold_does_not_depend_on_the_fold(cohort):
+    folds = prepare_folds(cohort, OPTIONS)
+    rng = np.random.default_rng(0)
+    noise = pd.DataFrame(rng.normal(1, 0.2, cohort.features.shape), *cohort.features.axes)
+    chosen = folds.number == 2
+    others = replace(cohort, features=cohort.features.where(~chosen, cohort.features * noise))
+    again = prepare_folds(others, OPTIONS)
+    pd.testing.assert_frame_equal(again.data[2].normalised, folds.data[2].normalised)
+    assert not again.data[1].normalised.equals(folds.data[1].normalised)
+    assert set(folds.data[2].normalised.index) == set(cohort.visits.index[~chosen])
+
+
+def test_everyone_gets_the_r_indices_of_the_fold_that_held_them_out(cohort, model, fitted):
+    table = fitted.results
+    assert table.index.equals(cohort.visits.index)
+    assert (table['status'] == 'complete').all()
+    assert table['held_out'].all()
+    for fold, own in fitted.models.items():
+        part = cohort.select(table['fold'] == fold)
+        expected = np.sort(own.apply(part)[['r1', 'r2']])
+        np.testing.assert_array_equal(np.sort(table.loc[part.visits.index, ['r1', 'r2']]), expected)
+        assert set(part.visits.index) & set(fitted.folds.data[fold].normalised.index) == set()
+    final = table[['r1_trained_on', 'r2_trained_on']].set_axis(['r1', 'r2'], axis=1)
+    pd.testing.assert_frame_equal(final, model.apply(cohort)[['r1', 'r2']])
+
+
+def test_later_visits_get_the_model_of_the_same_fold(tmp_path):
+    cohort = read_study(tmp_path, sessions=True)
+    model = TableModel.fit(cohort, OPTIONS)
+    found = cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS))
+    later = cohort.select(~cohort.visits['is_first'])
+    assert found.results.loc[later.visits.index, 'r1'].notna().all()
+    by_person = found.results['fold'].groupby(cohort.visits['participant_id'])
+    assert by_person.nunique().eq(1).all()
+
+
+class Turned:
+    """A model that calls the patterns of another the other way round, and is a little off."""
+
+    def __init__(self, model):
+        self.model, self.preprocessing = model, model.preprocessing
+        self.pattern_names, self.gan = model.pattern_names, model.gan
+
+    def with_unseen_site(self, _):
+        return self
+
+    def apply(self, cohort):
+        swapped = {
+            'r1': 'r2',
+            'r2': 'r1',
+            'r1_member_spread': 'r2_member_spread',
+            'r2_member_spread': 'r1_member_spread',
+        }
+        table = self.model.apply(cohort).rename(columns=swapped)
+        return table.assign(r1=table['r1'] + 0.01)
+
+
+def test_patterns_of_a_fold_are_matched_to_those_of_all(cohort, model):
+    folds = prepare_folds(cohort, OPTIONS)
+    found = cross_fit(cohort, model, folds, dict.fromkeys((1, 2, 3), Turned(model)))
+    expected = model.apply(cohort)
+    shared = ['r1', 'r1_member_spread', 'r2_member_spread', 'brain_in_range']
+    pd.testing.assert_frame_equal(found.results[shared], expected[shared])
+    np.testing.assert_allclose(found.results['r2'], expected['r2'] + 0.01)
+    np.testing.assert_allclose(found.correlation, 1)
+    np.testing.assert_allclose(found.results['fold_correlation'], 1)
+
+
+def assert_they_add_up(contributions, results):
+    indices = results[['r1', 'r2']].dropna()
+    both = pd.MultiIndex.from_product([indices.index, ['r1', 'r2']])
+    assert contributions.index.equals(both)
+    sums = contributions.sum(axis=1).to_numpy()
+    np.testing.assert_allclose(sums, indices.to_numpy().ravel(), atol=1e-5)
+
+
+def test_contributions_are_by_the_model_that_the_r_indices_are_by(cohort, model, fitted):
+    contributions = fitted.contributions(cohort)
+    assert list(contributions) == ['baseline', *cohort.features]
+    assert_they_add_up(contributions, fitted.results)
+    final = model.contributions(cohort.features, cohort.people)
+    assert_they_add_up(final, model.apply(cohort))
+    assert final['baseline'].nunique() == 2
+    assert contributions['baseline'].nunique() == 6
+
+
+def test_contributions_of_patterns_in_another_order(cohort, model, fitted):
+    turned = {'r1': 'r2', 'r2': 'r1'}
+    names = {fold: {turned[a]: b for a, b in names.items()} for fold, names in fitted.names.items()}
+    contributions = replace(fitted, names=names).contributions(cohort)
+    indices = fitted.results[['r1', 'r2']].set_axis(['r2', 'r1'], axis=1)
+    assert_they_add_up(contributions, indices)
+
+
+def test_who_has_no_r_indices_has_no_contributions(cohort, model, fitted):
+    folds = replace(fitted.folds, failed={2: 'no model without fold 2: reason'})
+    models = {number: each for number, each in fitted.models.items() if number != 2}
+    found = cross_fit(cohort, model, folds, models)
+    assert found.results['r1'].isna().any()
+    assert_they_add_up(found.contributions(cohort), found.results)
+    nothing = replace(folds, failed=dict.fromkeys((1, 2, 3), 'no'))
+    assert cross_fit(cohort, model, nothing, {}).contributions(cohort).empty
+
+
+def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
+    table = fitted.results
+    least = fitted.correlation.min(axis=1)
+    assert table['fold_correlation'].tolist() == [least[fold] for fold in table['fold']]
+    note = fitted.note | {'LeastCorrelation': {'r1': 0.9, 'r2': 0.69}}
+    told = readable_card(replace(model, notes={**model.notes, 'CrossFit': note}).state()[1])
+    assert 'not found again without some participants, who have no R-index of it: r2' in told
+
+
+def test_a_pattern_that_is_lost_without_a_fold_is_warned_of(fitted, caplog):
+    correlation = pd.DataFrame({'r1': [0.9, 0.95], 'r2': [0.8, 0.1]}, index=[1, 2])
+    warn_of_lost(replace(fitted, correlation=correlation))
+    assert 'left out: r2 (correlation 0.10); these participants have no R-index' in caplog.text
+
+
+@pytest.fixture(scope='module')
+def lost(fitted):
+    """Fold 1 has lost r2, fold 2 both; nobody is of a site that is not known."""
+    values = {'r1': [0.9, 0.3, 0.8], 'r2': [0.41, -0.1, 0.9]}
+    return replace(fitted, correlation=pd.DataFrame(values, index=[1, 2, 3])).without_lost()
+
+
+def test_what_a_fold_calls_a_pattern_that_it_lost_is_no_r_index(fitted, lost):
+    fold, found = fitted.results['fold'], lost.results
+    assert found['r2'].isna().eq(fold <= 2).all()
+    assert found['r2_member_spread'].isna().eq(fold <= 2).all()
+    assert found['r1'].isna().eq(fold == 2).all()
+    pd.testing.assert_series_equal(found['r1'][fold != 2], fitted.results['r1'][fold != 2])
+    assert set(found['reason'][fold == 1]) == {
+        'r2 was not found again without fold 1 (correlation 0.41)'
+    }
+    assert found['reason'][fold == 2].str.contains('r1 was not.*; r2 was not').all()
+    assert found['status'].eq(PATTERN_LOST).eq(fold <= 2).all()
+    assert found['reason'][fold == 3].isna().all()
+    assert found['r2_trained_on'].notna().all()
+    again = replace(fitted, correlation=fitted.correlation * 0 + 0.9)
+    assert again.without_lost() is again
+
+
+def test_a_lost_pattern_is_in_no_result(cohort, model, lost):
+    found = analyse_group(cohort, model, fitted=lost)
+    fold = lost.results['fold']
+    with_both = int((fold == 3).sum())
+    r2 = found.associations[found.associations['pattern'] == 'r2']
+    assert (r2['n'] <= with_both).all()
+    by_sum = found.diagnosis.set_index('by').loc[SUM_OF_INDICES]
+    assert by_sum['controls'] + by_sum['patients'] == with_both
+    is_there = found.results[['r1', 'r2']].notna()
+    expected = [
+        (visit, name) for visit in is_there.index for name in is_there if is_there.loc[visit, name]
+    ]
+    assert found.contributions.index.tolist() == expected
+    assert found.found_again == ['r1', 'r2']
+
+
+def test_a_pattern_that_all_folds_lost_does_not_cost_the_others(cohort, model, fitted):
+    correlation = fitted.correlation * 0 + 0.9
+    lost = replace(fitted, correlation=correlation.assign(r2=0.2)).without_lost()
+    found = analyse_group(cohort, model, fitted=lost)
+    assert found.found_again == ['r1']
+    assert found.results['r2'].isna().all()
+    area = area_under_curve(lost.results['r1'], cohort.is_patient)
+    assert found.diagnosis.set_index('by').loc[SUM_OF_INDICES, 'auc'] == pytest.approx(area.value)
+    assert set(found.associations['pattern']) <= {'r1'}
+
+
+def test_who_cannot_be_held_out_is_named_with_the_reason(cohort):
+    patients = cohort.visits.index[-9:]
+    small = cohort.visits.index.isin(['sub-003', *patients])
+    cohort = replace(
+        cohort, people=cohort.people.assign(site=cohort.people['site'].mask(small, 's'))
+    )
+    model = TableModel.fit(cohort, OPTIONS)
+    folds, models = fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS)
+    found = cross_fit(cohort, model, folds, models).results
+    fold = found.loc['sub-003', 'fold']
+    affected = ['sub-003', *patients[found.loc[patients, 'fold'] == fold]]
+    lacking = found[found['r1'].isna()]
+    assert sorted(lacking.index) == sorted(affected)
+    assert set(lacking['status']) == {NOT_HELD_OUT}
+    assert set(lacking['reason']) == {f'all controls of this site are in fold {fold}'}
+    assert not lacking['held_out'].any()
+    assert lacking['r1_trained_on'].notna().all()
+
+
+def test_a_fold_without_a_model_costs_its_participants_only(cohort, model, fitted):
+    folds = replace(fitted.folds, failed={2: 'no model without fold 2: reason'})
+    models = {number: each for number, each in fitted.models.items() if number != 2}
+    found = cross_fit(cohort, model, folds, models)
+    held_out = found.results['fold'] == 2
+    assert set(found.results.loc[held_out, 'reason']) == {'no model without fold 2: reason'}
+    assert found.results.loc[~held_out, 'r1'].equals(fitted.results.loc[~held_out, 'r1'])
+    assert found.note['NotHeldOut'] == held_out.sum()
+
+
+def test_a_level_of_one_fold_only_is_no_reason_to_fail(tmp_path):
+    study = make_study()
+    study.people['sex'] = np.where(study.people.index == 'sub-004', 'O', study.people['sex'])
+    study.people = study.people.rename(columns={'sex': 'hand'})
+    config = make_config(write_dataset(tmp_path, study), covariates=('age', 'hand'))
+    cohort = read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config)
+    model = TableModel.fit(cohort, OPTIONS)
+    folds, models = fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS)
+    found = cross_fit(cohort, model, folds, models).results
+    assert found.index[found['r1'].isna()].tolist() == ['sub-004']
+    assert 'hand of this value' in found.loc['sub-004', 'reason']
+
+
+def test_folds_come_back_from_a_file(cohort, tmp_path):
+    folds = replace(prepare_folds(cohort, OPTIONS), failed={3: 'why'})
+    again = Folds.load(folds.save(tmp_path / 'folds.json'))
+    pd.testing.assert_series_equal(again.number, folds.number, check_names=False)
+    assert again.failed == {3: 'why'}
+
+
+def test_seeds_of_parts_are_their_own(cohort, model):
+    data = prepare_folds(cohort, OPTIONS).data[1]
+    chosen = model.gan.selected_
+    folds = [fold_options(OPTIONS, chosen, fold, data) for fold in (1, 2)]
+    halves = [half_options(OPTIONS, half) for half in (1, 2)]
+    assert len({each.random_seed for each in (OPTIONS, *folds, *halves)}) == 5
+    assert {each.n_patterns for each in folds} == {(chosen.n_patterns,)}
+    assert halves[0] == replace(OPTIONS, random_seed=halves[0].random_seed)
+
+
+def test_batches_of_a_fold_are_no_larger_than_its_groups(cohort, model):
+    data = prepare_folds(cohort, OPTIONS).data[1]
+    own = fold_options(replace(OPTIONS, batch_size=30), model.gan.selected_, 1, data)
+    assert own.batch_size == (~data.is_patient).sum() < 30
+
+
+def test_without_folds_r_indices_are_marked_as_trained_on(cohort, model):
+    table = final_results(cohort, model)
+    assert not table['held_out'].any()
+    assert prepare_folds(cohort, replace(OPTIONS, folds=0)) is None
+
+
+@pytest.mark.parametrize(('n_cn', 'neither'), [(30, True), (19, False)])
+def test_a_fifth_is_in_neither_half_where_groups_are_large_enough(tmp_path, n_cn, neither):
+    cohort = read_study(tmp_path, make_study(n_cn, 41))
+    half_of = split_halves(cohort, 1)
+    assert set(half_of) == ({0, 1, 2} if neither else {1, 2})
+    data = prepare_halves(cohort, 1)
+    for half in (1, 2):
+        assert set(data[half - 1].normalised.index) == set(cohort.visits.index[half_of == half])
+
+
+@pytest.fixture(scope='module')
+def compared(cohort, model):
+    """The same model for both halves, or one with another number of patterns for half 2."""
+    half_of = split_halves(cohort, 1)
+    everyone = (model, model.apply(cohort)[['r1', 'r2']])
+
+    def compare(second):
+        return compare_halves(cohort, everyone, {1: model, 2: second}, half_of), half_of
+
+    return compare
+
+
+def test_halves_are_compared_in_participants_of_neither(cohort, model, compared):
+    table, half_of = compared(model)
+    assert table['comparison'].unique().tolist() == [
+        *('half 1 and half 2', 'half 1 and all', 'half 2 and all'),
+    ]
+    assert set(table['participants']) == {(cohort.is_patient & (half_of == 0)).sum()}
+    assert set(table['trained_on']) == {'no'}
+    assert set(table['outcome']) == {COMPARED}
+    np.testing.assert_allclose(table[['c_index', 'pearson', 'regions_pearson']], 1)
+
+
+@pytest.mark.parametrize('n_patterns', [1, 3])
+def test_halves_with_different_numbers_of_patterns(cohort, model, compared, n_patterns):
+    options = replace(OPTIONS, n_patterns=(n_patterns,))
+    other = select_model(prepare_halves(cohort, 1)[1], options)
+    table, _ = compared(other)
+    rows = table[table['comparison'] == 'half 1 and half 2']
+    assert len(rows) == min(2, n_patterns)
+    expected = {1: 'M = 1 in half 2, 2 in half 1', 3: 'M = 2 in half 1, 3 in half 2'}
+    assert set(rows['outcome']) == {expected[n_patterns]}
+    assert rows['c_index'].between(0, 1).all()
+
+
+def test_a_half_without_patterns_is_an_outcome(cohort, compared):
+    nothing = TableModel.fit(cohort, replace(OPTIONS, preset='sparse'), n_patterns=(0,))
+    table, _ = compared(nothing)
+    outcomes = table.set_index('comparison')['outcome']
+    assert outcomes['half 1 and half 2'] == 'no pattern is supported in half 2'
+    assert outcomes['half 2 and all'] == 'no pattern is supported in half 2'
+    assert set(outcomes['half 1 and all']) == {COMPARED}

@@ -1,0 +1,238 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.analysis.outputs import readable_card, summarise_results, write_results
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.features import column_features
+from surreal_bids.cohort.requirements import PreprocessingOptions
+from surreal_bids.config import TrainingOptions
+from surreal_bids.exceptions import DataError
+from surreal_bids.rindices.model import TableModel, TrainingData, prepare
+from tests.cohort.study import REGIONS, Study, make_study
+
+OPTIONS = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', unseen_site='skip')
+
+
+TINY = {'n_patterns': (2,), 'ortho': (0.2,), 'repetitions': 2, 'iterations': 60, 'lr': 0.01}
+
+
+def cohort_of(study: Study, options: PreprocessingOptions) -> Cohort:
+    visits = pd.DataFrame(
+        {
+            'participant_id': study.people.index,
+            'group': study.people['diagnosis'],
+            'is_first': True,
+        }
+    )
+    others = pd.DataFrame(index=visits.index)
+    wanted = column_features(REGIONS)
+    return Cohort(visits, study.features, study.people, others, wanted, options)
+
+
+def fit(study: Study, options: PreprocessingOptions = OPTIONS, **changes):
+    cohort = cohort_of(study, options)
+    model = TableModel.fit(cohort, TrainingOptions(preset='iclr2022', **(TINY | changes)))
+    return model, model.apply(cohort)
+
+
+@pytest.fixture(scope='module')
+def study() -> Study:
+    return make_study()
+
+
+@pytest.fixture(scope='module')
+def fitted(study):
+    return fit(study)
+
+
+@pytest.fixture(scope='module')
+def saved(fitted, tmp_path_factory) -> TableModel:
+    folder = fitted[0].save(tmp_path_factory.mktemp('models') / 'model')
+    return TableModel.load(folder)
+
+
+def test_a_saved_model_gives_the_same_numbers(study, fitted, saved):
+    again = saved.compute(study.features, study.people)
+    pd.testing.assert_frame_equal(fitted[1], again, check_exact=True)
+
+
+def test_columns_of_the_results(fitted):
+    assert fitted[1].columns.tolist() == [
+        *('r1', 'r2', 'r1_member_spread', 'r2_member_spread'),
+        *('brain_in_range', 'covariates_out_of_range', 'status'),
+    ]
+    assert np.isfinite(fitted[1][['r1', 'r2', 'r1_member_spread', 'r2_member_spread']]).all(
+        axis=None
+    )
+
+
+@pytest.mark.parametrize('n_people', [1, 2, 20])
+def test_neither_order_nor_company_matters(study, fitted, saved, n_people):
+    rng = np.random.default_rng(n_people)
+    rows = rng.permutation(len(study.people))[:n_people]
+    columns = rng.permutation(len(REGIONS))
+    some = saved.compute(study.features.iloc[rows, columns], study.people.iloc[rows])
+    expected = fitted[1].iloc[rows]
+    indices = ['r1', 'r2', 'r1_member_spread', 'r2_member_spread']
+    assert np.abs(some[indices] - expected[indices]).max(axis=None) < 1e-6
+    assert some['status'].equals(expected['status'])
+
+
+def test_the_incomplete_have_no_r_index_and_say_so(study, saved):
+    people = study.people.copy()
+    people.loc['sub-002', 'age'] = np.nan
+    results = saved.compute(study.features, people)
+    assert results.loc['sub-002', 'status'] == 'incomplete'
+    assert results.drop(columns='status').loc['sub-002'].isna().all()
+    assert results.drop(index='sub-002').notna().all(axis=None)
+    assert 'incomplete: sub-002' in summarise_results(results)
+
+
+@pytest.mark.parametrize('choice', ['skip', 'error'])
+def test_the_choice_for_unseen_sites_may_change_later(study, saved, choice):
+    people = study.people.assign(site='moon')
+    model = saved.with_unseen_site(choice)
+    if choice == 'error':
+        with pytest.raises(DataError, match='unseen site moon'):
+            model.compute(study.features, people)
+    else:
+        assert set(model.compute(study.features, people)['status']) == {'unharmonized'}
+
+
+def test_the_unharmonized_are_described_but_not_trained_on(study):
+    people = study.people.copy()
+    people.loc[people.index[-4:], 'site'] = 'moon'
+    model, results = fit(replace(study, people=people))
+    assert (results['status'] == 'unharmonized').sum() == 4
+    assert results['r1'].notna().all()
+    assert model.notes['TrainingSample']['PT']['n'] == 37
+
+
+@pytest.mark.parametrize(
+    ('column', 'change', 'found'),
+    [('brain_in_range', 40.0, False), ('brain_in_range', 1.0, True)],
+)
+def test_profiles_outside_the_training_population_are_flagged(study, saved, column, change, found):
+    features = study.features.iloc[[3]].copy()
+    features['region_b'] *= change
+    assert saved.compute(features, study.people.iloc[[3]])[column].tolist() == [found]
+
+
+def test_everyone_outside_hints_at_units(study, saved, caplog):
+    results = saved.compute(study.features * 1000, study.people)
+    assert 'outside the training population' in summarise_results(results)
+    assert 'units' in caplog.text
+
+
+@pytest.mark.parametrize('repetitions', [1, 2])
+def test_a_spread_needs_two_members(study, repetitions):
+    _, results = fit(study, PreprocessingOptions(), repetitions=repetitions)
+    assert ('r1_member_spread' in results) == (repetitions > 1)
+    assert results.notna().all(axis=None)
+
+
+def test_the_card_tells_everything_in_plain_json(fitted, study):
+    card = json.loads(json.dumps(fitted[0].state()[1], allow_nan=False))
+    first = card['FeatureDetails'][0]
+    assert first['Name'] == 'region_a'
+    assert set(first['Coefficients']) == {'age', 'sex[M]', 'icv'}
+    ages = study.people.loc[~study.is_patient, 'age']
+    assert card['TrainingSample']['CN']['age']['max'] == ages.max()
+    assert card['TrainingSample']['CN']['n'] == 30
+    assert sum(card['TrainingSample']['PT']['site'].values()) == 41
+    assert card['RandomState'] == 0
+
+
+@pytest.mark.parametrize('details', [True, False])
+@pytest.mark.parametrize('options', [OPTIONS, PreprocessingOptions()], ids=['full', 'plain'])
+def test_the_card_is_readable(study, options, details):
+    model, _ = fit(study, options)
+    text = readable_card(model.state()[1], details)
+    for words in ('30 controls (CN)', '41 patients (PT)', '32 features', 'lambda 0.2', 'chosen'):
+        assert words in text
+    assert ('CN mean' in text) == details
+    assert ('ComBat, learned on controls' in text) == (options is OPTIONS)
+    assert 'nan' not in text.lower()
+
+
+@pytest.mark.parametrize('status', ['disagrees', 'diverged', 'collapsed'])
+def test_members_left_out_are_listed_with_the_reason(fitted, status):
+    card = fitted[0].state()[1]
+    card['Members'][1] |= {'status': status, 'agreement': None}
+    text = readable_card(card)
+    assert f'member 2: {status} (agreement not known)' in text
+
+
+def test_results_are_written_with_a_description_of_each_column(tmp_path, saved, study):
+    people = study.people.assign(age=[np.nan, *study.people['age'][1:]])
+    results = saved.compute(study.features, people)
+    write_results(tmp_path / 'r.tsv', cohort_of(study, OPTIONS), results, ['r1', 'r2'])
+    table = pd.read_csv(tmp_path / 'r.tsv', sep='\t', keep_default_na=False, dtype=str)
+    described = json.loads((tmp_path / 'r.json').read_text())
+    assert list(described) == table.columns.tolist()
+    assert table.columns[:2].tolist() == ['participant_id', 'group']
+    assert table.loc[0, ['r1', 'brain_in_range']].tolist() == ['n/a', 'n/a']
+    assert set(table['brain_in_range']) <= {'true', 'false', 'n/a'}
+    assert not table.isin(['nan', 'NaN', '']).any(axis=None)
+
+
+def test_a_bundle_without_preprocessing_is_explained(tmp_path, fitted):
+    fitted[0].gan.save(tmp_path / 'bare')
+    with pytest.raises(DataError, match=r'bare: this model has no preprocessing'):
+        TableModel.load(tmp_path / 'bare')
+
+
+@pytest.mark.parametrize(
+    ('n_cn', 'n_pt', 'changes', 'message'),
+    [
+        (5, 40, {}, '5 controls'),
+        (40, 5, {}, '5 patients'),
+        (30, 41, {'batch_size': 31}, 'a batch of 31 people, but a member is trained on'),
+    ],
+)
+def test_too_few_people_are_refused_before_training(n_cn, n_pt, changes, message):
+    with pytest.raises(DataError, match=message):
+        fit(make_study(n_cn, n_pt), PreprocessingOptions(), **changes)
+
+
+class TestShuffledLabels:
+    """What patterns of no meaning are compared with."""
+
+    @pytest.fixture
+    def data(self, study) -> TrainingData:
+        return prepare(cohort_of(study, OPTIONS))
+
+    def test_controls_are_shuffled_ones_and_normalised_by_them(self, study, data):
+        cn, pt = data.shuffle(np.random.default_rng(0))
+        assert (len(cn), len(pt)) == (30, 41)
+        np.testing.assert_allclose(cn.mean(axis=0), 1)
+        np.testing.assert_allclose(cn.std(axis=0), 0.1)
+        with pytest.raises(AssertionError):
+            np.testing.assert_allclose(cn, data.normalised[~data.is_patient])
+
+    def test_sites_and_categories_keep_their_numbers_of_controls(self, data):
+        shuffled = data._shuffled_labels(np.random.default_rng(0))
+        strata = [data.people['site'], data.people['sex']]
+        counts = [label.groupby(strata).sum() for label in (shuffled, data.is_patient)]
+        pd.testing.assert_series_equal(*counts, check_names=False)
+        assert (shuffled != data.is_patient).any()
+
+    def test_they_are_the_same_after_saving(self, data, tmp_path):
+        loaded = TrainingData.load(data.save(tmp_path / 'data.safetensors'))
+        for before, after in zip(
+            data.shuffle(np.random.default_rng(1)), loaded.shuffle(np.random.default_rng(1))
+        ):
+            np.testing.assert_array_equal(before, after)
+
+    def test_labels_from_which_nothing_can_be_learned_are_an_error(self, study):
+        """A dose that nobody but the controls has had is the same in many shuffled groups."""
+        rare = study.people.assign(dose=np.where(np.arange(len(study.people)) < 2, 1.0, 0.0))
+        cohort = cohort_of(Study(study.features, rare), replace(OPTIONS, covariates=('dose',)))
+        data = prepare(cohort)
+        nobody = replace(data, people=data.people.assign(dose=0.0))
+        with pytest.raises(DataError, match='after labels were shuffled'):
+            nobody.shuffle(np.random.default_rng(0))

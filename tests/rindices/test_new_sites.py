@@ -1,0 +1,184 @@
+"""Sites added to a model from a few controls, by the command, and how sure that is."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.cli.gan import main
+from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.new_sites import REFERENCE, jackknife
+from tests.cohort.study import make_study
+
+TINY = ('--preset', 'iclr2022', '--n-patterns', 2, '--ortho', 0.2, '--repetitions', 2)
+TINY += ('--iterations', 60, '--lr', 0.01, '--folds', 0, '--device', 'cpu')
+
+
+def run(*words) -> int:
+    return main([str(word) for word in words])
+
+
+def read(path) -> pd.DataFrame:
+    return pd.read_csv(path, sep='\t', index_col='participant_id', keep_default_na=False)
+
+
+@pytest.fixture(scope='module', params=[1, 2], ids=['one site', 'two sites'])
+def model(request, tmp_path_factory):
+    """A model whose training sample had one site, so no ComBat, or two."""
+    folder = tmp_path_factory.mktemp('training')
+    volumes, people = make_study(60, 60, seed=5, n_sites=request.param).write(folder)
+    assert run('fit', volumes, '--participants', people, '--out', folder / 'model', *TINY) == 0
+    return folder / 'model'
+
+
+def new_scanner(folder, n_cn=12, n_pt=8, seed=9, name='new'):
+    """Write a study of one scanner that shifts and stretches every region."""
+    folder.mkdir(exist_ok=True)
+    study = make_study(n_cn, n_pt, seed=seed, n_sites=1)
+    study.features = 390 + 1.4 * (study.features - 300)
+    study.people['site'] = name
+    volumes, people = study.write(folder)
+    return study, (volumes, '--participants', people)
+
+
+def add(model, folder, *more, **study):
+    made, tables = new_scanner(folder / 'scanner', **study)
+    volumes, *people = tables
+    return made, run('add-site', model, volumes, folder / 'out', *people, *more)
+
+
+def test_one_participant_of_an_added_site_can_be_computed(model, tmp_path, capsys):
+    study, code = add(model, tmp_path)
+    assert code == 0
+    said = capsys.readouterr()
+    assert 'site new: learned from 12 controls' in said.out
+    assert '12 controls are few' in said.err
+    assert run('card', tmp_path / 'out') == 0
+    assert 'Sites added after training\n  site new: learned' in capsys.readouterr().out
+    known = {path.name for path in (tmp_path / 'out').iterdir()}
+    assert known == {
+        *('model.json', 'model.safetensors', 'site_shifts.tsv', 'exclusions.tsv', 'summary.txt'),
+        *('site_shifts.json', 'exclusions.json'),
+    }
+    everyone, one = tmp_path / 'everyone.tsv', tmp_path / 'one.tsv'
+    tables = tmp_path / 'scanner' / 'volumes.tsv', tmp_path / 'scanner' / 'participants.tsv'
+    common = ('--participants', tables[1], '--model', tmp_path / 'out')
+    assert run('apply', tables[0], *common, '--out', everyone) == 0
+    assert (read(everyone)['status'] == 'complete').all()
+    study.features.iloc[[3]].to_csv(tmp_path / 'row.tsv', sep='\t')
+    capsys.readouterr()
+    assert run('apply', tmp_path / 'row.tsv', *common, '--out', one) == 0
+    pd.testing.assert_frame_equal(read(one), read(everyone).iloc[[3]])
+    assert 'site new: learned from 12 controls' in capsys.readouterr().out
+
+
+def test_people_trained_on_are_not_touched(model, tmp_path):
+    assert add(model, tmp_path)[1] == 0
+    taught, before = TableModel.load(tmp_path / 'out'), TableModel.load(model)
+    study = make_study(60, 60, seed=5)
+    if before.preprocessing.combat is None:
+        study.people['site'] = REFERENCE
+    expected = before.compute(study.features, study.people)
+    found = taught.compute(study.features, study.people)
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_patients_do_not_teach_and_a_table_of_controls_needs_no_diagnosis(model, tmp_path):
+    study, code = add(model, tmp_path)
+    assert code == 0
+    controls = study.features.join(study.people.drop(columns='diagnosis'))[~study.is_patient]
+    controls.drop(columns='site').to_csv(tmp_path / 'controls.csv')
+    table, out = tmp_path / 'controls.csv', tmp_path / 'again'
+    assert run('add-site', model, table, out, '--site', 'new') == 0
+    for name in ('site_shifts.tsv', 'model.safetensors'):
+        assert (out / name).read_bytes() == (tmp_path / 'out' / name).read_bytes()
+
+
+def test_held_out_participants_come_to_lie_where_controls_of_the_model_do(model, tmp_path):
+    assert add(model, tmp_path, n_cn=25, n_pt=0)[1] == 0
+    later, _ = new_scanner(tmp_path / 'later', n_cn=300, n_pt=0, seed=33)
+    steps = TableModel.load(tmp_path / 'out').preprocessing
+    normalised = steps.transform(later.features, later.people).normalised
+    # The scanner's shift was 9 sd; 25 controls leave a standard error of 0.2.
+    assert np.abs(normalised.mean() - 1).mean() < 0.03
+    assert normalised.std().mean() == pytest.approx(0.1, rel=0.15)
+
+
+def test_the_standard_error_is_as_large_as_the_error(model, tmp_path):
+    errors, told = [], []
+    later, _ = new_scanner(tmp_path / 'later', n_cn=400, n_pt=0, seed=99)
+    for seed in range(6):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        assert add(model, folder, n_cn=10, n_pt=0, seed=seed)[1] == 0
+        steps = TableModel.load(folder / 'out').preprocessing
+        left = steps.transform(later.features, later.people).normalised.mean()
+        shifts = pd.read_csv(folder / 'out' / 'site_shifts.tsv', sep='\t')
+        described = json.loads((folder / 'out' / 'site_shifts.json').read_text())
+        assert list(described) == list(shifts)
+        errors.append((left.to_numpy() - 1) / 0.1)
+        told.append(shifts['shift_sd'] / np.sqrt(shifts['variance_ratio']))
+    ratio = np.sqrt(np.mean(np.square(told)) / np.mean(np.square(errors)))
+    assert 0.7 < ratio < 1.4
+
+
+def test_the_jackknife_of_a_mean_is_its_standard_error():
+    values = np.random.default_rng(0).normal(size=(9, 3))
+    without = np.array([np.delete(values, k, axis=0).mean(axis=0) for k in range(9)])
+    np.testing.assert_allclose(jackknife(without), values.std(axis=0, ddof=1) / 3)
+
+
+def test_sites_can_be_added_one_after_the_other(model, tmp_path):
+    (tmp_path / 'a').mkdir()
+    assert add(model, tmp_path / 'a', name='a')[1] == 0
+    assert add(tmp_path / 'a' / 'out', tmp_path, name='b', seed=3)[1] == 0
+    both = TableModel.load(tmp_path / 'out')
+    (tmp_path / 'c').mkdir()
+    assert add(model, tmp_path / 'c', name='b', seed=3)[1] == 0
+    alone = TableModel.load(tmp_path / 'c' / 'out')
+    assert set(both.notes['AddedSites']) == {'a', 'b'}
+    shifts = [m.preprocessing.combat.shift_[-1] for m in (both, alone)]
+    np.testing.assert_allclose(*shifts, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ('more', 'study', 'words'),
+    [
+        ((), {'n_cn': 2}, 'site new: 2 controls, but at least 3 are needed'),
+        (('--control-label', 'healthy'), {}, 'nobody has healthy'),
+        (('--site', 'a', '--site-column', 'site'), {}, 'give one of them'),
+        (('--site-column', 'place'), {}, 'place'),
+    ],
+)
+def test_what_cannot_be_added_is_an_error(model, tmp_path, capsys, more, study, words):
+    assert add(model, tmp_path, *more, **study)[1] != 0
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / 'out').exists()
+
+
+def test_other_sites_are_not_taken_for_the_one_that_is_named(model, tmp_path, capsys):
+    assert add(model, tmp_path, '--site', 'another')[1] == 65
+    assert '--site another, but column site has new; leave out --site' in capsys.readouterr().err
+
+
+def test_a_known_site_is_refused(model, tmp_path, capsys):
+    assert add(model, tmp_path)[1] == 0
+    assert run('add-site', tmp_path / 'out', *tables(tmp_path), tmp_path / 'twice') != 0
+    assert 'known already, cannot be added: new' in capsys.readouterr().err
+
+
+def tables(folder):
+    volumes, people = folder / 'scanner' / 'volumes.tsv', folder / 'scanner' / 'participants.tsv'
+    return volumes, '--participants', people
+
+
+def test_sites_learned_from_patients_too_cannot_be_added_to(tmp_path, capsys):
+    volumes, people = make_study(60, 60, seed=5).write(tmp_path)
+    fitted = run(
+        *('fit', volumes, '--participants', people, '--out', tmp_path / 'model'),
+        *('--combat-fit-on', 'all', *TINY),
+    )
+    assert fitted == 0
+    assert add(tmp_path / 'model', tmp_path)[1] == 65
+    assert '--combat-fit-on controls' in capsys.readouterr().err

@@ -1,0 +1,268 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+from surreal_bids.cohort.features import column_features
+from surreal_bids.cohort.requirements import PreprocessingOptions
+from surreal_bids.exceptions import DataError
+from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing
+from tests.cohort.study import REGIONS, Study, make_study
+
+NOTHING = PreprocessingOptions()
+EVERYTHING = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', 'all', 'skip', True)
+OPTIONS = {
+    'nothing': NOTHING,
+    'covariates': PreprocessingOptions(('age', 'sex')),
+    'power': PreprocessingOptions(('age', 'sex'), 'icv', 'power'),
+    'power and sites': PreprocessingOptions(('age',), 'icv', 'power', 'site', impute=True),
+    'proportion': PreprocessingOptions(('age',), 'icv', 'proportion'),
+    'sites': PreprocessingOptions(('age',), site_column='site'),
+    'imputation alone': PreprocessingOptions(impute=True),
+    'everything': EVERYTHING,
+}
+
+
+def fit(study: Study, options: PreprocessingOptions):
+    wanted = column_features(REGIONS)
+    return fit_preprocessing(wanted, options, study.features, study.people, ~study.is_patient)
+
+
+def without(study: Study, column: str, *people: str) -> Study:
+    """The study, with a column about some people missing."""
+    changed = study.people.copy()
+    changed.loc[list(people), column] = np.nan
+    return replace(study, people=changed)
+
+
+@pytest.mark.parametrize('options', OPTIONS.values(), ids=OPTIONS)
+def test_controls_have_mean_1_and_sd_01(options):
+    study = make_study()
+    _, prepared = fit(study, options)
+    controls = prepared.normalised[~study.is_patient]
+    assert np.allclose(controls.mean(), 1)
+    assert np.allclose(controls.std(ddof=0), 0.1)
+
+
+@pytest.mark.parametrize('options', OPTIONS.values(), ids=OPTIONS)
+def test_fitting_prepares_as_the_restored_steps_do_later(options):
+    study = make_study()
+    steps, prepared = fit(study, options)
+    card, arrays = steps.to_state()
+    restored = Preprocessing.from_state(json.loads(json.dumps(card, allow_nan=False)), arrays)
+    again = restored.transform(study.features, study.people)
+    pd.testing.assert_frame_equal(prepared.normalised, again.normalised, check_exact=True)
+    assert prepared.status.equals(again.status)
+
+
+@pytest.mark.parametrize('options', OPTIONS.values(), ids=OPTIONS)
+def test_neither_order_nor_company_matters(options):
+    study = make_study()
+    steps, prepared = fit(study, options)
+    rng = np.random.default_rng(1)
+    order = rng.permutation(len(study.people))[:9]
+    some = steps.transform(
+        study.features.iloc[order, rng.permutation(len(REGIONS))], study.people.iloc[order]
+    )
+    expected = prepared.normalised.iloc[order]
+    pd.testing.assert_frame_equal(some.normalised, expected, rtol=1e-12)
+    one = steps.transform(study.features.iloc[[4]], study.people.iloc[[4]])
+    pd.testing.assert_frame_equal(one.normalised, prepared.normalised.iloc[[4]], rtol=1e-12)
+
+
+@pytest.mark.parametrize('proportion', [False, True])
+def test_equal_to_least_squares_among_controls(proportion):
+    study = make_study()
+    volumes = study.features.to_numpy()
+    options = OPTIONS['covariates']
+    if proportion:
+        volumes = volumes / study.people[['icv']].to_numpy()
+        options = replace(options, icv_column='icv', icv='proportion')
+    design = np.column_stack(
+        [np.ones(len(volumes)), study.people['age'], study.people['sex'] == 'M']
+    )
+    control = ~study.is_patient.to_numpy()
+    beta = np.linalg.lstsq(design[control], volumes[control], rcond=None)[0]
+    rest = volumes - design @ beta
+    expected = 1 + 0.1 * rest / rest[control].std(axis=0)
+    _, prepared = fit(study, options)
+    assert np.allclose(prepared.normalised, expected, atol=1e-10)
+
+
+def test_ratios_equal_those_of_a_regression_of_logarithms():
+    study = make_study()
+    columns = study.people[['age', 'icv']].assign(male=study.people['sex'] == 'M').astype(float)
+    design = sm.add_constant(columns.assign(icv=np.log(columns['icv'])))
+    control = ~study.is_patient
+    adjusted = pd.DataFrame()
+    for region, volumes in study.features.items():
+        learned = sm.OLS(np.log(volumes[control]), design[control]).fit()
+        usual = learned.predict(design[control].mean().to_frame().T)[0]
+        adjusted[region] = np.exp(np.log(volumes) - learned.predict(design) + usual)
+    mean, sd = adjusted[control].mean(), adjusted[control].std(ddof=0)
+    steps, prepared = fit(study, OPTIONS['power'])
+    pd.testing.assert_frame_equal(prepared.normalised, 1 + 0.1 * (adjusted - mean) / sd)
+    np.testing.assert_allclose(steps.normaliser.mean_, mean)
+
+
+@pytest.mark.parametrize('name', ['power', 'power and sites'])
+def test_an_equal_share_lost_counts_alike_in_any_head(name):
+    study = make_study()
+    steps, _ = fit(study, OPTIONS[name])
+    person, brain = study.people.iloc[[3]], study.features.iloc[[3]]
+    row = steps.residualiser.encoder_.column_names_.index('log_icv')
+    larger = person.assign(icv=person['icv'] * 1.3)
+    scaled = brain * 1.3 ** steps.residualiser.coefficients_[row]
+    pairs = [(brain, person), (0.8 * brain, person), (scaled, larger), (0.8 * scaled, larger)]
+    small, small_lost, large, large_lost = (
+        steps.transform(*pair).normalised.to_numpy() for pair in pairs
+    )
+    if name == 'power':  # ComBat has exponents of its own, close to these.
+        np.testing.assert_allclose(large, small, rtol=1e-9)
+        np.testing.assert_allclose(large_lost, small_lost, rtol=1e-9)
+    np.testing.assert_allclose(large_lost, small_lost, atol=0.01)
+
+
+def test_harmonized_volumes_keep_their_unit_where_logarithms_are_used():
+    study = make_study()
+    steps, _ = fit(study, OPTIONS['power and sites'])
+    harmonized = steps.harmonize(study.features, study.people)
+    np.testing.assert_allclose(harmonized.mean(), study.features.mean(), rtol=0.1)
+
+
+@pytest.mark.parametrize(('icv', 'column'), [('power', 'icv'), ('covariate', 'icv')])
+def test_ranges_are_in_the_units_of_the_table(icv, column):
+    study = make_study()
+    options = PreprocessingOptions(('age',), column, icv)
+    steps, prepared = fit(study, options)
+    controls = study.people[~study.is_patient]
+    for name in ('age', column):
+        limits = controls[name].min(), controls[name].max()
+        assert steps.ranges[name] == pytest.approx(limits)
+        assert controls[name].between(*steps.ranges[name]).all()
+    assert (prepared.beyond_range[~study.is_patient] == 'none').all()
+    giant = study.people.iloc[[0]].assign(icv=5000.0)
+    assert steps.transform(study.features.iloc[[0]], giant).beyond_range.tolist() == ['icv']
+
+
+def test_a_region_without_a_volume_is_named_where_logarithms_are_used():
+    study = make_study()
+    study.features.loc['sub-005', 'region_d'] = 0.0
+    with pytest.raises(DataError, match=r'region_d in sub-005.*--icv covariate'):
+        fit(study, OPTIONS['power'])
+
+
+@pytest.mark.parametrize('fit_on', ['controls', 'all'])
+def test_sites_come_together(fit_on):
+    study = make_study(n_cn=80, n_pt=60)
+    apart = {}
+    for name, options in {'raw': NOTHING, 'harmonized': OPTIONS['sites']}.items():
+        _, prepared = fit(study, replace(options, combat_fit_on=fit_on))
+        learned_from = ~study.is_patient if fit_on == 'controls' else study.is_patient.notna()
+        means = prepared.normalised[learned_from].groupby(study.people['site']).mean()
+        apart[name] = float((means.loc['site1'] - means.loc['site0']).abs().mean())
+    assert apart['harmonized'] < apart['raw'] / 5
+
+
+@pytest.mark.parametrize('column', ['age', 'sex', 'icv', 'site'])
+def test_who_lacks_something_is_incomplete_and_nobody_else(column):
+    study = without(make_study(), column, 'sub-003', 'sub-040')
+    steps, prepared = fit(study, EVERYTHING)
+    assert prepared.status[prepared.status != 'complete'].to_dict() == {
+        'sub-003': 'incomplete',
+        'sub-040': 'incomplete',
+    }
+    assert prepared.normalised.index.equals(study.people.index.drop(['sub-003', 'sub-040']))
+    kept = study.people.index.drop(['sub-003', 'sub-040'])
+    alone, _ = fit(Study(study.features.loc[kept], study.people.loc[kept]), EVERYTHING)
+    assert np.array_equal(steps.normaliser.mean_, alone.normaliser.mean_)
+
+
+@pytest.mark.parametrize(('age', 'found'), [(20.0, 'age'), (95.0, 'age'), (65.0, 'none')])
+def test_covariates_beyond_the_training_range_are_listed(age, found):
+    study = make_study()
+    steps, _ = fit(study, OPTIONS['covariates'])
+    person = study.people.iloc[[0]].assign(age=age)
+    assert steps.transform(study.features.iloc[[0]], person).beyond_range.tolist() == [found]
+
+
+@pytest.mark.parametrize('name', ['nothing', 'imputation alone'])
+def test_without_covariates_there_is_no_range(name):
+    _, prepared = fit(make_study(), OPTIONS[name])
+    assert prepared.beyond_range is None
+
+
+def test_unseen_sites_are_an_error_or_marked():
+    study = make_study()
+    steps, _ = fit(study, OPTIONS['sites'])
+    elsewhere = study.people.assign(site=['moon', *study.people['site'][1:]])
+    with pytest.raises(DataError, match=r'unseen site moon .*sub-001'):
+        steps.transform(study.features, elsewhere)
+    prepared = steps.with_unseen_site('skip').transform(study.features, elsewhere)
+    assert prepared.status.iloc[0] == 'unharmonized'
+    assert set(prepared.status.iloc[1:]) == {'complete'}
+    assert steps.combat.unseen_site == 'error'
+
+
+def test_missing_features_are_filled_and_counted():
+    study = make_study()
+    steps, complete = fit(study, EVERYTHING)
+    holes = study.features.copy()
+    holes.iloc[5, [1, 3]] = np.nan
+    prepared = steps.transform(holes, study.people)
+    assert prepared.n_imputed.iloc[5] == 2
+    assert prepared.n_imputed.drop('sub-006').eq(0).all()
+    others = prepared.normalised.drop('sub-006')
+    pd.testing.assert_frame_equal(others, complete.normalised.drop('sub-006'))
+    assert prepared.normalised.iloc[5, [1, 3]].tolist() == pytest.approx([1, 1], abs=0.1)
+
+
+def spoil(study: Study, how: str) -> Study:
+    features = study.features.copy()
+    if how == 'missing':
+        features.iloc[7, 2] = np.nan
+    elif how == 'constant':
+        features['region_c'] = 5.0
+    elif how == 'constant in CN':
+        features.loc[~study.is_patient, 'region_c'] = 5.0
+    elif how == 'copy':
+        features['region_g'] = features['region_b']
+    return replace(study, features=features)
+
+
+@pytest.mark.parametrize(
+    ('how', 'message'),
+    [
+        ('missing', r'sub-008.*region_c.*--impute'),
+        ('constant', 'the same in all 71 people: region_c'),
+        ('constant in CN', 'the same in all 30 CN: region_c'),
+        ('copy', 'columns region_b and region_g hold the same numbers'),
+    ],
+)
+def test_bad_features_are_named(how, message):
+    with pytest.raises(DataError, match=message):
+        fit(spoil(make_study(), how), NOTHING)
+
+
+@pytest.mark.parametrize(
+    ('change', 'options', 'message'),
+    [
+        ({'sex': 'F'}, OPTIONS['covariates'], 'covariate sex: .* same value'),
+        ({'icv': -1.0}, OPTIONS['proportion'], 'ICV missing or not positive'),
+        ({'age': np.nan}, OPTIONS['covariates'], 'nobody has all of age, sex'),
+    ],
+)
+def test_bad_people_are_explained(change, options, message):
+    study = make_study()
+    with pytest.raises(DataError, match=message):
+        fit(replace(study, people=study.people.assign(**change)), options)
+
+
+def test_nobody_to_apply_to():
+    study = make_study()
+    steps, _ = fit(study, OPTIONS['covariates'])
+    with pytest.raises(DataError, match='nobody has all of age, sex'):
+        steps.transform(study.features, study.people.assign(age=np.nan))

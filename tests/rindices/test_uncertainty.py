@@ -1,0 +1,310 @@
+"""Intervals and centiles, against known curves, a law of coverage, and another library."""
+
+import json
+import operator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from surreal_bids.analysis.descriptions import describe_results
+from surreal_bids.config import TrainingOptions
+from surreal_bids.exceptions import DataError
+from surreal_bids.model.bundle import load_bundle, save_bundle
+from surreal_bids.rindices.crossfit import cross_fit, fit_folds, prepare_folds
+from surreal_bids.rindices.intervals import (
+    INTERVALS,
+    SEVERITIES,
+    interval,
+    is_sound,
+    with_training_centiles,
+)
+from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.uncertainty import (
+    REFERENCE,
+    add_standing,
+    learn_standing,
+    simulate_error,
+    with_centiles,
+)
+from tests.analysis.group_study import read_study
+from tests.cohort.study import make_study
+
+OPTIONS = TrainingOptions(
+    preset='robust',
+    n_patterns=(2,),
+    ortho=(0.2,),
+    repetitions=2,
+    iterations=200,
+    folds=2,
+    device='cpu',
+)
+NAMES = ['r1', 'r2']
+
+
+@pytest.mark.parametrize('r', [-3.0, 0.1, 0.15, 0.5, 1.0, 7.0])
+def test_an_interval_ends_where_the_r_index_becomes_unusual(r):
+    curves = {
+        'Expected': 0.1 + 0.8 * SEVERITIES,
+        'Lower': 0.8 * SEVERITIES,
+        'Upper': 0.3 + 0.8 * SEVERITIES,
+    }
+    low, high = interval(np.array([r, np.nan]), curves)
+    np.testing.assert_allclose([low[0], high[0]], [r - 0.2, r + 0.1])
+    assert np.isnan([low[1], high[1]]).all()
+
+
+@pytest.mark.parametrize('severity', [0.0, 0.31, 0.8, 1.0])
+def test_intervals_hold_their_share_at_every_severity(severity):
+    """Errors that are skewed and grow; no prior of severities is needed."""
+    rng = np.random.default_rng(0)
+
+    def observe(z):
+        return z**1.5 + (0.05 + 0.1 * z) * (rng.gamma(2, size=z.shape) - 2)
+
+    curves_of = observe(np.repeat(SEVERITIES[None], 20_000, axis=0))
+    curves = {
+        'Expected': curves_of.mean(axis=0),
+        'Lower': np.quantile(curves_of, 0.16, axis=0),
+        'Upper': np.quantile(curves_of, 0.84, axis=0),
+    }
+    low, high = interval(observe(np.full(20_000, severity)), curves)
+    held = (low <= severity**1.5) & (severity**1.5 <= high)
+    assert abs(held.mean() - 0.68) < 0.03
+
+
+def fake_model(mean):
+    """R-indices are what the first regions have lost; the generator takes half a unit from each."""
+    gan = SimpleNamespace(
+        transform=lambda x: (1 - x)[:, :2], synthesise=lambda z: -0.5 * np.pad(z, ((0, 0), (0, 1)))
+    )
+    scale = SimpleNamespace(mean_=np.asarray(mean), sd_=np.array([10.0, 10.0, 10.0]))
+    steps = SimpleNamespace(normaliser=scale)
+    return SimpleNamespace(gan=gan, preprocessing=steps, pattern_names=('r1', 'r2'))
+
+
+@pytest.mark.parametrize(('mean', 'share'), [([100.0, 50, 40], 0.1), ([5.0, 50, 40], 0.0)])
+def test_simulated_patients_lose_a_share_of_what_they_have(mean, share):
+    controls = np.array([[1.0, 1, 1], [1.2, 1, 1]])
+    found = simulate_error(fake_model(mean), controls, 0, np.random.default_rng(0))
+    np.testing.assert_allclose(found[0], 0.5 * SEVERITIES, atol=1e-12)
+    # Two sd above the mean, of which one is the share: 1 + 2 share of what the mean control loses.
+    np.testing.assert_allclose(found[1], 0.5 * SEVERITIES * (1 + 2 * share) - 0.2, atol=1e-12)
+
+
+@pytest.fixture(scope='module')
+def cohort(tmp_path_factory):
+    return read_study(tmp_path_factory.mktemp('study'), make_study(70, 41))
+
+
+@pytest.fixture(scope='module')
+def model(cohort):
+    return TableModel.fit(cohort, OPTIONS)
+
+
+@pytest.fixture(scope='module')
+def fitted(cohort, model):
+    return cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS))
+
+
+def test_the_held_out_have_intervals_and_centiles(cohort, fitted):
+    results, notes = add_standing(cohort, fitted)
+    assert list(notes) == [INTERVALS, REFERENCE]
+    for name in NAMES:
+        inside = results[name].between(results[f'{name}_low'], results[f'{name}_high'])
+        assert inside.all()
+        assert results[f'{name}_centile'].between(0, 100, inclusive='neither').all()
+    pd.testing.assert_frame_equal(results[list(fitted.results)], fitted.results)
+    assert list(results)[4:10] == [
+        *('r1_low', 'r1_high', 'r2_low', 'r2_high', 'r1_centile', 'r2_centile'),
+    ]
+    assert list(describe_results(results, NAMES)) == list(results)
+    json.dumps(notes, allow_nan=False)
+    reference = notes[REFERENCE]
+    assert {group: each['Number'] for group, each in reference.items()} == {'CN': 70, 'PT': 41}
+    medians = fitted.results.loc[cohort.is_patient, NAMES].median()
+    found = [reference['PT']['Percentiles'][name][50] for name in NAMES]
+    np.testing.assert_allclose(found, medians)
+
+
+def test_who_was_not_held_out_has_neither(cohort, model, fitted):
+    models = {number: each for number, each in fitted.models.items() if number != 2}
+    found = cross_fit(cohort, model, replace(fitted.folds, failed={2: 'no'}), models)
+    results, _ = add_standing(cohort, found)
+    lacking = results['r1'].isna()
+    assert lacking.any()
+    standing = results[['r1_low', 'r2_high', 'r1_centile', 'centile_of']]
+    assert standing[lacking].isna().all(axis=None)
+    assert standing[~lacking].notna().all(axis=None)
+    assert learn_standing(cohort, found)[INTERVALS]['Controls'] == 35
+
+
+def test_a_lost_pattern_costs_nothing_of_the_others(cohort, fitted):
+    """The model of one fold has lost r1, and those of all have lost r2."""
+    in_fold = fitted.folds.number == 2
+    results = fitted.results.assign(r1=fitted.results['r1'].mask(in_fold), r2=np.nan)
+    complete, _ = add_standing(cohort, fitted)
+    found, notes = add_standing(cohort, replace(fitted, results=results))
+    assert list(found)[3:6] == ['r2_member_spread', 'r1_low', 'r1_high']
+    assert list(notes[INTERVALS]['Patterns']) == ['r1']
+    assert notes[INTERVALS]['Controls'] == 35
+    assert list(notes[REFERENCE]['CN']['Percentiles']) == ['r1']
+    assert is_sound(notes, NAMES)
+    assert found.loc[in_fold, ['r1_low', 'r1_centile']].isna().all(axis=None)
+    assert found.loc[~in_fold, ['r1_low', 'r1_high', 'r1_centile']].notna().all(axis=None)
+
+    only_r1 = fitted.results.assign(r1=fitted.results['r1'].mask(in_fold))
+    found, notes = add_standing(cohort, replace(fitted, results=only_r1))
+    columns = ['r2_low', 'r2_high', 'r2_centile']
+    pd.testing.assert_frame_equal(found[columns], complete[columns], rtol=0.1)
+    assert found.loc[in_fold, 'centile_controls'].min() >= 69
+    assert found.loc[~in_fold, 'centile_controls'].max() == 35
+    assert is_sound(notes, NAMES)
+
+
+def test_a_pattern_of_few_controls_costs_the_others_no_controls_of_like_age(cohort):
+    cohort = replace(cohort, people=cohort.people.assign(age=60.0))
+    results = some_indices(cohort)
+    few = results.assign(r1=results['r1'].where(np.arange(len(cohort)) % 4 == 0))
+    found = with_centiles(few, cohort, NAMES)
+    assert set(found['centile_of']) == {'like_age'}
+    assert found['r1_centile'].isna().all()
+    expected = with_centiles(results, cohort, NAMES)
+    pd.testing.assert_series_equal(found['r2_centile'], expected['r2_centile'])
+
+
+def test_few_controls_have_neither(tmp_path):
+    cohort = read_study(tmp_path, make_study(19, 41))
+    model = TableModel.fit(cohort, OPTIONS)
+    fitted = cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS))
+    results, notes = add_standing(cohort, fitted)
+    assert list(notes[REFERENCE]) == ['PT']
+    assert INTERVALS not in notes
+    assert list(results) == list(fitted.results)
+
+
+def some_indices(cohort, seed=0):
+    values = np.random.default_rng(seed).normal(size=(len(cohort), 2))
+    table = pd.DataFrame(values, cohort.visits.index, NAMES)
+    return table.assign(status='complete')
+
+
+def test_centiles_are_those_of_scipy_among_controls_of_like_age(cohort):
+    ages = np.where(np.arange(len(cohort)) % 5 == 4, 80.0, 60.0)
+    cohort = replace(cohort, people=cohort.people.assign(age=ages))
+    results = some_indices(cohort)
+    found = with_centiles(results, cohort, NAMES)
+    controls = ~cohort.is_patient
+    for visit in cohort.visits.index[::7]:
+        near = controls & (cohort.people['age'] == cohort.people.loc[visit, 'age'])
+        chosen = near if (near & (near.index != visit)).sum() >= 30 else controls
+        chosen = chosen & (chosen.index != visit)
+        percent = stats.percentileofscore(results.loc[chosen, 'r1'], results.loc[visit, 'r1'])
+        n = chosen.sum()
+        expected = (percent * n + 50) / (n + 1)
+        assert found.loc[visit, 'r1_centile'] == pytest.approx(expected, abs=0.051)
+        assert found.loc[visit, 'centile_controls'] == n
+        assert found.loc[visit, 'centile_of'] == ('all' if n > 60 else 'like_age')
+    assert set(found['centile_of']) == {'all', 'like_age'}
+
+
+def test_nobody_is_compared_with_their_other_visits(tmp_path):
+    cohort = read_study(tmp_path, make_study(70, 41), sessions=True)
+    found = with_centiles(some_indices(cohort), cohort, NAMES)
+    compared = found['centile_controls'].groupby(cohort.is_patient).max()
+    assert compared.to_dict() == {False: 69, True: 70}
+    assert found.loc[~cohort.visits['is_first'], 'r1_centile'].notna().all()
+
+
+@pytest.mark.parametrize('n_cn', [29, 30])
+def test_controls_must_be_enough_without_oneself(tmp_path, n_cn):
+    cohort = read_study(tmp_path, make_study(n_cn, 41))
+    found = with_centiles(some_indices(cohort), cohort, NAMES)
+    if n_cn < 30:
+        assert 'r1_centile' not in found
+    else:
+        assert found['r1_centile'].notna().equals(cohort.is_patient)
+
+
+def test_who_is_in_no_group_is_no_control(cohort):
+    unknown = np.arange(len(cohort)) < 20
+    visits = cohort.visits.assign(group=cohort.visits['group'].mask(unknown))
+    found = with_centiles(some_indices(cohort), replace(cohort, visits=visits), NAMES)
+    assert found['centile_controls'].max() == 50
+    assert found['r1_centile'].notna().all()
+
+
+def test_ages_need_not_be_known(cohort):
+    ageless = replace(cohort, people=cohort.people.drop(columns='age'))
+    found = with_centiles(some_indices(cohort), ageless, NAMES)
+    assert set(found['centile_of']) == {'all'}
+
+
+def test_ages_may_be_called_otherwise(cohort):
+    renamed = replace(cohort, people=cohort.people.rename(columns={'age': 'Age_at_scan'}))
+    expected, found = (with_centiles(some_indices(c), c, NAMES) for c in (cohort, renamed))
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_centiles_by_the_card_are_those_of_scipy(cohort, fitted):
+    note = learn_standing(cohort, fitted)[REFERENCE]['CN']
+    known = fitted.results.loc[~cohort.is_patient, 'r1']
+    results = pd.DataFrame({'r1': [*known[:3] + 1e-3, -99, 99, 0.5], 'r2': 0.0})
+    found = with_training_centiles(results, note, results['r1'] != 0.5)
+    of_unknown_scanner = found.iloc[-1]
+    assert of_unknown_scanner[['r1_centile', 'centile_of', 'centile_controls']].isna().all()
+    found = found.iloc[:-1]
+    expected = [stats.percentileofscore(known, r) for r in results['r1'][:3]]
+    np.testing.assert_allclose(found['r1_centile'][:3], expected, atol=100 / 70)
+    assert found['r1_centile'].iloc[3:].tolist() == [0.7, 99.3]
+    assert set(found['centile_controls']) == {70}
+
+
+@pytest.fixture
+def bundle(cohort, model, fitted, tmp_path):
+    learned = replace(model, notes={**model.notes, **learn_standing(cohort, fitted)})
+    return learned.save(tmp_path / 'model')
+
+
+def test_a_saved_model_gives_intervals_and_centiles_to_anyone(bundle, cohort, model):
+    results = TableModel.load(bundle).apply(cohort)
+    before = model.apply(cohort)
+    assert not any('_low' in name or 'centile' in name for name in before)
+    pd.testing.assert_frame_equal(results[list(before)], before)
+    assert results['r1'].between(results['r1_low'], results['r1_high']).all()
+    assert set(results['centile_of']) == {'training'}
+
+
+@pytest.mark.parametrize(
+    'damage',
+    [
+        lambda card: card[INTERVALS]['Patterns'].update(r3=card[INTERVALS]['Patterns']['r1']),
+        lambda card: card[INTERVALS]['Patterns'].clear(),
+        lambda card: operator.setitem(card[INTERVALS]['Patterns']['r1']['Lower'], 0, 99.0),
+        lambda card: card[INTERVALS]['Patterns']['r1']['Upper'].pop(),
+        lambda card: card[INTERVALS]['Patterns']['r1'].pop('Expected'),
+        lambda card: card[REFERENCE]['CN']['Percentiles'].update(r3=[0.0] * 101),
+        lambda card: card[REFERENCE]['PT']['Percentiles']['r1'].reverse(),
+        lambda card: card[REFERENCE]['CN'].update(Number='many'),
+        lambda card: card.update({REFERENCE: {'CN': 3}}),
+        lambda card: card.update({INTERVALS: 3}),
+    ],
+)
+def test_intervals_that_cannot_be_are_refused(bundle, damage):
+    tensors, card = load_bundle(bundle)
+    damage(card)
+    save_bundle(bundle, tensors, card)
+    with pytest.raises(DataError, match='damaged'):
+        TableModel.load(bundle)
+
+
+def test_a_fold_whose_controls_could_not_be_held_out_is_passed_over(cohort, fitted):
+    lost = (fitted.folds.number == 1) & ~cohort.is_patient
+    results = fitted.results.copy()
+    results.loc[lost, NAMES] = np.nan
+    note = learn_standing(cohort, replace(fitted, results=results))[INTERVALS]
+    assert note['Controls'] == (~cohort.is_patient & ~lost & cohort.visits['is_first']).sum()
+    assert list(note['Patterns']) == NAMES
