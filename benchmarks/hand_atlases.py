@@ -20,16 +20,16 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import torch
+from atlas_selection import most_alike, portrait
 from machine import write_results
+from neuromorphometrics import COARSE_MM, coarse_brain
 from nibabel.nifti1 import Nifti1Image
 from segmentation import SUBCORTICAL, correlations, overlaps
 
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.imaging import fusion
-from surreal_bids.imaging.atlas_selection import most_alike, portrait
 from surreal_bids.imaging.brain import brain_mask, correct_bias
 from surreal_bids.imaging.fusion import Candidate, fuse_labels
-from surreal_bids.imaging.neuromorphometrics import COARSE_MM, coarse_brain
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import identity_transform, resample
 from surreal_bids.regions import muse_table

@@ -1,9 +1,8 @@
-"""`python -m surreal_bids`: the same as `surreal-bids`, and `atlases`, which prepares atlases."""
+"""`python -m surreal_bids`: the same as `surreal-bids`."""
 
 import sys
 
-from surreal_bids.cli import app, atlases
+from surreal_bids.cli.app import main
 
 if __name__ == '__main__':
-    main = atlases.main if sys.argv[1:2] == [atlases.COMMAND] else app.main
     sys.exit(main())

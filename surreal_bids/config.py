@@ -34,7 +34,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 LEAST: Mapping[str, float] = {
     'nprocs': 1,
     'omp_nthreads': 1,
-    'atlases_per_head': 1,
     'mem_gb': 1,
     'slurm_memory': 1,
     'random_seed': 0,
@@ -178,8 +177,6 @@ class AppConfig(CohortOptions, TrainingOptions):
         `network` or `multi-atlas`; see :func:`uses_network` for where it is not set.
     atlas
         `muse`, the built-in atlas, or a folder of labelled brains.
-    atlases_per_head
-        Of a folder with more of them, so many that resemble a head most are registered to it.
     template
         `MNI152NLin2009cAsym`, the built-in template, or a folder with another.
     template_resolution
@@ -226,7 +223,6 @@ class AppConfig(CohortOptions, TrainingOptions):
     derivatives_optional: bool = False
     segmentation: str | None = None
     atlas: str = BUILTIN_ATLAS
-    atlases_per_head: int = 12
     template: str = BUILTIN_TEMPLATE
     template_resolution: float = 1.0
     roi_table: Path | None = None

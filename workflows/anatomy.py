@@ -1,4 +1,7 @@
-"""Graphs of the anatomical steps: mask, bias field, registration, tissue, regions, RAVENS maps."""
+"""Graphs of the anatomical steps: mask, bias field, registration, tissue, regions, RAVENS maps.
+
+Each workflow has an `inputnode` and an `outputnode`, and can be used in other Nipype pipelines.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from nipype.interfaces.utility import IdentityInterface
 from nipype.pipeline import engine as pe
 
 from surreal_bids.interfaces.anatomy import (
-    ChooseAtlases,
     ClassifyTissue,
     ConvertTransform,
     CorrectBias,
@@ -26,42 +28,61 @@ from surreal_bids.regions import MUSE
 
 BRAIN_GB = BIAS_GB = REGISTRATION_GB = 2.0
 RAVENS_GB = 1.5
-TISSUE_GB = 2.0
-"""Memory of the steps at 1 mm: all but the last measured."""
+TISSUE_GB = FUSION_GB = 2.0
+NETWORK_GB = 3.0
+"""Memory of each step at 1 mm; tissue and fusion are estimates, the others were measured."""
 
 BRAIN = {'t1w_preproc': 't1w_file', 't1w_mask': 'mask_file'}
-"""How steps take a brain."""
+"""Fields of an `inputnode` and the inputs of a step that take them."""
+
+REGIONS = {'dseg_file': 'dseg', 'volumes_file': 'volumes'}
+"""Outputs of a segmentation step and the fields of an `outputnode` that take them."""
 
 TRANSFORMS = ['anat2std_xfm', 'std2anat_xfm']
+
+ENSEMBLE = ('default', 'stiff')
+"""Registration settings for a single atlas; see :mod:`surreal_bids.imaging.deformation`."""
+
+
+@dataclass(frozen=True)
+class AtlasFiles:
+    """T1w image and label map of one atlas."""
+
+    t1w: Path
+    labels: Path
+
+
+def registration_settings(n_atlases: int) -> tuple[str, ...]:
+    """Return the settings for each atlas; a single atlas is registered with several."""
+    return ENSEMBLE if n_atlases == 1 else ENSEMBLE[:1]
 
 
 def one_step_wf(
     name: str, step: pe.Node, inputs: Mapping[str, str], outputs: Mapping[str, str]
 ) -> pe.Workflow:
-    """A workflow around one step.
+    """Build a workflow around one node.
 
     Parameters
     ----------
     name
         Name of the workflow.
     step
-        The step.
+        The node.
     inputs
-        For each field of the `inputnode`, the input of the step that takes it.
+        Fields of the `inputnode`, and the inputs of the node that take them.
     outputs
-        For each output of the step, the field of the `outputnode` that takes it.
+        Outputs of the node, and the fields of the `outputnode` that take them.
     """
     workflow = pe.Workflow(name=name)
     outputnode = pe.Node(IdentityInterface(fields=list(outputs.values())), name='outputnode')
     workflow.connect([(step, outputnode, list(outputs.items()))])
-    if inputs:
-        inputnode = pe.Node(IdentityInterface(fields=list(inputs)), name='inputnode')
-        workflow.connect([(inputnode, step, list(inputs.items()))])
+    inputnode = pe.Node(IdentityInterface(fields=list(inputs)), name='inputnode')
+    workflow.connect([(inputnode, step, list(inputs.items()))])
     return workflow
 
 
 def init_brain_wf(*, omp_nthreads: int, name: str = 'brain_wf') -> pe.Workflow:
-    """Find the brain in a T1w image, unless all else was removed already.
+    """Extract the brain from a T1w image; skull-stripped images are recognised.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import init_brain_wf
@@ -84,7 +105,7 @@ def init_brain_wf(*, omp_nthreads: int, name: str = 'brain_wf') -> pe.Workflow:
     t1w_mask
         Brain mask.
     mask_method
-        How it was found.
+        Method that found it: `deepbet`, or `stripped`.
     """
     find_brain = pe.Node(FindBrain(), name='find_brain', mem_gb=BRAIN_GB, n_procs=omp_nthreads)
     return one_step_wf(
@@ -126,7 +147,7 @@ def init_bias_correction_wf(*, omp_nthreads: int, name: str = 'bias_correction_w
 def init_tissue_wf(
     *, template_dir: Path, omp_nthreads: int, name: str = 'tissue_wf'
 ) -> pe.Workflow:
-    """Classify tissue, with the priors of the template.
+    """Classify tissue with the priors of the template.
 
     Workflow Graph
         >>> from pathlib import Path
@@ -156,7 +177,7 @@ def init_tissue_wf(
     t1w_tpms
         Probabilities of GM, WM and CSF.
     t1w_shares
-        Their shares of each voxel: in one that is grey matter and fluid, both have some.
+        Partial-volume fractions of GM, WM and CSF.
     """
     interface = ClassifyTissue(template_dir=template_dir)
     classify = pe.Node(interface, name='classify', mem_gb=TISSUE_GB, n_procs=omp_nthreads)
@@ -180,7 +201,7 @@ def init_registration_wf(
     template_dir
         Folder of the template.
     device
-        Where torch works.
+        Device for torch.
     omp_nthreads
         Threads of a process.
     name
@@ -195,10 +216,8 @@ def init_registration_wf(
 
     Outputs
     -------
-    anat2std_xfm
-        Transform that resamples the T1w image on the grid of the template.
-    std2anat_xfm
-        Transform that resamples the template on the grid of the T1w image.
+    anat2std_xfm, std2anat_xfm
+        Transforms that resample the T1w image on the grid of the template, and vice versa.
     """
     interface = RegisterTemplate(template_dir=template_dir, device=device)
     register_template = pe.Node(
@@ -208,7 +227,7 @@ def init_registration_wf(
 
 
 def init_transforms_wf(*, template_t1w: Path, name: str = 'transforms_wf') -> pe.Workflow:
-    """Take transforms that fMRIPrep or sMRIPrep has found.
+    """Convert the transforms of fMRIPrep or sMRIPrep to displacement fields.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import init_transforms_wf
@@ -226,12 +245,12 @@ def init_transforms_wf(*, template_t1w: Path, name: str = 'transforms_wf') -> pe
     t1w_preproc
         Corrected T1w image.
     anat2std_xfm, std2anat_xfm
-        Transforms of ITK, between it and the template.
+        ITK transforms between the T1w image and the template.
 
     Outputs
     -------
     anat2std_xfm, std2anat_xfm
-        The same, as displacement fields.
+        Displacement fields.
     """
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', *TRANSFORMS]), name='inputnode')
@@ -256,7 +275,7 @@ def init_transforms_wf(*, template_t1w: Path, name: str = 'transforms_wf') -> pe
 
 
 def init_ravens_wf(*, name: str = 'ravens_wf') -> pe.Workflow:
-    """Make maps of tissue density in template space that keep the volume of each tissue.
+    """Compute RAVENS maps: tissue density in template space that preserves tissue volume.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import init_ravens_wf
@@ -270,7 +289,7 @@ def init_ravens_wf(*, name: str = 'ravens_wf') -> pe.Workflow:
     Inputs
     ------
     t1w_shares
-        Shares of GM, WM and CSF in each voxel.
+        Partial-volume fractions of GM, WM and CSF.
     anat2std_xfm
         Transform that resamples the T1w image on the grid of the template.
 
@@ -284,48 +303,16 @@ def init_ravens_wf(*, name: str = 'ravens_wf') -> pe.Workflow:
     return one_step_wf(name, make_ravens, inputs, {'out_files': 'ravens'})
 
 
-FUSION_GB = 2.0
-"""Memory of the fusion at 1 mm, estimated; it does not grow with the number of atlases."""
-
-CHOICE_GB = 1.0
-"""Memory of the choice of atlases, estimated."""
-
-NETWORK_GB = 3.0
-"""Memory of the network at 1 mm."""
-
-REGIONS = {'dseg_file': 'dseg', 'volumes_file': 'volumes'}
-"""How regions and their volumes leave a step."""
-
-ENSEMBLE = ('default', 'stiff')
-"""Settings of the registrations of an atlas that is the only one; see `imaging.registration`."""
-
-
-@dataclass(frozen=True)
-class AtlasFiles:
-    """Files of one atlas: T1w image and labels."""
-
-    t1w: Path
-    labels: Path
-
-
-def registration_settings(n_atlases: int) -> tuple[str, ...]:
-    """With which settings each atlas is registered: several where there is no other atlas."""
-    return ENSEMBLE if n_atlases == 1 else ENSEMBLE[:1]
-
-
 def init_segmentation_wf(
     *,
     atlases: Sequence[AtlasFiles],
     regions_file: Path,
     device: str,
-    portraits: Sequence[Path] = (),
-    atlases_per_head: int = 1,
     name: str = 'segmentation_wf',
 ) -> pe.Workflow:
-    """Label the brain with atlases: registration of each, then fusion.
+    """Segment the brain by registering atlases and fusing their labels.
 
-    A single atlas is registered with several settings, which take the place of several atlases.
-    Where there are portraits, only atlases that resemble the head are registered.
+    A single atlas is registered with several settings.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import AtlasFiles, init_segmentation_wf
@@ -342,11 +329,7 @@ def init_segmentation_wf(
     regions_file
         Table of the regions.
     device
-        Where torch works.
-    portraits
-        Of each atlas, to choose by; none: all atlases are registered.
-    atlases_per_head
-        How many to choose.
+        Device for torch.
     name
         Name of the workflow.
 
@@ -367,42 +350,22 @@ def init_segmentation_wf(
         Names of the atlases that were registered.
     """
     workflow = pe.Workflow(name=name)
-    inputnode = pe.Node(IdentityInterface(fields=['t1w_preproc', 't1w_mask']), name='inputnode')
-    outputnode = pe.Node(
-        IdentityInterface(fields=['dseg', 'volumes', 'atlases']), name='outputnode'
-    )
+    inputnode = pe.Node(IdentityInterface(fields=list(BRAIN)), name='inputnode')
+    fields = [*REGIONS.values(), 'atlases']
+    outputnode = pe.Node(IdentityInterface(fields=fields), name='outputnode')
+    settings = registration_settings(len(atlases))
+    registered = [atlas for atlas in atlases for _ in settings]
+    t1ws = [atlas.t1w for atlas in registered]
     register_atlas = pe.MapNode(
         RegisterAtlas(device=device),
-        iterfield=['atlas_t1w'] if portraits else ['atlas_t1w', 'settings'],
+        iterfield=['atlas_t1w', 'settings'],
         name='register_atlas',
         mem_gb=REGISTRATION_GB,
     )
-    fuse = pe.Node(FuseLabels(regions_file=regions_file), name='fuse', mem_gb=FUSION_GB)
-    if portraits:
-        choose = pe.Node(
-            ChooseAtlases(
-                atlas_t1ws=[atlas.t1w for atlas in atlases],
-                atlas_labels=[atlas.labels for atlas in atlases],
-                portraits=list(portraits),
-                number=atlases_per_head,
-            ),
-            name='choose',
-            mem_gb=CHOICE_GB,
-        )
-        workflow.connect(
-            [
-                (inputnode, choose, list(BRAIN.items())),
-                (choose, register_atlas, [('atlas_t1ws', 'atlas_t1w')]),
-                (choose, fuse, [(name, name) for name in ('atlas_t1ws', 'atlas_labels')]),
-            ]
-        )
-    else:
-        settings = registration_settings(len(atlases))
-        candidates = [(atlas, each) for atlas in atlases for each in settings]
-        register_atlas.inputs.atlas_t1w = [atlas.t1w for atlas, _ in candidates]
-        register_atlas.inputs.settings = [each for _, each in candidates]
-        fuse.inputs.atlas_t1ws = [atlas.t1w for atlas, _ in candidates]
-        fuse.inputs.atlas_labels = [atlas.labels for atlas, _ in candidates]
+    register_atlas.inputs.trait_set(atlas_t1w=t1ws, settings=[*settings] * len(atlases))
+    labels = [atlas.labels for atlas in registered]
+    interface = FuseLabels(regions_file=regions_file, atlas_t1ws=t1ws, atlas_labels=labels)
+    fuse = pe.Node(interface, name='fuse', mem_gb=FUSION_GB)
     workflow.connect(
         [
             (inputnode, register_atlas, list(BRAIN.items())),
@@ -417,7 +380,7 @@ def init_segmentation_wf(
 def init_network_segmentation_wf(
     *, regions_file: Path, device: str, omp_nthreads: int, name: str = 'segmentation_wf'
 ) -> pe.Workflow:
-    """Label the brain with the built-in network.
+    """Segment the brain with the built-in network.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import init_network_segmentation_wf
@@ -430,9 +393,9 @@ def init_network_segmentation_wf(
     regions_file
         Table of the MUSE regions.
     device
-        Where torch works.
+        Device for torch.
     omp_nthreads
-        Threads of the network.
+        Threads of a process.
     name
         Name of the workflow.
 
@@ -448,7 +411,7 @@ def init_network_segmentation_wf(
     dseg
         Label map.
     volumes
-        Table of volumes, and the confidence in each.
+        Table of volumes and the confidence in each.
     """
     label = pe.Node(
         LabelRegions(regions_file=regions_file, device=device),
@@ -466,7 +429,7 @@ def init_existing_segmentation_wf(
     numbering: str = MUSE,
     name: str = 'segmentation_wf',
 ) -> pe.Workflow:
-    """Measure a segmentation that another program has made, on its own grid.
+    """Measure the segmentation of another program on its own grid.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import init_existing_segmentation_wf
@@ -477,7 +440,7 @@ def init_existing_segmentation_wf(
     dseg
         Label map.
     regions_file
-        Table of its labels; None: they are numbered as `numbering` says.
+        Table of its labels; without one, `numbering` defines them.
     numbering
         `muse`, or one of :data:`surreal_bids.regions.FREESURFER_KINDS`.
     name

@@ -1,4 +1,4 @@
-"""From a T1w image to ROI volumes and RAVENS maps."""
+"""Workflows of the participant level: from a T1w image to ROI volumes, RAVENS maps and reports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RESULTS = [
     'atlases',
     'ravens',
 ]
-"""What the other workflows make."""
+"""Results of the anatomical workflows."""
 
 SAVED = {
     't1w': 't1w_preproc',
@@ -56,10 +56,10 @@ SAVED = {
     'segmentation_volumes': 'volumes',
     'ravens': 'ravens',
 }
-"""The result behind each name of the table of outputs."""
+"""Names of outputs, and the result that each one stores."""
 
 DESCRIBED = ('t1w', 'brain_mask', 'segmentation_volumes', 'ravens')
-"""Outputs with a sidecar; that of the label map is shared with the table of volumes."""
+"""Outputs with a sidecar; the label map and the table of volumes share one."""
 
 
 def init_outputs_wf(
@@ -70,7 +70,7 @@ def init_outputs_wf(
     made_from: Mapping[str, Any],
     name: str = 'outputs_wf',
 ) -> pe.Workflow:
-    """Save all results of a participant.
+    """Save all results of one T1w image.
 
     Workflow Graph
         >>> from pathlib import Path
@@ -90,9 +90,9 @@ def init_outputs_wf(
     entities
         Participant and session.
     provenance
-        Where the outputs come from.
+        Sources and licences of the outputs.
     made_from
-        Fingerprint of all that they depend on.
+        Fingerprint of everything that the outputs depend on.
     name
         Name of the workflow.
 
@@ -100,12 +100,12 @@ def init_outputs_wf(
     ------
     t1w_preproc, t1w_mask, mask_method, t1w_tpms, anat2std_xfm, std2anat_xfm, dseg, volumes, \
     atlases, ravens
-        As the other workflows give them.
+        Results of the anatomical workflows.
 
     Outputs
     -------
     record
-        Record of all outputs, written last.
+        Record of all outputs, which is written last.
     """
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=RESULTS), name='inputnode')
@@ -138,7 +138,7 @@ def init_outputs_wf(
 def _entities_of(
     output_name: str, entities: Mapping[str, str | None], provenance: Provenance
 ) -> dict[str, str | None]:
-    """Labels in the name of an output, without those of tissues."""
+    """Return the entities in the name of an output, without the tissue."""
     labels = dict(entities)
     if output_name.startswith('segmentation'):
         labels['atlas'] = provenance.atlas
@@ -148,7 +148,7 @@ def _entities_of(
 
 
 def _save_node(output_dir: Path, output_name: str, entities: dict[str, str | None]) -> pe.Node:
-    """A node that saves an output; those of several tissues are saved one by one."""
+    """Build a node that saves an output, or one file per tissue."""
     interface = SaveOutput(output_dir=str(output_dir), output_name=output_name)
     node_name = f'save_{output_name}'
     if output_name not in {'tissue_probability', 'ravens'}:
@@ -161,22 +161,20 @@ def _save_node(output_dir: Path, output_name: str, entities: dict[str, str | Non
 
 @dataclass(frozen=True)
 class AnatomySettings:
-    """What is the same for all participants.
+    """Settings that all participants share.
 
     Attributes
     ----------
     template_dir, template_t1w
-        Folder of the template, and its T1w image.
+        Folder of the template and its T1w image.
     atlases
         Files of each atlas.
-    portraits, atlases_per_head
-        Portrait of each, if some are to be chosen for each image, and how many.
     regions_file
-        Table of the regions of the atlases.
+        Table of the regions.
     network
-        Whether the network finds the regions, instead of the atlases.
+        Whether the network segments the brain instead of the atlases.
     device
-        Where torch works: `cpu` or `cuda`.
+        Device for torch: `cpu` or `cuda`.
     omp_nthreads
         Threads of a process.
     """
@@ -185,8 +183,6 @@ class AnatomySettings:
     template_t1w: Path
     atlases: tuple[AtlasFiles, ...]
     regions_file: Path
-    portraits: tuple[Path, ...] = ()
-    atlases_per_head: int = 1
     network: bool = False
     device: str = 'cpu'
     omp_nthreads: int = 1
@@ -203,7 +199,7 @@ def init_participant_wf(
     made_from: Mapping[str, Any],
     name: str = 'participant_wf',
 ) -> pe.Workflow:
-    """Process one T1w image; what exists already takes the place of its computation.
+    """Process one T1w image; results of other programs replace their computation.
 
     Workflow Graph
         >>> from pathlib import Path
@@ -232,33 +228,33 @@ def init_participant_wf(
     entities
         Participant and session.
     settings
-        What is the same for all participants.
+        Settings that all participants share.
     reusable
-        What other programs have made of this image.
+        Results of other programs for this image.
     provenance
-        Where the outputs come from.
+        Sources and licences of the outputs.
     made_from
-        Fingerprint of all that they depend on.
+        Fingerprint of everything that the outputs depend on.
     name
         Name of the workflow.
 
     Inputs
     ------
     t1w
-        T1w image; set to the one given.
+        T1w image; set to the given one.
     atlases
-        None, for regions that are found without atlases.
+        Empty list; used when no atlas is registered.
 
     Outputs
     -------
     t1w_preproc, t1w_mask, t1w_tpms, anat2std_xfm, std2anat_xfm, dseg, volumes, ravens
         Results.
     mask_method
-        How the brain mask was found.
+        Method of the brain mask.
     atlases
-        Names of the atlases that were registered; none with the network or given regions.
+        Names of the atlases that were registered; empty with the network or a given segmentation.
     record
-        Record of all outputs, written last.
+        Record of all outputs, which is written last.
     """
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=['t1w', 'atlases']), name='inputnode')
@@ -268,40 +264,29 @@ def init_participant_wf(
     outputs_wf = init_outputs_wf(
         output_dir=output_dir, entities=entities, provenance=provenance, made_from=made_from
     )
-    stages = [*_make_stages(reusable, settings), outputs_wf]
-    connect_by_name(workflow, inputnode, stages, outputnode)
+    stages = (_brain, _bias_correction, _registration, _tissue, _segmentation)
+    stage_wfs = [stage(reusable, settings) for stage in stages]
+    connect_by_name(workflow, inputnode, [*stage_wfs, init_ravens_wf(), outputs_wf], outputnode)
     return workflow
-
-
-def _make_stages(reusable: Reusable, settings: AnatomySettings) -> list[pe.Workflow]:
-    """One workflow for each step, which computes its results or has them."""
-    return [
-        _brain_stage(reusable, settings),
-        _bias_stage(reusable, settings),
-        _registration_stage(reusable, settings),
-        _tissue_stage(reusable, settings),
-        _segmentation_stage(reusable, settings),
-        init_ravens_wf(),
-    ]
 
 
 def connect_by_name(
     workflow: pe.Workflow, inputnode: pe.Node, stages: Sequence[pe.Workflow], outputnode: pe.Node
 ) -> None:
-    """Connect stages: each input to the output of the same name, wherever it comes from.
+    """Connect each input of each stage to the output of the same name.
 
-    An input that has a value already stays as it is.
+    Inputs that have a value are not connected.
 
     Parameters
     ----------
     workflow
-        To which all of them are added.
+        Workflow to which the nodes and stages are added.
     inputnode
         Inputs of the workflow.
     stages
         Workflows with an `inputnode`, an `outputnode`, or both.
     outputnode
-        Takes every field it has.
+        Outputs of the workflow; all its fields are connected.
     """
     sources = {field: (inputnode, field) for field in _fields(inputnode)}
     for stage in stages:
@@ -326,7 +311,7 @@ def _unset_fields(node: pe.Node | None) -> list[str]:
 
 
 def init_given_wf(*, name: str, **results: Any) -> pe.Workflow:
-    """Results that exist, in the place of a workflow that would compute them.
+    """Build a workflow that provides existing results instead of computing them.
 
     Workflow Graph
         >>> from surreal_bids.workflows.participant import init_given_wf
@@ -337,7 +322,7 @@ def init_given_wf(*, name: str, **results: Any) -> pe.Workflow:
     name
         Name of the workflow.
     **results
-        Fields of its `outputnode`, and their values.
+        Fields of its `outputnode` and their values.
     """
     workflow = pe.Workflow(name=name)
     outputnode = pe.Node(IdentityInterface(fields=list(results)), name='outputnode')
@@ -346,7 +331,7 @@ def init_given_wf(*, name: str, **results: Any) -> pe.Workflow:
     return workflow
 
 
-def _brain_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
+def _brain(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
     if reusable.mask is None:
         return init_brain_wf(omp_nthreads=settings.omp_nthreads)
     return init_given_wf(
@@ -354,13 +339,13 @@ def _brain_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
     )
 
 
-def _bias_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
+def _bias_correction(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
     if reusable.t1w is None:
         return init_bias_correction_wf(omp_nthreads=settings.omp_nthreads)
     return init_given_wf(name='bias_correction_wf', t1w_preproc=os.fspath(reusable.t1w))
 
 
-def _registration_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
+def _registration(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
     if reusable.anat2std_xfm is None or reusable.std2anat_xfm is None:
         return init_registration_wf(
             template_dir=settings.template_dir,
@@ -373,7 +358,7 @@ def _registration_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Wor
     return transforms_wf
 
 
-def _tissue_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
+def _tissue(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
     if not reusable.tpms:
         return init_tissue_wf(
             template_dir=settings.template_dir, omp_nthreads=settings.omp_nthreads
@@ -382,7 +367,7 @@ def _tissue_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
     return init_given_wf(name='tissue_wf', t1w_tpms=tpms, t1w_shares=tpms)
 
 
-def _segmentation_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
+def _segmentation(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
     if reusable.dseg is not None:
         return init_existing_segmentation_wf(
             dseg=reusable.dseg, regions_file=reusable.dseg_table, numbering=reusable.numbering
@@ -392,8 +377,6 @@ def _segmentation_stage(reusable: Reusable, settings: AnatomySettings) -> pe.Wor
             atlases=settings.atlases,
             regions_file=settings.regions_file,
             device=settings.device,
-            portraits=settings.portraits,
-            atlases_per_head=settings.atlases_per_head,
         )
     return init_network_segmentation_wf(
         regions_file=settings.regions_file,
@@ -416,7 +399,7 @@ def init_reports_wf(
     configuration: str,
     name: str = 'reports_wf',
 ) -> pe.Workflow:
-    """Write the reports of participants.
+    """Write the reports of several participants.
 
     Workflow Graph
         >>> from pathlib import Path
@@ -446,14 +429,13 @@ def init_reports_wf(
     output_dir
         Root of the outputs.
     participants
-        Label of each, and for each session its label, atlas, age, sex, warnings, and what was
-        reused.
+        Sessions of each participant: label, atlas, age, sex, warnings and reused files.
     template_name, template_dir
-        The template.
+        Name and folder of the template.
     methods
         Fields of :class:`surreal_bids.reports.methods.ImagingMethods`.
     configuration
-        The options as run, as text.
+        Options of the run as TOML.
     name
         Name of the workflow.
     """

@@ -123,7 +123,7 @@ def _count_registrations(config: AppConfig) -> int:
         return 0
     builtin = config.atlas == BUILTIN_ATLAS
     atlases = 1 if builtin else len(list(Path(config.atlas).glob('*_dseg.nii.gz')))
-    return min(atlases, config.atlases_per_head) * len(registration_settings(atlases))
+    return atlases * len(registration_settings(atlases))
 
 
 def _relative_size(image: T1wImage) -> float:

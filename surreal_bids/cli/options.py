@@ -118,13 +118,6 @@ def add_anatomy(parser: argparse.ArgumentParser) -> None:
         f'NAME_T1w.nii.gz and NAME_dseg.nii.gz, and dseg.tsv for all {_default("atlas")}',
     )
     group.add_argument(
-        '--atlases-per-head',
-        type=int,
-        metavar='N',
-        help='register only the N brains of the folder that resemble a head most, so that time '
-        f'does not grow with the folder {_default("atlases_per_head")}',
-    )
-    group.add_argument(
         '--template',
         metavar='FOLDER',
         help=f'{BUILTIN_TEMPLATE}, the built-in template, or a folder with another: files '

@@ -309,7 +309,6 @@ def imaging_methods(config: AppConfig, study: Study, done: Sequence[Job]) -> Ima
         template=study.template,
         atlas=study.atlas,
         n_atlases=n_atlases,
-        atlases_per_head=config.atlases_per_head,
         registrations_per_atlas=len(registration_settings(n_atlases)),
         segmentation=next((j.reusable.dseg_name for j in done if j.reusable.dseg_name), None),
         reused=tuple({name: None for job in done for name in job.reusable.names}),

@@ -34,7 +34,6 @@ from surreal_bids.config import (
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_image
 from surreal_bids.imaging.atlas import (
-    Atlas,
     AtlasSet,
     default_atlas,
     muse_labels,
@@ -239,7 +238,6 @@ def study_identity(config: AppConfig) -> dict[str, Any]:
         'template': _identify(config, 'template', BUILTIN_TEMPLATE, 'tpl-*.nii.gz'),
         'template_resolution': config.template_resolution,
         'atlas': _identify(config, 'atlas', BUILTIN_ATLAS, '*'),
-        **({} if uses_network(config) else {'atlases_per_head': config.atlases_per_head}),
     }
 
 
@@ -335,8 +333,6 @@ def prepare_study(config: AppConfig) -> Study:
         template_dir=template_dir,
         template_t1w=_template_file(template_dir, template.name, 'T1w'),
         atlases=tuple(AtlasFiles(each.t1w, each.labels) for each in atlases),
-        portraits=_prepare_portraits(config, atlases),
-        atlases_per_head=config.atlases_per_head,
         regions_file=atlases[0].labels.parent / 'dseg.tsv' if atlases else muse,
         network=atlas is None,
         device=config.device,
@@ -379,18 +375,6 @@ def _prepare_atlas(config: AppConfig) -> AtlasSet:
     if config.atlas == BUILTIN_ATLAS:
         return default_atlas(cache_dir)
     return strip_atlases(read_atlas_set(Path(config.atlas).absolute()), cache_dir)
-
-
-def _prepare_portraits(config: AppConfig, atlases: Sequence[Atlas]) -> tuple[Path, ...]:
-    """Portraits of atlases, if there are more than are to be registered; made once."""
-    if len(atlases) <= config.atlases_per_head:
-        return ()
-    # Brings in torch, which only those who choose among atlases need.
-    from surreal_bids.imaging.atlas_selection import write_portrait
-
-    LOGGER.info('Comparing %d atlases with the template, unless that was done', len(atlases))
-    folder = config.work_dir.absolute() / 'atlases'
-    return tuple(write_portrait(folder, atlas.name, atlas.t1w) for atlas in atlases)
 
 
 def network_licence() -> str:

@@ -319,38 +319,6 @@ class MakeRavens(Step):
         return runtime
 
 
-class _ChooseAtlasesInput(BaseInterfaceInputSpec):
-    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
-    mask_file = File(exists=True, mandatory=True, desc='brain mask')
-    atlas_t1ws = InputMultiObject(File(exists=True), mandatory=True, desc='T1w of each atlas')
-    atlas_labels = InputMultiObject(File(exists=True), mandatory=True, desc='labels of each')
-    portraits = InputMultiObject(File(exists=True), mandatory=True, desc='portrait of each')
-    number = traits.Int(mandatory=True, desc='how many to choose')
-
-
-class _ChooseAtlasesOutput(TraitedSpec):
-    atlas_t1ws = traits.List(File(exists=True), desc='T1w of each atlas that was chosen')
-    atlas_labels = traits.List(File(exists=True), desc='labels of each')
-
-
-class ChooseAtlases(Step):
-    """Choose atlases that resemble a head; see :mod:`surreal_bids.imaging.atlas_selection`."""
-
-    input_spec = _ChooseAtlasesInput
-    output_spec = _ChooseAtlasesOutput
-
-    def _run_step(self, runtime: Any) -> Any:
-        # Brings in torch, which only the process that runs this needs.
-        from surreal_bids.imaging.atlas_selection import most_alike, portrait
-
-        brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
-        portraits = [load_image(path) for path in self.inputs.portraits]
-        chosen = most_alike(portrait(brain), portraits, self.inputs.number)
-        for name in ('atlas_t1ws', 'atlas_labels'):
-            self._results[name] = [getattr(self.inputs, name)[each] for each in chosen]
-        return runtime
-
-
 class _RegisterAtlasInput(BaseInterfaceInputSpec):
     t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
     mask_file = File(exists=True, mandatory=True, desc='brain mask')

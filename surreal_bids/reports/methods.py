@@ -40,8 +40,6 @@ class ImagingMethods:
         Name of the template.
     atlas, n_atlases
         Name of the atlas set, and how many labelled brains it has.
-    atlases_per_head
-        Most labelled brains that are registered to an image; None: all of them.
     registrations_per_atlas
         More than 1: an ensemble with different parameters.
     segmentation
@@ -60,16 +58,10 @@ class ImagingMethods:
     template: str = BUILTIN_TEMPLATE
     atlas: str = BUILTIN_ATLAS
     n_atlases: int = 1
-    atlases_per_head: int | None = None
     registrations_per_atlas: int = 1
     segmentation: str | None = None
     ravens: bool = True
     reused: tuple[str, ...] = ()
-
-    @property
-    def n_chosen(self) -> int:
-        """Labelled brains that are registered to an image."""
-        return min(self.n_atlases, self.atlases_per_head or self.n_atlases)
 
 
 @dataclass(frozen=True)

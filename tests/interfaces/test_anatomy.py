@@ -8,8 +8,6 @@ from nipype.interfaces.base import SimpleInterface
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
-from surreal_bids.images import like
-from surreal_bids.imaging.atlas_selection import write_portrait
 from surreal_bids.imaging.transforms import (
     Transform,
     identity_transform,
@@ -18,7 +16,6 @@ from surreal_bids.imaging.transforms import (
 )
 from surreal_bids.interfaces import Step, anatomy, group, outputs
 from surreal_bids.interfaces.anatomy import (
-    ChooseAtlases,
     ConvertTransform,
     CorrectBias,
     FuseLabels,
@@ -32,7 +29,6 @@ from surreal_bids.interfaces.anatomy import (
     torch_device,
 )
 from surreal_bids.regions import muse_table
-from tests.imaging.test_atlas_selection import SIZES, brain
 from tests.interfaces import phantom
 
 
@@ -129,29 +125,6 @@ def test_registration_undoes_a_shift(files, shifted, tmp_path):
     )
     np.testing.assert_allclose(np.median(forward, axis=0), (-6, 0, 4), atol=1)
     np.testing.assert_allclose(np.median(inverse, axis=0), (6, 0, -4), atol=1)
-
-
-def test_atlases_that_resemble_the_head_are_chosen(tmp_path):
-    head = write_image(tmp_path / 'head.nii.gz', brain(0.85, seed=1))
-    mask = like(brain(0.85, seed=1), brain(0.85, seed=1).get_fdata() > 0, np.uint8)
-    mask_file = write_image(tmp_path / 'mask.nii.gz', mask)
-    atlases = [
-        write_image(tmp_path / f'{number}_T1w.nii.gz', brain(size))
-        for number, size in enumerate(SIZES)
-    ]
-    found = _run(
-        ChooseAtlases(
-            t1w_file=head,
-            mask_file=mask_file,
-            atlas_t1ws=atlases,
-            atlas_labels=atlases[::-1],
-            portraits=[write_portrait(tmp_path, path.name, path) for path in atlases],
-            number=1,
-        ),
-        tmp_path,
-    )
-    assert found.atlas_t1ws == [str(atlases[1])], 'its ventricles are 0.9 of the usual'
-    assert found.atlas_labels == [str(atlases[-2])]
 
 
 @pytest.mark.parametrize('settings', ['default', 'stiff'])

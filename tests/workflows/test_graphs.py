@@ -115,20 +115,6 @@ def test_a_single_atlas_is_registered_in_several_ways(n_atlases, expected):
     assert len(workflow.get_node('fuse').inputs.atlas_labels) == len(expected)
 
 
-def test_atlases_are_chosen_where_there_are_portraits():
-    settings = replace(SETTINGS, portraits=(HERE,) * len(SETTINGS.atlases), atlases_per_head=2)
-    workflow = _participant(settings=settings)
-    assert _undeclared_ports(workflow) == []
-    assert _unset_inputs(workflow) == []
-    choose = workflow.get_node('segmentation_wf.choose')
-    assert len(choose.inputs.atlas_t1ws) == len(SETTINGS.atlases)
-    assert choose.inputs.number == 2
-    assert _ports_into(workflow, 'register_atlas') == {'t1w_file', 'mask_file', 'atlas_t1w'}
-    assert {'atlas_t1ws', 'atlas_labels'} <= _ports_into(workflow, 'fuse')
-    assert workflow.get_node('segmentation_wf.register_atlas').iterfield == ['atlas_t1w']
-    assert 'choose' not in _nodes(_participant())
-
-
 @pytest.mark.parametrize('given', [(), ('mask', 't1w'), ('dseg',)])
 def test_the_network_takes_the_place_of_atlases(given):
     workflow = _participant(given, replace(SETTINGS, network=True, omp_nthreads=3))

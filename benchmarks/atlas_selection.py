@@ -8,15 +8,12 @@ by likeness too (Doshi et al., NeuroImage 127:186, 2016).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from surreal_bids.files import write_image
-from surreal_bids.images import Image, like, load_image
-from surreal_bids.imaging.atlas import content_digest
+from surreal_bids.images import Image, like
 from surreal_bids.imaging.registration import align_affine, normalise_intensity
 from surreal_bids.imaging.transforms import affine_transform, resample
 from surreal_bids.templates import builtin_template
@@ -75,11 +72,3 @@ def most_alike(head: Image, atlases: Sequence[Image], number: int) -> list[int]:
         if len(chosen) == number:
             break
     return sorted(chosen)
-
-
-def write_portrait(folder: Path, name: str, t1w: Path) -> Path:
-    """Keep the portrait of an atlas in a folder, once; its name tells contents apart."""
-    path = folder / f'{name}_desc-{content_digest(t1w.read_bytes())}_portrait.nii.gz'
-    if not path.is_file():
-        write_image(path, portrait(load_image(t1w)))
-    return path

@@ -4,18 +4,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from atlas_selection import SAME_PERSON, likenesses, most_alike, portrait
 from nibabel.affines import from_matvec
 from nibabel.nifti1 import Nifti1Image
 from scipy.spatial.transform import Rotation
 
-from surreal_bids.files import write_image
-from surreal_bids.imaging.atlas_selection import (
-    SAME_PERSON,
-    likenesses,
-    most_alike,
-    portrait,
-    write_portrait,
-)
 from surreal_bids.templates import builtin_template
 
 POSE = from_matvec(
@@ -89,13 +82,3 @@ def test_of_two_scans_of_a_person_one_is_chosen():
     atlases = [again, mixed(head, second, 0.8), person]
     assert most_alike(head, atlases, 2) == [1, 2]
     assert most_alike(head, [person, person, atlases[1]], 3) == [0, 2]
-
-
-def test_a_portrait_is_kept_while_its_atlas_is_the_same(tmp_path):
-    source = write_image(tmp_path / 'a_T1w.nii.gz', brain(0.3))
-    first = write_portrait(tmp_path / 'cache', 'a', source)
-    written = first.stat().st_mtime_ns
-    assert write_portrait(tmp_path / 'cache', 'a', source) == first
-    assert first.stat().st_mtime_ns == written
-    write_image(source, brain(0.6))
-    assert write_portrait(tmp_path / 'cache', 'a', source) != first

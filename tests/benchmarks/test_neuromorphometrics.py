@@ -4,22 +4,22 @@ import json
 import shutil
 from functools import cache
 
+import neuromorphometrics
 import nibabel as nib
 import numpy as np
 import pytest
+from neuromorphometrics import IMAGES, convert_clone, divide_by_template
 from nibabel.affines import from_matvec
 from scipy.spatial.transform import Rotation
 
 from surreal_bids.exceptions import DataError, OutputError
 from surreal_bids.images import load_image
-from surreal_bids.imaging import neuromorphometrics
 from surreal_bids.imaging.atlas import (
     CEREBRAL_WHITE,
     LOBAR_WHITE,
     divide_white_matter,
     read_atlas_set,
 )
-from surreal_bids.imaging.neuromorphometrics import IMAGES, convert_clone, divide_by_template
 from surreal_bids.imaging.transforms import (
     affine_transform,
     identity_transform,
