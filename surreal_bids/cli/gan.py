@@ -237,15 +237,15 @@ def _write(
     """Write all outputs, the card last: a folder with a card is complete."""
     from surreal_bids.analysis.descriptions import write_described
     from surreal_bids.analysis.outputs import (
-        readable_card,
         summarise_cohort,
         write_contributions,
         write_results,
     )
     from surreal_bids.files import write_text
+    from surreal_bids.reports.model_card import card_text
     from surreal_bids.rindices.control_sensitivity import describe_shift, shift_of_controls
 
-    card = readable_card(model.state()[1], details=False)
+    card = card_text(model.state()[1], details=False)
     (folder / CARD).unlink(missing_ok=True)
     write_results(folder / RINDICES, cohort, results, model.pattern_names)
     if model.pattern_names:
@@ -347,7 +347,6 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.analysis.change import follow_visits
     from surreal_bids.analysis.descriptions import write_described
     from surreal_bids.analysis.outputs import (
-        doubts_of_model,
         summarise_results,
         with_excluded,
         write_contributions,
@@ -355,6 +354,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     )
     from surreal_bids.bids.tabular import prefix_errors
     from surreal_bids.cohort.cohort import read_cohort
+    from surreal_bids.rindices.crossfit import doubts_of_model
     from surreal_bids.rindices.model import TableModel
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
@@ -486,12 +486,12 @@ def add_card_parser(commands: Any) -> None:
 
 def run_card(arguments: argparse.Namespace) -> int:
     """Show the card of a model."""
-    from surreal_bids.analysis.outputs import readable_card
     from surreal_bids.model.bundle import reading_model
+    from surreal_bids.reports.model_card import card_text
     from surreal_bids.rindices.model import load_table_bundle
 
     with reading_model(arguments.model):
-        text = readable_card(load_table_bundle(arguments.model)[1])
+        text = card_text(load_table_bundle(arguments.model)[1])
     sys.stdout.write(f'{text}\n')
     return 0
 
@@ -538,8 +538,8 @@ def add_import_parser(commands: Any) -> None:
 
 def run_import(arguments: argparse.Namespace) -> int:
     """Read the checkpoint, write the model, and show its card in short."""
-    from surreal_bids.analysis.outputs import readable_card
     from surreal_bids.cohort.features import listed_features
+    from surreal_bids.reports.model_card import card_text
     from surreal_bids.rindices.import_checkpoint import import_checkpoint
 
     require_free_folder(arguments.out, arguments.overwrite)
@@ -549,6 +549,6 @@ def run_import(arguments: argparse.Namespace) -> int:
     )
     model.save(arguments.out)
     sys.stdout.write(
-        f'{readable_card(model.state()[1], details=False)}\n\nThe model is in {arguments.out}.\n'
+        f'{card_text(model.state()[1], details=False)}\n\nThe model is in {arguments.out}.\n'
     )
     return 0

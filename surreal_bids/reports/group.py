@@ -15,17 +15,16 @@ from surreal_bids.analysis.engine import GroupResults
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFFIX
 from surreal_bids.reports import figures
-from surreal_bids.reports.flags import exclusion_table, people_table, report_links
+from surreal_bids.reports.flags import FEW_ROWS, exclusion_table, people_table, report_links
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
 from surreal_bids.reports.model_card import (
-    NOTHING_FOUND,
     against_chance,
-    card_facts,
+    agreement_table,
     chance_of,
-    held_out,
     linear_table,
-    members_agree,
+    model_facts,
     stability_table,
+    verdict,
 )
 from surreal_bids.reports.pages import (
     Block,
@@ -48,6 +47,7 @@ from surreal_bids.reports.viewers import (
     write_viewer,
 )
 from surreal_bids.rindices.control_sensitivity import describe_shift
+from surreal_bids.rindices.crossfit import HELD_OUT, NOT_HELD_OUT
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,18 +133,32 @@ def _summary(report: GroupReport) -> Section:
         Number('Excluded', str(len(cohort.exclusions))),
         Number('Patterns', str(chosen['n_patterns'])),
     ]
-    doubts = [Notice(text, 'warning') for text in report.found.cohort.warnings]
     numbers += against_chance(report.card)
-    if chosen['n_patterns'] == 0:
-        nothing = Notice(NOTHING_FOUND, 'warning')
-        return Section('Summary', (Numbers(tuple(numbers)), nothing, *doubts))
-    if chosen['agreement'] is not None:
-        note = f'of members: {chance_of(report.card):.2f} if unrelated, 1 if the same'
+    if chosen['n_patterns'] and chosen['agreement'] is not None:
+        note = f'of members; {chance_of(report.card):.2f} if unrelated, 1 if identical'
         numbers.append(Number('Agreement', f'{chosen["agreement"]:.2f}', note=note))
-    trust = [*members_agree(chosen['agreement'], report.found), *held_out(report.found), *doubts]
-    order = ('warning', 'note', 'good')
-    trust.sort(key=lambda block: order.index(block.level) if isinstance(block, Notice) else 0)
-    return Section('Summary', (Numbers(tuple(numbers)), *trust))
+    notices = [Notice(text, 'warning') for text in cohort.warnings]
+    notices += verdict(_card_with_folds(report), applied=HELD_OUT not in report.found.results)
+    notices.sort(key=lambda notice: ('warning', 'note', 'good').index(notice.level))
+    return Section('Summary', (Numbers(tuple(numbers)), *notices, *_not_held_out(report.found)))
+
+
+def _card_with_folds(report: GroupReport) -> Mapping[str, Any]:
+    """Return the card with the note of cross-fitting, which is added to the card when published."""
+    found = report.found
+    note = found.model.notes.get('CrossFit') if found.fitted is None else found.fitted.note
+    return report.card if note is None else {**report.card, 'CrossFit': note}
+
+
+def _not_held_out(found: GroupResults) -> list[Block]:
+    """Return the participants without out-of-fold R-indices, and why."""
+    lacking = found.results[found.results['status'] == NOT_HELD_OUT]
+    if lacking.empty:
+        return []
+    table = pd.DataFrame({'participant': lacking.index, 'reason': lacking['reason']})
+    title = 'Participants without out-of-fold R-indices'
+    fold = f'{title}: {len(lacking)}' if len(lacking) > FEW_ROWS else ''
+    return [Table(table, title, fold=fold)]
 
 
 def _participants(report: GroupReport) -> Section:
@@ -184,7 +198,7 @@ def _harmonization(report: GroupReport) -> Section:
 def _model(report: GroupReport) -> Section:
     """How the number of patterns was chosen, or which model was applied."""
     card = report.card
-    facts = Facts(card_facts(card))
+    facts = model_facts(card)
     if report.methods.model is not None:
         text = f'Nothing was trained: the model {report.methods.model} was applied.'
         return Section('Model', (Paragraph(text), facts))
@@ -199,8 +213,7 @@ def _model(report: GroupReport) -> Section:
             'patterns M and the same λ; the ring is the choice.'
         )
         blocks.append(report.figure('agreement', drawn, 'What was chosen, and why', caption))
-    formats = {'agreement': '{:.3f}', 'score': '{:.3f}', 'ortho': '{:g}'}
-    blocks.append(Table(agreement, 'All settings', formats, fold='All settings in numbers'))
+    blocks += agreement_table(card)
     return Section('Model', tuple(blocks))
 
 

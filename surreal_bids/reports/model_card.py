@@ -1,121 +1,284 @@
-"""What the report of the group says of the model: how it was chosen, and how far to trust it."""
+"""The card of a model: one list of sections, shown as text by the command line and in reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.engine import GroupResults
-from surreal_bids.model.agreement import LOW_AGREEMENT
+from surreal_bids.bids.tabular import CONTROL, PATIENT
+from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.model.stability import Stability, any_pattern, stored_number
-from surreal_bids.reports.flags import FEW_ROWS
-from surreal_bids.reports.pages import Block, Notice, Number, Table
-from surreal_bids.rindices.crossfit import HELD_OUT, NOT_HELD_OUT, lost_patterns
+from surreal_bids.reports.pages import (
+    NOTHING,
+    Block,
+    Facts,
+    Notice,
+    Number,
+    Paragraph,
+    Section,
+    Table,
+    table_rows,
+)
+from surreal_bids.rindices.crossfit import doubts_of_model, lost_patterns
+from surreal_bids.rindices.intervals import INTERVALS
+from surreal_bids.rindices.new_sites import describe_added
 from surreal_bids.stats.concordance import chance_agreement
+from surreal_bids.text import list_briefly
+
+Card = Mapping[str, Any]
 
 GOOD_AGREEMENT = 0.8
-"""From here on members found the same patterns."""
+"""Agreement from which members are taken to have found the same patterns."""
+
+UNKNOWN = 'not known'
+
+EXCLUDED_MEMBERS = ('disagrees', 'diverged', 'collapsed')
+"""Status of members that were trained but are not part of the average."""
+
+NO_PATTERN = (
+    'No pattern is supported: no pattern was reproduced in other subsamples of the participants '
+    'better than with shuffled labels. There are no R-indices. If you expect patterns, check the '
+    'group labels, the covariates and the number of participants.'
+)
+
+HEAD_SIZE = {
+    'none': 'not corrected',
+    'power': 'corrected with an allometric (log-log) model fitted in controls; ICV is column {}',
+    'covariate': 'ICV (column {}) is a covariate',
+    'proportion': 'features are divided by ICV (column {})',
+}
 
 
-def chance_of(card: Mapping[str, Any]) -> float:
-    """Agreement of unrelated members, for as many patients and patterns as were trained on."""
+def card_text(card: Card, details: bool = True) -> str:
+    """Return the card of a model as text.
+
+    Parameters
+    ----------
+    card
+        Content of `model.json`.
+    details
+        Also show the hyper-parameters and the table of features.
+    """
+    sections = card_sections(card, details)
+    return '\n\n'.join(
+        '\n'.join([section.title, *(f'  {line}' for line in _lines(section.blocks))])
+        for section in sections
+    )
+
+
+def card_sections(card: Card, details: bool) -> list[Section]:
+    """Return the sections of a card, the verdict first; see :func:`card_text`."""
+    sections = [
+        Section('Verdict', (Paragraph(_contents(card)), *verdict(card))),
+        Section('Origin', _paragraphs(_origin(card))),
+        Section('Training sample', _paragraphs(_sample(card))),
+        Section('Features', _paragraphs(_features(card))),
+        Section('Preprocessing', (Facts(_preprocessing(card['Preprocessing'])),)),
+        Section('Sites added after training', _paragraphs(_added_sites(card))),
+        Section('Model', (model_facts(card), *linear_table(card))),
+        Section('R-indices of the training sample', _paragraphs(_cross_fit(card))),
+        Section('Number of patterns', stability_table(card)),
+        Section('Agreement of members', agreement_table(card)),
+        Section('Members excluded from the average', _paragraphs(_excluded_members(card))),
+    ]  # fmt: skip
+    if details:
+        given = {name: value for name, value in card['HyperParameters'].items() if value}
+        sections.append(Section('Hyper-parameters', (Facts(given),)))
+        sections.append(Section('Feature details', (_feature_table(card),)))
+    return [section for section in sections if section.blocks]
+
+
+def verdict(card: Card, applied: bool = False) -> list[Notice]:
+    """Return what a user should know before using R-indices of a model, warnings first.
+
+    Parameters
+    ----------
+    card
+        Content of `model.json`.
+    applied
+        Whether the R-indices are those of new participants, not of the training sample.
+    """
+    chosen = card['Selected']
+    if chosen['n_patterns'] == 0:
+        return [Notice(NO_PATTERN, 'warning')]
+    fitted, notices = card.get('CrossFit'), []
+    if not applied and fitted is None and 'Imported' not in card:
+        notices.append(Notice(IN_SAMPLE, 'warning'))
+    notices += [Notice(text, 'warning') for text in doubts_of_model(card)]
+    if chosen['agreement'] is not None and not doubts_of_model(card, lost=False):
+        notices.append(_agreement_notice(chosen['agreement'], bool(lost_patterns(fitted or {}))))
+    if not applied and fitted is not None:
+        text = f'R-indices of the training sample are out of fold ({fitted["Folds"]} folds).'
+        notices.append(Notice(text, 'good'))
+    return notices
+
+
+IN_SAMPLE = (
+    'R-indices of the training sample come from the model that was trained on it (no '
+    'cross-fitting: not requested, or too few participants). They are too low in controls and too '
+    'high in patients; do not compare the groups with them.'
+)
+
+
+def _agreement_notice(agreement: float, lost: bool) -> Notice:
+    if agreement < GOOD_AGREEMENT:
+        text = f'Members agree fairly ({agreement:.2f}). Compare groups rather than individuals.'
+        return Notice(text)
+    if lost:
+        text = (
+            'Members trained on all participants found the same patterns, but the patterns change '
+            'when some participants are excluded. More participants are needed.'
+        )
+        return Notice(text)
+    return Notice(f'Members found the same patterns (agreement {agreement:.2f}).', 'good')
+
+
+def _contents(card: Card) -> str:
+    names = card['PatternNames']
+    patterns = f'{len(names)} {"pattern" if len(names) == 1 else "patterns"}'
+    listed = f' ({", ".join(names)})' if names else ''
+    sample = card.get('TrainingSample')
+    origin = (
+        f' learned from {sample[CONTROL]["n"]} controls and {sample[PATIENT]["n"]} patients'
+        if sample
+        else ''
+    )
+    return f'{patterns}{listed}{origin}, {len(card["FeatureDetails"])} features.'
+
+
+def _paragraphs(lines: Sequence[str]) -> tuple[Paragraph, ...]:
+    return tuple(map(Paragraph, lines))
+
+
+def _origin(card: Card) -> list[str]:
+    made = card['GeneratedBy']
+    lines = [f'{made["Name"]} {made["Version"]} (torch {made["Torch"]}, Python {made["Python"]})']
+    imported = card.get('Imported')
+    if imported:
+        title = imported['Title'] or 'a SurrealGAN checkpoint'
+        lines.append(f'imported from {imported["File"]}, epoch {imported["Epoch"]}: {title}')
+        lines.append(imported['Note'])
+    return lines
+
+
+def _sample(card: Card) -> list[str]:
+    sample = card.get('TrainingSample')
+    if sample is None:
+        return [UNKNOWN]
+    lines = []
+    for group, word in ((CONTROL, 'controls'), (PATIENT, 'patients')):
+        columns = [_column(name, it) for name, it in sample[group].items() if name != 'n']
+        described = f': {"; ".join(columns)}' if columns else ''
+        lines.append(f'{sample[group]["n"]} {word} ({group}){described}')
+    return lines
+
+
+def _column(name: str, values: Mapping[str, float]) -> str:
+    if set(values) == {'mean', 'std', 'min', 'max'}:
+        return (
+            f'{name} {values["mean"]:.4g} +- {values["std"]:.3g} '
+            f'({values["min"]:.4g} to {values["max"]:.4g})'
+        )
+    return f'{name}: ' + ', '.join(f'{level} {count}' for level, count in values.items())
+
+
+def _features(card: Card) -> list[str]:
+    features = card['Preprocessing']['features']
+    units = sorted({feature['Units'] for feature in card['FeatureDetails']})
+    chosen = 'columns of the table' if features['name'] == 'columns' else features['name']
+    return [
+        f'{len(features["features"])} features, unit: {", ".join(units)}',
+        f'{chosen}: {list_briefly(card["Features"])}',
+    ]
+
+
+def _preprocessing(state: Mapping[str, Any]) -> dict[str, str]:
+    options = state['options']
+    encoder = (state['residualiser'] or {}).get('encoder', {})
+    facts = {'head size': HEAD_SIZE[options['icv']].format(options['icv_column'])}
+    if state['imputer'] is not None:
+        facts['missing features'] = 'imputed by regression among controls'
+    facts['sites'] = _harmonization(options['site_column'], state['combat'])
+    covariates = ', '.join(encoder.get('covariates', [])) or 'none'
+    facts['covariates'] = f'{covariates} (effects estimated in controls and removed)'
+    for name, ends in encoder.get('range', {}).items():
+        low, high = np.exp(ends) if name == LOG_ICV else ends
+        column = options['icv_column'] if name in (ICV, LOG_ICV) else name
+        facts[f'range of {column} in controls'] = f'{low:.6g} to {high:.6g}'
+    for name, levels in encoder.get('levels', {}).items():
+        facts[f'levels of {name}'] = ', '.join(levels)
+    facts['scaling'] = 'each feature has mean 1 and SD 0.1 in controls'
+    return facts
+
+
+def _harmonization(site_column: str | None, combat: Mapping[str, Any] | None) -> str:
+    if combat is None:
+        return 'not harmonized'
+    sizes = zip(combat['sites'], combat['site_sizes'])
+    return (
+        f'ComBat, learned on {combat["fit_on"]} (column {site_column}): '
+        + ', '.join(f'{site} {size}' for site, size in sizes)
+        + f'; participants from other sites: {combat["unseen_site"]}'
+    )
+
+
+def model_facts(card: Card) -> Facts:
+    """Return the settings of a model and how it was trained."""
+    chosen = card['Selected']
+    facts: dict[str, Any] = {'patterns (M)': chosen['n_patterns']}
+    if chosen['n_patterns']:
+        facts['weight of orthogonality'] = f'lambda {_number(chosen["ortho"])}'
+        facts |= _member_facts(card)
+    facts |= {'preset': card['Preset'], 'random seed': card['RandomState']}
+    if card.get('Spent'):
+        spent = card['Spent']
+        facts['trained'] = (
+            f'{spent["members"]} members, {spent["iterations"]:,} iterations in total'
+        )
+        facts['training stopped because'] = spent['reason']
+    return Facts(facts)
+
+
+def _member_facts(card: Card) -> dict[str, str]:
+    if 'Imported' in card:
+        return {'members': 'one, as saved by its authors'}
+    chosen = card['Selected']
+    return {
+        'members': f'{len(chosen["members"])} of {card["Repetitions"]} are averaged (a member is '
+        'one training run with its own random seed)',
+        'reference member': f'{chosen["reference"] + 1} (gives the order of the patterns)',
+        'agreement of members': _index(chosen['agreement']),
+        'iterations': f'{card["Iterations"]:,}',
+    }
+
+
+def chance_of(card: Card) -> float:
+    """Return the agreement of unrelated members for this number of patients and patterns."""
     return chance_agreement(card['Sample']['n_pt'], card['Selected']['n_patterns'])
 
 
-def against_chance(card: Mapping[str, Any]) -> list[Number]:
-    """Whether there is any pattern at all, by shuffled labels."""
+def against_chance(card: Card) -> list[Number]:
+    """Return the test of whether there is any pattern at all, by shuffled labels."""
     number = stored_number(card.get('Stability'))
     tested = None if number is None else any_pattern(number)
     if tested is None:
         return []
     note = (
-        f'stability {tested.value:.2f}; {median(tested.null):.2f} with shuffled labels '
-        f'(highest of {len(tested.null)}: {max(tested.null):.2f}), for which preprocessing was '
-        'learned again'
+        f'stability {tested.value:.2f}; with shuffled labels {median(tested.null):.2f} '
+        f'(highest of {len(tested.null)}: {max(tested.null):.2f}). Preprocessing was fitted again '
+        'for each shuffle'
     )
     return [Number('Any pattern', f'p = {tested.p_value:.2g}', note=note)]
 
 
-def _lost(found: GroupResults) -> str:
-    """Patterns that a model of a fold has not found again; empty where there is none.
-
-    Of a model that is applied, the card tells of its training.
-    """
-    note = found.model.notes.get('CrossFit', {}) if found.fitted is None else found.fitted.note
-    return ', '.join(lost_patterns(note))
-
-
-def held_out(found: GroupResults) -> list[Block]:
-    """By which models R-indices are."""
-    lost = _lost(found)
-    if HELD_OUT not in found.results:
-        text = (
-            f'Not found again when a part of the training sample was left out: {lost}. Interpret '
-            'these R-indices with care.'
-        )
-        return [Notice(text, 'warning')] if lost else []
-    if found.fitted is None:
-        text = (
-            'R-indices are by the model that was trained on these participants (no folds: asked '
-            'for, or too few participants). Those of controls are too low, those of patients too '
-            'high: do not compare the groups by them.'
-        )
-        return [Notice(text, 'warning')]
-    note = found.fitted.note
-    text = (
-        f'R-indices on this page are of participants held out: by models that were trained without '
-        f'them, in {note["Folds"]} folds.'
-    )
-    blocks: list[Block] = [Notice(text, 'good')]
-    if lost:
-        text = (
-            f'Not found again when the participants of a fold were left out: {lost}. These '
-            'participants have no R-index of it; interpret those of the others with care.'
-        )
-        blocks.append(Notice(text, 'warning'))
-    lacking = found.results[found.results['status'] == NOT_HELD_OUT]
-    if len(lacking):
-        table = pd.DataFrame({'who': lacking.index, 'why': lacking['reason']})
-        fold = f'{len(lacking)} could not be held out' if len(lacking) > FEW_ROWS else ''
-        blocks.append(Table(table, 'Who could not be held out, and why', fold=fold))
-    return blocks
-
-
-def members_agree(agreement: float | None, found: GroupResults) -> list[Block]:
-    """Whether members of the model found the same patterns; None: not known."""
-    if agreement is None:
-        return []
-    if agreement < LOW_AGREEMENT:
-        text = (
-            'The members hardly agree: the patterns were not found, and the R-indices below should '
-            'not be used. Train longer (--iterations), or with more participants.'
-        )
-        return [Notice(text, 'warning')]
-    if agreement < GOOD_AGREEMENT:
-        return [Notice('Members agree fairly. Compare groups rather than individuals.')]
-    if _lost(found):
-        text = (
-            'Members that were trained on all participants found the same patterns, but without '
-            'some of the participants others are found: more participants are needed.'
-        )
-        return [Notice(text)]
-    return [Notice('Members trained from different seeds found the same patterns.', 'good')]
-
-
-NOTHING_FOUND = (
-    'No pattern is supported: none is found again in other subsamples of the participants, or not '
-    'better than with shuffled labels. There are no R-indices. If you expect patterns, check the '
-    'labels of the groups, the covariates and the number of participants.'
-)
-
-
-def stability_table(card: Mapping[str, Any]) -> list[Block]:
-    """How the number of patterns was chosen, beside shuffled labels."""
+def stability_table(card: Card) -> tuple[Table, ...]:
+    """Return how the number of patterns was chosen, compared with shuffled labels."""
     if not card.get('Stability'):
-        return []
+        return ()
     rows = [
         {
             'patterns': row['n_patterns'],
@@ -128,44 +291,131 @@ def stability_table(card: Mapping[str, Any]) -> list[Block]:
         for row in card['Stability']['stabilities']
     ]
     caption = (
-        'How well patterns are found again: correlation of the least stable one between subsamples '
-        'of the participants. Shuffled labels were tried where they could change the answer.'
+        'Stability is the correlation of the least stable pattern between subsamples of the '
+        'participants. The permutation test was run only where it could affect the choice.'
     )
     formats = dict.fromkeys(
-        ('stability', 'shuffled labels, median', 'shuffled labels, highest', 'p'), '{:.2f}'
+        ('stability', 'shuffled labels, median', 'shuffled labels, highest'), '{:.2f}'
     )
-    return [Table(pd.DataFrame(rows), caption, formats | {'p': '{:.3f}'})]
+    return (Table(pd.DataFrame(rows), caption, formats | {'p': '{:.3f}'}),)
 
 
-def linear_table(card: Mapping[str, Any]) -> list[Block]:
-    """The linear factors beside the R-indices."""
+def agreement_table(card: Card) -> tuple[Table, ...]:
+    """Return the agreement of the members of each setting that was tried."""
+    if not card['Agreement']:
+        return ()
+    chosen = (card['Selected']['n_patterns'], card['Selected']['ortho'])
+    names = {
+        'n_patterns': 'patterns',
+        'ortho': 'lambda',
+        'n_members': 'members',
+        'n_healthy': 'usable',
+        'agreement': 'agreement',
+        'score': 'score',
+    }
+    table = pd.DataFrame(card['Agreement'])
+    is_chosen = [pair == chosen for pair in zip(table['n_patterns'], table['ortho'])]
+    table = table[[name for name in names if name in table]].rename(columns=names)
+    table['chosen'] = ['chosen' if each else '' for each in is_chosen]
+    formats = {'agreement': '{:.3f}', 'score': '{:.3f}', 'lambda': '{:g}'}
+    caption = 'Mean agreement of all pairs of members (pattern-agr-index)'
+    return (Table(table, caption, formats, fold='All settings'),)
+
+
+def linear_table(card: Card) -> tuple[Table, ...]:
+    """Return how the R-indices agree with linear factors of the same patients."""
     if not card.get('Linear'):
-        return []
+        return ()
     rows = zip(card['PatternNames'], card['Linear']['agreement'], card['Linear']['differing'])
     table = pd.DataFrame(rows, columns=['pattern', 'agreement', 'patients who differ'])
     caption = (
-        'R-indices beside the linear factors of the same patients: c-index, and share of patients '
-        'whose places among all are more than a quarter apart. Where they differ, so does what a '
-        'linear model can and cannot express; look at these patients.'
+        'Comparison of R-indices with linear factors of the same patients: c-index, and share of '
+        'patients whose ranks differ by more than a quarter of the sample. Such patients show '
+        'effects that a linear model cannot express.'
     )
     formats = {'agreement': '{:.3f}', 'patients who differ': '{:.1%}'}
-    return [Table(table, caption, formats)]
+    return (Table(table, caption, formats),)
 
 
-def card_facts(card: Mapping[str, Any]) -> dict[str, Any]:
-    """The model in a few words."""
-    chosen = card['Selected']
-    facts = {
-        'Patterns (M)': chosen['n_patterns'],
-        'λ': 'not known' if chosen['ortho'] is None else f'{chosen["ortho"]:g}',
-        'Members averaged': f'{len(chosen["members"])} of {card["Repetitions"]}',
-        'Iterations': f'{card["Iterations"]:,}',
-        'Settings': card['Preset'],
-        'Features': card['NumberOfFeatures'],
-    }
-    if card.get('Spent'):
-        spent = card['Spent']
-        facts['Trained'] = f'{spent["members"]} members, {spent["iterations"]:,} iterations in all'
-        facts['Ended because'] = spent['reason']
-    imported = card.get('Imported')
-    return facts | ({'Origin': imported['Title'] or imported['File']} if imported else {})
+def _added_sites(card: Card) -> list[str]:
+    return describe_added(card.get('AddedSites', {}))
+
+
+def _cross_fit(card: Card) -> list[str]:
+    """Return how the R-indices of the training sample were computed."""
+    if 'Imported' in card or 'TrainingSample' not in card or not card['PatternNames']:
+        return []
+    fitted = card.get('CrossFit')
+    if fitted is None:
+        return ['from this model, which was trained on them']
+    least = ', '.join(f'{name} {value:.3f}' for name, value in fitted['LeastCorrelation'].items())
+    lines = [
+        f'out of fold, {fitted["Folds"]} folds; each fold repeats all steps with M and lambda of '
+        f'this model and {fitted["MembersPerFold"]} members',
+        f'lowest correlation of a fold with this model: {least}',
+    ]
+    if INTERVALS in card:
+        lines.append(f'intervals: from {card[INTERVALS]["Controls"]} out-of-fold controls')
+    if fitted['NotHeldOut']:
+        lines.append(
+            f'{fitted["NotHeldOut"]} participants without out-of-fold R-indices: the column reason '
+            'of rindices.tsv explains why'
+        )
+    return lines
+
+
+def _excluded_members(card: Card) -> list[str]:
+    return [
+        f'{member["n_patterns"]} patterns, lambda {member["ortho"]:g}, member '
+        f'{member["repetition"] + 1}: {member["status"]} (agreement {_index(member["agreement"])})'
+        for member in card['Members']
+        if member['status'] in EXCLUDED_MEMBERS
+    ]
+
+
+def _feature_table(card: Card) -> Table:
+    logarithm = ' (log)' if card['Preprocessing']['options']['icv'] == 'power' else ''
+    rows = [
+        {
+            'name': feature['Name'],
+            'MUSE': '+'.join(map(str, feature['MUSERegions'])) or '-',
+            'CN mean': feature['CNMean'],
+            'CN SD': feature['CNStd'],
+        }
+        | {f'{name}{logarithm}': value for name, value in feature['Coefficients'].items()}
+        for feature in card['FeatureDetails']
+    ]
+    table = pd.DataFrame(rows)
+    caption = 'Mean and SD in controls, and coefficients of the covariates'
+    return Table(table, caption, dict.fromkeys(table.columns[2:], '{:.6g}'))
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f'{value:.6g}'
+
+
+def _index(value: float | None) -> str:
+    return UNKNOWN if value is None else f'{value:.3f}'
+
+
+def _lines(blocks: Sequence[Block]) -> list[str]:
+    """Return blocks as lines of text."""
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Paragraph):
+            lines.append(block.text)
+        elif isinstance(block, Notice):
+            lines.append(f'WARNING: {block.text}' if block.level == 'warning' else block.text)
+        elif isinstance(block, Facts):
+            lines += [f'{name}: {value}' for name, value in block.facts.items()]
+        elif isinstance(block, Table):
+            lines += [block.caption, *(f'  {line}' for line in _table_lines(block))]
+    return lines
+
+
+def _table_lines(table: Table) -> list[str]:
+    """Return a table as lines with columns of equal width."""
+    rows = [list(map(str, table.frame.columns))]
+    rows += [[cell.text.replace(NOTHING, '-') for cell in cells] for _, cells in table_rows(table)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ['  '.join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]

@@ -20,7 +20,6 @@ import pandas as pd
 from markupsafe import Markup
 
 from surreal_bids import __version__
-from surreal_bids.analysis.outputs import doubts_of_model
 from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION, sex_of
@@ -52,7 +51,7 @@ from surreal_bids.reports.rindices_figures import (
     plot_course,
     plot_standing,
 )
-from surreal_bids.rindices.crossfit import HELD_OUT
+from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model
 from surreal_bids.rindices.measurement_noise import PAIRS
 from surreal_bids.text import counted
 

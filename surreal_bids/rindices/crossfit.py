@@ -24,7 +24,7 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json
 from surreal_bids.harmonization.quality import without_warnings
-from surreal_bids.model.agreement import Selection
+from surreal_bids.model.agreement import LOW_AGREEMENT, Selection
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import subsample_size
@@ -368,6 +368,32 @@ def lost_patterns(note: Mapping[str, Any]) -> list[str]:
     """
     least = note.get('LeastCorrelation', {})
     return [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
+
+
+def doubts_of_model(card: Mapping[str, Any], lost: bool = True) -> list[str]:
+    """Return warnings that concern all R-indices of a model, as sentences.
+
+    Parameters
+    ----------
+    card
+        Content of `model.json`.
+    lost
+        Whether to include patterns that were not reproduced in every fold of the training sample.
+    """
+    doubts = []
+    agreement = card.get('Selected', {}).get('agreement')
+    if agreement is not None and agreement < LOW_AGREEMENT:
+        doubts.append(
+            f'The members of the model hardly agree ({agreement:.2f}; 0.8 is good). Do not use '
+            'these R-indices; train longer (--iterations) or with more participants.'
+        )
+    listed = lost_patterns(card.get('CrossFit', {})) if lost else []
+    if listed:
+        doubts.append(
+            f'Patterns not reproduced in every fold of the training sample: {", ".join(listed)}. '
+            'Interpret these R-indices with care.'
+        )
+    return doubts
 
 
 def warn_of_lost(fitted: CrossFit) -> None:

@@ -102,7 +102,7 @@ def test_fit_without_folds_says_that_it_was_trained_on_them(home, tmp_path):
     assert run('fit', home / 'volumes.tsv', *given, '--folds', 0) == 0
     table = read(out / 'rindices.tsv')
     assert set(table['held_out'].map(str).str.lower()) == {'false'}
-    assert 'trained on them: too low in controls' in (out / 'summary.txt').read_text()
+    assert 'too low in controls' in (out / 'summary.txt').read_text()
     folds = read(home / 'model' / 'rindices.tsv')
     assert table['r1'].tolist() == folds['r1_trained_on'].tolist()
 
@@ -123,7 +123,7 @@ def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
 def test_apply_warns_of_a_model_whose_members_do_not_agree(
     home, tmp_path, limit, warned, capsys, monkeypatch
 ):
-    monkeypatch.setattr('surreal_bids.analysis.outputs.LOW_AGREEMENT', limit)
+    monkeypatch.setattr('surreal_bids.rindices.crossfit.LOW_AGREEMENT', limit)
     assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
     assert ('members of the model hardly agree' in capsys.readouterr().out) == warned
 
@@ -439,7 +439,7 @@ def test_what_is_no_model_is_named(home, tmp_path, capsys, model, found):
 def test_the_card_is_shown(home, capsys):
     assert run('card', home / 'model') == 0
     text = capsys.readouterr().out
-    for words in ('30 controls (CN)', 'region_c', 'ComBat', 'gamma', 'CN mean', 'by age'):
+    for words in ('30 controls (CN)', 'region_c', 'ComBat', 'gamma', 'CN mean', 'covariates'):
         assert words in text
 
 

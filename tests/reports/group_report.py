@@ -54,7 +54,13 @@ def make_card(agreement=0.83):
     ]
     return {
         'PatternNames': ['r1', 'r2'],
-        'Selected': {'n_patterns': 2, 'ortho': 0.4, 'agreement': agreement, 'members': [0, 1]},
+        'Selected': {
+            'n_patterns': 2,
+            'ortho': 0.4,
+            'agreement': agreement,
+            'members': [0, 1],
+            'reference': 0,
+        },
         'Agreement': rows,
         'History': history,
         'Repetitions': 3,
@@ -62,6 +68,7 @@ def make_card(agreement=0.83):
         'Iterations': 20,
         'Preset': 'robust',
         'NumberOfFeatures': 5,
+        'RandomState': 0,
     }
 
 

@@ -29,7 +29,7 @@ def report(tmp_path_factory):
 def test_everything_is_told(report):
     page, _ = report
     for words in (
-        'found the same patterns',
+        'Members found the same patterns',
         'sub-99',
         'outside the training population; age outside the training range',
         'Harmonization',
@@ -76,8 +76,8 @@ def test_chance_is_beside_what_was_found(tmp_path):
     card = make_card() | {'Stability': STABILITY}
     words = Page(write_group_report(make_report(tmp_path, card=card, maps=False))).words
     assert 'p = 0.048' in words
-    assert 'for which preprocessing was learned again' in words
-    assert 'stability 0.95; 0.20 with shuffled labels (highest of 20: 0.20)' in words
+    assert 'Preprocessing was fitted again for each shuffle' in words
+    assert 'stability 0.95; with shuffled labels 0.20 (highest of 20: 0.20)' in words
     assert '0.51 if unrelated' in words
 
 
@@ -90,10 +90,12 @@ def test_by_which_models_r_indices_are_is_told(tmp_path, held_out):
     fitted = SimpleNamespace(note=note) if held_out else None
     found = replace(report.found, results=results, fitted=fitted)
     words = Page(write_group_report(replace(report, found=found))).words
-    assert ('participants held out: by models that were trained without' in words) == held_out
-    assert ('its site is small' in words) == held_out
-    assert ('r2 (correlation 0.40). These participants have no R-index' in words) == held_out
-    assert ('do not compare the groups by them' in words) != held_out
+    assert ('are out of fold (5 folds)' in words) == held_out
+    assert 'its site is small' in words
+    assert (
+        'not reproduced in every fold of the training sample: r2 (correlation 0.40)' in words
+    ) == held_out
+    assert ('do not compare the groups with them' in words) != held_out
 
 
 def test_patterns_that_the_training_sample_did_not_show_again_are_told_where_a_model_is_applied(
@@ -105,7 +107,7 @@ def test_patterns_that_the_training_sample_did_not_show_again_are_told_where_a_m
     model = SimpleNamespace(pattern_names=('r1', 'r2'), notes=note)
     found = replace(report.found, results=results, fitted=None, model=model)
     words = Page(write_group_report(replace(report, found=found))).words
-    assert 'training sample was left out: r2 (correlation 0.40). Interpret these' in words
+    assert 'of the training sample: r2 (correlation 0.40). Interpret these' in words
 
 
 def test_names_stay_text(report):
@@ -193,7 +195,7 @@ def test_good_agreement_is_no_comfort_where_a_fold_lost_a_pattern(tmp_path):
     found = replace(report.found, fitted=SimpleNamespace(note=note))
     words = Page(write_group_report(replace(report, found=found))).words
     assert 'Good: Members' not in words
-    assert 'without some of the participants others are found' in words
+    assert 'change when some participants are excluded' in words
 
 
 def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):

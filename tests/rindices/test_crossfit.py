@@ -6,10 +6,10 @@ import pytest
 
 from surreal_bids.analysis.diagnosis import SUM_OF_INDICES
 from surreal_bids.analysis.engine import COMPARED, analyse_group, compare_halves
-from surreal_bids.analysis.outputs import readable_card
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import UsageError
+from surreal_bids.reports.model_card import card_text
 from surreal_bids.rindices.crossfit import (
     NOT_HELD_OUT,
     PATTERN_LOST,
@@ -226,8 +226,8 @@ def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
     least = fitted.correlation.min(axis=1)
     assert table['fold_correlation'].tolist() == [least[fold] for fold in table['fold']]
     note = fitted.note | {'LeastCorrelation': {'r1': 0.9, 'r2': 0.69}}
-    told = readable_card(replace(model, notes={**model.notes, 'CrossFit': note}).state()[1])
-    assert 'not found again without some participants, who have no R-index of it: r2' in told
+    told = card_text(replace(model, notes={**model.notes, 'CrossFit': note}).state()[1])
+    assert 'WARNING: Patterns not reproduced in every fold of the training sample: r2' in told
 
 
 def test_a_pattern_that_is_lost_without_a_fold_is_warned_of(fitted, caplog):

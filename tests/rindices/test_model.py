@@ -5,12 +5,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.analysis.outputs import readable_card, summarise_results, write_results
+from surreal_bids.analysis.outputs import summarise_results, write_results
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import column_features
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
+from surreal_bids.reports.model_card import card_text
 from surreal_bids.rindices.model import TableModel, TrainingData, prepare
 from tests.cohort.study import REGIONS, Study, make_study
 
@@ -151,11 +152,13 @@ def test_the_card_tells_everything_in_plain_json(fitted, study):
 @pytest.mark.parametrize('options', [OPTIONS, PreprocessingOptions()], ids=['full', 'plain'])
 def test_the_card_is_readable(study, options, details):
     model, _ = fit(study, options)
-    text = readable_card(model.state()[1], details)
+    text = card_text(model.state()[1], details)
     for words in ('30 controls (CN)', '41 patients (PT)', '32 features', 'lambda 0.2', 'chosen'):
         assert words in text
     assert ('CN mean' in text) == details
     assert ('ComBat, learned on controls' in text) == (options is OPTIONS)
+    assert text.startswith('Verdict')
+    assert text.count('a member is') == 1
     assert 'nan' not in text.lower()
 
 
@@ -163,7 +166,7 @@ def test_the_card_is_readable(study, options, details):
 def test_members_left_out_are_listed_with_the_reason(fitted, status):
     card = fitted[0].state()[1]
     card['Members'][1] |= {'status': status, 'agreement': None}
-    text = readable_card(card)
+    text = card_text(card)
     assert f'member 2: {status} (agreement not known)' in text
 
 
