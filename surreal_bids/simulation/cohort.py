@@ -454,31 +454,38 @@ def severity_columns(plan: CohortPlan) -> dict[str, dict[str, Any]]:
 
 
 def readme(plan: CohortPlan) -> str:
-    """Content of the README."""
-    return f"""# Simulated T1-weighted heads
+    """Return the text of the README, which describes the simulated images and the truth."""
+    images = (
+        'Images are skull-stripped: they show the brain only.'
+        if plan.stripped
+        else 'Images show the whole head, with skull, scalp and face.'
+    )
+    atlases = (
+        f'- `sourcedata/atlases/`: {plan.atlases} healthy brains, skull-stripped and without site '
+        'effects, with\n  their label maps and volumes, and `dseg.tsv`, the list of labels.\n'
+    )
+    return f"""# Simulated T1-weighted images
 
 {plan.n_cn} controls (CN), {plan.n_pt} patients (PT), {plan.sites} site(s), {plan.patterns} \
 pattern(s) of atrophy, voxels of about {plan.voxel_size:g} mm, seed {plan.seed}.
-Made by `surreal-simulate cohort` of surreal_bids {__version__}; nobody was scanned.
+Simulated by `surreal-simulate cohort` of surreal_bids {__version__}; nobody was scanned.
 
-Each head is a smooth random deformation of the MNI152NLin2009cAsym template, with a skull, a scalp
-and a face around its brain. In patients, each pattern has a severity sampled uniformly from 0
-to 1, and its regions lose {LARGEST_LOSS:g} times the severity of their volume; the fluid nearby \
-takes up the space.
+Each anatomy is a smooth random deformation of the MNI152NLin2009cAsym template. Anatomies vary
+{plan.variation:g} times as much as real ones. {images}
+In patients, the severity of each pattern is sampled uniformly from 0 to 1. Its regions lose
+{LARGEST_LOSS:g} times the severity of their volume, and the CSF nearby fills the space.
 Sites differ in contrast, bias field, noise, voxel size and storage order.
 
 ## The truth
 
 - `sourcedata/truth/severities.tsv`: severity of each pattern.
-- `sourcedata/truth/patterns.tsv`: the regions of each pattern.
-- `sourcedata/truth/regions.tsv`: all regions, and the patterns they are next to.
-- `sourcedata/truth/volumes.tsv`: volume of each region before and after the disease.
+- `sourcedata/truth/patterns.tsv`: regions of each pattern.
+- `sourcedata/truth/regions.tsv`: all regions, and the patterns next to them.
+- `sourcedata/truth/volumes.tsv`: volume of each region before and after atrophy.
 - `sourcedata/truth/sub-*/`: label map (`dseg`) and brain mask (`desc-brain_mask`) of each image.
-- `sourcedata/atlases/`, if asked for: skull-stripped healthy heads without site effects, their
-  label maps and volumes, and `dseg.tsv`, the list of labels.
-
-Labels are those of Neuromorphometrics in MUSE numbering, less the voxels of the template that are
-more than {CSF_THRESHOLD:.0%} sulcal fluid.
+{atlases if plan.atlases else ''}
+Labels are those of Neuromorphometrics in MUSE numbering, without voxels of the template that
+contain more than {CSF_THRESHOLD:.0%} sulcal CSF.
 """
 
 
