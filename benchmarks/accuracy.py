@@ -1,11 +1,11 @@
-"""How well the true severities are recovered: the authors' sample and the five tasks of the paper.
+"""Accuracy of the recovered severities: the authors' sample and the five tasks of the paper.
 
     python benchmarks/accuracy.py sample --folder OFFICIAL --iterations 40000
     python benchmarks/accuracy.py tasks --controls CN.csv --preset robust --iterations 18000
 
-`OFFICIAL` holds sample_roi.csv and sample_data_ground_truth.csv of the authors' repository;
-`CN.csv` the regional volumes of healthy people, resampled to the paper's 492 + 900 people. Each row
-is one fit: lambda picked by agreement, the consensus of its members, and its members one by one.
+`OFFICIAL` holds sample_roi.csv and sample_data_ground_truth.csv of the authors' repository.
+`CN.csv` holds regional volumes of healthy people, resampled to the paper's 492 + 900 people. Each
+row is one fit: the lambda chosen by agreement, the consensus of its members, and each member.
 """
 
 from __future__ import annotations

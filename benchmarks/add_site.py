@@ -1,16 +1,17 @@
-"""What it costs to know a site from few controls: FCON 1000, its five largest sites left out.
+"""New sites from few controls: FCON 1000 without its five largest sites.
 
     python benchmarks/add_site.py DATA/tables/fcon1000.csv [--repeats 20]
 
-Regions are those that `surreal-gan fit` would choose (148 thicknesses and 27 volumes), covariates
-age, sex and head size; two people without a thickness of some region are excluded. A site is left
-out of the fit, alone or with the other four; 5, 10 or 20 of its people, chosen at random, teach it,
-and the rest are measured: the difference between their mean and that of the known sites' people, in
-standard deviations (root mean square of those of the two groups), after covariates were removed.
-`before` takes them as measured. Beside it, ComBat with its own prior for each feature by itself.
+Regions are those that `surreal-gan fit` would choose (148 thicknesses and 27 volumes); covariates
+are age, sex and head size. Two people with a missing thickness are excluded. A site is left out of
+the fit, alone or with the other four. 5, 10 or 20 of its people, chosen at random, serve as
+controls for the site. The rest are measured: the difference between their mean and that of the
+known sites, in standard deviations (root mean square of the two groups), after covariates were
+removed. `before` is the difference without the site's controls. For comparison, ComBat with its
+own prior for each feature by itself.
 
-Few people are measured, so their mean differs by chance from the site's; `fall_true` takes this out
-(mean of squares less the squared standard error).
+Few people are measured, and their mean differs from that of the site by chance. `fall_true` removes
+this sampling error (mean of squares minus the squared standard error).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/beyond.py --seeds 31 32 33 [--tasks threshold dense] [--factors-only]
 
-Regions are those of `basic`. Each row is one task and one sample of participants: c-index of
-the linear factors, of Surreal-GAN by default with M = 3, and of ridge regression that is given the
+Regions are those of `basic`. Each row is one task and one sample of participants: the c-index of
+the linear factors, of the default Surreal-GAN with M = 3, and of ridge regression that is given the
 true severities of four fifths of the patients and predicts those of the others.
 """
 

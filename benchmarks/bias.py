@@ -1,12 +1,12 @@
-"""Bias fields that N4 finds, beside the true ones: our settings and those of ANTs.
+"""Bias fields estimated by N4, compared with the true ones: our settings and those of ANTs.
 
     python benchmarks/bias.py [--fields 2] [--heads FILE ...]
 
-Each field is laid over a simulated head at 1 mm, with noise; fields are polynomials, as in
-`surreal_bids.simulation`, and smoothed noise, in turn. A real head has a field of its own, so each
-of the `--heads` counts with the difference between the fields found with and without ours. Compared
-are the logarithms of the fields inside the brain. Seconds are those of the processor, so that a
-busy machine counts little; they cover all that a caller waits for.
+Each field is applied to a simulated head at 1 mm with noise. Fields alternate between polynomials,
+as in `surreal_bids.simulation`, and smoothed noise. A real head (`--heads`) has its own field; the
+difference between the fields estimated with and without ours is used. Logarithms of the fields are
+compared inside the brain. Seconds are CPU time, which depends little on the load of the machine,
+and cover the whole call.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Time to find all T1w images of a large dataset, beside a default `BIDSLayout`, in one run.
+"""Time to find all T1w images of a large dataset, compared with a default `BIDSLayout`.
 
     python benchmarks/bids_layout.py [--subjects 1000] [--rounds 5]
 
-Makes a dataset of empty files (8 a subject) in a temporary folder and finds the T1w images in
-four ways. The ways take turns within each round, and ratios are taken within a round, so that a
-machine that is busier for a while slows all of them. Every round is written to
-`benchmarks/results`, with the date, machine and versions; the medians are printed.
+Creates a dataset of empty files (8 per subject) in a temporary folder and finds the T1w images in
+four ways. The ways alternate within each round, and ratios are computed within rounds, because the
+load of the machine may change. `benchmarks/results` gets every round with the date, machine and
+versions; the medians are printed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How close simulated losses come to the prescribed ones, and what a head costs.
+"""Accuracy of simulated losses, and the cost of simulating a head.
 
     python benchmarks/cohort.py [--voxel-size 2]
 
 For each pattern and loss: the largest error of a region with a loss, the largest change of a
-region next to one, and of any other region of tissue; then CPU seconds and peak memory of a head.
+region next to one, and of any other tissue region; then CPU seconds and peak memory per head.
 """
 
 from __future__ import annotations

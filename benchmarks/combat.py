@@ -1,10 +1,10 @@
-"""Time and memory of fitting ComBat on a large study, beside neuroCombat on the same data.
+"""Time and memory of fitting ComBat to a large study, compared with neuroCombat.
 
     python benchmarks/combat.py [--participants 10000] [--features 500] [--sites 50] [--rounds 3]
 
-Each fit runs in a process of its own, so that its peak memory (which counts Python, its libraries
-and the data) is its own. neuroCombat takes part if it can be imported. Every round is written to
-`benchmarks/results`, with the date, machine and versions; the medians are printed.
+Each fit runs in its own process, which gives its own peak memory (including Python, libraries and
+data). neuroCombat is included if it can be imported. `benchmarks/results` gets every round with the
+date, machine and versions; the medians are printed.
 """
 
 from __future__ import annotations

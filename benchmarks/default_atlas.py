@@ -1,22 +1,23 @@
-"""What the built-in atlas is worth: one registration, an ensemble of them, a template library.
+"""Accuracy of the built-in atlas: one registration, an ensemble, a template library.
 
     python benchmarks/default_atlas.py DATA WORK [--targets 3] [--library 4]
 
-DATA holds `T1w/<name>.nii.gz` and `dseg/<name>.nii.gz`, heads with label maps in MUSE numbering
-that another program (DLMUSE) has made; the brain is what is labelled. WORK keeps the transforms, so
-that a run that was stopped goes on. The last heads are the targets, the first ones the library.
+DATA holds `T1w/<name>.nii.gz` and `dseg/<name>.nii.gz`: heads with label maps in MUSE numbering
+from another program (DLMUSE). The brain is the labelled part. WORK keeps the transforms, and an
+interrupted run resumes. The last heads are the targets, the first ones the library.
 
 - `one`: the template registered to the head.
 - `ensemble`: the same with several settings, fused.
-- `library`: the template registered to each brain of the library, each of them to the head, and the
-  labels sent along both ways, fused (MAGeT-Brain: Chakravarty et al., Hum Brain Mapp 2013).
+- `library`: the template registered to each brain of the library, each of these to the head, and
+  the labels propagated along both transforms and fused (MAGeT-Brain: Chakravarty et al., Hum Brain
+  Mapp 2013).
 - `both`: the ensemble and the library, fused.
-- `one, all heads`, `ensemble, all heads`: the same on as many heads as there are, which
-  correlations need. The second is what the app does unless asked otherwise.
+- `one, all heads`, `ensemble, all heads`: the same on all heads, which correlations need. The
+  second is the default of the app.
 
-For each: mean Dice over labels, correlation over heads with the volumes of the other program
-(median over regions), and processor seconds a head; of the last also each region's. The threshold
-of fluid of the atlas and the settings of the ensemble were chosen on some of the same heads.
+For each: mean Dice over labels, correlation with the volumes of the other program over heads
+(median over regions), and CPU seconds per head; for the last also each region. The CSF threshold of
+the atlas and the settings of the ensemble were chosen on some of the same heads.
 """
 
 from __future__ import annotations

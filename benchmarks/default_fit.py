@@ -1,17 +1,20 @@
-"""What the default gives, without a training option, on people on whom nothing was chosen.
+"""Accuracy of the default, without training options, on people not used for any choice.
 
     python benchmarks/default_fit.py tasks sizes number null --seeds 41 42 43 [--jobs 8]
     python benchmarks/default_fit.py sample --folder OFFICIAL
     python benchmarks/default_fit.py large
 
-tasks: the paper's five with M = 3 given, 492 + 900 participants. sizes: basic in smaller cohorts.
-number: which M is chosen where 1 to 5 are true, in cohorts of three sizes, with three kinds of
-severities, mild effects in every other one. null: the same cohorts with shuffled labels. sample:
-the sample of the authors' repository (OFFICIAL holds sample_roi.csv and
-sample_data_ground_truth.csv). large: 20,000 + 20,000 participants, in time and memory.
+- tasks: the paper's five with M = 3 given, 492 + 900 participants.
+- sizes: basic in smaller cohorts.
+- number: the chosen M if 1 to 5 are true, in cohorts of three sizes with three kinds of severities;
+  every other cohort has mild effects.
+- null: the same cohorts with shuffled labels.
+- sample: the sample of the authors' repository (OFFICIAL holds sample_roi.csv and
+  sample_data_ground_truth.csv).
+- large: time and memory of 20,000 + 20,000 participants.
 
-Beside each c-index are that of the linear factors alone, and that of ridge regression which is told
-the true severities of nine tenths of the patients and predicts those of the others.
+Each c-index is compared with that of the linear factors alone, and with ridge regression that is
+given the true severities of nine tenths of the patients and predicts those of the others.
 """
 
 from __future__ import annotations

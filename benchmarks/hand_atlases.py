@@ -1,11 +1,11 @@
-"""Overlap of multi-atlas segmentation by hand-labelled brains, chosen by likeness, at 2 mm.
+"""Overlap of multi-atlas segmentation with hand-labelled brains, chosen by similarity, at 2 mm.
 
     python benchmarks/hand_atlases.py SETS ixi2mm/IXI083-HH-1357 oasis35/1006 ...
 
-SETS holds `<set>/T1w/<name>.nii.gz` and `<set>/dseg/<name>.nii.gz`; all of `oasis35` are atlases,
-less the scans of the head's own person (`oasis35/people.tsv`). Heads of other sets are whole and go
-through N4 and brain extraction as in the app. Each head is labelled by votes alone, and by votes
-and intensities as the app does. White matter is one label a side by hand, so that it is left out.
+SETS holds `<set>/T1w/<name>.nii.gz` and `<set>/dseg/<name>.nii.gz`. All scans of `oasis35` are
+atlases, except those of the same person (`oasis35/people.tsv`). Heads of other sets are whole and
+go through N4 and brain extraction as in the app. Each head is labelled by votes alone, and by votes
+and intensities as in the app. White matter has one hand label per side and is excluded.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""What is told of one person, where the truth is known: contributions, intervals, centiles.
+"""Results of single participants with a known truth: contributions, intervals, centiles.
 
     python benchmarks/individual.py --seeds 81 82 83 [--jobs 4] [--tasks basic] [--sizes large]
 
-Simulated cohorts (true volumes), fitted as `surreal-gan fit --n-patterns 3` does, folds included;
-each seed is a fresh draw. Told of each cohort:
+Simulated cohorts (true volumes) are fitted as `surreal-gan fit --n-patterns 3` does, folds
+included. Each seed is a new sample. For each cohort:
 
 - sum_error: largest difference between an R-index and baseline plus contributions, over all
-  participants, of every member and of the consensus, of the final model and of the held out.
-- region_auc: how well contributions to the R-index of a patient's strongest true pattern tell its
-  regions from others (area under the curve; median over patients, and the lowest tenth).
+  participants, for every member and the consensus, by the final model and out of fold.
+- region_auc: how well contributions to the R-index of a patient's strongest true pattern identify
+  its regions (area under the curve; median over patients, and the lowest tenth).
 - coverage: share of true severities of patients within the interval, after a monotone map (isotonic
-  regression of the R-index on the severity); meant to be 0.68. Of each pattern, and of all.
-- half_width: mean half of the interval.
-- beyond_95: share of held-out controls and of patients above the 95th centile of controls.
-- new_...: the same of new participants (another draw of the task) by the final model, as
-  `surreal-gan apply` has it; new_control_coverage is the share of new controls whose interval holds
+  regression of the R-index on the severity); intended to be 0.68. For each pattern, and overall.
+- half_width: mean half-width of the interval.
+- beyond_95: share of out-of-fold controls and of patients above the 95th centile of controls.
+- new_...: the same for new participants (another sample of the task) by the final model, as in
+  `surreal-gan apply`; new_control_coverage is the share of new controls whose interval contains
   their mean.
 """
 

@@ -1,4 +1,4 @@
-"""What every benchmark notes down: when, on what, with which versions."""
+"""Circumstances that every benchmark records: date, machine, versions."""
 
 from __future__ import annotations
 

@@ -2,15 +2,15 @@
 
     python benchmarks/maps.py [--participants 2000] [--files 200] [--fwhm 8] [--permutations 20]
 
-Writes simulated tissue maps (2 mm: 91 x 109 x 91 voxels, single precision, gzip) into a temporary
-folder. Only so many of them are distinct files; the others are links to these, which saves
-disk and the time to write them. All are read and decompressed, but since few files fit into the
-system's cache, the time does not hold what a slow disk or network would add.
+Writes simulated tissue maps (2 mm: 91 x 109 x 91 voxels, single precision, gzip) to a temporary
+folder. Only some files are distinct and the others are links, which saves disk space and time. All
+are read and decompressed. The files fit into the system's cache, and the time excludes the delays
+of a slow disk or network.
 
 Two patterns give five subgroups against controls and two regressions, with six covariates. Each way
-runs in a process of its own, so that its peak memory (which counts Python, its libraries and the
-data) is its own. On a busy machine, processor time says more than seconds. Results are written to
-`benchmarks/results` with the date, machine and versions.
+runs in its own process, which gives its own peak memory (including Python, libraries and data). On
+a busy machine, CPU time is more informative than seconds. `benchmarks/results` gets the results
+with the date, machine and versions.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Overlap and volumes of the network of regions on heads that it was not trained on.
+"""Overlap and volumes of the segmentation network on heads that were not used to train it.
 
     python benchmarks/network.py measure WEIGHTS.safetensors HEADS OUT NAME [NAME ...]
     python benchmarks/network.py tell OUT
 
-HEADS holds one npz for each head, as `benchmarks/train_network.py prepare` writes them: bias
-correction and brain mask as in the app. A NAME is the beginning of the names of some of them.
-`--ventricles 2` makes ventricles grow first to twice their volume, by a flow whose divergence is
-constant in them: not the way in which they grow in training. Overlap is Dice's; volumes are sums of
-probabilities. Regions 81 to 95, parts of white matter, are left out where hand labels lack them.
+HEADS holds one npz per head, as written by `benchmarks/train_network.py prepare`: bias correction
+and brain mask as in the app. A NAME is a prefix of the names of some heads. `--ventricles 2` first
+enlarges the ventricles to twice their volume, by a flow with constant divergence in them, unlike
+the augmentation in training. Overlap is Dice; volumes are sums of probabilities. Regions 81 to 95,
+parts of white matter, are excluded if hand labels lack them.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""Make the norms that reports of participants compare with, from healthy people.
+"""Norms for participant reports, from healthy people.
 
     python benchmarks/norms.py measure DATA HEADS [--part 3/16]
     python benchmarks/norms.py fit HEADS > surreal_bids/data/norms.tsv
     python benchmarks/norms.py check HEADS
     python benchmarks/norms.py overlaps HEADS
 
-DATA holds the people: `ixi2mm` and `ixi2mm_more` (IXI, one scanner of 3 T, 2 mm; those with an age
-in `tables/ixi_muse145.csv`), and `oasis35` (OASIS, 1.5 T, 1 mm, stripped; the first scan of each
-person, also at 2 mm, by means of voxels). HEADS gets what the app makes of each by default:
-corrected image, mask, regions and their volumes. Heads that are there are not measured again;
-`--part 3/16` is the third of 16 parts, for as many processes.
+DATA holds `ixi2mm` and `ixi2mm_more` (IXI, one 3 T scanner, 2 mm; people with an age in
+`tables/ixi_muse145.csv`) and `oasis35` (OASIS, 1.5 T, 1 mm, stripped; the first scan of each
+person, also averaged to 2 mm). HEADS gets the default results of the app for each: corrected image,
+mask, regions and volumes. Existing heads are not measured again; `--part 3/16` is the third of 16
+parts, for as many processes.
 
-The norm of a region is linear in its log volume: age, age squared, sex, log of the volume of the
-brain mask, and scanner, fitted to heads of 2 mm. A new scanner is taken to lie between the two, and
-its unknown place is part of the standard deviation. What 1 mm changes is the mean difference within
-the people of OASIS. `overlaps` says how well the network's large regions agree with those of the
-template, registered to the head: what the report takes for usual.
+The norm of a region is linear in its log volume: age, age squared, sex, log brain mask volume and
+scanner, fitted to heads at 2 mm. A new scanner is assumed to lie between the two, and the
+uncertainty of its position is part of the standard deviation. The effect of 1 mm voxels is the mean
+difference within the OASIS people. `overlaps` measures how well the network's large regions agree
+with those of the registered template, which reports use as reference.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""The report's numbers where nothing is wrong, or where the truth is known.
+"""Numbers of the report under a null, or with a known truth.
 
     python benchmarks/nulls.py [NAME ...] [--full]
 
-Each null simulates participants of the built-in healthy population, lets the package do its work,
-and compares a number with what it should be. `--full` repeats each of them at least 20 times and
-keeps the table in `benchmarks/results`; without it, a few small draws show that all of it runs and
-that nothing is far off, which is what the tests do. docs/statistics.md tells what follows.
+Each null simulates participants of the built-in healthy population, runs the package, and compares
+a number with its expected value. `--full` repeats each at least 20 times and writes the table to
+`benchmarks/results`. Without it, a few small draws show that everything runs and that nothing is
+far off, as in the tests. docs/statistics.md discusses the results.
 
-To add a null: write a function of a seed that returns the numbers of one draw by name, and list it
-in `NULLS` with the limits of each. A number that a draw does not have (no test was made) is NaN.
-Models are sparse factors in closed form, from which members start (`fit_linear`), unless said.
+To add a null, write a function of a seed that returns the named numbers of one draw, and list it in
+`NULLS` with the limits of each number. A number that a draw lacks (no test was made) is NaN. Unless
+stated, models are sparse factors in closed form, from which members start (`fit_linear`).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/paper.py OUT --quick
     python benchmarks/paper.py OUT --device cuda --from-table CN.csv
 
-Writes a TSV and a figure (SVG and PNG) for each experiment into OUT, the paper's numbers beside
-ours. Repeat the command to resume an interrupted run. The full
-setting is meant for a GPU; --quick is a look at everything in minutes, and says so everywhere.
+Writes a TSV and a figure (SVG and PNG) for each experiment to OUT, with the paper's numbers. Rerun
+the command to resume. The full setting needs a GPU. --quick runs everything in minutes, and all its
+tables and figures state this.
 """
 
 from __future__ import annotations

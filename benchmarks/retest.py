@@ -1,19 +1,19 @@
-"""Noise of regional volumes, from people who were scanned twice.
+"""Measurement noise of regional volumes, from people scanned twice.
 
     python benchmarks/retest.py measure SET VOLUMES.tsv
     python benchmarks/retest.py learn SET VOLUMES.tsv
 
 SET holds `T1w/<name>.nii.gz` and `people.tsv` with the columns `name` and `person`, as `oasis35`
-does: five people of it were scanned twice within 90 days, on one scanner, at 1 mm. `measure`
+does: five of its people were scanned twice within 90 days, on one scanner, at 1 mm. `measure`
 processes their scans as the app does (about half a minute of one core each); `learn` writes
 `surreal_bids/data/retest.tsv`.
 
-Logarithms of volumes differ by what all regions and the head size share (the scale of the image),
-and by what each has of its own. Five pairs say little of one region, so that its variance is
-shrunk to what is usual for its volume, as much as the spread over regions asks for (Smyth, Stat
-Appl Genet Mol Biol 2004); both sides of the brain are one region here. The network was trained on
-these very scans: noise is multiplied by how much larger differences were with networks that were
-not (`halves_dlmuse` of results/*_network.tsv), over the same regions.
+Log volumes differ by a component that all regions and the head size share (the scale of the image)
+and by a component of each region. Five pairs say little about one region. Its variance is shrunk
+towards the value expected for its volume, to the degree that the spread over regions suggests
+(Smyth, Stat Appl Genet Mol Biol 2004); left and right count as one region. The network was trained
+on these scans: noise is multiplied by the ratio of differences with networks that were not
+(`halves_dlmuse` of results/*_network.tsv), over the same regions.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Overlap, volumes and CPU time of multi-atlas segmentation, and of each registration engine.
+"""Overlap, volumes and CPU time of multi-atlas segmentation and of registration engines.
 
     python benchmarks/segmentation.py FOLDER [--masks FOLDER] [--modes default fast all]
 
-FOLDER holds `T1w/<name>.nii.gz` (whole heads) and `dseg/<name>.nii.gz` (MUSE labels of DLMUSE). In
+FOLDER holds `T1w/<name>.nii.gz` (whole heads) and `dseg/<name>.nii.gz` (MUSE labels by DLMUSE). In
 alphabetical order, the first twelve participants are atlases and the last eight are targets. Brains
-of the targets are extracted by deepbet, or by masks of the same names in another folder; those of
-the atlases by their labels. CPU time is that of registrations and fusion in one thread of one
-process; other work on the machine makes it longer.
+of targets are extracted by deepbet, or by masks of the same names in another folder; those of
+atlases by their labels. CPU time covers registration and fusion in one thread of one process; other
+work on the machine makes it longer.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""What RAVENS maps find of a simulated cohort, beside maps of the true Jacobian determinant.
+"""Sensitivity of RAVENS maps in a simulated cohort, compared with maps of the true change.
 
     python benchmarks/sensitivity.py COHORT OUTPUT [--fwhm 8]
 
-COHORT was written by `surreal-simulate cohort`, OUTPUT by the participant level of the app on it.
-The true map of a participant is the template's grey matter times the determinant of the map that
-made it. Both kinds get the same test: among all participants, the regression on each pattern's true
-severity, with the other patterns, age, sex, site and the total of the map held fixed; false
-discovery rate 0.05. Sensitivity is the share of the voxels of the regions that the pattern was to
-shrink in which a loss is discovered; the AUC shows how well |t| separates these from others.
+COHORT was written by `surreal-simulate cohort`, OUTPUT by the participant level of the app. The
+true map of a participant is the template's grey matter times the Jacobian determinant of the
+simulated deformation. Both kinds get the same test in all participants: regression on the true
+severity of each pattern, adjusted for the other patterns, age, sex, site and the total of the map;
+false discovery rate 0.05. Sensitivity is the share of voxels of the pattern's regions in which a
+loss is discovered. The AUC measures how well |t| separates these voxels from others.
 
-Then the same severities in 100 random orders of the participants, in which there is nothing to
-find: how many of the repeats discover anything in the RAVENS maps.
+The severities are then permuted 100 times, which leaves nothing to find; the benchmark counts the
+permutations with any discovery in the RAVENS maps.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Time, memory and the way to a given accuracy, beside the authors' program, in one run.
+"""Time, memory and time to a given accuracy, compared with the authors' program in one run.
 
-Both programs train on the same participants (the task basic: 139 regions, M = 3, 492 + 900, batch
-of 112) with the same number of threads. The authors' program trains one model at a time, so an
-iteration of it is one member's.
+Both programs train on the same participants (task basic: 139 regions, M = 3, 492 + 900, batch of
+112) with the same number of threads. The authors' program trains one model at a time: one of its
+iterations is one iteration of one member.
 
-1. Milliseconds of a member's iteration. The programs take turns, so that load on the machine does
-   not favour one; ratios are taken within a round.
-2. Peak memory of a process of 50 members.
-3. With `--reach 0.75`: how long each takes until the mean pattern-c-index of its members is there.
-   The truth is asked every 500 iterations; only training is timed.
+1. Milliseconds per iteration and member. The programs alternate, and ratios are computed within
+   rounds, because the load of the machine may change.
+2. Peak memory of a process with 50 members.
+3. With `--reach 0.75`: time until the mean pattern-c-index of the members reaches this value. The
+   accuracy is computed every 500 iterations; only training is timed.
 
     pip install --no-deps SurrealGAN==0.1.1
     python benchmarks/speed.py --threads 2 --reach 0.75

@@ -1,4 +1,4 @@
-"""Train the network of regions (`surreal_bids/imaging/unet.py`) on heads with known regions.
+"""Train the segmentation network (`surreal_bids/imaging/unet.py`) on labelled heads.
 
     python benchmarks/train_network.py prepare SETS HEADS
     python benchmarks/train_network.py pack HEADS DATA.npz.xz
@@ -8,18 +8,18 @@
     python benchmarks/train_network.py export DATA.npz.xz OUT/final.pt WEIGHTS.safetensors
 
 SETS holds `<set>/T1w/<name>.nii.gz` and `<set>/dseg/<name>.nii.gz`. HEADS gets one
-`<set>_<name>.npz` for each head, with N4 and brain mask as in the app. Set `ixi2mm_more` has labels
-of DLMUSE at 2 mm (protocol 0), `oasis35` labels by hand at 1 mm (protocol 1), where the white
-matter of a side is one label: there the loss knows only that it is one of the white-matter regions
-of that side, or corpus callosum. No head of set `ixi2mm` is used in training.
+`<set>_<name>.npz` per head, with N4 and brain mask as in the app. Set `ixi2mm_more` has DLMUSE
+labels at 2 mm (protocol 0), `oasis35` hand labels at 1 mm (protocol 1). Hand labels have one label
+for the white matter of a side; the loss then accepts any white-matter region of that side or the
+corpus callosum. Heads of set `ixi2mm` are not used in training.
 
-Training needs torch and numpy alone, and a GPU (an H200 for 20 minutes). A job is
-`name:fold:share of the time:share for the part at 1 mm`; fold `none` has no hand-labelled heads,
-`all` has all, 0 or 1 those of one half of the people.
+Training needs only torch and numpy, and a GPU (20 minutes of an H200). A job is
+`name:fold:share of the time:share for the part at 1 mm`. Fold `none` has no hand-labelled heads,
+`all` has all of them, 0 or 1 those of one half of the people.
 
-What age and scanners do is varied in each sample anew: ventricles and temporal horns that grow,
-cortex that shrinks, dark spots in white matter, contrast, noise, bias field, resolution, errors of
-the brain mask, sides swapped, pose and shape.
+Each sample is augmented with the effects of age and scanners: growing ventricles and temporal
+horns, shrinking cortex, dark spots in white matter, contrast, noise, bias field, resolution, mask
+errors, left-right flips, pose and shape.
 """
 
 from __future__ import annotations

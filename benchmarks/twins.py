@@ -1,12 +1,12 @@
-"""How much of an imposed regional loss RAVENS maps show, on simulated twins.
+"""Share of an imposed regional loss that RAVENS maps recover, on simulated twins.
 
     python benchmarks/twins.py [--voxel-size 2] [--pairs 3]
 
-Each person is scanned without disease and with each pattern of atrophy, all else being the same.
-Scans go through the app's own steps: N4, registration to the template, tissue, RAVENS. Regions are
-those of the template; tissue is grey and white matter. A loss is seen to the share that the change
-of the map's sum has of the prescribed one. Regions that were to lose nothing are counted apart
-where they touch one that was, since a label of the template holds some tissue of its neighbours.
+Each person is scanned without disease and with each pattern of atrophy, everything else being
+equal. Scans go through the app's own steps: N4, registration to the template, tissue, RAVENS.
+Regions are those of the template; tissue is grey and white matter. The recovered share is the
+change of the map's sum divided by the prescribed loss. Regions without a loss that touch one with a
+loss are counted separately, because a template label contains some tissue of its neighbours.
 """
 
 from __future__ import annotations

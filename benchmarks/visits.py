@@ -1,17 +1,17 @@
-"""Whether changes between visits are called reliable when they should be, and only then.
+"""Tests whether changes between visits are called reliable when they should be, and only then.
 
     python benchmarks/visits.py [--twice SET VOLUMES.tsv] [--n 492 900] [--seed 0]
     python benchmarks/visits.py groups
 
-A model is trained on simulated participants (task basic); others come twice, two years apart. All
-grow older as the built-in population does; of the patients, one third each loses 2 % a year of the
-regions of one pattern, and the rest loses nothing. Volumes and head sizes are measured with the
-noise of the package (`surreal_bids/data/retest.tsv`), which changes are held against; also against
-what five simulated pairs of scans, drawn anew, tell of it. With `--twice` (as for `retest.py`),
-also with the very differences of the five people scanned twice instead of simulated ones, each with
-the noise that the other four show.
+A model is trained on simulated participants (task basic). Others are measured twice, two years
+apart. Everyone ages as the built-in population does. One third of the patients each lose 2 % per
+year in the regions of one pattern; the rest lose nothing. Volumes and head sizes have the noise of
+the package (`surreal_bids/data/retest.tsv`), with which changes are compared; and also with noise
+estimated from five simulated pairs of scans, resampled. With `--twice` (as for `retest.py`), errors
+are also the real differences of the five people scanned twice, each compared with the noise of the
+other four.
 
-`groups` compares change per year between groups, by a mixed model, where it is the same in both.
+`groups` compares the change per year of groups that change alike, with a mixed model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The methods that the paper compares Surreal-GAN with (section 4.2, appendix B.4), and ours."""
+"""Methods that the paper compares Surreal-GAN with (section 4.2, appendix B.4), and ours."""
 
 from .base import Baseline
 from .dnmf import DiscriminantNMF

@@ -1,4 +1,4 @@
-"""What the compared methods share: their shape, and the preprocessing of appendix B.4.
+"""Base class of the compared methods, with the preprocessing of appendix B.4.
 
 Shape legend: N participants, S regions, M patterns.
 """

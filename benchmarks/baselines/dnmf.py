@@ -1,6 +1,6 @@
 """Discriminant non-negative matrix factorisation: NMF that also separates controls and patients.
 
-To the squared error of NMF it adds the Fisher term of Zafeiriou et al. (IEEE TNN 2006): expression
+It adds the Fisher term of Zafeiriou et al. (IEEE TNN 2006) to the squared error of NMF: expression
 should differ little within a group and much between the groups. With people in columns, X (S, N),
 patterns W (S, M) and expression H (M, N), this minimises::
 
@@ -8,8 +8,8 @@ patterns W (S, M) and expression H (M, N), this minimises::
 
 where within_k = h_k (I - P) h_k' and between_k = h_k (P - J) h_k' are the scatter of row k of H
 within and between groups; P averages over each group and J over everyone. The factor ||w_k||^2
-makes F blind to the scale that W and H share, so that no normalisation is needed. F is bounded
-below if delta < 1, and both updates below never raise it (Ding, Li and Jordan, IEEE TPAMI 2010:
+makes F invariant to the scale that W and H share, and no normalisation is needed. F is bounded
+below if delta < 1, and neither update below ever raises it (Ding, Li and Jordan, IEEE TPAMI 2010:
 the square root of the ratio of the gradient's negative to its positive part).
 """
 

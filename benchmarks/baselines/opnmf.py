@@ -1,8 +1,8 @@
 """Orthonormal projective non-negative matrix factorisation (Yang and Oja, IEEE TNN 2010).
 
 Atrophy A (S, N) is projected on non-negative, orthonormal patterns W (S, M): minimise
-||A - W W' A||^2 with W >= 0 and W'W = I. Orthogonal and non-negative, the patterns hardly overlap.
-The multiplicative rule drives W'W towards I and gets there if such patterns fit the data.
+||A - W W' A||^2 with W >= 0 and W'W = I. Orthogonal, non-negative patterns hardly overlap. The
+multiplicative rule drives W'W towards I and reaches it if such patterns fit the data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One function for each kind of unit: what it trains, and the accuracies it finds.
+"""One function for each kind of unit, which trains models and returns their accuracies.
 
 Accuracy is the pattern-c-index between R-indices and true severities of patients (section 4.2).
 """

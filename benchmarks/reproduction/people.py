@@ -1,4 +1,4 @@
-"""The people of a task, and who is held out.
+"""Participants of a task, and their folds and halves.
 
 Shapes: N people, S regions, M patterns.
 """

@@ -1,4 +1,4 @@
-"""What is run: how many people, how long, and which units of work an experiment needs."""
+"""Size and length of the experiments, and the units of work that each needs."""
 
 from __future__ import annotations
 

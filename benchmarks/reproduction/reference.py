@@ -1,4 +1,4 @@
-"""What the paper reports: the only numbers here that were not computed by us.
+"""Numbers reported by the paper: the only ones here that we did not compute.
 
 Yang, Wen and Davatzikos, ICLR 2022; pattern-c-index, mean and standard deviation. The paper shows
 Fig. 2 and supplementary Fig. 1 as curves without numbers, and B.7 as brain maps.

@@ -1,4 +1,4 @@
-"""A run of experiments: its settings, its folder, and what is done of it already."""
+"""A run of experiments: its settings, its folder and its finished units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables from the results of units, with the paper's numbers beside ours."""
+"""Tables of the results of units, with the paper's numbers."""
 
 from __future__ import annotations
 

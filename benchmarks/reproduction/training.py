@@ -1,6 +1,6 @@
 """Train every lambda and repetition in one stack, and keep all members.
 
-The estimator keeps those of its consensus only; the paper's tables are about all of them.
+The estimator keeps only the members of its consensus; the paper's tables need all of them.
 
 Shapes: E members, N people, S regions, M patterns.
 """
