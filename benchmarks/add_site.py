@@ -7,7 +7,7 @@ are age, sex and head size. Two people with a missing thickness are excluded. A 
 the fit, alone or with the other four. 5, 10 or 20 of its people, chosen at random, serve as
 controls for the site. The rest are measured: the difference between their mean and that of the
 known sites, in standard deviations (root mean square of the two groups), after covariates were
-removed. `before` is the difference without the site's controls. For comparison, ComBat with its
+removed. `before` takes their volumes as measured. For comparison, ComBat with its
 own prior for each feature by itself.
 
 Few people are measured, and their mean differs from that of the site by chance. `fall_true` removes

@@ -13,7 +13,7 @@ interrupted run resumes. The last heads are the targets, the first ones the libr
   Mapp 2013).
 - `both`: the ensemble and the library, fused.
 - `one, all heads`, `ensemble, all heads`: the same on all heads, which correlations need. The
-  second is the default of the app.
+  second is how the app uses the built-in atlas.
 
 For each: mean Dice over labels, correlation with the volumes of the other program over heads
 (median over regions), and CPU seconds per head; for the last also each region. The CSF threshold of
