@@ -28,12 +28,6 @@ DERIVED = frozenset({1, 46, *range(301, 437), *range(501, 526), 600, 601, 604, 6
                     701, 702})  # fmt: skip
 """MUSE numbers that are no single region: sums of regions, the brain (701), the head (702)."""
 
-ICV_NAMES = (
-    'icv', 'tiv', 'etiv', 'dlicv', 'estimatedtotalintracranialvol', 'intracranialvolume',
-    'totalintracranialvolume', 'musevolume702', 'muse702', '702',
-)  # fmt: skip
-"""Columns of the intracranial volume, by their letters and digits."""
-
 MUSE = 'muse'
 """How labels are numbered: as in MUSE."""
 
@@ -305,22 +299,6 @@ def muse_number(column: str) -> int | None:
     """Number of a column named as MUSE regions are, single or not: 702 of `MUSE_702` or `702`."""
     numbered = _NUMBERED.fullmatch(column.strip())
     return None if numbered is None else int(numbered.group(1))
-
-
-def is_icv(column: str) -> bool:
-    """Tell whether a column is called like the intracranial volume."""
-    name = re.sub('[^a-z0-9]', '', column.lower()).removeprefix('dl').removeprefix('h')
-    return name in ICV_NAMES or f'dl{name}' in ICV_NAMES
-
-
-def is_total(column: str) -> bool:
-    """Tell whether a column holds a sum of regions, or fluid, by the names of MUSE or FreeSurfer.
-
-    Such numbers are no features beside the regions that they sum.
-    """
-    if is_icv(column) or muse_number(column) in DERIVED:
-        return True
-    return FREESURFER_OTHERS.fullmatch(column) is not None
 
 
 def _muse72() -> tuple[Feature, ...]:

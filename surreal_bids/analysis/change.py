@@ -12,10 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from surreal_bids.bids.tabular import PARTICIPANT, PATIENT, SESSION, normalise_name
-from surreal_bids.cohort.cohort import USUAL_PLACES, Cohort
+from surreal_bids.bids.tabular import PARTICIPANT, PATIENT, SESSION
+from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.exclusions import GROUP_NAMES, ONE_SITE
 from surreal_bids.cohort.visits import NAME
+from surreal_bids.columns import column_of
 from surreal_bids.regions import readable_name
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.measurement_noise import PAIRS, Noise, noise_of_indices, noise_of_volumes
@@ -253,8 +254,9 @@ def sites_of(cohort: Cohort) -> pd.Series:
     if column is not None:
         own = cohort.people[column].map(_name_in_dataset, na_action='ignore')
         return own.replace([ONE_SITE], None)
-    named = [name for name in cohort.others if normalise_name(str(name)) in USUAL_PLACES]
-    return cohort.others[named[0]] if named else pd.Series(None, cohort.visits.index, dtype=object)
+    named = column_of(cohort.others, 'site')
+    unknown = pd.Series(None, cohort.visits.index, dtype=object)
+    return unknown if named is None else cohort.others[named]
 
 
 def _name_in_dataset(site: object) -> str:

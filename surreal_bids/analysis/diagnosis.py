@@ -11,6 +11,7 @@ from scipy import stats
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.columns import means
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import COMPLETE
@@ -124,7 +125,7 @@ def compare_groups(cohort: Cohort) -> pd.DataFrame:
 def _compare_numbers(name: str, controls: pd.Series, patients: pd.Series) -> _Differs:
     difference = patients.mean() - controls.mean()
     p = float(stats.ttest_ind(patients, controls, equal_var=False).pvalue)
-    if name.lower() == 'age':
+    if means(name, 'age'):
         more = 'older' if difference > 0 else 'younger'
         words = f'patients are {abs(difference):.1f} years {more}'
     else:

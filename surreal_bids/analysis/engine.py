@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from surreal_bids.analysis.change import follow_visits, sites_of
 from surreal_bids.analysis.diagnosis import compare_groups, diagnose
-from surreal_bids.bids.tabular import normalise_name
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.exclusions import GROUP_NAMES
-from surreal_bids.cohort.plausibility import SEX_COLUMNS
-from surreal_bids.cohort.warnings import AGES
+from surreal_bids.columns import column_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.covariates import CN_SD
@@ -133,9 +131,8 @@ def _who_is_seen(cohort: Cohort) -> pd.DataFrame:
     """`age`, `sex` and `site` of each visit as far as known, whatever their columns are called."""
     columns = pd.concat([cohort.people, cohort.others], axis=1)
     known = {'site': sites_of(cohort)}
-    for fact, spellings in {'age': AGES, 'sex': SEX_COLUMNS}.items():
-        named = [name for name in columns if normalise_name(str(name)) in spellings]
-        known |= {fact: columns[named[0]]} if named else {}
+    facts = {'age': column_of(columns, 'age'), 'sex': column_of(columns, 'sex')}
+    known |= {fact: columns[name] for fact, name in facts.items() if name is not None}
     table = pd.DataFrame(known, cohort.visits.index)
     if 'age' in table:
         table['age'] = pd.to_numeric(table['age'], errors='coerce')
@@ -442,7 +439,7 @@ def assess_cohort(
     large = inputs.site.isin(sizes.index[sizes >= N_FOLDS])
     if len(set(inputs.site[large])) < 2:
         return None
-    age = next((name for name in numeric if name.lower() == 'age'), numeric[0])
+    age = column_of(numeric, 'age') or numeric[0]
     after = harmonized.loc[inputs.features.index[large]]
     if controls.options.icv == 'power':
         after = pd.DataFrame(np.log(after.to_numpy()), after.index, after.columns)

@@ -30,7 +30,8 @@ from surreal_bids.bids.layout import (
     visit_name,
     without_prefix,
 )
-from surreal_bids.bids.tabular import PARTICIPANT, find_group_column, read_participants, read_visits
+from surreal_bids.bids.tabular import PARTICIPANT, read_participants, read_visits
+from surreal_bids.columns import column_of
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.images import open_image
@@ -452,7 +453,7 @@ def _read_groups(config: AppConfig, images: list[T1wImage]) -> Groups | None:
     known = set(read_participants(config.bids_dir).categories(PARTICIPANT))
     listed = [image for image in images if image.participant in known]
     visits = read_visits(config.bids_dir, [image.visit for image in listed])
-    column = config.group_column or find_group_column(visits)
+    column = config.group_column or column_of(visits.columns, 'diagnosis')
     if column is None:
         return None
     return Groups(column, dict(zip([image.name for image in listed], visits.categories(column))))

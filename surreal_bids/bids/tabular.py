@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit, is_label, without_prefix
-from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
+from surreal_bids.columns import column_of, sex_of
+from surreal_bids.exceptions import DataError, MissingColumnError
 from surreal_bids.files import MISSING
 from surreal_bids.text import alternatives, list_briefly
 
@@ -24,24 +25,6 @@ SPREAD_SUFFIX = '_member_spread'
 """Ends the names of standard deviations over members, which are no intervals."""
 TRAINED_ON_SUFFIX = '_trained_on'
 """Ends the names of R-indices by a model that was trained on the participant."""
-
-ID_COLUMNS = (
-    'participantid', 'participant', 'mrid', 'subjectid', 'subject', 'subid', 'sub', 'subj', 'ptid',
-    'rid', 'id',
-)  # fmt: skip
-"""Columns that name participants, the first of these that a table has: their letters and digits."""
-
-GROUP_COLUMNS = ('diagnosis', 'group', 'dx')
-"""Columns taken for the diagnosis, in this order and in any case, when none is named."""
-
-AGE_COLUMNS, SEX_COLUMNS = ('age',), ('sex', 'gender')
-"""Columns of a participant's age in years and of the sex, the first of these that a table has."""
-
-SEXES = {
-    'F': frozenset({'f', 'female', 'w', 'woman', 'women', 'females'}),
-    'M': frozenset({'m', 'male', 'man', 'men', 'males'}),
-}
-"""Words for each sex, in any case."""
 
 MISSING_CELLS = frozenset({'', 'n/a', 'na', 'nan', 'null'})
 """How BIDS, R, numpy and databases write that a value is missing, in any case."""
@@ -215,19 +198,13 @@ def _read_rows(path: Path) -> dict[int, list[str]]:
     return {line: row for line, row in numbered if any(row)}
 
 
-def normalise_name(name: str) -> str:
-    """Lower-case letters and digits of a name, by which spellings are compared."""
-    return re.sub('[^a-z0-9]', '', name.lower())
-
-
 def find_id_column(table: Table, wanted: str | None = None) -> str:
     """Find the column that names participants, by the usual names or as wanted."""
     if wanted is not None:
         return require_columns(table, [wanted], '; correct --id-column')[wanted]
     if table.columns and _FREESURFER.fullmatch(table.columns[0]):
         return table.columns[0]
-    by_letters = {normalise_name(name): name for name in reversed(table.columns)}
-    found = next((by_letters[name] for name in ID_COLUMNS if name in by_letters), None)
+    found = column_of(table.columns, 'participant')
     if found is None:
         raise DataError(
             f'{table.source}: no column {PARTICIPANT}; name the one of the ids with --id-column '
@@ -355,23 +332,9 @@ def age_and_sex(bids_dir: Path, visit: Visit) -> tuple[float | None, str | None]
         row = read_visits(bids_dir, [visit]).text.iloc[0]
     except DataError:
         return None, None
-    age, sex = (
-        next((row[found] for name in names if (found := find_column(row.index, name))), None)
-        for names in (AGE_COLUMNS, SEX_COLUMNS)
-    )
+    age, sex = (row.get(column_of(row.index, meaning)) for meaning in ('age', 'sex'))
     years = float(_to_numbers(pd.Series([age])).iloc[0])
     return (years if np.isfinite(years) else None), sex_of(sex or '')
-
-
-def sex_of(word: str) -> str | None:
-    """'F' or 'M', where a word says so."""
-    return next((sex for sex, words in SEXES.items() if word.lower() in words), None)
-
-
-def find_group_column(table: Table) -> str | None:
-    """Find the column of the diagnosis by its usual names; None if there is none."""
-    by_name = {name.lower(): name for name in table.columns}
-    return next((by_name[name] for name in GROUP_COLUMNS if name in by_name), None)
 
 
 def person_key(person: str) -> str:
@@ -431,237 +394,3 @@ def prefix_errors(source: Path) -> Iterator[None]:
 
 CONTROL, PATIENT = 'CN', 'PT'
 """What the two groups are called in outputs."""
-
-CONTROL_WORDS = frozenset(
-    {'cn', 'control', 'controls', 'con', 'ctl', 'ctrl', 'cu', 'hc', 'healthy', 'healthy control',
-     'healthy_control', 'hv', 'nc', 'normal', 'td'}
-)  # fmt: skip
-"""Values of a diagnosis that mean a control, in any case."""
-
-PATIENT_WORDS = frozenset({'pt', 'patient', 'patients', 'case', 'cases', 'diseased', 'affected'})
-"""Values of a diagnosis that cannot mean a control, in any case."""
-
-CODES = ({'0': CONTROL, '1': PATIENT}, {'-1': CONTROL, '1': PATIENT})
-"""Numbers that stand for the groups; the second are those of the authors' program."""
-
-
-@dataclass(frozen=True)
-class GroupLabels:
-    """What the user said of the groups.
-
-    Attributes
-    ----------
-    column
-        Column of the diagnosis; by default diagnosis, group or dx.
-    controls, patients
-        Its values for the two groups. Where only one is given, the only other value is the other
-        group; where none is given, common words, 0 and 1, or -1 and 1 are recognised.
-    no_guess
-        Raise an error instead of recognising any of these.
-    """
-
-    column: str | None = None
-    controls: Sequence[str] = ()
-    patients: Sequence[str] = ()
-    no_guess: bool = False
-
-    @property
-    def says_all(self) -> bool:
-        """Whether nothing is left to be recognised."""
-        return bool(self.column and self.controls and self.patients)
-
-
-SAID_NOTHING = GroupLabels()
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """The two groups.
-
-    Attributes
-    ----------
-    column
-        Column of the diagnosis.
-    control_labels, patient_labels
-        Its values that mean a control and a patient.
-    recognised
-        Whether any of these was recognised rather than said by the user.
-    is_patient
-        One boolean for each person in either group.
-    left_out
-        Value of everyone else, None where it is missing.
-    """
-
-    column: str
-    control_labels: tuple[str, ...]
-    patient_labels: tuple[str, ...]
-    recognised: bool
-    is_patient: pd.Series
-    left_out: dict[str, str | None]
-
-    @property
-    def labels(self) -> pd.Series:
-        """CN or PT, for each person in either group."""
-        return self.is_patient.map({False: CONTROL, True: PATIENT}).rename('group')
-
-    def describe(self) -> str:
-        """Say in one line who is what, and whether the user said so."""
-        how = 'guessed: name them if this is wrong' if self.recognised else 'as given'
-        groups = {'controls': self.control_labels, 'patients': self.patient_labels}
-        who = [f'{group} are {", ".join(labels)}' for group, labels in groups.items() if labels]
-        return f'column {self.column}: {", ".join(who)} ({how})'
-
-
-def find_groups(people: Table, said: GroupLabels = SAID_NOTHING, both: bool = True) -> Groups:
-    """Tell controls from patients.
-
-    Parameters
-    ----------
-    people
-        Table with a column of the diagnosis.
-    said
-        What the user said; the rest is recognised.
-    both
-        Whether there must be two groups; else there may be one of them.
-
-    Raises
-    ------
-    DataError
-        There is no such column or value, or groups cannot be recognised; the error says what there
-        is and which option helps.
-    """
-    column = _group_column(people, said.column)
-    values = names(people, column)
-    present = sorted(set(values.dropna()))
-    _require_labels(people, column, present, (*said.controls, *said.patients))
-    try:
-        controls, patients = _complete_labels(
-            present, tuple(said.controls), tuple(said.patients), both
-        )
-    except DataError as error:
-        raise DataError(f'{people.source}: column {column} {error}') from error
-    _refuse_opposite(column, controls, patients)
-    if said.no_guess and not said.says_all:
-        raise UsageError(
-            f'--no-guess: name --group-column, --control-label and --patient-label; the guess is '
-            f'{column}, {" ".join(controls)} and {" ".join(patients)}'
-        )
-    in_group = values.isin((*controls, *patients))
-    return Groups(
-        column,
-        controls,
-        patients,
-        not said.says_all,
-        values[in_group].isin(patients),
-        {str(person): value for person, value in values[~in_group].items()},
-    )
-
-
-def names_no_controls(people: Table, said: GroupLabels = SAID_NOTHING) -> bool:
-    """Whether nothing in a table is said or known to mean controls."""
-    column = said.column or find_group_column(people)
-    if column is None or said.controls or said.patients:
-        return column is None and not (said.controls or said.patients)
-    present = set(names(people, require_columns(people, [column])[column]).dropna())
-    is_code = any(present == set(codes) for codes in CODES)
-    return not is_code and not any(value.lower() in CONTROL_WORDS for value in present)
-
-
-def find_controls(people: Table, said: GroupLabels = SAID_NOTHING) -> pd.Series:
-    """Who is a control, where patients may be absent: booleans (n_people,).
-
-    Without a column of the diagnosis, everyone is.
-
-    Raises
-    ------
-    DataError
-        There is no such column or value, or its value for controls cannot be recognised.
-    """
-    if said.column is None and not said.controls and find_group_column(people) is None:
-        return pd.Series(True, people.text.index)
-    column = _group_column(people, said.column)
-    values = names(people, column)
-    present = sorted(set(values.dropna()))
-    _require_labels(people, column, present, said.controls)
-    try:
-        controls = tuple(said.controls) or _recognised_controls(present)
-    except DataError as error:
-        raise DataError(f'{people.source}: column {column} {error}') from error
-    return values.isin(controls)
-
-
-def _group_column(people: Table, column: str | None) -> str:
-    if column is not None:
-        return require_columns(people, [column])[column]
-    found = find_group_column(people)
-    if found is None:
-        raise MissingColumnError(
-            f'{people.source}: no column {" or ".join(GROUP_COLUMNS)}; name that of the diagnosis '
-            f'with --group-column ({alternatives(GROUP_COLUMNS, people.columns)})'
-        )
-    return found
-
-
-def _require_labels(people: Table, column: str, present: list[str], labels: Sequence[str]) -> None:
-    absent = [label for label in labels if label not in present]
-    if absent:
-        raise DataError(
-            f'{people.source}: nobody has {list_briefly(absent)} in column {column}; '
-            f'{alternatives(absent, present)}; correct --control-label or --patient-label'
-        )
-
-
-def _complete_labels(
-    present: list[str], controls: tuple[str, ...], patients: tuple[str, ...], both: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Labels of the two groups, the missing ones recognised; of one, where that is enough."""
-    same = set(controls) & set(patients)
-    if same:
-        raise DataError(
-            f'cannot mean controls and patients at once by {list_briefly(sorted(same))}'
-        )
-    if controls and patients:
-        return controls, patients
-    if patients:
-        return _only_other(present, patients, '--control-label', both), patients
-    controls = controls or _recognised_controls(present)
-    return controls, _only_other(present, controls, '--patient-label', both)
-
-
-def _refuse_opposite(column: str, controls: Sequence[str], patients: Sequence[str]) -> None:
-    """Refuse groups whose names mean the opposite."""
-    wrong = [label for label in patients if label.lower() in CONTROL_WORDS]
-    wrong += [label for label in controls if label.lower() in PATIENT_WORDS]
-    if wrong:
-        raise DataError(
-            f'column {column}: controls would be {list_briefly(controls)} and patients '
-            f'{list_briefly(patients)}, but {list_briefly(wrong)} means the opposite; correct '
-            '--control-label and --patient-label, or rename the values'
-        )
-
-
-def _recognised_controls(present: list[str]) -> tuple[str, ...]:
-    for codes in CODES:
-        if set(present) == set(codes):
-            return tuple(code for code, group in codes.items() if group == CONTROL)
-    controls = tuple(value for value in present if value.lower() in CONTROL_WORDS)
-    if len(controls) != 1:
-        count = 'more than one' if controls else 'none'
-        raise DataError(
-            f'holds {list_briefly(present) or "nothing"}: {count} of these is known to mean '
-            'controls; name it with --control-label'
-        )
-    return controls
-
-
-def _only_other(
-    present: list[str], known: tuple[str, ...], option: str, needed: bool
-) -> tuple[str, ...]:
-    others = tuple(value for value in present if value not in known)
-    if len(others) > 1 or (needed and not others):
-        raise DataError(
-            f'holds {list_briefly(others) or "nothing"} beside {list_briefly(known)}; name the '
-            'other '
-            f'group with {option}'
-        )
-    return others

@@ -443,7 +443,8 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     refuse_inputs([out / name for name in OWN_FILES], [table, arguments.participants, *own])
 
     from surreal_bids.analysis.descriptions import write_described
-    from surreal_bids.bids.tabular import GroupLabels, prefix_errors
+    from surreal_bids.bids.tabular import prefix_errors
+    from surreal_bids.cohort.groups import GroupLabels
     from surreal_bids.files import write_text
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import (

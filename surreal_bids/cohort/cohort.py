@@ -19,14 +19,8 @@ from surreal_bids.bids.tabular import (
     PARTICIPANT,
     PATIENT,
     SESSION,
-    GroupLabels,
-    Groups,
     Table,
     find_column,
-    find_group_column,
-    find_groups,
-    names_no_controls,
-    normalise_name,
 )
 from surreal_bids.bids.tabular import names as values_of
 from surreal_bids.cohort.exclusions import (
@@ -42,9 +36,9 @@ from surreal_bids.cohort.exclusions import (
     start_screen,
 )
 from surreal_bids.cohort.features import (
-    PERSON_COLUMNS,
     choose_options,
 )
+from surreal_bids.cohort.groups import GroupLabels, Groups, find_groups, names_no_controls
 from surreal_bids.cohort.plausibility import (
     exchanged_sexes,
 )
@@ -54,7 +48,6 @@ from surreal_bids.cohort.requirements import (
     require_distinct,
 )
 from surreal_bids.cohort.visits import (
-    DATE_COLUMNS,
     add_years,
     describe_order,
     order_visits,
@@ -78,19 +71,16 @@ from surreal_bids.cohort.warnings import (
     outside_training_ages,
     warn_of_controls,
 )
+from surreal_bids.columns import column_of, describes_participants, means
 from surreal_bids.config import CohortOptions, check_config
 from surreal_bids.exceptions import NothingMatchedError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
-from surreal_bids.regions import FeatureList, is_icv
+from surreal_bids.regions import FeatureList
 from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
-
-USUAL_PLACES = frozenset({'site', 'scanner'})
-USUAL_COVARIATES = USUAL_PLACES | {'age', 'ageatscan', 'ageyears', 'sex', 'gender', 'ptgender'}
-"""Letters and digits of columns that are covariates rather than clinical measures."""
 
 VISIT = 'name of the visit'
 """Column of our own files that names a visit: `sub-01` or `sub-01_ses-2`."""
@@ -205,7 +195,7 @@ class Cohort:
 
     def _unused_covariates(self) -> list[str]:
         names = map(str, self.others)
-        return [name for name in names if normalise_name(name) in USUAL_COVARIATES or is_icv(name)]
+        return [name for name in names if means(name, 'age', 'sex', 'site', 'icv')]
 
     def fingerprint(self, *more: Any) -> str:
         """A short hash of everything that results depend on, and of whatever else is given."""
@@ -287,7 +277,7 @@ def _numbers(cells: pd.Series) -> pd.Series:
 def _as_covariate(column: pd.Series) -> pd.Series:
     """Numbers, if all are and they do not call places; else as it is."""
     numbers = pd.to_numeric(column, errors='coerce')
-    is_place = normalise_name(str(column.name)) in USUAL_PLACES
+    is_place = means(column.name, 'site')
     return column if is_place or numbers.isna().any() else numbers.astype(float)
 
 
@@ -418,7 +408,7 @@ def _find_groups(
 
 def _of_selected(said: GroupLabels, described: Table, options: CohortOptions) -> GroupLabels:
     """What was said of groups; of a selection of participants, what is there of it."""
-    column = said.column or find_group_column(described)
+    column = said.column or column_of(described.columns, 'diagnosis')
     if not options.participant_label or column is None or column not in described.columns:
         return said
     present = set(values_of(described, column))
@@ -514,12 +504,14 @@ def _describe(volumes: Volumes, people: Volumes | None, screen: Screen) -> Table
 
 
 def _others(described: Table, volumes: Volumes, people: Volumes | None) -> list[str]:
-    """Columns about participants; without a table of them, those of the usual names."""
-    if people is None:
-        return [name for name in described.columns if normalise_name(name) in PERSON_COLUMNS]
-    own = set(volumes.table.columns) - set(people.table.columns)
-    columns = [name for name in described.columns if name not in own]
-    return [name for name in columns if normalise_name(name) not in DATE_COLUMNS]
+    """Find the columns about participants, dates excluded; by their names if need be."""
+    of_volumes = set(volumes.table.columns) - set(people.table.columns if people else ())
+    return [
+        name
+        for name in described.columns
+        if not means(name, 'date')
+        and (name not in of_volumes or (people is None and describes_participants(name)))
+    ]
 
 
 def _said(options: CohortOptions) -> GroupLabels:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit, visit_name
-from surreal_bids.bids.tabular import CONTROL, PATIENT, Groups, Table, prefix_errors
+from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, prefix_errors
 from surreal_bids.cohort.features import (
     VOLUME_UNIT,
     Choice,
@@ -21,6 +21,7 @@ from surreal_bids.cohort.features import (
     read_features,
     unused_columns,
 )
+from surreal_bids.cohort.groups import Groups
 from surreal_bids.cohort.plausibility import (
     Reasons,
     check_head_size,
@@ -58,6 +59,7 @@ from surreal_bids.cohort.volumes import (
     visit_columns,
     without_rows,
 )
+from surreal_bids.columns import means
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
@@ -171,7 +173,7 @@ def _type_people(
         levels = model.levels.get(name, ()) if model else ()
         table[name], note = unify_sex(table[name], levels)
         notes += [note] if note else []
-        if name.lower() == 'age':
+        if means(name, 'age'):
             require_years(table[name])
     if model is None:
         require_levels(table)

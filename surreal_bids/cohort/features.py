@@ -9,31 +9,28 @@ from pathlib import Path
 import pandas as pd
 
 from surreal_bids.bids.tabular import (
-    ID_COLUMNS,
     Table,
     find_column,
-    normalise_name,
     prefix_errors,
     require_columns,
 )
 from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
-from surreal_bids.cohort.visits import DATE_COLUMNS
+from surreal_bids.columns import column_of, columns_of, describes_participants, means
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.regions import (
     DERIVED,
     FREESURFER,
+    FREESURFER_OTHERS,
     FREESURFER_REGION,
-    ICV_NAMES,
     VENTRICLES,
     Feature,
     FeatureList,
     build_features,
     feature_set,
-    is_icv,
-    is_total,
     muse_indices,
+    muse_number,
     recognise,
     region_names,
 )
@@ -44,16 +41,6 @@ NAMED_SETS = ('muse72', 'muse139')
 
 VOLUME_UNIT = 'mm3'
 UNKNOWN_UNIT = 'as in the table'
-
-PERSON_COLUMNS = frozenset(
-    {'age', 'apoe', 'apoe4', 'diagnosis', 'dlicv', 'dx', 'education', 'etiv', 'gender', 'group',
-     'handedness', 'height', 'icv', 'label', 'mmse', 'race', 'scanner', 'session', 'sessionid',
-     'sex', 'site', 'study', 'tiv', 'visit', 'weight', 'ageatscan', 'ageyears', 'agemonths', 'bmi',
-     'cdr', 'cdrsum', 'date', 'dob', 'educ', 'euler', 'mrid', 'ptgender', 'ptid', 'r1', 'r2', 'r3',
-     'rid', 'run', 'scandate', 'subjectid', 'viscode', 'yearsofeducation', *ID_COLUMNS}
-)  # fmt: skip
-"""Columns that are hardly meant as features: letters and digits of their names only."""
-
 
 MOSTLY_NUMBERS = 0.5
 """A column of which a larger share begins like a number is meant to hold numbers."""
@@ -104,12 +91,6 @@ def listed_features(wanted: str) -> FeatureList:
         raise DataError(f'{path}: listed more than once: {list_briefly(repeated)}; list it once')
     with prefix_errors(path):
         return column_features(names)
-
-
-INDEX_COLUMNS = frozenset(
-    {'', 'index', 'row', 'rows', 'rowname', 'rownames', 'x', 'unnamed0', 'rownumber'}
-)
-"""Columns that count rows, by the letters and digits of their names."""
 
 
 def choose_features(table: Table, others: Iterable[str]) -> tuple[FeatureList, list[str]]:
@@ -167,9 +148,7 @@ def _regions(table: Table, columns: list[str], numbered: bool) -> list[str]:
     if len(known) > len(columns) / 2:
         return known
     numbers = [name for name in columns if _some_numbers(table, name)]
-    return [
-        name for name in numbers if normalise_name(name) not in PERSON_COLUMNS.union(DATE_COLUMNS)
-    ]
+    return [name for name in numbers if not describes_participants(name)]
 
 
 def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:
@@ -177,13 +156,19 @@ def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:
     for name in table.columns:
         if name in used:
             continue
-        if (
-            normalise_name(name) in INDEX_COLUMNS
-            or name.startswith('Unnamed:')
-            or _counts(table, name)
-        ):
+        if means(name, 'row number') or name.startswith('Unnamed:') or _counts(table, name):
             shown = f'column {name}' if name else 'a column without a name'
             raise DataError(f'{table.source}: {shown} seems to count rows, not a region; drop it')
+
+
+def is_total(column: str) -> bool:
+    """Tell whether a column holds a sum of regions, or fluid, by the names of MUSE or FreeSurfer.
+
+    Such numbers are no features beside the regions that they sum.
+    """
+    if means(column, 'icv') or muse_number(column) in DERIVED:
+        return True
+    return FREESURFER_OTHERS.fullmatch(column) is not None
 
 
 def _counts(table: Table, name: str) -> bool:
@@ -253,16 +238,11 @@ def unused_columns(table: Table, wanted: FeatureList, used: Iterable[str]) -> li
     return [name for name in table.columns if name.lower() not in folded]
 
 
+SITE = 'site'
+"""Name of the site column of models that were trained without sites."""
+
 NONE = 'none'
 """What a user says to leave out a column that would be used by itself."""
-
-
-COVARIATES_BY_DEFAULT = (('age',), ('sex', 'gender'))
-"""Covariates that are used, if there, when none are named: the first name of each."""
-
-
-USUAL_SITES = ('site', 'scanner')
-"""Columns of the site that are used, if there, when none is named: the first of them."""
 
 
 MOSTLY_KNOWN = 0.9
@@ -356,10 +336,7 @@ def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
     if config.covariates:
         asked = list(dict.fromkeys(config.covariates))
         return ([] if asked == [NONE] else asked), True
-    usual = [
-        next(filter(None, (find_column(people.columns, name) for name in names)), None)
-        for names in COVARIATES_BY_DEFAULT
-    ]
+    usual = [column_of(people.columns, 'age'), column_of(people.columns, 'sex')]
     return [name for name in usual if name and _is_useful(people, name)], False
 
 
@@ -371,14 +348,8 @@ def _is_useful(people: Table, column: str) -> bool:
 def _icv_column(config: CohortOptions, people: Table, covariates: Sequence[str]) -> str | None:
     if config.icv_column or config.icv == NONE:
         return config.icv_column
-    by_letters = {normalise_name(name): name for name in reversed(people.columns) if is_icv(name)}
-    usual = [by_letters[name] for name in sorted(by_letters, key=_rank_icv)]
-    usable = (name for name in usual if name not in covariates and _is_useful(people, name))
-    return next(usable, None)
-
-
-def _rank_icv(name: str) -> int:
-    return ICV_NAMES.index(name) if name in ICV_NAMES else len(ICV_NAMES)
+    usual = [name for name in columns_of(people.columns, 'icv') if name not in covariates]
+    return next((name for name in usual if _is_useful(people, name)), None)
 
 
 def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
@@ -392,8 +363,8 @@ def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
 def _site_column(config: CohortOptions, people: Table) -> str | None:
     if config.site_column:
         return None if config.site_column == NONE else config.site_column
-    usual = [find_column(people.columns, name) for name in USUAL_SITES]
-    return next((name for name in usual if name and _is_useful(people, name)), None)
+    usual = columns_of(people.columns, 'site')
+    return next((name for name in usual if _is_useful(people, name)), None)
 
 
 def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt: bool) -> Choice:
@@ -403,7 +374,7 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
             '--model: covariates and what is done with head size are those of the model; remove '
             '--covariates and --icv'
         )
-    site = model.options.site_column or (USUAL_SITES[0] if adapt else None)
+    site = model.options.site_column or (SITE if adapt else None)
     options = replace(model.options, site_column=site)
     needed = [name for name in options.columns if name != site]
     renamed = _other_icv(config, people, options.icv_column) if options.uses_icv else {}
@@ -423,5 +394,5 @@ def _other_icv(config: CohortOptions, people: Table, column: str | None) -> dict
     own = config.icv_column
     if column is None or (own is None and find_column(people.columns, column)):
         return {}
-    own = own or next((name for name in people.columns if is_icv(name)), None)
+    own = own or column_of(people.columns, 'icv')
     return {} if own is None else {column: require_columns(people, [own])[own]}

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.tabular import SEXES, Table, normalise_name, sex_of
+from surreal_bids.bids.tabular import Table
 from surreal_bids.cohort.requirements import Requirements
+from surreal_bids.columns import SEXES, means, sex_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import FeatureList, muse_table
 from surreal_bids.text import counted, list_briefly
@@ -86,8 +87,6 @@ CERTAIN = 4.0
 """Participants of each sex, relative difference of volumes in the model, and standard errors from
 which a difference the other way round means that the codes are reversed."""
 
-SEX_COLUMNS = frozenset({'sex', 'gender', 'ptgender'})
-
 _THOUSANDS = re.compile(r'\d{1,3}(\.\d{3})*')
 
 
@@ -132,7 +131,7 @@ def implausible_values(people: pd.DataFrame, icv_column: str | None = None) -> R
     for name in people.select_dtypes('number'):
         values = people[name]
         wrong = _missing_codes(values) | _isolated(values)
-        if str(name).lower() == 'age':
+        if means(name, 'age'):
             wrong |= ~values.between(*POSSIBLE_AGE)
         if name == icv_column:
             median = values[values > 0].median()
@@ -200,7 +199,7 @@ def unify_sex(column: pd.Series, levels: Sequence[str] = ()) -> tuple[pd.Series,
         Some values are words for a sex and others are not.
     """
     known = column.dropna()
-    if normalise_name(str(column.name)) not in SEX_COLUMNS or known.empty:
+    if not means(column.name, 'sex') or known.empty:
         return column, None
     if pd.api.types.is_numeric_dtype(known):
         _require_two_codes(known)
@@ -257,7 +256,7 @@ def refuse_other_codes(people: pd.DataFrame, model: Requirements, features: pd.D
         What a model was trained on.
     """
     for name, (low, high) in model.ranges.items():
-        if normalise_name(name) not in SEX_COLUMNS:
+        if not means(name, 'sex'):
             continue
         sex = people[name]
         strange = sex[sex.notna() & ~sex.isin((low, high))]
@@ -297,7 +296,7 @@ def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
     """
     found = []
     for name in people.select_dtypes(exclude='number'):
-        if normalise_name(str(name)) not in SEX_COLUMNS:
+        if not means(name, 'sex'):
             continue
         meant = people[name].map(lambda word: sex_of(str(word)), na_action='ignore')
         women, men = (size[meant == sex].dropna() for sex in SEXES)

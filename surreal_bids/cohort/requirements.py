@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from surreal_bids.bids.tabular import Table, names, require_columns
+from surreal_bids.columns import means
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.combat import FitOn, UnseenSite
 from surreal_bids.harmonization.covariates import ICVHandling
@@ -143,7 +144,7 @@ def read_person_columns(
         text = [
             name
             for name in options.covariates
-            if not is_numeric_dtype(typed[found[name]]) and name.lower() != 'age'
+            if not is_numeric_dtype(typed[found[name]]) and not means(name, 'age')
         ]
     columns = {}
     for name, column in found.items():

@@ -11,17 +11,10 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit, visit_name
-from surreal_bids.bids.tabular import PARTICIPANT, Table, normalise_name, scan_time, session_values
+from surreal_bids.bids.tabular import PARTICIPANT, Table, scan_time, session_values
 from surreal_bids.cohort.volumes import in_order
+from surreal_bids.columns import Meaning, column_of
 from surreal_bids.text import counted, list_briefly
-
-DATE_COLUMNS = (
-    'acqtime', 'acqdate', 'acquisitiondate', 'scandate', 'mridate', 'examdate', 'visitdate',
-)  # fmt: skip
-"""Columns of the date of a visit, letters and digits only; the first of these counts."""
-
-AGE_COLUMNS = ('age', 'ageatscan', 'ageyears')
-"""Columns of the age at a visit, in years."""
 
 DATE, AGE, NAME = 'date', 'age', 'name'
 """What orders the visits of a participant: the first of these that tells all of them apart."""
@@ -55,7 +48,7 @@ def order_visits(
         `order_by`: date, age or name.
     """
     names = {visit: name for name, visit in visits.items()}
-    dates, ages = _column(described, DATE_COLUMNS), _column(described, AGE_COLUMNS)
+    dates, ages = _cells(described, 'date'), _cells(described, 'age')
     rows = []
     for _, group in groupby(in_order(visits.values()), key=lambda visit: visit[0]):
         own = list(group)
@@ -94,13 +87,10 @@ def _tell_apart(times: Sequence[float]) -> bool:
     return bool(np.isfinite(times).all()) and len(set(times)) == len(times)
 
 
-def _column(described: Table, known: Sequence[str]) -> Mapping[str, str | None]:
-    """Cells of the first column that is called so, by visit; nothing where there is none."""
-    by_letters = {normalise_name(name): name for name in reversed(described.columns)}
-    found = next((by_letters[name] for name in known if name in by_letters), None)
-    if found is None:
-        return {}
-    return dict(zip(described.text.index, described.categories(found)))
+def _cells(described: Table, meaning: Meaning) -> Mapping[str, str | None]:
+    """Return the cells of the column with a meaning, by visit; empty without such a column."""
+    found = column_of(described.columns, meaning)
+    return {} if found is None else dict(zip(described.text.index, described.categories(found)))
 
 
 def _years(cell: str | None) -> float:
@@ -166,7 +156,7 @@ def describe_order(visits: pd.DataFrame, described: Table, learns: bool = True) 
         f'Visits: {counted(len(several), "participant")} with several, ordered {how}'
         + ('; the first is learned from' if learns else '')
     ]
-    dates = _column(described, DATE_COLUMNS)
+    dates = _cells(described, 'date')
     wrong = [f'{name} ({cell})' for name, cell in dates.items() if cell and np.isnan(_years(cell))]
     if wrong:
         notes.append(f'Dates not used, since not written as 2019-03-31: {list_briefly(wrong, 3)}')
@@ -190,7 +180,7 @@ def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> list[str]:
     people
         Covariates of the same visits.
     """
-    column = next((name for name in people if normalise_name(str(name)) in AGE_COLUMNS), None)
+    column = column_of(people, 'age')
     if column is None:
         return []
     age = people[column].groupby(visits[PARTICIPANT])

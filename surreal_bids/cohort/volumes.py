@@ -20,12 +20,12 @@ from surreal_bids.bids.tabular import (
     Table,
     find_column,
     find_id_column,
-    normalise_name,
     prefix_errors,
     read_sessions,
     read_table,
     session_values,
 )
+from surreal_bids.columns import column_of
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import recognise, region_names
@@ -36,10 +36,6 @@ ICV = 'icv'
 
 MUSE_COLUMN = 'MUSE_{}'
 """How a MUSE region is called in tables; the JSON file beside them has its name."""
-
-VISIT_COLUMNS = ('sessionid', 'session')
-REPEAT_COLUMNS = ('visit', 'viscode', 'timepoint', 'wave')
-"""Columns that name sessions; the latter count where ids alone do not tell rows apart."""
 
 SUMMARIES = frozenset({'mean', 'average', 'median', 'sum', 'total', 'sd', 'std', 'unit', 'units'})
 """Ids of rows that are no participants."""
@@ -279,9 +275,8 @@ def _check_ids(path: Path, ids: pd.Series) -> None:
 
 
 def _session_column(table: Table, ids: pd.Series) -> str | None:
-    by_letters = {normalise_name(name): name for name in table.columns}
-    names = VISIT_COLUMNS + (REPEAT_COLUMNS if ids.duplicated().any() else ())
-    return next((by_letters[name] for name in names if name in by_letters), None)
+    repeat = column_of(table.columns, 'repeat') if ids.duplicated().any() else None
+    return column_of(table.columns, 'session') or repeat
 
 
 def _parse_visit(participant: str, session: str | None) -> Visit:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.tabular import normalise_name
+from surreal_bids.columns import column_of, means
 from surreal_bids.text import counted, list_briefly
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
@@ -19,10 +19,6 @@ new site, 10 of them 59 % (benchmarks/add_site.py)."""
 MANY_OUTSIDE = 0.2
 """Share of patients outside the ages of the controls from which it is a warning: of normal ages,
 2 in n + 1 are outside those of n controls."""
-
-AGES = frozenset({'age', 'ageatscan', 'ageyears'})
-"""Letters of columns that hold the age."""
-
 
 NOT_ADAPTED = (
     'Too few controls to learn the scanners of this dataset from, so that the model was not '
@@ -71,7 +67,7 @@ def outside_training_ages(
 ) -> Iterator[str]:
     """Say whether many participants are younger or older than all controls of a model."""
     for column, (low, high) in ranges.items():
-        if normalise_name(column) not in AGES or column not in people:
+        if not means(column, 'age') or column not in people:
             continue
         ages = people[column].dropna()
         outside = int((~ages.between(low, high)).sum())
@@ -97,7 +93,7 @@ def compare_ages(covariates: pd.DataFrame, is_patient: pd.Series) -> Iterator[tu
         Which ages the groups have and which patients are outside those of controls, if some are;
         and whether they are many.
     """
-    column = next((name for name in covariates if normalise_name(str(name)) in AGES), None)
+    column = column_of(covariates, 'age')
     if column is None or is_patient.all() or not is_patient.any():
         return
     age = pd.to_numeric(covariates[column], errors='coerce')

@@ -22,9 +22,10 @@ from markupsafe import Markup
 from surreal_bids import __version__
 from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.outputs import output_path
-from surreal_bids.bids.tabular import PARTICIPANT, SESSION, sex_of
+from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.cohort.exclusions import SINGULAR
 from surreal_bids.cohort.warnings import NOT_ADAPTED
+from surreal_bids.columns import sex_of
 from surreal_bids.regions import region_names
 from surreal_bids.reports.figures import save_figure
 from surreal_bids.reports.flags import NOT_HARMONIZED, OUTSIDE, flags_of, image_flags

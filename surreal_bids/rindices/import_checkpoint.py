@@ -20,6 +20,7 @@ from numpy._core.multiarray import _reconstruct
 from torch import Tensor
 
 from surreal_bids.cohort.requirements import PreprocessingOptions
+from surreal_bids.columns import Meaning, means
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
 from surreal_bids.model.estimator import SurrealGAN
@@ -62,10 +63,6 @@ SETTINGS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'alpha', 'lr')
 SEX_CODES = {'f': 0.0, 'female': 0.0, 'm': 1.0, 'male': 1.0}
 """How the authors' checkpoints number the sexes."""
 
-SEX_NAMES = ('sex', 'gender')
-SPELLINGS = {'sex': SEX_NAMES, 'age': ('age',), 'ICV': ('icv', 'tiv', 'intracranial', '702')}
-"""What the name of a column of each covariate of the published models contains, lower case."""
-
 LARGEST_USUAL_Z = 3.0
 """Root mean square of a person's z-scores (against CN) beyond which an imported model, which does
 not know its training sample, takes the person for outside of it: wrong units, or wrong regions."""
@@ -76,7 +73,7 @@ class Published:
     """What is known of a published checkpoint and not written in it."""
 
     title: str
-    covariates: tuple[str, ...]
+    covariates: tuple[Meaning, ...]
     pattern_names: tuple[str, ...]
 
 
@@ -85,7 +82,7 @@ PUBLISHED = {
         "the authors' model of Alzheimer's disease", ('sex', 'age'), ('r1', 'r2')
     ),
     'e9bba17c8709b0bf3015d0c83fd2e0c5b159f29b651632fd0c4113e27fc41a9d': Published(
-        "the authors' model of brain ageing", ('sex', 'ICV'), ('r1', 'r3', 'r4', 'r5', 'r2')
+        "the authors' model of brain ageing", ('sex', 'icv'), ('r1', 'r3', 'r4', 'r5', 'r2')
     ),
 }
 """The authors' two models, by the SHA-256 of their files. Sex is 0 (F) or 1 (M), age in years, ICV
@@ -196,15 +193,11 @@ def _require_covariates(
             f'{path}: a model with {expected} covariates, but {len(covariates)} are named '
             f'({list_briefly(covariates) or "none"}); see --covariates'
         )
-    if published and not all(map(_is_spelled, covariates, published.covariates)):
+    if published and not all(map(means, covariates, published.covariates)):
         raise UsageError(
             f'{path}: the covariates of {published.title} are {" and ".join(published.covariates)} '
             f'in this order, not {" and ".join(covariates)}; name columns accordingly'
         )
-
-
-def _is_spelled(column: str, covariate: str) -> bool:
-    return any(spelling in column.lower() for spelling in SPELLINGS[covariate])
 
 
 def _make_preprocessing(
@@ -221,7 +214,7 @@ def _make_preprocessing(
     )
     correction = content.get('correction_variables')
     residualiser = None if correction is None else _residualiser(correction, features, covariates)
-    codes = {name: SEX_CODES for name in covariates if name.lower() in SEX_NAMES}
+    codes = {name: SEX_CODES for name in covariates if means(name, 'sex')}
     options = PreprocessingOptions(covariates=covariates)
     return Preprocessing(features, options, normaliser, residualiser=residualiser, codes=codes)
 

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.tabular import GroupLabels, Table, find_controls
+from surreal_bids.bids.tabular import Table
 from surreal_bids.cohort.cohort import Cohort, read_cohort
-from surreal_bids.cohort.features import NONE, USUAL_SITES
+from surreal_bids.cohort.features import NONE, SITE
+from surreal_bids.cohort.groups import GroupLabels, find_controls
 from surreal_bids.cohort.warnings import FEW_FOR_A_MODEL
+from surreal_bids.columns import means
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import ComBat
@@ -203,7 +205,7 @@ def read_site_controls(
         A table cannot be read or cannot be true, a column is missing, or nobody is a control.
     """
     steps = model.preprocessing
-    column = NONE if site else options.site_column or steps.options.site_column or USUAL_SITES[0]
+    column = NONE if site else options.site_column or steps.options.site_column or SITE
     options = replace(options, site_column=column)
     cohort = read_cohort(table, participants, options, model=steps.requirements, with_groups=False)
     if site:
@@ -220,7 +222,7 @@ def read_site_controls(
 def _require_one_site(cohort: Cohort, site: str) -> None:
     """Refuse to take participants of other sites for this one."""
     for name in cohort.others:
-        if str(name).lower() not in USUAL_SITES:
+        if not means(name, 'site'):
             continue
         others = sorted(set(cohort.others[name].dropna().astype(str)) - {site})
         if others:

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, normalise_name
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.visits import AGE_COLUMNS
+from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
 from surreal_bids.rindices.crossfit import CrossFit
 from surreal_bids.rindices.intervals import (
@@ -251,7 +251,7 @@ def _centile(own: Floats, reference_NM: Floats) -> Floats:
 def _ages(cohort: Cohort) -> pd.Series:
     """Age of each visit; missing where it is not known."""
     for table in (cohort.people, cohort.others):
-        for name in table:
-            if normalise_name(str(name)) in AGE_COLUMNS:
-                return pd.to_numeric(table[name], errors='coerce')
+        column = column_of(table, 'age')
+        if column is not None:
+            return pd.to_numeric(table[column], errors='coerce')
     return pd.Series(np.nan, cohort.visits.index)

@@ -17,7 +17,6 @@ Shape legend: N participants, S = 139 regions, F factors.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,24 +29,15 @@ from scipy.stats import truncnorm
 from sklearn.covariance import LedoitWolf
 
 from surreal_bids.bids.tabular import read_table
+from surreal_bids.columns import Meaning, column_of, sex_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import Feature, build_features, muse_indices, muse_table, structure_of
 
-PEOPLE_SPELLINGS = {
-    'age': {'age', 'ageyears', 'ageatscan', 'ageatvisit'},
-    'sex': {'sex', 'gender'},
-    'site': {'site', 'siteid', 'scanner', 'center', 'centre'},
-    'icv': {'icv', 'tiv', 'etiv', 'dlicv', 'muse702', 'dlmusevolume702', 'hmusevolume702', '702'},
-}
-"""Column spellings, in lower case and without separators, of the known variables."""
-
-ID_SPELLINGS = {'id', 'participantid', 'subjectid', 'subject', 'mrid', 'ptid', 'rid'}
-"""The same for the column of participant labels."""
+KNOWN: tuple[Meaning, ...] = ('age', 'sex', 'site', 'icv')
+"""What may be known of participants besides their volumes."""
 
 MIN_FITTED = 10
 """Minimum number of participants to estimate how regions vary together."""
-
-SEX_WORDS = {'f': 'F', 'female': 'F', 'w': 'F', 'woman': 'F', 'm': 'M', 'male': 'M', 'man': 'M'}
 
 
 @dataclass(frozen=True)
@@ -92,25 +82,17 @@ def controls_from_table(table: pd.DataFrame) -> Controls:
     return Controls(volumes, _known_of_people(table))
 
 
-def _column_spelled(table: pd.DataFrame, spellings: set[str]) -> str | None:
-    """Name of the first column that is spelled in one of these ways."""
-    for column in table.columns:
-        if re.sub(r'[^a-z0-9]', '', column.lower()) in spellings:
-            return column
-    return None
-
-
 def _known_of_people(table: pd.DataFrame) -> pd.DataFrame:
     people = {}
-    for name, spellings in PEOPLE_SPELLINGS.items():
-        column = _column_spelled(table, spellings)
+    for name in KNOWN:
+        column = column_of(table.columns, name)
         people[name] = table[column].tolist() if column else [np.nan] * len(table)
-    people['sex'] = [SEX_WORDS.get(str(sex).lower(), sex) for sex in people['sex']]
+    people['sex'] = [sex_of(str(sex)) or sex for sex in people['sex']]
     return pd.DataFrame(people)
 
 
 def _require_one_row_each(table: pd.DataFrame) -> None:
-    column = _column_spelled(table, ID_SPELLINGS)
+    column = column_of(table.columns, 'participant')
     if column is None:
         return
     repeated = table.loc[table[column].duplicated(), column].unique()

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal_bids.bids.tabular import (
-    find_group_column,
     read_participants,
     read_sessions,
     read_table,
     read_visits,
 )
+from surreal_bids.columns import column_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_tsv
 from tests.shared_data import shared_data
@@ -176,22 +176,9 @@ def test_sessions_may_be_absent_but_not_repeated(longitudinal):
         read_sessions(longitudinal, '002')
 
 
-@pytest.mark.parametrize(
-    ('columns', 'expected'),
-    [
-        ('age\tGroup', 'Group'),
-        ('group\tdiagnosis', 'diagnosis'),
-        ('DX\tage', 'DX'),
-        ('age\tsex', None),
-    ],
-)
-def test_the_column_of_the_diagnosis(write, columns, expected):
-    assert find_group_column(read_participants(write(f'participant_id\t{columns}\n'))) == expected
-
-
 def test_a_real_table():
     table = read_participants(shared_data('ds002748-subset'))
-    assert find_group_column(table) == 'group'
+    assert column_of(table.columns, 'diagnosis') == 'group'
     assert table.categories('group').value_counts().to_dict() == {'depr': 3, 'control': 3}
     assert table.numbers('age').tolist() == [39, 50, 47, 32, 44, 26]
     assert table.numbers('MADRS').isna().all()

@@ -3,7 +3,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.tabular import GroupLabels, Table, find_groups, names_no_controls
+from surreal_bids.bids.tabular import Table
+from surreal_bids.cohort.groups import GroupLabels, find_groups, names_no_controls
 from surreal_bids.exceptions import DataError, UsageError
 
 
