@@ -31,7 +31,7 @@ PAPER = {'basic': 0.838, 'overlap': 0.837, 'scarce': 0.783, 'noise': 0.818, 'mil
 
 
 def score(gan: SurrealGAN, volumes: np.ndarray, is_patient: np.ndarray, truth: np.ndarray) -> dict:
-    """Fit, and compare the R-indices of the patients with their true severities."""
+    """Fit a model, and compare the R-indices of patients with their true severities."""
     X = CNNormaliser().fit(volumes, is_patient == 0).transform(volumes)
     start = time.perf_counter()
     gan.fit(X, is_patient)
@@ -55,7 +55,7 @@ def score(gan: SurrealGAN, volumes: np.ndarray, is_patient: np.ndarray, truth: n
 
 
 def run_sample(arguments: argparse.Namespace) -> list[dict]:
-    """The authors' sample, with their settings for it."""
+    """Run the authors' sample with their settings."""
     table = pd.read_csv(arguments.folder / 'sample_roi.csv')
     truth = pd.read_csv(arguments.folder / 'sample_data_ground_truth.csv')
     gan = make_gan(arguments, ortho=0.4, gamma=0.8, lr=8e-4)
@@ -65,7 +65,7 @@ def run_sample(arguments: argparse.Namespace) -> list[dict]:
 
 
 def run_tasks(arguments: argparse.Namespace) -> list[dict]:
-    """The five tasks, each on the same resampled people."""
+    """Run the five tasks, each on the same resampled people."""
     controls = read_controls(arguments.controls) if arguments.controls else None
     resample = 'gaussian' if arguments.controls else None
     rows = []
@@ -80,7 +80,7 @@ def run_tasks(arguments: argparse.Namespace) -> list[dict]:
 
 
 def make_gan(arguments: argparse.Namespace, **changes: float) -> SurrealGAN:
-    """Make an estimator as the command line says."""
+    """Make an estimator from the command line."""
     return SurrealGAN(
         n_patterns=3,
         repetitions=arguments.repetitions,

@@ -43,7 +43,7 @@ CN_SD = 0.1
 
 
 class Study:
-    """The table, and what is fitted to it without some of its sites."""
+    """The table, and fits without some of its sites."""
 
     def __init__(self, path: Path) -> None:
         table = read_rows(path, 'sub_id').table
@@ -78,7 +78,7 @@ class Study:
 
 
 def measure(study: Study, repeats: int) -> Iterator[dict]:
-    """One row for each site, number of controls and prior, averaged over repeats."""
+    """Return one row per site, number of controls and prior, averaged over repeats."""
     designs = [('alone', (site,)) for site in SITES] + [('all five', SITES)]
     for name, left_out in designs:
         steps = study.fit(left_out)
@@ -109,7 +109,7 @@ def trials(
 
 
 def summarise(rows: list[tuple[np.ndarray, ...]]) -> dict[str, object]:
-    """Means over features and repeats; the features' changes are kept for the whole table."""
+    """Average over features and repeats; keep the change of each feature for the whole table."""
     before, before_error, after, after_error = (np.array(part) for part in zip(*rows))
     return {
         'before': np.abs(before).mean(),
@@ -121,7 +121,7 @@ def summarise(rows: list[tuple[np.ndarray, ...]]) -> dict[str, object]:
 
 
 def over_sites(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over the five sites; how much they fall, and the feature that becomes worst."""
+    """Average over the five sites, with the fall of the difference and the worst feature."""
     keys = ['left_out', 'prior', 'controls']
     means = table.groupby(keys)[['before', 'after', 'before_squared', 'after_squared']].mean()
     means['worst_feature'] = table.groupby(keys)['worse'].apply(lambda w: np.stack(w).mean(0).max())

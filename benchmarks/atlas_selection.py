@@ -29,7 +29,7 @@ person do with 0.990 to 0.998, those of different people with 0.94 at most."""
 
 
 def portrait(brain: Image) -> Image:
-    """A brain at the size and pose of the built-in template, smoothed, in large voxels.
+    """Return a smoothed brain in the size and pose of the built-in template, in large voxels.
 
     Parameters
     ----------
@@ -45,23 +45,22 @@ def portrait(brain: Image) -> Image:
 
 
 def likenesses(head: Image, atlases: Sequence[Image]) -> NDArray[np.float64]:
-    """Correlation of one portrait with each of others, in the brain of the template."""
+    """Correlate one portrait with each of the others, in the brain of the template."""
     inside = np.asarray(builtin_template(PORTRAIT_MM).mask.dataobj) > 0
     values = np.stack([np.asarray(each.dataobj)[inside] for each in (head, *atlases)])
     return np.corrcoef(values)[0, 1:]
 
 
 def most_alike(head: Image, atlases: Sequence[Image], number: int) -> list[int]:
-    """Positions of the atlases whose portraits resemble that of a head most, in their order.
+    """Return positions of the atlases most similar to a head, in their order.
 
     Parameters
     ----------
     head, atlases
         Portraits.
     number
-        How many; fewer if there are no more people. Of atlases of one person only the one that is
-        more like the head counts, since their votes are nearly the same; of two that are as much
-        like it, the first.
+        Number of atlases; fewer if there are fewer people. Only the most similar atlas of a person
+        counts, because their votes are almost the same; of two equally similar ones, the first.
     """
     to_head = likenesses(head, atlases)
     chosen: list[int] = []

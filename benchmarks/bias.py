@@ -51,7 +51,7 @@ SCALE = 600.0
 
 @dataclass(frozen=True)
 class Head:
-    """An image without an added field, its brain, and whether it has a field of its own."""
+    """An image without an added field, its brain mask, and whether it has its own field."""
 
     name: str
     image: Image
@@ -76,7 +76,7 @@ METHODS: dict[str, tuple[Callable[[Image, Image | None], NDArray], bool]] = {
 
 
 def simulated_head() -> Head:
-    """Draw the template head at 1 mm, without noise."""
+    """Simulate the template head at 1 mm, without noise."""
     template = load_template(1.0)
     scanner = Scanner(template)
     brightness = np.array([BRIGHTNESS[material] for material in MATERIALS], dtype=np.float32)
@@ -92,7 +92,7 @@ def real_head(path: Path) -> Head:
 
 
 def draw_field(shape: tuple[int, ...], number: int) -> tuple[str, NDArray]:
-    """Name of a kind of field, and its logarithm (X, Y, Z)."""
+    """Sample a field; return its kind and its logarithm (X, Y, Z)."""
     rng = np.random.default_rng(number)
     if number % 2 == 0:
         coefficients = rng.standard_normal(9)
@@ -103,7 +103,7 @@ def draw_field(shape: tuple[int, ...], number: int) -> tuple[str, NDArray]:
 
 
 def lay_over(head: Head, log_field: NDArray, number: int) -> Image:
-    """Image with the field; a simulated head gets noise as well."""
+    """Apply the field; a simulated head also gets noise."""
     values = np.asarray(head.image.dataobj, dtype=np.float32) * np.exp(log_field)
     if head.simulated:
         rng = np.random.default_rng(number)

@@ -58,7 +58,7 @@ def find_by_default(root: Path) -> int:
 
 
 def timed(function: Callable[[], int], expected: int) -> tuple[float, float]:
-    """Wall-clock and processor time (s) of finding the expected number of images."""
+    """Return wall-clock and CPU time (s) to find the expected number of images."""
     wall, processor = time.perf_counter(), time.process_time()
     found = function()
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
@@ -68,7 +68,7 @@ def timed(function: Callable[[], int], expected: int) -> tuple[float, float]:
 
 
 def measure(root: Path, store: Path, n_subjects: int, rounds: int) -> pd.DataFrame:
-    """Time each way once a round; a first round, which loads modules, is not counted."""
+    """Time each way once per round; the first round, which loads modules, is not counted."""
     some = [f'{number:04d}' for number in range(0, n_subjects, 10)]
     database.SETTLED_NS = 0  # the dataset was made just now, but nobody changes it any more
     ways = {

@@ -34,7 +34,7 @@ Study = tuple[pd.DataFrame, np.ndarray, pd.DataFrame]
 
 
 def simulate(participants: int, features: int, sites: int) -> Study:
-    """Draw features with site effects, site names and two covariates."""
+    """Simulate features with site effects, site names and two covariates."""
     rng = np.random.default_rng(0)
     codes = rng.permutation(np.arange(participants) % sites)
     covariates = pd.DataFrame(
@@ -75,7 +75,7 @@ WAYS = {
 
 
 def measure_once(method: str, size: tuple[int, int, int]) -> tuple[float, float]:
-    """Seconds of one fit, and the peak memory (MB) of this process."""
+    """Return seconds of one fit and peak memory (MB) of this process."""
     study = simulate(*size)
     start = time.perf_counter()
     WAYS[method](*study)

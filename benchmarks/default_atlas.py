@@ -55,7 +55,7 @@ LEAST_HEADS = 10
 
 @dataclass(frozen=True)
 class Head:
-    """A brain with labels to compare with."""
+    """A brain with reference labels."""
 
     name: str
     brain: Image
@@ -67,7 +67,7 @@ class Head:
 
 
 class Registrations:
-    """Transforms from one image to another, kept on the disk, and what they cost."""
+    """Transforms between images, kept on disk, with their CPU time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ class Registrations:
     def find(
         self, fixed: tuple[str, Image], moving: tuple[str, Image], setting: str = 'default'
     ) -> tuple[Transform, float]:
-        """Transform on the grid of the fixed image, and processor seconds."""
+        """Return the transform on the grid of the fixed image, and CPU seconds."""
         path = self.folder / f'{fixed[0]}_{moving[0]}_{setting}.nii.gz'
         cost = path.with_name(path.name.replace('.nii.gz', '.txt'))
         if not cost.is_file():
@@ -98,7 +98,7 @@ def load_heads(data: Path) -> list[Head]:
 
 
 class Comparison:
-    """The ways to use the atlas, on one head after the other."""
+    """Compares ways to use the atlas, head by head."""
 
     def __init__(self, work: Path, library: list[Head]) -> None:
         atlas = default_atlas(work).atlases[0]
@@ -175,7 +175,7 @@ def dice(found: Image, truth: Image) -> dict[int, float]:
 
 
 def rows_of(method: str, head: Head, fusion: Fusion, seconds: float) -> pd.DataFrame:
-    """One row a region."""
+    """Return one row per region."""
     overlap = dice(fusion.labels, head.truth)
     return pd.DataFrame(
         {
@@ -191,7 +191,7 @@ def rows_of(method: str, head: Head, fusion: Fusion, seconds: float) -> pd.DataF
 
 
 def correlations(rows: pd.DataFrame) -> pd.Series:
-    """Correlation over heads of each region's volume with the other program's."""
+    """Correlate each region's volume with that of the other program over heads."""
     return rows.groupby('index')[['volume', 'truth']].apply(
         lambda region: region['volume'].corr(region['truth'])
     )

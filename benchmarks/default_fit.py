@@ -93,7 +93,7 @@ def score(X: Floats, patient: NDArray, truth: Floats) -> Row:
 
 
 def cohort_of_patterns(case: int, seed: int) -> tuple[Floats, NDArray, int]:
-    """A cohort with 1 to 5 patterns in regions of their own; sizes, effects and severities vary."""
+    """Simulate a cohort with 1 to 5 disjoint patterns; sizes, effects and severities vary."""
     rng = np.random.default_rng([seed, case])
     n_patterns = 1 + case % 5
     n_cn, n_pt = [PAPER_SIZE, *list(SIZES.values())[:2]][case % 3]
@@ -116,7 +116,7 @@ def cohort_of_patterns(case: int, seed: int) -> tuple[Floats, NDArray, int]:
 
 
 def choose(X: Floats, patient: NDArray) -> Row:
-    """The number of patterns that stability chooses."""
+    """Return the number of patterns chosen by stability."""
     begin = time.process_time()
     number = choose_number(X[~patient], X[patient])
     values = {each.n_patterns: each for each in number.stabilities}
@@ -145,7 +145,7 @@ def run(job: Job) -> Row:
 
 
 def jobs_of(what: Iterable[str], seeds: list[int], cohorts: int) -> Iterator[Job]:
-    """Everything to run; one seed does for the cohorts, all of which differ."""
+    """List everything to run; cohorts need one seed, because all of them differ."""
     cases = {'tasks': list(TASKS), 'sizes': list(SIZES)}
     for each in what:
         for case in cases.get(each, []):
@@ -167,7 +167,7 @@ def run_sample(folder: Path) -> Row:
 
 
 def run_large(seed: int) -> Row:
-    """Time and memory of a large cohort, choice of M included, and of applying its model."""
+    """Measure time and memory of fitting (with the choice of M) and applying a large cohort."""
     X, patient, truth = simulate('basic', (LARGE, LARGE), seed)
     begin = time.perf_counter()
     gan = SurrealGAN().fit(X, patient)
@@ -190,7 +190,7 @@ def run_large(seed: int) -> Row:
 
 
 def one_thread() -> None:
-    """Keep a process to one core."""
+    """Limit a process to one core."""
     torch.set_num_threads(1)
     threadpool_limits(1)
 

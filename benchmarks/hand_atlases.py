@@ -42,7 +42,7 @@ REGIONS = [index for index in sorted(muse_table()['index']) if index not in rang
 
 
 class Brain(NamedTuple):
-    """T1w image without skull, its labels, and its portrait."""
+    """Skull-stripped T1w image, its labels and its portrait."""
 
     t1w: Image
     labels: Image
@@ -50,7 +50,7 @@ class Brain(NamedTuple):
 
 
 def read_brain(sets: Path, name: str) -> Brain:
-    """A head as the app would have it, at 2 mm."""
+    """Read a head at 2 mm, prepared as in the app."""
     folder, scan = name.split('/')
     t1w = load_image(sets / folder / 'T1w' / f'{scan}.nii.gz')
     labels = load_image(sets / folder / 'dseg' / f'{scan}.nii.gz')
@@ -66,12 +66,12 @@ def read_brain(sets: Path, name: str) -> Brain:
 
 
 def by_votes_alone(votes: fusion.Votes, _: object) -> np.ndarray:
-    """What takes the place of :func:`fusion.shares_by_intensity`."""
+    """Replace :func:`fusion.shares_by_intensity`."""
     return votes.shares()
 
 
 def measure(name: str, head: Brain, atlases: list[Brain]) -> tuple[list[dict], dict]:
-    """One row for each way to decide, and the volumes that each gives."""
+    """Return one row per decision rule, and the volumes of each."""
     portraits = [each.portrait for each in atlases]
     chosen = [atlases[k] for k in most_alike(head.portrait, portraits, ATLASES_PER_HEAD)]
     begin = time.process_time()

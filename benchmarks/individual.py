@@ -64,7 +64,7 @@ NEW, NEW_SEED = (300, 900), 1_000_001
 
 
 def fit(task: str, size: tuple[int, int], seed: int) -> tuple[Cohort, TableModel, CrossFit, Floats]:
-    """A cohort, its models, and the true severities of all visits."""
+    """Fit a cohort; return it with its models and the true severities of all visits."""
     table = simulate_table(task, *size, seed)
     with TemporaryDirectory() as folder:
         write_simulated_table(folder, table)
@@ -81,7 +81,7 @@ def fit(task: str, size: tuple[int, int], seed: int) -> tuple[Cohort, TableModel
 
 
 def score(task: str, cohort: Cohort, model: TableModel, fitted: CrossFit, truth: Floats) -> Row:
-    """Everything that is told of a cohort."""
+    """Compute all measures of a cohort."""
     names = np.array(model.pattern_names)
     begin = time.process_time()
     results, learned = add_standing(cohort, fitted)
@@ -107,7 +107,7 @@ def score(task: str, cohort: Cohort, model: TableModel, fitted: CrossFit, truth:
 
 
 def score_new(task: str, model: TableModel, seed: int) -> Row:
-    """What the final model tells of participants who are in no fold."""
+    """Compute the measures of new participants by the final model."""
     table = simulate_table(task, *NEW, seed)
     with TemporaryDirectory() as folder:
         write_simulated_table(folder, table)
@@ -134,13 +134,13 @@ def score_new(task: str, model: TableModel, seed: int) -> Row:
 
 
 def sum_error(contributions: pd.DataFrame, results: pd.DataFrame, names: NDArray) -> float:
-    """Largest difference between R-indices and what contributions add up to."""
+    """Return the largest difference between R-indices and sums of contributions."""
     indices = results[names].dropna().to_numpy().ravel()
     return float(np.abs(contributions.sum(axis=1).to_numpy() - indices).max())
 
 
 def member_error(model: TableModel, cohort: Cohort) -> float:
-    """The same of each member."""
+    """Return the same for each member."""
     steps = model.with_unseen_site('skip').preprocessing
     people = steps.transform(cohort.features, cohort.people).normalised
     errors = []
@@ -154,7 +154,7 @@ def member_error(model: TableModel, cohort: Cohort) -> float:
 def region_auc(
     task: str, contributions: pd.DataFrame, cohort: Cohort, true: Floats, order: NDArray
 ) -> Row:
-    """How well contributions tell the regions of each patient's strongest true pattern."""
+    """Measure how well contributions identify the regions of each patient's strongest pattern."""
     indices = muse_indices()
     is_of_pattern = [np.isin(indices, pattern) for pattern in TASKS[task].patterns]
     of_regions = contributions.drop(columns='baseline')
@@ -197,7 +197,7 @@ def run(job: tuple[str, str, int]) -> Row:
 
 
 def one_thread() -> None:
-    """Keep a process to one core."""
+    """Limit a process to one core."""
     torch.set_num_threads(1)
     threadpool_limits(1)
 

@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parent / 'results'
 
 
 def circumstances(*packages: str) -> dict[str, str]:
-    """Date, commit, machine and the versions of these packages (`n/a` for absent ones)."""
+    """Return date, commit, machine and package versions (`n/a` for absent ones)."""
     commit = subprocess.run(
         ['git', 'rev-parse', '--short', 'HEAD'],
         cwd=Path(__file__).parent,
@@ -42,7 +42,7 @@ def _version(package: str) -> str:
 
 
 def write_results(name: str, rows: pd.DataFrame | list[dict], *packages: str) -> Path:
-    """Keep rows as a dated TSV, each with its circumstances."""
+    """Write rows to a dated TSV, each with its circumstances."""
     table = pd.DataFrame(rows).assign(**circumstances(*packages))
     path = write_tsv(RESULTS / f'{table["date"].iloc[0]}_{name}.tsv', table)
     print(f'Written to {path}')

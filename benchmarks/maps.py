@@ -58,7 +58,7 @@ class Way:
 
 
 def write_people(folder: Path, n_people: int, n_files: int) -> list[Path]:
-    """Noise maps of tissue in an ellipsoid; participant i has file i modulo `n_files`."""
+    """Write noise maps of tissue in an ellipsoid; participant i has file i modulo `n_files`."""
     rng = np.random.default_rng(0)
     axes = np.ogrid[tuple(slice(-1, 1, size * 1j) for size in SHAPE)]
     brain = sum(axis**2 for axis in axes) < BRAIN**2
@@ -74,7 +74,7 @@ def write_people(folder: Path, n_people: int, n_files: int) -> list[Path]:
 
 
 def simulate_people(n_people: int) -> tuple[pd.DataFrame, np.ndarray, pd.DataFrame]:
-    """R-indices of two patterns, a third of controls, and six covariates."""
+    """Simulate R-indices of two patterns, with a third of controls, and six covariates."""
     rng = np.random.default_rng(1)
     r_indices = pd.DataFrame(rng.uniform(size=(n_people, 2)), columns=['r1', 'r2'])
     covariates = pd.DataFrame(rng.normal(size=(n_people, 6))).add_prefix('covariate')
@@ -82,7 +82,7 @@ def simulate_people(n_people: int) -> tuple[pd.DataFrame, np.ndarray, pd.DataFra
 
 
 def measure_once(way: Way, paths: list[Path]) -> dict[str, float]:
-    """Seconds, processor time and peak memory (MB) of one way, from files to maps."""
+    """Return seconds, CPU time and peak memory (MB) of one way, from files to maps."""
     designs, _ = pattern_designs(*simulate_people(len(paths)))
     permutation = None
     if way.n_permutations:

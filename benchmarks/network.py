@@ -38,7 +38,7 @@ PACKAGES = ('surreal_bids', 'torch')
 
 
 def grow_ventricles(labels: NDArray, mask: NDArray, wanted: float) -> NDArray:
-    """Displacement (3, X, Y, Z) that draws a head with larger ventricles; the mask stays."""
+    """Return a displacement (3, X, Y, Z) that enlarges the ventricles within the same mask."""
     ventricles = np.isin(labels, GROWING).astype(np.float32)
     room = smooth(ndimage.binary_erosion(mask, iterations=2).astype(np.float32), 2.0).clip(0)
     room *= 1 - ventricles
@@ -102,7 +102,7 @@ def summary(table: pd.DataFrame, hand: bool) -> str:
 
 
 def overlap(table: pd.DataFrame, hand: bool) -> pd.Series:
-    """Dice of each region that the head has, by index."""
+    """Return the Dice of each region of the head, by index."""
     rows = table[table['true'] > 0]
     if hand:
         rows = rows[~rows['index'].isin(WHITE_MATTER)]
@@ -110,7 +110,7 @@ def overlap(table: pd.DataFrame, hand: bool) -> pd.Series:
 
 
 def tell(out: Path, twins: Path | None) -> None:
-    """Figures of each network and set of heads."""
+    """Print the figures of each network and set of heads."""
     rows = []
     for path in sorted(out.glob('*.tsv')):
         network, head, *grown = path.name.removesuffix('.tsv').split('.', 2)
@@ -148,7 +148,7 @@ def tell(out: Path, twins: Path | None) -> None:
 
 
 def scanned_twice(volumes: pd.DataFrame, people: Path) -> dict[str, float]:
-    """Differences of the volumes of people with two scans."""
+    """Compare the volumes of people with two scans."""
     table = pd.read_csv(people, sep='\t', dtype=str).set_index('name')
     person = table.loc[volumes.index.str.split('_').str[-1], 'person'].to_numpy()
     pairs = [group.to_numpy() for _, group in volumes.groupby(person) if len(group) == 2]

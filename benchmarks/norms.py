@@ -66,7 +66,7 @@ TERMS = ('intercept', 'age', 'age_squared', 'male', 'log_icv')
 
 @dataclass(frozen=True)
 class Head:
-    """A scan, and who it is of."""
+    """A scan and its participant."""
 
     name: str
     source: str
@@ -77,7 +77,7 @@ class Head:
 
 
 def list_heads(data: Path) -> Iterator[Head]:
-    """Scans of people whose age is known, one a person and voxel size."""
+    """List scans of people with a known age, one per person and voxel size."""
     ages = pd.read_csv(data / 'tables' / 'ixi_muse145.csv', usecols=['ID', 'Age', 'Sex'])
     ages = ages.set_index(ages['ID'].str.removesuffix('-T1'))
     folders = [data / name / 'T1w' for name in ('ixi2mm', 'ixi2mm_more')]
@@ -95,7 +95,7 @@ def list_heads(data: Path) -> Iterator[Head]:
 
 
 def halve(image: Image) -> Image:
-    """Means of 2 x 2 x 2 voxels; voxels that are mostly 0, outside a stripped brain, are 0."""
+    """Average 2 x 2 x 2 voxels; blocks that are mostly 0, outside a stripped brain, are 0."""
     values = np.asarray(image.dataobj, dtype=np.float32)
     values = np.pad(values, [(0, size % 2) for size in values.shape])
     x, y, z = (size // 2 for size in values.shape)
@@ -126,7 +126,7 @@ def measure(head: Head, folder: Path) -> None:
 
 
 def overlap_with_template(t1w: Image, mask: Image, labels: Image) -> dict[str, float]:
-    """Overlap of large regions with those of the template, registered at 2 mm."""
+    """Measure the overlap of large regions with those of the template, registered at 2 mm."""
     template = builtin_template(COARSE_MM)
     brain = like(t1w, np.asarray(t1w.dataobj) * (np.asarray(mask.dataobj) > 0), np.float32)
     found = register(
@@ -170,9 +170,9 @@ def design(heads: pd.DataFrame) -> NDArray[np.float64]:
 def fit_norms(heads: pd.DataFrame, logs: pd.DataFrame) -> pd.DataFrame:
     """Coefficients of each region, by index, and the standard deviation on a new scanner.
 
-    The difference d between two scanners says that of a new one from their middle: if places of
-    scanners have variance v, d**2 is 2 v on average, and the new one is off by 3/2 v. v is taken
-    to be the same share of the variance of people in all regions.
+    The difference d between two scanners predicts that of a new one from their mean: if scanner
+    effects have variance v, d**2 is 2 v on average, and the new one differs by 3/2 v. v is assumed
+    to be the same fraction of the variance of people in all regions.
     """
     coarse = (heads['voxel_mm'] == COARSE_MM).to_numpy()
     x, y = design(heads[coarse]), logs[coarse].to_numpy()
@@ -187,7 +187,7 @@ def fit_norms(heads: pd.DataFrame, logs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fine_effect(heads: pd.DataFrame, logs: pd.DataFrame, log_icv: pd.Series) -> pd.Series:
-    """How much larger log volumes are at 1 mm than at 2 mm of the same head and head size."""
+    """Return the difference of log volumes at 1 mm and 2 mm for the same head and head size."""
     people = heads.assign(row=heads.index)[heads['source'] == 'OASIS']
     fine, coarse = (
         people[people['voxel_mm'] == size].set_index('person') for size in (1.0, COARSE_MM)
@@ -199,7 +199,7 @@ def _fine_effect(heads: pd.DataFrame, logs: pd.DataFrame, log_icv: pd.Series) ->
 
 
 def deviations(norms: pd.DataFrame, heads: pd.DataFrame, logs: pd.DataFrame) -> pd.DataFrame:
-    """Standard deviations of log volumes from the norms."""
+    """Return deviations of log volumes from the norms, in standard deviations."""
     subjects = [
         Subject(head.age, 'M' if head.male else 'F', head.icv_mm3, head.voxel_mm)
         for head in heads.itertuples()
@@ -243,9 +243,9 @@ def check(out: Path) -> None:
 
 
 def deleted_residuals(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Difference of each person from what the others predict, in their standard deviations.
+    """Return the difference of each person from the prediction by the others, in SD.
 
-    Both by the hat matrix (Belsley, Kuh and Welsch 1980, section 2.1), without refitting.
+    Both follow from the hat matrix (Belsley, Kuh and Welsch 1980, section 2.1), without refitting.
     """
     hat = x @ np.linalg.pinv(x)
     leverage = np.diag(hat)[:, np.newaxis]
@@ -256,7 +256,7 @@ def deleted_residuals(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray
 
 
 def tell_overlaps(out: Path) -> None:
-    """Overlap of large regions with those of the template, and the least that is usual."""
+    """Print the overlap of large regions with those of the template, and its usual minimum."""
     heads, _ = read_heads(out)
     overlaps = heads.loc[heads['voxel_mm'] == COARSE_MM, list(LEAST_OVERLAP)]
     table = pd.DataFrame({'mean': overlaps.mean(), 'lowest': overlaps.min()})

@@ -94,16 +94,16 @@ TOLERATED_ERRORS = 3.0
 
 @dataclass(frozen=True)
 class Study:
-    """Who takes part in a simulated study.
+    """Participants of a simulated study.
 
     Attributes
     ----------
     n_cn, n_pt
         Controls and patients of each site.
     sites
-        How many scanners.
+        Number of scanners.
     years_older
-        By how much patients are older than controls.
+        Age difference between patients and controls.
     task
         Atrophy of patients (a task of the paper's section 4.2); None: there is no disease.
     """
@@ -171,7 +171,7 @@ def _read(
 def fit_linear(data: TrainingData, n_patterns: int = 3) -> tuple[Factors, pd.DataFrame]:
     """Factors in closed form, as members start from, and the severities that they give to all.
 
-    They stand for a model: R-indices of trained members rank patients nearly alike.
+    They replace a model: R-indices of trained members rank patients almost equally.
     """
     X, is_patient = data.arrays
     values = X.to_numpy()
@@ -181,7 +181,7 @@ def fit_linear(data: TrainingData, n_patterns: int = 3) -> tuple[Factors, pd.Dat
 
 
 def share_below(p: Sequence[float], level: float = 0.05) -> float:
-    """Share of the p values that would be called significant."""
+    """Return the share of significant p values."""
     return float(np.mean(np.asarray(p) < level))
 
 
@@ -219,12 +219,12 @@ def limits_of_associations(controls: Sequence[int] = (30, 100, 492)) -> Limits:
 
 
 def head_size(seed: int, size: tuple[int, int] = (200, 300)) -> dict[str, float]:
-    """What R-indices of equal severity have to do with head size and sex; the paper's atrophy."""
+    """Dependence of R-indices of equal severity on head size and sex; the paper's atrophy."""
     return _of_heads(partial(simulate, Study(*size, task='basic'), seed))
 
 
 def head_size_of_real_people(seed: int, n_cn: int = 120) -> dict[str, float]:
-    """The same with the volumes of real people, of whom the paper's atrophy makes patients."""
+    """The same with volumes of real people, some of whom get the paper's atrophy."""
     controls = read_controls(REAL_PEOPLE)
     n_pt = len(controls.people) - n_cn
     table = simulate_table('basic', n_cn, n_pt, seed, controls)
@@ -256,7 +256,7 @@ def _of_heads(read: Callable[..., Simulated]) -> dict[str, float]:
 
 
 def residual(values: np.ndarray | pd.Series, design: np.ndarray) -> np.ndarray:
-    """What a linear regression on the design (and a constant) leaves of values (N, ...)."""
+    """Return the residuals of values (N, ...) after regression on the design and a constant."""
     values, columns = np.asarray(values), np.column_stack([np.ones(len(design)), design])
     return values - columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
 
@@ -278,14 +278,14 @@ SHORT = TrainingOptions(n_patterns=(3,), repetitions=3, iterations=200, device='
 
 @cache
 def _model_of_others(n_cn: int, n_pt: int) -> TableModel:
-    """A model of other participants, as one that was published."""
+    """Train a model on other participants, like a published one."""
     return TableModel.fit(simulate(Study(n_cn, n_pt, task='basic'), 10_000).cohort, SHORT)
 
 
 def few_controls(
     seed: int, controls: Sequence[int] = (3, 5, 20), redraws: int = 20, size: int = 200
 ) -> dict[str, float]:
-    """How far a cohort's mean R-index moves with its controls, and how well that is estimated."""
+    """Variation of a cohort's mean R-index with its controls, and its estimate."""
     model, rng = _model_of_others(size, size), np.random.default_rng([seed, 2])
     everyone, _ = simulate(Study(size, 60, task='basic'), seed)
     options = replace(model.preprocessing.options, site_column='site')
@@ -318,7 +318,7 @@ FEW_CONTROLS = {
 
 
 def member_spread(seed: int, size: tuple[int, int] = (100, 150)) -> dict[str, float]:
-    """Part of the true severities that lie within 1.96 spreads over members: it is no interval."""
+    """Share of true severities within 1.96 member spreads, which are not an interval."""
     cohort, severities = simulate(Study(*size, task='basic'), seed)
     model = TableModel.fit(cohort, SHORT, random_seed=seed)
     patient = cohort.is_patient.to_numpy()
@@ -334,7 +334,7 @@ MEMBER_SPREAD = {'true severity within 1.96 spreads (trained on)': ANY}
 
 
 class LinearModel:
-    """Factors in closed form in the place of a `TableModel`."""
+    """Factors in closed form that replace a `TableModel`."""
 
     def __init__(self, data: TrainingData, n_patterns: int = 2) -> None:
         self.preprocessing = data.preprocessing
@@ -355,7 +355,7 @@ class LinearModel:
 
 
 def hold_out(cohort: Cohort, seed: int) -> CrossFit:
-    """R-indices of everyone by factors of the others."""
+    """Return out-of-fold R-indices by linear factors."""
     folds = prepare_folds(cohort, TrainingOptions(random_seed=seed))
     models = {number: LinearModel(data) for number, data in folds.data.items()}
     return cross_fit(cohort, LinearModel(prepare(cohort)), folds, models)
@@ -372,7 +372,7 @@ OLDER = '30 CN, 60 PT 12 years older'
 
 
 def diagnosis(seed: int, designs: Mapping[str, Study] = DESIGNS) -> dict[str, float]:
-    """Area under the curve where nobody is ill; and whether an age gap is named beside it."""
+    """Area under the curve if nobody is ill; and whether an age difference is reported."""
     found: dict[str, float] = {}
     for name, study in {**designs, OLDER: Study(30, 60, years_older=12)}.items():
         cohort, _ = simulate(study, seed)
@@ -418,9 +418,9 @@ whose error is the same for all of them and so no part of their sd."""
 def controls(
     seed: int, size: tuple[int, int] = (20, 30), trained: bool = False, n_new: int = 100
 ) -> dict[str, float]:
-    """R-indices of controls of a small study beside those of controls who are not in it.
+    """R-indices of controls of a small study, compared with those of new controls.
 
-    `trained`: by Surreal-GAN, with the settings of the commands, in the place of its factors.
+    `trained`: by Surreal-GAN, with the settings of the commands, instead of its factors.
     """
     everyone, _ = simulate(Study(size[0] + n_new, size[1], task='basic'), seed)
     number = pd.Series(np.arange(len(everyone)), everyone.visits.index)
@@ -454,7 +454,7 @@ def controls(
 
 
 def maps(seed: int, size: tuple[int, int] = (60, 90)) -> dict[str, float]:
-    """Comparisons with a discovery where nobody is ill; regions as voxels, R-indices held out."""
+    """Comparisons with a discovery if nobody is ill; regions as voxels, R-indices out of fold."""
     cohort, _ = simulate(Study(*size), seed)
     r = hold_out(cohort, seed).results[['r1', 'r2']]
     designs, _ = pattern_designs(r, ~cohort.is_patient, cohort.people)
@@ -483,7 +483,7 @@ def choose(data: TrainingData, seed: int) -> Number:
 
 
 def halves(seed: int, size: tuple[int, int] = (60, 90), choose: bool = True) -> dict[str, float]:
-    """Agreement of two halves where nobody is ill, in patients of neither.
+    """Agreement of two halves if nobody is ill, in patients of neither.
 
     `choose`: also whether a half finds a pattern at all.
     """
@@ -503,7 +503,7 @@ HALVES = {'c-index of halves, two patterns': (0.44, 0.56), 'halves with a patter
 
 
 def any_pattern_at_all(seed: int, designs: Mapping[str, Study] = DESIGNS) -> dict[str, float]:
-    """Whether a pattern is found where nobody is ill, and whether p calls it significant."""
+    """Whether a pattern is found if nobody is ill, and whether its p is significant."""
     found = {}
     for name, study in designs.items():
         number = choose(prepare(simulate(study, seed).cohort), seed)
@@ -518,9 +518,9 @@ def limits_of_any_pattern(designs: Mapping[str, Study] = DESIGNS) -> Limits:
 
 
 def covariates(seed: int, size: tuple[int, int] = (30, 60)) -> dict[str, float]:
-    """Share of p values below 0.05 that covariates would have where nobody is ill.
+    """Share of p values of covariates below 0.05 if nobody is ill.
 
-    Reports show none: what was learned of a covariate from few controls errs alike for everyone.
+    Reports show none: errors of covariate effects learned from few controls are common to everyone.
     """
     cohort, _ = simulate(Study(*size), seed)
     table = describe_covariates(cohort, hold_out(cohort, seed).results[['r1', 'r2']])
@@ -595,7 +595,7 @@ def run(name: str, full: bool = False, jobs: int = 1) -> pd.DataFrame:
 
 
 def one_thread() -> None:
-    """Keep a process to one core."""
+    """Limit a process to one core."""
     torch.set_num_threads(1)
     threadpool_limits(1)
 
@@ -621,7 +621,7 @@ def summarise(name: str, draws: pd.DataFrame) -> pd.DataFrame:
 
 
 def keep(table: pd.DataFrame) -> Path:
-    """Write results, beside the latest ones of nulls that were not repeated now."""
+    """Write results, with the latest ones of nulls that were not repeated."""
     table = table.assign(**circumstances('surreal_bids', 'numpy', 'torch'))
     earlier = sorted(RESULTS.glob('*_nulls.tsv'))
     if earlier:

@@ -61,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def assemble(study: Study, experiment: str, tasks: list[str]) -> dict[str, pd.DataFrame]:
-    """Write the tables and the figure of an experiment from what is done of it."""
+    """Write the tables and the figure of an experiment from its finished units."""
     tables = {name: make(study, tasks) for name, make in TABLES[experiment].items()}
     tables = {name: table for name, table in tables.items() if not table.empty}
     setting = study.plan.describe(experiment)
@@ -75,7 +75,7 @@ def assemble(study: Study, experiment: str, tasks: list[str]) -> dict[str, pd.Da
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do what is not done yet, then write and show the tables."""
+    """Run unfinished units, then write and print the tables."""
     plan = quick_plan() if arguments.quick else full_plan(arguments.preset)
     controls = read_controls(arguments.from_table) if arguments.from_table else None
     study = Study(arguments.out, plan, arguments.preset, arguments.seed, arguments.device, controls)

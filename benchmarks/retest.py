@@ -46,13 +46,13 @@ MOST_DF = 1000
 
 
 def scanned_twice(folder: Path) -> pd.Series:
-    """Person of each scan, by its name, of those with two."""
+    """Return the person of each scan, by its name, for people with two scans."""
     people = pd.read_csv(folder / 'people.tsv', sep='\t', dtype=str).set_index('name')['person']
     return people[people.duplicated(keep=False)].sort_values(kind='stable')
 
 
 def measure(folder: Path, path: Path) -> None:
-    """Volumes of each scan, one row each."""
+    """Measure the volumes of each scan, one row each."""
     rows = {}
     for name in scanned_twice(folder).index:
         t1w = load_image(folder / 'T1w' / f'{name}.nii.gz')
@@ -65,7 +65,7 @@ def measure(folder: Path, path: Path) -> None:
 
 
 def read_pairs(folder: Path, path: Path) -> tuple[pd.DataFrame, pd.Series]:
-    """Differences of logarithms of each pair (pairs, regions and head size), and mean volumes."""
+    """Return log differences of each pair (pairs, regions and head size), and mean volumes."""
     volumes = pd.read_csv(path, sep='\t', dtype={'name': str}).set_index('name')
     volumes = volumes[[HEAD_SIZE, *map(str, muse_indices())]]
     person = scanned_twice(folder)[volumes.index]
@@ -76,7 +76,7 @@ def read_pairs(folder: Path, path: Path) -> tuple[pd.DataFrame, pd.Series]:
 def estimate_noise(differences: pd.DataFrame, volumes: pd.Series) -> pd.DataFrame:
     """`noise` (standard deviation of one measurement) and its degrees of freedom, `df`.
 
-    One row each for what is shared, for the head size and for each region.
+    One row each for the shared component, the head size and each region.
     """
     regions = differences.drop(columns=HEAD_SIZE)
     shared = regions.median(axis=1)
@@ -94,9 +94,9 @@ def estimate_noise(differences: pd.DataFrame, volumes: pd.Series) -> pd.DataFram
 
 
 def shrink(variances: NDArray, df: NDArray, log_volumes: NDArray) -> tuple[NDArray, NDArray]:
-    """Variances (S,) with degrees of freedom (S,), shrunk to a straight line of their logarithms.
+    """Shrink log variances (S,) with degrees of freedom (S,) towards a straight line.
 
-    Returns both after that.
+    Returns both after shrinkage.
 
     The prior is a scaled inverse chi-squared distribution around the line. Its degrees of freedom
     follow from how much more variances differ than their own degrees of freedom explain.
@@ -113,9 +113,9 @@ def shrink(variances: NDArray, df: NDArray, log_volumes: NDArray) -> tuple[NDArr
 
 
 def held_out_ratio(differences: pd.DataFrame) -> float:
-    """How much larger differences are by networks that were not trained on these scans.
+    """Return the ratio of differences by networks that were not trained on these scans.
 
-    Less than 1 is chance: nobody is measured better by a network that has not seen them.
+    Less than 1 is chance: no network measures unseen people better.
     """
     by_hand = [i for i in differences if i != HEAD_SIZE and int(i) not in NOT_BY_HAND]
     seen = float(np.median(2 * np.tanh(differences[by_hand].abs() / 2)))

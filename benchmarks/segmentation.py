@@ -67,7 +67,7 @@ PACKAGES = ('surreal_bids', 'torch', 'antspyx', 'deepbet')
 
 @dataclass(frozen=True)
 class Target:
-    """A participant to be segmented."""
+    """A participant to segment."""
 
     name: str
     t1w: Nifti1Image
@@ -85,7 +85,7 @@ def read_targets(folder: Path, names: list[str], masks: Path | None) -> list[Tar
 
 
 def make_atlases(folder: Path, names: list[str], scratch: Path) -> list[Atlas]:
-    """Cut brains out by their labels."""
+    """Extract brains with their labels."""
     atlases = []
     for name in names:
         labels = folder / 'dseg' / name
@@ -107,7 +107,7 @@ def overlaps(a: Nifti1Image, b: Nifti1Image) -> pd.Series:
 
 
 def segment(target: Target, atlases: list[Atlas], settings: Settings) -> Fusion:
-    """Register atlases one after the other, and fuse their labels."""
+    """Register atlases in turn, and fuse their labels."""
 
     def candidates() -> Iterator[Candidate]:
         for atlas in atlases:
@@ -130,7 +130,7 @@ def summary(scores: pd.Series) -> dict[str, float]:
 
 
 def measure_mode(mode: str, targets: list[Target], atlases: list[Atlas]) -> list[pd.DataFrame]:
-    """One row per target; and one per region with its overlap and correlation of volumes."""
+    """Return one row per target, and one per region with overlap and correlation of volumes."""
     settings, n_atlases, must = MODES[mode]
     rows, scores, ours, theirs = [], [], [], []
     for target in targets:
@@ -201,7 +201,7 @@ ENGINES = {
 
 
 def measure_engines(targets: list[Target], atlases: list[Atlas], n_pairs: int) -> pd.DataFrame:
-    """Overlap after one registration, target i with atlas i."""
+    """Measure the overlap after one registration, target i with atlas i."""
     rows = []
     for target, atlas in list(zip(targets, atlases))[:n_pairs]:
         t1w, labels = load_image(atlas.t1w), load_image(atlas.labels)

@@ -53,7 +53,7 @@ def read_plan(cohort: Path) -> CohortPlan:
 
 
 def true_map(plan: CohortPlan, person: Person) -> nib.Nifti1Image:
-    """Grey matter of a participant, in the space of the template."""
+    """Return the true grey matter map of a participant in template space."""
     simulator = load_simulator(plan.voxel_size)
     template = simulator.template
     _, anatomy_rng, _ = random_streams(plan, person.group, person.number)
@@ -78,7 +78,7 @@ def covariates_of(people: Sequence[Person], paths: Sequence[Path]) -> NDArray:
 
 
 def designs_of(severities: NDArray, columns: NDArray) -> list[Design]:
-    """One regression a pattern, the others held fixed."""
+    """Return one regression per pattern, adjusted for the others."""
     everyone = np.arange(len(severities))
     return [
         make_design(

@@ -55,7 +55,7 @@ class People:
 
 
 class Program(Protocol):
-    """What both programs can do."""
+    """Interface of both programs."""
 
     name: str
     n_members: int
@@ -127,7 +127,7 @@ def seconds_to_train(program: Program, n_iterations: int) -> float:
 
 
 def compare_iterations(ours: Program, theirs: Program, n_rounds: int) -> list[dict[str, Any]]:
-    """Milliseconds per member and iteration, in turns."""
+    """Measure milliseconds per member and iteration, alternating programs."""
     ours.train(BLOCK), theirs.train(BLOCK)
     rows = []
     for number in range(1, n_rounds + 1):
@@ -141,7 +141,7 @@ def compare_iterations(ours: Program, theirs: Program, n_rounds: int) -> list[di
 
 
 def time_to_reach(program: Program, goal: float, longest: int) -> dict[str, Any]:
-    """Seconds of training until the accuracy is there, or what it is when patience ends."""
+    """Measure seconds of training until the accuracy is reached, or the accuracy at the limit."""
     seconds = iterations = 0
     accuracy = 0.0
     while accuracy < goal and iterations < longest:
@@ -157,7 +157,7 @@ def time_to_reach(program: Program, goal: float, longest: int) -> dict[str, Any]
 
 
 def peak_memory(n_members: int) -> float:
-    """Peak resident memory in GB of a process that trains this many members for two blocks."""
+    """Measure peak memory (GB) of a process that trains this many members for two blocks."""
     done = subprocess.run(
         [sys.executable, __file__, '--memory-of', str(n_members)],
         capture_output=True,

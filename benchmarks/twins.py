@@ -43,7 +43,7 @@ def mass(image: Image) -> float:
 
 
 def ravens_of(scan: Scan, template: Template) -> tuple[dict[str, Image], dict[str, float]]:
-    """RAVENS maps of a scan by tissue, and by what share each differs from the native amount."""
+    """Return RAVENS maps of a scan by tissue, and their relative error of the native amount."""
     t1w = correct_bias(skull_stripped(scan), scan.brain)
     found = register(
         template.t1w, t1w, settings=FLUID, fixed_mask=template.mask, moving_mask=scan.brain
@@ -60,13 +60,13 @@ def template_labels(template: Template) -> Image:
 
 
 def region_sums(maps: dict[str, Image], labels: NDArray) -> NDArray:
-    """Grey and white matter in each label."""
+    """Sum grey and white matter in each label."""
     tissue = np.asarray(maps['GM'].dataobj) + np.asarray(maps['WM'].dataobj)
     return np.bincount(labels.ravel(), tissue.ravel())
 
 
 def compare(well: NDArray, ill: NDArray, losses: pd.Series, neighbours: set[int]) -> dict:
-    """Share of the losses that is seen, and how much regions without a loss move."""
+    """Return the recovered share of losses, and the change of regions without a loss."""
     weights = pd.Series(well[losses.index], losses.index)
     change = 1 - ill[losses.index] / weights
     lost = losses > 0

@@ -53,7 +53,7 @@ VISITED = (600, 1200)
 
 @dataclass(frozen=True)
 class Truth:
-    """Participants who come twice: volumes and head sizes at both visits, and who loses what."""
+    """Participants with two visits: volumes, head sizes and true losses."""
 
     people: pd.DataFrame
     volumes: tuple[NDArray, NDArray]
@@ -81,7 +81,7 @@ def simulate_truth(seed: int) -> Truth:
 
 
 def simulated_errors(rng: np.random.Generator, noise: pd.Series, n: int) -> NDArray:
-    """Logarithms of errors of one measurement: (N, S + 1), head size first."""
+    """Simulate log errors of one measurement: (N, S + 1), head size first."""
     own = rng.normal(size=(n, len(noise) - 1)) * noise.drop(measurement_noise.SHARED).to_numpy()
     return own + rng.normal(0, noise[measurement_noise.SHARED], (n, 1))
 
@@ -101,7 +101,7 @@ def write_visits(truth: Truth, errors: tuple[NDArray, NDArray], path: Path) -> N
 
 
 def called(truth: Truth, model: TableModel, errors: tuple[NDArray, NDArray]) -> pd.DataFrame:
-    """Changes of everyone, with what they lose; R-indices by the names of their patterns."""
+    """Return changes of everyone with their true loss; R-indices are named by their patterns."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / 'visits.tsv'
         write_visits(truth, errors, path)
@@ -117,7 +117,7 @@ def called(truth: Truth, model: TableModel, errors: tuple[NDArray, NDArray]) -> 
 
 
 def summarise(changes: pd.DataFrame, name_of: dict[int, str]) -> Iterator[dict]:
-    """Share of participants of whom a change is called reliable."""
+    """Return the share of participants with a reliable change."""
     reliable = changes.assign(reliable=changes['reliable'] == 'true')
     is_index = reliable['measure'].isin(name_of.values())
     unchanged = reliable['losing'] == -1
@@ -142,7 +142,7 @@ def share(rows: pd.DataFrame, of: pd.DataFrame | None = None) -> dict[str, float
 
 
 def train(folder: Path, n: tuple[int, int], seed: int) -> tuple[TableModel, Cohort, pd.DataFrame]:
-    """A model of measured volumes, and whom it was trained on."""
+    """Train a model on measured volumes; return it with its cohort."""
     simulated = simulate_table('basic', *n, seed=seed)
     rng = np.random.default_rng(seed)
     errors = simulated_errors(rng, noise_of_one(), len(simulated.volumes))
@@ -164,7 +164,7 @@ def noise_of_one() -> pd.Series:
 
 
 def names_by_pattern(model: TableModel, cohort: Cohort, severities: pd.DataFrame) -> dict[int, str]:
-    """Which R-index is that of each true pattern, by correlation among patients."""
+    """Match R-indices to true patterns by correlation among patients."""
     patients = cohort.select(cohort.is_patient)
     found = model.apply(patients)[list(model.pattern_names)]
     true = severities.loc[patients.visits['participant_id']]
@@ -204,7 +204,7 @@ def reliable(options: argparse.Namespace) -> None:
 def noise_learned_anew(
     truth: Truth, model: TableModel, rng: np.random.Generator, draws: int = 40, part: int = 20
 ) -> pd.DataFrame:
-    """The same, where noise is what five pairs tell of it, drawn anew for a part of the people."""
+    """The same with noise estimated from five pairs, resampled for each part of the people."""
     known = noise_of_one()
     volumes = pd.Series(np.median(truth.volumes[0], axis=0), known.index[2:])
     volumes[measurement_noise.HEAD_SIZE] = truth.people['icv'].median()
@@ -222,7 +222,7 @@ def noise_learned_anew(
 
 @contextmanager
 def known_noise(found: pd.DataFrame, volumes: pd.Series) -> Iterator[None]:
-    """Let the package believe that noise is this."""
+    """Replace the noise of the package."""
     known = measurement_noise._noise_table
     table = found.assign(volume_mm3=volumes.reindex(found.index))
     measurement_noise._noise_table = lambda: table
@@ -233,9 +233,9 @@ def known_noise(found: pd.DataFrame, volumes: pd.Series) -> Iterator[None]:
 
 
 def real_errors(truth: Truth, model: TableModel, folder: Path, volumes: Path) -> pd.DataFrame:
-    """The same, where errors of the second visit are the differences of one of the five pairs.
+    """The same with differences of one of the five pairs as errors of the second visit.
 
-    The noise that changes are held against is that of the other four.
+    Changes are compared with the noise of the other four.
     """
     differences, means = read_pairs(folder, volumes)
     larger = held_out_ratio(differences)
@@ -251,7 +251,7 @@ def real_errors(truth: Truth, model: TableModel, folder: Path, volumes: Path) ->
 
 
 def groups(draws: int = 200) -> None:
-    """How often a difference is found where there is none, and where there is one."""
+    """Measure how often a difference is found without and with a true one."""
     rng = np.random.default_rng(0)
     rows = []
     for design, slope_sd, difference in product(COHORTS, (0.0, 0.03), (0.0, 0.03)):
@@ -285,7 +285,7 @@ def draw(
     slope_sd: float,
     difference: float,
 ) -> dict[str, pd.Series]:
-    """R-indices of a cohort, at visits about a year apart, or up to `most_years`."""
+    """Simulate R-indices of a cohort, at visits about a year apart, or up to `most_years`."""
     patient = np.repeat([False, True], people)
     n = len(patient)
     years = np.arange(visits) + rng.uniform(-0.2, 0.2, (n, visits))

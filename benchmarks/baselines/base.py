@@ -26,7 +26,7 @@ class Baseline(TransformerMixin, BaseEstimator, ABC):
     n_patterns
         Number of patterns, M.
     random_state
-        Seed of the start, where a method starts at random.
+        Seed, for methods with a random start.
 
     Attributes
     ----------
@@ -88,9 +88,9 @@ class Baseline(TransformerMixin, BaseEstimator, ABC):
 
 
 def patients_up(scores: Array, patients: NDArray[np.bool_]) -> Array:
-    """Signs (M,) by which scores (N, M) are higher in patients than in controls.
+    """Return signs (M,) that make scores (N, M) higher in patients than in controls.
 
-    The sign of a factor is arbitrary. This settles it without knowing the truth.
+    The sign of a factor is arbitrary; this fixes it without the truth.
     """
     difference = scores[patients].mean(axis=0) - scores[~patients].mean(axis=0)
     return np.where(difference < 0, -1.0, 1.0)

@@ -32,7 +32,7 @@ SMALLEST = 1e-12
 
 
 def group_means(H: Array, patients: NDArray[np.bool_]) -> Array:
-    """Replace each person by the mean of the group: H P, (M, N)."""
+    """Replace each person by the group mean: H P, (M, N)."""
     means = np.empty_like(H)
     for group in (patients, ~patients):
         means[:, group] = H[:, group].mean(axis=1, keepdims=True)
@@ -60,7 +60,7 @@ def objective(
 def update_expression(
     X: Array, W: Array, H: Array, patients: NDArray[np.bool_], weights: tuple[float, float]
 ) -> Array:
-    """Improve H (M, N), W being fixed."""
+    """Update H (M, N) with W fixed."""
     gamma, delta = weights
     size = (W**2).sum(axis=0)[:, None]
     less = W.T @ X + size * (gamma + delta) * group_means(H, patients)
@@ -71,7 +71,7 @@ def update_expression(
 def update_patterns(
     X: Array, W: Array, H: Array, patients: NDArray[np.bool_], weights: tuple[float, float]
 ) -> Array:
-    """Improve W (S, M), H being fixed."""
+    """Update W (S, M) with H fixed."""
     gamma, delta = weights
     within, between = scatter(H, patients)
     less = X @ H.T + delta * W * between
@@ -80,7 +80,7 @@ def update_patterns(
 
 
 class DiscriminantNMF(Baseline):
-    """NMF of all people, steered by their diagnosis.
+    """NMF of all people that uses their diagnosis.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class DiscriminantNMF(Baseline):
     Attributes
     ----------
     low_, range_ : (S,) arrays
-        Least volume of each region and its range; volumes are scaled to lie in 0 to 1 (B.4).
+        Minimum of each region and its range; volumes are scaled to lie in 0 to 1 (B.4).
     patterns_ : (S, M) array
         W, with columns of unit length.
     signs_ : (M,) array

@@ -41,7 +41,7 @@ def diagnosis_auc(
     seed: int = 0,
     n_jobs: int = 1,
 ) -> pd.DataFrame:
-    """Area under the ROC curve of an SVM on people left out, for several sets of features.
+    """Area under the ROC curve of an SVM on test people, for several sets of features.
 
     Scaling and grid search see the training people only. All scans of a person are on the same
     side of every split, and every set of features has the same splits. R-indices of a model that
@@ -64,7 +64,7 @@ def diagnosis_auc(
     Returns
     -------
     DataFrame
-        A row a split, a column a set of features.
+        One row per split, one column per set of features.
     """
     patient, people = np.asarray(is_patient, bool), np.asarray(person)
     tables = {name: np.asarray(values, np.float64) for name, values in features.items()}
@@ -97,7 +97,7 @@ def _require_usable(
 def split_people(
     is_patient: NDArray[np.bool_], person: NDArray, *, n_repeats: int, seed: int
 ) -> list[NDArray[np.bool_]]:
-    """Who is trained on (N,) in each split: 80 % of people, with the same share of patients.
+    """Return training masks (N,) of each split: 80 % of people, with the same share of patients.
 
     A person who is a patient in any scan counts as a patient.
     """
@@ -114,7 +114,7 @@ def _score(
     person: NDArray,
     train: NDArray[np.bool_],
 ) -> float:
-    """AUC among those left out, with settings chosen among the others."""
+    """Return the test AUC, with settings chosen in the training set."""
     folds = StratifiedGroupKFold(N_FOLDS)
     search = GridSearchCV(
         make_pipeline(StandardScaler(), SVC(kernel='linear')), GRID, scoring='roc_auc', cv=folds

@@ -42,7 +42,7 @@ REGRESSIONS = {
 
 
 def run_members(study: Study, unit: Unit) -> Result:
-    """Table 1 and Fig. 2: all members of all lambdas, and what agreement makes of them."""
+    """Table 1 and Fig. 2: all members of all lambdas, and the choice by agreement."""
     people = study.people(unit.task)
     X = people.normalised()
     truth = people.severities[people.is_patient]
@@ -76,10 +76,10 @@ def describe_setting(setting: Setting, patients: Floats, truth: Floats) -> Resul
 
 
 def run_baseline(study: Study, unit: Unit) -> Result:
-    """Tables 1 and 7: one method with so many components, from several seeds.
+    """Tables 1 and 7: one method with a number of components, from several seeds.
 
-    Of more components than there are patterns, the best triple counts: one to one assignment of
-    patterns to components, which `pattern_c_index` solves, finds it without trying all.
+    With more components than patterns, the best triple counts. `pattern_c_index` finds it by
+    one-to-one assignment of patterns to components.
     """
     method, n_components = unit.what
     people = study.people(unit.task)
@@ -113,7 +113,7 @@ def run_fold(study: Study, unit: Unit) -> Result:
 def _surreal_gan_in_fold(
     study: Study, unit: Unit, X: Floats, people: People, train_rows: Rows, parts: dict[str, Rows]
 ) -> Result:
-    """Lambda is chosen within the fold: no one of the test set has a say in it."""
+    """Choose lambda within the fold, without the test set."""
     chosen = train_and_choose(study.recipe(study.plan.folds, unit), X, people, train_rows)
     members, consensus = {}, {}
     for part, rows in parts.items():
@@ -153,8 +153,8 @@ def run_variant(study: Study, unit: Unit) -> Result:
 def run_half(study: Study, unit: Unit) -> Result:
     """B.7: train on one half; R-indices of patients who are in neither.
 
-    Each half has a seed of its own: members that begin with the same weights agree on anyone, in
-    short training above all, whatever they are trained on.
+    Each half has its own seed: members that start from the same weights agree whatever they are
+    trained on, especially after short training.
     """
     people = study.people(unit.task)
     *halves, held_out = split_halves(people.is_patient, study.seed)
@@ -182,5 +182,5 @@ RUNNERS = {
 
 
 def run_unit(study: Study, unit: Unit) -> Result:
-    """Do a unit of any kind."""
+    """Run a unit of any kind."""
     return RUNNERS[unit.kind](study, unit)

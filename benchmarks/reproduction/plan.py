@@ -29,7 +29,7 @@ UNCHANGED = 'as-preset'
 
 @dataclass(frozen=True)
 class Schedule:
-    """Members trained at once: so many for each lambda, for so many iterations."""
+    """Members trained at once: number per lambda, and iterations."""
 
     ortho: tuple[float, ...]
     repetitions: int
@@ -38,7 +38,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that tells a quick run from a full one."""
+    """Settings that distinguish a quick run from a full one."""
 
     label: str
     n_cn: int

@@ -35,8 +35,8 @@ Work = Callable[['Study', Unit], dict[str, Any]]
 class Study:
     """Settings of a run, and the folder that keeps the result of every unit.
 
-    A unit that is done is never run again, so that a killed run resumes; one that
-    could not be done (`DataError`) is kept with the reason.
+    A finished unit is never run again, and an interrupted run resumes; one that failed
+    (`DataError`) is kept with the reason.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ class Study:
             )
 
     def settings(self) -> dict[str, Any]:
-        """What results depend on."""
+        """Settings that results depend on."""
         controls = 'built-in population'
         if self.controls is not None:
             total = float(self.controls.volumes.to_numpy().sum())
@@ -85,7 +85,7 @@ class Study:
         return Recipe(schedule, hyper, self.seed, self.device, self._checkpoint(unit))
 
     def result(self, unit: Unit) -> dict[str, Any] | None:
-        """What a unit found; None where it is not done or could not be done."""
+        """Return the result of a unit; None if it is unfinished or failed."""
         path = self._path(unit)
         if not path.exists():
             return None
@@ -93,11 +93,11 @@ class Study:
         return None if 'failed' in found else found
 
     def missing(self, units: Iterable[Unit]) -> list[Unit]:
-        """Those of the units that are not done yet."""
+        """Return the unfinished units."""
         return [unit for unit in units if not self._path(unit).exists()]
 
     def do(self, unit: Unit, work: Work) -> None:
-        """Do a unit and keep what it found, or why it could not be done."""
+        """Run a unit, and keep its result or the reason why it failed."""
         start = time.perf_counter()
         try:
             result = work(self, unit)
@@ -118,10 +118,10 @@ class Study:
 def run_units(
     study: Study, units: Iterable[Unit], work: Work, n_jobs: int, train_here: bool = False
 ) -> list[Unit]:
-    """Do what is not done yet, in so many processes at once; the units done now.
+    """Run unfinished units in several processes; return them.
 
     With `train_here`, units that train do so one after another in this process, which has the GPU,
-    while others go on beside it. What others depend on (`Unit.stage`) is done first.
+    while others run in parallel. Units that others depend on (`Unit.stage`) run first.
     """
     todo = study.missing(units)
     with tqdm(total=len(todo), unit='unit', disable=None) as bar:
@@ -135,7 +135,7 @@ def run_units(
 def _run_stage(
     study: Study, units: list[Unit], work: Work, n_jobs: int, train_here: bool
 ) -> Iterator[Unit]:
-    """Do units that do not depend on each other; each as it is done."""
+    """Run independent units; yield each when it is finished."""
     here = [unit for unit in units if n_jobs == 1 or (train_here and unit.trains)]
     n_threads = max((os.cpu_count() or 1) // n_jobs, 1)
     processes = ProcessPoolExecutor(
@@ -154,6 +154,6 @@ def _run_stage(
 
 
 def _use_threads(n_threads: int) -> None:
-    """Keep a process to its share of the cores: torch, and the BLAS of numpy and scikit-learn."""
+    """Limit a process to its share of the cores: torch, and the BLAS of numpy and scikit-learn."""
     torch.set_num_threads(n_threads)
     threadpool_limits(n_threads)
