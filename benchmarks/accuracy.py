@@ -87,7 +87,7 @@ def make_gan(arguments: argparse.Namespace, **changes: float) -> SurrealGAN:
         preset=arguments.preset,
         iterations=arguments.iterations,
         device=arguments.device,
-        **changes,
+        hyperparameters=changes,
     )
 
 

@@ -265,7 +265,7 @@ def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFra
         return pd.DataFrame(columns=PATTERN_COLUMNS)
     steps = model.preprocessing
     features = steps.features.features
-    X = normalised[model.gan.feature_names_in_ or list(normalised.columns)]
+    X = normalised[steps.features.names]
     seen = torch.tensor(X.to_numpy(dtype=np.float32))
     in_sd = pattern_changes(model.gan.weights_, seen) / CN_SD
     relative = 100 * np.asarray(steps.normaliser.sd_) / np.asarray(steps.normaliser.mean_)

@@ -1,4 +1,4 @@
-"""ComBat: remove what a site does to the mean and the spread of each feature.
+"""ComBat as a scikit-learn estimator: remove site effects on mean and variance of each feature.
 
 x_ijg = alpha_g + c_ij beta_g + sigma_g (gamma_ig + sqrt(delta_ig) e_ijg) for participant j at site
 i and feature g. The covariate effects beta are kept; the site's shift gamma and variance ratio
@@ -15,6 +15,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.empirical_bayes import (
@@ -55,57 +57,69 @@ FitOn = Literal['all', 'controls']
 UnseenSite = Literal['error', 'skip']
 
 HARMONIZED, UNHARMONIZED, EXCLUDED = 'harmonized', 'unharmonized', 'excluded'
-"""Status of a participant: harmonized; at an unseen site, returned as measured; without a site or a
-covariate, so that nothing can be computed."""
+"""Status of a participant: harmonized; from an unseen site and returned unchanged; or excluded
+because the site or a covariate is missing."""
 
 MOSTLY = 0.5
-"""Share of participants with the same value from which a feature counts as tied."""
+"""A feature is tied if more than this share of the participants have the same value."""
 
 STORED_LISTS = ('features', 'constant', 'tied', 'sites', 'site_sizes', 'excluded')
 STORED_ARRAYS = ('grand_mean', 'scale', 'slopes', 'shift', 'ratio')
-"""Learned attributes, less the final underscore, that are stored as they are."""
+"""Learned attributes, without the trailing underscore, that are stored unchanged."""
 
 
 class UnseenSiteError(DataError):
-    """Participants are of a site that was not learned: what was found, and what to do in Python."""
+    """Participants come from sites that the model was not fitted on."""
 
     def __init__(self, found: str, remedy: str) -> None:
         super().__init__(f'{found}; {remedy}')
         self.found = found
 
 
-class ComBat:
-    """Harmonize features across sites, now and for participants who come later.
+class ComBat(TransformerMixin, BaseEstimator):
+    """Harmonize features across sites, for the sample of `fit` and for new participants.
 
     Parameters
     ----------
     categorical : sequence of str
-        Covariates whose numbers are names of levels. Text is categorical anyway.
+        Numeric covariates that are categories, such as a scanner number. Text is always
+        categorical.
     empirical_bayes : bool
-        Borrow strength across features. Without, or with one feature only, each site's own mean
-        and variance are used.
+        Shrink site effects across features. If False, or with one feature only, the mean and
+        variance of each site are used as they are.
     mean_only : bool
-        Remove shifts but leave variances. As in sva and neuroCombat, shifts are then shrunk as if
-        each site had one participant: much of a shift may stay. Without `empirical_bayes` it
-        is removed entirely.
+        Remove shifts and keep variances. As in sva and neuroCombat, shifts are then shrunk as if
+        each site had one participant, and much of a shift may remain. With
+        `empirical_bayes=False` the shift is removed entirely.
     reference_site : str, optional
-        Site that all others are brought to; its own participants stay as they are.
+        Site to which all other sites are harmonized. Its own participants are not changed.
     unseen_site : {'error', 'skip'}
-        What `transform` does for participants of a site that was never learned: refuse, or return
-        them as measured, with the status `unharmonized`.
+        How `transform` treats participants from sites that were not in `fit`: raise an error, or
+        return them unchanged with the status `unharmonized`.
 
     Attributes
     ----------
-    features_, constant_ : list of str
-        All features in order; those that do not vary within any site, which pass through.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features. Defined only if `X` was a frame with column names.
+    features_ : list of str
+        Names of the features in order; numbers if `X` was an array.
+    constant_ : list of str
+        Features that do not vary within any site. They are returned unchanged.
     tied_ : list of str
-        Features of which most participants share one value; harmonized, but better excluded.
+        Features with the same value in most participants. They are harmonized, but should rather
+        be excluded.
     sites_, site_sizes_ : list of str, list of int
-        Known sites, and the number of participants each was learned from.
+        Names of the fitted sites, and the number of participants of each.
+    reference_ : str or None
+        Name of the reference site.
     fit_on_ : {'all', 'controls'}
-        Whom the parameters come from.
+        Participants used by `fit`.
     excluded_ : list of str
-        Participants excluded from fitting: no site or covariate.
+        Participants excluded from `fit` because the site or a covariate is missing.
+    encoder_ : CovariateEncoder
+        Converts covariates into columns of the design matrix.
     grand_mean_, scale_ : ndarray of shape (n_varying,)
         alpha and sigma, in the unit of the features.
     slopes_ : ndarray of shape (n_columns, n_varying)
@@ -113,11 +127,11 @@ class ComBat:
     shift_, ratio_ : ndarray of shape (n_sites, n_varying)
         gamma and delta of each site.
     prior_ : SitePrior or None
-        Priors pooled over the learned sites and features, for sites that come later; None without
-        empirical Bayes, when a new site's own mean and variance are used.
+        Priors pooled over sites and features, for sites added later. None without empirical Bayes:
+        the mean and variance of the new site are then used as they are.
     shift_prior_ : ShiftPrior or None
-        How shifts of later sites go together across features; None without empirical Bayes or with
-        more than `MOST_COVARYING` features, when each feature is by itself.
+        Covariance of site shifts across features, for sites added later. None without empirical
+        Bayes or with more than `MOST_COVARYING` features: features are then independent.
     """
 
     reference_: str | None
@@ -153,20 +167,26 @@ class ComBat:
         fit_on: FitOn = 'all',
         is_control: pd.Series[Any] | ArrayLike | None = None,
     ) -> ComBat:
-        """Learn sites and covariates.
+        """Estimate the effects of sites and covariates.
 
         Parameters
         ----------
         X : frame or array of shape (n, n_features)
             Features.
         site : Series or array of shape (n,)
-            Site of each participant; numbers are taken as names.
+            Site of each participant. Numbers are used as names.
         covariates : frame or array of shape (n, n_covariates), optional
-            Effects to keep. Where sites differ in diagnosis, give it here or learn on controls.
+            Covariates whose effects are preserved. If sites differ in diagnosis, add it here or
+            use `fit_on='controls'`.
         fit_on : {'all', 'controls'}
-            Learn from everyone, or from controls only.
+            Use all participants, or controls only.
         is_control : Series or array of bool of shape (n,), optional
-            Who is CN; needed for `fit_on='controls'`.
+            True for controls; required for `fit_on='controls'`.
+
+        Returns
+        -------
+        ComBat
+            The fitted estimator.
 
         Raises
         ------
@@ -193,16 +213,27 @@ class ComBat:
         site: pd.Series[Any] | ArrayLike,
         covariates: pd.DataFrame | ArrayLike | None = None,
     ) -> Table:
-        """Harmonize participants of known sites, one or many; the result has the type of `X`.
+        """Harmonize participants from the fitted sites.
 
-        Participants of unseen sites follow `unseen_site`; those without site or covariate get
-        missing values throughout. Both are logged by name, and `status` shows which is which.
+        Participants without a site or covariate get missing values. `status` marks them, and those
+        from unseen sites; both are logged.
+
+        Parameters
+        ----------
+        X, site, covariates
+            As in `fit`.
+
+        Returns
+        -------
+        frame or array of shape (n, n_features)
+            Harmonized features, of the type of `X`.
 
         Raises
         ------
         DataError
             A missing feature value, an unseen site (unless skipped), or other features.
         """
+        check_is_fitted(self, 'ratio_')
         table = order_features(as_features(X), self.features_)
         status = self.status(table, site, covariates)
         _log_status(status)
@@ -225,7 +256,7 @@ class ComBat:
         fit_on: FitOn = 'all',
         is_control: pd.Series[Any] | ArrayLike | None = None,
     ) -> Table:
-        """Learn, then harmonize the same participants."""
+        """Fit, then harmonize the same participants; arguments as in `fit`."""
         self.fit(X, site, covariates, fit_on=fit_on, is_control=is_control)
         return self.transform(X, site, covariates)
 
@@ -235,13 +266,24 @@ class ComBat:
         site: pd.Series[Any] | ArrayLike,
         covariates: pd.DataFrame | ArrayLike | None = None,
     ) -> pd.Series[str]:
-        """Status of each participant: `harmonized`, `unharmonized` (unseen site) or `excluded`.
+        """Return the status of each participant.
+
+        Parameters
+        ----------
+        X, site, covariates
+            As in `fit`.
+
+        Returns
+        -------
+        Series of str
+            `harmonized`, `unharmonized` (unseen site) or `excluded` (missing site or covariate).
 
         Raises
         ------
         DataError
             There are unseen sites and `unseen_site` is 'error'.
         """
+        check_is_fitted(self, 'ratio_')
         people = as_features(X).index
         places = as_vector(site, people, 'site')
         lacking = missing_covariates(self.encoder_.select(as_covariates(covariates, people)))
@@ -252,8 +294,8 @@ class ComBat:
             raise UnseenSiteError(
                 f'unseen site {list_briefly(names)} ({counted(int(unseen.sum()), "participant")}: '
                 f'{list_briefly(people[unseen])})',
-                'learn it from its controls (add_site), or leave these participants unharmonized '
-                "(unseen_site='skip')",
+                'add the site with its controls (add_site), or return these participants '
+                "unharmonized (unseen_site='skip')",
             )
         status = np.select([lacking, unseen], [EXCLUDED, UNHARMONIZED], HARMONIZED)
         return pd.Series(status, index=people, name='harmonization')
@@ -264,22 +306,30 @@ class ComBat:
         site: pd.Series[Any] | ArrayLike,
         covariates: pd.DataFrame | ArrayLike | None = None,
     ) -> ComBat:
-        """Learn unseen sites from their controls, with the learned priors; all else stays frozen.
+        """Add unseen sites from their controls; all other estimates remain unchanged.
 
-        Shifts are estimated with what is known of how features go together
-        (:class:`~surreal_bids.harmonization.empirical_bayes.ShiftPrior`), which few controls need.
+        Shifts are estimated with the covariance of features
+        (:class:`~surreal_bids.harmonization.empirical_bayes.ShiftPrior`), which stabilises them if
+        controls are few.
 
         Parameters
         ----------
         X, site, covariates
-            As in `fit`, of participants like those the model was learned from (controls, if it was
-            learned on controls). From one or two of them only the mean of a site is learned.
+            As in `fit`, of participants like those used for `fit` (controls for
+            `fit_on='controls'`). With one or two participants, only the mean of a site is
+            estimated.
+
+        Returns
+        -------
+        ComBat
+            The same estimator, with the new sites.
 
         Raises
         ------
         DataError
-            A site is known already, or the model was learned from one site only.
+            A site is already known, or the model was fitted on one site only.
         """
+        check_is_fitted(self, 'ratio_')
         table = order_features(as_features(X), self.features_)
         sample = _gather(table, site, covariates, np.ones(len(table), dtype=bool))
         self._require_new(sample.sites)
@@ -295,8 +345,21 @@ class ComBat:
         self.ratio_ = np.vstack([self.ratio_, *(ratio for _, ratio in estimates)])
         return self
 
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features seen during `fit`."""
+        return len(self.features_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """Names of the features seen during `fit`; not defined if they are mere numbers."""
+        if self.features_ == [str(number) for number in range(len(self.features_))]:
+            raise AttributeError('feature_names_in_: ComBat was fitted on features without names')
+        return np.array(self.features_, dtype=object)
+
     def to_arrays(self) -> dict[str, Any]:
-        """Return the state: values are float64 arrays or plain JSON values."""
+        """Return the state as float64 arrays and plain JSON values."""
+        check_is_fitted(self, 'ratio_')
         return {
             'empirical_bayes': bool(self.empirical_bayes),
             'mean_only': bool(self.mean_only),
@@ -331,13 +394,16 @@ class ComBat:
         return combat
 
     def _covariances(self) -> dict[str, NDArray[np.float64]]:
-        """State of the prior of shifts; nothing where there is none."""
+        """Return the state of the prior of shifts, or nothing if there is none."""
         prior = self.shift_prior_
         return {} if prior is None else {'within': prior.within, 'between': prior.between}
 
     def _learn_one_site(self, sample: _Sample) -> None:
-        """Keep everyone unchanged: with one site there is no site effect to estimate."""
-        LOGGER.warning('one site only (%s): features are returned unchanged', self.sites_[0])
+        """Return features unchanged: with one site there is no site effect to estimate."""
+        LOGGER.warning(
+            'ComBat: all participants come from one site (%s); features are returned unchanged.',
+            self.sites_[0],
+        )
         values = sample.features.to_numpy()[:, self._varying()]
         self.reference_ = self.sites_[0]
         self.encoder_ = CovariateEncoder().fit(pd.DataFrame(index=sample.features.index))
@@ -373,9 +439,12 @@ class ComBat:
             self.scale_ = np.where(own > CONSTANT * self.scale_, own, self.scale_)
 
     def _estimate_sites(self, z: NDArray[np.float64], sample: _Sample) -> None:
-        """Set gamma and delta of each site, and the priors for sites to come."""
+        """Set gamma and delta of each site, and the priors for sites added later."""
         if self.empirical_bayes and not self._borrows():
-            LOGGER.warning('fewer than two features vary: no strength to borrow, no shrinkage')
+            LOGGER.warning(
+                'ComBat: fewer than two features vary; site effects are estimated without '
+                'empirical Bayes.'
+            )
         estimates, pooled = [], []
         for number, name in enumerate(sample.sites):
             mine = z[sample.codes == number]
@@ -393,7 +462,7 @@ class ComBat:
     def _learn_covariances(
         self, z: NDArray[np.float64], sample: _Sample, pooled: Sequence[int]
     ) -> None:
-        """Learn how features covary within sites, and the shifts of the pooled ones."""
+        """Estimate the covariance of features within sites, and of the shifts of pooled sites."""
         if z.shape[1] > MOST_COVARYING or self.mean_only:
             return
         means = group_means(z, sample.codes, len(sample.sites))
@@ -407,13 +476,18 @@ class ComBat:
         if name == self.reference_:
             return np.zeros(z.shape[1]), np.ones(z.shape[1])
         if len(z) < MIN_FOR_SCALE:
-            LOGGER.warning('site %s has %d participants: only its mean is adjusted', name, len(z))
+            LOGGER.warning(
+                'ComBat: site %s has only %d participants; its mean is adjusted, its variance is '
+                'not.',
+                name,
+                len(z),
+            )
         return estimate_site(z, prior, mean_only=self.mean_only)
 
     def _estimate_new_site(
         self, z: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Estimate gamma and delta (n_varying,) of a site that is added."""
+        """Estimate gamma and delta (n_varying,) of an added site."""
         if self.prior_ is not None and self.shift_prior_ is not None:
             return estimate_new_site(z, self.prior_, self.shift_prior_)
         prior = self.prior_
@@ -441,7 +515,7 @@ class ComBat:
         return ~np.isin(self.features_, self.constant_)
 
     def _borrows(self) -> bool:
-        """Whether empirical Bayes is asked for and possible."""
+        """Check whether empirical Bayes is requested and possible."""
         return bool(self.empirical_bayes) and self._varying().sum() > 1
 
     def _choose_reference(self) -> None:
@@ -452,24 +526,26 @@ class ComBat:
         size = dict(zip(self.sites_, self.site_sizes_)).get(self.reference_, 0)
         if size < MIN_FOR_SCALE:
             raise DataError(
-                f'reference site {self.reference_}: {size} participants to learn from, '
-                f'{MIN_FOR_SCALE} are needed; the sites are {list_briefly(self.sites_)}'
+                f'reference site {self.reference_} has {size} participants, but needs at least '
+                f'{MIN_FOR_SCALE}; choose another site of {list_briefly(self.sites_)}'
             )
 
     def _require_new(self, sites: Sequence[str]) -> None:
         again = sorted(set(sites) & set(self.sites_))
         if again:
-            raise DataError(f'known already, cannot be added: {list_briefly(again)}')
+            raise DataError(
+                f'the model already includes the site {list_briefly(again)}; add only new sites'
+            )
         if self.sites_ == [self.reference_]:
             raise DataError(
-                'the model was learned from one site only, which does not show how sites or '
-                'covariates differ; learn again with both sites'
+                'the model was fitted on one site only and has no estimate of site differences; '
+                'fit it again with all sites'
             )
 
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """Participants to learn from, in one order, without missing values.
+    """Participants used for fitting, in one order, without missing values.
 
     Attributes
     ----------
@@ -477,7 +553,7 @@ class _Sample:
     sites : list of str
         Names of the sites, sorted.
     codes : ndarray of shape (n,)
-        Number of each participant's site among `sites`.
+        Index of each participant's site in `sites`.
     excluded : list of str
         Participants without a site or a covariate.
     """
@@ -497,13 +573,13 @@ class _Sample:
 def _choose(
     people: pd.Index[Any], fit_on: FitOn, is_control: pd.Series[Any] | ArrayLike | None
 ) -> NDArray[np.bool_]:
-    """Whom to learn from: booleans (n,)."""
+    """Select the participants for fitting: booleans (n,)."""
     if fit_on == 'all':
         return np.ones(len(people), dtype=bool)
     if fit_on != 'controls':
-        raise UsageError(f'fit_on {fit_on!r}: choose all or controls')
+        raise UsageError(f'fit_on is {fit_on!r}; choose all or controls')
     if is_control is None:
-        raise UsageError("fit_on='controls' needs is_control, which marks who is CN")
+        raise UsageError("fit_on='controls' needs is_control, which marks the controls")
     return as_mask(is_control, people)
 
 
@@ -513,16 +589,23 @@ def _gather(
     covariates: pd.DataFrame | ArrayLike | None,
     chosen: NDArray[np.bool_],
 ) -> _Sample:
-    """Bring together the chosen participants; those without site or covariate are excluded."""
+    """Gather the chosen participants; exclude those without a site or covariate."""
     places = as_vector(site, features.index, 'site')
     covariate_table = as_covariates(covariates, features.index)
     lacking = missing_covariates(covariate_table) | pd.isna(places)
     excluded = features.index[chosen & lacking]
     if len(excluded):
-        LOGGER.warning('excluded, missing site or covariate: %s', list_briefly(excluded))
+        LOGGER.warning(
+            'ComBat: %s excluded from fitting because the site or a covariate is missing: %s',
+            counted(len(excluded), 'participant'),
+            list_briefly(excluded),
+        )
     kept = chosen & ~lacking
     if not kept.any():
-        raise DataError('nobody to learn from: everyone lacks a site or a covariate, or is no CN')
+        raise DataError(
+            'no participants left to fit ComBat: each one lacks a site or a covariate, or is not '
+            'a control; complete the table'
+        )
     require_finite(features.loc[kept], 'features', FILL_OR_EXCLUDE)
     sites, codes = np.unique(as_labels(places[kept]), return_inverse=True)
     names = [str(person) for person in excluded]
@@ -530,31 +613,34 @@ def _gather(
 
 
 def _require_enough(sample: _Sample, n_columns: int) -> None:
-    """Refuse a regression on sites and covariate columns that would leave no residual."""
+    """Raise an error if a regression on sites and covariates would leave no residual."""
     needed = len(sample.sites) + n_columns + 1
     if len(sample.codes) < needed:
         raise DataError(
             f'{len(sample.codes)} participants for {len(sample.sites)} sites and {n_columns} '
-            f'covariate columns; the minimum is {needed}: use fewer covariates'
+            f'covariate columns; ComBat needs at least {needed}: use fewer covariates'
         )
 
 
 def _constant_features(sample: _Sample) -> list[str]:
-    """Name, and log, the features that do not vary within any site."""
+    """List and log the features that do not vary within any site."""
     values = sample.features.to_numpy()
     within = values - group_means(values, sample.codes, len(sample.sites))[sample.codes]
     still = np.abs(within).max(axis=0) <= CONSTANT * np.abs(values).max(axis=0)
     names = [str(name) for name in sample.features.columns[still]]
     if names:
-        LOGGER.warning('constant within every site, returned unchanged: %s', list_briefly(names))
+        LOGGER.warning(
+            'ComBat: features that are constant within every site are returned unchanged: %s',
+            list_briefly(names),
+        )
     return names
 
 
 def _tied_features(sample: _Sample) -> list[str]:
-    """Name, and log, the varying features of which more than half the participants share one value.
+    """List and log the varying features with the same value in more than half the participants.
 
-    Shifting a value that most share (no lesion: 0) gives it another value at each site, by which a
-    nonlinear model can tell the sites apart better than before.
+    Harmonizing such a value (no lesion: 0) gives it another value at each site. A nonlinear model
+    can then distinguish the sites better than before.
     """
     values = sample.features.to_numpy()
     shared = (values == np.median(values, axis=0)).mean(axis=0)
@@ -562,8 +648,8 @@ def _tied_features(sample: _Sample) -> list[str]:
     names = [str(name) for name in sample.features.columns[tied]]
     if names:
         LOGGER.warning(
-            'most participants share one value, which will differ between sites once harmonized; '
-            'better excluded: %s',
+            'ComBat: most participants have the same value in %s, and harmonization makes this '
+            'value differ between sites. Exclude these features.',
             list_briefly(names),
         )
     return names

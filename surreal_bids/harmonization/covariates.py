@@ -1,4 +1,4 @@
-"""Covariates, head size and missing values, all learned from controls."""
+"""Covariates, head size and missing values: all estimates come from controls (CN)."""
 
 from __future__ import annotations
 
@@ -38,14 +38,46 @@ CN_SD = 0.1
 """Standard deviation (divided by n) of every ROI among CN after normalisation (same place)."""
 
 
-class Stored:
-    """What is learned, as plain values and back: attributes that end in an underscore."""
+class LearnedFromControls:
+    """Base of the steps below: features and controls are checked, and the state is stored, here."""
 
     STORED: ClassVar[tuple[str, ...]]
-    """Names of the attributes, less the underscore: lists, numbers, arrays, and the encoder."""
+    """Learned attributes without the trailing underscore: lists, numbers, arrays, the encoder."""
+    features_: list[str]
+    encoder_: CovariateEncoder
+
+    def _controls(
+        self,
+        X: pd.DataFrame | NDArray[Any],
+        covariates: pd.DataFrame | ArrayLike | None,
+        is_control: pd.Series[Any] | ArrayLike | None,
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return features and covariates of the controls, who have all covariates."""
+        table = as_features(X)
+        self.features_ = [str(name) for name in table.columns]
+        rows = as_covariates(covariates, table.index)
+        if is_control is not None:
+            keep = as_mask(is_control, table.index)
+            table, rows = table.loc[keep], rows.loc[keep]
+        if table.empty:
+            raise DataError('the table has no controls (CN); name the control group')
+        require_covariates(rows)
+        return table, rows
+
+    def _known_features(self, X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame:
+        """Return the features of `X` in the order of `fit`."""
+        return order_features(as_features(X), self.features_)
+
+    def _known_covariates(
+        self, covariates: pd.DataFrame | ArrayLike, people: pd.Index[Any]
+    ) -> NDArray[np.float64]:
+        """Return the columns of the design matrix of these participants."""
+        rows = self.encoder_.select(as_covariates(covariates, people))
+        require_covariates(rows)
+        return self.encoder_.transform(rows)
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return the state: float64 arrays and plain JSON values."""
+        """Return the state as float64 arrays and plain JSON values."""
         state = {name: getattr(self, f'{name}_') for name in self.STORED}
         if 'encoder' in state:
             state['encoder'] = state['encoder'].to_json()
@@ -53,7 +85,7 @@ class Stored:
 
     @classmethod
     def from_arrays(cls, state: Mapping[str, Any]) -> Self:
-        """Rebuild from `to_arrays`."""
+        """Rebuild a fitted step from `to_arrays`."""
         learned = cls()
         for name in cls.STORED:
             value = state[name]
@@ -65,26 +97,25 @@ class Stored:
         return learned
 
 
-class Residualiser(Stored):
-    """Remove what covariates explain of each feature, with coefficients from CN only.
+class Residualiser(LearnedFromControls):
+    """Remove the effects of covariates from each feature, with coefficients from CN only.
 
-    The features become those of a participant with the mean covariates of CN,
-    x - (c - mean(c)) beta, so that means and units stay. Coefficients are ordinary least squares
-    with an intercept; up to a constant that CN normalisation removes, this is the authors'
-    `Covariate_correction`.
+    x - (c - mean(c)) beta is the feature of a participant with the mean covariates of CN. Means
+    and units are preserved. Coefficients are ordinary least squares with an intercept. This equals
+    the authors' `Covariate_correction` up to a constant that CN normalisation removes.
 
     Attributes
     ----------
     features_ : list of str
-        Features learned, in order.
+        Names of the features in order.
     encoder_ : CovariateEncoder
-        How covariates become columns.
+        Converts covariates into columns of the design matrix.
     coefficients_ : ndarray of shape (n_columns, n_features)
-        Change of each feature by unit of each column.
+        Change of each feature per unit of each column.
     center_ : ndarray of shape (n_columns,)
         Mean of each column among CN.
     n_controls_ : int
-        CN the coefficients come from.
+        Number of CN used for the coefficients.
     """
 
     STORED = ('features', 'encoder', 'n_controls', 'coefficients', 'center')
@@ -104,18 +135,22 @@ class Residualiser(Stored):
         covariates : frame or array of shape (n, n_covariates)
             One row per participant; frames are matched to `X` by participant.
         is_control : array or Series of bool, optional
-            Who is CN; None: everyone.
+            True for CN; None: all participants are CN.
+
+        Returns
+        -------
+        Residualiser
+            The fitted step.
 
         Raises
         ------
         DataError
-            Missing values, too few CN for so many covariates, or covariates that explain each
-            other.
+            Missing values, too few CN for the covariates, or collinear covariates.
         """
-        table, covariate_table = _controls(X, covariates, is_control)
-        self.features_ = [str(name) for name in table.columns]
-        self.encoder_ = CovariateEncoder().fit(covariate_table)
-        columns = self.encoder_.transform(covariate_table)
+        table, rows = self._controls(X, covariates, is_control)
+        require_finite(table, 'features', FILL_OR_EXCLUDE)
+        self.encoder_ = CovariateEncoder().fit(rows)
+        columns = self.encoder_.transform(rows)
         require_estimable(columns, self.encoder_.column_names_)
         self.center_ = columns.mean(axis=0)
         self.coefficients_ = centred_slopes(columns - self.center_, table.to_numpy())
@@ -123,42 +158,34 @@ class Residualiser(Stored):
         return self
 
     def transform(self, X: Table, covariates: pd.DataFrame | ArrayLike) -> Table:
-        """Residualise participants, old or new; the result has the type and the unit of `X`.
+        """Residualise participants; the result has the type and unit of `X`.
 
         Raises
         ------
         DataError
             Other features, missing values, or an unknown level.
         """
-        table = order_features(as_features(X), self.features_)
+        table = self._known_features(X)
         require_finite(table, 'features', FILL_OR_EXCLUDE)
-        covariate_table = self.encoder_.select(as_covariates(covariates, table.index))
-        require_covariates(covariate_table)
-        away = self.encoder_.transform(covariate_table) - self.center_
+        away = self._known_covariates(covariates, table.index) - self.center_
         return like(table.to_numpy() - away @ self.coefficients_, X, table)
 
     def beyond_training_range(self, covariates: pd.DataFrame) -> pd.DataFrame:
-        """Flag participants for whom the coefficients are an extrapolation.
-
-        Returns
-        -------
-        DataFrame of bool, participants x numeric covariates
-            True where the value lies outside the training range.
-        """
+        """Flag values outside the training range: booleans, participants x numeric covariates."""
         return self.encoder_.beyond_range(covariates)
 
 
-class CNNormaliser(Stored):
-    """Scale every feature to mean 1 and sd 0.1 among CN: 1 + 0.1 (x - mean) / sd.
+class CNNormaliser(LearnedFromControls):
+    """Scale each feature to mean 1 and sd 0.1 among CN: 1 + 0.1 (x - mean) / sd.
 
     Attributes
     ----------
     features_ : list of str
-        Features learned, in order.
+        Names of the features in order.
     mean_, sd_ : ndarray of shape (n_features,)
         Mean and population sd (divided by n, as the authors do) among CN, in the unit of `X`.
     n_controls_ : int
-        CN they come from.
+        Number of CN.
     """
 
     STORED = ('features', 'n_controls', 'mean', 'sd')
@@ -168,80 +195,66 @@ class CNNormaliser(Stored):
         X: pd.DataFrame | NDArray[Any],
         is_control: pd.Series[Any] | ArrayLike | None = None,
     ) -> CNNormaliser:
-        """Learn mean and sd from the CN among `X` (n, n_features); None: all are CN.
+        """Estimate mean and sd from the CN of `X` (n, n_features); None: all are CN.
 
         Raises
         ------
         DataError
             Missing values, fewer than two CN, or features that do not vary among CN.
         """
-        table, _ = _controls(X, None, is_control)
+        table, _ = self._controls(X, None, is_control)
+        require_finite(table, 'features', FILL_OR_EXCLUDE)
         if len(table) < 2:
-            raise DataError(f'{len(table)} CN; the minimum to estimate a spread is two')
+            raise DataError(
+                f'the table has {len(table)} CN, but a standard deviation needs at least two'
+            )
         values = table.to_numpy()
-        self.features_ = [str(name) for name in table.columns]
         self.n_controls_ = len(table)
         self.mean_, self.sd_ = values.mean(axis=0), values.std(axis=0)
         constant = self.sd_ <= CONSTANT * np.abs(values).max(axis=0)
         if constant.any():
             raise DataError(
-                f'the same in all {len(table)} CN: {list_briefly(table.columns[constant])}; '
-                'exclude these features, which cannot be scaled'
+                f'all {len(table)} CN have the same value of '
+                f'{list_briefly(table.columns[constant])}; exclude these features, because they '
+                'cannot be scaled'
             )
         return self
 
     def transform(self, X: Table) -> Table:
-        """Scale participants, old or new; the result has the type of `X` and no unit."""
-        table = order_features(as_features(X), self.features_)
+        """Scale participants; the result has the type of `X` and no unit."""
+        table = self._known_features(X)
         require_finite(table, 'features', FILL_OR_EXCLUDE)
         return like(CN_MEAN + CN_SD * (table.to_numpy() - self.mean_) / self.sd_, X, table)
 
     def inverse_transform(self, X: Table) -> Table:
-        """Return normalised values to the unit they had."""
-        table = order_features(as_features(X), self.features_)
+        """Return normalised values in their original unit."""
+        table = self._known_features(X)
         return like(self.mean_ + self.sd_ * (table.to_numpy() - CN_MEAN) / CN_SD, X, table)
 
 
-def _controls(
-    X: pd.DataFrame | NDArray[Any],
-    covariates: pd.DataFrame | ArrayLike | None,
-    is_control: pd.Series[Any] | ArrayLike | None,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Keep the CN of features and covariates; neither may miss a value there."""
-    table = as_features(X)
-    covariate_table = as_covariates(covariates, table.index)
-    if is_control is not None:
-        keep = as_mask(is_control, table.index)
-        table, covariate_table = table.loc[keep], covariate_table.loc[keep]
-    if table.empty:
-        raise DataError('no CN to learn from; name the control group')
-    require_finite(table, 'features', FILL_OR_EXCLUDE)
-    require_covariates(covariate_table)
-    return table, covariate_table
+class CNImputer(LearnedFromControls):
+    """Replace missing features by the predictions of a linear regression among CN.
 
-
-class CNImputer(Stored):
-    """Replace a missing feature by the prediction of a linear regression among CN.
-
-    Imputed patients look healthier than they are in the imputed region, so that this suits a few
-    missing values, not a region that half the participants lack. Before ComBat, put the site among
-    the covariates: the value then carries the shift of its site, which ComBat will remove.
+    Imputed regions of patients look healthier than they are. Impute a few missing values, not a
+    region that half the participants lack. Before ComBat, include the site in the covariates: the
+    imputed value then contains the shift of its site, which ComBat removes.
 
     Parameters
     ----------
     categorical : sequence of str
-        Covariates whose numbers are names of levels. Text is categorical anyway.
+        Numeric covariates that are categories, such as a scanner number. Text is always
+        categorical.
 
     Attributes
     ----------
     features_ : list of str
-        Features learned, in order.
+        Names of the features in order.
     encoder_ : CovariateEncoder
-        How covariates become columns.
+        Converts covariates into columns of the design matrix.
     intercept_ : ndarray of shape (n_features,)
-        Prediction where all columns are 0.
+        Prediction if all columns are 0.
     coefficients_ : ndarray of shape (n_columns, n_features)
-        Change of the prediction by unit of each column.
+        Change of the prediction per unit of each column.
     """
 
     STORED = ('features', 'encoder', 'intercept', 'coefficients')
@@ -255,28 +268,28 @@ class CNImputer(Stored):
         covariates: pd.DataFrame | ArrayLike,
         is_control: pd.Series[Any] | ArrayLike | None = None,
     ) -> CNImputer:
-        """Learn each feature from the CN who have it.
+        """Estimate the regression of each feature from the CN who have it.
 
         Parameters
         ----------
         X : frame or array of shape (n, n_features)
-            Features, with missing values.
+            Features with missing values.
         covariates : frame or array of shape (n, n_covariates)
             Covariates, complete among CN.
         is_control : Series or array of bool of shape (n,), optional
-            Who is CN; None: everyone.
+            True for CN; None: all participants are CN.
+
+        Returns
+        -------
+        CNImputer
+            The fitted step.
 
         Raises
         ------
         DataError
             Too few CN have a feature, or a covariate is missing.
         """
-        table = as_features(X)
-        rows = as_covariates(covariates, table.index)
-        keep = np.ones(len(table), bool) if is_control is None else as_mask(is_control, table.index)
-        table, rows = table.loc[keep], rows.loc[keep]
-        require_covariates(rows)
-        self.features_ = [str(name) for name in table.columns]
+        table, rows = self._controls(X, covariates, is_control)
         self.encoder_ = CovariateEncoder(categorical=self.categorical).fit(rows)
         columns = self.encoder_.transform(rows)
         fitted = [self._fit_feature(columns, table[name]) for name in table.columns]
@@ -285,28 +298,28 @@ class CNImputer(Stored):
         return self
 
     def transform(self, X: Table, covariates: pd.DataFrame | ArrayLike) -> Table:
-        """Fill missing values and log whose and which; the result has the type of `X`."""
-        table = order_features(as_features(X), self.features_)
+        """Fill missing values and log them; the result has the type of `X`."""
+        table = self._known_features(X)
         missing = ~np.isfinite(table.to_numpy())
         lacking = missing.any(axis=1)
         values = table.to_numpy(copy=True)
         if lacking.any():
-            rows = self.encoder_.select(as_covariates(covariates, table.index).loc[lacking])
-            require_covariates(rows)
-            expected = self.intercept_ + self.encoder_.transform(rows) @ self.coefficients_
+            rows = as_covariates(covariates, table.index).loc[lacking]
+            columns = self._known_covariates(rows, rows.index)
+            expected = self.intercept_ + columns @ self.coefficients_
             values[lacking] = np.where(missing[lacking], expected, values[lacking])
             LOGGER.info(
-                'imputed by CN regression: %d values of %s in %s',
+                '%d missing values were imputed by regression among CN: %s of %s',
                 missing.sum(),
-                list_briefly(table.index[lacking]),
                 list_briefly(table.columns[missing.any(axis=0)]),
+                list_briefly(table.index[lacking]),
             )
         return like(values, X, table)
 
     def _fit_feature(
         self, columns: NDArray[np.float64], feature: pd.Series[float]
     ) -> tuple[float, NDArray[np.float64]]:
-        """Return intercept and slopes (n_columns,) from the CN who have the feature."""
+        """Estimate intercept and slopes (n_columns,) from the CN who have the feature."""
         there = np.isfinite(feature.to_numpy())
         try:
             require_estimable(columns[there], self.encoder_.column_names_)
@@ -330,21 +343,22 @@ def handle_icv(
     icv: pd.Series[Any] | ArrayLike,
     how: ICVHandling,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Account for head size, before harmonization and residualisation.
+    """Correct for head size, before harmonization and residualisation.
 
     Parameters
     ----------
     X : frame of shape (n, n_features)
         Regional volumes, mm3.
     covariates : frame of shape (n, n_covariates), optional
-        Covariates so far.
+        Covariates.
     icv : Series or array of shape (n,)
         Intracranial volume in the unit of `X`.
     how : {'power', 'covariate', 'proportion', 'none'}
-        Take logarithms of volumes and ICV, add ICV to the covariates, divide by it, or do nothing.
-        With logarithms, a region goes with a power of the ICV that is learned (Liu et al. 2014,
-        doi:10.3389/fnins.2014.00356), and all covariates and sites act by ratio: the same share is
-        lost by a large head and by a small one, which a difference in mm3 would not say.
+        Use an allometric (log-log) model, add ICV to the covariates, divide volumes by ICV, or do
+        nothing. With `power`, volumes and ICV are log-transformed, and a region scales with a
+        power of the ICV that is estimated (Liu et al. 2014, doi:10.3389/fnins.2014.00356).
+        Covariates and sites then act as ratios: the same proportion of a volume is lost in large
+        and in small heads.
 
     Returns
     -------
@@ -355,35 +369,34 @@ def handle_icv(
     Raises
     ------
     DataError
-        An ICV is missing or not positive where it is used; a volume has no logarithm.
+        An ICV is missing or not positive, or a volume has no logarithm.
     """
     table = as_features(X)
     covariate_table = as_covariates(covariates, table.index)
     if how == 'none':
         return table, covariate_table
     if how not in get_args(ICVHandling):
-        raise UsageError(f'ICV handling {how!r}: choose {", ".join(get_args(ICVHandling))}')
+        raise UsageError(f'unknown ICV handling {how!r}; use {", ".join(get_args(ICVHandling))}')
     volume = _positive(as_vector(icv, table.index, 'ICV'), table.index)
     if how == 'proportion':
         return table.div(volume, axis=0), covariate_table
     name = LOG_ICV if how == 'power' else ICV
     if name in covariate_table.columns:
-        raise DataError(f'the covariates already hold {name!r}: ICV would count twice; exclude it')
+        raise DataError(f'{name!r} is already a covariate and would be used twice; exclude it')
     if how == 'covariate':
         return table, covariate_table.assign(**{name: volume})
     return _logarithms(table), covariate_table.assign(**{name: np.log(volume)})
 
 
 def _logarithms(table: pd.DataFrame) -> pd.DataFrame:
-    """Natural logarithms of volumes; missing ones stay missing."""
+    """Compute natural logarithms of volumes; missing values stay missing."""
     wrong = table <= 0
     if wrong.any(axis=None):
         people, regions = table.index[wrong.any(axis=1)], table.columns[wrong.any(axis=0)]
         raise DataError(
-            f'no volume (0 or less) of {list_briefly(regions)} in {list_briefly(people)}, so that '
-            'head '
-            'size cannot be removed by ratio; exclude the regions or the participants, impute (n/a '
-            'for 0), or use --icv covariate'
+            f'volumes of 0 or less cannot be corrected for head size with a log-log model: '
+            f'{list_briefly(regions)} in {list_briefly(people)}; exclude the regions or the '
+            'participants, impute (n/a for 0), or use --icv covariate'
         )
     return pd.DataFrame(np.log(table.to_numpy()), table.index, table.columns)
 
@@ -393,6 +406,7 @@ def _positive(icv: Any, people: pd.Index[Any]) -> Any:
     wrong = ~(np.isfinite(volume) & (volume > 0))
     if wrong.any():
         raise DataError(
-            f'ICV missing or not positive: {list_briefly(people[wrong])}; complete or exclude them'
+            f'ICV is missing or not positive in {list_briefly(people[wrong])}; complete the '
+            'table or exclude these participants'
         )
     return volume

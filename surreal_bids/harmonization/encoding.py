@@ -1,4 +1,4 @@
-"""Tables as arrays: features, covariates as design matrices, and regression on them."""
+"""Read features and covariates as arrays and design matrices, and regress on them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from surreal_bids.text import counted, list_briefly
 Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
 
 CONSTANT = 1e-10
-"""A feature that varies by less than this share of its largest value is constant up to rounding."""
+"""A feature is constant if it varies by less than this share of its largest value."""
 
 FILL_OR_EXCLUDE = 'complete the table, exclude these participants, or impute'
-"""What to do about missing feature values."""
+"""Remedies for missing feature values."""
 
 
 def as_features(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame:
-    """Read features as a float frame of participants x features; an array gets numbered names.
+    """Read features as a float frame of participants x features; columns of arrays are numbered.
 
     Raises
     ------
     DataError
-        A participant or a feature is named twice, or a value is not a number.
+        A participant or feature is repeated, or a value is not a number.
     """
     table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.atleast_2d(np.asarray(X)))
     _require_unique(table.index, 'participant')
@@ -37,7 +37,7 @@ def as_features(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame:
     except (TypeError, ValueError) as error:
         text = [name for name in table.columns if _holds_text(table[name])]
         raise DataError(
-            f'features hold text, not numbers: {list_briefly(text)}; exclude these columns'
+            f'features must be numbers, but these contain text: {list_briefly(text)}; exclude them'
         ) from error
 
 
@@ -46,12 +46,12 @@ def as_covariates(
 ) -> pd.DataFrame:
     """Read covariates as a frame with one row for each of `people`, in that order.
 
-    Frames are matched by participant, arrays by position. None stands for no covariates.
+    Frames are matched by participant, arrays by position. None means no covariates.
 
     Raises
     ------
     DataError
-        A participant has no row among the covariates.
+        A participant has no row in the covariates.
     """
     if covariates is None:
         return pd.DataFrame(index=people)
@@ -69,7 +69,8 @@ def as_vector(values: pd.Series[Any] | ArrayLike, people: pd.Index[Any], name: s
     array = np.asarray(values)
     if array.shape != (len(people),):
         raise DataError(
-            f'{name}: {array.shape} values for {len(people)} participants; give one each'
+            f'{name} has shape {array.shape}, but there are {len(people)} participants; '
+            'give one value per participant'
         )
     return array
 
@@ -77,7 +78,7 @@ def as_vector(values: pd.Series[Any] | ArrayLike, people: pd.Index[Any], name: s
 def as_labels(values: pd.Series[Any] | ArrayLike) -> NDArray[np.str_]:
     """Read names of levels or sites as text.
 
-    3 and 3.0 are the same name, since a column of numbers becomes floats where one is missing.
+    3 and 3.0 are the same name, because a column of integers with a missing value becomes float.
     """
     return np.array([_label(value) for value in np.asarray(values, dtype=object)], dtype=str)
 
@@ -93,14 +94,14 @@ def as_mask(
     """Read one boolean (or 0/1) per participant."""
     values = as_vector(is_control, people, name)
     if not np.isin(values, [True, False]).all():
-        raise DataError(f'{name}: values other than True and False (or 1 and 0)')
+        raise DataError(f'{name} has values other than True and False (or 1 and 0)')
     return values.astype(bool)
 
 
 def order_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Put the columns in the learned order; refuse a table with other features.
+    """Put the columns in the order of `names`; raise an error for other features.
 
-    A table read from an array has no names of its own: its columns are taken by position.
+    Columns of a table without names, which was an array, are matched by position.
     """
     unnamed = isinstance(table.columns, pd.RangeIndex) and table.shape[1] == len(names)
     if unnamed:
@@ -110,14 +111,14 @@ def order_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     surplus = [name for name in have.columns if name not in set(names)]
     if missing or surplus:
         raise DataError(
-            f'features differ from those learned: missing [{list_briefly(missing)}], '
-            f'not known [{list_briefly(surplus)}]; give the same regions'
+            f'features differ from those of the model: missing [{list_briefly(missing)}], '
+            f'unknown [{list_briefly(surplus)}]; use the same regions'
         )
     return have.loc[:, list(names)]
 
 
 def require_finite(table: pd.DataFrame, what: str, remedy: str) -> None:
-    """Raise a DataError that names participants and columns with missing or infinite numbers."""
+    """Raise an error that lists participants and columns with missing or infinite values."""
     wrong = ~np.isfinite(table.to_numpy(dtype=np.float64))
     if wrong.any():
         people = table.index[wrong.any(axis=1)]
@@ -129,7 +130,7 @@ def require_finite(table: pd.DataFrame, what: str, remedy: str) -> None:
 
 
 def like(values: NDArray[np.float64], given: Table, table: pd.DataFrame) -> Table:
-    """Return `values` as the caller gave the features: a frame for a frame, an array for one."""
+    """Return `values` in the type of `given`: a frame or an array."""
     if isinstance(given, pd.DataFrame):
         return pd.DataFrame(values, index=table.index, columns=table.columns)
     return values
@@ -144,7 +145,7 @@ def _from_array(values: NDArray[Any], people: pd.Index[Any]) -> pd.DataFrame:
     columns = values.reshape(len(values), -1)
     if len(columns) != len(people):
         raise DataError(
-            f'covariates: {len(columns)} rows for {len(people)} participants; give one each'
+            f'covariates have {len(columns)} rows for {len(people)} participants; give one row each'
         )
     names = [f'covariate_{number}' for number in range(columns.shape[1])]
     return pd.DataFrame(columns, index=people, columns=names)
@@ -154,9 +155,8 @@ def _same_people(have: pd.Index[Any], people: pd.Index[Any], what: str) -> pd.In
     missing = people.difference(have)
     if len(missing):
         raise DataError(
-            f'{what}: nothing for {counted(len(missing), "participant")} '
-            f'({list_briefly(missing)}); '
-            'index both tables by the same participant labels'
+            f'{what} are missing for {counted(len(missing), "participant")} '
+            f'({list_briefly(missing)}); index both tables by the same participant labels'
         )
     return people
 
@@ -164,40 +164,40 @@ def _same_people(have: pd.Index[Any], people: pd.Index[Any], what: str) -> pd.In
 def _require_unique(names: pd.Index[Any], what: str) -> None:
     if names.has_duplicates:
         twice = names[names.duplicated()].unique()
-        raise DataError(f'the same {what} more than once: {list_briefly(twice)}; keep one row each')
+        raise DataError(f'the same {what} more than once: {list_briefly(twice)}; keep one of each')
 
 
 class CovariateEncoder:
-    """Turn a table of covariates into the columns of a design matrix.
+    """Convert a table of covariates into the columns of a design matrix.
 
-    Numbers stay one column; text (sex as F and M, diagnosis) becomes one column per level but
-    the first in alphabetical order.
+    A numeric covariate is one column. Text (sex as F and M, diagnosis) becomes one column per
+    level except the first in alphabetical order.
 
     Parameters
     ----------
     categorical : sequence of str
-        Covariates whose numbers are names of levels (a scanner number), not amounts.
+        Numeric covariates that are categories, such as a scanner number.
 
     Attributes
     ----------
     levels_ : dict of str to list of str
         Levels of each categorical covariate, the reference level first.
     range_ : dict of str to (float, float)
-        Smallest and largest value seen of each numeric covariate.
+        Minimum and maximum of each numeric covariate.
     covariates_ : list of str
-        The covariates learned, in order.
+        Names of the covariates in order.
     """
 
     def __init__(self, categorical: Sequence[str] = ()) -> None:
         self.categorical = categorical
 
     def fit(self, covariates: pd.DataFrame) -> CovariateEncoder:
-        """Learn levels and ranges from `covariates`, which has no missing value.
+        """Learn levels and ranges from `covariates`, which has no missing values.
 
         Raises
         ------
         DataError
-            A covariate asked for is absent or has one value only.
+            A covariate in `categorical` is absent, or a covariate has one value only.
         """
         self.covariates_ = [str(name) for name in covariates.columns]
         table = covariates.set_axis(self.covariates_, axis=1)
@@ -206,8 +206,8 @@ class CovariateEncoder:
         for name in self.covariates_:
             if table[name].nunique() < 2:
                 raise DataError(
-                    f'covariate {name}: all {len(table)} participants to learn from have the same '
-                    'value, so its effect cannot be estimated; exclude it'
+                    f'covariate {name} is the same in all {len(table)} participants used for '
+                    'fitting, and its effect cannot be estimated; exclude it'
                 )
         self.levels_ = {name: np.unique(as_labels(table[name])).tolist() for name in sorted(text)}
         numbers = {name: _to_numbers(table[name]) for name in self.covariates_ if name not in text}
@@ -220,26 +220,26 @@ class CovariateEncoder:
         Raises
         ------
         DataError
-            A covariate or a level is not known, or a number is text.
+            A covariate or level is unknown, or a number is text.
         """
         table = self.select(covariates)
         blocks = [self._encode(table[name]) for name in self.covariates_]
         return np.hstack([np.empty((len(table), 0)), *blocks])
 
     def select(self, covariates: pd.DataFrame) -> pd.DataFrame:
-        """Select the learned covariates of a table that may hold more."""
+        """Select the covariates of the model from a table that may have more columns."""
         table = covariates.set_axis(covariates.columns.astype(str), axis=1)
         missing = [name for name in self.covariates_ if name not in table.columns]
         if missing:
             raise DataError(
                 f'covariates missing from the table: {list_briefly(missing)}; '
-                f'the model was learned with {list_briefly(self.covariates_)}'
+                f'the model uses {list_briefly(self.covariates_)}'
             )
         return table.loc[:, self.covariates_]
 
     @property
     def column_names_(self) -> list[str]:
-        """Names of the columns: `age`, `sex[M]`."""
+        """Names of the columns, such as `age` and `sex[M]`."""
         return [
             column
             for name in self.covariates_
@@ -260,7 +260,7 @@ class CovariateEncoder:
         return pd.DataFrame(flags, index=table.index, columns=list(self.range_), dtype=bool)
 
     def to_json(self) -> dict[str, Any]:
-        """Return options and what was learned as plain JSON values."""
+        """Return the state as plain JSON values."""
         return {
             'categorical': list(self.categorical),
             'covariates': list(self.covariates_),
@@ -297,22 +297,22 @@ class CovariateEncoder:
 
 
 def missing_covariates(covariates: pd.DataFrame) -> NDArray[np.bool_]:
-    """Who lacks a covariate: booleans (n,); infinite numbers count as missing."""
+    """Mark participants with a missing or infinite covariate: booleans (n,)."""
     numbers = covariates.select_dtypes('number')
     infinite = np.isinf(numbers.to_numpy(dtype=np.float64)).any(axis=1)
     return covariates.isna().any(axis=1).to_numpy() | infinite
 
 
 def require_covariates(covariates: pd.DataFrame) -> None:
-    """Raise a DataError that names participants and their missing covariates."""
+    """Raise an error that lists participants and their missing covariates."""
     lacking = missing_covariates(covariates)
     if lacking.any():
         rows = covariates.loc[lacking]
         columns = [name for name in rows if missing_covariates(rows[[name]]).any()]
         raise DataError(
-            f'covariates missing for {counted(len(rows), "participant")} '
-            f'({list_briefly(rows.index)}) '
-            f'in {list_briefly(columns)}; complete or exclude them'
+            f'covariates are missing for {counted(len(rows), "participant")} '
+            f'({list_briefly(rows.index)}) in {list_briefly(columns)}; complete the table or '
+            'exclude these participants'
         )
 
 
@@ -322,8 +322,8 @@ def _to_numbers(values: pd.Series[Any]) -> pd.Series[float]:
     if len(text):
         raise DataError(
             f'covariate {values.name}: numbers expected, found '
-            f'{list_briefly(text.unique().tolist())} '
-            f'({list_briefly(text.index)}); code it as when the model was learned'
+            f'{list_briefly(text.unique().tolist())} ({list_briefly(text.index)}); use the '
+            'coding of the training sample'
         )
     return numbers
 
@@ -335,21 +335,21 @@ def _one_hot(values: pd.Series[Any], levels: Sequence[str]) -> NDArray[np.float6
         found = np.unique(text[unknown]).tolist()
         raise DataError(
             f'covariate {values.name}: unknown level {list_briefly(found)} '
-            f'({list_briefly(values.index[unknown])}); the model knows {list_briefly(levels)}'
+            f'({list_briefly(values.index[unknown])}); the model has {list_briefly(levels)}'
         )
     return (text[:, None] == np.asarray(levels[1:])[None, :]).astype(np.float64)
 
 
 COLLINEAR = 1e-8
-"""A direction of the scaled covariates with less than this share of the largest is rounding."""
+"""Singular values of the scaled covariates below this share of the largest count as zero."""
 
 
 def group_means(
     values: NDArray[np.float64], codes: NDArray[np.intp], n_groups: int
 ) -> NDArray[np.float64]:
-    """Mean of the rows of `values` (n, m) in each group: shape (n_groups, m).
+    """Compute the mean of the rows of `values` (n, m) in each group: shape (n_groups, m).
 
-    `codes` (n,) numbers the groups; none is empty.
+    `codes` (n,) is the index of the group of each row. No group is empty.
     """
     order = np.argsort(codes, kind='stable')
     counts = np.bincount(codes, minlength=n_groups)
@@ -372,12 +372,12 @@ def fit_site_regression(
     columns : ndarray of shape (n, n_columns)
         Encoded covariates.
     codes : ndarray of shape (n,)
-        Number of each participant's site.
+        Index of each participant's site.
 
     Returns
     -------
     site_means : ndarray of shape (n_sites, n_features)
-        Value of each feature at each site where all covariate columns are 0.
+        Value of each feature at each site if all covariate columns are 0.
     slopes : ndarray of shape (n_columns, n_features)
         Effects of the covariates, shared by all sites.
     """
@@ -386,7 +386,7 @@ def fit_site_regression(
     feature_means = group_means(X, codes, n_sites)
     within, X_within = columns - column_means[codes], X - feature_means[codes]
     gram, cross = within.T @ within, within.T @ X_within
-    # Columns are scaled to one unit first, since ICV is a million times sex.
+    # Columns are scaled first, because ICV is a million times sex.
     scale = np.sqrt(np.where(np.diag(gram) > 0, np.diag(gram), 1.0))
     scaled = np.linalg.solve(gram / np.outer(scale, scale), cross / scale[:, None])
     slopes: NDArray[np.float64] = scaled / scale[:, None]
@@ -399,12 +399,12 @@ def require_separable(
     codes: NDArray[np.intp],
     sites: Sequence[str],
 ) -> None:
-    """Refuse covariates that are confounded with site.
+    """Raise an error for covariates that are confounded with site.
 
     Raises
     ------
     DataError
-        A covariate never varies within a site, or the covariates explain each other within sites.
+        A covariate does not vary within any site, or covariates are collinear within sites.
     """
     within = columns - group_means(columns, codes, len(sites))[codes]
     spread = columns.std(axis=0)
@@ -419,39 +419,39 @@ def require_separable(
     scaled = within / spread
     if _rank(scaled) < len(names):
         raise DataError(
-            f'covariates {", ".join(names)} explain each other within the sites '
+            f'covariates {", ".join(names)} are collinear within the sites '
             f'{", ".join(sites)}; exclude one'
         )
 
 
 def require_estimable(columns: NDArray[np.float64], names: Sequence[str]) -> None:
-    """Refuse columns (n, n_columns) whose coefficients the CN do not determine.
+    """Raise an error if the coefficients of columns (n, n_columns) cannot be estimated from CN.
 
     Raises
     ------
     DataError
-        Too few CN, or columns that explain each other.
+        Too few CN, or collinear columns.
     """
     n_people, n_columns = columns.shape
     if n_people < n_columns + 2:
         raise DataError(
             f'{n_people} CN for {n_columns} covariate columns ({list_briefly(names)}); '
-            f'the minimum is {n_columns + 2}: use fewer covariates'
+            f'at least {n_columns + 2} are needed: use fewer covariates'
         )
     spread = columns.std(axis=0)
     scaled = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     if _rank(scaled) < n_columns:
         raise DataError(
-            f'covariates explain each other among the CN: {list_briefly(names)}; exclude one'
+            f'covariates are collinear among the CN: {list_briefly(names)}; exclude one'
         )
 
 
 def centred_slopes(
     centred: NDArray[np.float64], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Least-squares coefficients (n_columns, n_features) of columns that have mean 0.
+    """Compute least-squares coefficients (n_columns, n_features) of columns with mean 0.
 
-    Columns are scaled first, since ICV is a million times sex.
+    Columns are scaled first, because ICV is a million times sex.
     """
     scale = centred.std(axis=0)
     solution, *_ = np.linalg.lstsq(centred / scale, values - values.mean(axis=0), rcond=None)

@@ -1,13 +1,17 @@
-"""Surreal-GAN as an estimator: fit on a table, transform people into R-indices.
+"""Surreal-GAN as a scikit-learn estimator: fit on a table, transform participants into R-indices.
 
-Shapes: N people, S regions, M patterns, E members.
+A member is one complete set of networks (f, g1, g2 and D), trained from its own random seed. All
+members of one M and lambda form a setting. The members of the best setting that agree with each
+other form the consensus, and R-indices are the mean over its members.
+
+Shapes: N participants, S regions, M patterns, E members.
 """
 
 from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from surreal_bids import __version__
@@ -68,82 +74,88 @@ Floats = NDArray[np.floating]
 PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
 """The values of lambda that the paper tries (sections 4.2 and 4.3)."""
 USUAL_NUMBER = 3
-"""Number of patterns to time training with before it is chosen."""
+"""Number of patterns used to time training before the number is chosen."""
 RANDOM_CANDIDATES, RANDOM_REPETITIONS = (2, 3, 4), 10
-"""Numbers of patterns, and members of each setting, where members start at random weights."""
+"""Numbers of patterns, and members per setting, if members start from random weights."""
 SPARSE_ORTHO = (0.4,)
-"""Lambda of members that start from factors; others change their consensus by less than 0.001."""
+"""Lambda if members start from factors; other values change the consensus by less than 0.001."""
 DEFAULT_ITERATIONS = {
     'iclr2022': 100_000,
     'correlated': 100_000,
     'robust': 20_000,
     'sparse': 2_000,
 }
-"""Iterations of every preset where none are given."""
+"""Default number of iterations of each preset."""
 BATCHES_PER_EPOCH = 8
-"""The batch is an eighth of the patients unless it is given (section 3.3)."""
+"""The default batch size is an eighth of the patients (section 3.3)."""
 SMALLEST_BATCH = 8
-"""Fewer people tell too little of a distribution; the paper's samples are too large to need it."""
-FEW_PEOPLE = 128
-"""Whose contributions are computed at once, to bound memory."""
+"""Minimum default batch size; the paper's samples are too large to need one."""
+PARTICIPANTS_AT_ONCE = 128
+"""Participants whose contributions are computed at once, to bound memory."""
 
 
-class SurrealGAN:
-    """Describe each patient by a few R-indices: how strongly each brain pattern is expressed.
+class SurrealGAN(TransformerMixin, BaseEstimator):
+    """Describe each participant by R-indices: how strongly each brain pattern is expressed.
 
     Parameters
     ----------
     n_patterns
-        M, or several values of it to choose from: by stability over resampled participants with
-        `sparse`, by agreement (section 4.3) with the others. None: 1 to 6 with `sparse`, 2 to 4
-        with the others.
+        M, or several values to choose from. The choice is made by stability over resampled
+        participants with `sparse`, and by agreement (section 4.3) with the other presets. None:
+        1 to 6 with `sparse`, 2 to 4 with the other presets. 0: no patterns.
     ortho
         Lambda, the weight of the orthogonality loss, or several values to choose from. None: 0.4
-        with `sparse`, the paper's five with the others.
+        with `sparse`, the paper's five values with the other presets.
     repetitions
-        Members trained for every M and lambda, each from its own seed. None: with `sparse`, as
-        many as it takes until their consensus no longer changes (at most 20); 10 with the others.
+        Number of members trained for each M and lambda. None: with `sparse`, members are added
+        until their consensus no longer changes (at most 20); 10 with the other presets.
     preset
         `sparse` (members start from sparse factors), `iclr2022` (the paper), `correlated` (the
         authors' program 0.1.1) or `robust`.
     iterations
-        The number of training iterations: the most with `sparse`, the least with the others.
-        None: 2,000 with `sparse`, 20,000 with `robust`, 100,000 with the others.
+        Number of training iterations: the maximum with `sparse`, the minimum with the other
+        presets. None: 2,000 with `sparse`, 20,000 with `robust`, 100,000 with the others.
     device
-        `cpu`, `cuda` or `auto`: cuda where there is one.
+        `cpu`, `cuda` or `auto` (cuda if available).
     random_state
-        Seed; the same seed gives the same result again on the same device.
-    checkpoint_dir
-        Folder for checkpoints: a killed `fit` that is called again resumes.
-    assess_number
-        With `sparse`, compute how stable the patterns are even where one number of them is given.
-    **changes
-        Any field of :class:`~surreal_bids.model.settings.HyperParameters`, in place of the
-        preset's value: gamma, kappa, zeta, mu, eta, lr, batch_size, ...
+        Seed. The same seed gives the same result on the same device.
+    hyperparameters
+        Values that replace those of the preset, by the names of the fields of
+        :class:`~surreal_bids.model.settings.HyperParameters`: gamma, kappa, zeta, mu, eta, lr,
+        batch_size, ...
 
     Attributes
     ----------
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features. Defined only if `X` had column names that are all strings.
     selected_ : Selection
-        The chosen M and lambda, and the members that are averaged.
+        The chosen M and lambda, and the members of the consensus.
     agreement_ : list of dict
-        One row per M and lambda: members, how many are healthy, their agreement.
+        One row per M and lambda: number of members, number of healthy members, their agreement.
     members_ : list of Member
-        Every member and what became of it.
+        Every trained member and its status.
     history_ : list of dict
-        Losses and agreement in the course of training.
+        Losses and agreement during training.
     weights_ : dict of tensors
-        f, g1 and g2 of the members of the consensus, patterns in one order, the reference first.
+        f, g1 and g2 of the members of the consensus, with the same order of patterns. The
+        reference member comes first.
     number_ : Number or None
-        Stability of every number of patterns tried; None where agreement chose it.
+        Stability of each number of patterns. None if the number was chosen by agreement.
     spent_ : Spent or None
-        Members and iterations trained with `sparse`, and why training ended.
+        With `sparse`: members and iterations trained, and why training ended.
     linear_ : dict or None
-        Agreement of the R-indices with the linear factors of all participants.
+        With `sparse`: agreement of the R-indices with the linear factors of all participants.
+    sample_ : dict
+        Number of controls and patients.
     domain_ : Domain or None
-        Where training people lie; None for imported models.
+        Region of feature space covered by the training sample. None for some imported models.
 
-    Where no number of patterns is supported (or `n_patterns` is 0), `selected_.n_patterns` is 0, no
-    member is trained and `transform` gives a table without columns.
+    Notes
+    -----
+    If no number of patterns is supported, or `n_patterns` is 0, `selected_.n_patterns` is 0. No
+    member is trained then, and `transform` returns a table without columns.
 
     Examples
     --------
@@ -151,18 +163,19 @@ class SurrealGAN:
     >>> r = gan.fit(X, is_patient).transform(X)          # doctest: +SKIP
     """
 
+    feature_names_in_: NDArray[np.object_]
+
     def __init__(
         self,
         n_patterns: int | Sequence[int] | None = None,
+        *,
         ortho: float | Sequence[float] | None = None,
         repetitions: int | None = None,
         preset: str = 'sparse',
         iterations: int | None = None,
         device: str = 'auto',
         random_state: int = 0,
-        checkpoint_dir: str | Path | None = None,
-        assess_number: bool = True,
-        **changes: Any,
+        hyperparameters: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_patterns = n_patterns
         self.ortho = ortho
@@ -171,42 +184,50 @@ class SurrealGAN:
         self.iterations = iterations
         self.device = device
         self.random_state = random_state
-        self.checkpoint_dir = checkpoint_dir
-        self.assess_number = assess_number
-        self.changes = changes
+        self.hyperparameters = hyperparameters
 
     def fit(
         self,
         X: ArrayLike | pd.DataFrame,
-        is_patient: ArrayLike,
+        y: ArrayLike,
+        *,
         shuffle: Shuffle | None = None,
+        assess_number: bool = True,
+        checkpoint_dir: str | Path | None = None,
     ) -> SurrealGAN:
-        """Train all members, choose M and lambda by agreement, and form the consensus.
+        """Train all members, choose M and lambda, and form the consensus.
 
         Parameters
         ----------
         X : (N, S)
-            Regional volumes, harmonized, residualised and scaled so that controls have mean 1 and
-            sd 0.1 in every region.
-        is_patient : (N,) bool
+            Regional volumes, harmonized, residualised and scaled: controls must have mean 1 and
+            standard deviation 0.1 in every region.
+        y : (N,) bool
             True for patients, False for controls.
         shuffle
-            Draws controls and patients with shuffled labels, which the stability of patterns is
-            compared with. None: labels are shuffled among the rows of X, which is too lenient
-            where X was normalised by many coefficients learned from few controls.
+            Samples controls and patients with shuffled labels, as a reference for the stability of
+            patterns. None: labels are shuffled among the rows of X. This is too lenient if X was
+            normalised with many coefficients learned from few controls.
+        assess_number
+            With `sparse`, assess the stability of patterns even if `n_patterns` is one number.
+        checkpoint_dir
+            Folder for checkpoints. If `fit` is interrupted, the same call resumes.
+
+        Returns
+        -------
+        SurrealGAN
+            The fitted estimator.
         """
         values, names = feature_matrix(X)
-        patient = np.array(is_patient)
-        device = find_device(self.device)
-        sample = self._sample(values, names, patient, device)
+        patient = np.array(y)
+        sample = self._sample(values, names, patient)
         self.history_: list[dict[str, Any]] = []
         self.spent_: Spent | None = None
         self.linear_: dict[str, Any] | None = None
-        self.number_: Number | None = self._choose_number(
-            values[~patient], values[patient], shuffle
-        )
-        self.feature_names_in_ = names
-        self.n_features_in_ = values.shape[1]
+        self.number_: Number | None = None
+        if assess_number or len(self._candidates()) > 1:
+            self.number_ = self._choose_number(values[~patient], values[patient], shuffle)
+        self._set_features(values.shape[1], names)
         self.sample_ = {'n_cn': int((~patient).sum()), 'n_pt': int(patient.sum())}
         self.domain_: Domain | None = fit_domain(values, np.random.default_rng(self.random_state))
         candidates = self._candidates()
@@ -215,26 +236,31 @@ class SurrealGAN:
         if candidates == (0,):
             self._train_nothing()
         else:
-            self._train_and_select(candidates, sample, device)
+            self._train_and_select(candidates, sample, checkpoint_dir)
             self._compare_with_factors(values[~patient], values[patient])
         return self
 
+    def _set_features(self, n_features: int, names: Sequence[str] | None) -> None:
+        """Set the number of features and, if they have any, their names."""
+        self.n_features_in_ = n_features
+        self.__dict__.pop('feature_names_in_', None)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
     def _choose_number(self, cn: Floats, pt: Floats, shuffle: Shuffle | None) -> Number | None:
-        """Stability of every candidate number of patterns, where members start from factors."""
+        """Assess the stability of each candidate number of patterns; None with random starts."""
         if self._hyper.start == 'random' or self._candidates() == (0,):
             return None
         candidates = self._candidates(most_patterns(cn.shape[1]))
-        if len(candidates) == 1 and not self.assess_number:
-            return None
         return choose_number(cn, pt, candidates, self.random_state, PROGRESS.info, shuffle)
 
     def _train_nothing(self) -> None:
-        """Learn no pattern, where no number of patterns is supported."""
+        """Learn no pattern, because no number of patterns is supported or 0 was asked for."""
         if self.number_ is not None:
             LOGGER.warning(
-                'no pattern is supported: none is found again in other subsamples of the '
-                'participants, or not better than with shuffled labels; to train regardless, give '
-                'one number of patterns'
+                'No pattern is supported: no pattern was reproduced in other subsamples of the '
+                'participants better than with shuffled labels. To train regardless, set one '
+                'number of patterns.'
             )
         self.members_: list[Member] = []
         self.agreement_: list[dict[str, Any]] = []
@@ -242,14 +268,14 @@ class SurrealGAN:
         self.selected_ = Selection(0, self._ortho()[0], None, 0, ())
 
     def _train_and_select(
-        self, candidates: tuple[int, ...], sample: Sample, device: torch.device
+        self, candidates: tuple[int, ...], sample: Sample, checkpoint_dir: str | Path | None
     ) -> None:
-        """Train members of every candidate M, choose M and lambda, and form the consensus."""
+        """Train members of each candidate M, choose M and lambda, and form the consensus."""
         hyper = self._hyper
         settings = [
             setting
             for n_patterns in candidates
-            for setting in self._train(n_patterns, sample, device)
+            for setting in self._train(n_patterns, sample, checkpoint_dir)
         ]
         self.members_ = [m for setting in settings for m in setting.members]
         self.agreement_ = [setting.record(hyper.core_members) for setting in settings]
@@ -262,7 +288,7 @@ class SurrealGAN:
         ]
 
     def _compare_with_factors(self, cn: Floats, pt: Floats) -> None:
-        """Set the R-indices beside the linear factors of all participants, a check for free."""
+        """Compare the R-indices with the linear factors of all participants, as a check."""
         n_patterns = self.selected_.n_patterns
         if self._hyper.start == 'random':
             return
@@ -271,10 +297,10 @@ class SurrealGAN:
 
     @property
     def _hyper(self) -> HyperParameters:
-        return hyperparameters(self.preset, **self.changes)
+        return hyperparameters(self.preset, **(self.hyperparameters or {}))
 
     def _candidates(self, most: int = max(CANDIDATES)) -> tuple[int, ...]:
-        """Numbers of patterns to choose from; at most `most` where none are given."""
+        """Return the numbers of patterns to choose from; the default ones are at most `most`."""
         if self.n_patterns is not None:
             return tuple(dict.fromkeys(_as_tuple(self.n_patterns)))
         if self._hyper.start == 'random':
@@ -282,72 +308,72 @@ class SurrealGAN:
         return tuple(m for m in CANDIDATES if m <= most)
 
     def _ortho(self) -> tuple[float, ...]:
-        """Values of lambda to train with."""
+        """Return the values of lambda to train with."""
         if self.ortho is not None:
             return tuple(float(value) for value in _as_tuple(self.ortho))
         return PAPER_ORTHO if self._hyper.start == 'random' else SPARSE_ORTHO
 
     @property
     def most_iterations(self) -> int:
-        """Iterations as given, or the preset's."""
+        """Number of iterations: `iterations`, or the default of the preset."""
         return self.iterations or DEFAULT_ITERATIONS[self.preset]
 
     @property
     def trained_numbers(self) -> tuple[int, ...]:
-        """Numbers of patterns whose members are trained, as far as it is known before `fit`."""
+        """Numbers of patterns that `fit` will train, as far as known before `fit`."""
         candidates = self._candidates()
         if self._hyper.start == 'random' or len(candidates) == 1:
             return candidates
         return (USUAL_NUMBER,)
 
-    def train(self, X: ArrayLike | pd.DataFrame, is_patient: ArrayLike, n_patterns: int) -> Path:
-        """Train the members of one number of patterns only, for a later `fit` to find.
+    def train(
+        self,
+        X: ArrayLike | pd.DataFrame,
+        y: ArrayLike,
+        n_patterns: int,
+        checkpoint_dir: str | Path,
+    ) -> Path:
+        """Train the members of one number of patterns and store them in a checkpoint.
 
-        `fit` with the same settings and people takes finished members from `checkpoint_dir`, so
-        that the numbers of patterns can be trained side by side, in several processes or machines.
+        A later `fit` with the same settings, participants and `checkpoint_dir` reads the members
+        from the checkpoint. This way, several processes or machines can train at the same time.
 
         Parameters
         ----------
-        X, is_patient
+        X, y
             As in `fit`.
         n_patterns
             M.
+        checkpoint_dir
+            Folder for the checkpoint.
 
         Returns
         -------
         Path
-            The checkpoint, which holds the finished members, or the first round of them.
+            The checkpoint. It contains the trained members; with `sparse`, the first round of them.
         """
-        checkpoint = self._checkpoint(n_patterns, 0 if self._hyper.start == 'factors' else None)
-        if checkpoint is None:
-            raise UsageError('training one number of patterns needs a checkpoint_dir to keep it in')
         self.history_ = []
         values, names = feature_matrix(X)
-        device = find_device(self.device)
-        self._train(n_patterns, self._sample(values, names, np.array(is_patient), device), device)
-        return checkpoint
+        self._train(n_patterns, self._sample(values, names, np.array(y)), checkpoint_dir)
+        first = 0 if self._hyper.start == 'factors' else None
+        return _checkpoint(Path(checkpoint_dir), n_patterns, first)
 
     def seconds_per_iteration(
-        self, X: ArrayLike | pd.DataFrame, is_patient: ArrayLike, n_patterns: int
+        self, X: ArrayLike | pd.DataFrame, y: ArrayLike, n_patterns: int
     ) -> float:
-        """Time one iteration of all members of one number of patterns, on this machine."""
+        """Time one iteration of all members of one number of patterns on this machine."""
         values, names = feature_matrix(X)
-        device = find_device(self.device)
-        sample = self._sample(values, names, np.array(is_patient), device)
+        sample = self._sample(values, names, np.array(y))
         count = self.repetitions or (
             ROUND if self._hyper.start == 'factors' else RANDOM_REPETITIONS
         )
-        stack = self._stack(n_patterns, values.shape[1], device, self._ortho(), 0, count)
-        return time_iteration(stack, sample)
+        return time_iteration(self._stack(n_patterns, sample, self._ortho(), 0, count), sample)
 
     def _sample(
-        self,
-        values: Floats,
-        names: list[str] | None,
-        patient: NDArray[np.bool_],
-        device: torch.device,
+        self, values: Floats, names: list[str] | None, patient: NDArray[np.bool_]
     ) -> Sample:
-        """Both groups on the device, checked."""
+        """Check both groups and copy them to the device."""
+        device = find_device(self.device)
         check_training_sample(values, patient, names)
         self._check_number_of_regions(values.shape[1])
         hyper = self._hyper
@@ -362,56 +388,60 @@ class SurrealGAN:
         return Sample(tensor[~patient], tensor[patient], batch_size)
 
     def _check_settings(self, batch_size: int, smallest: int) -> None:
-        """Refuse what cannot be trained; of the smaller group a member sees `smallest` people."""
+        """Raise an error for settings that cannot be trained.
+
+        `smallest` is the number of participants of the smaller group that each member sees.
+        """
         if batch_size > smallest:
             raise DataError(
-                f'a batch of {batch_size} people, but a member is trained on {smallest} of the '
-                f'smaller group; set batch_size to at most {smallest}'
+                f'batch_size is {batch_size}, but each member sees only {smallest} participants '
+                f'of the smaller group; set batch_size to at most {smallest}'
             )
         candidates = self._candidates()
         counts = (*(candidates if candidates != (0,) else ()), self.repetitions, self.iterations)
         if any(count is not None and count < 1 for count in counts):
             raise UsageError('n_patterns, repetitions and iterations must be at least 1')
         if min(self._ortho()) < 0:
-            raise UsageError('ortho, a weight, must not be negative')
+            raise UsageError('ortho must not be negative')
 
     def _check_number_of_regions(self, n_regions: int) -> None:
-        """Members that start from factors need eight regions for every pattern."""
+        """Raise an error for fewer than eight regions per pattern if members start from factors."""
         most = most_patterns(n_regions)
         given = () if self.n_patterns is None else _as_tuple(self.n_patterns)
         if self._hyper.start == 'factors' and max(1, *given, 0) > most:
             raise UsageError(
-                f'{n_regions} regions are too few for {max(1, *given, 0)} patterns with the preset '
-                f'{self.preset}, which needs eight for each; use the preset robust'
+                f'{n_regions} regions are too few for n_patterns {max(1, *given, 0)}: the preset '
+                f'{self.preset} needs eight regions per pattern; use the preset robust'
             )
 
-    def _train(self, n_patterns: int, sample: Sample, device: torch.device) -> list[Setting]:
-        """Train members of every lambda with this number of patterns."""
-        hyper = self._hyper
-        if hyper.start == 'random':
-            count = self.repetitions or RANDOM_REPETITIONS
-            stack = self._stack(n_patterns, sample.pt.shape[1], device, self._ortho(), 0, count)
-            trained, _ = self._train_stack(stack, sample, self._checkpoint(n_patterns))
-            return [make_setting(value, *some) for value, some in trained.items()]
-
-        people = [group.cpu().double().numpy() for group in (sample.cn, sample.pt)]
+    def _train(
+        self, n_patterns: int, sample: Sample, checkpoint_dir: str | Path | None
+    ) -> list[Setting]:
+        """Train the members of each lambda with this number of patterns."""
 
         def train(
-            ortho: tuple[float, ...], first: int, count: int
+            ortho: tuple[float, ...], first: int | None, count: int
         ) -> tuple[dict[float, Trained], int]:
-            stack = self._stack(n_patterns, sample.pt.shape[1], device, ortho, first, count)
-            start_members(stack, *people)
-            return self._train_stack(stack, sample, self._checkpoint(n_patterns, first))
+            stack = self._stack(n_patterns, sample, ortho, first or 0, count)
+            if self._hyper.start == 'factors':
+                start_members(stack, *people)
+            folder = None if checkpoint_dir is None else Path(checkpoint_dir)
+            checkpoint = None if folder is None else _checkpoint(folder, n_patterns, first)
+            return self._train_stack(stack, sample, checkpoint)
 
+        if self._hyper.start == 'random':
+            trained, _ = train(self._ortho(), None, self.repetitions or RANDOM_REPETITIONS)
+            return [make_setting(value, *some) for value, some in trained.items()]
+        people = [group.cpu().double().numpy() for group in (sample.cn, sample.pt)]
         settings, self.spent_ = train_in_rounds(
-            TrainStack(train, hyper), self._ortho(), self.repetitions
+            TrainStack(train, self._hyper), self._ortho(), self.repetitions
         )
         return settings
 
     def _train_stack(
         self, stack: Stack, sample: Sample, checkpoint: Path | None
     ) -> tuple[dict[float, Trained], int]:
-        """Train a stack to its end; its members by lambda, and the iterations that it took."""
+        """Train a stack; return its members by lambda, and the number of iterations."""
         training = Training(stack, sample, self.most_iterations, checkpoint)
         weights = training.run()
         self.history_ += training.progress.history
@@ -428,41 +458,30 @@ class SurrealGAN:
         return trained, training.progress.iteration
 
     def _stack(
-        self,
-        n_patterns: int,
-        n_features: int,
-        device: torch.device,
-        ortho: tuple[float, ...],
-        first: int,
-        count: int,
+        self, n_patterns: int, sample: Sample, ortho: tuple[float, ...], first: int, count: int
     ) -> Stack:
-        """Fresh members `first` to `first + count` of every lambda."""
+        """Make untrained members `first` to `first + count` of each lambda."""
         repeated = tuple(value for value in ortho for _ in range(count))
+        n_features, device = sample.pt.shape[1], sample.pt.device
         return Stack(
             n_features, n_patterns, repeated, self._hyper, self.random_state, device, first
         )
 
-    def _checkpoint(self, n_patterns: int, first: int | None = None) -> Path | None:
-        if self.checkpoint_dir is None:
-            return None
-        part = '' if first is None else f'_members-{first:02d}'
-        return Path(self.checkpoint_dir) / f'patterns-{n_patterns}{part}.safetensors'
-
     def transform(
         self, X: ArrayLike | pd.DataFrame, return_std: bool = False
     ) -> Floats | tuple[Floats, Floats]:
-        """R-indices of people, patients or not: the mean over the members of the consensus.
+        """Compute R-indices of patients or controls: the mean over the members of the consensus.
 
-        They lie near 0 (no expression) to 1 (as strong as among the training patients); values
-        beyond are not cut off.
+        0 corresponds to no expression of a pattern, 1 to the most affected patients of the
+        training sample. Values below 0 or above 1 are not cut off.
 
         Parameters
         ----------
         X : (N, S)
-            People, normalised as in `fit`; columns of a DataFrame are matched by name.
+            Participants, normalised as in `fit`. Columns of a DataFrame are matched by name.
         return_std
-            Also return the spread over members: their standard deviation, (N, M); NaN where
-            the consensus has one member only.
+            Also return the standard deviation over members (N, M). It is NaN if the consensus has
+            one member only.
 
         Returns
         -------
@@ -479,7 +498,7 @@ class SurrealGAN:
         return r_ENM.mean(axis=0), spread
 
     def contributions(self, X: ArrayLike | pd.DataFrame) -> tuple[Floats, Floats]:
-        """What each region contributes to the R-indices that `transform` gives.
+        """Compute the contribution of each region to the R-indices.
 
         Parameters
         ----------
@@ -489,23 +508,23 @@ class SurrealGAN:
         Returns
         -------
         baseline : (M,)
-            R-indices of the mean control, who has 1 in every region.
+            R-indices of the mean control, which has 1 in every region.
         of_regions : (N, M, S)
-            What each region adds (:mod:`surreal_bids.model.contributions`): the baseline and the
-            sum over regions are the R-index.
+            Contribution of each region (:mod:`surreal_bids.model.contributions`). An R-index is
+            the baseline plus the sum over regions.
         """
         values = self._known_features(X)
         if self.selected_.n_patterns == 0:
             return np.empty(0), np.empty((len(values), 0, values.shape[1]))
         portions = [
             member_contributions(self.weights_, portion)
-            for portion in torch.from_numpy(values.astype(np.float32)).split(FEW_PEOPLE)
+            for portion in torch.from_numpy(values.astype(np.float32)).split(PARTICIPANTS_AT_ONCE)
         ]
         of_regions = torch.cat([each.of_regions_ENMS.mean(dim=0) for each in portions])
         return portions[0].baseline_EM.mean(dim=0).numpy(), of_regions.numpy()
 
     def synthesise(self, z: ArrayLike) -> Floats:
-        """Change that patterns impose on the mean control, as the generator f has learned it.
+        """Compute the change that patterns impose on the mean control, by the generator f.
 
         Parameters
         ----------
@@ -515,8 +534,9 @@ class SurrealGAN:
         Returns
         -------
         (N, S) array
-            In the unit of the network; the changes of the patterns add up (section 2.2.3).
+            In the unit of the network. The changes of the patterns add up (section 2.2.3).
         """
+        check_is_fitted(self, 'selected_')
         z_NM = torch.tensor(np.asarray(z), dtype=torch.float32)
         n_members = len(self.weights_['f.encode1'])
         with torch.no_grad():
@@ -527,34 +547,39 @@ class SurrealGAN:
         return change_EMNS.sum(dim=1).mean(dim=0).double().numpy()
 
     def in_range(self, X: ArrayLike | pd.DataFrame) -> NDArray[np.bool_]:
-        """Whether each person's ROI profile lies within the training population (`Domain`)."""
+        """Check whether each participant lies within the range of the training sample."""
+        values = self._known_features(X)
         if self.domain_ is None:
-            raise UsageError('an imported model does not know the people it was trained on')
-        return self.domain_.contains(self._known_features(X))
+            raise UsageError('the range of the training sample is unknown for this imported model')
+        return self.domain_.contains(values)
 
     def _known_features(self, X: ArrayLike | pd.DataFrame) -> Floats:
-        """The columns of X in the order of training."""
-        if not hasattr(self, 'selected_'):
-            raise UsageError('this model is not fitted yet; call fit, or load a saved one')
+        """Return the columns of X in the order of training."""
+        check_is_fitted(self, 'selected_')
         values, names = feature_matrix(X)
-        if names is not None and self.feature_names_in_ is not None:
+        if names is not None and hasattr(self, 'feature_names_in_'):
             missing = [name for name in self.feature_names_in_ if name not in names]
             if missing:
-                raise DataError(f'the table lacks columns of the model: {", ".join(missing)}')
+                raise DataError(
+                    f'the table lacks columns of the model: {", ".join(missing)}; add them'
+                )
             values = values[:, [names.index(name) for name in self.feature_names_in_]]
         if values.shape[1] != self.n_features_in_:
             raise DataError(
-                f'{values.shape[1]} columns given, but the model takes {self.n_features_in_}'
+                f'X has {values.shape[1]} features, but SurrealGAN is expecting '
+                f'{self.n_features_in_} features as input'
             )
         return values
 
     def _members_of_choice(self) -> int:
-        """How many members were trained with the chosen M and lambda."""
+        """Count the members trained with the chosen M and lambda."""
         chosen = (self.selected_.n_patterns, self.selected_.ortho)
         return sum((member.n_patterns, member.ortho) == chosen for member in self.members_)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything a fitted model needs: tensors, and the card as plain JSON values."""
+        """Return the fitted model as tensors and a card of plain JSON values."""
+        check_is_fitted(self, 'selected_')
+        names = getattr(self, 'feature_names_in_', None)
         tensors = {f'members/{name}': value for name, value in self.weights_.items()}
         if self.domain_ is not None:
             tensors['domain/mean'] = torch.from_numpy(np.asarray(self.domain_.mean))
@@ -566,13 +591,13 @@ class SurrealGAN:
                 'Torch': torch.__version__,
                 'Python': platform.python_version(),
             },
-            'Features': self.feature_names_in_,
+            'Features': None if names is None else names.tolist(),
             'NumberOfFeatures': self.n_features_in_,
             'Preset': self.preset,
             'Iterations': self.most_iterations,
             'Repetitions': self.repetitions or self._members_of_choice(),
             'RandomState': self.random_state,
-            'HyperParameters': asdict(hyperparameters(self.preset, **self.changes)),
+            'HyperParameters': asdict(self._hyper),
             'Sample': self.sample_,
             'Selected': asdict(self.selected_),
             'Stability': None if self.number_ is None else asdict(self.number_),
@@ -587,18 +612,18 @@ class SurrealGAN:
 
     @classmethod
     def from_state(cls, tensors: dict[str, Tensor], card: dict[str, Any]) -> SurrealGAN:
-        """The model that `state` described."""
+        """Rebuild a model from `state`."""
         hyper = dict(card['HyperParameters'])
         hyper['betas'] = tuple(hyper['betas'])
         selected = Selection(**{**card['Selected'], 'members': tuple(card['Selected']['members'])})
         model = cls(
             selected.n_patterns,
-            selected.ortho,
-            card['Repetitions'] or None,
-            card['Preset'],
-            card['Iterations'],
+            ortho=selected.ortho,
+            repetitions=card['Repetitions'] or None,
+            preset=card['Preset'],
+            iterations=card['Iterations'],
             random_state=card['RandomState'],
-            **hyper,
+            hyperparameters=hyper,
         )
         model.selected_ = selected
         model.number_ = stored_number(card.get('Stability'))
@@ -608,8 +633,7 @@ class SurrealGAN:
         model.members_ = [Member(**member) for member in card['Members']]
         model.history_ = card['History']
         model.sample_ = card['Sample']
-        model.feature_names_in_ = card['Features']
-        model.n_features_in_ = card['NumberOfFeatures']
+        model._set_features(card['NumberOfFeatures'], card['Features'])
         model.weights_ = {
             name.removeprefix('members/'): value
             for name, value in tensors.items()
@@ -622,22 +646,22 @@ class SurrealGAN:
         return model
 
     def save(self, folder: str | Path) -> Path:
-        """Write the model as a bundle: `model.safetensors` and `model.json`."""
+        """Write the model to a folder: `model.safetensors` and `model.json`."""
         return save_bundle(folder, *self.state())
 
     @classmethod
     def load(cls, folder: str | Path) -> SurrealGAN:
-        """Read a model that `save` wrote."""
+        """Read a model written by `save`."""
         with reading_model(Path(folder)):
             return cls.from_state(*load_bundle(folder))
 
 
 def find_device(name: str) -> torch.device:
-    """The device to train on; asking for a GPU that is not there is an error."""
+    """Return the device to train on."""
     if name not in ('auto', 'cpu', 'cuda'):
-        raise UsageError(f'no device is called {name!r}; there are auto, cpu and cuda')
+        raise UsageError(f'unknown device {name!r}; choose auto, cpu or cuda')
     if name == 'cuda' and not torch.cuda.is_available():
-        raise UsageError('no CUDA device can be used here; choose device cpu or auto')
+        raise UsageError('no CUDA device is available; choose device cpu or auto')
     if name == 'auto':
         name = 'cuda' if torch.cuda.is_available() else 'cpu'
     return torch.device(name)
@@ -645,3 +669,9 @@ def find_device(name: str) -> torch.device:
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Sequence) else (value,)
+
+
+def _checkpoint(folder: Path, n_patterns: int, first: int | None) -> Path:
+    """Return the checkpoint of all members, or of those of a round that begins with `first`."""
+    part = '' if first is None else f'_members-{first:02d}'
+    return folder / f'patterns-{n_patterns}{part}.safetensors'

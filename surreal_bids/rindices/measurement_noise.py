@@ -144,7 +144,7 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
     smaller, larger = _other_heads(cohort)
     by_head = _slope(steps, (features, smaller), (features, larger))
     seen = steps.transform(features, people).normalised
-    columns = model.gan.feature_names_in_ or steps.features.names
+    columns = steps.features.names
     gradient_NMS = mean_gradients(
         model.gan.weights_, torch.tensor(seen[columns].to_numpy(np.float32))
     )

@@ -240,7 +240,7 @@ class TableModel:
         sound = {
             'numbers that are finite': all(bool(t.isfinite().all()) for t in tensors.values()),
             'controls who differ': bool((steps.normaliser.sd_ > 0).all()),
-            'the same features twice': self.gan.feature_names_in_ == steps.features.names,
+            'the same features twice': list(self.gan.feature_names_in_) == steps.features.names,
             'the same covariates twice': self._covariates()
             <= {*steps.options.columns, ICV, LOG_ICV},
             'volumes above 0': steps.options.icv != 'power'
@@ -321,22 +321,18 @@ def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
     ]
 
 
-def make_gan(
-    options: TrainingOptions, checkpoint_dir: Path | None = None, assess_number: bool = True
-) -> SurrealGAN:
-    """A Surreal-GAN that is not fitted yet; what it learns is kept in the folder."""
+def make_gan(options: TrainingOptions) -> SurrealGAN:
+    """Make a Surreal-GAN that is not fitted yet."""
     changes = {name: getattr(options, name) for name in HYPER_PARAMETERS}
     return SurrealGAN(
         tuple(options.n_patterns) or None,
-        tuple(options.ortho) or None,
-        options.repetitions,
-        options.preset,
-        options.iterations,
-        options.device,
-        options.random_seed,
-        checkpoint_dir,
-        assess_number,
-        **{name: value for name, value in changes.items() if value is not None},
+        ortho=tuple(options.ortho) or None,
+        repetitions=options.repetitions,
+        preset=options.preset,
+        iterations=options.iterations,
+        device=options.device,
+        random_state=options.random_seed,
+        hyperparameters={name: value for name, value in changes.items() if value is not None},
     )
 
 
@@ -489,7 +485,7 @@ def train_patterns(
     data: TrainingData, options: TrainingOptions, n_patterns: int, checkpoint_dir: Path
 ) -> Path:
     """Train all members of one number of patterns; if interrupted, the same call resumes."""
-    return make_gan(options, checkpoint_dir).train(*data.arrays, n_patterns)
+    return make_gan(options).train(*data.arrays, n_patterns, checkpoint_dir)
 
 
 def select_model(
@@ -503,7 +499,11 @@ def select_model(
     Members that :func:`train_patterns` has trained are read from the checkpoints; others are
     trained.
     """
-    gan = make_gan(options, checkpoint_dir, assess_number)
-    gan.fit(*data.arrays, data.shuffle)
+    gan = make_gan(options).fit(
+        *data.arrays,
+        shuffle=data.shuffle,
+        assess_number=assess_number,
+        checkpoint_dir=checkpoint_dir,
+    )
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
     return TableModel(data.preprocessing, gan, names, {'TrainingSample': data.sample})

@@ -11,8 +11,7 @@ from surreal_bids.analysis.engine import (
 )
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import TrainingOptions
-from surreal_bids.exceptions import OutputError, UsageError
-from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.exceptions import OutputError
 from surreal_bids.model.train import longest_first, pattern_changes
 from surreal_bids.regions import Feature, readable_name
 from surreal_bids.rindices.model import (
@@ -65,12 +64,6 @@ def test_a_full_disk_leaves_no_half_of_the_training_data(cohort, tmp_path, monke
     with pytest.raises(OutputError, match=r'x\.safetensors: cannot be written \(No space'):
         prepare(cohort).save(tmp_path / 'x.safetensors')
     assert not list(tmp_path.iterdir())
-
-
-def test_training_apart_needs_a_place_to_keep_members(cohort):
-    normalised = prepare(cohort).normalised
-    with pytest.raises(UsageError, match='checkpoint_dir'):
-        SurrealGAN(2, device='cpu').train(normalised, cohort.is_patient.to_numpy(), 2)
 
 
 def test_time_is_told_for_each_number_of_patterns(cohort):

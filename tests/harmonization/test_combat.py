@@ -164,7 +164,7 @@ def test_one_site_is_returned_as_it_is(people, caplog):
     combat = ComBat()
     harmonized = combat.fit_transform(X, np.full(len(X), 'only'), covariates)
     pd.testing.assert_frame_equal(harmonized, X)
-    assert 'one site only (only)' in caplog.text
+    assert 'one site (only)' in caplog.text
     with pytest.raises(DataError, match='one site only'):
         combat.add_site(X, np.full(len(X), 'new'), covariates)
 
@@ -178,7 +178,7 @@ def test_a_tiny_site_is_shifted_but_not_scaled(caplog, size):
     number = combat.sites_.index('tiny')
     np.testing.assert_array_equal(combat.ratio_[number], 1)
     assert np.abs(combat.shift_[number]).max() > 0
-    assert f'site tiny has {size} participants' in caplog.text
+    assert f'site tiny has only {size} participants' in caplog.text
 
 
 def test_refuses_a_site_confounded_with_a_covariate(people):
@@ -191,7 +191,7 @@ def test_refuses_a_site_confounded_with_a_covariate(people):
 def test_refuses_covariates_that_explain_each_other_within_sites(people):
     X, site, covariates = people
     covariates['months'] = 12 * covariates['age'] + 5 * (site == 'Bern')
-    with pytest.raises(DataError, match='age, sex, months explain each other'):
+    with pytest.raises(DataError, match='age, sex, months are collinear'):
         ComBat().fit(X, site, covariates)
 
 
@@ -225,7 +225,7 @@ def test_features_that_most_people_share_are_named(people, caplog):
     X['lesions'] = np.where(np.arange(len(X)) % 5 == 0, X['roi0'], 0.0)
     combat = ComBat().fit(X, site, covariates)
     assert combat.tied_ == ['lesions']
-    assert 'better excluded: lesions' in caplog.text
+    assert 'same value in lesions' in caplog.text
 
 
 @pytest.mark.parametrize('what', ['age', 'site'])
@@ -326,7 +326,7 @@ def test_a_large_added_site_is_harmonized_as_if_learned_with_the_rest():
 def test_refuses_to_add_a_known_site(people):
     X, site, covariates = people
     combat = ComBat().fit(X, site, covariates)
-    with pytest.raises(DataError, match=r'known already.*Aarhus'):
+    with pytest.raises(DataError, match='already includes the site Aarhus'):
         combat.add_site(X, site, covariates)
 
 
@@ -334,7 +334,7 @@ def test_refuses_to_add_a_known_site(people):
 def test_one_feature_needs_no_neighbours(people, caplog, options):
     X, site, covariates = people
     one = ComBat(**options).fit_transform(X[['roi2']], site, covariates)
-    assert 'no shrinkage' in caplog.text
+    assert 'without empirical Bayes' in caplog.text
     plain = ComBat(empirical_bayes=False, **options).fit_transform(X, site, covariates)
     np.testing.assert_allclose(one['roi2'], plain['roi2'], rtol=1e-12)
 
@@ -346,7 +346,7 @@ def test_one_feature_needs_no_neighbours(people, caplog, options):
 def test_refuses_a_reference_that_is_absent_or_tiny(people, reference, found):
     X, site, covariates = people
     keep = (site != 'Delft') | (site.groupby(site).cumcount() < 2)
-    with pytest.raises(DataError, match=f'reference site {reference}: {found}'):
+    with pytest.raises(DataError, match=f'reference site {reference} has {found}'):
         ComBat(reference_site=reference).fit(X[keep], site[keep], covariates[keep])
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
-from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.covariates import CNNormaliser
 from surreal_bids.model.contributions import MEAN_CONTROL, member_contributions
 from surreal_bids.model.estimator import SurrealGAN
@@ -91,8 +91,11 @@ def gan():
     X = np.vstack([people(40, 0), people(60, 1, severity=0.4)])
     is_patient = np.arange(100) >= 40
     X = CNNormaliser().fit(X, ~is_patient).transform(X)
-    options = {'preset': 'iclr2022', 'iterations': 100, 'device': 'cpu', 'lr': 0.01}
-    return SurrealGAN(2, 0.2, 3, **options).fit(X, is_patient), X
+    gan = SurrealGAN(
+        2, ortho=0.2, repetitions=3, preset='iclr2022', iterations=100, device='cpu',
+        hyperparameters={'lr': 0.01},
+    )  # fmt: skip
+    return gan.fit(X, is_patient), X
 
 
 @pytest.mark.parametrize('n_people', [1, 100, 300])
@@ -105,5 +108,5 @@ def test_those_of_the_consensus_add_up_to_what_transform_gives(gan, n_people):
 
 
 def test_a_model_that_is_not_fitted_has_none():
-    with pytest.raises(UsageError, match='not fitted'):
+    with pytest.raises(NotFittedError):
         SurrealGAN().contributions(np.ones((2, 3)))

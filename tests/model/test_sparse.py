@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.model.agreement import Setting
@@ -22,7 +23,7 @@ from surreal_bids.model.train import Steps
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.model.test_factors import cohort
 
-SHORT = {'held_iterations': 50, 'iterations': 100, 'device': 'cpu'}
+SHORT = {'hyperparameters': {'held_iterations': 50}, 'iterations': 100, 'device': 'cpu'}
 
 
 def table(n_patterns=2, **changes):
@@ -76,7 +77,7 @@ def test_few_controls_beside_many_patients():
     gan = SurrealGAN(n_patterns=1, repetitions=2, **SHORT).fit(X, is_patient)
     assert np.isfinite(gan.transform(X)).all()
     with pytest.raises(DataError, match='set batch_size to at most 16'):
-        SurrealGAN(n_patterns=1, batch_size=17, **SHORT).fit(X, is_patient)
+        gan.set_params(hyperparameters={'batch_size': 17}).fit(X, is_patient)
 
 
 def weights_of(repetition, gan):
@@ -85,20 +86,15 @@ def weights_of(repetition, gan):
 
 def test_a_member_does_not_depend_on_who_else_is_trained(tmp_path):
     X, is_patient, _ = table()
-    few, many, lambdas = (
-        SurrealGAN(2, checkpoint_dir=tmp_path / name, random_state=1, **SHORT, **how)
-        for name, how in (
-            ('few', {'repetitions': 3}),
-            ('many', {'repetitions': 6}),
-            ('lambdas', {'repetitions': 3, 'ortho': (0.1, 0.4)}),
-        )
-    )
+    runs = {
+        'few': {'repetitions': 3},
+        'many': {'repetitions': 6},
+        'lambdas': {'repetitions': 3, 'ortho': (0.1, 0.4)},
+    }
     states = {}
-    for gan in (few, many, lambdas):
-        folder = gan.train(X, is_patient, 2).parent
-        from safetensors.torch import load_file
-
-        states[folder.name] = load_file(folder / 'patterns-2_members-00.safetensors')
+    for name, how in runs.items():
+        gan = SurrealGAN(2, random_state=1, **SHORT, **how)
+        states[name] = load_file(gan.train(X, is_patient, 2, tmp_path / name))
     assert sorted(path.name for path in (tmp_path / 'many').iterdir()) == [
         'patterns-2_members-00.safetensors',
         'patterns-2_members-04.safetensors',
@@ -111,7 +107,7 @@ def test_a_member_does_not_depend_on_who_else_is_trained(tmp_path):
 
 def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
     X, is_patient, _ = table()
-    whole = SurrealGAN(2, checkpoint_dir=tmp_path / 'whole', **SHORT).fit(X, is_patient)
+    whole = SurrealGAN(2, **SHORT).fit(X, is_patient, checkpoint_dir=tmp_path / 'whole')
     monkeypatch.setattr('surreal_bids.model.train.SECONDS_BETWEEN_CHECKPOINTS', 0.0)
     run, blocks = Steps.run, iter(range(100))
     with monkeypatch.context() as patch:
@@ -123,8 +119,8 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
 
         patch.setattr(Steps, 'run', run_or_stop)
         with pytest.raises(KeyboardInterrupt):
-            SurrealGAN(2, checkpoint_dir=tmp_path / 'cut', **SHORT).fit(X, is_patient)
-    resumed = SurrealGAN(2, checkpoint_dir=tmp_path / 'cut', **SHORT).fit(X, is_patient)
+            SurrealGAN(2, **SHORT).fit(X, is_patient, checkpoint_dir=tmp_path / 'cut')
+    resumed = SurrealGAN(2, **SHORT).fit(X, is_patient, checkpoint_dir=tmp_path / 'cut')
     for folder, gan in (('a', whole), ('b', resumed)):
         gan.save(tmp_path / folder)
     for name in ('model.json', 'model.safetensors'):
@@ -137,7 +133,7 @@ def test_where_nothing_is_supported_the_model_has_no_pattern(tmp_path, caplog):
     cn = shuffled[~is_patient]
     shuffled = 1 + (shuffled - cn.mean(axis=0)) / (10 * cn.std(axis=0))
     gan = SurrealGAN(n_patterns=(1, 2), **SHORT).fit(shuffled, is_patient)
-    assert 'no pattern is supported' in caplog.text
+    assert 'No pattern is supported' in caplog.text
     assert gan.selected_.n_patterns == 0
     loaded = SurrealGAN.load(gan.save(tmp_path / 'model'))
     r, spread = loaded.transform(shuffled, return_std=True)

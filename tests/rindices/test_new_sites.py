@@ -165,7 +165,7 @@ def test_other_sites_are_not_taken_for_the_one_that_is_named(model, tmp_path, ca
 def test_a_known_site_is_refused(model, tmp_path, capsys):
     assert add(model, tmp_path)[1] == 0
     assert run('add-site', tmp_path / 'out', *tables(tmp_path), tmp_path / 'twice') != 0
-    assert 'known already, cannot be added: new' in capsys.readouterr().err
+    assert 'already includes the site new' in capsys.readouterr().err
 
 
 def tables(folder):

@@ -238,7 +238,7 @@ def spoil(study: Study, how: str) -> Study:
     [
         ('missing', r'sub-008.*region_c.*--impute'),
         ('constant', 'the same in all 71 people: region_c'),
-        ('constant in CN', 'the same in all 30 CN: region_c'),
+        ('constant in CN', 'all 30 CN have the same value of region_c'),
         ('copy', 'columns region_b and region_g hold the same numbers'),
     ],
 )
@@ -251,7 +251,7 @@ def test_bad_features_are_named(how, message):
     ('change', 'options', 'message'),
     [
         ({'sex': 'F'}, OPTIONS['covariates'], 'covariate sex: .* same value'),
-        ({'icv': -1.0}, OPTIONS['proportion'], 'ICV missing or not positive'),
+        ({'icv': -1.0}, OPTIONS['proportion'], 'ICV is missing or not positive'),
         ({'age': np.nan}, OPTIONS['covariates'], 'nobody has all of age, sex'),
     ],
 )
