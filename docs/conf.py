@@ -1,4 +1,4 @@
-"""The documentation: `make docs` builds it from these pages and the docstrings."""
+"""Configuration of Sphinx: `make docs` builds these pages and the docstrings."""
 
 import re
 
@@ -26,16 +26,16 @@ autodoc_typehints = 'none'
 nitpicky = False
 
 ELSEWHERE = re.compile(r'\[([^\]]+)\]\(\.\./([^)]+)\)')
-"""Links to files of the repository that are no pages."""
+"""Links to files of the repository outside docs/."""
 
 
 def name_other_files(app, name, source):
-    """Write the path of a file that is no page, where the page on its own would link to it."""
+    """Replace links to files outside docs/ by their paths."""
     source[0] = ELSEWHERE.sub(
         lambda link: f'`{link[2]}`' if link[1] == link[2] else f'{link[1]} (`{link[2]}`)', source[0]
     )
 
 
 def setup(app):
-    """Read pages as they are on their own, too: links work in the repository and here."""
+    """Convert links that only work in the repository."""
     app.connect('source-read', name_other_files)

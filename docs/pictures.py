@@ -1,6 +1,9 @@
-"""The pictures of docs/demo.md, from what `make demo` has made.
+"""Draw the figures of docs/demo.md and docs/first_table.md.
 
-python docs/pictures.py DEMO_DIR FIGURES_DIR
+    python docs/pictures.py head ANAT_DIR OUT.png
+    python docs/pictures.py indices RINDICES.tsv SEVERITIES.tsv OUT.png
+
+ANAT_DIR is the `anat` folder of `sub-PT0001` among the outputs of `make demo`.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ SPACE = 'space-MNI152NLin2009cAsym'
 
 
 def middle(path: Path) -> np.ndarray:
-    """The middle axial slice of an image, left to the left, front up."""
+    """Return the middle axial slice of an image, with left on the left and front up."""
     image = nib.as_closest_canonical(nib.load(path))
     values = np.asarray(image.dataobj)
     return np.rot90(values[:, :, values.shape[2] // 2])
 
 
 def draw_head(anat: Path) -> plt.Figure:
-    """Four results of one participant, side by side."""
+    """Draw four results of one participant side by side."""
     t1w = middle(anat / f'{PARTICIPANT}_desc-preproc_T1w.nii.gz')
     mask = middle(anat / f'{PARTICIPANT}_desc-brain_mask.nii.gz')
     tissues = [
@@ -49,7 +52,7 @@ def draw_head(anat: Path) -> plt.Figure:
 
 
 def draw_indices(rindices: pd.DataFrame, severities: pd.DataFrame) -> plt.Figure:
-    """R-indices beside the truth, each with the severity that it follows best."""
+    """Draw each R-index against the severity that it follows best."""
     names = [name for name in rindices if name[0] == 'r' and name[1:].isdecimal()]
     patients = rindices[rindices['group'] == 'PT'].index.intersection(severities.index)
     truth = severities.loc[patients].select_dtypes('number')
@@ -69,7 +72,7 @@ def draw_indices(rindices: pd.DataFrame, severities: pd.DataFrame) -> plt.Figure
 
 
 def read(path: str) -> pd.DataFrame:
-    """A table of participants."""
+    """Read a table of participants."""
     return pd.read_csv(path, sep='\t', index_col='participant_id')
 
 

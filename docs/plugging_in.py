@@ -24,7 +24,7 @@ from surreal_bids.workflows.anatomy import (
 
 
 def largest_region(volumes: str) -> str:
-    """A step of the host: it reads the table that `segmentation_wf` writes."""
+    """Read the table of `segmentation_wf`, as a step of the host pipeline would."""
     import pandas as pd
 
     table = pd.read_csv(volumes, sep='\t')
@@ -32,7 +32,7 @@ def largest_region(volumes: str) -> str:
 
 
 def init_host_wf(*, template_dir: Path, atlas: AtlasSet, name: str = 'host_wf') -> pe.Workflow:
-    """A pipeline of somebody else's that wants volumes and RAVENS maps.
+    """Build a host pipeline that computes volumes and RAVENS maps.
 
     Parameters
     ----------
