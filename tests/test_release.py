@@ -14,7 +14,7 @@ PLACES = {
     'Dockerfile': r'image\.version="([^"]+)"',
     'singularity/surreal_bids.def': r'^ +Version (\S+)$',
     'singularity/boutiques.json': r'"tool-version": "([^"]+)"',
-    'CHANGES.md': r'^## (\S+)',
+    'CHANGES.md': r'^## (\d\S*)',
 }
 
 
