@@ -29,9 +29,9 @@ NUMBERS: dict[Any, dict[str, Any]] = {
     int: {'type': 'Number', 'integer': True},
     float: {'type': 'Number'},
     Path: {'type': 'File'},
-    None: {'type': 'String'},
+    str: {'type': 'String'},
 }
-"""How Boutiques calls the types of argparse."""
+"""Boutiques types of the values."""
 
 
 def describe_app() -> dict[str, Any]:
@@ -75,7 +75,7 @@ def describe_app() -> dict[str, Any]:
 
 
 EXIT_CODES = {
-    1: 'some participants failed, each named',
+    1: 'some participants failed and are listed',
     2: 'wrong usage',
     16: 'not a BIDS dataset',
     18: 'nothing matches the filters',

@@ -1,278 +1,436 @@
-"""What a run of the BIDS App was asked to do: one frozen object that goes to TOML and back."""
+"""Options of a run: defined once here, offered on the command line, stored as TOML."""
 
 from __future__ import annotations
 
-import json
 import math
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING as REQUIRED
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 from surreal_bids.exceptions import UsageError
-from surreal_bids.files import write_text
 
 BUILTIN_ATLAS = 'muse'
 BUILTIN_TEMPLATE = 'MNI152NLin2009cAsym'
 
 NETWORK = 'network'
-"""Regions by the built-in network; also their name in the names of outputs."""
+"""Segmentation by the built-in network; also its label in the names of outputs."""
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    'analysis_levels': ('participant', 'group'),
-    'segmentation': (NETWORK, 'multi-atlas'),
-    'icv': ('power', 'covariate', 'proportion', 'none'),
-    'preset': ('sparse', 'iclr2022', 'correlated', 'robust'),
-    'map_tissues': ('GM', 'WM', 'CSF'),
-    'device': ('auto', 'cpu', 'cuda'),
-    'combat_fit_on': ('controls', 'all'),
+ARGUMENTS = 'Arguments'
+FILTERS = 'Options for filtering the dataset'
+ANATOMY = 'Options for the participant level'
+GROUPS = 'Options for controls and patients'
+VOLUMES = 'Options for volumes'
+PATTERNS = 'Options for the group level'
+TRAINING = 'Options for training'
+RESOURCES = 'Options for performance'
+RUNNING = 'Options for running'
+CLUSTER = 'Options for clusters'
+
+SECTIONS: Mapping[str, str | None] = {
+    FILTERS: None,
+    ANATOMY: None,
+    GROUPS: 'Columns and labels that are not given are inferred and reported. Participants with '
+    'other values in the group column are excluded.',
+    VOLUMES: 'These settings are stored in the model and applied to new data.',
+    PATTERNS: None,
+    TRAINING: None,
+    RESOURCES: None,
+    RUNNING: None,
+    CLUSTER: None,
 }
-"""Options that take one of a few words."""
-
-LEAST: Mapping[str, float] = {
-    'nprocs': 1,
-    'omp_nthreads': 1,
-    'mem_gb': 1,
-    'slurm_memory': 1,
-    'random_seed': 0,
-    'template_resolution': 0.5,
-    'n_patterns': 1,
-    'ortho': 0,
-    'repetitions': 1,
-    'iterations': 1,
-    'folds': 0,
-    'map_smoothing': 0,
-    'permutations': 0,
-    'gamma': 0,
-    'kappa': 0,
-    'zeta': 0,
-    'mu': 0,
-    'eta': 0,
-    'lr': 1e-9,
-    'batch_size': 1,
-}
-"""The smallest value that each number may have."""
-
-NOT_EMPTY = ('analysis_levels',)
-"""Lists that need at least one value."""
-
-EXPECTED: Mapping[type, str] = {str: 'text', Path: 'text', int: 'whole number', float: 'number'}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CohortOptions:
-    """Who is in a cohort, and what is done to volumes; named as on the command line.
-
-    Attributes
-    ----------
-    id_column
-        Column that names participants; by default one of the usual names.
-    participant_label, session_label
-        Labels without `sub-` and `ses-`; all where empty.
-    group_column, control_label, patient_label
-        Column of the diagnosis, and its values for the two groups.
-    no_guess
-        Refuse to guess these three.
-    features
-        `muse72`, `muse139`, or a text file with one column name per line; None: all regions.
-    covariates
-        Columns whose effect is removed; empty: age and sex, where known. `none`: none.
-    icv_column, icv
-        Column of the intracranial volume (None: one of the usual names), and what to do with it
-        (None: `power`, removed by ratio: log volumes on log ICV).
-    site_column
-        Column of the site, whose effect ComBat removes; None: site or scanner. `none`: none.
-    combat_fit_on
-        Participants from whom ComBat learns: `controls` or `all`.
-    impute
-        Fill missing volumes instead of excluding participants who lack some.
-    phenotype
-        Tables of other measures, to associate with R-indices.
-    """
-
-    id_column: str | None = None
-    participant_label: tuple[str, ...] = ()
-    session_label: tuple[str, ...] = ()
-    group_column: str | None = None
-    control_label: tuple[str, ...] = ()
-    patient_label: tuple[str, ...] = ()
-    no_guess: bool = False
-    features: str | None = None
-    covariates: tuple[str, ...] = ()
-    icv_column: str | None = None
-    icv: str | None = None
-    site_column: str | None = None
-    combat_fit_on: str = 'controls'
-    impute: bool = False
-    phenotype: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """How a model is trained: the defaults of every command.
-
-    Attributes
-    ----------
-    n_patterns, ortho
-        M and lambda to choose from; empty: as the preset has them.
-    repetitions
-        Members trained for each M and lambda; None: as the preset has them, which is as many as it
-        takes with `sparse`.
-    iterations
-        Number of iterations, the most with `sparse`, the least with others; None: the preset's.
-    preset
-        How members start and are trained: `sparse`, `iclr2022`, `correlated` or `robust`.
-    folds
-        Parts of the participants that are held out in turn, so that R-indices are by models that
-        were not trained on the participant; 0: none.
-    device
-        Where torch works.
-    random_seed
-        Seed of all random numbers.
-    gamma, kappa, zeta, mu, eta, lr, batch_size
-        Hyper-parameters that replace those of the preset.
-    """
-
-    n_patterns: tuple[int, ...] = ()
-    ortho: tuple[float, ...] = ()
-    repetitions: int | None = None
-    iterations: int | None = None
-    preset: str = 'sparse'
-    folds: int = 5
-    device: str = 'auto'
-    random_seed: int = 0
-    gamma: float | None = None
-    kappa: float | None = None
-    zeta: float | None = None
-    mu: float | None = None
-    eta: float | None = None
-    lr: float | None = None
-    batch_size: int | None = None
+"""Sections of the help, in order, with their introductions."""
 
 
 @dataclass(frozen=True)
-class AppConfig(CohortOptions, TrainingOptions):
-    """Options of the BIDS App, named as on its command line; those of the bases beside.
+class Option:
+    """What the command line needs to know about an option beside its name, type and default.
 
     Attributes
     ----------
-    bids_dir, output_dir
-        The dataset, and where outputs go.
-    analysis_levels
-        `participant`, `group`, or both.
-    bids_filter_file
-        Which T1w images count, in fMRIPrep's format.
-    skip_bids_validation
-        Do not read every image to its end before the long work starts.
-    bids_database_dir
-        Where the index of the dataset is kept between runs.
-    derivatives
-        Results of other programs to use, each `NAME=PATH`, or a path; see
-        :func:`surreal_bids.bids.programs.derivative_folders`.
-    derivatives_optional
-        Continue where one of them has nothing for any image.
-    segmentation
-        `network` or `multi-atlas`; see :func:`uses_network` for where it is not set.
-    atlas
-        `muse`, the built-in atlas, or a folder of labelled brains.
-    template
-        `MNI152NLin2009cAsym`, the built-in template, or a folder with another.
-    template_resolution
-        Voxel size in mm of the built-in template, and so of RAVENS and group maps.
-    roi_table
-        Start the group level from this table instead of the outputs of the participant level.
-    model
-        Apply this model instead of training one.
-    split_half
-        Also train on two halves of the participants, to see whether patterns are found again.
-    map_tissues
-        Tissues whose RAVENS maps go into voxelwise maps of the R-indices.
-    map_smoothing
-        Full width at half maximum in mm of the smoothing of RAVENS maps before they are compared.
-    permutations
-        Permutations for family-wise errors in these maps; 0: none.
-    work_dir
-        Where intermediate results are kept.
-    nprocs, omp_nthreads, mem_gb
-        Processes, threads of each, and memory. None: all that this machine has.
-    use_plugin
-        Nipype plugin to run with, a YAML file.
-    stop_on_first_crash, clean_on_success
-        Stop at the first participant who fails; delete intermediate results of those who do not.
-    dry_run
-        Check everything and write nothing.
-    reports_only
-        Only write reports, from outputs that exist.
-    write_graph, resource_monitor
-        Draw the workflow; record memory and time of each step.
-    write_slurm
-        Folder to write jobs for Slurm to, instead of running.
-    slurm_partition, slurm_time, slurm_memory, slurm_container
-        Partition, time limit, memory in GB and container of these jobs.
+    help
+        Help text, without the default where that is one value.
+    section
+        Section of the help; None: that of the option before.
+    metavar
+        Name of the value in the help; None: one that suits its type.
+    choices
+        Allowed words.
+    minimum
+        Smallest allowed number.
+    aliases
+        Other names on the command line.
+    nargs, action
+        How argparse collects the values of a list.
     """
 
-    bids_dir: Path
-    output_dir: Path
-    analysis_levels: tuple[str, ...]
-    bids_filter_file: Path | None = None
-    skip_bids_validation: bool = False
-    bids_database_dir: Path | None = None
-    derivatives: tuple[str, ...] = ()
-    derivatives_optional: bool = False
-    segmentation: str | None = None
-    atlas: str = BUILTIN_ATLAS
-    template: str = BUILTIN_TEMPLATE
-    template_resolution: float = 1.0
-    roi_table: Path | None = None
-    model: Path | None = None
-    split_half: bool = False
-    map_tissues: tuple[str, ...] = ('GM',)
-    map_smoothing: float = 8.0
-    permutations: int = 0
-    work_dir: Path = Path('work')
-    nprocs: int | None = None
-    omp_nthreads: int = 1
-    mem_gb: float | None = None
-    use_plugin: Path | None = None
-    stop_on_first_crash: bool = False
-    clean_on_success: bool = False
-    dry_run: bool = False
-    reports_only: bool = False
-    write_graph: bool = False
-    resource_monitor: bool = False
-    write_slurm: Path | None = None
-    slurm_partition: str | None = None
-    slurm_time: str | None = None
-    slurm_memory: int | None = None
-    slurm_container: Path | None = None
+    help: str
+    section: str | None = None
+    metavar: str | None = None
+    choices: tuple[str, ...] | None = None
+    minimum: float | None = None
+    aliases: tuple[str, ...] = ()
+    nargs: str = '+'
+    action: str = 'store'
+
+
+def option(text: str, default: Any = None, **details: Any) -> Any:
+    """Define an option as the field of a dataclass; `details` are those of :class:`Option`."""
+    return field(default=default, metadata={'option': Option(text, **details)})
+
+
+def several(text: str, **details: Any) -> Any:
+    """Define an option that takes a list of values."""
+    return option(text, (), **details)
+
+
+def switch(text: str, **details: Any) -> Any:
+    """Define an option that is either on or off."""
+    return option(text, False, **details)
+
+
+def _hyper_parameter(meaning: str, minimum: float = 0) -> Any:
+    return option(f'{meaning} (default: set by the preset)', minimum=minimum)
+
+
+def options_of(kind: Any) -> dict[str, Option]:
+    """Collect the options of a configuration class by name, each with its section."""
+    found: dict[str, Option] = {}
+    section = ARGUMENTS
+    for each in fields(kind):
+        section = each.metadata['option'].section or section
+        found[each.name] = replace(each.metadata['option'], section=section)
+    return found
+
+
+Kind = TypeVar('Kind', bound=type)
+
+
+def _documented(kind: Kind) -> Kind:
+    """Add the options of a class to its docstring."""
+    listed = (f'    {name}\n        {each.help}.' for name, each in options_of(kind).items())
+    title = '\n\n    Attributes\n    ----------\n'
+    kind.__doc__ = f'{kind.__doc__}{title}' + '\n'.join(listed)
+    return kind
+
+
+@_documented
+@dataclass(frozen=True, kw_only=True)
+class CohortOptions:
+    """Options that define the cohort and the preprocessing of volumes."""
+
+    participant_label: tuple[str, ...] = several(
+        'participants to process, with or without "sub-" (default: all)',
+        section=FILTERS,
+        metavar='LABEL',
+    )
+    session_label: tuple[str, ...] = several(
+        'sessions to process, with or without "ses-" (default: all)',
+        metavar='LABEL',
+        aliases=('--session-id',),
+    )
+    id_column: str | None = option(
+        'column with the participant IDs (default: a common name, such as participant_id, MRID, '
+        'subject, PTID or ID)',
+        section=GROUPS,
+    )
+    group_column: str | None = option('column with the diagnosis (default: diagnosis, group or dx)')
+    control_label: tuple[str, ...] = several(
+        'values of the group column that mark controls (default: CN, control, HC or similar; the '
+        'lower value if the column is coded 0 and 1, or -1 and 1)',
+        metavar='VALUE',
+    )
+    patient_label: tuple[str, ...] = several(
+        'values of the group column that mark patients (default: the only other value)',
+        metavar='VALUE',
+    )
+    no_guess: bool = switch(
+        'require --group-column, --control-label and --patient-label instead of inferring them'
+    )
+    features: str | None = option(
+        'regions used by the model: muse139 (the 139 single MUSE regions), muse72 (left and right '
+        'summed, as in the original implementation), or a text file with one column name per '
+        'line. MUSE regions are recognised under their common names (MUSE_47, DL_MUSE_Volume_47, '
+        '47, Right hippocampus). Default: the MUSE regions without the ventricles; in tables '
+        'without MUSE regions, all numeric columns except participant information and sums of '
+        'other columns',
+        section=VOLUMES,
+        metavar='{muse72,muse139,FILE}',
+    )
+    covariates: tuple[str, ...] = several(
+        'columns whose effect is estimated in controls and removed. Numbers are modelled '
+        'linearly, text as categories. "none" removes no effect (default: age and sex, if '
+        'available)'
+    )
+    icv_column: str | None = option(
+        'column with the intracranial volume (default: a common name, such as icv, TIV, eTIV, '
+        'DLICV or MUSE_702; otherwise the volume of the brain mask)'
+    )
+    icv: str | None = option(
+        'correction for head size. power: allometric (log-log) model fitted in controls, which '
+        'also removes the covariates; covariate: remove the linear effect; proportion: divide '
+        'all volumes by the intracranial volume; none: no correction (default: power)',
+        choices=('power', 'covariate', 'proportion', 'none'),
+    )
+    site_column: str | None = option(
+        'column with the site. ComBat removes site effects and keeps covariate effects. "none" '
+        'skips harmonization (default: site or scanner, if it has several values)'
+    )
+    combat_fit_on: str = option(
+        'participants used to fit ComBat. "all" confounds disease and site if sites differ in '
+        'their proportion of patients',
+        'controls',
+        choices=('controls', 'all'),
+    )
+    impute: bool = switch(
+        'replace missing volumes with those expected for a control with the same covariates and '
+        'site (default: exclude participants with missing volumes)'
+    )
+    phenotype: tuple[Path, ...] = several(
+        'tables with participant_id and other measures to test for association with R-indices',
+        section=PATTERNS,
+        metavar='TSV',
+    )
+
+
+@_documented
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Options that define how a model is trained, with the defaults of every command."""
+
+    n_patterns: tuple[int, ...] = several(
+        'number of patterns. From several values, the largest number that is stable across '
+        'resampled participants is chosen, or none if no number is stable; presets other than '
+        'sparse choose the number with the best agreement (default: 1 to 6; other presets: 2 3 4)',
+        section=TRAINING,
+        metavar='M',
+        minimum=1,
+    )
+    ortho: tuple[float, ...] = several(
+        'weight of the orthogonality loss. From several values, the one with the best agreement '
+        'is chosen (default: 0.4; other presets: 0.1 0.2 0.4 0.6 0.8)',
+        metavar='LAMBDA',
+        minimum=0,
+    )
+    repetitions: int | None = option(
+        'number of ensemble members trained for each M and LAMBDA (default: until their consensus '
+        'no longer changes, at most 20; other presets: 10)',
+        minimum=1,
+    )
+    iterations: int | None = option(
+        'number of training iterations: the maximum for the preset sparse (default: 2000), the '
+        'minimum for other presets (default: 20000 for robust, otherwise 100000)',
+        minimum=1,
+    )
+    preset: str = option(
+        'training procedure. sparse: members start from sparse linear factors and train in '
+        'minutes; iclr2022: as in the paper; correlated: as in the original implementation, whose '
+        'R-indices may correlate; robust: random starts, more stable training than in the paper',
+        'sparse',
+        choices=('sparse', 'iclr2022', 'correlated', 'robust'),
+    )
+    folds: int = option(
+        'number of cross-fitting folds; R-indices are computed out of fold. Cross-fitting takes '
+        'one to two times as long as training the final model. With 0, R-indices come from the '
+        'final model, in which controls look healthier than they are',
+        5,
+        minimum=0,
+    )
+    device: str = option(
+        'device used for registration and training', 'auto', choices=('auto', 'cpu', 'cuda')
+    )
+    random_seed: int = option('seed of all random numbers', 0, minimum=0)
+    gamma: float | None = _hyper_parameter('weight of the change loss')
+    kappa: float | None = _hyper_parameter('weight of the decomposition loss')
+    zeta: float | None = _hyper_parameter('weight of the reconstruction loss')
+    mu: float | None = _hyper_parameter('weight of the monotonicity loss')
+    eta: float | None = _hyper_parameter('weight of the cn loss')
+    lr: float | None = _hyper_parameter('learning rate', 1e-9)
+    batch_size: int | None = option(
+        'number of participants per group in a batch (default: an eighth of the patients, at '
+        'least 8)',
+        minimum=1,
+    )
+
+
+@_documented
+@dataclass(frozen=True)
+class AppConfig(CohortOptions, TrainingOptions):
+    """All options of the BIDS App, named as on its command line."""
+
+    bids_dir: Path = option(
+        'root folder of a BIDS dataset', REQUIRED, section=ARGUMENTS, metavar='BIDS_DIR'
+    )
+    output_dir: Path = option(
+        'output folder: outside the dataset, or BIDS_DIR/derivatives/NAME',
+        REQUIRED,
+        metavar='OUTPUT_DIR',
+    )
+    analysis_levels: tuple[str, ...] = option(
+        'level of analysis: participant (process images), group (find patterns), or both',
+        REQUIRED,
+        choices=('participant', 'group'),
+    )
+    bids_filter_file: Path | None = option(
+        'JSON file that selects T1w images, in the format of fMRIPrep, such as {"t1w": '
+        '{"acquisition": "mprage", "run": 2}}. A value may be a list, null (the entity is absent) '
+        'or "*" (the entity is present). If several images match, the first one of each session '
+        'is used',
+        section=FILTERS,
+    )
+    skip_bids_validation: bool = switch(
+        'do not read all images before processing starts. This check finds images that are '
+        'damaged, empty, constant or duplicated'
+    )
+    derivatives: tuple[str, ...] = several(
+        'results of other programs to reuse. fmriprep=PATH or smriprep=PATH: T1w image, brain '
+        'mask, tissue maps and transforms. Any other NAME=PATH: a segmentation that replaces the '
+        'built-in one, namely freesurfer or fastsurfer (a SUBJECTS_DIR), synthseg '
+        '(*_synthseg.nii.gz), dlmuse, or *_dseg.nii.gz with a table of labels (from several, the '
+        'one with desc-NAME). Without NAME=, the kind of folder is detected. Missing results are '
+        'computed',
+        metavar='NAME=PATH',
+        aliases=('-d',),
+        action='extend',
+    )
+    derivatives_optional: bool = switch(
+        'continue if a folder of --derivatives has no results for the selected images (default: '
+        'stop with an error)'
+    )
+    bids_database_dir: Path | None = option(
+        'folder for the index of the dataset, which makes the next run start faster. The index '
+        'is used only while the dataset is unchanged',
+        metavar='DIR',
+    )
+    segmentation: str | None = option(
+        'segmentation method: the built-in network (weights for non-commercial research only), or '
+        'registration and fusion of labelled brains (default: network, unless --atlas is given)',
+        section=ANATOMY,
+        choices=(NETWORK, 'multi-atlas'),
+    )
+    atlas: str = option(
+        f'{BUILTIN_ATLAS}, the built-in atlas, or a folder of labelled brains: NAME_T1w.nii.gz '
+        'and NAME_dseg.nii.gz for each brain, and one dseg.tsv',
+        BUILTIN_ATLAS,
+        metavar='FOLDER',
+    )
+    template: str = option(
+        f'{BUILTIN_TEMPLATE}, the built-in template, or a folder with another template: '
+        'tpl-NAME_T1w.nii.gz, tpl-NAME_desc-brain_mask.nii.gz and '
+        'tpl-NAME_label-{GM,WM,CSF}_probseg.nii.gz',
+        BUILTIN_TEMPLATE,
+        metavar='FOLDER',
+    )
+    template_resolution: float = option(
+        'voxel size of the built-in template, of RAVENS maps and of group maps. Registration at '
+        '2 mm takes an eighth of the time needed at 1 mm',
+        1.0,
+        metavar='MM',
+        minimum=0.5,
+    )
+    roi_table: Path | None = option(
+        'table of regional volumes to use instead of the outputs of the participant level',
+        section=PATTERNS,
+        metavar='TSV',
+    )
+    model: Path | None = option('apply this model instead of training one', metavar='FOLDER')
+    split_half: bool = switch(
+        'also train on two halves of the sample to test whether the patterns are reproduced'
+    )
+    map_tissues: tuple[str, ...] = option(
+        'tissues whose RAVENS maps are analysed voxelwise. Without a value, there are no maps',
+        ('GM',),
+        choices=('GM', 'WM', 'CSF'),
+        nargs='*',
+    )
+    map_smoothing: float = option(
+        'full width at half maximum of the smoothing of RAVENS maps, which compensates for '
+        'residual misregistration',
+        8.0,
+        metavar='MM',
+        minimum=0,
+    )
+    permutations: int = option(
+        'number of permutations for the family-wise error rate in these maps. With 0, only the '
+        'false discovery rate is controlled',
+        0,
+        minimum=0,
+    )
+    work_dir: Path = option(
+        'folder for intermediate results, which the next run reuses',
+        Path('work'),
+        section=RESOURCES,
+        metavar='DIR',
+        aliases=('-w',),
+    )
+    nprocs: int | None = option(
+        'number of parallel processes (default: all cores)', minimum=1, aliases=('--n-cpus',)
+    )
+    omp_nthreads: int = option(
+        'number of threads per process. More processes are faster than more threads', 1, minimum=1
+    )
+    mem_gb: float | None = option(
+        'maximum memory (default: 90 % of the memory of the machine)', metavar='GB', minimum=1
+    )
+    use_plugin: Path | None = option('YAML file with a Nipype plugin and its plugin_args')
+    stop_on_first_crash: bool = switch(
+        'stop when a participant fails (default: continue with the others)', section=RUNNING
+    )
+    clean_on_success: bool = switch(
+        'delete the intermediate results of participants without errors'
+    )
+    dry_run: bool = switch(
+        'check the dataset, every image and the files given with options; show the planned steps, '
+        'the estimated time and the outputs. Writes nothing except the index of '
+        '--bids-database-dir'
+    )
+    reports_only: bool = switch('only write the reports again, from existing outputs')
+    write_graph: bool = switch('save a graph of the workflow in logs/')
+    resource_monitor: bool = switch('record time and memory of each step (requires psutil)')
+    write_slurm: Path | None = option(
+        'write Slurm jobs to this folder instead of running: a job array of participants, a job '
+        'for the group level, and submit.sh, which submits both',
+        section=CLUSTER,
+        metavar='DIR',
+    )
+    slurm_partition: str | None = option('partition of the jobs (default: set by the cluster)')
+    slurm_time: str | None = option(
+        'time limit of each job, such as 04:00:00 (default: three times the estimate of --dry-run)',
+        metavar='TIME',
+    )
+    slurm_memory: int | None = option(
+        'memory of each job (default: the estimate of --dry-run)', metavar='GB', minimum=1
+    )
+    slurm_container: Path | None = option(
+        'Apptainer image for the jobs (default: the program that writes them)', metavar='SIF'
+    )
 
 
 def training_options(config: TrainingOptions) -> TrainingOptions:
-    """The options of training alone, each M and lambda once."""
-    values = {field.name: getattr(config, field.name) for field in fields(TrainingOptions)}
+    """Extract the training options, without duplicate values of M and lambda."""
+    values = {each.name: getattr(config, each.name) for each in fields(TrainingOptions)}
     once = {name: tuple(dict.fromkeys(values[name])) for name in ('n_patterns', 'ortho')}
     return TrainingOptions(**values | once)
 
 
-def option_of(name: str) -> str:
+def flag_of(name: str) -> str:
     """Spell a field as on the command line: `--n-patterns` for `n_patterns`."""
     return '--' + name.replace('_', '-')
 
 
 def uses_network(config: AppConfig) -> bool:
-    """Whether the network finds the regions: by default, unless atlases are given.
+    """Tell whether the network segments the images: by default, unless atlases are given.
 
     Raises
     ------
     UsageError
-        If the network is asked for together with atlases, which it does not use.
+        Both the network and atlases are requested.
     """
     atlases = config.atlas != BUILTIN_ATLAS
     if atlases and config.segmentation == NETWORK:
         raise UsageError(
-            f'--segmentation {NETWORK} uses no atlas; leave out --atlas, or choose '
+            f'--segmentation {NETWORK} uses no atlas; remove --atlas or use '
             '--segmentation multi-atlas'
         )
     return config.segmentation == NETWORK or (config.segmentation is None and not atlases)
@@ -282,102 +440,22 @@ Options = TypeVar('Options', CohortOptions, TrainingOptions, AppConfig)
 
 
 def check_config(config: Options) -> Options:
-    """Check words, numbers and pairs of options; raise a :class:`UsageError` for the first bad."""
-    for name, allowed in CHOICES.items():
-        for value in _values(config, name):
-            if value not in allowed:
-                raise UsageError(f'{option_of(name)} {value}; expected {", ".join(allowed)}')
-    for name, least in LEAST.items():
-        for value in _values(config, name):
-            if not (math.isfinite(value) and value >= least):
-                raise UsageError(f'{option_of(name)} {value}; expected {least:g} or more')
-    for name in NOT_EMPTY:
-        if not getattr(config, name, True):
-            raise UsageError(f'{option_of(name)}: expected at least one value')
+    """Check words, numbers and required lists; raise a :class:`UsageError` for the first error."""
+    for each in fields(config):
+        value, about = getattr(config, each.name), each.metadata['option']
+        if each.default is REQUIRED and value == ():
+            raise UsageError(f'{flag_of(each.name)}: expected at least one value')
+        for one in value if isinstance(value, tuple) else (value,):
+            problem = None if one is None else _problem(one, about)
+            if problem:
+                raise UsageError(f'{flag_of(each.name)} {one}: expected {problem}')
     return config
 
 
-def _values(config: CohortOptions | TrainingOptions, name: str) -> tuple[Any, ...]:
-    """Values of an option: none, one, or those of a list."""
-    value = getattr(config, name, None)
-    if value is None:
-        return ()
-    return value if isinstance(value, tuple) else (value,)
-
-
-def config_to_toml(config: AppConfig) -> str:
-    """Write a configuration as TOML; options that are not set are omitted."""
-    values = {name: getattr(config, name) for name in _option_types()}
-    lines = [f'{name} = {_to_toml(value)}' for name, value in values.items() if value is not None]
-    return '\n'.join(lines) + '\n'
-
-
-def _to_toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return 'true' if value else 'false'
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, tuple):
-        return f'[{", ".join(map(_to_toml, value))}]'
-    # A JSON string is a TOML string, but for DEL, which TOML wants escaped.
-    return json.dumps(str(value), ensure_ascii=False).replace('\x7f', '\\u007f')
-
-
-def _option_types() -> dict[str, Any]:
-    """Type of each option; those that only the BIDS App has come first."""
-    types = get_type_hints(AppConfig)
-    return {name: types[name] for name in (*AppConfig.__annotations__, *types)}
-
-
-def write_config(path: Path, config: AppConfig) -> Path:
-    """Write a configuration to a TOML file."""
-    return write_text(path, config_to_toml(config))
-
-
-def read_options(path: Path) -> dict[str, Any]:
-    """Read options from a TOML file, with the types that :class:`AppConfig` has.
-
-    The file need not hold all of them: those of the command line are added, and win.
-    """
-    try:
-        content = tomllib.loads(path.read_text(encoding='utf-8'))
-    except (OSError, ValueError) as error:
-        raise UsageError(f'--config-file {path}: cannot be read as TOML ({error})') from error
-    types = _option_types()
-    unknown = [name for name in content if name not in types]
-    if unknown:
-        raise UsageError(
-            f'--config-file {path}: unknown option {", ".join(unknown)}; '
-            f'there are: {", ".join(types)}'
-        )
-    return {name: _typed(name, value, types[name], path) for name, value in content.items()}
-
-
-def _typed(name: str, value: Any, kind: Any, path: Path) -> Any:
-    """Give a value of TOML the type of its field: a switch, a text, a path, a number, or a list."""
-    wanted = next((option for option in get_args(kind) if option is not NoneType), kind)
-    if get_origin(kind) is tuple:
-        value = value if isinstance(value, list) else [value]
-        expected = f'a list of {EXPECTED[wanted]}s'
-        fits = isinstance(value, list) and all(_fits(item, wanted) for item in value)
-    else:
-        expected = 'true or false' if kind is bool else f'a {EXPECTED[wanted]}'
-        fits = _fits(value, wanted)
-    if not fits:
-        raise UsageError(f'--config-file {path}: {name} = {value!r}; expected {expected}')
-    return tuple(map(wanted, value)) if get_origin(kind) is tuple else wanted(value)
-
-
-def _fits(value: Any, kind: type) -> bool:
-    """Tell whether a value of TOML can become one of the type; a switch is not a number."""
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, str if kind is Path else kind)
-
-
-def make_config(given: Mapping[str, Any], config_file: Path | None = None) -> AppConfig:
-    """Put a configuration together: options that were given, over those of a file; and check it."""
-    options = {**(read_options(config_file) if config_file else {}), **given}
-    return check_config(AppConfig(**options))
+def _problem(value: Any, about: Option) -> str | None:
+    """Describe the values that an option expects, unless this is one of them."""
+    if about.choices and value not in about.choices:
+        return ', '.join(about.choices)
+    if about.minimum is not None and not (math.isfinite(value) and value >= about.minimum):
+        return f'{about.minimum:g} or more'
+    return None

@@ -4,19 +4,11 @@ from types import NoneType
 from typing import get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surreal_bids.config import (
-    CHOICES,
-    LEAST,
-    AppConfig,
-    config_to_toml,
-    make_config,
-    option_of,
-    read_options,
-    write_config,
-)
+from surreal_bids.cli.config_file import config_to_toml, make_config, read_options, write_config
+from surreal_bids.config import AppConfig, flag_of, options_of
 from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.model.settings import PRESETS
@@ -26,6 +18,9 @@ PATH = TEXT.filter(lambda text: '\x00' not in text).map(Path)
 WHOLE = st.integers(1, 2**31)
 NUMBER = st.floats(1, 1e300)
 STRATEGIES = {str: TEXT, Path: PATH, int: WHOLE, float: NUMBER, bool: st.booleans()}
+OPTIONS = options_of(AppConfig)
+CHOICES = {name: option.choices for name, option in OPTIONS.items() if option.choices}
+MINIMUMS = {name: option.minimum for name, option in OPTIONS.items() if option.minimum is not None}
 REQUIRED = {'bids_dir': Path('in'), 'output_dir': Path('out'), 'analysis_levels': ('group',)}
 
 
@@ -44,6 +39,7 @@ KINDS = get_type_hints(AppConfig)
 ANY_CONFIG = st.fixed_dictionaries({name: _any_value(name, kind) for name, kind in KINDS.items()})
 
 
+@settings(deadline=None)
 @given(ANY_CONFIG)
 def test_round_trip(tmp_path_factory, options):
     config = AppConfig(**options)
@@ -75,16 +71,16 @@ def test_defaults_are_those_of_the_model():
 @pytest.mark.parametrize('name', CHOICES)
 def test_wrong_words_are_refused(name):
     value = ('red',) if get_origin(KINDS[name]) is tuple else 'red'
-    with pytest.raises(UsageError, match=f'{option_of(name)} red; expected {CHOICES[name][0]}'):
+    with pytest.raises(UsageError, match=f'{flag_of(name)} red: expected {CHOICES[name][0]}'):
         make_config({**REQUIRED, name: value})
 
 
-@pytest.mark.parametrize('name', LEAST)
+@pytest.mark.parametrize('name', MINIMUMS)
 @pytest.mark.parametrize('distance', [1, float('nan')])
 def test_numbers_have_bounds(name, distance):
-    below = LEAST[name] - distance
+    below = MINIMUMS[name] - distance
     value = (below,) if get_origin(KINDS[name]) is tuple else below
-    with pytest.raises(UsageError, match=f'{option_of(name)} .* expected {LEAST[name]:g} or more'):
+    with pytest.raises(UsageError, match=f'{flag_of(name)} .* expected {MINIMUMS[name]:g} or more'):
         make_config({**REQUIRED, name: value})
 
 
@@ -109,7 +105,7 @@ def test_the_command_line_wins_over_the_file(tmp_path, given_options, expected):
     ('text', 'message'),
     [
         ('group_column = ', 'cannot be read as TOML'),
-        ('colour = "red"', 'unknown option colour; there are: bids_dir, output_dir'),
+        ('colour = "red"', 'unknown option colour; valid options: bids_dir, output_dir'),
         ('participant_label = [1]', r'participant_label = \[1\]; expected a list of texts'),
         ('group_column = 1', 'group_column = 1; expected a text'),
         ('bids_filter_file = true', 'bids_filter_file = True; expected a text'),

@@ -6,10 +6,11 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from surreal_bids.cli import options
 from surreal_bids.cli.aliases import with_our_names
+from surreal_bids.cli.config_file import make_config
 from surreal_bids.cli.main import (
     Parser,
     add_common_options,
@@ -17,7 +18,8 @@ from surreal_bids.cli.main import (
     set_up_logging,
     with_hyphens,
 )
-from surreal_bids.config import AppConfig, make_config
+from surreal_bids.cli.options import add_options
+from surreal_bids.config import ARGUMENTS, RUNNING, SECTIONS, AppConfig
 from surreal_bids.files import sole_use
 from surreal_bids.text import list_briefly
 
@@ -29,45 +31,44 @@ LOGGER = logging.getLogger(__name__)
 
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
-    """Turn a command line into a configuration, and the number of `-v`.
+    """Turn a command line into a configuration and the number of `-v`.
 
-    Options that are not given are not in the namespace, so that those of `--config-file` count.
+    Options that are not given are absent from the namespace, and `--config-file` may set them.
     """
     translated = with_our_names(with_hyphens(arguments))
     given = vars(build_parser().parse_args(translated))
     verbosity = given.pop('verbosity')
-    config_file = given.pop('config_file', None)
+    config_file = given.pop('config_file')
     given = {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
     return make_config(given, config_file), verbosity
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Build the parser, options grouped as users of fMRIPrep know them."""
+    """Build the parser, with the options grouped as in fMRIPrep."""
     parser = Parser(
         prog='surreal-bids',
         description='R-indices of disease-related brain patterns from T1-weighted MRI: a BIDS App. '
-        'The participant level makes ROI volumes and RAVENS maps of each T1w image, the group '
-        'level finds the patterns. Repeat a command to resume where it stopped.',
-        epilog='Options by the names that fMRIPrep gives them are understood too, such as '
-        '--nthreads, --mem-mb or --fs-subjects-dir. Exit codes: 0 done; 1 some participants '
-        'failed, each named; 2 wrong usage; 16 not a BIDS dataset; 18 nothing matches the '
-        'filters; 65 bad data; 73 the output cannot be written.',
-        argument_default=argparse.SUPPRESS,
+        'The participant level computes regional volumes and RAVENS maps of each T1w image. The '
+        'group level finds the patterns. Rerun a command to resume it after an interruption.',
+        epilog='fMRIPrep-compatible aliases, such as --nthreads, --mem-mb and --fs-subjects-dir, '
+        'are accepted. Exit codes: 0 success; 1 some participants failed and are listed; 2 wrong '
+        'usage; 16 not a BIDS dataset; 18 nothing matches the filters; 65 bad data; 73 the output '
+        'cannot be written.',
         allow_abbrev=False,
     )
-    for add in (
-        options.add_positionals,
-        options.add_filters,
-        options.add_anatomy,
-        options.add_cohort,
-        options.add_patterns,
-        options.add_training,
-        options.add_resources,
-        options.add_running,
-        options.add_cluster,
-        add_common_options,
-    ):
-        add(parser)
+    add_options(parser, ARGUMENTS)
+    for title, introduction in SECTIONS.items():
+        section = parser.add_argument_group(title, introduction)
+        if title == RUNNING:
+            section.add_argument(
+                '--config-file',
+                type=Path,
+                metavar='FILE',
+                help='TOML file with options, named as here but with underscores. Options of the '
+                'command line take precedence',
+            )
+        add_options(section, title)
+    add_common_options(parser)
     return parser
 
 

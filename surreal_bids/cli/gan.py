@@ -12,15 +12,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surreal_bids.cli.main import (
-    Parser,
-    add_common_options,
-    run_command,
-    set_up_logging,
-    usable_cores,
-    with_hyphens,
-)
-from surreal_bids.cli.options import add_cohort, add_training
+from surreal_bids.cli.gan_parser import build_parser
+from surreal_bids.cli.main import run_command, set_up_logging, usable_cores, with_hyphens
 from surreal_bids.config import CohortOptions, TrainingOptions, check_config, training_options
 from surreal_bids.exceptions import DataError, MissingColumnError, OutputError, UsageError
 from surreal_bids.files import refuse_inputs
@@ -51,27 +44,6 @@ BLAS_THREADS = 4
 # Tables and models are imported where they are used: torch takes seconds, which help need not.
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of all subcommands."""
-    parser = Parser(
-        prog='surreal-gan',
-        description='R-indices of disease-related brain patterns from a table of regional volumes: '
-        'how strongly each pattern is expressed in each participant (Surreal-GAN).',
-        epilog='Exit codes: 0 done; 2 wrong usage; 65 bad data; 73 the output cannot be written. '
-        '"surreal-gan COMMAND --help" explains each command.',
-    )
-    add_common_options(parser)
-    commands = parser.add_subparsers(
-        required=True, metavar='{fit,apply,add-site,import-checkpoint,card}', title='Commands'
-    )
-    add_fit_parser(commands)
-    add_apply_parser(commands)
-    add_site_parser(commands)
-    add_import_parser(commands)
-    add_card_parser(commands)
-    return parser
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `surreal-gan`; returns the exit code."""
     arguments = build_parser().parse_args(with_hyphens(sys.argv[1:] if argv is None else argv))
@@ -79,58 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if 'OMP_NUM_THREADS' not in os.environ:
         # Of NumPy and SciPy, which are not imported yet; PyTorch has its own.
         os.environ.setdefault('OPENBLAS_NUM_THREADS', str(min(usable_cores(), BLAS_THREADS)))
-    return run_command(arguments.run, arguments)
-
-
-def add_fit_parser(commands: Any) -> None:
-    """Register the subcommand `fit`."""
-    parser = commands.add_parser(
-        'fit',
-        usage='surreal-gan fit TABLE --out MODEL [options]',
-        help='train a model on controls and patients',
-        description='Train a model on a table of controls and patients. If it is interrupted, the '
-        'same command resumes. The same table and options give the same model with '
-        '"surreal-bids ... group --roi-table TABLE".',
-        epilog=f'MODEL will hold the model ({TENSORS} and its card, {CARD}), the R-indices '
-        f'({RINDICES}, described in rindices.json) and what each region contributes to them '
-        f'({CONTRIBUTIONS}), what changed between visits ({CHANGES}, {GROUP_CHANGE}) if there are '
-        f'several, who is excluded and why ({EXCLUSIONS}), and {SUMMARY}.',
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    _add_tables(parser)
-    parser.add_argument(
-        '--out', type=Path, required=True, metavar='MODEL', help='folder to write the model to'
-    )
-    parser.add_argument(
-        '--overwrite',
-        action='store_true',
-        default=False,
-        help='replace the model in MODEL, and start anew',
-    )
-    add_cohort(parser)
-    add_training(parser)
-    parser.set_defaults(run=run_fit)
-
-
-def _add_tables(parser: argparse.ArgumentParser) -> None:
-    """Add TABLE and `--participants`."""
-    parser.add_argument(
-        'table',
-        type=Path,
-        metavar='TABLE',
-        help='TSV or CSV file with one row per participant (or visit, with a column session_id) '
-        'and one column per region: as DLMUSE or FreeSurfer (asegstats2table, aparcstats2table) '
-        'write it, or your own',
-    )
-    parser.add_argument(
-        '--participants',
-        type=Path,
-        default=None,
-        metavar='TSV',
-        help='another table of what is known of participants: diagnosis, age, site; by default '
-        'these are columns of TABLE. Where both have a column, this one counts',
-    )
+    runs = {
+        'fit': run_fit,
+        'apply': run_apply,
+        'add-site': run_add_site,
+        'import-checkpoint': run_import,
+        'card': run_card,
+    }
+    return run_command(runs[arguments.command], arguments)
 
 
 def run_fit(arguments: argparse.Namespace) -> int:
@@ -281,53 +209,6 @@ def _write_changes(
         write_described('group_change', folder / GROUP_CHANGE, groups)
 
 
-def add_apply_parser(commands: Any) -> None:
-    """Register the subcommand `apply`."""
-    parser = commands.add_parser(
-        'apply',
-        usage='surreal-gan apply TABLE --model MODEL --out TSV [options]',
-        help='compute R-indices of new participants, one or many',
-        description='Compute R-indices of participants with a model: those it was trained on or '
-        'others, one or many. Columns are found by name, in any order; those that the model does '
-        'not need are listed and ignored. Who cannot be used has a row without R-indices, and the '
-        'reason.',
-        allow_abbrev=False,
-    )
-    _add_tables(parser)
-    _add_columns(parser)
-    parser.add_argument(
-        '--model', type=Path, required=True, metavar='MODEL', help='folder of the model'
-    )
-    parser.add_argument(
-        '--out',
-        type=Path,
-        required=True,
-        metavar='TSV',
-        help='file to write, such as rindices.tsv; a JSON file beside it describes columns, and '
-        'rindices_contributions.tsv has what each region contributes; of participants with several '
-        'visits, rindices_changes.tsv has what changed',
-    )
-    parser.add_argument('--overwrite', action='store_true', help='replace the output')
-    parser.add_argument(
-        '--unseen-site',
-        choices=('error', 'skip'),
-        default='error',
-        help='participants of a site that ComBat has not learned: an error (default), or use their '
-        'volumes as measured and mark them unharmonized. "surreal-gan add-site" teaches a model '
-        'new sites from their controls; so does "surreal-bids ... group --model"',
-    )
-    parser.set_defaults(run=run_apply)
-
-
-def _add_columns(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name columns of a table that a model is used on."""
-    parser.add_argument('--id-column', metavar='NAME', help='column that names participants')
-    parser.add_argument(
-        '--icv-column', metavar='NAME', help='column of the intracranial volume in TABLE'
-    )
-    parser.add_argument('--site-column', metavar='NAME', help='column of the site in TABLE')
-
-
 def run_apply(arguments: argparse.Namespace) -> int:
     """Read a model and a table; write R-indices and report what was found."""
     out = arguments.out
@@ -394,45 +275,6 @@ def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:
     return [line for name, line in zip(added, describe_added(added)) if name in sites]
 
 
-def add_site_parser(commands: Any) -> None:
-    """Register the subcommand `add-site`."""
-    parser = commands.add_parser(
-        'add-site',
-        usage='surreal-gan add-site MODEL TABLE OUT [options]',
-        help='teach a model a scanner it has not seen, from a few of its controls',
-        description='Teach a model sites that it has not seen, from controls of these sites. All '
-        'else that the model has learned stays as it is. "surreal-gan apply" then takes '
-        'participants of the new sites, even one at a time.',
-        epilog='At least three controls of each site are needed; below twenty there is a warning, '
-        'which says how far R-indices of the site may be off. Controls should be like those the '
-        f'model was trained on. OUT will hold the model, the shift of each feature ({SHIFTS}), who '
-        f'is excluded ({EXCLUSIONS}), and {SUMMARY}.',
-        allow_abbrev=False,
-    )
-    parser.add_argument('model', type=Path, metavar='MODEL', help='folder of the model')
-    _add_tables(parser)
-    parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the new model to')
-    _add_columns(parser)
-    parser.add_argument(
-        '--site', metavar='NAME', help='name of the site, where TABLE has no column of it'
-    )
-    parser.add_argument(
-        '--group-column',
-        metavar='NAME',
-        help='column of the diagnosis, if not everyone is a control (default: diagnosis, group or '
-        'dx, if there)',
-    )
-    parser.add_argument(
-        '--control-label',
-        nargs='+',
-        default=(),
-        metavar='LABEL',
-        help='its values that mean a control; other participants are not used',
-    )
-    parser.add_argument('--overwrite', action='store_true', help='replace the model in OUT')
-    parser.set_defaults(run=run_add_site)
-
-
 def run_add_site(arguments: argparse.Namespace) -> int:
     """Read a model and controls; write the model that knows their sites, and what is left open."""
     if arguments.site and arguments.site_column:
@@ -473,18 +315,6 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def add_card_parser(commands: Any) -> None:
-    """Register the subcommand `card`."""
-    parser = commands.add_parser(
-        'card',
-        help='show what a model is, in words',
-        description='Show what a model was trained on, what it does to a table, what was chosen '
-        'and why, and the numbers of each feature.',
-    )
-    parser.add_argument('model', type=Path, metavar='MODEL', help='folder of the model')
-    parser.set_defaults(run=run_card)
-
-
 def run_card(arguments: argparse.Namespace) -> int:
     """Show the card of a model."""
     from surreal_bids.model.bundle import reading_model
@@ -495,46 +325,6 @@ def run_card(arguments: argparse.Namespace) -> int:
         text = card_text(load_table_bundle(arguments.model)[1])
     sys.stdout.write(f'{text}\n')
     return 0
-
-
-def add_import_parser(commands: Any) -> None:
-    """Register the subcommand `import-checkpoint`."""
-    parser = commands.add_parser(
-        'import-checkpoint',
-        usage='surreal-gan import-checkpoint FILE --features SET --out MODEL [options]',
-        help="turn a checkpoint of the authors' program into a model",
-        description="Turn a checkpoint of the authors' program (SurrealGAN 0.1 on PyPI) into a "
-        'model that "surreal-gan apply" takes. The file does not say which features and covariates '
-        "it was trained with. The authors' two published models take muse72; that of Alzheimer's "
-        'disease the covariates sex and age, that of brain ageing sex and ICV (mm3), in this '
-        'order. Sex may be written F and M, or 0 (F) and 1 (M). Nothing in the file is executed.',
-        allow_abbrev=False,
-    )
-    parser.add_argument('file', type=Path, metavar='FILE', help='the checkpoint')
-    parser.add_argument(
-        '--features',
-        required=True,
-        metavar='{muse72,muse139,FILE}',
-        help='what it was trained with, in order: a named set, or a text file (one name per line)',
-    )
-    parser.add_argument(
-        '--covariates',
-        nargs='+',
-        default=(),
-        metavar='NAME',
-        help='columns of the covariates it was trained with, in order, such as sex age',
-    )
-    parser.add_argument(
-        '--out', type=Path, required=True, metavar='MODEL', help='folder to write the model to'
-    )
-    parser.add_argument(
-        '--epoch',
-        type=int,
-        metavar='N',
-        help='which of the states in the file (default: the last one)',
-    )
-    parser.add_argument('--overwrite', action='store_true', help='replace the model in MODEL')
-    parser.set_defaults(run=run_import)
 
 
 def run_import(arguments: argparse.Namespace) -> int:

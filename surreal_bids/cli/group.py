@@ -26,13 +26,14 @@ from surreal_bids.bids.outputs import (
 from surreal_bids.bids.preflight import check_output_folder, check_work_folder
 from surreal_bids.bids.programs import segmentation_label
 from surreal_bids.bids.tabular import PARTICIPANT
+from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import template_name
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort
 from surreal_bids.cohort.exclusions import GROUP_NAMES
 from surreal_bids.cohort.volumes import collect_volumes
-from surreal_bids.config import AppConfig, training_options, write_config
+from surreal_bids.config import AppConfig, training_options
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 from surreal_bids.files import sole_use, write_text
 from surreal_bids.interfaces.group import ravens_files

@@ -24,6 +24,7 @@ from surreal_bids.bids.outputs import Record, output_path, record_path, start_da
 from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.bids.programs import derivative_folders
 from surreal_bids.bids.tabular import age_and_sex
+from surreal_bids.cli.config_file import config_to_toml, write_config
 from surreal_bids.cli.dry_run import SECONDS
 from surreal_bids.cli.execution import RESOURCES, Crash, run_workflows, runs_here
 from surreal_bids.cli.plan import (
@@ -40,7 +41,7 @@ from surreal_bids.cli.plan import (
     why_not_done,
 )
 from surreal_bids.cohort.visits import dataset_order
-from surreal_bids.config import AppConfig, config_to_toml, write_config
+from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
 from surreal_bids.reports.methods import ImagingMethods, MaskOrigin, MethodsOptions, methods_text

@@ -80,4 +80,4 @@ def test_no_suggestion_without_one(capsys):
 
 def test_help_says_so():
     text = ' '.join(build_parser().format_help().split())
-    assert 'names that fMRIPrep gives them are understood' in text
+    assert 'fMRIPrep-compatible aliases' in text

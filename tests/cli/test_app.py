@@ -311,11 +311,11 @@ def test_damaged_images_may_be_left_to_the_steps(check, dataset):
 @pytest.mark.parametrize(
     ('options', 'message'),
     [
-        (['--n-patterns', '0'], '--n-patterns 0; expected 1 or more'),
-        (['--nprocs', '0'], '--nprocs 0; expected 1 or more'),
+        (['--n-patterns', '0'], '--n-patterns 0: expected 1 or more'),
+        (['--nprocs', '0'], '--nprocs 0: expected 1 or more'),
         (
             ['--template-resolution', '0.1'],
-            '--template-resolution 0.1; expected 0.5 or more',
+            '--template-resolution 0.1: expected 0.5 or more',
         ),
         (['--template', 'own', '--template-resolution', '2'], 'for the built-in template'),
         (['-d', 'fmriprep'], '--derivatives fmriprep: no such folder; give an existing one'),

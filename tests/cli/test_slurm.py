@@ -16,6 +16,7 @@ from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.cli import slurm
 from surreal_bids.cli.app import main
+from surreal_bids.cli.config_file import read_options
 from surreal_bids.cli.dry_run import Estimate
 from surreal_bids.cli.plan import Job
 from surreal_bids.cli.slurm import (
@@ -26,7 +27,7 @@ from surreal_bids.cli.slurm import (
     write_jobs,
     write_slurm,
 )
-from surreal_bids.config import AppConfig, read_options
+from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 
 NEEDS = Needs(cores=2, memory_gb=6, time='01:00:00')

@@ -1,0 +1,194 @@
+"""The command line of `surreal-gan`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from surreal_bids.cli.main import Parser, add_common_options
+from surreal_bids.cli.options import add_option, add_options
+from surreal_bids.config import GROUPS, SECTIONS, TRAINING, VOLUMES
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands; the one that was chosen is in `command`."""
+    parser = Parser(
+        prog='surreal-gan',
+        description='R-indices of disease-related brain patterns from a table of regional volumes: '
+        'how strongly each pattern is expressed in each participant (Surreal-GAN).',
+        epilog='Exit codes: 0 success; 2 wrong usage; 65 bad data; 73 the output cannot be '
+        'written. "surreal-gan COMMAND --help" explains each command.',
+    )
+    add_common_options(parser)
+    commands = parser.add_subparsers(
+        dest='command',
+        required=True,
+        metavar='{fit,apply,add-site,import-checkpoint,card}',
+        title='Commands',
+    )
+    for add in (_add_fit, _add_apply, _add_site, _add_import, _add_card):
+        add(commands)
+    return parser
+
+
+def _add_fit(commands: Any) -> None:
+    parser = commands.add_parser(
+        'fit',
+        usage='surreal-gan fit TABLE --out MODEL [options]',
+        help='train a model on controls and patients',
+        description='Train a model on a table of controls and patients. Rerun the command to '
+        'resume it after an interruption. "surreal-bids ... group --roi-table TABLE" gives the '
+        'same model from the same table and options.',
+        epilog='MODEL will contain the model (model.safetensors and its description, model.json), '
+        'the R-indices (rindices.tsv, described in rindices.json), the contribution of each region '
+        '(contributions.tsv), the changes between visits, if there are several (changes.tsv, '
+        'group_change.tsv), the excluded participants with reasons (exclusions.tsv), and '
+        'summary.txt.',
+        allow_abbrev=False,
+    )
+    _add_tables(parser)
+    _add_path(parser, '--out', 'MODEL', 'folder to write the model to')
+    _add_overwrite(parser, 'replace the model in MODEL and start from the beginning')
+    for title in (GROUPS, VOLUMES, TRAINING):
+        add_options(parser.add_argument_group(title, SECTIONS[title]), title)
+
+
+def _add_apply(commands: Any) -> None:
+    parser = commands.add_parser(
+        'apply',
+        usage='surreal-gan apply TABLE --model MODEL --out TSV [options]',
+        help='compute R-indices of new participants, one or many',
+        description='Compute R-indices of one or many participants with a trained model. Columns '
+        'are found by name, in any order; columns that the model does not need are listed and '
+        'ignored. Participants who cannot be used have a row with the reason and no R-indices.',
+        allow_abbrev=False,
+    )
+    _add_tables(parser)
+    _add_columns(parser)
+    _add_path(parser, '--model', 'MODEL', 'folder of the model')
+    _add_path(
+        parser,
+        '--out',
+        'TSV',
+        'file to write, such as rindices.tsv. A JSON file with the same name describes the '
+        'columns, rindices_contributions.tsv contains the contribution of each region, and '
+        'rindices_changes.tsv contains the changes of participants with several visits',
+    )
+    _add_overwrite(parser, 'replace the output')
+    parser.add_argument(
+        '--unseen-site',
+        choices=('error', 'skip'),
+        default='error',
+        help='participants of a site that the model does not include: stop with an error, or use '
+        'their volumes as measured and mark them as unharmonized. "surreal-gan add-site" and '
+        '"surreal-bids ... group --model" add new sites to a model (default: error)',
+    )
+
+
+def _add_site(commands: Any) -> None:
+    parser = commands.add_parser(
+        'add-site',
+        usage='surreal-gan add-site MODEL TABLE OUT [options]',
+        help='add a new scanner to a model, from a few of its controls',
+        description='Add new sites to a model, from controls of these sites. Nothing else in the '
+        'model changes. "surreal-gan apply" then accepts participants of the new sites, even one '
+        'at a time.',
+        epilog='Each site needs at least three controls. With fewer than twenty, a warning '
+        'reports how far R-indices of the site may be off. Controls should resemble those that the '
+        'model was trained on. OUT will contain the model, the shift of each feature '
+        '(site_shifts.tsv), the excluded participants (exclusions.tsv), and summary.txt.',
+        allow_abbrev=False,
+    )
+    parser.add_argument('model', type=Path, metavar='MODEL', help='folder of the model')
+    _add_tables(parser)
+    parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the new model to')
+    _add_columns(parser)
+    parser.add_argument(
+        '--site', metavar='NAME', help='name of the site, if TABLE has no column for it'
+    )
+    add_option(
+        parser,
+        'group_column',
+        help='column with the diagnosis, if not all participants are controls (default: '
+        'diagnosis, group or dx, if present)',
+    )
+    add_option(
+        parser,
+        'control_label',
+        help='values of the group column that mark controls; other participants are not used',
+    )
+    _add_overwrite(parser, 'replace the model in OUT')
+
+
+def _add_import(commands: Any) -> None:
+    parser = commands.add_parser(
+        'import-checkpoint',
+        usage='surreal-gan import-checkpoint FILE --features SET --out MODEL [options]',
+        help="convert a checkpoint of the authors' program into a model",
+        description="Convert a checkpoint of the authors' program (SurrealGAN 0.1 on PyPI) into a "
+        'model for "surreal-gan apply". The file does not contain the names of its features and '
+        "covariates. Both published models use muse72. The model of Alzheimer's disease uses the "
+        'covariates sex and age, the model of brain ageing sex and ICV (mm3), in this order. Sex '
+        'may be coded F and M, or 0 (F) and 1 (M). Nothing in the file is executed.',
+        allow_abbrev=False,
+    )
+    parser.add_argument('file', type=Path, metavar='FILE', help='checkpoint file')
+    add_option(
+        parser,
+        'features',
+        required=True,
+        help='features of the checkpoint, in order: a named set, or a text file with one name per '
+        'line',
+    )
+    add_option(parser, 'covariates', help='covariates of the checkpoint, in order, such as sex age')
+    _add_path(parser, '--out', 'MODEL', 'folder to write the model to')
+    parser.add_argument(
+        '--epoch', type=int, metavar='N', help='epoch to import (default: the last one)'
+    )
+    _add_overwrite(parser, 'replace the model in MODEL')
+
+
+def _add_card(commands: Any) -> None:
+    parser = commands.add_parser(
+        'card',
+        help='describe a model in words',
+        description='Describe a model: its training sample, preprocessing and selection, with the '
+        'numbers of each feature.',
+    )
+    parser.add_argument('model', type=Path, metavar='MODEL', help='folder of the model')
+
+
+def _add_tables(parser: argparse.ArgumentParser) -> None:
+    """Add TABLE and `--participants`."""
+    parser.add_argument(
+        'table',
+        type=Path,
+        metavar='TABLE',
+        help='TSV or CSV file with one row per participant (or per visit, with a column '
+        'session_id) and one column per region, as written by DLMUSE or FreeSurfer '
+        '(asegstats2table, aparcstats2table), or your own',
+    )
+    parser.add_argument(
+        '--participants',
+        type=Path,
+        metavar='TSV',
+        help='second table with diagnosis, age, site and other participant information (default: '
+        'read them from TABLE). If both tables have a column, this table takes precedence',
+    )
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the columns of a table for an existing model."""
+    add_option(parser, 'id_column')
+    add_option(parser, 'icv_column', help='column with the intracranial volume')
+    add_option(parser, 'site_column', help='column with the site')
+
+
+def _add_path(parser: argparse.ArgumentParser, name: str, metavar: str, text: str) -> None:
+    """Add an option that is required and takes a path."""
+    parser.add_argument(name, type=Path, required=True, metavar=metavar, help=text)
+
+
+def _add_overwrite(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument('--overwrite', action='store_true', help=text)
