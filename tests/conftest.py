@@ -1,12 +1,21 @@
 """Fixtures that several packages use."""
 
+import fcntl
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import nibabel as nib
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+SVG = 'http://www.w3.org/2000/svg'
 
 
 def write_t1w(path: Path, shape: tuple[int, ...] = (7, 8, 9)) -> Path:
@@ -18,12 +27,66 @@ def write_t1w(path: Path, shape: tuple[int, ...] = (7, 8, 9)) -> Path:
     return path
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run modules with slow tests first: two processes then end at about the same time."""
+    slow = {item.path for item in items if item.get_closest_marker('slow')}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope='session')
+def build_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return a function that has a folder filled once, for all processes of a test run.
+
+    `build_once(name, build)` calls `build(folder)` unless another process has done so; tests only
+    read what is in the folder.
+    """
+    root = tmp_path_factory.getbasetemp()
+    if 'PYTEST_XDIST_WORKER' in os.environ:
+        root = root.parent
+
+    def once(name: str, build: Callable[[Path], object]) -> Path:
+        folder, done = root / 'shared' / name, root / 'shared' / f'{name}.done'
+        folder.mkdir(parents=True, exist_ok=True)
+        with done.with_suffix('.lock').open('w') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                build(folder)
+                done.touch()
+        return folder
+
+    return once
+
+
 @pytest.fixture(scope='module')
-def count_lost_patterns():
-    """Keep R-indices of patterns that folds lost: models of a few steps find none of them again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('surreal_bids.rindices.crossfit.FOUND_AGAIN', -1.0)
+def few_draws() -> Iterator[None]:
+    """Shuffle labels once and sample controls three times, where tests look at neither.
+
+    Without this, a model that trains for 2 seconds takes 15.
+    """
+    with drawing_few():
         yield
+
+
+@contextmanager
+def drawing_few() -> Iterator[None]:
+    """The same, for fixtures of a session."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('surreal_bids.model.stability.PERMUTATIONS', 1)
+        patch.setattr('surreal_bids.rindices.control_sensitivity.RESAMPLINGS', 3)
+        yield
+
+
+@pytest.fixture
+def undrawn_figures(monkeypatch) -> None:
+    """Save figures as their words alone, where pictures do not matter: drawing takes a second."""
+
+    def save(figure: Figure, file: Any, **_: object) -> None:
+        words = (escape(text.get_text()) for text in figure.findobj(Text))
+        shown = ''.join(f'<text>{text}</text>' for text in words if text)
+        svg = f'<svg width="9pt" height="9pt" viewBox="0 0 9 9" xmlns="{SVG}">{shown}</svg>'
+        file.write(svg) if hasattr(file, 'write') else Path(file).write_text(svg)
+
+    monkeypatch.setattr(Figure, 'savefig', save)
 
 
 @pytest.fixture

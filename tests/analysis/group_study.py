@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import AppConfig
-from tests.cohort.study import Study, make_study
+from tests.cohort.study import QUICK, Study, make_study
 
 
 def write_dataset(folder: Path, study: Study | None = None) -> Path:
@@ -31,16 +32,9 @@ def make_config(root: Path, **options: Any) -> AppConfig:
     defaults = {
         'roi_table': folder / 'volumes.tsv',
         'work_dir': folder / 'work',
-        'preset': 'robust',
-        'n_patterns': (2,),
-        'ortho': (0.2,),
-        'repetitions': 2,
-        'iterations': 60,
-        'folds': 2,
-        'device': 'cpu',
         'nprocs': 1,
     }
-    return AppConfig(root, folder / 'out', ('group',), **{**defaults, **options})
+    return AppConfig(root, folder / 'out', ('group',), **{**asdict(QUICK), **defaults, **options})
 
 
 def read_study(folder: Path, study: Study | None = None, sessions: bool = False) -> Cohort:

@@ -33,6 +33,8 @@ from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import HERE
 from tests.analysis.visits_study import OPTIONS, read_visits, write_visits
 
+pytestmark = pytest.mark.usefixtures('few_draws')
+
 LOSS = 0.05
 NAMES = ['r1', 'r2']
 
@@ -123,6 +125,7 @@ def test_one_visit_of_everyone_is_no_change(cohort, results, model):
     assert follow_visits(first, model, results) == (None, None)
 
 
+@pytest.mark.slow
 def test_what_changed_is_written_with_a_description(tmp_path, cohort, model):
     found = analyse_group(cohort, model)
     publish_group(tmp_path, found, model.save(tmp_path / 'given'))
@@ -277,6 +280,7 @@ def test_those_without_an_r_index_do_not_count_in_its_row(cohort, results):
     assert (found['outcome'] == COMPARED).all()
 
 
+@pytest.mark.slow
 def test_noise_of_the_held_out_is_of_the_model_of_their_fold(cohort, model):
     folds = prepare_folds(cohort, OPTIONS)
     fitted = cross_fit(cohort, model, *fit_folds(folds, model, OPTIONS))

@@ -378,6 +378,7 @@ def test_every_option_has_help():
 
 
 @pytest.mark.usefixtures('dataset')
+@pytest.mark.slow
 def test_a_relative_path_with_dots(tmp_path):
     here = tmp_path / 'here'
     here.mkdir()

@@ -22,15 +22,12 @@ from surreal_bids.files import write_image, write_tsv
 from surreal_bids.regions import label_table
 from surreal_bids.rindices.model import TableModel
 from tests.analysis.group_study import make_config, with_sessions, write_dataset
-from tests.cohort.study import make_study
+from tests.cohort.study import QUICK_WORDS, make_study
 from tests.reports.html_page import Page, check_offline, check_structure
 
-pytestmark = pytest.mark.usefixtures('count_lost_patterns')
+pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
-TINY = (
-    *('--n-patterns', 2, 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 200),
-    *('--preset', 'robust', '--folds', 2, '--device', 'cpu', '--nprocs', 1),
-)
+TINY = (*QUICK_WORDS, '--ortho', 0.2, 0.4, '--nprocs', 1)
 TEMPLATE = 'MNI152NLin2009cAsym'
 
 
@@ -415,9 +412,7 @@ def write_participants(out: Path, atlas: str = 'network', numbering: str = 'muse
 def test_from_outputs_of_participants_to_maps(tmp_path):
     root = write_dataset(tmp_path)
     (tmp_path / 'linear.yml').write_text('plugin: Linear\n')
-    config = make_config(
-        root, roi_table=None, iterations=200, use_plugin=tmp_path / 'linear.yml', permutations=10
-    )
+    config = make_config(root, roi_table=None, use_plugin=tmp_path / 'linear.yml', permutations=10)
     write_participants(config.output_dir)
     table = read(root / 'participants.tsv')
     write_tsv(root / 'participants.tsv', table.assign(icv=1000 * table['icv'].astype(float)))
@@ -451,7 +446,6 @@ def test_volumes_of_freesurfer_train_a_model(tmp_path):
     config = make_config(
         root,
         roi_table=None,
-        iterations=200,
         use_plugin=tmp_path / 'linear.yml',
         derivatives=(f'freesurfer={tmp_path / "fs"}',),
         map_tissues=(),

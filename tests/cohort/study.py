@@ -6,7 +6,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from surreal_bids.config import TrainingOptions
+
 REGIONS = [f'region_{letter}' for letter in 'abcdefghijklmnopqrstuvwxyz012345']
+
+QUICK = TrainingOptions(
+    n_patterns=(2,), ortho=(0.2,), repetitions=2, iterations=60, folds=2, device='cpu'
+)
+"""Training that takes two seconds, in which folds find the patterns of a study again."""
+
+QUICK_WORDS = (
+    *('--n-patterns', 2, '--ortho', 0.2, '--repetitions', 2, '--iterations', 60),
+    *('--folds', 2, '--device', 'cpu'),
+)
+"""The same on a command line."""
 
 
 @dataclass

@@ -9,13 +9,11 @@ import pytest
 from surreal_bids.analysis.outputs import summarise_cohort
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.warnings import compare_ages, warn_of_controls
-from surreal_bids.config import TrainingOptions
 from surreal_bids.rindices.control_sensitivity import shift_of_controls
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import adapt_to_controls
-from tests.cohort.study import make_study
-
-TINY = TrainingOptions(n_patterns=(2,), repetitions=2, iterations=60, device='cpu')
+from tests.cohort.study import QUICK, make_study
+from tests.conftest import drawing_few
 
 
 def warnings_of(cohort, training):
@@ -112,9 +110,11 @@ def test_warnings_survive_on_disk(tmp_path):
 @pytest.fixture(scope='module')
 def model(tmp_path_factory) -> TableModel:
     study = make_study(60, 60, seed=5, n_sites=1)
-    return TableModel.fit(cohort_of(tmp_path_factory.mktemp('training'), study), TINY)
+    with drawing_few():
+        return TableModel.fit(cohort_of(tmp_path_factory.mktemp('training'), study), QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n_cn', [5, 20])
 def test_the_shift_is_that_of_other_controls(model, tmp_path, n_cn):
     """Over fresh controls and the same patients, mean R-indices vary as one sample predicts."""
@@ -134,6 +134,7 @@ def test_the_shift_is_that_of_other_controls(model, tmp_path, n_cn):
     assert ratio.between(0.5, 2.0).all(), ratio
 
 
+@pytest.mark.slow
 def test_more_controls_shift_less(model, tmp_path):
     cohort = cohort_of(tmp_path, make_study(60, 60, seed=5, n_sites=1))
     few = np.r_[np.arange(60) % 4 == 0, np.ones(60, bool)]

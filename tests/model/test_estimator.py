@@ -148,6 +148,7 @@ def test_one_person_alone_gets_the_same_numbers(gan, table, row):
     np.testing.assert_allclose(alone[0], gan.transform(table)[row], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_result_and_another_seed_another(table, is_patient):
     first, again, other = (
         tiny_gan(ortho=0.2, random_state=seed).fit(table, is_patient).transform(table)
@@ -305,6 +306,7 @@ def test_asking_for_a_gpu_that_is_not_there_is_an_error():
     assert find_device('auto').type == 'cpu'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('preset', ['iclr2022', 'correlated', 'robust'])
 def test_every_preset_trains(table, is_patient, preset):
     gan = tiny_gan(preset=preset, ortho=0.2).fit(table, is_patient)

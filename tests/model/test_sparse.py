@@ -62,6 +62,7 @@ def test_it_is_the_same_after_saving_and_loading(fitted, tmp_path):
     assert len(card['Stability']['stabilities'][1]['null']) == 20
 
 
+@pytest.mark.slow
 def test_the_card_counts_the_members_of_the_chosen_lambda():
     X, is_patient, _ = table()
     gan = SurrealGAN(n_patterns=2, ortho=(0.1, 0.4), **SHORT).fit(X, is_patient)
@@ -69,6 +70,7 @@ def test_the_card_counts_the_members_of_the_chosen_lambda():
     assert gan.state()[1]['Repetitions'] == n_chosen < len(gan.members_)
 
 
+@pytest.mark.slow
 def test_few_controls_beside_many_patients():
     cn, pt, *_ = cohort(1, n_cn=20, n_pt=200, size=0.35)
     X, is_patient = np.concatenate([cn, pt]), np.repeat([False, True], [20, 200])
@@ -84,6 +86,7 @@ def weights_of(repetition, gan):
     return {n: v[gan.selected_.members.index(repetition)] for n, v in gan.weights_.items()}
 
 
+@pytest.mark.slow
 def test_a_member_does_not_depend_on_who_else_is_trained(tmp_path):
     X, is_patient, _ = table()
     runs = {
@@ -105,6 +108,7 @@ def test_a_member_does_not_depend_on_who_else_is_trained(tmp_path):
         torch.testing.assert_close(states['lambdas'][name][3:], expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
     X, is_patient, _ = table()
     whole = SurrealGAN(2, **SHORT).fit(X, is_patient, checkpoint_dir=tmp_path / 'whole')
@@ -127,6 +131,7 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
         assert (tmp_path / 'a' / name).read_bytes() == (tmp_path / 'b' / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_where_nothing_is_supported_the_model_has_no_pattern(tmp_path, caplog):
     X, is_patient, _ = table()
     shuffled = np.random.default_rng(0).permutation(X)
@@ -142,6 +147,7 @@ def test_where_nothing_is_supported_the_model_has_no_pattern(tmp_path, caplog):
     assert loaded.number_.stabilities[0].null
 
 
+@pytest.mark.slow
 def test_one_number_of_patterns_is_trained_in_any_case():
     X, is_patient, _ = table()
     rng = np.random.default_rng(0)

@@ -17,6 +17,7 @@ from surreal_bids.model.stability import (
 from tests.model.test_factors import cohort
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n_patterns', [1, 2, 3])
 def test_the_true_number_of_patterns_is_chosen(n_patterns):
     cn, pt, *_ = cohort(n_patterns, size=0.35)
@@ -27,6 +28,7 @@ def test_the_true_number_of_patterns_is_chosen(n_patterns):
     assert max(chosen.null) < LEAST_STABILITY < chosen.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(3))
 def test_labels_that_mean_nothing_support_no_pattern(seed):
     cn, pt, *_ = cohort(2, seed=seed)
@@ -36,6 +38,7 @@ def test_labels_that_mean_nothing_support_no_pattern(seed):
     assert len(number.stabilities[0].null) == PERMUTATIONS
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_answer_whatever_else_is_tried():
     cn, pt, *_ = cohort(2)
     assert stability(cn, pt, 2, (0, 1)) == stability(cn, pt, 2, (0, 1))

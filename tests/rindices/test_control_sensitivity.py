@@ -8,21 +8,12 @@ import pytest
 
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.cohort.exclusions import ONE_SITE
-from surreal_bids.config import TrainingOptions
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import HERE, adapt_to_controls
 from tests.analysis.group_study import make_config, write_dataset
-from tests.cohort.study import Study, make_study
+from tests.cohort.study import QUICK, Study, make_study
 
-TINY = TrainingOptions(
-    preset='robust',
-    n_patterns=(2,),
-    ortho=(0.2,),
-    repetitions=2,
-    iterations=50,
-    device='cpu',
-    lr=0.01,
-)
+pytestmark = pytest.mark.usefixtures('few_draws')
 
 
 def cohort_of(folder, study, model=None, **options):
@@ -32,12 +23,15 @@ def cohort_of(folder, study, model=None, **options):
     return read_cohort(config.roi_table, people, config, (), model)
 
 
-@pytest.fixture(scope='module', params=[1, 2], ids=['one site', 'two sites'])
+ONE_SITE_ONLY = pytest.param(1, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope='module', params=[ONE_SITE_ONLY, 2], ids=['one site', 'two sites'])
 def model(request, tmp_path_factory) -> TableModel:
     """A model whose training sample had one site, so no ComBat, or two."""
     study = make_study(60, 60, seed=5, n_sites=request.param)
     cohort = cohort_of(tmp_path_factory.mktemp('training'), study)
-    fitted = TableModel.fit(cohort, TINY)
+    fitted = TableModel.fit(cohort, QUICK)
     assert (fitted.preprocessing.combat is None) == (request.param == 1)
     return fitted
 

@@ -7,7 +7,6 @@ import pytest
 from surreal_bids.analysis.diagnosis import SUM_OF_INDICES
 from surreal_bids.analysis.engine import COMPARED, analyse_group, compare_halves
 from surreal_bids.cohort.cohort import read_cohort
-from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import UsageError
 from surreal_bids.reports.model_card import card_text
 from surreal_bids.rindices.crossfit import (
@@ -29,17 +28,12 @@ from surreal_bids.rindices.crossfit import (
 from surreal_bids.rindices.model import TableModel, select_model
 from surreal_bids.stats.concordance import area_under_curve
 from tests.analysis.group_study import make_config, read_study, write_dataset
-from tests.cohort.study import make_study
+from tests.cohort.study import QUICK, make_study
 
-OPTIONS = TrainingOptions(
-    preset='robust',
-    n_patterns=(2,),
-    ortho=(0.2,),
-    repetitions=2,
-    iterations=200,
-    folds=3,
-    device='cpu',
-)
+OPTIONS = replace(QUICK, folds=3)
+
+
+pytestmark = pytest.mark.usefixtures('few_draws')
 
 
 @pytest.fixture(scope='module')
@@ -143,6 +137,7 @@ def test_everyone_gets_the_r_indices_of_the_fold_that_held_them_out(cohort, mode
     pd.testing.assert_frame_equal(final, model.apply(cohort)[['r1', 'r2']])
 
 
+@pytest.mark.slow
 def test_later_visits_get_the_model_of_the_same_fold(tmp_path):
     cohort = read_study(tmp_path, sessions=True)
     model = TableModel.fit(cohort, OPTIONS)
@@ -287,6 +282,7 @@ def test_a_pattern_that_all_folds_lost_does_not_cost_the_others(cohort, model, f
     assert set(found.associations['pattern']) <= {'r1'}
 
 
+@pytest.mark.slow
 def test_who_cannot_be_held_out_is_named_with_the_reason(cohort):
     patients = cohort.visits.index[-9:]
     small = cohort.visits.index.isin(['sub-003', *patients])
@@ -316,6 +312,7 @@ def test_a_fold_without_a_model_costs_its_participants_only(cohort, model, fitte
     assert found.note['NotHeldOut'] == held_out.sum()
 
 
+@pytest.mark.slow
 def test_a_level_of_one_fold_only_is_no_reason_to_fail(tmp_path):
     study = make_study()
     study.people['sex'] = np.where(study.people.index == 'sub-004', 'O', study.people['sex'])
@@ -391,6 +388,7 @@ def test_halves_are_compared_in_participants_of_neither(cohort, model, compared)
     np.testing.assert_allclose(table[['c_index', 'pearson', 'regions_pearson']], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n_patterns', [1, 3])
 def test_halves_with_different_numbers_of_patterns(cohort, model, compared, n_patterns):
     options = replace(OPTIONS, n_patterns=(n_patterns,))
@@ -403,6 +401,7 @@ def test_halves_with_different_numbers_of_patterns(cohort, model, compared, n_pa
     assert rows['c_index'].between(0, 1).all()
 
 
+@pytest.mark.slow
 def test_a_half_without_patterns_is_an_outcome(cohort, compared):
     nothing = TableModel.fit(cohort, replace(OPTIONS, preset='sparse'), n_patterns=(0,))
     table, _ = compared(nothing)

@@ -107,6 +107,7 @@ def test_gradients_are_those_of_r_indices(cohort, model):
     np.testing.assert_allclose(found, (upper - lower) / 2, rtol=1e-5, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_noise_of_r_indices_is_what_measuring_again_shows(cohort, model, table):
     rng = np.random.default_rng(2)
     own = noise_of_features(cohort.wanted).sd
@@ -123,6 +124,7 @@ def test_noise_of_r_indices_is_what_measuring_again_shows(cohort, model, table):
     np.testing.assert_allclose(np.sqrt((found**2).mean()), np.sqrt(simulated), rtol=0.05)
 
 
+@pytest.mark.slow
 def test_a_head_size_that_is_given_once_does_not_cancel_the_scale(cohort, model, table):
     rng = np.random.default_rng(3)
     own = noise_of_features(cohort.wanted).sd

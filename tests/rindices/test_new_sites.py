@@ -9,10 +9,11 @@ import pytest
 from surreal_bids.cli.gan import main
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import REFERENCE, jackknife
-from tests.cohort.study import make_study
+from tests.cohort.study import QUICK_WORDS, make_study
 
-TINY = ('--preset', 'iclr2022', '--n-patterns', 2, '--ortho', 0.2, '--repetitions', 2)
-TINY += ('--iterations', 60, '--lr', 0.01, '--folds', 0, '--device', 'cpu')
+pytestmark = pytest.mark.usefixtures('few_draws')
+
+TINY = (*QUICK_WORDS, '--folds', 0)
 
 
 def run(*words) -> int:
@@ -23,7 +24,10 @@ def read(path) -> pd.DataFrame:
     return pd.read_csv(path, sep='\t', index_col='participant_id', keep_default_na=False)
 
 
-@pytest.fixture(scope='module', params=[1, 2], ids=['one site', 'two sites'])
+ONE_SITE_ONLY = pytest.param(1, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope='module', params=[ONE_SITE_ONLY, 2], ids=['one site', 'two sites'])
 def model(request, tmp_path_factory):
     """A model whose training sample had one site, so no ComBat, or two."""
     folder = tmp_path_factory.mktemp('training')
@@ -95,6 +99,7 @@ def test_patients_do_not_teach_and_a_table_of_controls_needs_no_diagnosis(model,
         assert (out / name).read_bytes() == (tmp_path / 'out' / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_held_out_participants_come_to_lie_where_controls_of_the_model_do(model, tmp_path):
     assert add(model, tmp_path, n_cn=25, n_pt=0)[1] == 0
     later, _ = new_scanner(tmp_path / 'later', n_cn=300, n_pt=0, seed=33)
@@ -105,6 +110,7 @@ def test_held_out_participants_come_to_lie_where_controls_of_the_model_do(model,
     assert normalised.std().mean() == pytest.approx(0.1, rel=0.15)
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_as_large_as_the_error(model, tmp_path):
     errors, told = [], []
     later, _ = new_scanner(tmp_path / 'later', n_cn=400, n_pt=0, seed=99)
@@ -129,6 +135,7 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
     np.testing.assert_allclose(jackknife(without), values.std(axis=0, ddof=1) / 3)
 
 
+@pytest.mark.slow
 def test_sites_can_be_added_one_after_the_other(model, tmp_path):
     (tmp_path / 'a').mkdir()
     assert add(model, tmp_path / 'a', name='a')[1] == 0
@@ -173,6 +180,7 @@ def tables(folder):
     return volumes, '--participants', people
 
 
+@pytest.mark.slow
 def test_sites_learned_from_patients_too_cannot_be_added_to(tmp_path, capsys):
     volumes, people = make_study(60, 60, seed=5).write(tmp_path)
     fitted = run(

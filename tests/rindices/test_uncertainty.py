@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from surreal_bids.analysis.descriptions import describe_results
-from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.rindices.crossfit import cross_fit, fit_folds, prepare_folds
@@ -31,17 +30,11 @@ from surreal_bids.rindices.uncertainty import (
     with_centiles,
 )
 from tests.analysis.group_study import read_study
-from tests.cohort.study import make_study
+from tests.cohort.study import QUICK, make_study
 
-OPTIONS = TrainingOptions(
-    preset='robust',
-    n_patterns=(2,),
-    ortho=(0.2,),
-    repetitions=2,
-    iterations=200,
-    folds=2,
-    device='cpu',
-)
+pytestmark = pytest.mark.usefixtures('few_draws')
+
+OPTIONS = QUICK
 NAMES = ['r1', 'r2']
 
 
@@ -176,6 +169,7 @@ def test_a_pattern_of_few_controls_costs_the_others_no_controls_of_like_age(coho
     pd.testing.assert_series_equal(found['r2_centile'], expected['r2_centile'])
 
 
+@pytest.mark.slow
 def test_few_controls_have_neither(tmp_path):
     cohort = read_study(tmp_path, make_study(19, 41))
     model = TableModel.fit(cohort, OPTIONS)
