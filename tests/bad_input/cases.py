@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Case:
     doors
         The commands to try, by their names in `DOORS`.
     code
-        Expected exit code; of each door, where they differ.
+        Expected exit code.
     kind
         The sound study to start from: `tables` or `images`.
     patch
@@ -51,7 +51,7 @@ class Case:
     damage: Damage
     says: Sequence[str] = ()
     doors: Sequence[str] = TABLES
-    code: int | Mapping[str, int] = DATA
+    code: int = DATA
     kind: str = 'tables'
     patch: Callable[[Any, Study], None] | None = None
     dry: bool = False
@@ -61,9 +61,6 @@ class Case:
         self.damage(study)
         if self.patch is not None:
             self.patch(patch, study)
-
-    def code_of(self, door: str) -> int:
-        return self.code if isinstance(self.code, int) else self.code[door]
 
 
 def nothing(_: Study) -> None:

@@ -74,8 +74,16 @@ class Study:
         self.options += map(str, words)
 
 
-def write_tables(folder: Path) -> Study:
-    """A dataset without images, and its volumes: MUSE regions in mm3, two sites."""
+def study_of(kind: str, folder: Path) -> Study:
+    """The study of `tables` or `images` in a folder."""
+    if kind == 'tables':
+        return Study(folder)
+    words = ['--template', folder / 'template', '--atlas', folder / 'atlas']
+    return Study(folder, list(map(str, words)), columns=[])
+
+
+def write_tables(folder: Path) -> None:
+    """Write a dataset without images, and its volumes: MUSE regions in mm3, two sites."""
     simulated = simulate_table('basic', n_cn=N_CONTROLS, n_pt=N_PATIENTS, seed=3)
     study = Study(folder)
     _write_description(study.dataset)
@@ -85,12 +93,11 @@ def write_tables(folder: Path) -> Study:
     volumes = simulated.volumes.iloc[:, : N_REGIONS + 1].round(1)
     people.to_csv(study.people, sep='\t', index=False)
     volumes.assign(participant_id=names).to_csv(study.volumes, sep='\t', index=False)
-    return study
 
 
-def write_images(folder: Path) -> Study:
-    """A dataset of 20 tiny heads, a template and an atlas."""
-    study = Study(folder, columns=[])
+def write_images(folder: Path) -> None:
+    """Write a dataset of 20 tiny heads, a template and an atlas."""
+    study = Study(folder)
     _write_description(study.dataset)
     labels = [f'{k:02}' for k in range(1, N_IMAGES + 1)]
     for seed, label in enumerate(labels):
@@ -100,8 +107,6 @@ def write_images(folder: Path) -> Study:
     pd.DataFrame(people).to_csv(study.people, sep='\t', index=False)
     write_template(folder / 'template')
     write_atlas(folder / 'atlas')
-    study.add('--template', folder / 'template', '--atlas', folder / 'atlas')
-    return study
 
 
 def _write_description(dataset: Path) -> None:
