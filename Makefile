@@ -63,7 +63,7 @@ lint: $(STAMP)  ## Style, types, layers
 	$(BIN)/lint-imports
 
 test: $(STAMP) $(HOST_STAMP)  ## All tests, the slow ones included
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 $(DOCS_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'

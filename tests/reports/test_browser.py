@@ -14,6 +14,8 @@ from tests.reports.group_report import N_CN, N_PT, make_report
 from tests.reports.html_page import HOSTILE
 from tests.reports.test_rindices_section import make_tables
 
+pytestmark = [pytest.mark.drawn, pytest.mark.slow]
+
 CHROMIUM = Path('/usr/bin/chromium')
 QUIET = ['--no-sandbox', '--disable-gpu', '--disable-background-networking']
 

@@ -12,6 +12,8 @@ from surreal_bids.harmonization.quality import assess_harmonization
 from surreal_bids.reports.figures import plot_harmonization
 from tests.harmonization.simulated_sites import simulate_sites
 
+pytestmark = pytest.mark.drawn
+
 
 @pytest.fixture(scope='module')
 def quality():
@@ -40,6 +42,7 @@ def test_can_be_saved(quality, tmp_path, extension):
     assert path.stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_does_not_touch_pyplot():
     code = (
         'import sys; import surreal_bids.reports.figures; '

@@ -146,6 +146,7 @@ def test_viewers_are_files_of_their_own(report):
         assert policy.count('sha256-') == len(viewer.of('script'))
 
 
+@pytest.mark.drawn
 def test_figures_without_room_are_linked(tmp_path, monkeypatch):
     whole = Page(write_group_report(make_report(tmp_path)))
     monkeypatch.setattr('surreal_bids.reports.group.FIGURE_BYTES', 200_000)
@@ -311,6 +312,7 @@ def test_flags_of_folds_and_imputation():
     assert flags_of({'status': 'complete', 'n_imputed': np.nan, 'brain_in_range': np.nan}) == []
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize('n_patterns', [1, 2, 3])
 def test_points_lead_to_reports(tmp_path, n_patterns):
     rng = np.random.default_rng(0)
@@ -344,6 +346,7 @@ def test_r_indices_are_drawn_pair_by_pair(n_patterns):
     assert all(axes.get_ylim()[0] < -0.7 for axes in scatters)
 
 
+@pytest.mark.drawn
 def test_the_same_figure_gives_the_same_file(tmp_path):
     people = pd.DataFrame({'age': np.linspace(50, 80, 9), 'sex': list('FFFFMMMMM')})
     paths = [tmp_path / f'{name}.svg' for name in 'ab']

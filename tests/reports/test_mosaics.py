@@ -41,6 +41,8 @@ from tests.reports.heads import (
 )
 from tests.shared_data import shared_data
 
+pytestmark = pytest.mark.drawn
+
 LARGEST_FILE = 1.5e6
 
 

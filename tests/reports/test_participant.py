@@ -18,6 +18,8 @@ from tests.imaging.test_norms import WOMAN, usual_volumes
 from tests.reports.heads import draw_head, ras_grid
 from tests.reports.html_page import HOSTILE, Page, check_offline, check_structure
 
+pytestmark = pytest.mark.drawn
+
 OVERLAPS = dict.fromkeys(LEAST_OVERLAP, 0.95)
 
 

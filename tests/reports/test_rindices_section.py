@@ -103,6 +103,7 @@ def painter():
     return RegionPainter(t1w, mask, nib.Nifti1Image(labels.astype(np.int16), affine))
 
 
+@pytest.mark.drawn
 def test_everything_is_told(tmp_path, painter):
     tables = make_tables(tmp_path)
     path = write_individual(tables.of('sub-01'), painter)
@@ -400,6 +401,7 @@ def test_bars_add_up_and_the_strongest_come_first():
     assert (np.diff(bars.iloc[1:-1].abs()) <= 0).all()
 
 
+@pytest.mark.drawn
 def test_maps_have_the_colours_of_their_regions(tmp_path, painter):
     path = painter.draw(tmp_path / 'map.svg', {'r1': {47: 1.0, 48: -1.0}}, 'part')
     text = path.read_text()
@@ -413,6 +415,7 @@ def test_maps_have_the_colours_of_their_regions(tmp_path, painter):
     np.testing.assert_allclose(grey[:, 0], grey[:, 2])
 
 
+@pytest.mark.drawn
 def test_regions_may_be_called_anything(tmp_path):
     parts = pd.Series([0.1, 0.2, 0.3], ['baseline', 'left $a_{$', r'$\right$'])
     path = save_figure(tmp_path / 'x.svg', plot_contributions({'r1': parts}, {}))
