@@ -395,7 +395,7 @@ def init_reports_wf(
     participants: Mapping[str, Sequence[Mapping[str, Any]]],
     template_name: str,
     template_dir: Path,
-    methods: Mapping[str, Any],
+    methods: Mapping[str, Mapping[str, Any]],
     configuration: str,
     name: str = 'reports_wf',
 ) -> pe.Workflow:
@@ -420,7 +420,7 @@ def init_reports_wf(
         ...     },
         ...     template_name='MNI152NLin2009cAsym',
         ...     template_dir=Path('.'),
-        ...     methods={},
+        ...     methods={'01': {}},
         ...     configuration='',
         ... )
 
@@ -433,7 +433,7 @@ def init_reports_wf(
     template_name, template_dir
         Name and folder of the template.
     methods
-        Fields of :class:`surreal_bids.reports.methods.ImagingMethods`.
+        Fields of :class:`surreal_bids.reports.methods.ImagingMethods` for each participant.
     configuration
         Options of the run as TOML.
     name
@@ -448,7 +448,7 @@ def init_reports_wf(
                 sessions=[dict(session) for session in sessions],
                 template_name=template_name,
                 template_dir=template_dir,
-                methods=dict(methods),
+                methods=dict(methods[label]),
                 configuration=configuration,
             ),
             name='report',

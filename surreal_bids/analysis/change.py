@@ -19,7 +19,7 @@ from surreal_bids.cohort.visits import NAME
 from surreal_bids.columns import column_of
 from surreal_bids.regions import readable_name
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
-from surreal_bids.rindices.measurement_noise import PAIRS, Noise, noise_of_indices, noise_of_volumes
+from surreal_bids.rindices.measurement_noise import Noise, noise_of_indices, noise_of_volumes
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import HERE
 from surreal_bids.stats.mixed import Comparison, compare_change
@@ -56,67 +56,6 @@ LEAST_YEARS = 0.25
 
 DECIMALS, PERCENT_DECIMALS = 6, 3
 """Of changes of R-indices, and of volumes."""
-
-_NOISE = (
-    f'learned from {PAIRS} people only, scanned twice within 90 days on one scanner at 1 mm and '
-    'measured by the network of the app; other scanners, voxel sizes and programs may have more'
-)
-
-_UNIT = '1 of R-indices, % of regions'
-
-CHANGE_DESCRIPTIONS: dict[str, dict[str, Any]] = {
-    PARTICIPANT: {'Description': 'Participant'},
-    'from_session': {'Description': 'Session of the earlier visit'},
-    'to_session': {
-        'Description': 'Session of the later visit: the next, or, of participants with three or '
-        'more, also the last, compared with the first'
-    },
-    'years': {'Description': 'Time between the visits, if dates or ages tell', 'Units': 'year'},
-    'order_by': {
-        'Description': 'What tells which visit is earlier',
-        'Levels': {
-            'date': 'dates of the scans',
-            'age': 'ages at the visits',
-            'name': 'names of the sessions; there are no dates, so no change per year',
-        },
-    },
-    'site_changed': {
-        'Description': 'Whether the visits are of different sites: then a change may be of the '
-        'scanner, and is not called reliable or unreliable',
-        'Levels': {'true': 'different sites', 'false': 'the same site'},
-    },
-    'measure': {'Description': 'R-index, or column of the table of volumes'},
-    'region': {'Description': 'Name of the region; n/a for an R-index'},
-    'change': {
-        'Description': 'Later less earlier: of an R-index in its own unit, of a volume (without '
-        'site effects) in per cent of the earlier one. Volumes also change by normal ageing, which '
-        'R-indices are freed from if ages of all visits are given',
-        'Units': _UNIT,
-    },
-    'per_year': {
-        'Description': 'change, divided by years; n/a where these are not known, or less than '
-        f'{LEAST_YEARS:g}',
-        'Units': '1/year of R-indices, %/year of regions',
-    },
-    'noise': {
-        'Description': 'Standard deviation of such a change if nothing changes but the errors of '
-        f'measurement, in the unit of change; {_NOISE}',
-        'Units': _UNIT,
-    },
-    'limit': {
-        'Description': 'Least change that is called reliable: where nothing changes between two '
-        f'visits, {FALSE_ALARMS:.0%} of participants are meant to have some R-index beyond its '
-        f'limit, and {FALSE_ALARMS:.0%} some region. It allows for how few people noise was '
-        'learned from; in simulations, it was 6 and 7 %',
-        'Units': _UNIT,
-    },
-    'reliable': {
-        'Description': 'Whether the change is beyond its limit; n/a where the noise is not known, '
-        'a volume was missing, sites differ, or R-indices are by a model that was trained on the '
-        'participant',
-        'Levels': {'true': 'beyond', 'false': 'within'},
-    },
-}
 
 
 def noise_of_results(
@@ -185,7 +124,7 @@ def describe_changes(
     Returns
     -------
     DataFrame with `CHANGE_COLUMNS`
-        One row per pair of visits and measure; see `CHANGE_DESCRIPTIONS`.
+        One row per pair of visits and measure; `bids/columns.yaml` describes them.
     """
     pairs = _pairs(cohort)
     is_sound = _is_sound(results)

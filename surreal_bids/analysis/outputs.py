@@ -13,6 +13,7 @@ from surreal_bids.analysis.descriptions import (
     EXCLUDED,
     describe_contributions,
     describe_results,
+    describe_volumes,
     write_described,
 )
 from surreal_bids.bids.outputs import output_path, write_sidecar
@@ -23,7 +24,7 @@ from surreal_bids.bids.tabular import (
     SESSION,
 )
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.volumes import ICV, describe_volumes
+from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.regions import recognise

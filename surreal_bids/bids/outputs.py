@@ -12,6 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
+import yaml  # type: ignore[import-untyped]
+
 from surreal_bids import __version__
 from surreal_bids.bids.layout import Visit, is_label
 from surreal_bids.exceptions import UsageError
@@ -182,6 +184,39 @@ def write_sidecar(name: str, path: str | Path, metadata: Mapping[str, Any]) -> P
     return write_json(sidecar_path(path), metadata)
 
 
+Column = dict[str, Any]
+"""What a sidecar holds for a column: `Description`, and perhaps `Units` or `Levels`."""
+
+
+def describe_columns(table: str, **values: object) -> dict[str, Column]:
+    """Return the descriptions of all columns of a table, from the data dictionary.
+
+    Parameters
+    ----------
+    table
+        A table of `columns.yaml`.
+    **values
+        What to fill in for words in braces, in descriptions and in names of columns.
+    """
+    rows = _fill_in(_data_dictionary()[table], values)
+    return {
+        name: {'Description': row} if isinstance(row, str) else row for name, row in rows.items()
+    }
+
+
+@cache
+def _data_dictionary() -> Mapping[str, Any]:
+    text = resources.files(__package__).joinpath('columns.yaml').read_text('utf-8')
+    return dict(yaml.safe_load(text))
+
+
+def _fill_in(content: Any, values: Mapping[str, object]) -> Any:
+    """Fill values into all keys and texts of a nested mapping."""
+    if isinstance(content, str):
+        return content.format(**values)
+    return {_fill_in(key, values): _fill_in(each, values) for key, each in content.items()}
+
+
 def dataset_description(
     source: Path,
     source_description: Mapping[str, Any],
@@ -292,6 +327,12 @@ def record_path(root: Path, visit: Visit) -> Path:
     return output_path(root, 'record', participant=participant, session=session)
 
 
+def digest_of_records(root: Path, visits: Iterable[Visit]) -> str:
+    """Return one digest of the records of visits; it changes when an image is processed again."""
+    paths = (record_path(root, visit) for visit in visits)
+    return digest_of_files(path for path in paths if path.is_file())
+
+
 def write_record(
     path: Path,
     root: Path,
@@ -380,21 +421,6 @@ MASK_METHODS = {
 }
 """How a brain mask was found, by what brain extraction answers; else it is another program's."""
 
-VOLUME_COLUMNS: dict[str, dict[str, str]] = {
-    'index': {'Description': 'Value of the region in the label map', 'Format': 'integer'},
-    'name': {'Description': 'Name of the region'},
-    'volume_mm3': {
-        'Description': 'Volume of the region: sum of its probability over voxels, or of its voxels '
-        'where another program made the label map',
-        'Units': 'mm^3',
-    },
-    'confidence': {
-        'Description': 'Mean probability of the region in the voxels labelled so, 0 to 1; only '
-        'where the built-in network found the regions',
-    },
-}
-"""Columns of the table of volumes."""
-
 
 @dataclass(frozen=True)
 class Provenance:
@@ -443,7 +469,7 @@ def describe_outputs(
             'Description': words,
         },
         'segmentation_volumes': {
-            **VOLUME_COLUMNS,
+            **describe_columns('segmentation_volumes'),
             'Sources': list(provenance.segmentation),
             'Atlas': provenance.atlas,
             'AtlasLicense': provenance.atlas_licence,

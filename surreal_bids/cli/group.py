@@ -258,7 +258,7 @@ def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingSets) -
     write_text(folder / DONE, '')
     _remove_outdated(config, begun)
     if not config.participant_label:
-        from surreal_bids.reports.rindices_section import remove_others
+        from surreal_bids.reports.assembly import remove_others
 
         remove_others(config.output_dir, {without_prefix(name, 'sub') for name in reported(cohort)})
     return {path.name: path.read_text('utf-8') for path in sorted((folder / FAILURES).glob('*'))}

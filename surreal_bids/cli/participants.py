@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +20,13 @@ from nipype.pipeline import engine as pe
 from tqdm import tqdm
 
 from surreal_bids import __version__
-from surreal_bids.bids.outputs import Record, output_path, record_path, start_dataset
+from surreal_bids.bids.outputs import (
+    Record,
+    digest_of_records,
+    output_path,
+    record_path,
+    start_dataset,
+)
 from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.bids.programs import derivative_folders
 from surreal_bids.bids.tabular import age_and_sex
@@ -44,7 +50,13 @@ from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
-from surreal_bids.reports.methods import ImagingMethods, MaskOrigin, MethodsOptions, methods_text
+from surreal_bids.reports.assembly import ANATOMY, read_fragment, report_path
+from surreal_bids.reports.methods import (
+    ImagingMethods,
+    MethodsOptions,
+    imaging_methods,
+    methods_text,
+)
 from surreal_bids.workflows.anatomy import registration_settings
 from surreal_bids.workflows.participant import init_reports_wf
 
@@ -259,23 +271,25 @@ class Processing:
         return 'its outputs were made with another segmentation, atlas or template'
 
     def _report_is_due(self, label: str) -> bool:
-        """Tell whether a participant has outputs that are newer than the report."""
-        root = self._config.output_dir
-        report = output_path(root, 'report', participant=label)
-        records = [record_path(root, job.image.visit) for job in self._done(label)]
-        if not records or self._config.reports_only or not report.is_file():
-            return bool(records)
-        return report.stat().st_mtime_ns < max(path.stat().st_mtime_ns for path in records)
+        """Whether the report is missing or was made from other outputs."""
+        root, done = self._config.output_dir, self._done(label)
+        if not done or self._config.reports_only or not report_path(root, label).is_file():
+            return bool(done)
+        stored = read_fragment(root, label, ANATOMY)
+        made_from = digest_of_records(root, [job.image.visit for job in done])
+        return stored is None or stored.made_from != made_from
 
     def _reports(self, labels: Sequence[str]) -> pe.Workflow:
         done = {label: self._done(label) for label in labels}
-        methods = imaging_methods(self._config, self._study, [*chain(*done.values())])
         return init_reports_wf(
             output_dir=self._config.output_dir.absolute(),
             participants={label: [self._session(job) for job in done[label]] for label in labels},
             template_name=self._study.template,
             template_dir=self._study.settings.template_dir,
-            methods=asdict(methods),
+            methods={
+                label: asdict(methods_of(self._config, self._study, jobs))
+                for label, jobs in done.items()
+            },
             configuration=config_to_toml(self._config),
             name=REPORTS,
         )
@@ -298,37 +312,30 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
         yield batch
 
 
-def imaging_methods(config: AppConfig, study: Study, done: Sequence[Job]) -> ImagingMethods:
-    """What was done with the images, for the methods text."""
+def methods_of(config: AppConfig, study: Study, jobs: Sequence[Job]) -> ImagingMethods:
+    """Describe what was done with images, or will be done with those that are not complete."""
     n_atlases = len(study.settings.atlases)
-    return ImagingMethods(
-        bias_corrected=any(job.reusable.t1w is None for job in done) or not done,
-        masks=_mask_origins(config, study, done) or ('deepbet',),
-        tissue_classified=any(not job.reusable.tpms for job in done) or not done,
-        registered=any(job.reusable.anat2std_xfm is None for job in done) or not done,
-        transforms_reused=any(job.reusable.anat2std_xfm for job in done),
+    return imaging_methods(
+        [job.reusable for job in jobs],
+        [_mask_method(config, study, job) for job in jobs],
         template=study.template,
         atlas=study.atlas,
         n_atlases=n_atlases,
         registrations_per_atlas=len(registration_settings(n_atlases)),
-        segmentation=next((j.reusable.dseg_name for j in done if j.reusable.dseg_name), None),
-        reused=tuple({name: None for job in done for name in job.reusable.names}),
     )
 
 
-def _mask_origins(config: AppConfig, study: Study, done: Sequence[Job]) -> tuple[MaskOrigin, ...]:
-    """Origins of the masks, the most usual first among those that can be."""
-    found = {outputs_of(config, study, job).sidecar('brain_mask')['Method'] for job in done}
-    known: tuple[MaskOrigin, ...] = ('deepbet', 'stripped')
-    origins = [origin for origin in known if origin in found]
-    given: list[MaskOrigin] = ['given'] if found - set(known) else []
-    return (*origins, *given)
+def _mask_method(config: AppConfig, study: Study, job: Job) -> str:
+    if why_not_done(config, job.image.visit):
+        return 'deepbet' if job.reusable.mask is None else 'given'
+    return str(outputs_of(config, study, job).sidecar('brain_mask')['Method'])
 
 
 def write_citation(config: AppConfig, study: Study, plan: Plan) -> None:
-    """Write the methods in words, as far as they are known by now."""
+    """Write the methods text of the complete images; of all images where none is complete yet."""
     done = [job for job in plan.jobs if not why_not_done(config, job.image.visit)]
-    options = MethodsOptions(__version__, imaging=imaging_methods(config, study, done))
+    methods = methods_of(config, study, done or plan.jobs)
+    options = MethodsOptions(__version__, imaging=methods)
     write_text(output_path(config.output_dir, 'citation'), methods_text(options))
 
 

@@ -327,33 +327,6 @@ def _refuse_hidden_visits(path: Path, names: list[str]) -> None:
             )
 
 
-def describe_volumes(columns: Iterable[str], is_volume: bool = True) -> dict[str, Any]:
-    """Describe the columns of a table of volumes as a BIDS sidecar does.
-
-    Parameters
-    ----------
-    columns
-        Columns of the table.
-    is_volume
-        Whether the numbers are in mm3; else they are shares of the intracranial volume.
-    """
-    columns = list(columns)
-    names = {column: region_names()[index] for column, index in recognise(columns).items()}
-    known: dict[str, dict[str, Any]] = {
-        PARTICIPANT: {'Description': 'Participant'},
-        SESSION: {'Description': 'Session'},
-        ICV: {'Description': 'Intracranial volume, or that of the brain mask', 'Units': 'mm^3'},
-    }
-    unit = 'mm^3' if is_volume else '1'
-    regions = {
-        column: {'Description': f'Volume of {names[column]}', 'Units': unit}
-        if column in names
-        else {'Description': f'{column}, in the unit that it was given in'}
-        for column in columns
-    }
-    return regions | {column: known[column] for column in columns if column in known}
-
-
 def read_others(
     described: Table, used: Collection[str], files: Iterable[Path], visits: Mapping[str, Visit]
 ) -> pd.DataFrame:

@@ -25,6 +25,7 @@ from surreal_bids.bids.outputs import (
     Provenance,
     VisitOutputs,
     describe_outputs,
+    digest_of_records,
     output_path,
     write_record,
     write_sidecar,
@@ -181,7 +182,6 @@ class WriteReport(Step):
         from surreal_bids.reports.participant import ParticipantReport, write_participant_report
 
         inputs = self.inputs
-        path = output_path(inputs.output_dir, 'report', participant=inputs.participant)
         report = ParticipantReport(
             name=f'sub-{inputs.participant}',
             sessions=tuple(self._session(session) for session in inputs.sessions),
@@ -189,7 +189,10 @@ class WriteReport(Step):
             version=__version__,
             configuration=inputs.configuration or '',
         )
-        self._results['out_file'] = os.fspath(write_participant_report(path, report))
+        visits = [(inputs.participant, session['session']) for session in inputs.sessions]
+        made_from = digest_of_records(Path(inputs.output_dir), visits)
+        path = write_participant_report(inputs.output_dir, report, made_from)
+        self._results['out_file'] = os.fspath(path)
         return runtime
 
     def _session(self, session: Mapping[str, Any]) -> SessionReport:

@@ -70,11 +70,8 @@ class WriteIndividuals(Step):
     _always_run = True
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.reports.rindices_section import (
-            GroupTables,
-            write_excuse,
-            write_individual,
-        )
+        from surreal_bids.analysis.individuals import GroupTables
+        from surreal_bids.reports.rindices_section import write_failure, write_individual
 
         inputs = self.inputs
         tables = GroupTables.read(
@@ -96,7 +93,7 @@ class WriteIndividuals(Step):
                 LOGGER.debug('%s: no report', name, exc_info=True)
                 label = without_prefix(name, 'sub')
                 write_text(Path(inputs.failures_dir) / label, f'{error}' or type(error).__name__)
-                write_excuse(one, str(error))
+                write_failure(one, str(error))
         self._results['out_files'] = written
         return runtime
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
-from typing import Literal
+from typing import Any, Literal
 
 import jinja2
 from markupsafe import Markup, escape
 
+from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
 
 MaskOrigin = Literal['deepbet', 'stripped', 'given']
+COMPUTED_MASKS: tuple[MaskOrigin, ...] = ('deepbet', 'stripped')
+"""Origins of masks that this package finds itself, the most frequent first."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,39 @@ class ImagingMethods:
     segmentation: str | None = None
     ravens: bool = True
     reused: tuple[str, ...] = ()
+
+
+def imaging_methods(
+    reused: Sequence[Reusable], mask_methods: Iterable[str], **names: Any
+) -> ImagingMethods:
+    """Describe what was done with images.
+
+    Parameters
+    ----------
+    reused
+        For each image, the results of other programs that were used.
+    mask_methods
+        How the brain masks of these images were found: `deepbet`, `stripped`, or the name of a
+        program.
+    **names
+        Template and atlas: other fields of :class:`ImagingMethods`.
+    """
+    if not reused:
+        return ImagingMethods(**names)
+    found = set(mask_methods)
+    masks: list[MaskOrigin] = [origin for origin in COMPUTED_MASKS if origin in found]
+    masks += ['given'] if found - set(COMPUTED_MASKS) else []
+    segmentations = [each.dseg_name for each in reused if each.dseg_name]
+    return ImagingMethods(
+        bias_corrected=any(each.t1w is None for each in reused),
+        masks=tuple(masks),
+        tissue_classified=any(not each.tpms for each in reused),
+        registered=any(each.anat2std_xfm is None for each in reused),
+        transforms_reused=any(each.anat2std_xfm is not None for each in reused),
+        segmentation=segmentations[0] if segmentations else None,
+        reused=tuple(dict.fromkeys(name for each in reused for name in each.names)),
+        **names,
+    )
 
 
 @dataclass(frozen=True)

@@ -186,6 +186,97 @@ class Cell:
     link: str | None = None
 
 
+GENERATOR = 'surreal_bids'
+"""Stands in the head of each report, which tells it from files of other programs."""
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Sections that are rendered already, and what the report around them needs.
+
+    Attributes
+    ----------
+    title, subtitle, footer
+        Those of the report.
+    links, content
+        HTML of the navigation, and of the sections.
+    made_from
+        Digest of what the sections were made from.
+    """
+
+    title: str
+    links: str
+    content: str
+    subtitle: str = ''
+    footer: str = ''
+    made_from: str = ''
+
+
+def render_sections(
+    sections: Sequence[Section],
+    folder: Path,
+    *,
+    name: str = 'section',
+    letter: str = '',
+    figure_bytes: float = math.inf,
+) -> tuple[str, str]:
+    """Render sections as HTML; returns the links of the navigation, and the content.
+
+    Parameters
+    ----------
+    sections
+        What to render.
+    folder
+        Where the report will be; figures are linked relative to it.
+    name, letter
+        What identifiers of sections, and numbers of figures, begin with.
+    figure_bytes
+        Maximum size of all figures; those that no longer fit are linked instead.
+
+    Raises
+    ------
+    DataError
+        A figure is missing or is no picture that can be shown offline.
+    """
+    known = {'draw_figure': _Figures(folder, letter, figure_bytes), 'rows': table_rows}
+    macros: Any = _environment().get_template('sections.html').make_module(known)
+    named = [(section, f'{name}-{number}') for number, section in enumerate(sections, start=1)]
+    links = ''.join(macros.section_link(*each) for each in named)
+    return links, ''.join(macros.section_content(*each) for each in named)
+
+
+def write_fragments(path: Path, fragments: Sequence[Fragment], script: str = '') -> Path:
+    """Write a report, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        The HTML file.
+    fragments
+        Its content in order; the last one gives the title, subtitle and footer.
+    script
+        What the report may run.
+    """
+    last = fragments[-1]
+    html = (
+        _environment()
+        .get_template('page.html')
+        .render(
+            title=last.title,
+            subtitle=last.subtitle,
+            footer=last.footer,
+            generator=GENERATOR,
+            # Rendered by `render_sections`, which has escaped all text.
+            links=Markup(''.join(each.links for each in fragments)),  # noqa: S704
+            content=Markup(''.join(each.content for each in fragments)),  # noqa: S704
+            policy=content_policy([script] if script else []),
+            # Written by us: it holds nothing of the data.
+            script=Markup(script),  # noqa: S704
+        )
+    )
+    return write_text(path, html)
+
+
 def write_page(
     path: str | Path,
     title: str,
@@ -193,118 +284,20 @@ def write_page(
     *,
     subtitle: str = '',
     footer: str = '',
-    template: str = 'page.html',
     figure_bytes: float = math.inf,
 ) -> Path:
-    """Write a report, whole or not at all.
-
-    Parameters
-    ----------
-    path
-        The HTML file; figures are linked relative to it.
-    title, subtitle
-        What the report is about.
-    sections
-        Its content; the navigation lists their titles.
-    footer
-        Where the report comes from.
-    template
-        File among the templates of this package that extends or is `page.html`.
-    figure_bytes
-        Room for figures: those that no longer fit are linked instead.
-
-    Raises
-    ------
-    DataError
-        A figure is missing or is no picture that can be shown offline.
-    """
+    """Write a report from its sections; see :func:`render_sections` for the parameters."""
     path = Path(path)
-    blocks = _blocks(sections)
-    is_interactive = any(isinstance(each, Table) and each.interactive for each in blocks)
-    script = table_script() if is_interactive else ''
-    html = (
-        _environment()
-        .get_template(template)
-        .render(
-            title=title,
-            subtitle=subtitle,
-            sections=sections,
-            footer=footer,
-            policy=content_policy([script] if script else []),
-            # Written by us: it holds nothing of the data.
-            script=Markup(script),  # noqa: S704
-            slot=lambda name: Markup(_SLOT).format(name, '', ''),  # noqa: S704
-            draw_figure=_Figures(path.parent, room=figure_bytes),
-            rows=table_rows,
-        )
-    )
-    return write_text(path, html)
+    rendered = render_sections(sections, path.parent, figure_bytes=figure_bytes)
+    is_interactive = any(isinstance(it, Table) and it.interactive for it in _blocks(sections))
+    fragment = Fragment(title, *rendered, subtitle, footer)
+    return write_fragments(path, [fragment], table_script() if is_interactive else '')
 
 
-_SLOT = '<!-- added {} {} -->{}<!-- end -->'
-"""Where a page has room for a section that is added later: of what, from what, and the section."""
-_SLOTS = {
-    name: re.compile(_SLOT.format(name, '(.*?)', '.*?'), re.DOTALL) for name in ('links', 'content')
-}
-
-
-def add_section(path: Path, section: Section, made_from: str) -> Path:
-    """Add a section to a page, before all others; one that was added earlier is replaced.
-
-    Parameters
-    ----------
-    path
-        A page that `write_page` wrote.
-    section
-        What to add: without scripts.
-    made_from
-        Letters and digits that tell what the section was made from; see :func:`added_from`.
-
-    Raises
-    ------
-    DataError
-        The page has no room for it: it was written by something else, or is damaged.
-    """
-    page = path.read_text(encoding='utf-8')
-    if not all(pattern.search(page) for pattern in _SLOTS.values()):
-        raise DataError(
-            f'{path}: no report of this version, so that R-indices cannot be added; delete it, and '
-            'run the participant level with --reports-only'
-        )
-    known = {'draw_figure': _Figures(path.parent, 'R'), 'rows': table_rows}
-    macros: Any = _environment().get_template('sections.html').make_module(known)
-    added = {
-        'links': macros.section_link(section, 'added'),
-        'content': macros.section_content(section, 'added'),
-    }
-    for name, pattern in _SLOTS.items():
-        page = _fill(page, pattern, _SLOT.format(name, made_from, added[name]))
-    return write_text(path, page)
-
-
-def _fill(page: str, pattern: re.Pattern[str], text: str) -> str:
-    return pattern.sub(lambda _: text, page, count=1)
-
-
-def remove_section(path: Path) -> Path:
-    """Take out of a page what was added to it."""
-    page = path.read_text(encoding='utf-8')
-    for name, pattern in _SLOTS.items():
-        page = _fill(page, pattern, _SLOT.format(name, '', ''))
-    return write_text(path, page)
-
-
-def holds_more(path: Path) -> bool:
-    """Whether a page has sections besides an added one."""
-    return '<section id="section-1"' in path.read_text(encoding='utf-8')
-
-
-def added_from(path: Path) -> str:
-    """What the added section of a page was made from; empty where there is none, or no page."""
-    if not path.is_file():
-        return ''
-    found = _SLOTS['content'].search(path.read_text(encoding='utf-8'))
-    return found[1].strip() if found else ''
+def is_own_page(path: Path) -> bool:
+    """Whether a file is a report that was assembled from fragments."""
+    with path.open(encoding='utf-8', errors='replace') as stream:
+        return f'content="{GENERATOR}"' in stream.read(1000)
 
 
 def _blocks(sections: Iterable[Section]) -> Iterator[Block]:
@@ -397,9 +390,8 @@ def _embed_svg(figure: Figure, prefix: str, folder: Path) -> Markup:
     text = _SIZE.sub(r'\1', _SIZE.sub(r'\1', text, count=1), count=1)
     text = _IDENTIFIER.sub(rf'\g<1>{prefix}', text)
     text = _LINK.sub(lambda found: _moved(found, figure.path.parent, folder), text)
-    # In the picture, not in the style sheet: reports may be older than what is added to them.
-    style = Markup(' style="min-width:0;max-width:48rem"') if figure.is_narrow else ''
-    label = Markup('<svg{} role="img" aria-label="{}"').format(style, _spoken(figure))
+    kind = Markup(' class="narrow"') if figure.is_narrow else ''
+    label = Markup('<svg{} role="img" aria-label="{}"').format(kind, _spoken(figure))
     # The file was checked above: it holds no script and nothing remote.
     return Markup(text.replace('<svg', label, 1))  # noqa: S704
 

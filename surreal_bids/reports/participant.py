@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from surreal_bids.bids.layout import without_prefix
 from surreal_bids.imaging.norms import (
     ASYMMETRY,
     LEAST_OVERLAP,
@@ -20,12 +21,14 @@ from surreal_bids.imaging.norms import (
     disagreements,
     why_no_norms,
 )
+from surreal_bids.reports.assembly import report_path, write_anatomy
 from surreal_bids.reports.methods import MethodsOptions, methods_html
 from surreal_bids.reports.pages import (
     Block,
     Code,
     Facts,
     Figure,
+    Fragment,
     Html,
     Notice,
     Number,
@@ -33,7 +36,7 @@ from surreal_bids.reports.pages import (
     Paragraph,
     Section,
     Table,
-    write_page,
+    render_sections,
 )
 
 MM3_PER_ML = 1000.0
@@ -136,23 +139,30 @@ class ParticipantReport:
     configuration: str = ''
 
 
-def write_participant_report(path: str | Path, data: ParticipantReport) -> Path:
+def write_participant_report(
+    output_dir: str | Path, data: ParticipantReport, made_from: str = ''
+) -> Path:
     """Write the report of a participant.
 
     Parameters
     ----------
-    path
-        The HTML file, e.g. `OUT/sub-01.html`; figures are linked relative to it.
+    output_dir
+        The output folder.
     data
         What to show.
+    made_from
+        Digest of the records of the images; see :mod:`surreal_bids.reports.assembly`.
     """
-    return write_page(
-        path,
-        title=f'{data.name}: brain regions from T1-weighted MRI',
+    root, label = Path(output_dir), without_prefix(data.name, 'sub')
+    sections = [*_results(data), _methods(data)]
+    fragment = Fragment(
+        f'{data.name}: brain regions from T1-weighted MRI',
+        *render_sections(sections, report_path(root, label).parent),
         subtitle=_subtitle(data),
-        sections=[*_results(data), _methods(data)],
-        footer=f'Made by surreal_bids {data.version}. Not for diagnosis.',
+        footer=f'surreal_bids {data.version}. Not for diagnosis.',
+        made_from=made_from,
     )
+    return write_anatomy(root, label, fragment)
 
 
 def _subtitle(data: ParticipantReport) -> str:

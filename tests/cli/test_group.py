@@ -233,6 +233,10 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     path.unlink()
     lost, stranger = (done.parent / 'out' / f'sub-{label}.html' for label in ('003', '999'))
     stranger.write_text(lost.read_text())
+    stored = lost.with_suffix('') / 'figures' / '.sub-003_desc-rindices_report.json'
+    kept = Path(str(stored).replace('sub-003', 'sub-999'))
+    kept.parent.mkdir(parents=True)
+    kept.write_text(stored.read_text())
     lost.unlink()
     stem = f'group_space-{TEMPLATE}_label-GM_contrast-r9slope_stat-t_statmap'
     names = ('group_label-WM_contrasts.tsv', f'{stem}.nii.gz', f'{stem}.json', 'mine.tsv')
@@ -243,7 +247,8 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     assert run(done, '--split-half', '--reports-only') == 0
     assert path.read_bytes() == before
     assert [each.name for each in outdated if each.is_file()] == ['mine.tsv']
-    assert 'Where they stand' in lost.read_text()
+    assert 'Comparison with controls' in lost.read_text()
+    assert not kept.exists()
     assert not stranger.exists()  # R-indices of somebody who is not of the cohort any more.
 
 
@@ -383,7 +388,7 @@ def test_visits_are_described_and_people_counted_once(tmp_path):
     assert groups['outcome'].tolist() == ['compared'] * 2
     page = Page(tmp_path / 'out' / 'sub-003.html')
     check_structure(page)
-    for words in ('ses-2, the last of 2', 'What they rest on', 'Over time', 'Changes of R-indices'):
+    for words in ('ses-2, the last of 2', 'Regional contributions', 'Changes of R-indices'):
         assert words in page.words, words
     assert 'Change over visits' in Page(tmp_path / 'out' / 'group.html').words
     assert_described(tmp_path / 'out', 'changes.tsv', 'group_change.tsv')

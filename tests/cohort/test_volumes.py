@@ -3,11 +3,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.analysis.descriptions import describe_volumes
 from surreal_bids.bids.layout import visit_name
 from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.cohort.volumes import (
     collect_volumes,
-    describe_volumes,
     find_segmented,
     in_order,
     read_rows,

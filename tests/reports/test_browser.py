@@ -133,8 +133,8 @@ def test_rows_and_points_lead_to_reports(group, visit):
 def test_a_participant_is_shown_at_any_width(tmp_path, visit):
     path = write_individual(make_tables(tmp_path).of('sub-01'))
     page = visit(path)
-    page.locator('nav a', has_text='Over time').click()
-    assert page.locator('h3', has_text='Over time').is_visible()
+    page.locator('nav a', has_text='Change over time').click()
+    assert page.locator('h3', has_text='Change over time').is_visible()
     for width in (1280, 400):
         page.set_viewport_size({'width': width, 'height': 800})
         assert page.evaluate('document.documentElement.scrollWidth') <= width

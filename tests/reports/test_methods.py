@@ -4,14 +4,17 @@ import json
 import re
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.reports.methods import (
     GroupMethods,
     ImagingMethods,
     MethodsOptions,
     citations,
+    imaging_methods,
     methods_html,
     methods_text,
 )
@@ -70,6 +73,33 @@ def options_of(imaging, group):
         imaging=None if imaging is None else replace(IMAGING, **imaging),
         group=None if group is None else replace(GROUP, **group),
     )
+
+
+REUSED = {
+    'none': Reusable(),
+    'images': Reusable('fmriprep', Path('t1w'), Path('mask')),
+    'transforms': Reusable(
+        'fmriprep', Path('t1w'), Path('mask'), (Path('GM'),) * 3, Path('there'), Path('back')
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ('images', 'registered', 'reused'),
+    [
+        (['none'], True, False),
+        (['images'], True, False),
+        (['transforms'], False, True),
+        (['transforms', 'none'], True, True),
+    ],
+)
+def test_images_whose_transforms_were_reused_are_not_called_registered(images, registered, reused):
+    methods = imaging_methods([REUSED[name] for name in images], ['fmriprep'], atlas='network')
+    text = methods_text(MethodsOptions('1', methods))
+    assert ('registered to the template' in text) == registered
+    assert ('ransforms to the template' in text) == reused
+    assert ('N4 [' in text) == ('none' in images)
+    assert methods.masks == ('given',)
 
 
 EVERYTHING = [options_of(imaging, group) for imaging, group, _, _ in CASES]

@@ -47,7 +47,7 @@ def session(figure):
 def write(folder, *sessions, name='sub-01', configuration='atlas = "muse"'):
     methods = MethodsOptions('9.9', ImagingMethods())
     data = ParticipantReport(name, sessions, methods, '9.9', configuration)
-    return Page(write_participant_report(folder / 'sub-01.html', data))
+    return Page(write_participant_report(folder, data))
 
 
 @pytest.fixture(scope='module')

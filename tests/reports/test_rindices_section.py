@@ -9,13 +9,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.analysis.individuals import GroupTables, Reference, find_reference
 from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.cohort.warnings import NOT_ADAPTED
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_json, write_tsv
+from surreal_bids.reports.assembly import (
+    ANATOMY,
+    FIGURES,
+    read_fragment,
+    remove_others,
+    write_anatomy,
+)
 from surreal_bids.reports.figures import save_figure
 from surreal_bids.reports.mosaics import Scale
-from surreal_bids.reports.pages import Paragraph, Section, write_page
+from surreal_bids.reports.pages import Fragment, Paragraph, Section, render_sections
 from surreal_bids.reports.rindices_figures import (
     OTHERS,
     RegionPainter,
@@ -23,12 +31,7 @@ from surreal_bids.reports.rindices_figures import (
     strongest,
 )
 from surreal_bids.reports.rindices_section import (
-    FIGURES,
-    GroupTables,
-    Reference,
-    find_reference,
-    remove_others,
-    write_excuse,
+    write_failure,
     write_individual,
 )
 from tests.reports.html_page import HOSTILE, Page, check_offline, check_structure
@@ -113,16 +116,16 @@ def test_everything_is_told(tmp_path, painter):
     last = tables.results.loc[1]
     for words in (
         'sub-01: R-indices',
-        'nothing speaks against these R-indices',
-        f'68 %: {last["r1_low"]:.2f} to {last["r1_high"]:.2f}',
-        '; centile 96 among 34 controls of like age',
+        'No quality flags',
+        f'68% interval {last["r1_low"]:.2f} to {last["r1_high"]:.2f}',
+        '; centile 96 of 34 controls of similar age',
         'controls (n = 20)',
-        'below it patients of the training sample, held out',
+        'from the training sample, out of fold',
         'ses-2, the last of 2',
-        'by a model that was trained on this dataset without the participant',
+        'with a model trained on this dataset without the participant',
         'Right hippocampus',
         'years since the first visit',
-        'in the order of their dates',
+        'ordered by date',
         'Regions that changed reliably',
         '-4.50',
     ):
@@ -160,10 +163,10 @@ def test_only_what_is_there_is_shown(tmp_path):
     tables = make_tables(tmp_path, contributions=nothing, changes=nothing, reference=none)
     results = tables.results.drop(columns=[f'r{k}_{e}' for k in '12' for e in ('low', 'centile')])
     page = Page(write_individual(replace(tables, results=results).of('sub-05')))
-    assert 'What they rest on' not in page.words
-    assert 'Over time' not in page.words
+    assert 'Regional contributions' not in page.words
+    assert 'Change over time' not in page.words
     assert 'centile' not in page.words
-    assert '68 %:' not in page.words
+    assert '68% interval' not in page.words
 
 
 def test_doubts_are_told_in_sentences(tmp_path):
@@ -175,11 +178,13 @@ def test_doubts_are_told_in_sentences(tmp_path):
     write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [], ['a tilted head'])
     words = Page(write_individual(tables.of('sub-01'))).words
     assert NOT_ADAPTED in words
-    assert 'Furthest from controls: Right hippocampus (-4.2 SD), Right amygdala (+3.5 SD).' in words
+    assert (
+        'differ most from controls: Right hippocampus (-4.2 SD), Right amygdala (+3.5 SD).' in words
+    )
     assert 'Outside the training range of controls, so that effects are extrapolated: age.' in words
     assert 'volumes were used as measured' not in words  # It is what the first sentence means.
     assert 'The image: a tilted head' in words
-    assert 'nothing speaks against' not in words
+    assert 'No quality flags' not in words
 
 
 @pytest.mark.parametrize('knows_sites', [True, False])
@@ -187,9 +192,9 @@ def test_a_site_that_the_model_knows_by_name_is_told(tmp_path, knows_sites):
     card = CARD | {'Preprocessing': {'combat': {} if knows_sites else None}}
     tables = replace(make_tables(tmp_path, adapted=False, model='ad'), card=card)
     words = Page(write_individual(tables.of('sub-01'))).words
-    assert ('taken for the site of this name' in words) == knows_sites
+    assert ('treated as the site of the same name' in words) == knows_sites
     assert (NOT_ADAPTED in words) != knows_sites
-    assert ('what the scanner adds is not in it' in words) != knows_sites
+    assert ('does not include effects of the scanner' in words) != knows_sites
 
 
 def test_images_that_the_network_is_not_sure_of_are_called_poor(tmp_path):
@@ -209,7 +214,7 @@ def test_no_r_indices_is_told_with_the_reason(tmp_path):
     results = one.results.assign(r1=np.nan, r2=np.nan, status='not_held_out', reason='small site')
     words = Page(write_individual(replace(one, results=results))).words
     assert 'There are no R-indices: small site.' in words
-    assert 'Where they stand' not in words
+    assert 'Comparison with controls' not in words
 
 
 @pytest.mark.parametrize('everyone', [False, True])
@@ -231,7 +236,7 @@ def test_an_r_index_that_the_fold_lost_is_not_shown(tmp_path, everyone):
     assert f'there is no R-index of those that it lost ({reason})' in page.words
     assert 'nan' not in page.words
     assert f'{results["r1"][1]:.2f}' in page.words
-    assert 'Where they stand' in page.words
+    assert 'Comparison with controls' in page.words
     assert 'R-indices over visits' in page.words
 
 
@@ -242,8 +247,8 @@ def test_what_speaks_against_the_model_is_told(tmp_path, agreement, r):
     tables = replace(make_tables(tmp_path, model='ad'), card=CARD | known)
     words = Page(write_individual(tables.of('sub-01'))).words
     assert ('members of the model hardly agree (0.62' in words) == (agreement == 0.62)
-    assert ('training sample was left out: r2 (correlation 0.40)' in words) == (r == 0.4)
-    assert ('nothing speaks against' in words) == (agreement != 0.62 and r == 0.9)
+    assert ('fold of the training sample: r2 (correlation 0.40)' in words) == (r == 0.4)
+    assert ('No quality flags' in words) == (agreement != 0.62 and r == 0.9)
 
 
 def test_no_pattern_is_told(tmp_path):
@@ -263,31 +268,73 @@ def test_the_last_visit_with_r_indices_counts(tmp_path):
     tables = change_last(make_tables(tmp_path), r1=np.nan, r2=np.nan)
     words = Page(write_individual(tables.of('sub-01'))).words
     assert 'ses-1, the last of 2' in words
-    assert 'Over time' not in words
+    assert 'Change over time' not in words
 
 
 def test_visits_without_dates_are_in_the_order_of_names(tmp_path):
     tables = make_tables(tmp_path)
     deviations = tables.deviations.assign(years=np.nan, order_by='name')
     words = Page(write_individual(replace(tables, deviations=deviations).of('sub-01'))).words
-    assert 'in the order of the names of the sessions' in words
+    assert 'ordered by session label' in words
+
+
+def write_anatomy_of(root, made_from='1'):
+    """Write what the participant level would."""
+    rendered = render_sections([Section('Summary', (Paragraph(HOSTILE),))], root)
+    return write_anatomy(root, '01', Fragment('T', *rendered, made_from=made_from))
 
 
 def test_sections_of_the_participant_level_stay(tmp_path):
-    path = tmp_path / 'sub-01.html'
-    write_page(path, 'T', [Section('Summary', (Paragraph(HOSTILE),))])
-    before, age = path.read_text(), path.stat().st_mtime_ns
+    path = write_anatomy_of(tmp_path)
+    before = path.read_text()
     tables = make_tables(tmp_path)
     for _ in range(2):
         write_individual(tables.of('sub-01'), again=True)
         page = Page(path)
         check_structure(page)
-        assert page.words.count('Where they stand') == 2
+        assert page.words.count('Comparison with controls') == 2
         assert HOSTILE in page.words
         assert page.words.rindex('R-indices') < page.words.rindex('Summary')
-    assert path.stat().st_mtime_ns == age
     remove_others(tmp_path, {'02'})
     assert path.read_text() == before
+    assert not list(tmp_path.rglob('*rindices*'))
+
+
+@pytest.mark.parametrize(('made_from', 'stay'), [('1', True), ('2', False)])
+def test_r_indices_stay_until_an_image_is_processed_again(tmp_path, made_from, stay):
+    write_anatomy_of(tmp_path)
+    one = make_tables(tmp_path).of('sub-01')
+    write_individual(one)
+    path = write_anatomy_of(tmp_path, made_from)
+    assert read_fragment(tmp_path, '01', ANATOMY).made_from == made_from
+    assert ('Comparison with controls' in Page(path).words) == stay
+    write_individual(one)
+    assert 'Comparison with controls' in Page(path).words
+
+
+@pytest.mark.parametrize('damage', ['{', '[]', '{"title": 1, "old": 2}'])
+def test_a_damaged_fragment_is_written_again(tmp_path, damage):
+    one = make_tables(tmp_path).of('sub-01')
+    path = write_individual(one)
+    before = path.read_text()
+    (fragment,) = tmp_path.rglob('.*_report.json')
+    fragment.write_text(damage)
+    write_individual(one)
+    assert path.read_text() == before
+
+
+def test_a_run_killed_before_a_fragment_is_stored_repeats_the_step(tmp_path, monkeypatch):
+    def kill(*_):
+        raise KeyboardInterrupt
+
+    one = make_tables(tmp_path).of('sub-01')
+    with monkeypatch.context() as patched:
+        patched.setattr('surreal_bids.reports.assembly.write_json', kill)
+        with pytest.raises(KeyboardInterrupt):
+            write_individual(one)
+    path = tmp_path / 'sub-01.html'
+    path.write_text(path.read_text().replace('<h1>', '<h1 class="old">'))
+    assert '<h1>' in write_individual(one).read_text()
 
 
 def test_others_to_compare_with_are_a_reason_to_write_again(tmp_path):
@@ -321,12 +368,12 @@ def test_a_page_of_something_else_is_left_alone(tmp_path):
     path = tmp_path / 'sub-01.html'
     path.write_text('<html>mine</html>')
     one = make_tables(tmp_path).of('sub-01')
-    with pytest.raises(DataError, match='no report of this version'):
+    with pytest.raises(DataError, match='not a report of this version'):
         write_individual(one)
-    write_excuse(one, 'x')
+    write_failure(one, 'x')
     assert path.read_text() == '<html>mine</html>'
-    write_excuse(make_tables(tmp_path).of('sub-02'), 'too strange')
-    assert 'could not be written: too strange' in Page(tmp_path / 'sub-02.html').words
+    write_failure(make_tables(tmp_path).of('sub-02'), 'too strange')
+    assert 'could not be reported: too strange' in Page(tmp_path / 'sub-02.html').words
 
 
 def test_tables_are_read_as_the_group_level_writes_them(tmp_path):
@@ -378,7 +425,7 @@ def test_what_the_card_lacks_of_one_pattern_is_shown_of_the_others(tmp_path):
     reference = find_reference(results, card, 'ad')
     tables = replace(tables, results=results, card=card, reference=reference)
     words = Page(write_individual(tables.of('sub-01'))).words
-    assert 'meant to hold 68 % of true severities' in words
+    assert 'intended to contain the true severity' in words
     assert 'controls (n = 31)' in words
 
 

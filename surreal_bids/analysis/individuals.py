@@ -1,0 +1,224 @@
+"""Results of single participants, read from the tables of the group level."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from surreal_bids import __version__
+from surreal_bids.bids.layout import without_prefix
+from surreal_bids.bids.outputs import output_path
+from surreal_bids.bids.tabular import PARTICIPANT, SESSION
+from surreal_bids.regions import region_names
+from surreal_bids.rindices.crossfit import HELD_OUT
+
+
+class Reference(NamedTuple):
+    """Participants to compare with: whose they are, their `group` and R-indices, and how many.
+
+    `rows` may be percentiles instead of participants, and may lack R-indices. Where these are of
+    different numbers of participants, `counts` has the smallest.
+    """
+
+    whose: str
+    rows: pd.DataFrame
+    counts: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTables:
+    """What the group level has found, as reports of participants need it.
+
+    Attributes
+    ----------
+    root
+        The output folder.
+    results, contributions, changes : frame
+        `rindices.tsv`, `contributions.tsv` and `changes.tsv`; empty where there is none.
+    deviations : frame
+        Of each visit `participant_id`, perhaps `session_id`, `order_by`, `years`, `age`, `sex` and
+        `site`, and how far each feature is from the mean of controls, in their standard deviations.
+    reference
+        Whom to compare with.
+    card
+        Card of the model.
+    model
+        Name of the model that was applied; None where it was trained on this dataset.
+    adapted
+        Whether the model knows the scanners of this dataset.
+    """
+
+    root: Path
+    results: pd.DataFrame
+    deviations: pd.DataFrame
+    card: Mapping[str, Any]
+    contributions: pd.DataFrame = field(default_factory=pd.DataFrame)
+    changes: pd.DataFrame = field(default_factory=pd.DataFrame)
+    reference: Reference = field(default_factory=lambda: Reference('', pd.DataFrame()))
+    model: str | None = None
+    adapted: bool = True
+
+    @classmethod
+    def read(
+        cls, root: Path, deviations: Path, card: Path, model: str | None, adapted: bool
+    ) -> GroupTables:
+        """Read what is among the outputs, and the deviations and the card beside them."""
+        known = json.loads(card.read_text(encoding='utf-8'))
+        results = _read_output(root, 'rindices')
+        return cls(
+            root,
+            results,
+            _read_table(deviations),
+            known,
+            _read_output(root, 'contributions'),
+            _read_output(root, 'changes'),
+            find_reference(results, known, model),
+            model,
+            adapted,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the R-indices."""
+        return list(self.card['PatternNames'])
+
+    @property
+    def knows_sites(self) -> bool:
+        """Whether the model has learned any site."""
+        return self.card['Preprocessing']['combat'] is not None
+
+    @cached_property
+    def region_of(self) -> dict[str, str]:
+        """How to call each feature."""
+        names = region_names()
+        return {
+            each['Name']: names[each['MUSERegions'][0]]
+            if len(each['MUSERegions']) == 1
+            else each['Name']
+            for each in self.card['FeatureDetails']
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes whenever that does which all reports show: the model, and whom it compares with.
+
+        Of one participant see :meth:`Individual.digest`.
+        """
+        shown = [__version__, self.model, self.adapted, self.card['CardSHA256']]
+        text = json.dumps(shown) + self.reference.rows.to_csv()
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def _rows(self) -> list[tuple[pd.DataFrame, dict[Any, pd.DataFrame]]]:
+        """Each table without rows, and its rows by participant."""
+        tables = (self.results, self.deviations, self.contributions, self.changes)
+        return [
+            (table.iloc[:0], dict(list(table.groupby(PARTICIPANT))) if len(table) else {})
+            for table in tables
+        ]
+
+    def of(self, participant: str) -> Individual:
+        """What there is of one participant."""
+        return Individual(
+            self, participant, *(rows.get(participant, none) for none, rows in self._rows)
+        )
+
+
+def _read_output(root: Path, name: str) -> pd.DataFrame:
+    return _read_table(output_path(root, name))
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """A table of ours; empty where there is none."""
+    if not path.is_file():
+        return pd.DataFrame()
+    text = dict.fromkeys((PARTICIPANT, SESSION, 'from_session', 'to_session', 'site'), str)
+    return pd.read_csv(path, sep='\t', na_values=['n/a'], keep_default_na=False, dtype=text)
+
+
+def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | None) -> Reference:
+    """Whom to compare R-indices with: the training sample, or else the dataset.
+
+    Parameters
+    ----------
+    results
+        R-indices of the dataset.
+    card
+        Card of the model, which may have percentiles of the training sample.
+    model
+        Name of the model that was applied; None where it was trained on this dataset.
+    """
+    names = list(card['PatternNames'])
+    if model is not None and card.get('Reference'):
+        told = card['Reference']
+        parts = [
+            # Not of all patterns, where folds have lost one.
+            pd.DataFrame(each['Percentiles']).assign(group=group)
+            for group, each in told.items()
+        ]
+        counts = {group: int(each['Number']) for group, each in told.items()}
+        return Reference('the training sample', pd.concat(parts, ignore_index=True), counts)
+    first = results.drop_duplicates(PARTICIPANT)
+    if HELD_OUT in first:
+        first = first[first[HELD_OUT].eq(True)]
+    if 'group' not in first or (model is not None and first['group'].nunique() < 2):
+        return Reference('', pd.DataFrame())
+    found = first[names].dropna(axis=1, how='all')
+    # Who lacks the R-index of a pattern that was lost still counts in the others.
+    known = first[['group', *found]].dropna(subset=['group']).dropna(thresh=2)
+    whose = 'this dataset' if model else 'the training sample, out of fold'
+    fewest = known.groupby('group').count().min(axis=1)
+    counts = {str(group): int(n) for group, n in fewest.items()}
+    return Reference(whose, known, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Individual:
+    """What the group level has found of one participant; frames have one row per visit or more."""
+
+    tables: GroupTables
+    name: str
+    results: pd.DataFrame
+    deviations: pd.DataFrame
+    contributions: pd.DataFrame
+    changes: pd.DataFrame
+
+    @property
+    def label(self) -> str:
+        """The participant without `sub-`."""
+        return without_prefix(self.name, 'sub')
+
+    @cached_property
+    def last(self) -> pd.Series:
+        """R-indices of the last visit that has any, or of the last."""
+        known = self.results.dropna(subset=self.tables.names, how='all')
+        return (known if len(known) else self.results).iloc[-1]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the R-indices that are known; one that a fold has lost is not."""
+        return [name for name in self.tables.names if pd.notna(self.last[name])]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are R-indices of any visit."""
+        return bool(self.names)
+
+    def at_last(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rows of the last visit."""
+        if SESSION not in table or pd.isna(self.last.get(SESSION)):
+            return table
+        return table[table[SESSION] == self.last[SESSION]]
+
+    def digest(self) -> str:
+        """Changes whenever the section would."""
+        parts = [self.results, self.deviations, self.contributions, self.changes]
+        text = self.tables.digest + ''.join(part.to_csv() for part in parts)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
