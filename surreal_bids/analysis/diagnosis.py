@@ -10,6 +10,7 @@ from pandas.api.types import is_numeric_dtype
 from scipy import stats
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.columns import means
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
@@ -155,3 +156,29 @@ def _compare_categories(name: str, controls: pd.Series, patients: pd.Series) -> 
         for each in (of_controls, of_patients)
     ]
     return _Differs(short[0], short[1], test, p, words)
+
+
+def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return mean, SD and mean spread over members of each R-index in each group.
+
+    Parameters
+    ----------
+    first
+        First visits: `group`, R-indices and their spreads.
+    names
+        Names of the R-indices.
+    """
+    nothing = pd.Series(dtype=float)
+    rows = [
+        {
+            'R-index': name,
+            'group': group,
+            'participants': len(rows),
+            'mean': rows[name].mean(),
+            'sd': rows[name].std(),
+            'spread over members': rows.get(f'{name}{SPREAD_SUFFIX}', nothing).mean(),
+        }
+        for name in names
+        for group, rows in first.groupby('group')
+    ]
+    return pd.DataFrame(rows)

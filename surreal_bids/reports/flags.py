@@ -1,4 +1,4 @@
-"""Participants in reports: what to know of each, and a table of all with their R-indices."""
+"""Quality flags of participants, and the table of all participants with R-indices and flags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEW_ROWS = 12
 
 
 class Flag(NamedTuple):
-    """What to know before an R-index is used: in a few words, and in a sentence."""
+    """A quality flag: in a few words, and as a sentence."""
 
     short: str
     long: str
@@ -33,41 +33,40 @@ class Flag(NamedTuple):
 
 NOT_HARMONIZED = Flag(
     'site not harmonized',
-    'The model does not know the site: volumes were used as measured, and the R-indices hold '
-    'whatever the scanner does.',
+    'The model does not include this site. Volumes were not harmonized, and the R-indices include '
+    'scanner effects.',
 )
 STATUS_FLAGS = {
     UNHARMONIZED: NOT_HARMONIZED,
     INCOMPLETE: Flag(
-        'a covariate, the ICV or the site is missing',
-        'A covariate, the intracranial volume or the site is missing: there are no R-indices.',
+        'covariate, ICV or site missing',
+        'A covariate, the intracranial volume or the site is missing, so there are no R-indices.',
     ),
     NOT_HELD_OUT: Flag(
-        'could not be held out',
-        'No model could be learned without this participant: there are no R-indices.',
+        'no out-of-fold model',
+        'No model could be trained without this participant, so there are no R-indices.',
     ),
 }
-"""Flags that follow from the status of a visit."""
+"""Flags by the status of a visit."""
 
 OUTSIDE = Flag(
     'outside the training population',
-    'The brain lies outside the population that the model was trained on: the R-indices are an '
-    'extrapolation.',
+    'The brain lies outside the training population of the model; the R-indices are extrapolated.',
 )
 ANOTHER_FOLD = Flag(
-    'other patterns without the fold',
-    'When this participant and others of the fold were held out, the model did not find all '
-    'patterns again: there is no R-index of those that it lost',
+    'pattern not reproduced in the fold',
+    'Not all patterns were reproduced in the fold of this participant, and their R-indices are '
+    'missing',
 )
 
 
 def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
-    """What to know before the R-indices of a visit are used.
+    """Return the quality flags of a visit.
 
     Parameters
     ----------
     row
-        The visit's row of what `TableModel.compute` or `cross_fit` returned.
+        The visit's row of the table of R-indices.
     """
     flags = [STATUS_FLAGS[row['status']]] if row['status'] in STATUS_FLAGS else []
     in_range = row.get('brain_in_range')
@@ -76,11 +75,11 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
     beyond = row.get('covariates_out_of_range', NONE_BEYOND)
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
         text = f'{beyond} outside the training range'
-        long = 'Outside the training range of controls, so that effects are extrapolated: '
-        flags.append(Flag(text, f'{long}{beyond}.'))
+        long = f'Outside the range of the training controls, so effects are extrapolated: {beyond}.'
+        flags.append(Flag(text, long))
     if row.get('n_imputed', 0) > 0:
         text = f'{row["n_imputed"]:.0f} regions were missing'
-        flags.append(Flag(text, f'{text}, and filled in with what is usual for controls.'))
+        flags.append(Flag(text, f'{text} and were imputed from controls.'))
     if row.get('fold_correlation', 1.0) < FOUND_AGAIN:
         reason = row.get('reason')
         which = f' ({reason})' if isinstance(reason, str) else ''
@@ -89,11 +88,11 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
 
 
 UNCERTAIN_SHARE = 0.1
-"""An image is called poor where more than this part of its regions is uncertain."""
+"""Proportion of uncertain regions above which an image is flagged."""
 
 
 def image_flags(output_dir: Path, participant: str, session: object = None) -> list[Flag]:
-    """What the participant level has to say of an image; nothing where there is none."""
+    """Return the flags of an image; none for participants without images."""
     label = without_prefix(participant, 'sub')
     if not is_label(label):
         return []
@@ -112,26 +111,26 @@ def _uncertain(confidence: pd.Series) -> list[Flag]:
     if count <= UNCERTAIN_SHARE * len(confidence):
         return []
     text = (
-        f'The image is poor, or unlike those that the network knows: it is not sure of {count} of '
-        f'{len(confidence)} regions.'
+        f'The network is uncertain about {count} of {len(confidence)} regions: the image quality '
+        'is poor, or the image differs from the training images.'
     )
-    return [Flag('poor image', text)]
+    return [Flag('uncertain segmentation', text)]
 
 
 def report_of(output_dir: Path, participant: str) -> Path | None:
-    """Where the report of a participant is, or will be; None where the name is no BIDS label."""
+    """Return the path of a report; None if the name of the participant is not a BIDS label."""
     label = without_prefix(participant, 'sub')
     return output_path(output_dir, 'report', participant=label) if is_label(label) else None
 
 
 def report_links(output_dir: Path, participants: Iterable[str], folder: Path) -> list[str | None]:
-    """Links to the reports of participants from files in `folder`; None where there is none."""
+    """Return links from files in `folder` to the reports of participants, or None."""
     reports = [report_of(output_dir, participant) for participant in participants]
     return [None if path is None else quote(os.path.relpath(path, folder)) for path in reports]
 
 
-def people_table(found: GroupResults, output_dir: Path) -> Table:
-    """All visits with R-indices, intervals and centiles as far as known, and flags."""
+def participant_table(found: GroupResults, output_dir: Path) -> Table:
+    """Return the table of all visits with R-indices, intervals, centiles and flags."""
     visits, results = found.cohort.visits, found.results
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
     table = visits.loc[results.index, known].rename(
@@ -142,7 +141,7 @@ def people_table(found: GroupResults, output_dir: Path) -> Table:
         table[name] = results[name].round(2) + 0.0  # No minus zero.
         formats[name] = '{:.2f}'
         if f'{name}_low' in results:
-            table[f'{name}, 68 %'] = _intervals(results[f'{name}_low'], results[f'{name}_high'])
+            table[f'{name}, 68%'] = _intervals(results[f'{name}_low'], results[f'{name}_high'])
         if f'{name}_centile' in results:
             table[f'{name} centile'] = results[f'{name}_centile']
             formats[f'{name} centile'] = '{:.0f}'
@@ -156,8 +155,7 @@ def people_table(found: GroupResults, output_dir: Path) -> Table:
     table['flags'] = ['; '.join(dict.fromkeys(flag.short for flag in each)) for each in flags]
     return Table(
         table.reset_index(drop=True),
-        'All participants; choose one to open the report. Numbers to more digits are in '
-        'phenotype/rindices.tsv',
+        'All participants, with links to their reports. phenotype/rindices.tsv has more digits',
         formats,
         marked=[bool(each) for each in flags],
         links={'participant': links},
@@ -171,8 +169,8 @@ def _intervals(low: pd.Series, high: pd.Series) -> list[str | None]:
 
 
 def exclusion_table(exclusions: pd.DataFrame) -> Block:
-    """Who was excluded, and why."""
+    """Return the table of excluded participants, with reasons."""
     if exclusions.empty:
-        return Notice('Nobody was excluded.', 'good')
+        return Notice('No participant was excluded.', 'good')
     fold = f'{len(exclusions)} excluded' if len(exclusions) > FEW_ROWS else ''
-    return Table(exclusions, 'Who was excluded, and why', fold=fold)
+    return Table(exclusions, 'Excluded participants', fold=fold)

@@ -1,4 +1,4 @@
-"""The report of the group: what was found, in whom, and how far to trust it."""
+"""The group report: participants, model, R-indices, patterns and associations."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import nibabel as nib
 import pandas as pd
 
 from surreal_bids import __version__
+from surreal_bids.analysis.diagnosis import describe_indices
 from surreal_bids.analysis.engine import GroupResults
 from surreal_bids.bids.outputs import output_path
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFFIX
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.reports import figures
-from surreal_bids.reports.flags import FEW_ROWS, exclusion_table, people_table, report_links
+from surreal_bids.reports.flags import FEW_ROWS, exclusion_table, participant_table, report_links
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
 from surreal_bids.reports.model_card import (
     against_chance,
@@ -52,9 +53,9 @@ from surreal_bids.rindices.crossfit import HELD_OUT, NOT_HELD_OUT
 
 @dataclass(frozen=True, eq=False)
 class VoxelMaps:
-    """Voxelwise maps of one tissue, by contrast, what was found, and what was skipped.
+    """Voxelwise maps of one tissue by contrast, their summary, and contrasts that were skipped.
 
-    Images are t of what is a test, and effects of what is a description.
+    Images show t for tests, and effects for descriptions.
     """
 
     images: Mapping[str, Path]
@@ -64,7 +65,7 @@ class VoxelMaps:
 
 @dataclass(frozen=True, eq=False)
 class GroupReport:
-    """All that the report shows.
+    """Content of the report.
 
     Attributes
     ----------
@@ -73,17 +74,17 @@ class GroupReport:
     title
         Name of the dataset.
     found
-        What was found.
+        Results of the analysis.
     card
         Card of the model.
     methods
-        What was done.
+        Settings for the methods text.
     pattern_maps
-        Images of the patterns in template space, by pattern; empty where there is no atlas.
+        Images of the patterns in template space, by pattern; empty without an atlas.
     voxel_maps
         By tissue.
     background
-        What maps are drawn on; None where there are none.
+        Template that maps are drawn on; None without maps.
     """
 
     output_dir: Path
@@ -96,20 +97,20 @@ class GroupReport:
     background: Background | None = None
 
     def figure_path(self, name: str) -> Path:
-        """Where a figure of the group is."""
+        """Return the path of a figure."""
         return output_path(self.output_dir, 'group_figure', figure=name, extension='svg')
 
     def figure(self, name: str, drawn: Any, title: str, caption: str) -> Figure:
-        """Write a figure among those of the group."""
+        """Write a figure and return its block."""
         return Figure(figures.save_figure(self.figure_path(name), drawn), title, caption)
 
 
 FIGURE_BYTES = 2_500_000
-"""Figures in the report are at most as large, so that with its tables it is below 3 MB."""
+"""Maximum size of the figures in the report, which stays below 3 MB with its tables."""
 
 
 def write_group_report(report: GroupReport) -> Path:
-    """Draw all figures and write the report that shows them."""
+    """Draw all figures and write the report."""
     sections = [make(report) for make in SECTIONS]
     return write_page(
         output_path(report.output_dir, 'group_report'),
@@ -122,12 +123,12 @@ def write_group_report(report: GroupReport) -> Path:
 
 
 def _summary(report: GroupReport) -> Section:
-    """The numbers that matter, and whether to trust them."""
+    """Return the main numbers and warnings."""
     cohort, chosen = report.found.cohort, report.card['Selected']
     counts = {'Controls': cohort.counts[CONTROL], 'Patients': cohort.counts[PATIENT]}
     if cohort.n_without_group:
         counts = counts if any(counts.values()) else {}
-        counts['Participants whose group is not known'] = cohort.n_without_group
+        counts['Participants of unknown group'] = cohort.n_without_group
     numbers = [
         *(Number(who, str(count)) for who, count in counts.items()),
         Number('Excluded', str(len(cohort.exclusions))),
@@ -162,15 +163,15 @@ def _not_held_out(found: GroupResults) -> list[Block]:
 
 
 def _participants(report: GroupReport) -> Section:
-    """Who was included and excluded, and what was decided on the way."""
+    """Return who was included and excluded."""
     cohort = report.found.cohort
     first = cohort.first_visits()
     blocks: list[Block] = []
     if first.people.shape[1] and first.visits['group'].notna().any():
         drawn = figures.plot_participants(first.people, first.visits['group'])
         caption = (
-            'Groups that differ here may differ in the brain for other reasons than disease: '
-            'effects of covariates are removed as learned from controls.'
+            'Groups that differ in covariates may differ in brain structure for reasons other than '
+            'disease. Effects of covariates were estimated in controls and removed.'
         )
         blocks.append(report.figure('people', drawn, 'Covariates of the two groups', caption))
     blocks.append(Facts(dict(note.split(': ', 1) for note in cohort.notes)))
@@ -178,29 +179,29 @@ def _participants(report: GroupReport) -> Section:
 
 
 def _harmonization(report: GroupReport) -> Section:
-    """What ComBat removed and kept."""
+    """Return how ComBat changed site effects and effects of covariates."""
     if report.found.quality is None:
         text = (
-            'There is no figure of sites: there is only one site, or too few controls in each, or '
-            'a model trained on other data was applied.'
+            'Harmonization was not assessed: there is only one site, there are too few controls '
+            'per site, or a model trained on other data was applied.'
         )
         return Section('Harmonization', (Paragraph(text),))
     drawn = figures.plot_harmonization(report.found.quality)
     caption = (
-        'Among controls. Left: what site explains of each region. Middle: whether a classifier can '
-        'tell sites apart (held out: controls whom ComBat has not seen). Right: whether the effect '
-        'of the covariate is preserved.'
+        'In controls. Left: variance of each region explained by site. Middle: accuracy of a site '
+        'classifier (held out: controls that were not used to fit ComBat). Right: effect of the '
+        'covariate before and after.'
     )
     figure = report.figure('harmonization', drawn, 'Before and after ComBat', caption)
     return Section('Harmonization', (figure,))
 
 
 def _model(report: GroupReport) -> Section:
-    """How the number of patterns was chosen, or which model was applied."""
+    """Return how the number of patterns was chosen, or which model was applied."""
     card = report.card
     facts = model_facts(card)
     if report.methods.model is not None:
-        text = f'Nothing was trained: the model {report.methods.model} was applied.'
+        text = f'No model was trained: the model {report.methods.model} was applied.'
         return Section('Model', (Paragraph(text), facts))
     agreement, history = pd.DataFrame(card['Agreement']), pd.DataFrame(card['History'])
     blocks: list[Block] = [facts, *stability_table(card), *linear_table(card)]
@@ -210,15 +211,15 @@ def _model(report: GroupReport) -> Section:
         drawn = figures.plot_agreement(agreement, history, card['Selected'], chance_of(card))
         caption = (
             'Each point is the mean agreement of all pairs of members with the same number of '
-            'patterns M and the same λ; the ring is the choice.'
+            'patterns (M) and the same λ. The ring marks the selected setting.'
         )
-        blocks.append(report.figure('agreement', drawn, 'What was chosen, and why', caption))
+        blocks.append(report.figure('agreement', drawn, 'Model selection', caption))
     blocks += agreement_table(card)
     return Section('Model', tuple(blocks))
 
 
 def _r_indices(report: GroupReport) -> Section:
-    """How R-indices are distributed."""
+    """Return the distribution of R-indices."""
     names = report.found.names
     if not names:
         return Section('R-indices')
@@ -227,61 +228,43 @@ def _r_indices(report: GroupReport) -> Section:
     shown = first['group'].notna().any() and report.found.found_again
     blocks = _by_group(report, first) if shown else []
     if shift:
-        text = f'{shift}. Differences between samples below twice this mean nothing.'
+        text = f'{shift}. Do not interpret differences between samples below twice this value.'
         blocks.append(Paragraph(text))
-    return Section('R-indices', (*blocks, people_table(report.found, report.output_dir)))
+    return Section('R-indices', (*blocks, participant_table(report.found, report.output_dir)))
 
 
 def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
-    """R-indices of controls and patients, as a figure and in numbers."""
+    """Return R-indices of controls and patients, as a figure and as a table."""
     names = report.found.found_again
     who = report.found.cohort.visits.loc[first.index, PARTICIPANT]
     links = report_links(report.output_dir, who, report.figure_path('rindices').parent)
     drawn = figures.plot_r_indices(first[names], first['group'], links)
     caption = (
-        'Each point is a participant and leads to the report; controls are rings. Dotted lines at '
-        '0.4 and 0.7 are the borders of the subgroups. Healthy participants are not at 0, but '
-        'where the controls are; about 1: as strong as in the most affected patients of the '
-        'training sample. Not a probability.'
+        'Each point is a participant and links to the report; controls are rings. Dotted lines at '
+        '0.4 and 0.7 separate the subgroups. 1 corresponds to the most affected patients in the '
+        'training sample. Controls are low but not at 0. An R-index is not a probability.'
     )
     formats = dict.fromkeys(('mean', 'sd', 'spread over members'), '{:.2f}')
     return [
         report.figure('rindices', drawn, 'R-indices of controls and patients', caption),
-        Table(describe_indices(first, names), 'Mean and spread', formats),
+        Table(describe_indices(first, names), 'Mean and standard deviation', formats),
     ]
-
-
-def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Mean and spread of each R-index in each group, and mean spread over members."""
-    nothing = pd.Series(dtype=float)
-    rows = [
-        {
-            'R-index': name,
-            'group': group,
-            'participants': len(rows),
-            'mean': rows[name].mean(),
-            'sd': rows[name].std(),
-            'spread over members': rows.get(f'{name}{SPREAD_SUFFIX}', nothing).mean(),
-        }
-        for name in names
-        for group, rows in first.groupby('group')
-    ]
-    return pd.DataFrame(rows)
 
 
 def _patterns(report: GroupReport) -> Section:
-    """What each pattern changes, region by region."""
+    """Return the regional changes of each pattern."""
     if report.found.patterns.empty:
         return Section('Patterns by region')
     whose = report.found.whose
     doubts = [] if whose == 'patients' else [Notice(NO_PATIENTS, 'warning')]
     drawn = figures.plot_regions(report.found.patterns, whose)
     caption = (
-        f'The mean change in {whose} that the decomposer assigns to each pattern; thin lines: '
-        'spread over members. Where it is shown beside, what the same regions add to the R-index '
-        f'of {whose}, relative to the mean control. All regions are in group_patterns.tsv.'
+        f'Mean change in {whose} that the decomposer assigns to each pattern; thin lines are the '
+        'standard deviation over members. If shown, the right panel is the contribution of the '
+        f'same regions to the R-index of {whose}, relative to the mean control. All regions are in '
+        'group_patterns.tsv.'
     )
-    figure = report.figure('regions', drawn, 'Regions that change most', caption)
+    figure = report.figure('regions', drawn, 'Regions with the largest changes', caption)
     maps = [
         DrawnMap(
             nib.Nifti1Image.from_filename(path),
@@ -291,19 +274,19 @@ def _patterns(report: GroupReport) -> Section:
         )
         for name, path in report.pattern_maps.items()
     ]
-    caption = f'Mean change in {whose}, in per cent of the mean of controls; blue is less.'
+    caption = f'Mean change in {whose}, in percent of the mean of controls; blue is a decrease.'
     return Section('Patterns by region', (*doubts, figure, *_maps(report, maps, caption)))
 
 
 NO_PATIENTS = (
-    'Nobody here is known to be a patient, so that this section describes all participants. The '
-    'patterns of the patients whom the model was trained on are in the report of its training.'
+    'This dataset has no known patients, so this section describes all participants. Patterns in '
+    'the patients of the training sample are in the group report of the training.'
 )
-"""Said where what each pattern changes is not that of patients."""
+"""Warning where regional changes are not those of patients."""
 
 
 def _maps(report: GroupReport, maps: list[DrawnMap], caption: str) -> list[Block]:
-    """Mosaics of maps, each with a link to the viewer of the same."""
+    """Return mosaics of maps, each with a link to its viewer."""
     out, background = report.output_dir, report.background
     if background is None:
         return []
@@ -319,7 +302,7 @@ def _maps(report: GroupReport, maps: list[DrawnMap], caption: str) -> list[Block
 
 
 def _voxels(report: GroupReport) -> Section:
-    """Where tissue differs, voxel by voxel."""
+    """Return voxelwise differences of tissue."""
     parts = [_tissue(report, tissue, maps) for tissue, maps in report.voxel_maps.items()]
     return Section('Patterns by voxel', parts=tuple(parts))
 
@@ -330,24 +313,24 @@ def _tissue(report: GroupReport, tissue: str, maps: VoxelMaps) -> Section:
         formats = {'t_at_fdr_0.05': '{:.2f}', 'discoveries': '{:,.0f}', 'voxels': '{:,.0f}'}
         blocks += [
             Paragraph(DESCRIPTIONS),
-            Table(maps.summary, 'What was compared, and what was found', formats),
+            Table(maps.summary, 'Comparisons and results', formats),
         ]
     if maps.skipped:
-        skipped = pd.DataFrame({'contrast': list(maps.skipped), 'why': maps.skipped.values()})
-        blocks.append(Table(skipped, 'What was not compared, and why'))
+        skipped = pd.DataFrame({'contrast': list(maps.skipped), 'reason': maps.skipped.values()})
+        blocks.append(Table(skipped, 'Comparisons that were not made'))
     found = maps.summary[maps.summary.get('discoveries', pd.Series(dtype=float)).gt(0)]
     slopes = maps.summary[maps.summary['contrast'].str.endswith('slope')]
     tests = [_drawn(maps, tissue, row, 't', row['t_at_fdr_0.05']) for _, row in found.iterrows()]
     effects = [_drawn(maps, tissue, row, 'change per R = 1') for _, row in slopes.iterrows()]
     caption = 'Voxels that differ at a false discovery rate of 0.05; blue is less tissue.'
     shown = _maps(report, tests, caption)
-    caption = 'Effect at every voxel, whatever its size: a description; blue is less tissue.'
+    caption = 'Effect at every voxel, a description and not a test; blue is less tissue.'
     return Section(tissue, (*blocks, *shown, *_maps(report, effects, caption)))
 
 
 DESCRIPTIONS = (
-    'Only the comparison of all patients with controls is a test. R-indices are functions of the '
-    'same brains: slopes on them, and subgroups chosen by them, differ even where nobody is ill. '
+    'Only the comparison of all patients with controls is a test. R-indices are computed from the '
+    'same brains, so slopes on them and subgroups defined by them differ even without disease. '
     'These maps describe the patterns, without a threshold and without p values.'
 )
 
@@ -365,41 +348,43 @@ def _drawn(
 
 
 def _associations(report: GroupReport) -> Section:
-    """What R-indices correlate with."""
+    """Return correlations of R-indices with other measures."""
     table, untested = report.found.associations, report.found.untested
     blocks: list[Block] = []
     if not table.empty:
         adjusted = table['adjusted_for'].iloc[0]
-        caption = 'Among patients, first visits. Correlation of ranks' + (
-            f', at equal {adjusted}.' if isinstance(adjusted, str) else '.'
+        caption = 'Rank correlation in patients at the first visit' + (
+            f', adjusted for {adjusted}.' if isinstance(adjusted, str) else '.'
         )
         drawn = figures.plot_associations(table)
         formats = dict.fromkeys(('r', 'r_low', 'r_high'), '{:.2f}')
         formats |= {'p': '{:.2g}', 'p_fdr': '{:.2g}'}
         blocks.append(report.figure('associations', drawn, 'Correlations', caption))
-        blocks.append(Table(table, 'In numbers', formats, fold='In numbers'))
+        blocks.append(Table(table, 'Correlations', formats, fold='Table of correlations'))
     if untested:
-        listed = pd.DataFrame({'what': list(untested), 'why': untested.values()})
-        blocks.append(Table(listed, 'What was not tested', fold='What was not tested, and why'))
-    blocks = blocks or [Paragraph('There are no measures.')]
+        listed = pd.DataFrame({'measure': list(untested), 'reason': untested.values()})
+        blocks.append(
+            Table(listed, 'Measures that were not tested', fold='Measures that were not tested')
+        )
+    blocks = blocks or [Paragraph('There are no other measures.')]
     return Section('Associations', (*blocks, *_of_covariates(report.found.covariates)))
 
 
 def _of_covariates(table: pd.DataFrame) -> list[Block]:
-    """What R-indices have to do with head size, sex and other covariates."""
+    """Return correlations of R-indices with head size, sex and other covariates."""
     if table.empty:
         return []
-    title = 'Covariates: what preprocessing left of them in R-indices (correlation of ranks)'
+    title = 'Residual correlation of R-indices with covariates (rank correlation)'
     text = (
-        'Among controls, R-indices should have nothing to do with age, sex or head size; among '
-        'patients they may, where the disease has. This describes the sample and tests nothing: '
-        'what preprocessing has learned of a covariate has an error, which all share.'
+        'In controls, R-indices should not correlate with age, sex or head size. In patients they '
+        'may, if the disease does. This table describes the sample and is not a test: estimated '
+        'effects of covariates have an error that all participants share.'
     )
     return [Paragraph(text), Table(table, title, {'r': '{:.2f}'})]
 
 
 def _change(report: GroupReport) -> Section:
-    """R-indices over visits, and whether they change otherwise in patients than in controls."""
+    """Return R-indices over visits, and change per year in patients and controls."""
     found, names = report.found, report.found.found_again
     if found.group_change is None or not names:
         return Section('Change over visits')
@@ -414,49 +399,51 @@ def _change(report: GroupReport) -> Section:
     columns = ('controls_per_year', 'patients_per_year', 'difference', 'low', 'high')
     formats = dict.fromkeys(columns, '{:.3f}') | {'p': '{:.2g}'}
     title = (
-        'Change per year of patients less that of controls, with its 95 % interval: by a mixed '
-        'model, or, where that cannot be fitted, from one slope of each participant. Changes of '
-        'each participant are in phenotype/changes.tsv, other columns of this table in '
-        'group_change.tsv'
+        'Change per year in patients minus change per year in controls, with its 95% interval, '
+        'from a mixed model or, if that cannot be fitted, from one slope per participant. '
+        'phenotype/changes.tsv has the changes of each participant, group_change.tsv all columns '
+        'of this table'
     )
-    blocks += _left_out_of_change(found.group_change)
-    unneeded = [*LEFT_OUT, 'standard_error']
+    blocks += _excluded_visits(found.group_change)
+    unneeded = [*EXCLUDED_VISITS, 'standard_error']
     shown = found.group_change.drop(columns=unneeded, errors='ignore')
     return Section('Change over visits', (*blocks, Table(shown, title, formats)))
 
 
-LEFT_OUT = {
-    'visits_elsewhere': 'at another site than the first of the participant',
-    'visits_without_site': 'whose site is missing, while others of the participant have one',
+EXCLUDED_VISITS = {
+    'visits_elsewhere': 'at another site than the first visit',
+    'visits_without_site': 'without a site, while other visits of the participant have one',
     'visits_without_time': 'without a date or an age',
 }
-"""Columns that count visits which do not count in the comparison of change per year, and why."""
+"""Columns with numbers of visits that are excluded from the change per year, and the reason."""
 
 
-def _left_out_of_change(table: pd.DataFrame) -> list[Block]:
-    """How many visits do not count in the comparison of change per year."""
-    counts = {name: int(table[name].max()) for name in LEFT_OUT if name in table and len(table)}
-    listed = [f'{count} {LEFT_OUT[name]}' for name, count in counts.items() if count]
+def _excluded_visits(table: pd.DataFrame) -> list[Block]:
+    """Return how many visits are excluded from the change per year."""
+    counts = {
+        name: int(table[name].max()) for name in EXCLUDED_VISITS if name in table and len(table)
+    }
+    listed = [f'{count} {EXCLUDED_VISITS[name]}' for name, count in counts.items() if count]
     if not listed:
         return []
-    text = f'Visits that are left out of the table: {"; ".join(listed)}.'
+    text = f'Excluded visits: {"; ".join(listed)}.'
     missing = counts.keys() - {'visits_elsewhere'}
     return [Notice(text, 'warning' if any(counts[name] for name in missing) else 'note')]
 
 
 DIFFERS = 0.05
-"""Groups whose covariates differ with a smaller p are said to differ."""
+"""Maximum p at which groups are reported to differ in a covariate."""
 
 
 def _diagnosis(report: GroupReport) -> Section:
-    """How well groups are told apart, and what else tells them apart."""
+    """Return how well groups are distinguished, and covariates in which they differ."""
     found = report.found
     if found.diagnosis is None:
         return Section('Diagnosis')
     caption = (
-        'Area under the curve with its 95 % interval (0.5: chance), in participants held out. '
-        'Nothing is learned for the sum of R-indices; the discriminant of all regions and all '
-        'preprocessing are learned without the fold.'
+        'Area under the ROC curve with its 95% interval (0.5 is chance), out of fold. The sum of '
+        'R-indices needs no training; the discriminant of all regions and all preprocessing steps '
+        'are fitted without the fold.'
     )
     formats = dict.fromkeys(('auc', 'auc_low', 'auc_high'), '{:.2f}')
     blocks: list[Block] = [Table(found.diagnosis, caption, formats)]
@@ -464,8 +451,8 @@ def _diagnosis(report: GroupReport) -> Section:
     if len(differs):
         listed = '; '.join(f'{row.in_words} (p = {row.p:.2g})' for row in differs.itertuples())
         text = (
-            f'The groups differ in more than the disease: {listed}. No fold cures that: part of '
-            'the area may be due to it.'
+            f'The groups also differ in covariates: {listed}. Part of the area under the curve may '
+            'be due to these differences; cross-fitting does not remove them.'
         )
         blocks.append(Notice(text, 'warning'))
     columns = [name for name in found.differences if name != 'in_words']
@@ -476,22 +463,22 @@ def _diagnosis(report: GroupReport) -> Section:
 
 
 def _halves(report: GroupReport) -> Section:
-    """Whether two halves of the participants show the same patterns."""
+    """Return whether patterns are reproduced in two halves of the participants."""
     if report.found.halves is None:
         return Section('Split halves')
     text = (
-        'The model was trained again on each half of the participants, each with a seed, M and '
-        'lambda of its own, and compared in patients of neither half (trained_on: no). Patterns '
-        'are matched; a c-index of 1 means that two models put patients in the same order, 0.5 '
-        'that they do not agree at all. regions_pearson: whether they change the same regions.'
+        'The model was trained on each half of the participants, with its own seed, M and lambda. '
+        'The models were compared in patients of neither half (trained_on: no). Patterns are '
+        'matched. A c-index of 1 means that two models rank patients identically, 0.5 that they do '
+        'not agree. regions_pearson is the correlation of the regional changes.'
     )
     formats = dict.fromkeys(('c_index', 'pearson', 'regions_pearson'), '{:.3f}')
-    table = Table(report.found.halves, 'Models of different participants compared', formats)
+    table = Table(report.found.halves, 'Comparison of the models', formats)
     return Section('Split halves', (Paragraph(text), table))
 
 
 def _methods(report: GroupReport) -> Section:
-    """Words for a paper."""
+    """Return the methods text."""
     options = MethodsOptions(__version__, group=report.methods)
     return Section(
         'Methods', (Html(methods_html(options)), Code(methods_text(options), 'As Markdown'))
@@ -512,4 +499,4 @@ SECTIONS = (
     _halves,
     _methods,
 )
-"""Sections of the report in order; those that stay empty are not shown."""
+"""Sections of the report in order; empty ones are not shown."""

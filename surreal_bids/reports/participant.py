@@ -1,4 +1,4 @@
-"""The report of one participant: what was done, how it looks, and which volumes deserve a look."""
+"""The anatomical part of a participant's report: figures, volumes, and unusual volumes."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ MM3_PER_ML = 1000.0
 
 MASK_ORIGINS = {
     'deepbet': 'found by deepbet',
-    'stripped': 'the image came without the skull',
+    'stripped': 'the image was already skull-stripped',
     'given': 'taken from existing derivatives',
 }
-"""How the brain mask came about, in words."""
+"""Origin of the brain mask, in words."""
 
 SEXES = {'F': 'female', 'M': 'male'}
 
@@ -58,8 +58,8 @@ FORMATS = {
 }
 
 MARKED_BY_CHANCE = (
-    'One in five of these people has a volume so far from the others; on scanners unlike theirs, '
-    'marks are more frequent. '
+    'One in five healthy people has at least one volume this far from the mean; marks are more '
+    'frequent on other scanners. '
 )
 """How often healthy people are marked; see `benchmarks/norms.py`."""
 
@@ -69,14 +69,14 @@ GAUGE_SD = 5.0
 
 @dataclass(frozen=True)
 class SessionReport:
-    """What is known of one scan of a participant.
+    """Results of one scan of a participant.
 
     Attributes
     ----------
     source
         The T1w image, relative to the dataset.
     mask_origin
-        How the brain mask came about: `deepbet`, `stripped`, `given`, or other words.
+        Origin of the brain mask: `deepbet`, `stripped`, `given`, or other words.
     atlas, template
         Their names.
     volumes
@@ -90,11 +90,11 @@ class SessionReport:
     figures
         What to show, in order.
     overlaps
-        Overlap (Dice) of large regions with those of the template, brought onto the head.
+        Overlap (Dice) of large regions with those of the template in T1w space.
     warnings
-        What to know before the results are used.
+        Warnings about the results.
     reused
-        What was taken from other programs, and from which.
+        Results of other programs that were used, and their files.
     voxels_mm
         Edges of a voxel; empty where they are not known.
     """
@@ -116,7 +116,7 @@ class SessionReport:
 
 @dataclass(frozen=True)
 class ParticipantReport:
-    """All that the report of a participant shows.
+    """Content of the report of a participant.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class ParticipantReport:
     sessions
         At least one.
     methods
-        What was done, for the methods text.
+        Settings for the methods text.
     version
         Of this package.
     configuration
@@ -186,10 +186,10 @@ def _scan(session: SessionReport) -> list[Section]:
     sections = [Section('Summary', (*_summary(session, volumes),))]
     if session.figures:
         convention = Paragraph(
-            'The left of each picture is the left of the head (axial and coronal slices), or its '
-            'back (sagittal slices). Positions are in mm.'
+            'Left in the figure is left in the head (axial and coronal slices) or posterior '
+            '(sagittal slices). Positions are in mm.'
         )
-        sections.append(Section('Pictures', (convention, *session.figures)))
+        sections.append(Section('Figures', (convention, *session.figures)))
     return [*sections, Section('Volumes', tuple(_volumes(session, volumes)))]
 
 
@@ -204,34 +204,34 @@ def _summary(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
 
 
 def _disagreement(overlaps: Mapping[str, float]) -> list[str]:
-    """Say where network and registration put regions at different places."""
+    """Return a warning if the network and the registration disagree about regions."""
     found = disagreements(overlaps)
     if not found:
         return []
     listed = ', '.join(
-        f'{name} ({value:.2f}, usually {LEAST_OVERLAP[name]:.2f} or more)'
+        f'{name} ({value:.2f}, usually at least {LEAST_OVERLAP[name]:.2f})'
         for name, value in found.items()
     )
     return [
-        'the regions of the network and those of the template, registered to this head, overlap '
-        f'less than in healthy heads: {listed}. One of the two is wrong, or the anatomy is '
-        'unusual: see the pictures of regions and registration.'
+        'Regions of the network overlap less with the regions of the template, transformed to this '
+        f'image, than in healthy heads: {listed}. Check the figures of regions and registration: '
+        'one of them failed, or the anatomy is unusual.'
     ]
 
 
 def _marked_notice(n_marked: int, n_regions: int) -> Notice:
     if n_marked == 0:
-        return Notice(f'none of the {n_regions} volumes is unusual by the rules below.', 'good')
+        return Notice(f'None of the {n_regions} volumes is unusual by the rules below.', 'good')
     are = 'volume is' if n_marked == 1 else 'volumes are'
     return Notice(
-        f'{n_marked} of {n_regions} {are} unusual by the rules below; the '
-        'pictures show whether this is the segmentation or the anatomy.',
+        f'{n_marked} of {n_regions} {are} unusual by the rules below. Check in the figures whether '
+        'this is due to the segmentation or the anatomy.',
         'warning',
     )
 
 
 def _numbers(session: SessionReport) -> list[Number]:
-    """Total volumes in millilitres, as far as known."""
+    """Return total volumes in millilitres."""
     tissue = session.tissue_mm3
     numbers = []
     if {'GM', 'WM'} <= set(tissue):
@@ -269,72 +269,72 @@ def _facts(session: SessionReport) -> dict[str, Any]:
 
 
 def _voxels(sizes: tuple[float, ...]) -> dict[str, str]:
-    """Edges of a voxel, if they are known."""
+    """Return the voxel size, if it is known."""
     return {'Voxels': f'{" x ".join(f"{size:.3g}" for size in sizes)} mm'} if sizes else {}
 
 
 def _person(subject: Subject) -> str:
-    """Age and sex, as the dataset has them."""
+    """Return age and sex as given in the dataset."""
     age = 'age not known' if subject.age is None else f'{subject.age:.0f} years'
     return f'{age}, {SEXES.get(subject.sex or "", "sex not known")}'
 
 
 def _agreement(overlaps: Mapping[str, float]) -> dict[str, str]:
-    """The range of the overlaps, if there are any."""
+    """Return the range of overlaps, if there are any."""
     if not overlaps:
         return {}
     least, most = min(overlaps.values()), max(overlaps.values())
-    words = f'overlap (Dice) of {len(overlaps)} large regions {least:.2f} to {most:.2f}'
-    return {'Regions beside those of the template': words}
+    words = f'Dice {least:.2f} to {most:.2f} in {len(overlaps)} large regions'
+    return {'Overlap with the regions of the template': words}
 
 
 def _volumes(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
-    """The rules, the regions that they mark, and all regions."""
+    """Return the rules, the marked regions, and all regions."""
     shown = _shown(volumes)
     marked = volumes['reason'] != ''
     blocks: list[Block] = [Paragraph(_rules(session, volumes))]
     if marked.any():
         unusual = shown[marked].reset_index(drop=True)
-        caption = 'Volumes that deserve a look'
+        caption = 'Unusual volumes'
         blocks.append(_table(unusual, [True] * len(unusual), caption=caption))
     blocks.append(_table(shown, marked.tolist(), fold=f'All {len(shown)} volumes'))
     return blocks
 
 
 def _rules(session: SessionReport, volumes: pd.DataFrame) -> str:
-    """The rules that apply to this table, in words."""
-    rules, unknown = ['there is none'], why_no_norms(session.volumes, session.subject)
+    """Return the rules by which volumes are marked, in words."""
+    rules, unknown = ['it is missing'], why_no_norms(session.volumes, session.subject)
     if not unknown:
         rules.append(
-            f'it is, on the log scale, more than {RANGE_SD:g} standard deviations from what is '
-            f'usual at this {_compared(session.subject)} in {NORM_PEOPLE}'
+            f'its logarithm is more than {RANGE_SD:g} standard deviations from the value expected '
+            f'for this {_compared(session.subject)} in {NORM_PEOPLE}'
         )
     if volumes['asymmetry'].notna().any():
         rules.append(
-            f'left and right differ by more than {ASYMMETRY:.0%} of their mean (ventricles and '
-            'very small regions left aside)'
+            f'left and right differ by more than {ASYMMETRY:.0%} of their mean (except in '
+            'ventricles and very small regions)'
         )
     if volumes['confidence'].notna().any():
         rules.append(
-            f'its mean probability, where the network labelled it, is below {UNCERTAIN:.0%}'
+            f'its mean probability in the voxels that the network labelled is below {UNCERTAIN:.0%}'
         )
     marked = f'A volume is marked if {"; or if ".join(rules)}. '
     if unknown:
-        marked += f'Volumes are not compared with those of healthy people: {unknown}. '
+        marked += f'Volumes were not compared with healthy people: {unknown}. '
     else:
         marked += MARKED_BY_CHANCE
-    return marked + 'A mark shows where to look, not that something is wrong.'
+    return marked + 'A mark shows what to check; it does not mean that something is wrong.'
 
 
 def _compared(subject: Subject) -> str:
-    """What people are compared at, in words."""
+    """Return which characteristics the comparison accounts for."""
     if subject.sex is None:
         return 'age and head size (the sex is not known)'
     return 'age, sex and head size'
 
 
 def _shown(volumes: pd.DataFrame) -> pd.DataFrame:
-    """Columns under readable names, without minus zero; empty ones are omitted."""
+    """Return columns with readable names; empty columns are omitted."""
     table = pd.DataFrame(
         {
             'Index': volumes['index'].astype(str),
@@ -356,9 +356,9 @@ def _table(shown: pd.DataFrame, marked: list[bool], *, caption: str = '', fold: 
 
 def _methods(data: ParticipantReport) -> Section:
     blocks: list[Block] = [
-        Paragraph('This text may be copied into a manuscript as it is.'),
+        Paragraph('This text may be copied into a manuscript.'),
         Html(methods_html(data.methods)),
     ]
     if data.configuration:
-        blocks.append(Code(data.configuration, 'Configuration as run'))
+        blocks.append(Code(data.configuration, 'Configuration'))
     return Section('Methods', tuple(blocks))

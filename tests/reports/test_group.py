@@ -10,7 +10,7 @@ import pytest
 
 from surreal_bids.analysis.diagnosis import compare_groups
 from surreal_bids.reports import figures
-from surreal_bids.reports.flags import flags_of, people_table
+from surreal_bids.reports.flags import flags_of, participant_table
 from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
@@ -33,9 +33,9 @@ def test_everything_is_told(report):
         'sub-99',
         'outside the training population; age outside the training range',
         'Harmonization',
-        'What was chosen, and why',
+        'Model selection',
         'R-indices of controls and patients',
-        'Regions that change most',
+        'Regions with the largest changes',
         'Pattern r1 on the atlas',
         'GM: r1 among patients',
         'only 2 patients',
@@ -60,7 +60,9 @@ def test_what_else_groups_differ_in_is_beside_the_diagnosis(tmp_path):
     differences = compare_groups(replace(cohort, people=people))
     found = replace(report.found, differences=differences)
     words = Page(write_group_report(replace(report, found=found))).words
-    assert re.search(r'patients are \d+\.\d years older \(p = .*No fold cures that', words)
+    assert re.search(
+        r'patients are \d+\.\d years older \(p = .*Part of the area under the curve', words
+    )
 
 
 STABILITY = {
@@ -187,7 +189,7 @@ def test_an_applied_model_is_named(tmp_path):
     methods = GroupMethods(N_CN, N_PT, 5, model='ad_model')
     page = Page(write_group_report(make_report(tmp_path, methods=methods, maps=False)))
     assert 'the model ad_model was applied' in page.words
-    assert 'What was chosen' not in page.words
+    assert 'Model selection' not in page.words
 
 
 def test_good_agreement_is_no_comfort_where_a_fold_lost_a_pattern(tmp_path):
@@ -207,9 +209,9 @@ def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
     results = results.astype({'brain_in_range': object})
     results.loc['sub-08', ['status', 'brain_in_range']] = ['unharmonized', None]
     found = replace(report.found, results=results.assign(fold_correlation=0.9, n_imputed=0))
-    table = people_table(found, tmp_path)
+    table = participant_table(found, tmp_path)
     assert list(table.frame) == [
-        *('participant', 'group', 'r1', 'r1, 68 %', 'r1 centile', 'r2', 'flags')
+        *('participant', 'group', 'r1', 'r1, 68%', 'r1 centile', 'r2', 'flags')
     ]
     rows = {cells[0].text: [cell.text for cell in cells[1:]] for _, cells in table_rows(table)}
     assert len(rows) == N_CN + N_PT
@@ -230,13 +232,13 @@ def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
     methods = GroupMethods(0, 0, 5, model='ad')
     words = Page(write_group_report(replace(report, found=found, methods=methods))).words
     assert 'R-indices of controls and patients' not in words
-    assert f'Participants whose group is not known{N_CN + N_PT}\nExcluded1' in words
+    assert f'Participants of unknown group{N_CN + N_PT}\nExcluded1' in words
     assert 'Controls0' not in words
     assert 'Covariates of the two groups' not in words.partition('Diagnosis')[0]
     assert 'participants whose group is not known' in words
-    assert 'Nobody here is known to be a patient' in words
-    assert 'mean change in participants' in words
-    assert 'change in patients' not in words
+    assert 'This dataset has no known patients' in words
+    assert 'Mean change in participants' in words
+    assert 'Mean change in patients' not in words
     assert 'sub-07' in words
 
 
@@ -274,8 +276,8 @@ def test_change_of_groups_is_drawn_and_told(tmp_path):
     assert 'patients (n = 18)' in page.words
     assert '0.123' in page.words
     assert 'too few visits' in page.words
-    assert 'left out of the table: 7 at another site' in page.words
-    assert '3 whose site is missing' in page.words
+    assert 'Excluded visits: 7 at another site' in page.words
+    assert '3 without a site' in page.words
     assert '2 without a date or an age' in page.words
 
 
@@ -308,7 +310,7 @@ def test_a_pattern_that_folds_lost_is_not_drawn_for_them(tmp_path, monkeypatch, 
 def test_flags_of_folds_and_imputation():
     row = {'status': 'complete', 'n_imputed': 2.0, 'fold_correlation': 0.5}
     found = [flag.short for flag in flags_of(row)]
-    assert found == ['2 regions were missing', 'other patterns without the fold']
+    assert found == ['2 regions were missing', 'pattern not reproduced in the fold']
     assert flags_of({'status': 'complete', 'n_imputed': np.nan, 'brain_in_range': np.nan}) == []
 
 

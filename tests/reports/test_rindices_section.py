@@ -181,8 +181,8 @@ def test_doubts_are_told_in_sentences(tmp_path):
     assert (
         'differ most from controls: Right hippocampus (-4.2 SD), Right amygdala (+3.5 SD).' in words
     )
-    assert 'Outside the training range of controls, so that effects are extrapolated: age.' in words
-    assert 'volumes were used as measured' not in words  # It is what the first sentence means.
+    assert 'training controls, so effects are extrapolated: age.' in words
+    assert 'Volumes were not harmonized' not in words  # It is what the first sentence means.
     assert 'The image: a tilted head' in words
     assert 'No quality flags' not in words
 
@@ -205,7 +205,7 @@ def test_images_that_the_network_is_not_sure_of_are_called_poor(tmp_path):
         write_tsv(table, pd.DataFrame({'index': range(100), 'confidence': confidence}))
         write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [table])
         words = Page(write_individual(tables.of('sub-01'), again=True)).words
-        assert ('not sure of 30 of 100 regions' in words) == expected
+        assert ('uncertain about 30 of 100 regions' in words) == expected
 
 
 def test_no_r_indices_is_told_with_the_reason(tmp_path):
@@ -233,7 +233,7 @@ def test_an_r_index_that_the_fold_lost_is_not_shown(tmp_path, everyone):
         contributions=parts[parts['r_index'] != 'r2'],
     )
     page = Page(write_individual(replace(tables, results=results).of('sub-01')))
-    assert f'there is no R-index of those that it lost ({reason})' in page.words
+    assert f'their R-indices are missing ({reason})' in page.words
     assert 'nan' not in page.words
     assert f'{results["r1"][1]:.2f}' in page.words
     assert 'Comparison with controls' in page.words
