@@ -144,7 +144,7 @@ def test_hostile_names_are_text(tmp_path, session):
         volumes=volumes, warnings=(HOSTILE,), reused={HOSTILE: HOSTILE},
         session=HOSTILE,
     )  # fmt: skip
-    page = write(tmp_path, hostile, hostile, name=HOSTILE, configuration=HOSTILE)
+    page = write(tmp_path, hostile, hostile, configuration=HOSTILE)
     check_offline(page)
     check_structure(page)
     assert page.words.count(HOSTILE) > 2 * (145 + 8)
