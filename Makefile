@@ -15,8 +15,13 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 SKIPPED := 77
 
 DOCS_STAMP := $(VENV)/.docs
+# The oldest supported versions. The oldest torch for CPUs is not on PyPI: CI gives its index and version.
+OLDEST := .venv-oldest
+OLDEST_STAMP := $(OLDEST)/.installed
+OLDEST_TORCH ?= 2.13.0
+OLDEST_TESTS := tests/model tests/harmonization tests/stats tests/cohort tests/rindices tests/test_estimators.py
 
-.PHONY: help setup demo test lint docs bench paper image sif test-image test-slurm clean
+.PHONY: help setup demo test coverage test-oldest lint docs bench paper image sif test-image test-slurm clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,14 +61,30 @@ demo: $(STAMP)  ## Simulate a cohort of heads; images to volumes and maps, these
 	@echo '  $(DEMO)/pictures/                a head in four pictures; R-indices beside the truth'
 	@echo '  $(DEMO)/heads/sourcedata/truth/  what was done to the heads'
 
-lint: $(STAMP)  ## Style, types, layers
+lint: $(STAMP)  ## Style, types, layers, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
 
 test: $(STAMP) $(HOST_STAMP)  ## All tests, the slow ones included
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+# Without the slow tests, since tracing branches slows Python down (3.11 has no faster way).
+coverage: $(STAMP)  ## Branch coverage of the fast tests
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -q -m 'not slow' --cov --cov-report=term
+
+$(OLDEST_STAMP): pyproject.toml
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet uv
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct \
+	    'torch==$(OLDEST_TORCH)' --editable .
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python pytest pytest-xdist hypothesis
+	touch $(OLDEST_STAMP)
+
+test-oldest: $(OLDEST_STAMP)  ## Fast tests of tables and models with the oldest supported dependencies
+	$(ONE_THREAD) $(OLDEST)/bin/python -m pytest -n 2 -q -m 'not slow' $(OLDEST_TESTS)
 
 $(DOCS_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'

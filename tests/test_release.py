@@ -25,6 +25,19 @@ def test_the_version_is_the_same_everywhere(name):
     assert found[1] == __version__
 
 
+def test_the_citation_follows_its_format():
+    """The fields that version 1.2.0 of the Citation File Format requires or restricts."""
+    citation = yaml.safe_load(read('CITATION.cff'))
+    assert citation['cff-version'] == '1.2.0'
+    assert citation['message']
+    assert re.fullmatch(r'\d{4}-\d{2}-\d{2}', str(citation['date-released']))
+    assert f"license = '{citation['license']}'" in read('pyproject.toml')
+    for work in (citation, citation['preferred-citation']):
+        assert {'type', 'title', 'authors'} <= set(work)
+        for author in work['authors']:
+            assert set(author) in ({'name'}, {'family-names', 'given-names'})
+
+
 def test_the_citation_names_software_and_paper():
     citation = yaml.safe_load((ROOT / 'CITATION.cff').read_text())
     assert (citation['type'], citation['title']) == ('software', 'surreal_bids')
@@ -37,7 +50,8 @@ def test_the_citation_names_software_and_paper():
 def test_the_public_ci_runs_what_ours_does_on_both_architectures():
     jobs = yaml.safe_load((ROOT / '.github' / 'workflows' / 'ci.yml').read_text())['jobs']
     steps = [step.get('run') for step in jobs['test']['steps']]
-    assert {'make lint', 'make docs', 'make test'} <= set(steps)
+    assert {'make lint', 'make docs', 'make test', 'make coverage'} <= set(steps)
+    assert read('.ci/run').count('make lint docs test coverage') == 1
     assert len(jobs['test']['strategy']['matrix']['machine']) == 2
     supported = re.search(r"requires-python = '>=3\.(\d+),<3\.(\d+)'", read('pyproject.toml'))
     assert supported

@@ -180,6 +180,8 @@ def init_training_wf(
         What to train on without each fold, by its number; and in each half.
     n_threads
         Threads of each training node.
+    name
+        Name of the workflow.
 
     Outputs
     -------

@@ -110,6 +110,10 @@ def impose_atrophy(
         Volumes of healthy participants.
     severities : (N, M)
         Severity of each pattern, 0 to 1.
+    task
+        Regions of each pattern, the largest loss and its noise.
+    rng
+        Source of the noise.
 
     Returns
     -------
@@ -234,6 +238,8 @@ def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list
     folder
         Where ``participants``, ``roi_volumes`` and ``severities`` go, as TSV and JSON. Each file
         appears whole or not at all.
+    simulated
+        The tables.
 
     Returns
     -------

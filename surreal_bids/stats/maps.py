@@ -251,29 +251,23 @@ def _log_tail(t: Floats, df: float) -> Floats:
 
 
 def fdr_discoveries(p: ArrayLike, level: float = FDR_LEVEL) -> NDArray[np.bool_]:
-    """Which tests are discoveries at this false discovery rate (Benjamini and Hochberg, 1995).
-
-    The k smallest of m values are, for the greatest k with p_(k) <= level k / m.
-    """
-    p = np.asarray(p, np.float64)
-    if np.isnan(p).any():
-        raise DataError('a p value is missing (NaN); leave out what was not tested')
-    ordered = np.sort(p.ravel())
-    passed = np.flatnonzero(ordered <= level * np.arange(1, p.size + 1) / p.size)
-    return p <= ordered[passed[-1]] if passed.size else np.zeros(p.shape, bool)
+    """Mark the discoveries at this false discovery rate (Benjamini and Hochberg, 1995)."""
+    return fdr_adjusted(p) <= level
 
 
 def fdr_t_threshold(t: ArrayLike, df: float, level: float = FDR_LEVEL) -> float:
-    """Smallest size of t that is a discovery at this false discovery rate; infinite if none is."""
+    """Return the smallest |t| that is a discovery at this level; infinite if there is none."""
     size = np.abs(t)
     found = size[fdr_discoveries(two_sided_p(size, df), level)]
     return float(found.min()) if found.size else np.inf
 
 
 def fdr_adjusted(p: ArrayLike) -> Floats:
-    """Benjamini-Hochberg adjusted p values: a test is a discovery at any level from this one on."""
+    """Compute Benjamini-Hochberg adjusted p values, in the shape of `p`."""
     p = np.asarray(p, np.float64)
-    return stats.false_discovery_control(p) if p.size else p
+    if np.isnan(p).any():
+        raise DataError('p values are missing (NaN); exclude what was not tested')
+    return stats.false_discovery_control(p, axis=None).reshape(p.shape) if p.size else p
 
 
 CHUNK_BYTES = 1 << 25
