@@ -1,14 +1,14 @@
-"""Errors that people see. Each says what was found, where, and what to do about it."""
+"""Errors shown to users. Each message names the problem, its location and the remedy."""
 
 
 class SurrealError(Exception):
-    """Base of all errors of this package; `exit_code` is what a command returns for it."""
+    """Base class of all errors of this package, with the exit code of the command."""
 
     exit_code = 1
 
 
 class UsageError(SurrealError, ValueError):
-    """The command line asks for something impossible."""
+    """The command line is wrong."""
 
     exit_code = 2
 
@@ -20,7 +20,7 @@ class NotBIDSError(SurrealError, ValueError):
 
 
 class NothingMatchedError(SurrealError, ValueError):
-    """The dataset holds nothing that passes the filters."""
+    """Nothing in the dataset matches the filters."""
 
     exit_code = 18
 
@@ -32,7 +32,7 @@ class DataError(SurrealError, ValueError):
 
 
 class MissingColumnError(DataError):
-    """A table lacks a column, which another one may have."""
+    """A table lacks a column that another table may contain."""
 
 
 class OutputError(SurrealError, OSError):

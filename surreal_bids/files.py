@@ -1,6 +1,6 @@
-"""Atomic writes, and folders that only one run at a time may write to.
+"""Atomic writes, and locks on folders.
 
-A file appears under its final name whole, or not at all.
+A file appears under its final name when it is complete, or not at all.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""A full disk or quota, or a read-only file system: only writing fails so."""
+"""Errors of writing only: full disk or quota, read-only file system."""
 CANNOT_WRITE = (*DISK_FULL, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ENOTCONN)
-"""Also no permission, or a disk or server that has gone."""
+"""Also missing permission, and a disk or server that is no longer available."""
 RANDOM_BYTES = 4
 """Random part of a temporary name."""
 MISSING = 'n/a'
-"""How BIDS writes a missing value in a table."""
+"""Missing value in a table, as defined by BIDS."""
 
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside `target`; move it there if the block ends without an error.
+    """Yield a temporary path next to `target`, which replaces it if no error occurs.
 
-    The temporary name is hidden and keeps the extension, since image writers look at it. The file
-    is as readable as any other, though some writers would keep it to its owner. The content is
-    flushed to the disk before the move, so that not even a power cut leaves half a file.
+    The temporary name is hidden and keeps the extension, which image writers use. The file gets
+    the default permissions. Its content is flushed to the disk before it replaces `target`, which
+    protects against power failures.
     """
     target = Path(target)
     try:
@@ -68,15 +68,15 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
 
 def cannot_write(target: str | Path, error: OSError) -> str:
-    """What to tell of a file or folder that cannot be written."""
-    remedy = 'choose an output folder that you may write to'
+    """Compose the error message for a file or folder that cannot be written."""
+    remedy = 'choose an output folder with write permission'
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        remedy = 'free some space, and repeat the same command: it resumes'
+        remedy = 'free some space and rerun the command to resume'
     return f'{target}: cannot be written ({error.strerror}); {remedy}'
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
-    """Refuse to write over an input, whatever it is called: links are followed."""
+    """Raise an error if an output would replace an input, also through links."""
     there = [path for path in inputs if path is not None and path.exists()]
     for output in outputs:
         same = [path for path in there if output.exists() and output.samefile(path)]
@@ -85,7 +85,7 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> Non
 
 
 def remove_leftovers(target: str | Path) -> None:
-    """Delete what killed writers of this file have left; only for files with a single writer."""
+    """Delete temporary files of interrupted writers; only for files with a single writer."""
     target = Path(target)
     for leftover in target.parent.glob(f'.{"?" * 2 * RANDOM_BYTES}.{target.name}'):
         leftover.unlink(missing_ok=True)
@@ -107,12 +107,12 @@ def write_text(path: str | Path, text: str) -> Path:
 
 
 def write_json(path: str | Path, content: Any) -> Path:
-    """Write a JSON file atomically; NaN is refused, since JSON has none."""
+    """Write a JSON file atomically; NaN raises an error, since JSON does not support it."""
     return write_text(path, json.dumps(content, indent=2, allow_nan=False) + '\n')
 
 
 def write_tsv(path: str | Path, table: pd.DataFrame) -> Path:
-    """Write a table as BIDS wants it: tab-separated, no index, `n/a` where a value is missing."""
+    """Write a table in the format of BIDS: tab-separated, no index, `n/a` for missing values."""
     with atomic_path(path) as temporary:
         table.to_csv(temporary, sep='\t', index=False, na_rep=MISSING, lineterminator='\n')
     return Path(path)
@@ -126,25 +126,25 @@ def write_image(path: str | Path, image: nib.Nifti1Image) -> Path:
 
 
 LOCK = '.surreal_bids.lock'
-"""File in a folder in use that lists who uses it; gone when nobody does."""
+"""File that lists the processes that use a folder; deleted by the last one."""
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""How a file system says that it has no locks."""
+"""Errors of file systems without locks."""
 
 
 @contextmanager
 def sole_use(folder: str | Path, parts: Iterable[str]) -> Iterator[None]:
-    """Let no other process use the same parts of a folder meanwhile.
+    """Lock parts of a folder against other processes.
 
-    A part is whatever may be worked on alone, such as a participant, so that jobs with different
-    participants can share a folder. Locks are of POSIX: the system releases them however a process
-    ends, and on NFS they hold among machines unless it is mounted without locks. Where a file
-    system has none, a warning is all that can be given.
+    A part is a unit of work, such as a participant; jobs with different participants can share a
+    folder. The system releases these POSIX locks whenever a process ends. On NFS they also work
+    between machines, unless it is mounted without locks. File systems without locks only give a
+    warning.
 
     Raises
     ------
     OutputError
-        Another process uses a part; it is named.
+        Another process uses a part; the message names it.
     """
     folder = Path(folder)
     is_new = not folder.exists()
@@ -166,7 +166,7 @@ def sole_use(folder: str | Path, parts: Iterable[str]) -> Iterator[None]:
 
 
 def _lock(folder: Path, parts: list[str]) -> IO[str]:
-    """Lock a byte for each part, far beyond the end of the file, and add a line on this process."""
+    """Lock one byte per part, far beyond the end of the file, and register this process."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     file = path.open('a+', encoding='utf-8')
@@ -177,12 +177,13 @@ def _lock(folder: Path, parts: list[str]) -> IO[str]:
         except OSError as error:
             if error.errno in NO_LOCKS:
                 LOGGER.warning(
-                    '%s: this file system has no locks; make sure that no other run uses it', folder
+                    '%s: this file system has no locks. Make sure that no other run uses it.',
+                    folder,
                 )
                 break
             raise OutputError(
                 f'{folder}: another run is using it for {part} ({_user_of(file, part)}); wait '
-                'until it has ended, or choose another folder'
+                'until it ends, or choose another folder'
             ) from error
     if not (path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())):
         # Its last user has deleted it between opening and locking.
@@ -196,7 +197,7 @@ def _lock(folder: Path, parts: list[str]) -> IO[str]:
 
 
 def _user_of(file: IO[str], part: str) -> str:
-    """The process that has last locked a part."""
+    """Describe the process that last locked a part."""
     file.seek(0)
     with suppress(ValueError):
         for user in reversed([json.loads(line) for line in file]):

@@ -1,4 +1,4 @@
-"""Words for messages: lists that stay readable, and what to offer for a wrong name."""
+"""Text of messages: short lists, counts, suggestions and aligned columns."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 LISTED = 10
-"""How many names a message spells out before it only counts them."""
+"""Maximum number of names in a message; the others are counted."""
 
 FEW = 12
-"""How many alternatives an error lists in full before it names only the nearest."""
+"""Maximum number of alternatives in an error; beyond it, only similar names are listed."""
 
 
 def list_briefly(names: Iterable[Any], most: int = LISTED) -> str:
-    """Spell out the first names and count the rest, so that a message stays readable."""
+    """List the first names and count the others."""
     listed = [str(name) for name in names]
     shown = ', '.join(listed[:most])
     more = len(listed) - most
@@ -22,12 +22,12 @@ def list_briefly(names: Iterable[Any], most: int = LISTED) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and a noun that is plural unless there is one: `1 participant`, `2 participants`."""
+    """Combine a number and a noun: `1 participant`, `2 participants`."""
     return f'{number:,} {noun}' if number == 1 else f'{number:,} {noun}s'
 
 
 def alternatives(wrong: Iterable[str], available: Iterable[str]) -> str:
-    """Say what there is in place of what was asked: all of it when few, else the nearest."""
+    """List the available names: all if they are few, otherwise those similar to the wrong ones."""
     available = list(available)
     if not available:
         return 'there are none'
@@ -42,7 +42,7 @@ def alternatives(wrong: Iterable[str], available: Iterable[str]) -> str:
 
 
 def align(rows: Sequence[tuple[str, ...]]) -> str:
-    """Write rows as text in columns."""
+    """Format rows as aligned columns of text."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ('  '.join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows)
     return '\n'.join(line.rstrip() for line in lines)

@@ -1,4 +1,4 @@
-"""Options by the names that hands know from fMRIPrep and other BIDS Apps."""
+"""fMRIPrep-compatible aliases of options."""
 
 from __future__ import annotations
 
@@ -19,53 +19,54 @@ RENAMED = {
     '--session-labels': '--session-label',
     '--nipype-plugin-file': '--use-plugin',
 }
-"""Options of fMRIPrep and other BIDS Apps that are called otherwise here."""
+"""Options of fMRIPrep and other BIDS Apps that have another name here."""
 
 CONVERTED: Mapping[str, tuple[str, Callable[[str], str]]] = {
     '--mem': ('--mem-gb', lambda value: f'{_gigabytes(value):g}'),
     '--mem-mb': ('--mem-gb', lambda value: f'{_gigabytes(value):g}'),
     '--fs-subjects-dir': ('--derivatives', lambda value: f'freesurfer={value}'),
 }
-"""Options whose value is written otherwise here."""
+"""Options whose value has another format here."""
 
 NEEDLESS = {
-    '--notrack': 'nothing is tracked anyway',
-    '--anat-only': 'only T1w images are processed anyway',
-    '--fs-no-reconall': 'FreeSurfer is not run anyway',
-    '--fs-license-file': 'FreeSurfer is not run, so no licence is needed',
+    '--notrack': 'ignored, because usage is never tracked',
+    '--anat-only': 'ignored, because only T1w images are processed',
+    '--fs-no-reconall': 'ignored, because FreeSurfer is not run',
+    '--fs-license-file': 'ignored, because FreeSurfer is not run and needs no licence',
 }
-"""Options that ask for what is the case anyway; the last has a value."""
+"""Options that change nothing; the last one takes a value."""
 
 INSTEAD = {
-    '--output-spaces': f'maps are in the space of --template ({BUILTIN_TEMPLATE} by default, its '
-    'voxel size by --template-resolution), all else in that of the T1w image; leave it out',
-    '--clean-workdir': 'use --clean-on-success, or delete the folder of -w before',
-    '--boilerplate-only': 'the participant level writes the methods to logs/CITATION.md, the group '
-    'level into group.html; with --reports-only nothing is computed',
-    '--longitudinal': 'each session is processed on its own; leave it out',
-    '--subject-anatomical-reference': 'each session is processed on its own; leave it out',
+    '--output-spaces': 'remove this option; maps are in the space of --template '
+    f'({BUILTIN_TEMPLATE} by default, with the voxel size of --template-resolution), other images '
+    'in T1w space',
+    '--clean-workdir': 'use --clean-on-success, or delete the folder of -w before the run',
+    '--boilerplate-only': 'use --reports-only; the participant level writes the methods to '
+    'logs/CITATION.md, the group level to group.html',
+    '--longitudinal': 'remove this option; each session is processed separately',
+    '--subject-anatomical-reference': 'remove this option; each session is processed separately',
     '--low-mem': 'use --mem-gb, or fewer processes with --nprocs',
-    '--skull-strip-t1w': 'skulls are removed where there are any; leave it out',
-    '--output-layout': 'outputs are always a dataset of BIDS derivatives; leave it out',
-    '--sloppy': 'for a quick trial, use --template-resolution 2',
-    '--participants': 'participants.tsv of the dataset is read anyway, leave it out; '
-    '--participant-label chooses participants',
-    '--task-id': 'only T1w images are used; leave it out',
-    '--use-syn-sdc': 'only T1w images are used; leave it out',
+    '--skull-strip-t1w': 'remove this option; skull stripping is automatic',
+    '--output-layout': 'remove this option; the output is always a BIDS derivatives dataset',
+    '--sloppy': 'use --template-resolution 2 for a quick test',
+    '--participants': 'remove this option; participants.tsv of the dataset is always read, and '
+    '--participant-label selects participants',
+    '--task-id': 'remove this option; only T1w images are used',
+    '--use-syn-sdc': 'remove this option; only T1w images are used',
 }
-"""Options that have no meaning here, and what to do."""
+"""Options without a meaning here, and what to do instead."""
 
 UNITS_GB = {'K': 1e-6, 'M': 1e-3, 'G': 1.0, 'T': 1e3}
-"""Units of memory as fMRIPrep takes them; a bare number is in MB."""
+"""Units of memory in GB, as in fMRIPrep; a number without a unit is in MB."""
 
 
 def with_our_names(arguments: Sequence[str]) -> list[str]:
-    """Translate options of fMRIPrep that are called otherwise here.
+    """Translate options of fMRIPrep that have another name here.
 
     Raises
     ------
     UsageError
-        An option has no meaning here; the message says what to use instead.
+        An option has no meaning here; the message names the alternative.
     """
     translated: list[str] = []
     remaining = iter(arguments)
@@ -89,8 +90,10 @@ def with_our_names(arguments: Sequence[str]) -> list[str]:
 
 
 def _gigabytes(text: str) -> float:
-    """Memory in GB of `16000` (in MB), `16000MB` or `16G`."""
+    """Convert `16000` (in MB), `16000MB` or `16G` to GB."""
     match = re.fullmatch(r'(\d+(?:\.\d+)?)([KMGT]?)B?', text.upper())
     if match is None:
-        raise UsageError(f'--mem {text}: expected MB, or a unit, such as 16000 or 16G')
+        raise UsageError(
+            f'--mem {text}: expected a size in MB or with a unit, such as 16000 or 16G'
+        )
     return float(match[1]) * UNITS_GB[match[2] or 'M']

@@ -78,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the command line asks for; 1 if some participants have problems.
+    """Run the requested levels; return 1 if some participants failed.
 
-    Whatever is imported here takes seconds, which `--help` need not wait for.
+    Slow modules are imported here to keep `--help` fast.
     """
     set_up_logging(0)
     config, verbosity = parse_arguments(arguments)
@@ -92,8 +92,8 @@ def run(arguments: Sequence[str]) -> int:
     read_description(config.bids_dir)
     if other := other_source(config.output_dir, config.bids_dir):
         LOGGER.warning(
-            '%s holds outputs of another dataset, %s; unless that is the same one, which has been '
-            'moved, choose another folder: the participants of both would be mixed',
+            '%s: contains outputs of another dataset, %s, and participants of both would be mixed. '
+            'Choose another output folder, unless the dataset was moved.',
             *(config.output_dir, other),
         )
     check_options(config)
@@ -111,7 +111,7 @@ def run(arguments: Sequence[str]) -> int:
     if 'participant' in config.analysis_levels:
         if survey.problems:
             unusable = list_briefly(problem.name for problem in survey.problems)
-            LOGGER.warning('cannot be used (the reasons are shown at the end): %s', unusable)
+            LOGGER.warning('Excluded because of errors, which are listed at the end: %s', unusable)
         code = _run_participants(config, survey)
     else:
         for problem in survey.problems:
@@ -122,7 +122,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def check_options(config: AppConfig) -> None:
-    """Check the files and folders that options name, for both levels, before any work."""
+    """Check all files and folders given as options before the run starts."""
     from surreal_bids.bids.programs import segmentation_label
     from surreal_bids.cli.execution import check_running_options
     from surreal_bids.cli.plan import check_anatomy_options

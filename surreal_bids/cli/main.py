@@ -1,4 +1,4 @@
-"""What all commands share: how they log, how they end, and the options each of them has."""
+"""Code shared by all commands: logging, exit codes and common options."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ from typing import NoReturn, TypeVar
 from surreal_bids import __version__
 from surreal_bids.exceptions import OutputError, SurrealError
 from surreal_bids.files import DISK_FULL, cannot_write
+from surreal_bids.progress import PROGRESS
 
 LOGGER = logging.getLogger(__name__)
 
 EXIT_INTERNAL = 70
-"""An error of ours (EX_SOFTWARE of sysexits.h), as opposed to one of the data or of the user."""
+"""A bug in this package (EX_SOFTWARE of sysexits.h)."""
 
 EXIT_INTERRUPTED = 130
 """Stopped with Ctrl-C: 128 + SIGINT, as a shell reports it."""
 
 EXIT_BROKEN_PIPE = 141
-"""The reader of our output left, as in `... | head`: 128 + SIGPIPE."""
+"""The output pipe was closed, as in `... | head`: 128 + SIGPIPE."""
 
 LIKENESS = 0.75
-"""How alike an unknown option and a known one have to be to suggest the latter (difflib)."""
+"""Minimum similarity (difflib) at which a known option is suggested for an unknown one."""
 
 Arguments = TypeVar('Arguments')
 
 
 def run_command(function: Callable[[Arguments], int | None], arguments: Arguments) -> int:
-    """Run a command and turn however it ends into an exit code.
+    """Run a command and return its exit code.
 
     Parameters
     ----------
     function
-        What to run. It returns an exit code; None counts as 0.
+        Function to run. It returns an exit code; None counts as 0.
     arguments
-        Its only argument, as a parsed command line or a configuration.
+        Argument of the function: a parsed command line or a configuration.
 
     Returns
     -------
     int
-        The exit code: of the command itself; of a :class:`SurrealError`, whose message goes to
-        the standard error; 130 when interrupted; 70 for an unexpected error, with its traceback
-        in a file.
+        The exit code of the command or of a :class:`SurrealError`, whose message goes to the
+        standard error; 130 after an interruption; 70 after an unexpected error, whose traceback
+        is saved to a file.
     """
     try:
         code = function(arguments) or 0
@@ -58,7 +59,7 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
         sys.stderr.write(f'error: {error}\n')
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write('interrupted; repeat the command to go on\n')
+        sys.stderr.write('interrupted; rerun the command to resume\n')
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _discard_remaining_output()
@@ -74,7 +75,7 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
 
 
 def _report_unexpected(error: Exception) -> int:
-    """Keep the traceback of an error of ours in a file, and say where."""
+    """Save the traceback of an unexpected error to a file and report its path."""
     traceback = ''.join(format_exception(error))
     try:
         with tempfile.NamedTemporaryFile(
@@ -83,7 +84,7 @@ def _report_unexpected(error: Exception) -> int:
             log.write(traceback)
         where = log.name
     except OSError:
-        where = f'what follows\n{traceback}'
+        where = f'this traceback:\n{traceback}'
     sys.stderr.write(
         f'error: unexpected {type(error).__name__}: {error}\n'
         f'This is a bug in surreal_bids; please report it with {where}\n'
@@ -92,22 +93,22 @@ def _report_unexpected(error: Exception) -> int:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, where the system reports them, or else all."""
+    """Count the cores that this process may use, if the system reports them; otherwise all."""
     if hasattr(os, 'sched_getaffinity'):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _discard_remaining_output() -> None:
-    """Keep the interpreter from complaining when it flushes a closed pipe on its way out."""
+    """Prevent an error message when the interpreter flushes a closed pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that suggests the nearest option for one that it does not know."""
+    """A parser that suggests the most similar option for an unknown one."""
 
     def error(self, message: str) -> NoReturn:
-        """End with 2, and a suggestion."""
+        """Exit with 2 and a suggestion."""
         unknown = [word.partition('=')[0] for word in message.split() if word.startswith('--')]
         if message.startswith('unrecognized'):
             known = list(_option_names(self))
@@ -120,7 +121,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Names of all options of a parser and its subcommands."""
+    """List the names of all options of a parser and its subcommands."""
     for action in parser._actions:
         yield from (name for name in action.option_strings if name.startswith('--'))
         if isinstance(action, argparse._SubParsersAction):
@@ -137,34 +138,34 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         action='count',
         default=0,
         dest='verbosity',
-        help='log more to the standard error: -v decisions, -vv details',
+        help='show more messages on the standard error: -v decisions, -vv details',
     )
     group.add_argument('--version', action='version', version=f'%(prog)s {__version__}')
 
 
 def set_up_logging(verbosity: int) -> None:
-    """Log to the standard error: warnings, with 1 decisions too, with 2 or more everything."""
+    """Log to the standard error: 0 warnings, 1 also decisions, 2 or more everything."""
     log_from((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
 
 
 def log_from(level: int) -> None:
-    """Log what is of this level or above, and the progress of long steps; details say where from.
+    """Log messages from this level on, and always the progress of long computations.
 
-    A worker has to be told of the level; see `log_level`.
+    Worker processes need the level as an argument; see `log_level`.
     """
     source = ' %(name)s' if level <= logging.DEBUG else ''
     logging.basicConfig(format=f'%(levelname)s{source}: %(message)s', force=True)
     logging.getLogger('surreal_bids').setLevel(level)
-    logging.getLogger('surreal_bids.progress').setLevel(min(level, logging.INFO))
+    PROGRESS.setLevel(min(level, logging.INFO))
 
 
 def log_level() -> int:
-    """The level that is logged from in this process."""
+    """Return the lowest level that this process logs."""
     return logging.getLogger('surreal_bids').getEffectiveLevel()
 
 
 def with_hyphens(arguments: Iterable[str]) -> list[str]:
-    """Spell options with hyphens: older BIDS Apps have `--participant_label`."""
+    """Replace underscores in option names, as in `--participant_label` of older BIDS Apps."""
     return [_with_hyphens(argument) for argument in arguments]
 
 

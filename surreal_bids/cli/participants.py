@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -50,6 +49,7 @@ from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
+from surreal_bids.progress import ProgressReport
 from surreal_bids.reports.assembly import ANATOMY, read_fragment, report_path
 from surreal_bids.reports.methods import (
     ImagingMethods,
@@ -360,10 +360,6 @@ def append_to_log(path: Path, text: str) -> None:
         stream.write(f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}\n')
 
 
-SECONDS_BETWEEN_LINES = 60.0
-"""Where there is no terminal for a bar, a line shows the progress, at most this often."""
-
-
 class Progress:
     """Told of each step that starts and ends; shows the time left and writes the logs.
 
@@ -381,7 +377,7 @@ class Progress:
         self._started: dict[tuple[str, ...], float] = {}
         self._failed: set[tuple[str, ...]] = set()
         self._counts = {'done': 0, 'failed': 0}
-        self._begin = self._last_line = time.monotonic()
+        self._report = ProgressReport('images', len(logs))
         self._bar = tqdm(
             desc='Images',
             total=len(logs),
@@ -435,16 +431,12 @@ class Progress:
         self._counts['failed' if failed else 'done'] += 1
         self._advance(sum(self._waiting.pop(name, {}).values()))
         self._bar.set_postfix_str(self._summary())
-        now = time.monotonic()
-        if self._bar.disable and now - self._last_line >= SECONDS_BETWEEN_LINES:
-            self._last_line = now
-            left = (now - self._begin) * (len(self._logs) / max(self._position, 1e-9) - 1)
-            time_left = timedelta(seconds=round(max(left, 0)))
-            sys.stderr.write(f'{self._summary()}; about {time_left} left\n')
+        if self._bar.disable:
+            self._report.step(self._position, self._summary())
 
     def _summary(self) -> str:
         done, failed = self._counts['done'], self._counts['failed']
-        return f'{done} of {len(self._logs)} images done' + (f', {failed} failed' if failed else '')
+        return f'{done} of {len(self._logs)} done' + (f', {failed} failed' if failed else '')
 
     def _advance(self, share: float) -> None:
         self._position += share

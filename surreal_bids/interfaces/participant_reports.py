@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
-import time
-from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +14,12 @@ from surreal_bids.bids.layout import without_prefix
 from surreal_bids.exceptions import OutputError, SurrealError
 from surreal_bids.files import write_text
 from surreal_bids.interfaces import Step
+from surreal_bids.progress import ProgressReport
 
 if TYPE_CHECKING:
     from surreal_bids.reports.rindices_figures import RegionPainter
 
 LOGGER = logging.getLogger(__name__)
-PROGRESS = logging.getLogger('surreal_bids.progress')
-
-SECONDS_BETWEEN_LINES = 15.0
-"""How often it is logged how many reports are written."""
 
 MAY_FAIL = (
     SurrealError,
@@ -83,7 +76,9 @@ class WriteIndividuals(Step):
         )
         painter = _painter(Path(inputs.atlas_dir)) if isdefined(inputs.atlas_dir) else None
         written = []
-        for name in _tell_progress(inputs.participants):
+        total = len(inputs.participants)
+        progress = ProgressReport('reports of participants', total)
+        for done, name in enumerate(inputs.participants, start=1):
             one = tables.of(name)
             try:
                 written.append(os.fspath(write_individual(one, painter, again=inputs.again)))
@@ -94,22 +89,9 @@ class WriteIndividuals(Step):
                 label = without_prefix(name, 'sub')
                 write_text(Path(inputs.failures_dir) / label, f'{error}' or type(error).__name__)
                 write_failure(one, str(error))
+            progress.step(done, f'{done} of {total} in this process')
         self._results['out_files'] = written
         return runtime
-
-
-def _tell_progress(participants: Sequence[str]) -> Iterator[str]:
-    """Go through participants; log after the first, and then now and then, how many are done."""
-    began, told = time.monotonic(), -math.inf
-    for done, name in enumerate(participants, start=1):
-        yield name
-        now = time.monotonic()
-        if now - told > SECONDS_BETWEEN_LINES and done < len(participants):
-            told, left = now, (now - began) / done * (len(participants) - done)
-            PROGRESS.info(
-                'reports of participants: %d of the %d of this process (%s), about %s left',
-                *(done, len(participants), name, timedelta(seconds=round(left))),
-            )
 
 
 def _painter(atlas_dir: Path) -> RegionPainter:

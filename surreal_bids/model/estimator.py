@@ -56,13 +56,13 @@ from surreal_bids.model.stability import (
     train_in_rounds,
 )
 from surreal_bids.model.train import (
-    PROGRESS,
     Sample,
     Training,
     members_by_ortho,
     members_r_indices,
     time_iteration,
 )
+from surreal_bids.progress import PROGRESS
 
 if TYPE_CHECKING:
     import pandas as pd

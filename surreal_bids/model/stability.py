@@ -32,7 +32,7 @@ from surreal_bids.model.agreement import Setting, compare_members, consensus_mem
 from surreal_bids.model.ensemble import Stack, Start
 from surreal_bids.model.factors import Factors, fit_factors, fit_nonempty_factors, member_weights
 from surreal_bids.model.settings import HyperParameters
-from surreal_bids.model.train import PROGRESS
+from surreal_bids.progress import DETAILS
 from surreal_bids.stats.concordance import match_patterns
 
 Floats = NDArray[np.floating]
@@ -318,7 +318,7 @@ def train_in_rounds(
         now = _consensus(best, members[best.ortho], how.hyper)
         change = _agreement(before, now)
         if change is not None:
-            PROGRESS.info('%d members: consensus agrees at %.3f with the last', n_members, change)
+            DETAILS.info('%d members: agreement with the last consensus %.3f', n_members, change)
         if change is not None and change >= SETTLED_CONSENSUS:
             reason = f'the consensus no longer changed (agreement {change:.3f} with the last round)'
             break
@@ -347,7 +347,7 @@ def _hopeful(
     scores = {value: _score(settings[value], hyper) for value in still}
     hopeful = tuple(value for value in still if scores[value] >= max(scores.values()) - HOPELESS)
     for value in set(still) - set(hopeful):
-        PROGRESS.info('lambda %g ends: agreement %.2f', value, scores[value])
+        DETAILS.info('lambda %g: no further members, agreement %.2f', value, scores[value])
     return hopeful
 
 

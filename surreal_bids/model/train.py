@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -28,9 +27,9 @@ from surreal_bids.model.bundle import fingerprint, load_checkpoint, save_checkpo
 from surreal_bids.model.ensemble import LOSSES, Batch, Stack, batches, random_words, uniforms
 from surreal_bids.model.latent import latents
 from surreal_bids.model.networks import Weights, decompose, hidden_sizes, r_indices
+from surreal_bids.progress import ProgressReport
 
 LOGGER = logging.getLogger(__name__)
-PROGRESS = logging.getLogger('surreal_bids.progress')
 """How far a long step is; shown without `-v` too."""
 
 
@@ -181,8 +180,6 @@ MOST_HELD = 0.75
 SLOWEST_RATE = 0.05
 """Where learning rates decay, they end at this part of their full value."""
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
-SECONDS_BETWEEN_LINES = 60.0
-"""How often progress is logged where no progress bar can be shown."""
 PORTION = 512
 """People whose R-indices are computed together."""
 RECONSTRUCTION, MONOTONICITY = LOSSES.index('reconstruction'), LOSSES.index('monotonicity')
@@ -269,50 +266,33 @@ class Training:
         steps = Steps(self.stack, *self.sample)
         saved = time.monotonic()
         self._first = self.progress.iteration
-        self._began = self._told = saved
+        self._report: ProgressReport | None = None
         with self._progress_bar() as bar:
             while not self._finished():
                 self._train_block(steps, bar)
-                self._tell_time_left(bar)
+                self._report_progress(bar)
                 if self._evaluation_is_due():
                     self._evaluate(bar)
-                if bar.disable and time.monotonic() - self._told > SECONDS_BETWEEN_LINES:
-                    self._tell_progress()
                 if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                     self._save()
                     saved = time.monotonic()
         return self.final
 
-    def _tell_time_left(self, bar: tqdm) -> None:
-        """Say how long the rest will take, by the second block: the first one also compiles."""
-        blocks = (self.progress.iteration - self._first) / BLOCK
-        if blocks not in (1, 2):
-            return
-        if self.stack.device.type == 'cuda':
-            torch.cuda.synchronize(self.stack.device)
-        if blocks == 1:
-            self._second_block_began = time.monotonic()
-            return
-        seconds = time.monotonic() - self._second_block_began
-        left = max(self.iterations - self.progress.iteration, 0) / BLOCK * seconds
-        (PROGRESS if bar.disable else LOGGER).info(
-            'M=%d: %d members, %d iterations: about %s left',
-            *(self.stack.n_patterns, len(self.stack.ortho), self.iterations),
-            timedelta(seconds=round(left)),
-        )
-
-    def _tell_progress(self) -> None:
-        """Log where training stands: for a log file, which shows no progress bar."""
-        self._told = time.monotonic()
+    def _report_progress(self, bar: tqdm) -> None:
+        """Report the time left if no bar shows it; the first block also compiles."""
         done = self.progress.iteration
-        pace = (self._told - self._began) / max(done - self._first, 1)
+        if self.stack.device.type == 'cuda' and done <= self._first + 2 * BLOCK:
+            torch.cuda.synchronize(self.stack.device)
+        if self._report is None:
+            what = f'M={self.stack.n_patterns}, {len(self.stack.ortho)} members'
+            self._report = ProgressReport(what, self.iterations, done)
+        elif bar.disable:
+            self._report.step(done, f'iteration {done} of {self.iterations}{self._agreement()}')
+
+    def _agreement(self) -> str:
+        """Describe the latest agreement of members, once there is one."""
         agreed = [row['agreement'] for row in self.progress.history if row['agreement'] is not None]
-        PROGRESS.info(
-            'M=%d: iteration %d of %d, agreement so far %s, at most %s left',
-            *(self.stack.n_patterns, done, self.iterations),
-            f'{agreed[-1]:.2f}' if agreed else 'unknown',
-            timedelta(seconds=round(max(self.iterations - done, 0) * pace)),
-        )
+        return f' (agreement {agreed[-1]:.2f})' if agreed else ''
 
     def _finished(self) -> bool:
         return all(self.progress.done) or self.progress.iteration >= self.last_iteration

@@ -28,7 +28,7 @@ from surreal_bids.model.agreement import LOW_AGREEMENT, Selection
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import subsample_size
-from surreal_bids.model.train import PROGRESS
+from surreal_bids.progress import part
 from surreal_bids.rindices.model import (
     BASELINE,
     R_INDEX,
@@ -226,9 +226,9 @@ def fit_folds(
     models: dict[int, TableModel] = {}
     failed = dict(folds.failed)
     for fold, data in folds.data.items():
-        PROGRESS.info('without fold %d of %d', fold, folds.count)
         try:
-            models[fold] = fit_fold(data, options, model.gan.selected_, fold, checkpoint_dir)
+            with part(f'fold {fold} of {folds.count}'):
+                models[fold] = fit_fold(data, options, model.gan.selected_, fold, checkpoint_dir)
         except DataError as error:
             failed[fold] = f'no model without fold {fold}: {error}'
     return replace(folds, failed=failed), models

@@ -37,7 +37,7 @@ def test_our_errors_become_one_line_and_their_exit_code(kind, code, capsys):
 
 def test_an_interruption_is_130(capsys):
     assert run_command(_raise, KeyboardInterrupt()) == 130
-    assert capsys.readouterr().err == 'interrupted; repeat the command to go on\n'
+    assert capsys.readouterr().err == 'interrupted; rerun the command to resume\n'
 
 
 def test_an_unexpected_error_is_70_with_its_traceback_in_a_file(capsys, tmp_path, monkeypatch):

@@ -302,12 +302,12 @@ def test_steps_count_by_the_time_they_take(progress):
     assert progress._position == pytest.approx(1)
 
 
-def test_without_a_terminal_a_line_now_and_then(progress, monkeypatch, capsys):
-    monkeypatch.setattr(participants, 'SECONDS_BETWEEN_LINES', 0.0)
-    progress.finish('sub-01', failed=True)
-    shown = capsys.readouterr().err
-    assert shown.startswith('0 of 2 images done, 1 failed; about 0:00:')
-    assert shown.endswith(' left\n')
+def test_without_a_terminal_a_line_now_and_then(progress, caplog):
+    with caplog.at_level('INFO', 'surreal_bids.progress'):
+        progress.finish('sub-01', failed=True)
+    (line,) = caplog.messages
+    assert line.startswith('images: 0 of 2 done, 1 failed, about 0:00:')
+    assert line.endswith(' left')
 
 
 def test_problems_as_a_table():

@@ -36,13 +36,13 @@ def step(tmp_path):
 
 def test_progress_is_told_now_and_then(step, tmp_path, monkeypatch, caplog):
     clock = SimpleNamespace(monotonic=iter([0.0, 2.0, 4.0, 18.0, 40.0]).__next__)
-    monkeypatch.setattr('surreal_bids.interfaces.participant_reports.time', clock)
+    monkeypatch.setattr('surreal_bids.progress.time', clock)
     step.inputs.participants = ['sub-01', 'sub-02', 'sub-03', 'sub-04']
     with caplog.at_level('INFO', 'surreal_bids.progress'):
         step.run(cwd=str(tmp_path))
     assert [record.getMessage() for record in caplog.records if 'left' in record.getMessage()] == [
-        'reports of participants: 1 of the 4 of this process (sub-01), about 0:00:06 left',
-        'reports of participants: 3 of the 4 of this process (sub-03), about 0:00:06 left',
+        'reports of participants: 1 of 4 in this process, about 0:00:06 left',
+        'reports of participants: 3 of 4 in this process, about 0:00:06 left',
     ]
 
 

@@ -1,5 +1,6 @@
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -233,11 +234,11 @@ def test_short_trainings_do_not_only_hold_f_still():
 
 
 def test_where_no_bar_can_be_shown_progress_is_logged(monkeypatch, caplog):
-    monkeypatch.setattr('surreal_bids.model.train.SECONDS_BETWEEN_LINES', 0.0)
+    monkeypatch.setattr('surreal_bids.progress.SECONDS_BETWEEN_LINES', 0.0)
     with caplog.at_level('INFO'):
-        tiny_training(10, stack=tiny_stack((0.1, 0.1))).run()
-    lines = [line for line in caplog.messages if 'agreement so far' in line]
-    assert lines[0].startswith('M=2: iteration 5 of 10, agreement so far 0.')
+        tiny_training(20, stack=tiny_stack((0.1, 0.1))).run()
+    lines = [line for line in caplog.messages if 'agreement' in line]
+    assert re.match(r'M=2, 2 members: iteration \d+ of 20 \(agreement 0\.', lines[0])
     assert lines[0].endswith('left')
 
 
