@@ -34,8 +34,8 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
+from surreal_bids.analysis.covariates import describe_covariates
 from surreal_bids.analysis.diagnosis import ALL_REGIONS, SUM_OF_INDICES, compare_groups, diagnose
-from surreal_bids.analysis.engine import describe_covariates
 from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
@@ -49,7 +49,7 @@ from surreal_bids.rindices.crossfit import (
     cross_fit,
     fit_folds,
     prepare_folds,
-    prepare_halves,
+    prepare_half,
     split_halves,
 )
 from surreal_bids.rindices.model import TableModel, TrainingData, prepare
@@ -490,7 +490,7 @@ def halves(seed: int, size: tuple[int, int] = (60, 90), choose: bool = True) -> 
     cohort, _ = simulate(Study(*size), seed)
     half_of = split_halves(cohort, seed)
     neither = cohort.select(cohort.is_patient & (half_of == NEITHER))
-    data = prepare_halves(cohort, seed)
+    data = [prepare_half(cohort, seed, half) for half in (1, 2)]
     r = [LinearModel(each).apply(neither)[['r1', 'r2']] for each in data]
     found = {'c-index of halves, two patterns': pattern_reproducibility(*r)['c_index'].mean()}
     if choose:

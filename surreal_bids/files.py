@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -116,6 +117,13 @@ def write_tsv(path: str | Path, table: pd.DataFrame) -> Path:
     with atomic_path(path) as temporary:
         table.to_csv(temporary, sep='\t', index=False, na_rep=MISSING, lineterminator='\n')
     return Path(path)
+
+
+def copy_file(source: Path, target: Path) -> Path:
+    """Copy a file; the target is complete or absent."""
+    with atomic_path(target) as temporary:
+        shutil.copyfile(source, temporary)
+    return target
 
 
 def write_image(path: str | Path, image: nib.Nifti1Image) -> Path:

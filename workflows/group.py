@@ -1,20 +1,14 @@
-"""The graph of the group level: from training data to R-indices, maps and a report."""
+"""The graph of the group level: from a cohort to R-indices, maps and reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from nipype.interfaces.utility import IdentityInterface, Merge
 from nipype.pipeline import engine as pe
 
-from surreal_bids.interfaces.group import (
-    FitFold,
-    MapPatterns,
-    PublishGroup,
-    SelectModel,
-    TrainPatterns,
-)
+from surreal_bids.interfaces.group import PATTERNS, AnalyseGroup, TrainPart
 from surreal_bids.interfaces.participant_reports import WriteIndividuals
 
 
@@ -23,8 +17,7 @@ def init_group_wf(
     cohort_dir: str,
     output_dir: str,
     model: pe.Workflow | str,
-    maps: Mapping[str, Any],
-    report: Mapping[str, Any],
+    analysis: Mapping[str, Any],
     individuals: Mapping[str, Any],
     n_threads: int = 1,
 ) -> pe.Workflow:
@@ -35,13 +28,12 @@ def init_group_wf(
     >>> from surreal_bids.workflows.group import init_group_wf, init_training_wf
     >>> options = dict(n_patterns=[2, 3], ortho=[0.2], repetitions=2, iterations=100)
     >>> training_wf = init_training_wf(
-    ...     data_file=__file__, options=options, checkpoint_dir='checkpoints'
+    ...     cohort_dir='.', options=options, checkpoint_dir='checkpoints'
     ... )
     >>> wf = init_group_wf(
     ...     cohort_dir='.', output_dir='out', model=training_wf,
-    ...     maps=dict(stamps={'GM': ''}, template='MNI152NLin2009cAsym', smoothing=8.0),
-    ...     report=dict(title='Study', template='MNI152NLin2009cAsym',
-    ...                 template_name='MNI152NLin2009cAsym', methods={}),
+    ...     analysis=dict(title='Study', options=options, template='MNI152NLin2009cAsym',
+    ...                   template_name='MNI152NLin2009cAsym', methods={}),
     ...     individuals=dict(participants=['sub-01'], failures_dir='failures'),
     ... )
 
@@ -53,10 +45,8 @@ def init_group_wf(
         Root of the outputs, where the RAVENS maps of participants are.
     model
         What trains a model (:func:`init_training_wf`), or the card of one to apply.
-    maps
-        `stamps` (of the RAVENS maps of each tissue to compare), and inputs of `MapPatterns`.
-    report
-        Inputs of `PublishGroup`.
+    analysis
+        Inputs of `AnalyseGroup`.
     individuals
         `participants` whose reports get their R-indices, and inputs of `WriteIndividuals`.
     n_threads
@@ -69,57 +59,26 @@ def init_group_wf(
     """
     workflow = pe.Workflow(name='group_wf')
     outputnode = pe.Node(IdentityInterface(fields=['report_file']), name='outputnode')
-    stamps = maps['stamps']
-    publish = pe.Node(
-        PublishGroup(cohort_dir=cohort_dir, output_dir=output_dir, tissues=list(stamps), **report),
-        name='publish',
-        mem_gb=2,
-    )
-    workflow.connect([(publish, outputnode, [('out_file', 'report_file')])])
-    add_reports = _init_report_nodes(output_dir, individuals, n_threads)
-    for node in add_reports:
-        workflow.connect([(publish, node, [('deviations_file', 'deviations_file')])])
-    compare = [_init_map_node(cohort_dir, output_dir, maps, tissue, n_threads) for tissue in stamps]
-    if compare:
-        merge_maps = pe.Node(Merge(len(compare)), name='merge_maps')
-        workflow.connect([
-            *((node, merge_maps, [('maps_dir', f'in{i}')]) for i, node in enumerate(compare, 1)),
-            (merge_maps, publish, [('out', 'maps_dirs')]),
-        ])  # fmt: skip
-    if isinstance(model, str):
-        for node in (publish, *compare, *add_reports):
-            node.inputs.model_card = model
-        return workflow
-    workflow.connect(
-        [(model, node, [('outputnode.model_card', 'model_card')]) for node in add_reports]
-    )
-    given = model.get_node('outputnode').inputs.copyable_trait_names()
-    for node in (publish, *compare):
-        names = [name for name in ('model_card', 'folds_file', 'fold_cards') if name in given]
-        workflow.connect([(model, node, [(f'outputnode.{name}', name) for name in names])])
-    if 'half_cards' in given:
-        workflow.connect([(model, publish, [('outputnode.half_cards', 'half_cards')])])
-    return workflow
-
-
-def _init_map_node(
-    cohort_dir: str, output_dir: str, maps: Mapping[str, Any], tissue: str, n_threads: int
-) -> pe.Node:
-    """A node for the voxelwise maps of one tissue."""
-    options = {name: value for name, value in maps.items() if name != 'stamps'}
-    return pe.Node(
-        MapPatterns(
-            cohort_dir=cohort_dir,
-            output_dir=output_dir,
-            tissue=tissue,
-            stamp=maps['stamps'][tissue],
-            n_threads=n_threads,
-            **options,
-        ),
-        name=f'compare_{tissue.lower()}',
+    analyse = pe.Node(
+        AnalyseGroup(cohort_dir=cohort_dir, output_dir=output_dir, n_threads=n_threads, **analysis),
+        name='analyse',
         n_procs=n_threads,
         mem_gb=4,
     )
+    workflow.connect([(analyse, outputnode, [('out_file', 'report_file')])])
+    add_reports = _init_report_nodes(output_dir, individuals, n_threads)
+    for node in add_reports:
+        workflow.connect([(analyse, node, [('deviations_file', 'deviations_file')])])
+    if isinstance(model, str):
+        for node in (analyse, *add_reports):
+            node.inputs.model_card = model
+        return workflow
+    given = model.get_node('outputnode').inputs.copyable_trait_names()
+    workflow.connect([(model, analyse, [(f'outputnode.{name}', name) for name in given])])
+    workflow.connect(
+        [(model, node, [('outputnode.model_card', 'model_card')]) for node in add_reports]
+    )
+    return workflow
 
 
 MIN_REPORTS = 8
@@ -152,32 +111,29 @@ def trains_each_number(options: Mapping[str, Any]) -> bool:
 
 def init_training_wf(
     *,
-    data_file: str,
+    cohort_dir: str,
     options: Mapping[str, Any],
     checkpoint_dir: str,
-    folds_file: str | None = None,
-    fold_files: Mapping[int, str] | None = None,
-    half_files: Sequence[str] = (),
+    n_folds: int = 0,
+    n_halves: int = 0,
     n_threads: int = 1,
     name: str = 'training_wf',
 ) -> pe.Workflow:
-    """Train each number of patterns in a node of its own, and choose; then folds and halves.
+    """Train the model of all participants, then those of folds and halves.
 
-    With the preset `sparse` the number is chosen before training, and one node does both.
+    With the preset `sparse` the number of patterns is chosen before training, in one node. With
+    others, members of each number are trained in a node of its own.
 
     Parameters
     ----------
-    data_file
-        What to train on, as :class:`surreal_bids.rindices.model.TrainingData` saves it.
+    cohort_dir
+        The participants, as :class:`surreal_bids.cohort.cohort.Cohort` saves them.
     options
         Fields of `TrainingOptions`.
     checkpoint_dir
         Where members are kept; a node that was killed resumes from there.
-    folds_file
-        Who is in which fold, as :class:`~surreal_bids.rindices.crossfit.Folds` saves it; None: no
-        folds.
-    fold_files, half_files
-        What to train on without each fold, by its number; and in each half.
+    n_folds, n_halves
+        Number of folds and of halves.
     n_threads
         Threads of each training node.
     name
@@ -187,64 +143,46 @@ def init_training_wf(
     -------
     model_card
         Card of the model, which is beside.
-    folds_file, fold_cards
-        As given; and cards of the models of folds, with M and lambda of the model. Only if there
-        are folds.
+    fold_cards
+        Cards of the models of folds, with M and lambda of the model; only if there are folds.
     half_cards
         Cards of the models of halves, with their own M and lambda; only if there are halves.
     """
     workflow = pe.Workflow(name=name)
-    fold_files = fold_files or {}
-    outputs = {
-        'model_card': True,
-        'folds_file': folds_file is not None,
-        'fold_cards': bool(fold_files),
-        'half_cards': bool(half_files),
+    parts = {
+        'fold_cards': [f'fold-{number}' for number in range(1, n_folds + 1)],
+        'half_cards': [f'half-{number}' for number in range(1, n_halves + 1)],
     }
-    fields = [name for name, is_there in outputs.items() if is_there]
+    fields = ['model_card', *(name for name, own in parts.items() if own)]
     outputnode = pe.Node(IdentityInterface(fields=fields), name='outputnode')
-    if folds_file is not None:
-        outputnode.inputs.folds_file = folds_file
-    shared = {'options': dict(options), 'n_threads': n_threads}
-    resources = {'n_procs': n_threads, 'mem_gb': 2}
-    select = pe.Node(
-        SelectModel(data_file=data_file, checkpoint_dir=checkpoint_dir, **shared),
-        name='select',
-        **resources,
-    )
-    workflow.connect([(select, outputnode, [('model_card', 'model_card')])])
+
+    def init_part_node(part: str) -> pe.Node:
+        step = TrainPart(
+            cohort_dir=cohort_dir,
+            part=part,
+            options=dict(options),
+            checkpoint_dir=checkpoint_dir,
+            n_threads=n_threads,
+        )
+        return pe.Node(step, name=part.replace('-', '_'), n_procs=n_threads, mem_gb=2)
+
+    model = init_part_node('model')
+    workflow.connect([(model, outputnode, [('out_file', 'model_card')])])
     numbers = options['n_patterns'] if trains_each_number(options) else ()
-    candidates = pe.Node(Merge(len(numbers)), name='candidates')
-    for number, n_patterns in enumerate(numbers, start=1):
-        train = pe.Node(
-            TrainPatterns(
-                data_file=data_file, checkpoint_dir=checkpoint_dir, n_patterns=n_patterns, **shared
-            ),
-            name=f'train_{n_patterns}_patterns',
-            **resources,
-        )
-        workflow.connect([(train, candidates, [('checkpoint_file', f'in{number}')])])
     if numbers:
-        workflow.connect([(candidates, select, [('out', 'checkpoint_files')])])
-    folds = {
-        f'fold_{number}': FitFold(
-            data_file=path, checkpoint_dir=checkpoint_dir, fold=number, **shared
-        )
-        for number, path in fold_files.items()
-    }
-    halves = {
-        f'half_{number}': SelectModel(
-            data_file=path, checkpoint_dir=f'{checkpoint_dir}/half-{number}', half=number, **shared
-        )
-        for number, path in enumerate(half_files, start=1)
-    }
-    for merged, steps in {'fold_cards': folds, 'half_cards': halves}.items():
-        merge = pe.Node(Merge(len(steps)), name=merged)
-        for number, (label, step) in enumerate(steps.items(), start=1):
-            node = pe.Node(step, name=label, **resources)
-            workflow.connect([(node, merge, [('model_card', f'in{number}')])])
-            if steps is folds:
-                workflow.connect([(select, node, [('model_card', 'final_card')])])
-        if steps:
-            workflow.connect([(merge, outputnode, [('out', merged)])])
+        merge_numbers = pe.Node(Merge(len(numbers)), name='merge_numbers')
+        for place, n_patterns in enumerate(numbers, start=1):
+            train = init_part_node(f'{PATTERNS}-{n_patterns}')
+            workflow.connect([(train, merge_numbers, [('out_file', f'in{place}')])])
+        workflow.connect([(merge_numbers, model, [('out', 'checkpoint_files')])])
+    for cards, own in parts.items():
+        if not own:
+            continue
+        merge = pe.Node(Merge(len(own)), name=f'merge_{cards}')
+        for place, part in enumerate(own, start=1):
+            node = init_part_node(part)
+            workflow.connect([(node, merge, [('out_file', f'in{place}')])])
+            if cards == 'fold_cards':
+                workflow.connect([(model, node, [('out_file', 'model_card')])])
+        workflow.connect([(merge, outputnode, [('out', cards)])])
     return workflow

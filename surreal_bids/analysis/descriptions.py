@@ -49,11 +49,16 @@ def write_described(name: str, path: Path, table: pd.DataFrame) -> dict[str, Col
     table
         Content of the table.
     """
-    known = describe_columns(name, **CONSTANTS)
-    described = {str(column): known[str(column)] for column in table}
+    described = describe_table(name, table.columns)
     write_tsv(path, table)
     write_json(path.with_suffix('.json'), described)
     return described
+
+
+def describe_table(name: str, columns: Iterable[str]) -> dict[str, Column]:
+    """Return the sidecar of a table whose columns are all in `columns.yaml`."""
+    known = describe_columns(name, **CONSTANTS)
+    return {str(column): known[str(column)] for column in columns}
 
 
 def describe_results(columns: Iterable[str], pattern_names: Sequence[str]) -> dict[str, Column]:

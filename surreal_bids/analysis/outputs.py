@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -13,9 +13,13 @@ from surreal_bids.analysis.descriptions import (
     EXCLUDED,
     describe_contributions,
     describe_results,
+    describe_table,
     describe_volumes,
     write_described,
 )
+from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.maps import MAP_NAME, TissueMaps, VoxelMaps
+from surreal_bids.analysis.patterns import paint_regions, values_by_region
 from surreal_bids.bids.outputs import output_path, write_sidecar
 from surreal_bids.bids.tabular import (
     CONTROL,
@@ -25,18 +29,15 @@ from surreal_bids.bids.tabular import (
 )
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.volumes import ICV
-from surreal_bids.files import write_json, write_tsv
-from surreal_bids.model.bundle import load_bundle, save_bundle
+from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
+from surreal_bids.files import copy_file, write_image, write_json, write_tsv
+from surreal_bids.images import load_image
+from surreal_bids.imaging.atlas import default_atlas
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.crossfit import HELD_OUT
-from surreal_bids.rindices.intervals import INTERVALS
 from surreal_bids.rindices.model import VISIT
 from surreal_bids.rindices.preprocessing import COMPLETE
-from surreal_bids.rindices.uncertainty import REFERENCE
 from surreal_bids.text import counted, list_briefly
-
-if TYPE_CHECKING:
-    from surreal_bids.analysis.engine import GroupResults
 
 LOGGER = logging.getLogger(__name__)
 
@@ -44,41 +45,61 @@ LOGGER = logging.getLogger(__name__)
 DECIMALS = 6
 """R-indices are written to the millionth: their rounding error is a tenth of that."""
 
+CONTRIBUTION_DECIMALS = 8
+"""Enough for the sum over hundreds of regions to equal the R-index to the millionth."""
+
+VOLUME_DECIMALS = 2
+"""Volumes of known regions are written to 0.01 mm3; the unit of others is not known."""
+
 SHOWN = 10
 """Excluded participants who are listed on the screen; the table has all."""
 
 
-def write_results(
-    path: Path, cohort: Cohort, results: pd.DataFrame, pattern_names: Sequence[str]
-) -> dict[str, dict[str, Any]]:
-    """Write R-indices and, beside them, the JSON that describes the columns; returns the latter.
+def write_tables(found: Analysis, places: Mapping[str, Path]) -> None:
+    """Write tables, each with a JSON file beside it that describes its columns.
 
     Parameters
     ----------
-    path
-        The TSV file; the JSON has the same name with its own extension.
-    cohort
-        Whose they are.
-    results
-        What `TableModel.apply` returned, perhaps with the excluded.
-    pattern_names
-        Names of the R-indices.
+    found
+        All results.
+    places
+        File of each table to write, by its name in `TABLES`. A table that does not apply to these
+        results is not written; a file of that name from an earlier run is removed.
     """
-    table = results.round(DECIMALS)
+    for name, path in places.items():
+        table = TABLES[name](found)
+        if table is None:
+            path.unlink(missing_ok=True)
+            path.with_suffix('.json').unlink(missing_ok=True)
+        else:
+            write_tsv(path, table)
+            write_json(path.with_suffix('.json'), _describe(name, table, found))
+
+
+def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]:
+    """Describe the columns of a table."""
+    if name == 'rindices':
+        return describe_results(table.columns, found.names)
+    if name == 'contributions':
+        return describe_contributions(table.columns)
+    if name in ('roi_volumes', 'harmonized_volumes'):
+        return describe_volumes(table.columns, _are_volumes(name, found.cohort))
+    return describe_table(name, table.columns)
+
+
+def _rindices(found: Analysis) -> pd.DataFrame:
+    """R-indices of every visit, after the columns that identify it."""
+    table = found.results.round(DECIMALS)
     for name in ('brain_in_range', HELD_OUT):
         if name in table:
             table[name] = table[name].map(str, na_action='ignore').str.lower()
-    visits = pd.concat([cohort.visits, cohort.exclusions]).loc[table.index]
+    visits = pd.concat([found.cohort.visits, found.cohort.exclusions]).loc[table.index]
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
-    table = pd.concat([visits[known], table], axis=1)
-    described = describe_results(table.columns, pattern_names)
-    write_tsv(path, table)
-    write_json(path.with_suffix('.json'), described)
-    return described
+    return pd.concat([visits[known], table], axis=1)
 
 
 def with_excluded(results: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    """Add those of whom there are volumes but who were excluded, without R-indices."""
+    """Add participants who have volumes but were excluded, without R-indices."""
     excluded = [name for name in cohort.exclusions.index if name in cohort.measured.index]
     if not excluded:
         return results
@@ -91,114 +112,132 @@ def with_excluded(results: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
     )
 
 
-CONTRIBUTION_DECIMALS = 8
-"""So that the sum over hundreds of regions is the R-index to the millionth."""
+def _contributions(found: Analysis) -> pd.DataFrame | None:
+    """Contribution of each region to each R-index, one row per visit and R-index."""
+    if not found.names:
+        return None
+    table = found.contributions
+    visits = _identifiers(found.cohort.visits).loc[table.index.get_level_values(VISIT)]
+    numbers = table.round(CONTRIBUTION_DECIMALS).reset_index().drop(columns=VISIT)
+    return pd.concat([visits.reset_index(drop=True), numbers], axis=1)
 
 
-def write_contributions(
-    path: Path, cohort: Cohort, contributions: pd.DataFrame
-) -> dict[str, dict[str, Any]]:
-    """Write contributions and, beside them, the JSON that describes the columns; returns it.
-
-    Parameters
-    ----------
-    path
-        The TSV file; the JSON has the same name with its own extension.
-    cohort
-        Whose they are.
-    contributions
-        What `TableModel.contributions` or `CrossFit.contributions` returned.
-    """
-    visits = identifiers(cohort.visits).loc[contributions.index.get_level_values(VISIT)]
-    numbers = contributions.round(CONTRIBUTION_DECIMALS).reset_index().drop(columns=VISIT)
-    table = pd.concat([visits.reset_index(drop=True), numbers], axis=1)
-    described = describe_contributions(table.columns)
-    write_tsv(path, table)
-    write_json(path.with_suffix('.json'), described)
-    return described
+def _roi_volumes(found: Analysis) -> pd.DataFrame:
+    """Volumes as measured, of everyone, excluded or not."""
+    visits = _identifiers(found.cohort.measured)
+    measured = found.cohort.measured.drop(columns=visits.columns)
+    return _volumes('roi_volumes', visits, measured, found.cohort)
 
 
-VOLUME_DECIMALS = 2
-"""Volumes of regions that are known are written to 0.01 mm3; the unit of others is not known."""
+def _harmonized_volumes(found: Analysis) -> pd.DataFrame:
+    """Volumes without site effects."""
+    visits = _identifiers(found.cohort.visits)
+    return _volumes('harmonized_volumes', visits, found.harmonized, found.cohort)
 
 
-def publish_volumes(
-    output_dir: Path, name: str, visits: pd.DataFrame, volumes: pd.DataFrame, cohort: Cohort
-) -> Path:
-    """Write a table of volumes and its description.
-
-    Parameters
-    ----------
-    output_dir
-        Root of the outputs.
-    name
-        `roi_volumes` or `harmonized_volumes`.
-    visits : frame
-        `participant_id`, and `session_id` if there are sessions, of each row.
-    volumes : frame of the same rows
-        Volumes, or, where they were divided by the ICV, proportions.
-    cohort
-        Tells what the regions are called.
-    """
-    is_volume = name == 'roi_volumes' or cohort.options.icv != 'proportion'
+def _volumes(
+    name: str, visits: pd.DataFrame, volumes: pd.DataFrame, cohort: Cohort
+) -> pd.DataFrame:
     known = {*recognise(volumes.columns), ICV}
-    decimals = {column: VOLUME_DECIMALS for column in volumes if is_volume and column in known}
-    table = pd.concat([visits, volumes.round(decimals)], axis=1)
-    path = write_tsv(output_path(output_dir, name), table)
-    write_sidecar(name, path, describe_volumes(table.columns, is_volume))
-    return path
+    rounded = [column for column in volumes if column in known and _are_volumes(name, cohort)]
+    return pd.concat([visits, volumes.round(dict.fromkeys(rounded, VOLUME_DECIMALS))], axis=1)
 
 
-def identifiers(visits: pd.DataFrame) -> pd.DataFrame:
-    """The columns that say whose visit it is."""
+def _are_volumes(name: str, cohort: Cohort) -> bool:
+    """Whether a table holds volumes; harmonized ones may be proportions of the ICV."""
+    return name == 'roi_volumes' or cohort.options.icv != 'proportion'
+
+
+def _identifiers(visits: pd.DataFrame) -> pd.DataFrame:
+    """The columns that identify a visit."""
     return visits[[name for name in (PARTICIPANT, SESSION) if name in visits]]
 
 
-def publish_group(output_dir: Path, found: GroupResults, model_dir: Path) -> None:
-    """Write the tables of what was found in a cohort, and the model in `model_dir`."""
-    cohort = found.cohort
-    visits = identifiers(cohort.measured)
-    measured = cohort.measured.drop(columns=visits.columns)
-    publish_volumes(output_dir, 'roi_volumes', visits, measured, cohort)
-    publish_volumes(
-        output_dir, 'harmonized_volumes', identifiers(cohort.visits), found.harmonized, cohort
-    )
-    path = output_path(output_dir, 'rindices')
-    write_sidecar('rindices', path, write_results(path, cohort, found.results, found.names))
-    if found.names:
-        path = output_path(output_dir, 'contributions')
-        described = write_contributions(path, cohort, found.contributions)
-        write_sidecar('contributions', path, described)
-    notes = {} if found.fitted is None else {'CrossFit': found.fitted.note}
-    learned = {
-        name: found.model.notes[name]
-        for name in (INTERVALS, REFERENCE)
-        if name in found.model.notes
-    }
-    publish_model(output_dir, model_dir, notes | learned)
-    tables = {
-        'exclusions': cohort.exclusions,
-        'patterns': found.patterns,
-        'associations': found.associations,
-        'covariates': found.covariates,
-        'split_half': found.halves,
-        'diagnosis': found.diagnosis,
-        'differences': found.differences,
-        'group_change': found.group_change,
-        'changes': found.changes,
-    }
+def _agreement_of_members(found: Analysis) -> pd.DataFrame | None:
+    """Agreement of members for each M and lambda that was tried."""
     agreement = found.model.gan.state()[1]['Agreement']
-    if agreement:
-        tables['agreement'] = pd.DataFrame(agreement)
-    for name, table in tables.items():
-        if table is not None:
-            write_described(name, output_path(output_dir, name), table)
+    return pd.DataFrame(agreement) if agreement else None
 
 
-def publish_model(output_dir: Path, model_dir: Path, notes: Mapping[str, Any]) -> None:
-    """Write a model, with what its card says of models of folds and of what they showed."""
-    tensors, card = load_bundle(model_dir)
-    save_bundle(output_path(output_dir, 'model_card').parent, tensors, {**card, **notes})
+TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
+    'roi_volumes': _roi_volumes,
+    'harmonized_volumes': _harmonized_volumes,
+    'rindices': _rindices,
+    'contributions': _contributions,
+    'exclusions': lambda found: found.cohort.exclusions,
+    'patterns': lambda found: found.patterns,
+    'associations': lambda found: found.associations,
+    'covariates': lambda found: found.covariates,
+    'split_half': lambda found: found.split_half,
+    'diagnosis': lambda found: found.diagnosis,
+    'differences': lambda found: found.differences,
+    'group_change': lambda found: found.group_change,
+    'changes': lambda found: found.changes,
+    'agreement': _agreement_of_members,
+}
+"""Every table of results, by its name in the table of output names."""
+
+
+STATISTICS = {
+    't': 'Student t',
+    'z': 'Normal deviate with the p value of t',
+    'effect': 'Difference of means, or change per unit of the R-index, of the RAVENS map',
+    'logp': '-log10 of the family-wise corrected p value, by permutation',
+}
+"""What each statistical map holds."""
+
+DESCRIPTION_ONLY = (
+    '. A description, not a test: R-indices are computed from the same brains, which makes '
+    'differences here even by chance'
+)
+"""Ends the description of maps of participants chosen or ordered by R-indices."""
+
+
+def publish_maps(root: Path, maps: TissueMaps, tissue: str, template: str) -> VoxelMaps:
+    """Copy the maps of one tissue to the outputs, with descriptions, and write their table."""
+    write_described('contrasts', output_path(root, 'contrasts', tissue=tissue), maps.summary)
+    drawn = {}
+    for _, row in maps.summary.iterrows():
+        for statistic, meaning in STATISTICS.items():
+            source = maps.folder / MAP_NAME.format(contrast=row['contrast'], statistic=statistic)
+            if not source.is_file():
+                continue
+            target = output_path(
+                root,
+                'statistical_map',
+                template=template,
+                tissue=tissue,
+                contrast=row['contrast'],
+                statistic=statistic,
+            )
+            copy_file(source, target)
+            metadata = {
+                'Description': f'{meaning}: {row["description"]}, RAVENS maps of {tissue}'
+                + ('' if row['kind'] == 'test' else DESCRIPTION_ONLY),
+                'DegreesOfFreedom': int(row['degrees_of_freedom']),
+            }
+            write_sidecar('statistical_map', target, metadata)
+            if statistic == ('t' if row['kind'] == 'test' else 'effect'):
+                drawn[row['contrast']] = target
+    return VoxelMaps(drawn, maps.summary, maps.skipped)
+
+
+def publish_patterns(root: Path, found: Analysis, atlas_dir: Path) -> dict[str, Path]:
+    """Write what each pattern changes as an image of the atlas; images by pattern."""
+    labels = load_image(default_atlas(atlas_dir).atlases[0].labels)
+    published = {}
+    for name, rows in found.patterns.groupby('pattern', sort=False):
+        target = output_path(
+            root,
+            'pattern_map',
+            template=BUILTIN_TEMPLATE,
+            atlas=BUILTIN_ATLAS,
+            contrast=str(name),
+        )
+        published[str(name)] = write_image(target, paint_regions(labels, values_by_region(rows)))
+        text = f'Mean change in {found.whose} attributed to {name}, in percent of controls'
+        write_sidecar('pattern_map', target, {'Description': text})
+    return published
 
 
 def summarise_cohort(cohort: Cohort) -> str:

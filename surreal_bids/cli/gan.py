@@ -20,21 +20,19 @@ from surreal_bids.files import refuse_inputs
 from surreal_bids.text import list_briefly
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from surreal_bids.analysis.engine import Analysis
     from surreal_bids.cohort.cohort import Cohort
-    from surreal_bids.rindices.crossfit import CrossFit, Folds
-    from surreal_bids.rindices.model import TableModel, TrainingData
+    from surreal_bids.rindices.model import TableModel
 
-RINDICES, EXCLUSIONS, SUMMARY = 'rindices.tsv', 'exclusions.tsv', 'summary.txt'
+FIT_TABLES = ('rindices', 'contributions', 'changes', 'group_change', 'exclusions')
+"""Tables of results that `fit` writes."""
+
+RINDICES, CONTRIBUTIONS, CHANGES, GROUP_CHANGE, EXCLUSIONS = (f'{name}.tsv' for name in FIT_TABLES)
+SUMMARY, SHIFTS = 'summary.txt', 'site_shifts.tsv'
 CARD, TENSORS, CHECKPOINTS = 'model.json', 'model.safetensors', 'checkpoints'
-SHIFTS = 'site_shifts.tsv'
-CONTRIBUTIONS = 'contributions.tsv'
-CHANGES, GROUP_CHANGE = 'changes.tsv', 'group_change.tsv'
 OWN_FILES = (
-    *(CARD, TENSORS, CHECKPOINTS, RINDICES, 'rindices.json', CONTRIBUTIONS, 'contributions.json'),
-    *(CHANGES, 'changes.json', GROUP_CHANGE, 'group_change.json', EXCLUSIONS, 'exclusions.json'),
-    *(SUMMARY, SHIFTS, 'site_shifts.json'),
+    *(f'{name}{end}' for name in (*FIT_TABLES, 'site_shifts') for end in ('.tsv', '.json')),
+    *(CARD, TENSORS, CHECKPOINTS, SUMMARY),
 )
 """What a folder may hold for a fit to resume in it."""
 
@@ -62,17 +60,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_fit(arguments: argparse.Namespace) -> int:
-    """Read, check, train, write; the summary goes to the standard output too."""
+    """Read, check, train, analyse, write; the summary goes to the standard output too."""
     options, training = _options(arguments, CohortOptions), _options(arguments, TrainingOptions)
     out, inputs = arguments.out, (arguments.table, arguments.participants)
     require_free_folder(out, arguments.overwrite)
     refuse_inputs([out, *(out / name for name in OWN_FILES)], inputs)
 
+    from surreal_bids.analysis.engine import analyse_trained
     from surreal_bids.analysis.outputs import summarise_cohort
     from surreal_bids.bids.tabular import prefix_errors
     from surreal_bids.cohort.cohort import read_cohort
     from surreal_bids.files import sole_use
-    from surreal_bids.rindices.crossfit import prepare_folds
+    from surreal_bids.rindices.crossfit import prepare_folds, train
     from surreal_bids.rindices.model import prepare, require_trainable
 
     with _suggest_participants(arguments):
@@ -88,29 +87,9 @@ def run_fit(arguments: argparse.Namespace) -> int:
         require_free_folder(out, arguments.overwrite)
         if arguments.overwrite:
             shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
-        _train(out, cohort, training, data, folds)
+        trained = train(data, folds, training, out / CHECKPOINTS)
+        _write_fit(out, analyse_trained(cohort, trained, training.random_seed))
     return 0
-
-
-def _train(
-    out: Path, cohort: Cohort, options: TrainingOptions, data: TrainingData, folds: Folds | None
-) -> None:
-    """Train on all, then without each fold, and write."""
-    from surreal_bids.rindices.crossfit import cross_fit, final_results, fit_folds, warn_of_lost
-    from surreal_bids.rindices.model import select_model
-    from surreal_bids.rindices.uncertainty import add_standing
-
-    model = select_model(data, options, out / CHECKPOINTS)
-    if folds is None:
-        contributions = model.contributions(cohort.features, cohort.people)
-        _write(out, model, cohort, final_results(cohort, model), contributions)
-        return
-    fitted = cross_fit(cohort, model, *fit_folds(folds, model, options, out / CHECKPOINTS))
-    warn_of_lost(fitted)
-    fitted = fitted.without_lost()
-    results, learned = add_standing(cohort, fitted, options.random_seed)
-    noted = replace(model, notes={**model.notes, 'CrossFit': fitted.note, **learned})
-    _write(out, noted, cohort, results, fitted.contributions(cohort), fitted)
 
 
 def _options(arguments: argparse.Namespace, kind: Any) -> Any:
@@ -154,84 +133,46 @@ def _suggest_participants(arguments: argparse.Namespace) -> Iterator[None]:
         ) from error
 
 
-def _write(
-    folder: Path,
-    model: TableModel,
-    cohort: Cohort,
-    results: pd.DataFrame,
-    contributions: pd.DataFrame,
-    fitted: CrossFit | None = None,
-) -> None:
+def _write_fit(folder: Path, found: Analysis) -> None:
     """Write all outputs, the card last: a folder with a card is complete."""
-    from surreal_bids.analysis.descriptions import write_described
-    from surreal_bids.analysis.outputs import (
-        summarise_cohort,
-        write_contributions,
-        write_results,
-    )
+    from surreal_bids.analysis.outputs import summarise_cohort, write_tables
     from surreal_bids.files import write_text
     from surreal_bids.reports.model_card import card_text
-    from surreal_bids.rindices.control_sensitivity import describe_shift, shift_of_controls
+    from surreal_bids.rindices.control_sensitivity import describe_shift
 
-    card = card_text(model.state()[1], details=False)
     (folder / CARD).unlink(missing_ok=True)
-    write_results(folder / RINDICES, cohort, results, model.pattern_names)
-    if model.pattern_names:
-        write_contributions(folder / CONTRIBUTIONS, cohort, contributions)
-    _write_changes(folder, model, cohort, results, fitted)
-    write_described('exclusions', folder / EXCLUSIONS, cohort.exclusions)
-    shift = describe_shift(shift_of_controls(model, cohort))
+    write_tables(found, {name: folder / f'{name}.tsv' for name in FIT_TABLES})
+    card = card_text(found.model.state()[1], details=False)
+    shift = describe_shift(found.shift)
     card = f'{card}\n\n{shift}.' if shift else card
-    write_text(folder / SUMMARY, f'{summarise_cohort(cohort)}\n{card}\n')
-    model.save(folder)
+    write_text(folder / SUMMARY, f'{summarise_cohort(found.cohort)}\n{card}\n')
+    found.model.save(folder)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-    found = f'The model and R-indices ({RINDICES}) are' if model.pattern_names else 'The model is'
-    sys.stdout.write(f'\n{card}\n\n{found} in {folder}.\n')
-
-
-def _write_changes(
-    folder: Path,
-    model: TableModel,
-    cohort: Cohort,
-    results: pd.DataFrame,
-    fitted: CrossFit | None,
-) -> None:
-    """Write what changed between visits, if anyone has several."""
-    from surreal_bids.analysis.change import follow_visits
-    from surreal_bids.analysis.descriptions import write_described
-
-    for name in (CHANGES, 'changes.json', GROUP_CHANGE, 'group_change.json'):
-        (folder / name).unlink(missing_ok=True)
-    changes, groups = follow_visits(cohort, model, results, fitted=fitted)
-    if changes is not None:
-        write_described('changes', folder / CHANGES, changes)
-    if groups is not None:
-        write_described('group_change', folder / GROUP_CHANGE, groups)
+    what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
+    sys.stdout.write(f'\n{card}\n\n{what} in {folder}.\n')
 
 
 def run_apply(arguments: argparse.Namespace) -> int:
     """Read a model and a table; write R-indices and report what was found."""
     out = arguments.out
     if out.suffix.lower() != '.tsv':
-        raise UsageError(f'--out {out}: a TSV file is written; give a name that ends in .tsv')
-    of_regions, of_visits = (
-        out.with_name(f'{out.stem}_{name}') for name in (CONTRIBUTIONS, CHANGES)
-    )
-    tables = (out, of_regions, of_visits)
-    outputs = [path.with_suffix(end) for path in tables for end in ('.tsv', '.json')]
+        raise UsageError(f'--out {out}: the output is a TSV file; use a name that ends in .tsv')
+    places = {
+        'rindices': out,
+        **{name: out.with_name(f'{out.stem}_{name}.tsv') for name in ('contributions', 'changes')},
+    }
+    outputs = [path.with_suffix(end) for path in places.values() for end in ('.tsv', '.json')]
     model_files = [arguments.model / name for name in OWN_FILES]
     refuse_inputs(outputs, [arguments.table, arguments.participants, *model_files])
     for path in outputs:
         if path.is_dir() or (path.exists() and not arguments.overwrite):
-            raise OutputError(f'{path}: exists already; choose another name or use --overwrite')
+            raise OutputError(f'{path}: already exists; choose another name or use --overwrite')
 
-    from surreal_bids.analysis.change import follow_visits
-    from surreal_bids.analysis.descriptions import write_described
+    from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import (
         summarise_results,
         with_excluded,
-        write_contributions,
-        write_results,
+        write_tables,
     )
     from surreal_bids.bids.tabular import prefix_errors
     from surreal_bids.cohort.cohort import read_cohort
@@ -249,20 +190,13 @@ def run_apply(arguments: argparse.Namespace) -> int:
             adapt=False,
         )
     with prefix_errors(arguments.table):
-        results = with_excluded(model.apply(cohort), cohort)
-        contributions = model.contributions(cohort.features, cohort.people)
-        changes, _ = follow_visits(cohort, model, results)
-    for path in filter(Path.exists, outputs[2:]):
-        path.unlink()  # A table of an earlier call would pass for one of these.
-    write_results(out, cohort, results, model.pattern_names)
-    if model.pattern_names:
-        write_contributions(of_regions, cohort, contributions)
-    if changes is not None:
-        write_described('changes', of_visits, changes)
+        found = analyse_applied(cohort, model)
+        found = replace(found, results=with_excluded(found.results, cohort))
+        write_tables(found, places)
     notes = [*cohort.notes, *_site_notes(model, cohort)]
     doubts = (*cohort.warnings, *doubts_of_model(model.state()[1]))
     notes += [f'WARNING: {text}' for text in doubts]
-    sys.stdout.write(summarise_results(results, notes) + f'  {out}\n')
+    sys.stdout.write(summarise_results(found.results, notes) + f'  {out}\n')
     return 0
 
 

@@ -8,12 +8,13 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from surreal_bids import __version__
+from surreal_bids.analysis.maps import ravens_files
 from surreal_bids.analysis.outputs import summarise_cohort
 from surreal_bids.bids.layout import Visit, is_label, read_description, without_prefix
 from surreal_bids.bids.outputs import (
@@ -36,13 +37,11 @@ from surreal_bids.cohort.volumes import collect_volumes
 from surreal_bids.config import AppConfig, training_options
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 from surreal_bids.files import sole_use, write_text
-from surreal_bids.interfaces.group import ravens_files
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import find_device
 from surreal_bids.model.train import longest_first
-from surreal_bids.rindices.control_sensitivity import describe_shift, shift_of_controls
-from surreal_bids.rindices.crossfit import Folds, prepare_folds, prepare_halves
+from surreal_bids.rindices.crossfit import HALVES, prepare_folds, prepare_half
 from surreal_bids.rindices.model import (
     TableModel,
     TrainingData,
@@ -54,31 +53,6 @@ from surreal_bids.rindices.new_sites import adapt_to_controls
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
 LOGGER = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingSets:
-    """What to train on: all participants, all without each fold, and each half of them."""
-
-    everyone: TrainingData
-    folds: Folds | None
-    halves: list[TrainingData]
-
-    def save(self, folder: Path) -> dict[str, Any]:
-        """Write everything; the paths are inputs of `init_training_wf`."""
-        data = self.everyone.save(folder / 'training.safetensors')
-        halves = [
-            os.fspath(half.save(folder / f'training_half-{number}.safetensors'))
-            for number, half in enumerate(self.halves, start=1)
-        ]
-        paths: dict[str, Any] = {'data_file': os.fspath(data), 'half_files': halves}
-        if self.folds is not None:
-            paths['folds_file'] = os.fspath(self.folds.save(folder / 'folds.json'))
-            paths['fold_files'] = {
-                number: os.fspath(fold.save(folder / f'training_fold-{number}.safetensors'))
-                for number, fold in self.folds.data.items()
-            }
-        return paths
 
 
 FAILURES = 'failures'
@@ -118,13 +92,11 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     cohort = read_cohort(volumes, participants, config, expected, needs)
     sys.stdout.write(summarise_cohort(cohort))
     if model is None:
-        source: TableModel | TrainingSets = _training_sets(config, cohort)
-    elif not cohort.has_enough_controls:
-        source = model.with_unseen_site('skip')
-    else:
+        source: TableModel | TrainingPlan = _plan_training(config, cohort)
+    elif cohort.has_enough_controls:
         source, cohort = adapt_to_controls(model, cohort)
-        shift = describe_shift(shift_of_controls(source, cohort, trained_here=False))
-        sys.stdout.write(f'  {shift}\n' if shift else '')
+    else:
+        source = model.with_unseen_site('skip')
     if config.dry_run:
         return 0
     group = ['the group level']
@@ -218,23 +190,42 @@ def _written(config: AppConfig) -> Iterator[tuple[Path, OutputName]]:
                 yield path, row
 
 
-def _training_sets(config: AppConfig, cohort: Cohort) -> TrainingSets:
-    """Fit preprocessing to all, without each fold, and where asked for, to each half."""
-    everyone, options = prepare(cohort), training_options(config)
-    require_trainable(everyone, options)
+class TrainingPlan(NamedTuple):
+    """What will be trained, after it was checked that it can be.
+
+    Attributes
+    ----------
+    data
+        What the model of all participants is trained on.
+    n_folds, n_halves
+        How many folds and halves are trained after it.
+    """
+
+    data: TrainingData
+    n_folds: int
+    n_halves: int
+
+
+def _plan_training(config: AppConfig, cohort: Cohort) -> TrainingPlan:
+    """Fit preprocessing to all participants, without each fold and in each half, as a check."""
+    data, options = prepare(cohort), training_options(config)
+    require_trainable(data, options)
     folds = prepare_folds(cohort, options)
+    n_folds = 0 if folds is None else folds.count
     if not config.split_half:
-        return TrainingSets(everyone, folds, [])
+        return TrainingPlan(data, n_folds, 0)
     for group, count in cohort.counts.items():
         if count < 2 * MIN_PEOPLE:
             raise DataError(
                 f'--split-half: {count} {GROUP_NAMES[group]}, but each half needs {MIN_PEOPLE}; '
                 'remove this option'
             )
-    return TrainingSets(everyone, folds, prepare_halves(cohort, config.random_seed))
+    for half in HALVES:
+        prepare_half(cohort, config.random_seed, half)
+    return TrainingPlan(data, n_folds, len(HALVES))
 
 
-def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingSets) -> dict[str, str]:
+def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingPlan) -> dict[str, str]:
     """Write what the steps need, run them, and delete outputs of earlier runs.
 
     Returns why reports of participants could not be written, by label.
@@ -251,7 +242,7 @@ def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingSets) -
     description = read_description(config.bids_dir)
     start_dataset(config.output_dir, config.bids_dir, description)
     begun = write_config(output_path(config.output_dir, 'configuration'), config)
-    if isinstance(source, TrainingSets) and not config.reports_only:
+    if isinstance(source, TrainingPlan) and not config.reports_only:
         sys.stdout.write(_announce(config, source))
         sys.stdout.flush()
     raise_crashes(config, run_workflow(workflow, config))
@@ -271,26 +262,27 @@ def _checksum(config: AppConfig) -> str | None:
 
 
 def make_workflow(
-    config: AppConfig, folder: Path, cohort: Cohort, source: TableModel | TrainingSets
+    config: AppConfig, folder: Path, cohort: Cohort, source: TableModel | TrainingPlan
 ) -> Any:
-    """Build the graph for a cohort that is kept in `folder`, with what to train on or a model."""
-    template = template_name(config)
+    """Build the graph for a cohort that is kept in `folder`: train as planned, or apply a model."""
+    template, options = template_name(config), asdict(training_options(config))
     if isinstance(source, TableModel):
         model = os.fspath(source.save(folder / 'model') / CARD)
     else:
         model = init_training_wf(
-            **source.save(folder),
-            options=asdict(training_options(config)),
+            cohort_dir=os.fspath(folder),
+            options=options,
             checkpoint_dir=os.fspath(folder / 'checkpoints'),
+            n_folds=source.n_folds,
+            n_halves=source.n_halves,
             n_threads=_training_threads(config),
         )
-    stamps = _stamps(config, cohort, template)
-    report: dict[str, Any] = {
+    analysis: dict[str, Any] = {
+        'options': options,
         'title': read_description(config.bids_dir).get('Name', config.bids_dir.name),
         'template': config.template,
         'template_name': template,
-        'methods': _methods(config, cohort, list(stamps)),
-        'random_seed': config.random_seed,
+        'methods': _methods(config, cohort, _mapped_tissues(config, cohort, template)),
     }
     individuals: dict[str, Any] = {
         'participants': reported(cohort),
@@ -302,19 +294,12 @@ def make_workflow(
         individuals['model'] = _model_name(config.model)
     if cohort.wanted.atlas is not None:
         atlas_dir = os.fspath(config.work_dir.absolute() / 'atlases')
-        report['atlas_dir'] = individuals['atlas_dir'] = atlas_dir
+        analysis['atlas_dir'] = individuals['atlas_dir'] = atlas_dir
     return init_group_wf(
         cohort_dir=os.fspath(folder),
         output_dir=os.fspath(config.output_dir.absolute()),
         model=model,
-        maps={
-            'stamps': stamps,
-            'template': template,
-            'smoothing': config.map_smoothing,
-            'permutations': config.permutations,
-            'random_seed': config.random_seed,
-        },
-        report=report,
+        analysis=analysis,
         individuals=individuals,
         n_threads=config.nprocs or usable_cores(),
     )
@@ -326,20 +311,13 @@ def reported(cohort: Cohort) -> list[str]:
     return [name for name in names if is_label(without_prefix(name, 'sub'))]
 
 
-def _stamps(config: AppConfig, cohort: Cohort, template: str) -> dict[str, str]:
-    """For each tissue with RAVENS maps, a hash that changes when the maps do."""
-    visits = cohort.first_visits().visits
-    stamps: dict[str, str] = {}
+def _mapped_tissues(config: AppConfig, cohort: Cohort, template: str) -> list[str]:
+    """Tissues whose RAVENS maps are compared: none where there are no controls to compare with."""
     if not cohort.has_enough_controls:
-        return stamps  # Nobody to compare with.
-    for tissue in config.map_tissues:
-        files = ravens_files(config.output_dir, visits, template, tissue)
-        seen = [
-            (visit, path.stat().st_size, path.stat().st_mtime_ns) for visit, path in files.items()
-        ]
-        if seen:
-            stamps[tissue] = hashlib.sha256(repr(seen).encode()).hexdigest()
-    return stamps
+        return []
+    visits = cohort.first_visits().visits
+    tissues = dict.fromkeys(config.map_tissues)
+    return [each for each in tissues if ravens_files(config.output_dir, visits, template, each)]
 
 
 def _model_name(model: Path) -> str:
@@ -373,16 +351,14 @@ def _training_threads(config: AppConfig) -> int:
     return max(config.omp_nthreads, cores // at_once, 1)
 
 
-def _announce(config: AppConfig, sets: TrainingSets) -> str:
-    """How long training will take on this machine, from a few iterations."""
-    again = ' Then all is learned again'
-    if sets.folds is not None:
-        again += f' without each of {sets.folds.count} folds'
-    if sets.halves:
-        again += f'{" and" if sets.folds else ""} in each half'
-    return _announce_final(config, sets.everyone) + (
-        f'{again} of the participants.\n' if sets.folds or sets.halves else '\n'
+def _announce(config: AppConfig, plan: TrainingPlan) -> str:
+    """Estimate how long training will take on this machine, from a few iterations."""
+    parts = {'fold': plan.n_folds, 'half': plan.n_halves}
+    listed = ' and '.join(
+        f'{count} {part}s'.replace('halfs', 'halves') for part, count in parts.items() if count
     )
+    then = f' Then the models of {listed} are trained.' if listed else ''
+    return f'{_announce_final(config, plan.data)}{then}\n'
 
 
 def _announce_final(config: AppConfig, data: TrainingData) -> str:

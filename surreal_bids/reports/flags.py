@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from surreal_bids.analysis.engine import GroupResults
+from surreal_bids.analysis.engine import Analysis
 from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.outputs import Record, output_path
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
@@ -129,7 +129,7 @@ def report_links(output_dir: Path, participants: Iterable[str], folder: Path) ->
     return [None if path is None else quote(os.path.relpath(path, folder)) for path in reports]
 
 
-def participant_table(found: GroupResults, output_dir: Path) -> Table:
+def participant_table(found: Analysis, output_dir: Path) -> Table:
     """Return the table of all visits with R-indices, intervals, centiles and flags."""
     visits, results = found.cohort.visits, found.results
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]

@@ -12,7 +12,8 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.analysis.diagnosis import describe_indices
-from surreal_bids.analysis.engine import GroupResults
+from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.reports import figures
@@ -52,18 +53,6 @@ from surreal_bids.rindices.crossfit import HELD_OUT, NOT_HELD_OUT
 
 
 @dataclass(frozen=True, eq=False)
-class VoxelMaps:
-    """Voxelwise maps of one tissue by contrast, their summary, and contrasts that were skipped.
-
-    Images show t for tests, and effects for descriptions.
-    """
-
-    images: Mapping[str, Path]
-    summary: pd.DataFrame
-    skipped: Mapping[str, str]
-
-
-@dataclass(frozen=True, eq=False)
 class GroupReport:
     """Content of the report.
 
@@ -89,7 +78,7 @@ class GroupReport:
 
     output_dir: Path
     title: str
-    found: GroupResults
+    found: Analysis
     card: Mapping[str, Any]
     methods: GroupMethods
     pattern_maps: Mapping[str, Path] = field(default_factory=dict)
@@ -151,7 +140,7 @@ def _card_with_folds(report: GroupReport) -> Mapping[str, Any]:
     return report.card if note is None else {**report.card, 'CrossFit': note}
 
 
-def _not_held_out(found: GroupResults) -> list[Block]:
+def _not_held_out(found: Analysis) -> list[Block]:
     """Return the participants without out-of-fold R-indices, and why."""
     lacking = found.results[found.results['status'] == NOT_HELD_OUT]
     if lacking.empty:
@@ -223,9 +212,9 @@ def _r_indices(report: GroupReport) -> Section:
     names = report.found.names
     if not names:
         return Section('R-indices')
-    first = report.found.first_visits.dropna(subset=report.found.found_again)
+    first = report.found.first_visits.dropna(subset=report.found.reproduced)
     shift = describe_shift(report.found.shift)
-    shown = first['group'].notna().any() and report.found.found_again
+    shown = first['group'].notna().any() and report.found.reproduced
     blocks = _by_group(report, first) if shown else []
     if shift:
         text = f'{shift}. Do not interpret differences between samples below twice this value.'
@@ -235,7 +224,7 @@ def _r_indices(report: GroupReport) -> Section:
 
 def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
     """Return R-indices of controls and patients, as a figure and as a table."""
-    names = report.found.found_again
+    names = report.found.reproduced
     who = report.found.cohort.visits.loc[first.index, PARTICIPANT]
     links = report_links(report.output_dir, who, report.figure_path('rindices').parent)
     drawn = figures.plot_r_indices(first[names], first['group'], links)
@@ -385,7 +374,7 @@ def _of_covariates(table: pd.DataFrame) -> list[Block]:
 
 def _change(report: GroupReport) -> Section:
     """Return R-indices over visits, and change per year in patients and controls."""
-    found, names = report.found, report.found.found_again
+    found, names = report.found, report.found.reproduced
     if found.group_change is None or not names:
         return Section('Change over visits')
     blocks: list[Block] = []
@@ -464,7 +453,7 @@ def _diagnosis(report: GroupReport) -> Section:
 
 def _halves(report: GroupReport) -> Section:
     """Return whether patterns are reproduced in two halves of the participants."""
-    if report.found.halves is None:
+    if report.found.split_half is None:
         return Section('Split halves')
     text = (
         'The model was trained on each half of the participants, with its own seed, M and lambda. '
@@ -473,7 +462,7 @@ def _halves(report: GroupReport) -> Section:
         'not agree. regions_pearson is the correlation of the regional changes.'
     )
     formats = dict.fromkeys(('c_index', 'pearson', 'regions_pearson'), '{:.3f}')
-    table = Table(report.found.halves, 'Comparison of the models', formats)
+    table = Table(report.found.split_half, 'Comparison of the models', formats)
     return Section('Split halves', (Paragraph(text), table))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
@@ -17,6 +17,7 @@ from typing import Any, Literal
 import jinja2
 from markupsafe import Markup, escape
 
+from surreal_bids.analysis.engine import Analysis
 from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
 
@@ -150,6 +151,41 @@ class GroupMethods:
     associations: bool = False
     slopes: tuple[str, ...] = ()
     split_half: bool = False
+
+
+def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMethods:
+    """Describe what was done, from what was asked for and what was found.
+
+    Parameters
+    ----------
+    found
+        All results.
+    asked
+        Fields of `GroupMethods` that are no results: `harmonized`, `model`, `map_tissues` ...
+    """
+    cohort, change, gan = found.cohort, found.group_change, found.model.gan
+    trained: dict[str, Any] = {}
+    if found.trained_here:
+        tried = gan.number_.stabilities if gan.number_ else gan.members_
+        trained = {
+            'preset': gan.preset,
+            'candidates': tuple(sorted({each.n_patterns for each in tried})),
+            'members': len(gan.members_),
+            'iterations': gan.most_iterations,
+        }
+    return GroupMethods(
+        n_controls=cohort.counts['CN'],
+        n_patients=cohort.counts['PT'],
+        n_features=len(cohort.wanted),
+        n_patterns=len(found.names),
+        folds=0 if found.fitted is None else found.fitted.folds.count,
+        covariates=cohort.options.covariates,
+        icv=cohort.options.icv,
+        associations=cohort.counts['PT'] > 0,
+        slopes=() if change is None else tuple(change['slopes'].dropna().unique()),
+        **{**asked, 'map_tissues': tuple(asked['map_tissues'])},
+        **trained,
+    )
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,11 @@ from markupsafe import Markup
 from nibabel.affines import rescale_affine, voxel_sizes
 
 from surreal_bids.bids.outputs import output_path
+from surreal_bids.config import BUILTIN_TEMPLATE
 from surreal_bids.files import write_text
 from surreal_bids.reports.mosaics import statistic_mosaic
 from surreal_bids.reports.pages import content_policy
+from surreal_bids.templates import builtin_template, read_template
 
 VIEWER_MM = 2.0
 """Edge of a voxel in viewers: a fine one would make them eight times as large."""
@@ -36,6 +38,12 @@ class Background:
     name: str
     t1w: nib.Nifti1Image
     mask: nib.Nifti1Image
+
+    @classmethod
+    def read(cls, template: str, name: str) -> Background:
+        """Read the built-in template, or one in a folder."""
+        found = builtin_template() if template == BUILTIN_TEMPLATE else read_template(template)
+        return cls(name, found.t1w, found.mask)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ Surreal-GAN again without each fold of the participants, and applies them to tha
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.exclusions import GROUP_NAMES
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.files import write_json
 from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.agreement import LOW_AGREEMENT, Selection
 from surreal_bids.model.checks import MIN_PEOPLE
@@ -106,21 +104,9 @@ class Folds:
         """How many folds there are."""
         return int(self.number.max())
 
-    def save(self, path: Path) -> Path:
-        """Write all but the training data."""
-        failed = {str(number): reason for number, reason in self.failed.items()}
-        return write_json(path, {'number': self.number.to_dict(), 'failed': failed})
 
-    @classmethod
-    def load(cls, path: str | Path) -> Folds:
-        """Read what `save` wrote."""
-        record = json.loads(Path(path).read_text(encoding='utf-8'))
-        failed = {int(number): reason for number, reason in record['failed'].items()}
-        return cls(pd.Series(record['number'], dtype=int), failed=failed)
-
-
-def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
-    """Fit preprocessing without each fold; None where folds are off or participants too few.
+def assign_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
+    """Assign participants to folds; None where folds are off or participants are too few.
 
     Raises
     ------
@@ -130,43 +116,56 @@ def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
     n_folds = usable_folds(cohort.counts, options.folds)
     if n_folds == 0:
         return None
-    number = split_people(cohort, n_folds, part_seed(options.random_seed, _FOLDS, 0))
-    lenient = _with_unseen_sites(cohort)
+    return Folds(split_people(cohort, n_folds, part_seed(options.random_seed, _FOLDS, 0)))
+
+
+def prepare_fold(cohort: Cohort, folds: Folds, fold: int) -> TrainingData:
+    """Fit preprocessing to everyone outside a fold."""
+    with without_warnings():
+        return prepare(_with_unseen_sites(cohort).select(folds.number != fold))
+
+
+def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
+    """Fit preprocessing without each fold; None where folds are off or cannot be trained."""
+    folds = assign_folds(cohort, options)
+    if folds is None:
+        return None
     data: dict[int, TrainingData] = {}
     failed: dict[int, str] = {}
-    for fold in range(1, n_folds + 1):
+    for fold in range(1, folds.count + 1):
         try:
-            with without_warnings():
-                data[fold] = prepare(lenient.select(number != fold))
+            data[fold] = prepare_fold(cohort, folds, fold)
         except DataError as error:
-            failed[fold] = f'nothing can be learned without fold {fold}: {error}'
+            failed[fold] = explain_failure(fold, error)
     if not data:
-        LOGGER.warning(
-            'nobody can be held out: R-indices will be of participants that the model was trained '
-            'on, too low in controls and too high in patients (%s)',
-            failed[1],
-        )
+        LOGGER.warning('%s (%s)', IN_SAMPLE.format('no fold can be trained'), failed[1])
         return None
-    return Folds(number, data, failed)
+    return replace(folds, data=data, failed=failed)
+
+
+def explain_failure(fold: int, error: DataError | str) -> str:
+    """Say why the participants of a fold have no out-of-fold R-indices."""
+    return f'no model could be trained without fold {fold}: {error}'
+
+
+IN_SAMPLE = '{}, so R-indices are computed in sample: too low in controls and too high in patients'
+"""Warning where R-indices cannot be computed out of fold."""
 
 
 def usable_folds(counts: Mapping[str, int], wanted: int) -> int:
     """How many folds groups of these sizes allow, at most `wanted`; 0: none."""
     if wanted == 1:
-        raise UsageError('--folds 1: nobody would be left to train on; give 2 or more, or 0 for no')
+        raise UsageError('--folds 1: use 2 or more folds, or 0 for no cross-fitting')
     group, smallest = min(counts.items(), key=lambda item: item[1])
     n_folds = min(wanted, smallest)
     if n_folds and smallest - -(-smallest // n_folds) < MIN_PEOPLE:
-        LOGGER.warning(
-            '%d %s are too few to hold any out: R-indices will be of participants that the model '
-            'was trained on, too low in controls and too high in patients',
-            *(smallest, GROUP_NAMES[group]),
-        )
+        few = f'{smallest} {GROUP_NAMES[group]} are too few for cross-fitting'
+        LOGGER.warning('%s. Add participants', IN_SAMPLE.format(few))
         return 0
     if n_folds < wanted:
         LOGGER.warning(
-            '--folds %d: %d %s, so that there are %d folds',
-            *(wanted, smallest, GROUP_NAMES[group], n_folds),
+            '--folds %d reduced to %d: there are only %d %s',
+            *(wanted, n_folds, smallest, GROUP_NAMES[group]),
         )
     return n_folds
 
@@ -230,8 +229,84 @@ def fit_folds(
             with part(f'fold {fold} of {folds.count}'):
                 models[fold] = fit_fold(data, options, model.gan.selected_, fold, checkpoint_dir)
         except DataError as error:
-            failed[fold] = f'no model without fold {fold}: {error}'
+            failed[fold] = explain_failure(fold, error)
     return replace(folds, failed=failed), models
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """All models that were trained on a cohort.
+
+    Attributes
+    ----------
+    model
+        The model of all participants.
+    folds, fold_models
+        Fold of each participant, and the model trained without each fold; None and empty without
+        cross-fitting.
+    halves
+        Models of the two halves, if they were trained.
+    """
+
+    model: TableModel
+    folds: Folds | None = None
+    fold_models: Mapping[int, TableModel] = field(default_factory=dict)
+    halves: Sequence[TableModel] = ()
+
+
+def train(
+    data: TrainingData,
+    folds: Folds | None,
+    options: TrainingOptions,
+    checkpoint_dir: Path | None = None,
+) -> Trained:
+    """Train on all participants, then without each fold; if interrupted, the same call resumes."""
+    model = select_model(data, options, checkpoint_dir)
+    if folds is None:
+        return Trained(model)
+    return Trained(model, *fit_folds(folds, model, options, checkpoint_dir))
+
+
+MODEL, FOLD, HALF = 'model', 'fold', 'half'
+"""Parts of a cohort that a model is trained on: all, all but fold N, or half N."""
+
+
+def train_part(
+    cohort: Cohort,
+    options: TrainingOptions,
+    part: str,
+    checkpoint_dir: Path,
+    chosen: Selection | None = None,
+) -> TableModel:
+    """Train the model of one part of a cohort; if interrupted, the same call resumes.
+
+    Parameters
+    ----------
+    cohort, options
+        Participants, and how to train.
+    part
+        `model`, `fold-N` or `half-N`.
+    checkpoint_dir
+        Folder of the checkpoints of all parts.
+    chosen
+        M and lambda of the model of all participants; only for folds.
+
+    Raises
+    ------
+    DataError
+        The part cannot be trained.
+    """
+    kind, _, number = part.partition('-')
+    if kind == MODEL:
+        return select_model(prepare(cohort), options, checkpoint_dir)
+    if kind == HALF:
+        half = prepare_half(cohort, options.random_seed, int(number))
+        return select_model(half, half_options(options, int(number)), checkpoint_dir / part)
+    folds = assign_folds(cohort, options)
+    if folds is None or chosen is None:
+        raise ValueError(f'{part}: a fold needs participants in folds, and M and lambda')
+    data = prepare_fold(cohort, folds, int(number))
+    return fit_fold(data, options, chosen, int(number), checkpoint_dir)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,7 +374,7 @@ class CrossFit:
             rows = (results['fold'] == fold) & results[name].notna()
             spread = f'{name}{SPREAD_SUFFIX}'
             results.loc[rows, [each for each in (name, spread) if each in results]] = np.nan
-            text = f'{name} was not found again without fold {fold} (correlation {r:.2f})'
+            text = f'{name} was not reproduced in fold {fold} (correlation {r:.2f})'
             earlier = results.loc[rows, 'reason']
             results.loc[rows, 'reason'] = [
                 text if pd.isna(reason) else f'{reason}; {text}' for reason in earlier
@@ -458,6 +533,7 @@ def final_results(cohort: Cohort, model: TableModel) -> pd.DataFrame:
     return results
 
 
+HALVES = (1, 2)
 NEITHER = 0
 """Number of the participants in neither half."""
 
@@ -481,13 +557,12 @@ def split_halves(cohort: Cohort, seed: int) -> pd.Series:
     return split_people(cohort, len(_PART_OF_HALVES), seed).map(_PART_OF_HALVES)
 
 
-def prepare_halves(cohort: Cohort, seed: int) -> list[TrainingData]:
-    """Fit preprocessing to each half of the participants by itself (section B.7)."""
-    half_of = split_halves(cohort, seed)
+def prepare_half(cohort: Cohort, seed: int, half: int) -> TrainingData:
+    """Fit preprocessing to half 1 or 2 of the participants (section B.7 of the paper)."""
+    chosen = split_halves(cohort, seed) == half
     # A site may be in one half only; the model of the other uses its participants as measured.
-    lenient = _with_unseen_sites(cohort)
     with without_warnings():
-        return [prepare(lenient.select(half_of == half)) for half in (1, 2)]
+        return prepare(_with_unseen_sites(cohort).select(chosen))
 
 
 def half_options(options: TrainingOptions, half: int) -> TrainingOptions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,8 +12,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from safetensors import safe_open
-from safetensors.numpy import save
 from torch import Tensor
 
 from surreal_bids.bids.tabular import CONTROL, PATIENT, SPREAD_SUFFIX, Table
@@ -24,7 +21,6 @@ from surreal_bids.cohort.features import read_features
 from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import atomic_path
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.harmonization.quality import without_warnings
@@ -338,7 +334,7 @@ def make_gan(options: TrainingOptions) -> SurrealGAN:
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What training needs of a cohort, after preprocessing was fitted; goes to one file and back.
+    """What training needs of a cohort, after preprocessing was fitted.
 
     Attributes
     ----------
@@ -402,43 +398,6 @@ class TrainingData:
         for rows in alike.values():
             patient[rows] = rng.permutation(patient[rows])
         return pd.Series(patient, self.is_patient.index)
-
-    def save(self, path: Path) -> Path:
-        """Write all to a safetensors file."""
-        state, arrays = self.preprocessing.to_state()
-        own = {
-            'normalised': self.normalised.to_numpy(),
-            'measured': self.features.to_numpy(),
-            'is_patient': self.is_patient.to_numpy(dtype=bool),
-        }
-        record = {
-            'preprocessing': state,
-            'sample': self.sample,
-            'visits': list(self.normalised.index),
-            'features': list(self.normalised.columns),
-            'people': self.people.to_dict('list'),
-        }
-        tensors = {name: np.ascontiguousarray(value) for name, value in (own | arrays).items()}
-        with atomic_path(path) as temporary:
-            # In Python: safetensors would report a full disk as an error of its own.
-            temporary.write_bytes(save(tensors, {'record': json.dumps(record)}))
-        return path
-
-    @classmethod
-    def load(cls, path: str | Path) -> TrainingData:
-        """Read what `save` wrote, to the last digit."""
-        with safe_open(path, framework='numpy') as file:
-            record = json.loads(file.metadata()['record'])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        visits = pd.Index(record['visits'])
-        normalised, measured = (
-            pd.DataFrame(arrays.pop(name), visits, record['features'])
-            for name in ('normalised', 'measured')
-        )
-        is_patient = pd.Series(arrays.pop('is_patient'), visits)
-        people = pd.DataFrame(record['people'], visits)
-        steps = Preprocessing.from_state(record['preprocessing'], arrays)
-        return cls(steps, normalised, is_patient, record['sample'], measured, people)
 
 
 def prepare(cohort: Cohort) -> TrainingData:

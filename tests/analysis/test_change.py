@@ -17,8 +17,8 @@ from surreal_bids.analysis.change import (
     noise_of_results,
     sites_of,
 )
-from surreal_bids.analysis.engine import analyse_group
-from surreal_bids.analysis.outputs import publish_group
+from surreal_bids.analysis.engine import analyse_applied
+from surreal_bids.analysis.outputs import write_tables
 from surreal_bids.cohort.exclusions import ONE_SITE
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
@@ -126,11 +126,12 @@ def test_one_visit_of_everyone_is_no_change(cohort, results, model):
 
 @pytest.mark.slow
 def test_what_changed_is_written_with_a_description(tmp_path, cohort, model):
-    found = analyse_group(cohort, model)
-    publish_group(tmp_path, found, model.save(tmp_path / 'given'))
-    written = pd.read_csv(tmp_path / 'phenotype' / 'changes.tsv', sep='\t', na_values='n/a')
+    found = analyse_applied(cohort, model)
+    tables = ('changes', 'group_change')
+    write_tables(found, {name: tmp_path / f'{name}.tsv' for name in tables})
+    written = pd.read_csv(tmp_path / 'changes.tsv', sep='\t', na_values='n/a')
     assert written['reliable'].sum() == (found.changes['reliable'] == 'true').sum() > 0
-    described = json.loads((tmp_path / 'phenotype' / 'changes.json').read_text())
+    described = json.loads((tmp_path / 'changes.json').read_text())
     assert list(described) == list(written) == CHANGE_COLUMNS
     groups = pd.read_csv(tmp_path / 'group_change.tsv', sep='\t', na_values='n/a')
     assert list(groups) == GROUP_COLUMNS

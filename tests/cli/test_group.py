@@ -362,7 +362,7 @@ def test_reports_only_needs_results(tmp_path, capsys):
 def test_a_step_that_fails_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr('surreal_bids.model.agreement.SMALLEST_SPREAD', 1e9)
     assert run(write_dataset(tmp_path)) == 65
-    assert 'step select: too few members trained well' in capsys.readouterr().err
+    assert 'step model: too few members trained well' in capsys.readouterr().err
     assert (tmp_path / 'out' / 'logs' / 'group_desc-select_crash.txt').is_file()
     assert not (tmp_path / 'out' / 'phenotype').exists()
 
@@ -528,8 +528,8 @@ def test_a_full_disk_ends_with_73_and_names_the_file(tmp_path, monkeypatch, caps
     def refuse(*_):
         raise OSError(28, 'No space left on device', 'out/phenotype/roi_volumes.tsv')
 
-    monkeypatch.setattr('surreal_bids.analysis.outputs.publish_volumes', refuse)
+    monkeypatch.setattr('surreal_bids.analysis.outputs.write_tsv', refuse)
     assert run(write_dataset(tmp_path)) == 73
     message = capsys.readouterr().err
-    assert 'step publish' in message
+    assert 'step analyse' in message
     assert 'roi_volumes.tsv: cannot be written (No space left on device); free some' in message

@@ -1,5 +1,6 @@
 """A group report of simulated results, for tests that look at the page."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import nibabel as nib
@@ -7,12 +8,13 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.analysis.diagnosis import compare_groups
-from surreal_bids.analysis.engine import GroupResults
+from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import column_features
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.files import write_image
-from surreal_bids.reports.group import GroupReport, VoxelMaps
+from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.viewers import Background
 from surreal_bids.stats.associations import associate
@@ -77,6 +79,13 @@ def make_map(folder, name, rng):
     return write_image(folder / f'{name}.nii.gz', nib.Nifti1Image(data, AFFINE))
 
 
+def with_results(found: Analysis, **tables) -> Analysis:
+    """The same, with tables that are given instead of computed."""
+    copy = replace(found)
+    copy.__dict__.update({**found.__dict__, **tables})
+    return copy
+
+
 def make_report(
     folder, title='Study', halves=True, maps=True, sizes=(N_CN, N_PT), **changes
 ) -> GroupReport:
@@ -108,19 +117,20 @@ def make_report(
         }
     )
     images = {name: make_map(folder, name, rng) for name in summary['contrast']}
-    found = GroupResults(
-        cohort=cohort,
-        model=SimpleNamespace(pattern_names=('r1', 'r2'), notes={}),
-        results=results,
+    model = SimpleNamespace(pattern_names=('r1', 'r2'), notes={})
+    both = pd.DataFrame({'comparison': ['half 1 and half 2'], 'c_index': [0.9]})
+    found = with_results(
+        Analysis(cohort=cohort, model=model, results=results),
         harmonized=cohort.features,
         patterns=patterns,
-        associations=associations,
-        untested={each.name: each.reason for each in skipped},
+        _associated=(associations, {each.name: each.reason for each in skipped}),
+        covariates=pd.DataFrame(),
+        shift=pd.Series(dtype=float),
+        quality=None,
         diagnosis=pd.DataFrame({'by': ['all regions'], 'auc': [0.71]}),
         differences=compare_groups(cohort),
-        halves=pd.DataFrame({'comparison': ['half 1 and half 2'], 'c_index': [0.9]})
-        if halves
-        else None,
+        split_half=both if halves else None,
+        _followed=(None, None),
     )
     drawn = {
         'pattern_maps': {'r1': make_map(folder, 'r1', rng)},

@@ -224,7 +224,7 @@ def test_an_r_index_that_the_fold_lost_is_not_shown(tmp_path, everyone):
     rows = results.index if everyone else results.index[:2]
     results.loc[rows, ['r2', 'r2_low', 'r2_high', 'r2_centile']] = np.nan
     results.loc[rows, 'fold_correlation'] = 0.41
-    reason = 'r2 was not found again without fold 1 (correlation 0.41)'
+    reason = 'r2 was not reproduced in fold 1 (correlation 0.41)'
     results.loc[rows, 'reason'] = reason
     parts = tables.contributions
     tables = make_tables(

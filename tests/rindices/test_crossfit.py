@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from surreal_bids.analysis.diagnosis import SUM_OF_INDICES
-from surreal_bids.analysis.engine import COMPARED, analyse_group, compare_halves
+from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.split_half import COMPARED, compare_halves
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.exceptions import UsageError
 from surreal_bids.reports.model_card import card_text
@@ -19,7 +20,7 @@ from surreal_bids.rindices.crossfit import (
     fold_options,
     half_options,
     prepare_folds,
-    prepare_halves,
+    prepare_half,
     split_halves,
     split_people,
     usable_folds,
@@ -98,7 +99,7 @@ def test_nobody_is_held_out_where_nothing_can_be_learned_without_them(tmp_path, 
     config = make_config(root, covariates=covariates, site_column='none', icv='none')
     cohort = read_cohort(config.roi_table, root / 'participants.tsv', config)
     assert prepare_folds(cohort, replace(OPTIONS, folds=5)) is None
-    assert 'nobody can be held out' in caplog.text
+    assert 'R-indices are computed in sample' in caplog.text
     assert '8 CN for 7 covariate columns' in caplog.text
 
 
@@ -244,9 +245,7 @@ def test_what_a_fold_calls_a_pattern_that_it_lost_is_no_r_index(fitted, lost):
     assert found['r2_member_spread'].isna().eq(fold <= 2).all()
     assert found['r1'].isna().eq(fold == 2).all()
     pd.testing.assert_series_equal(found['r1'][fold != 2], fitted.results['r1'][fold != 2])
-    assert set(found['reason'][fold == 1]) == {
-        'r2 was not found again without fold 1 (correlation 0.41)'
-    }
+    assert set(found['reason'][fold == 1]) == {'r2 was not reproduced in fold 1 (correlation 0.41)'}
     assert found['reason'][fold == 2].str.contains('r1 was not.*; r2 was not').all()
     assert found['status'].eq(PATTERN_LOST).eq(fold <= 2).all()
     assert found['reason'][fold == 3].isna().all()
@@ -256,7 +255,7 @@ def test_what_a_fold_calls_a_pattern_that_it_lost_is_no_r_index(fitted, lost):
 
 
 def test_a_lost_pattern_is_in_no_result(cohort, model, lost):
-    found = analyse_group(cohort, model, fitted=lost)
+    found = Analysis(cohort=cohort, model=model, results=lost.results, fitted=lost)
     fold = lost.results['fold']
     with_both = int((fold == 3).sum())
     r2 = found.associations[found.associations['pattern'] == 'r2']
@@ -268,14 +267,14 @@ def test_a_lost_pattern_is_in_no_result(cohort, model, lost):
         (visit, name) for visit in is_there.index for name in is_there if is_there.loc[visit, name]
     ]
     assert found.contributions.index.tolist() == expected
-    assert found.found_again == ['r1', 'r2']
+    assert found.reproduced == ['r1', 'r2']
 
 
 def test_a_pattern_that_all_folds_lost_does_not_cost_the_others(cohort, model, fitted):
     correlation = fitted.correlation * 0 + 0.9
     lost = replace(fitted, correlation=correlation.assign(r2=0.2)).without_lost()
-    found = analyse_group(cohort, model, fitted=lost)
-    assert found.found_again == ['r1']
+    found = Analysis(cohort=cohort, model=model, results=lost.results, fitted=lost)
+    assert found.reproduced == ['r1']
     assert found.results['r2'].isna().all()
     area = area_under_curve(lost.results['r1'], cohort.is_patient)
     assert found.diagnosis.set_index('by').loc[SUM_OF_INDICES, 'auc'] == pytest.approx(area.value)
@@ -360,7 +359,7 @@ def test_a_fifth_is_in_neither_half_where_groups_are_large_enough(tmp_path, n_cn
     cohort = read_study(tmp_path, make_study(n_cn, 41))
     half_of = split_halves(cohort, 1)
     assert set(half_of) == ({0, 1, 2} if neither else {1, 2})
-    data = prepare_halves(cohort, 1)
+    data = [prepare_half(cohort, 1, half) for half in (1, 2)]
     for half in (1, 2):
         assert set(data[half - 1].normalised.index) == set(cohort.visits.index[half_of == half])
 
@@ -392,7 +391,7 @@ def test_halves_are_compared_in_participants_of_neither(cohort, model, compared)
 @pytest.mark.parametrize('n_patterns', [1, 3])
 def test_halves_with_different_numbers_of_patterns(cohort, model, compared, n_patterns):
     options = replace(OPTIONS, n_patterns=(n_patterns,))
-    other = select_model(prepare_halves(cohort, 1)[1], options)
+    other = select_model(prepare_half(cohort, 1, 2), options)
     table, _ = compared(other)
     rows = table[table['comparison'] == 'half 1 and half 2']
     assert len(rows) == min(2, n_patterns)

@@ -5,7 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.analysis.outputs import summarise_results, write_results
+from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.outputs import summarise_results, write_tables
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import column_features
 from surreal_bids.cohort.requirements import PreprocessingOptions
@@ -173,7 +174,8 @@ def test_members_left_out_are_listed_with_the_reason(fitted, status):
 def test_results_are_written_with_a_description_of_each_column(tmp_path, saved, study):
     people = study.people.assign(age=[np.nan, *study.people['age'][1:]])
     results = saved.compute(study.features, people)
-    write_results(tmp_path / 'r.tsv', cohort_of(study, OPTIONS), results, ['r1', 'r2'])
+    found = Analysis(cohort=cohort_of(study, OPTIONS), model=saved, results=results)
+    write_tables(found, {'rindices': tmp_path / 'r.tsv'})
     table = pd.read_csv(tmp_path / 'r.tsv', sep='\t', keep_default_na=False, dtype=str)
     described = json.loads((tmp_path / 'r.json').read_text())
     assert list(described) == table.columns.tolist()
@@ -224,11 +226,10 @@ class TestShuffledLabels:
         pd.testing.assert_series_equal(*counts, check_names=False)
         assert (shuffled != data.is_patient).any()
 
-    def test_they_are_the_same_after_saving(self, data, tmp_path):
-        loaded = TrainingData.load(data.save(tmp_path / 'data.safetensors'))
-        for before, after in zip(
-            data.shuffle(np.random.default_rng(1)), loaded.shuffle(np.random.default_rng(1))
-        ):
+    def test_they_are_the_same_after_the_cohort_was_saved(self, study, data, tmp_path):
+        cohort = Cohort.load(cohort_of(study, OPTIONS).save(tmp_path))
+        both = (each.shuffle(np.random.default_rng(1)) for each in (data, prepare(cohort)))
+        for before, after in zip(*both):
             np.testing.assert_array_equal(before, after)
 
     def test_labels_from_which_nothing_can_be_learned_are_an_error(self, study):

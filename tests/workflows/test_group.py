@@ -11,55 +11,61 @@ from tests.workflows.test_graphs import _nodes, _ports_into, _undeclared_ports, 
 HERE = str(Path(__file__).parent)
 OPTIONS = {'n_patterns': [2, 3], 'ortho': [0.2], 'repetitions': 2, 'iterations': 10}
 TEMPLATE = 'MNI152NLin2009cAsym'
-TISSUES = ([], ['GM'], ['GM', 'CSF'])
 
 
 def build(
     trained=True,
     halves=False,
-    tissues=('GM',),
     n_patterns=(2, 3),
     n_threads=1,
-    folds=(1, 2, 4),
+    n_folds=3,
     participants=('sub-01',),
 ):
+    options = {**OPTIONS, 'n_patterns': list(n_patterns)}
     model = init_training_wf(
-        data_file=__file__,
-        folds_file=__file__ if folds else None,
-        fold_files=dict.fromkeys(folds, __file__),
-        half_files=[__file__] * 2 if halves else [],
-        options={**OPTIONS, 'n_patterns': list(n_patterns)},
+        cohort_dir=HERE,
+        options=options,
         checkpoint_dir='checkpoints',
+        n_folds=n_folds,
+        n_halves=2 if halves else 0,
         n_threads=n_threads,
     )
     return init_group_wf(
         cohort_dir=HERE,
         output_dir='out',
         model=model if trained else __file__,
-        maps={'stamps': dict.fromkeys(tissues, 'x'), 'template': TEMPLATE, 'permutations': 7},
-        report={'title': 'S', 'template': TEMPLATE, 'template_name': TEMPLATE, 'methods': {}},
+        analysis={
+            'title': 'S',
+            'options': options,
+            'template': TEMPLATE,
+            'template_name': TEMPLATE,
+            'methods': {},
+        },
         individuals={'participants': participants, 'failures_dir': 'failures'},
         n_threads=n_threads,
     )
 
 
-@pytest.mark.parametrize(
-    ('trained', 'halves', 'tissues'),
-    [*itertools.product([True], [True, False], TISSUES), *((False, False, t) for t in TISSUES)],
-)
-def test_each_combination_of_options_builds(trained, halves, tissues):
-    workflow = build(trained, halves, tissues)
+@pytest.mark.parametrize(('trained', 'halves'), [(True, True), (True, False), (False, False)])
+def test_each_combination_of_options_builds(trained, halves):
+    workflow = build(trained, halves)
     assert _undeclared_ports(workflow) == []
     assert _unset_inputs(workflow) == []
     nodes = _nodes(workflow)
-    assert ('select' in nodes) == trained
+    assert ('model' in nodes) == trained
     assert {'half_1', 'half_2'} & nodes == ({'half_1', 'half_2'} if halves else set())
-    assert {name for name in nodes if name.startswith('compare_')} == {
-        f'compare_{tissue.lower()}' for tissue in tissues
+    assert ('half_cards' in _ports_into(workflow, 'analyse')) == halves
+    assert ('fold_cards' in _ports_into(workflow, 'analyse')) == trained
+
+
+def test_results_come_from_two_kinds_of_nodes():
+    workflow = build(halves=True)
+    own = {
+        type(node.interface).__name__
+        for node in workflow._graph.nodes
+        for node in (node._graph.nodes if hasattr(node, '_graph') else [node])
     }
-    assert ('half_cards' in _ports_into(workflow, 'publish')) == halves
-    for name in ('publish', *(f'compare_{tissue.lower()}' for tissue in tissues)):
-        assert {'folds_file', 'fold_cards'} <= _ports_into(workflow, name) or not trained
+    assert own - {'IdentityInterface', 'Merge', 'WriteIndividuals'} == {'TrainPart', 'AnalyseGroup'}
 
 
 @pytest.mark.parametrize(
@@ -78,21 +84,21 @@ def test_reports_of_participants_are_shared_out(count, n_threads, nodes):
     assert max(map(len, shares), default=0) - min(map(len, shares), default=0) <= 1
 
 
-@pytest.mark.parametrize('folds', [(), (1, 2, 3), (2,)])
-def test_each_fold_is_a_node(folds):
-    workflow = build(folds=folds)
+@pytest.mark.parametrize('n_folds', [0, 2, 5])
+def test_each_fold_is_a_node(n_folds):
+    workflow = build(n_folds=n_folds)
     assert _unset_inputs(workflow) == []
-    nodes = {name for name in _nodes(workflow) if name.startswith('fold_')} - {'fold_cards'}
-    assert nodes == {f'fold_{number}' for number in folds}
-    assert ('folds_file' in _ports_into(workflow, 'publish')) == bool(folds)
+    nodes = {name for name in _nodes(workflow) if name.startswith('fold_')}
+    assert nodes == {f'fold_{number}' for number in range(1, n_folds + 1)}
+    assert ('fold_cards' in _ports_into(workflow, 'analyse')) == bool(n_folds)
 
 
 @pytest.mark.parametrize('n_patterns', [[2], [2, 3, 4], [5, 1]])
 @pytest.mark.parametrize('n_threads', [1, 4])
 def test_each_number_of_patterns_is_a_node(n_patterns, n_threads):
     workflow = build(n_patterns=n_patterns, n_threads=n_threads)
-    training = [name for name in _nodes(workflow) if name.startswith('train_')]
-    assert sorted(training) == sorted(f'train_{m}_patterns' for m in n_patterns)
+    training = [name for name in _nodes(workflow) if name.startswith('patterns_')]
+    assert sorted(training) == sorted(f'patterns_{m}' for m in n_patterns)
     for name in training:
         node = workflow.get_node(f'training_wf.{name}')
         assert (node.n_procs, node.inputs.n_threads) == (n_threads, n_threads)

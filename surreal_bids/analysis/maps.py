@@ -1,0 +1,196 @@
+"""Voxelwise maps of the R-indices: RAVENS maps of the participants, compared voxel by voxel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from surreal_bids.analysis.engine import Analysis
+from surreal_bids.bids.layout import without_prefix
+from surreal_bids.bids.outputs import output_path
+from surreal_bids.bids.tabular import PARTICIPANT, SESSION
+from surreal_bids.files import write_image, write_json, write_tsv
+from surreal_bids.stats.glm import Design, pattern_designs
+from surreal_bids.stats.maps import MapSeries, PatternMap, Permutation, compute_maps
+
+SUMMARY, RECORD = 'summary.tsv', 'record.json'
+MAP_NAME = '{contrast}_{statistic}.nii.gz'
+
+
+@dataclass(frozen=True)
+class MapOptions:
+    """How maps are compared.
+
+    Attributes
+    ----------
+    smoothing
+        Full width at half maximum of the smoothing of the RAVENS maps, in mm.
+    permutations
+        Number of permutations for family-wise errors; 0: none.
+    random_seed
+        Seed of the permutations.
+    """
+
+    smoothing: float = 0.0
+    permutations: int = 0
+    random_seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class TissueMaps:
+    """Maps of one tissue in a folder of intermediate results.
+
+    Attributes
+    ----------
+    folder
+        An image for each contrast and statistic (`MAP_NAME`).
+    summary : frame
+        One row for each contrast: participants, degrees of freedom, number of discoveries.
+    skipped
+        Contrasts that were not computed, and the reasons.
+    """
+
+    folder: Path
+    summary: pd.DataFrame
+    skipped: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class VoxelMaps:
+    """Published maps of one tissue.
+
+    Attributes
+    ----------
+    images
+        Image of each contrast that is drawn: t of a test, the effect of a description.
+    summary, skipped
+        As of `TissueMaps`.
+    """
+
+    images: Mapping[str, Path]
+    summary: pd.DataFrame
+    skipped: Mapping[str, str]
+
+
+def ravens_files(
+    output_dir: Path, visits: pd.DataFrame, template: str, tissue: str
+) -> dict[str, Path]:
+    """Find the RAVENS maps of these visits, by visit; those that exist."""
+    paths = {
+        str(visit): output_path(
+            output_dir,
+            'ravens',
+            participant=without_prefix(row[PARTICIPANT], 'sub'),
+            session=_session(row.get(SESSION)),
+            template=template,
+            tissue=tissue,
+        )
+        for visit, row in visits.iterrows()
+    }
+    return {visit: path for visit, path in paths.items() if path.is_file()}
+
+
+def _session(cell: object) -> str | None:
+    """Label of a session; a missing one is NaN in a table where others have some."""
+    return without_prefix(cell, 'ses') if isinstance(cell, str) else None
+
+
+def map_tissue(
+    found: Analysis,
+    files: Mapping[str, Path],
+    folder: Path,
+    options: MapOptions,
+    n_threads: int = 1,
+) -> TissueMaps:
+    """Compare the RAVENS maps of one tissue; maps of the same images and designs are reused.
+
+    Parameters
+    ----------
+    found
+        R-indices of the participants. A pattern that no participant has is not mapped.
+    files
+        RAVENS map of each visit that has one.
+    folder
+        Where the maps are kept.
+    options
+        Smoothing and permutations.
+    n_threads
+        Number of files that are read at once.
+    """
+    first = found.cohort.first_visits()
+    mapped = first.select([str(visit) in files for visit in first.visits.index])
+    indices = found.results.loc[mapped.visits.index, found.reproduced]
+    paths = [files[str(visit)] for visit in mapped.visits.index]
+    designs, skipped = pattern_designs(indices, ~mapped.is_patient, mapped.people)
+    reasons = {each.name: each.reason for each in skipped}
+    record = {'inputs': _fingerprint(paths, designs, options), 'skipped': reasons}
+    if _read_record(folder) != record:
+        (folder / RECORD).unlink(missing_ok=True)
+        maps = _compute(paths, designs, folder, options, n_threads) if designs else []
+        write_tsv(folder / SUMMARY, _keep_images(folder, maps))
+        write_json(folder / RECORD, record)
+    summary = pd.read_csv(folder / SUMMARY, sep='\t', na_values=['n/a'], keep_default_na=False)
+    return TissueMaps(folder, summary, reasons)
+
+
+def _fingerprint(paths: Sequence[Path], designs: Sequence[Design], options: MapOptions) -> str:
+    """Hash of all that maps depend on."""
+    digest = hashlib.sha256(repr(options).encode())
+    for path in paths:
+        status = path.stat()
+        digest.update(repr((str(path), status.st_size, status.st_mtime_ns)).encode())
+    for design in designs:
+        digest.update(repr((design.name, design.description)).encode())
+        for array in (design.rows, design.tested, design.nuisance):
+            digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _read_record(folder: Path) -> Any:
+    path = folder / RECORD
+    return json.loads(path.read_text(encoding='utf-8')) if path.is_file() else None
+
+
+def _compute(
+    paths: Sequence[Path],
+    designs: Sequence[Design],
+    folder: Path,
+    options: MapOptions,
+    n_threads: int,
+) -> list[PatternMap]:
+    series = MapSeries.open(list(paths), fwhm=options.smoothing, n_threads=n_threads)
+    permutation = None
+    if options.permutations:
+        folder.mkdir(parents=True, exist_ok=True)
+        permutation = Permutation(options.permutations, options.random_seed, folder)
+    return compute_maps(series, designs, permutation=permutation)
+
+
+def _keep_images(folder: Path, maps: Sequence[PatternMap]) -> pd.DataFrame:
+    """Write the images of each contrast; returns one row for each contrast."""
+    rows = []
+    for each in maps:
+        images = {'t': each.t, 'z': each.z, 'effect': each.effect, 'logp': each.log_p_fwe}
+        for statistic, image in images.items():
+            if image is not None:
+                name = MAP_NAME.format(contrast=each.design.name, statistic=statistic)
+                write_image(folder / name, image)
+        rows.append(
+            {
+                'contrast': each.design.name,
+                'description': each.design.description,
+                'participants': each.design.rows.size,
+                'degrees_of_freedom': each.design.df,
+                'kind': 'test' if each.design.is_test else 'description',
+                'voxels': each.n_tested,
+                't_at_fdr_0.05': each.t_fdr if each.n_discoveries else None,
+                'discoveries': each.n_discoveries,
+            }
+        )
+    return pd.DataFrame(rows, columns=None if rows else ['contrast', 'description'])
