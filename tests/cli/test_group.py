@@ -105,7 +105,6 @@ def test_a_pattern_that_a_fold_lost(done, monkeypatch):
     assert table[kept].notna().all(axis=None)
     assert_described(out, 'rindices.tsv', 'group_patterns.tsv')
     page = (out / 'group.html').read_text()
-    assert 'Not found again when the participants of a fold' in page
     assert f'{lost} (correlation {least.iloc[0]:.2f})' in page
 
 

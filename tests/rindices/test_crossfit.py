@@ -342,10 +342,12 @@ def test_seeds_of_parts_are_their_own(cohort, model):
     assert halves[0] == replace(OPTIONS, random_seed=halves[0].random_seed)
 
 
-def test_batches_of_a_fold_are_no_larger_than_its_groups(cohort, model):
+@pytest.mark.parametrize(('preset', 'share'), [('robust', 1.0), ('sparse', 0.8)])
+def test_batches_of_a_fold_are_no_larger_than_its_groups(cohort, model, preset, share):
     data = prepare_folds(cohort, OPTIONS).data[1]
-    own = fold_options(replace(OPTIONS, batch_size=30), model.gan.selected_, 1, data)
-    assert own.batch_size == (~data.is_patient).sum() < 30
+    wanted = replace(OPTIONS, preset=preset, batch_size=30)
+    own = fold_options(wanted, model.gan.selected_, 1, data)
+    assert own.batch_size == share * (~data.is_patient).sum() < 30
 
 
 def test_without_folds_r_indices_are_marked_as_trained_on(cohort, model):

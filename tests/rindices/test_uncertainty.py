@@ -152,7 +152,7 @@ def test_a_lost_pattern_costs_nothing_of_the_others(cohort, fitted):
     only_r1 = fitted.results.assign(r1=fitted.results['r1'].mask(in_fold))
     found, notes = add_standing(cohort, replace(fitted, results=only_r1))
     columns = ['r2_low', 'r2_high', 'r2_centile']
-    pd.testing.assert_frame_equal(found[columns], complete[columns], rtol=0.1)
+    pd.testing.assert_frame_equal(found[columns], complete[columns], rtol=0.1, atol=0.02)
     assert found.loc[in_fold, 'centile_controls'].min() >= 69
     assert found.loc[~in_fold, 'centile_controls'].max() == 35
     assert is_sound(notes, NAMES)
