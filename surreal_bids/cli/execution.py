@@ -1,4 +1,4 @@
-"""Run Nipype workflows: one after the other to its end here, or with a plugin of Nipype."""
+"""Run Nipype workflows depth first on this machine, or with a plugin of Nipype."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from surreal_bids.interfaces import ERROR
 LOGGER = logging.getLogger(__name__)
 
 LOCAL = 'MultiProc'
-"""The plugin whose place ours takes: processes on this machine."""
+"""The plugin of Nipype that ours replaces: processes on this machine."""
 
 MEMORY_SHARE = 0.9
-"""Share of the memory of this machine that steps may use where nothing else is asked for."""
+"""Default share of the memory of this machine that steps may use."""
 
 THREAD_SETTINGS = (
     'OMP_NUM_THREADS',
@@ -53,26 +53,26 @@ THREAD_SETTINGS = (
 """Environment variables that numerical libraries read when a process starts."""
 
 POLL_SECONDS = '0.1'
-"""How long plugins of Nipype rest between looking for finished steps."""
+"""Interval at which plugins of Nipype look for finished steps."""
 
 RESOURCES = 'resource_monitor.json'
-"""What Nipype calls the table of the resource monitor, in the folder of a workflow."""
+"""Name of the table of the resource monitor in the folder of a workflow."""
 
 DIED = (
-    'RuntimeError: the process of this step was killed, twice; most likely there was not enough '
-    'memory: use fewer processes (--nprocs), or limit the memory (--mem-gb)\n'
+    'RuntimeError: the process of this step was killed twice, probably for lack of memory; use '
+    'fewer processes (--nprocs) or limit the memory (--mem-gb)\n'
 )
-"""Reported for a step whose process died: what a system without memory does to processes."""
+"""Error of a step whose process was killed, as systems do when memory runs out."""
 
 ERROR_LINE = re.compile(r'^\s*((?:\w+\.)*)(\w+(?:Error|Exception)): (.+)$', re.MULTILINE)
-"""Where a traceback names an error: its module, type and message."""
+"""Line of a traceback that names an error: its module, type and message."""
 
 PART = re.compile(r'^_(.+?)(\d+)$')
-"""How Nipype names the parts of a step that is done for each item of a list."""
+"""Name of the parts of a step that Nipype runs for each item of a list."""
 
 StatusCallback = Callable[[tuple[str, ...], str], None]
-"""Told the names of the workflows around a step and its own, and `start`, `end`, `ready` (its
-results were there already) or `exception`."""
+"""Called with the names of the workflows around a step and its own, and `start`, `end`, `ready`
+(its results already exist) or `exception`."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Crash:
     hierarchy
         Names of the workflows around the step, outermost first.
     step
-        Name of the node; `name[2]` is the third part of a step that is done for each item.
+        Name of the node; `name[2]` is the third part of a step that runs for each item.
     reason
-        Last line of the error, without its type where that is one of ours.
+        Last line of the error, without its type if this package raised it.
     report
-        What Nipype wrote about it.
+        Crash report of Nipype.
     exit_code
-        Of its error, where that is one of ours.
+        Exit code of the error, if this package raised it.
     """
 
     hierarchy: tuple[str, ...]
@@ -101,13 +101,13 @@ class Crash:
 
 
 Finished = Callable[[Workflow, list[Crash]], Workflow | None]
-"""Told of each workflow that ended, and its failures; returns one to run next, if any."""
+"""Called with each finished workflow and its failures; returns a workflow to run next, if any."""
 
 
 def run_workflow(
     workflow: Workflow, config: AppConfig, status_callback: StatusCallback | None = None
 ) -> list[Crash]:
-    """Run one workflow to its end, whatever fails on the way; returns the steps that failed."""
+    """Run one workflow and return the steps that failed."""
     crashes: list[Crash] = []
     run_workflows([workflow], config, lambda _, found: crashes.extend(found), status_callback)
     return crashes
@@ -119,14 +119,14 @@ def run_workflows(
     finished: Finished,
     status_callback: StatusCallback | None = None,
 ) -> None:
-    """Run workflows, depth first: a workflow begins when those before it leave processes idle.
+    """Run workflows depth first: a workflow starts when earlier ones leave processes idle.
 
-    A plugin of Nipype (`--use-plugin`) is given one workflow after the other.
+    A plugin of Nipype (`--use-plugin`) runs one workflow after the other.
 
     Parameters
     ----------
     workflows
-        Made as they are needed. Their folders go below the work folder of the configuration.
+        Created when they are needed; their folders are inside the work folder.
     config
         Processes, memory, plugin, and whether to stop at the first failure.
     finished
@@ -159,7 +159,7 @@ def _run_with_plugin(workflow: Workflow, plugin: Any) -> list[Crash]:
     try:
         workflow.run(plugin=plugin)
     except RuntimeError:
-        # Nipype raises it when steps failed; their reports show which. All else is fatal.
+        # Nipype raises it if steps failed, with a report of each. Other errors are fatal.
         if not _crash_dir(workflow).is_dir():
             raise
     return collect_crashes(workflow)
@@ -171,12 +171,12 @@ def runs_here(config: AppConfig) -> bool:
 
 
 class DepthFirstPlugin(PluginBase):
-    """A plugin of Nipype: processes of this machine, for many workflows, the first one first.
+    """A plugin of Nipype that runs many workflows in processes of this machine, depth first.
 
-    A free process is given to the earliest workflow with a step that can run and fits into memory;
-    the next workflow begins only when no step waits. Steps whose worker dies are run once more,
-    one after the other and nothing beside them, and only what dies again is given up. Workers are
-    started afresh, not forked: a fork of a process with threads, as torch has, can hang.
+    A free process runs a step of the earliest workflow that is ready and fits into memory. The
+    next workflow starts only when no step waits. Steps whose worker is killed run once more, each
+    alone, and fail if they are killed again. Workers are spawned, not forked: a fork of a process
+    with threads, such as those of torch, can hang.
 
     Parameters
     ----------
@@ -202,11 +202,11 @@ class DepthFirstPlugin(PluginBase):
         self._to_retry: list[tuple[_Branch, Any]] = []
 
     def run(self, graph: Any, config: Any, updatehash: bool = False) -> None:
-        """Take the steps of a workflow in, as `Workflow.run` gives them; :meth:`work` runs them."""
+        """Store the steps that `Workflow.run` passes; :meth:`work` runs them."""
         self._graph = graph
 
     def work(self, workflows: Iterable[Workflow], finished: Finished) -> None:
-        """Run workflows to their ends, with those that `finished` adds."""
+        """Run all workflows, including those that `finished` returns."""
         waiting = enumerate(workflows)
         try:
             while not self._is_stopped:
@@ -233,7 +233,7 @@ class DepthFirstPlugin(PluginBase):
 
     @property
     def _may_start(self) -> bool:
-        """Whether steps may begin: nothing has to stop, and none has to be alone."""
+        """Whether steps may start: the run is not stopped and no step has to run alone."""
         alone = any(is_last_try for *_, is_last_try in self._running.values())
         return not (self._is_stopped or alone or self._to_retry)
 
@@ -249,7 +249,7 @@ class DepthFirstPlugin(PluginBase):
         self._branches.sort(key=lambda branch: branch.order)
 
     def _close(self, finished: Finished) -> bool:
-        """Report workflows that have ended, and open what follows them; tell whether any does."""
+        """Report finished workflows and open their successors; tell whether there are any."""
         opened = False
         for branch in [branch for branch in self._branches if branch.is_done]:
             self._branches.remove(branch)
@@ -263,7 +263,7 @@ class DepthFirstPlugin(PluginBase):
         return opened
 
     def _first_ready(self) -> tuple[_Branch, Any] | None:
-        """The first step that can start now, of the workflow that began first."""
+        """Find the first step that can start now, in the earliest workflow."""
         for branch in self._branches:
             for step in branch.ready:
                 if step.run_without_submitting or self._fits(step):
@@ -271,14 +271,14 @@ class DepthFirstPlugin(PluginBase):
         return None
 
     def _fits(self, step: Any) -> bool:
-        """Tell whether there are processors and memory for a step beside those that run."""
+        """Tell whether processors and memory suffice for a step in addition to those that run."""
         steps = [running for _, running, _ in self._running.values()]
         cores = sum(min(each.n_procs, self.processors) for each in (step, *steps))
         memory = sum(min(each.mem_gb, self.memory_gb) for each in (step, *steps))
         return cores <= self.processors and memory <= self.memory_gb
 
     def _start(self, branch: _Branch, step: Any) -> None:
-        """Start a step; one that is done for each item of a list gives way to its parts, once."""
+        """Start a step; a step that runs for each item of a list is first replaced by its parts."""
         try:
             if isinstance(step, MapNode) and branch.expand(step):
                 return
@@ -299,17 +299,17 @@ class DepthFirstPlugin(PluginBase):
         self._running[future] = branch, step, False
 
     def _threads_for(self, step: Any) -> int:
-        """How many threads a step may use: more than one where images are fewer than cores.
+        """Number of threads of a step: more than one if images are fewer than cores.
 
-        So have to be steps of the same kind, as registrations of several atlases to an image. Its
-        result does not depend on it.
+        Steps of the same kind, such as the registrations of several atlases to an image, share
+        the cores. The result does not depend on the number of threads.
         """
         beside = [each for branch in self._branches for each in branch.at_hand]
         alike = sum(type(each.interface) is type(step.interface) for each in beside)
         return max(self.processors // (max(len(self._branches), alike) * step.n_procs), 1)
 
     def _collect(self) -> None:
-        """Wait until steps end; those whose worker died are to be tried once more."""
+        """Wait until steps end; steps whose worker was killed are queued for a second try."""
         for future in wait(self._running, return_when=FIRST_COMPLETED).done:
             branch, step, is_last_try = self._running.pop(future)
             try:
@@ -321,10 +321,10 @@ class DepthFirstPlugin(PluginBase):
                     self._to_retry.append((branch, step))
 
     def _retry(self) -> None:
-        """Try a step whose worker died again, once nothing else runs.
+        """Run a step whose worker was killed again, when nothing else runs.
 
-        When one worker dies, for lack of memory as a rule, all steps that ran beside it are lost.
-        Together they might not fit again.
+        If one worker is killed, usually for lack of memory, all steps that ran in parallel are
+        lost. Together they might not fit into memory again.
         """
         if self._to_retry and not self._running:
             branch, step = self._to_retry.pop(0)
@@ -357,7 +357,7 @@ class DepthFirstPlugin(PluginBase):
 
 
 class _Branch:
-    """Steps of one workflow: those that wait for others, that are ready, and that run."""
+    """Steps of one workflow: waiting, ready and running."""
 
     def __init__(self, order: int, workflow: Workflow, graph: Any) -> None:
         self.order, self.workflow, self.graph = order, workflow, graph
@@ -367,21 +367,21 @@ class _Branch:
 
     @property
     def ready(self) -> list[Any]:
-        """Steps that nothing keeps from starting."""
+        """Steps that can start."""
         return [step for step, needs in self._needs.items() if not needs]
 
     @property
     def at_hand(self) -> list[Any]:
-        """Steps that run, or could."""
+        """Steps that run or can start."""
         return [*self._running, *self.ready]
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to be run."""
+        """Whether all steps are finished."""
         return not self._needs and not self._running
 
     def expand(self, step: Any) -> bool:
-        """Let the parts of a step precede it; tell whether there are several, and were none yet."""
+        """Insert the parts of a step before it, once; tell whether there are several."""
         if step in self._expanded:
             return False
         self._expanded.add(step)
@@ -392,19 +392,19 @@ class _Branch:
         return len(parts) > 1
 
     def start(self, step: Any) -> None:
-        """Count a step among those that run."""
+        """Mark a step as running."""
         del self._needs[step]
         self._running.add(step)
 
     def end(self, step: Any) -> None:
-        """Let those that needed a step go ahead."""
+        """Release the steps that depend on a finished one."""
         self._running.remove(step)
         for later in self.graph.successors(step):
             if later in self._needs:
                 self._needs[later].remove(step)
 
     def give_up(self, step: Any) -> None:
-        """Drop all that needs a step that failed."""
+        """Remove all steps that depend on a failed one."""
         self._running.remove(step)
         lost = [step]
         while lost:
@@ -413,7 +413,7 @@ class _Branch:
 
 
 def run_step(step: Any, threads: int = 1) -> tuple[list[str] | None, bool]:
-    """Run a step: its traceback if it failed, and whether its results were there already."""
+    """Run a step; return its traceback if it failed, and whether its results already existed."""
     set_slab_threads(threads)
     results = Path(step.output_dir(), f'result_{step.name}.pklz')
     before = results.stat().st_mtime_ns if results.is_file() else None
@@ -425,7 +425,7 @@ def run_step(step: Any, threads: int = 1) -> tuple[list[str] | None, bool]:
 
 
 def start_worker(folder: str, level: int, of_nipype: int, monitor: bool) -> None:
-    """Prepare a worker: its folder, no questions to servers, and no more log than was asked for."""
+    """Prepare a worker process: its folder, its log level and the resource monitor."""
     process_initializer(folder)
     log_from(level)
     logging.getLogger('nipype').setLevel(of_nipype)
@@ -435,7 +435,7 @@ def start_worker(folder: str, level: int, of_nipype: int, monitor: bool) -> None
 
 
 def _prepare(workflow: Workflow | None, config: AppConfig) -> Any:
-    """Give a workflow its folders and settings; None stays None."""
+    """Set the folders and settings of a workflow; None stays None."""
     if workflow is None:
         return None
     crashes = config.work_dir.absolute() / f'crashes-{secrets.token_hex(4)}'
@@ -459,10 +459,10 @@ def _report(callback: StatusCallback, base_dir: Path, node: Any, status: str) ->
 
 
 def step_names(folder: str, base_dir: Path) -> tuple[str, ...]:
-    """Names of the workflows around a step and its own, from the folder in which it runs.
+    """Derive the names of the workflows around a step and its own from its folder.
 
-    Its parts have no other sign of where they belong: `w/a/step/mapflow/_step2` becomes
-    `w`, `a`, `step[2]`.
+    Only the folder shows where a part belongs: `w/a/step/mapflow/_step2` becomes `w`, `a`,
+    `step[2]`.
     """
     *hierarchy, name = Path(folder).relative_to(base_dir.resolve()).parts
     part = PART.match(name) if hierarchy[-1:] == ['mapflow'] else None
@@ -472,7 +472,7 @@ def step_names(folder: str, base_dir: Path) -> tuple[str, ...]:
 
 
 def _log_level() -> int:
-    """Nipype reports what we report one level higher: its decisions are our details."""
+    """Log level of Nipype: its decisions are our details."""
     return logging.INFO if LOGGER.isEnabledFor(logging.DEBUG) else logging.CRITICAL
 
 
@@ -483,7 +483,7 @@ def _quieten(level: int) -> None:
 
 @contextmanager
 def limited_threads(number: int) -> Iterator[None]:
-    """Let processes that are started meanwhile use this many threads each."""
+    """Limit the threads of each process that is started meanwhile."""
     before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
     os.environ.update(dict.fromkeys(THREAD_SETTINGS, str(number)))
     try:
@@ -496,7 +496,7 @@ def limited_threads(number: int) -> Iterator[None]:
 
 
 def _make_plugin(config: AppConfig) -> Any:
-    """The plugin of the file, or ours with the processes and memory that were given."""
+    """Create the plugin of `--use-plugin`, or ours with the given processes and memory."""
     resources: dict[str, Any] = {'n_procs': config.nprocs or usable_cores()}
     if config.mem_gb is not None:
         resources['memory_gb'] = config.mem_gb
@@ -515,15 +515,17 @@ def _make_plugin(config: AppConfig) -> Any:
 
 
 def check_running_options(config: AppConfig) -> None:
-    """Check what steps will be run with, before any work."""
+    """Check the options for running before the run starts."""
     if config.use_plugin is not None:
         read_plugin(config.use_plugin)
     if config.resource_monitor and find_spec('psutil') is None:
-        raise UsageError('--resource-monitor: needs psutil; install it with "pip install psutil"')
+        raise UsageError(
+            '--resource-monitor: requires psutil; install it with "pip install psutil"'
+        )
 
 
 def read_plugin(path: Path) -> dict[str, Any]:
-    """Read a plugin file as fMRIPrep has it: `plugin`, and perhaps `plugin_args`."""
+    """Read a plugin file in the format of fMRIPrep: `plugin` and optional `plugin_args`."""
     import yaml  # type: ignore[import-untyped]
 
     try:
@@ -531,19 +533,22 @@ def read_plugin(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f'--use-plugin {path}: cannot be read as YAML ({error})') from error
     if not (isinstance(settings, dict) and isinstance(settings.get('plugin'), str)):
-        raise UsageError(f'--use-plugin {path}: expected "plugin: NAME" and perhaps "plugin_args:"')
+        raise UsageError(
+            f'--use-plugin {path}: expected "plugin: NAME" and optional "plugin_args:"'
+        )
     _check_plugin_args(path, settings.get('plugin_args', {}))
     if not hasattr(plugins, f'{settings["plugin"]}Plugin'):
         known = [name.removesuffix('Plugin') for name in dir(plugins) if name.endswith('Plugin')]
         raise UsageError(
-            f'--use-plugin {path}: no plugin {settings["plugin"]}; there are: {", ".join(known)}'
+            f'--use-plugin {path}: unknown plugin {settings["plugin"]}; available: '
+            f'{", ".join(known)}'
         )
     return settings
 
 
 def _check_plugin_args(path: Path, arguments: Any) -> None:
     if not isinstance(arguments, dict):
-        raise UsageError(f'--use-plugin {path}: plugin_args must be names with values')
+        raise UsageError(f'--use-plugin {path}: plugin_args must be a mapping')
     for name in ('n_procs', 'memory_gb'):
         value = arguments.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -555,7 +560,7 @@ def _crash_dir(workflow: Workflow) -> Path:
 
 
 def collect_crashes(workflow: Workflow) -> list[Crash]:
-    """Read what Nipype wrote about failed steps, and delete it: it is kept among the logs."""
+    """Read and delete the crash reports of Nipype; their content is kept in the logs."""
     folder = _crash_dir(workflow)
     reports = (path.read_text(encoding='utf-8') for path in folder.glob('crash-*'))
     crashes = [_read_crash(report, Path(workflow.base_dir)) for report in reports]
@@ -576,7 +581,7 @@ def _read_crash(report: str, base_dir: Path) -> Crash:
 
 
 def _reason(report: str) -> str:
-    """The error itself: the last line that starts with the name of an error, but for Nipype's."""
+    """Find the last line that names an error, other than those of Nipype itself."""
     errors = [match for match in ERROR_LINE.finditer(report) if match[2] != 'NodeExecutionError']
     if not errors:
         return 'unknown; see the report'

@@ -1,4 +1,4 @@
-"""`surreal-simulate`: data whose truth is known."""
+"""`surreal-simulate`: simulated data with known truth."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ LOGGER = logging.getLogger(__name__)
 PATTERN_COLUMN = re.compile(r'(r|pattern_)\d+')
 
 DESCRIPTION = 'dataset_description.json'
-"""Makes the folder a dataset, which the group level of the app takes with `--roi-table`."""
+"""Makes the folder a dataset for the group level of the app with `--roi-table`."""
 
 RECORD = 'simulation.json'
-"""File of the output folder that records what was simulated, so that it can be repeated."""
+"""File that records the settings of a simulation, which reproduce it."""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all subcommands."""
     parser = Parser(
         prog='surreal-simulate',
-        description='Simulate data whose truth is known.',
-        epilog='Exit codes: 0 done; 2 wrong usage; 65 bad data; 73 the output cannot be written. '
-        '"surreal-simulate COMMAND --help" explains each command.',
+        description='Simulate data with known truth.',
+        epilog='Exit codes: 0 success; 2 wrong usage; 65 bad data; 73 the output cannot be '
+        'written. "surreal-simulate COMMAND --help" explains each command.',
     )
     add_common_options(parser)
     subparsers = parser.add_subparsers(
@@ -84,16 +84,16 @@ def add_table_parser(subparsers: Any) -> None:
         'table',
         help='simulate a table of regional volumes',
         description='Simulate one of the five semi-synthetic datasets of the Surreal-GAN paper: '
-        'volumes of 139 MUSE regions of controls, and of patients with three patterns of atrophy '
-        'whose severity is known.',
+        'volumes of 139 MUSE regions in controls, and in patients with three patterns of '
+        'atrophy of known severity.',
     )
     parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the tables to')
     parser.add_argument(
         '--task',
         choices=TASKS,
         default='basic',
-        help='which dataset: overlap shares more regions between patterns, scarce has few regions '
-        'per pattern, noise varies more within a pattern, mild has smaller losses (default: basic)',
+        help='dataset. overlap: patterns share more regions; scarce: few regions per pattern; '
+        'noise: more variation within a pattern; mild: smaller losses (default: basic)',
     )
     _add_counts(parser, 492, 900, 0)
     parser.add_argument(
@@ -154,7 +154,7 @@ def run_table(arguments: argparse.Namespace) -> int:
     unknown = simulated.participants.columns[simulated.participants.isna().all()]
     if len(unknown):
         LOGGER.warning(
-            '%s: not known (n/a) of these participants; do not use them as covariates or sites',
+            '%s: unknown (n/a) for all participants. Do not use them as covariates or sites.',
             ', '.join(unknown),
         )
     sys.stdout.write(
@@ -169,9 +169,9 @@ def add_cohort_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         'cohort',
         help='simulate a BIDS dataset of T1w heads',
-        description='Simulate a whole BIDS dataset of T1w heads whose truth is known: controls '
-        'with an anatomy of their own, and patients who also have atrophy of known severity. '
-        'Repeat the same command to complete a dataset after an interruption.',
+        description='Simulate a BIDS dataset of T1w images with known truth: controls with '
+        'individual anatomy, and patients who also have atrophy of known severity. '
+        'Rerun the command to resume it after an interruption.',
     )
     plan = CohortPlan()
     parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the dataset to')
@@ -198,7 +198,7 @@ def add_cohort_parser(subparsers: Any) -> None:
         choices=VOXEL_SIZES_MM,
         default=plan.voxel_size,
         metavar=f'{{{sizes}}}',
-        help=f'in mm (default: {plan.voxel_size:g})',
+        help=f'voxel size in mm (default: {plan.voxel_size:g})',
     )
     parser.add_argument(
         '--atlases',
@@ -209,15 +209,15 @@ def add_cohort_parser(subparsers: Any) -> None:
         f'(default: {plan.atlases})',
     )
     parser.add_argument(
-        '--skull-stripped', action='store_true', help='show the brain only, without skull and scalp'
+        '--skull-stripped', action='store_true', help='simulate skull-stripped images'
     )
     parser.add_argument(
         '--variation',
         type=float,
         default=plan.variation,
         metavar='X',
-        help='how much anatomies differ: 1 as real ones; with less, patterns are found with fewer '
-        f'participants (default: {plan.variation:g})',
+        help='anatomical variation between participants, relative to real data; with less, fewer '
+        f'participants are needed to find patterns (default: {plan.variation:g})',
     )
     parser.add_argument(
         '--nprocs',
@@ -225,8 +225,8 @@ def add_cohort_parser(subparsers: Any) -> None:
         type=int,
         default=usable_cores(),
         metavar='N',
-        help='number of processes; one needs about 1 GB at 2 mm and 3 GB at 1 mm (default: all '
-        'cores)',
+        help='number of parallel processes; each needs about 1 GB at 2 mm and 3 GB at 1 mm '
+        '(default: all cores)',
     )
     parser.set_defaults(run=run_cohort)
 
@@ -234,7 +234,7 @@ def add_cohort_parser(subparsers: Any) -> None:
 def run_cohort(arguments: argparse.Namespace) -> int:
     """Simulate and write the cohort; print where it is and what to open."""
     if arguments.nprocs < 1:
-        raise UsageError(f'--nprocs {arguments.nprocs}: give at least 1')
+        raise UsageError(f'--nprocs {arguments.nprocs}: expected 1 or more')
     plan = CohortPlan(
         n_cn=arguments.n_cn,
         n_pt=arguments.n_pt,
@@ -314,8 +314,8 @@ def run_score(arguments: argparse.Namespace) -> int:
         both = people.intersection(final.index)
         accuracy = pattern_c_index(final.loc[both], truths.loc[both])
         sys.stdout.write(
-            f'That is of patients who were held out; of the final model, which was trained on all '
-            f'of them: {accuracy:.3f}\n'
+            f'These R-indices are out of fold; with the final model, which was trained on all '
+            f'patients: {accuracy:.3f}\n'
         )
     return 0
 

@@ -21,7 +21,7 @@ import jinja2
 from surreal_bids.bids.preflight import Survey
 from surreal_bids.bids.programs import derivative_folders
 from surreal_bids.cli.config_file import write_config
-from surreal_bids.cli.dry_run import PROCESS_GB, estimate
+from surreal_bids.cli.costs import PROCESS_GB, estimate
 from surreal_bids.cli.plan import Job, make_plan
 from surreal_bids.config import (
     BUILTIN_ATLAS,

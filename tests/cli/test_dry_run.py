@@ -7,7 +7,7 @@ import pytest
 
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.precomputed import Reusable
-from surreal_bids.cli.dry_run import HEAD_VOXELS, SECONDS, estimate
+from surreal_bids.cli.costs import HEAD_VOXELS, SECONDS, estimate
 from surreal_bids.cli.plan import Job
 from surreal_bids.config import AppConfig
 from surreal_bids.workflows.anatomy import ENSEMBLE

@@ -111,7 +111,7 @@ def config(tmp_path):
     [
         (refuse, 'x is 6; choose another'),
         (stumble, 'KeyError: 6'),
-        (die, 'RuntimeError: the process of this step was killed, twice'),
+        (die, 'RuntimeError: the process of this step was killed twice'),
     ],
 )
 def test_one_bad_branch_does_not_stop_the_others(config, function, reason):
@@ -227,8 +227,8 @@ def test_a_plugin_file(config, tmp_path, plugin):
     [
         (': :', 'cannot be read as YAML'),
         ('n_procs: 2', 'expected "plugin: NAME"'),
-        ('plugin: Red', r'no plugin Red; there are: .*MultiProc'),
-        ('plugin: Linear\nplugin_args: 3', 'plugin_args must be names with values'),
+        ('plugin: Red', r'unknown plugin Red; available: .*MultiProc'),
+        ('plugin: Linear\nplugin_args: 3', 'plugin_args must be a mapping'),
         ('plugin: MultiProc\nplugin_args: {n_procs: two}', "n_procs is 'two'; expected a number"),
     ],
 )

@@ -222,7 +222,7 @@ def test_the_final_model_is_scored_beside_the_held_out(tmp_path, truth, capsys):
     printed = capsys.readouterr().out
     expected = pattern_c_index(held_out.iloc[4:], table[['r1', 'r2']].iloc[4:])
     assert f'pattern-c-index {expected:.3f}\n' in printed
-    assert printed.endswith('trained on all of them: 1.000\n')
+    assert printed.endswith('trained on all patients: 1.000\n')
 
 
 @pytest.mark.parametrize(

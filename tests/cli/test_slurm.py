@@ -17,7 +17,7 @@ from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.cli import slurm
 from surreal_bids.cli.app import main
 from surreal_bids.cli.config_file import read_options
-from surreal_bids.cli.dry_run import Estimate
+from surreal_bids.cli.costs import Estimate
 from surreal_bids.cli.plan import Job
 from surreal_bids.cli.slurm import (
     Needs,
