@@ -21,9 +21,9 @@ from surreal_bids.rindices.crossfit import HELD_OUT
 
 
 class Reference(NamedTuple):
-    """Participants to compare with: whose they are, their `group` and R-indices, and how many.
+    """Participants to compare with: the sample, their `group` and R-indices, and their number.
 
-    `rows` may be percentiles instead of participants, and may lack R-indices. Where these are of
+    `rows` may hold percentiles instead of participants, and may lack R-indices. If R-indices have
     different numbers of participants, `counts` has the smallest.
     """
 
@@ -34,7 +34,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GroupTables:
-    """What the group level has found, as reports of participants need it.
+    """Tables of the group level that reports of participants show.
 
     Attributes
     ----------
@@ -46,13 +46,13 @@ class GroupTables:
         Of each visit `participant_id`, perhaps `session_id`, `order_by`, `years`, `age`, `sex` and
         `site`, and how far each feature is from the mean of controls, in their standard deviations.
     reference
-        Whom to compare with.
+        Participants to compare with.
     card
         Card of the model.
     model
         Name of the model that was applied; None where it was trained on this dataset.
     adapted
-        Whether the model knows the scanners of this dataset.
+        Whether the model has learned the scanners of this dataset.
     """
 
     root: Path
@@ -69,7 +69,7 @@ class GroupTables:
     def read(
         cls, root: Path, deviations: Path, card: Path, model: str | None, adapted: bool
     ) -> GroupTables:
-        """Read what is among the outputs, and the deviations and the card beside them."""
+        """Read the tables from the outputs, and the deviations and the card from their files."""
         known = json.loads(card.read_text(encoding='utf-8'))
         results = _read_output(root, 'rindices')
         return cls(
@@ -91,12 +91,12 @@ class GroupTables:
 
     @property
     def knows_sites(self) -> bool:
-        """Whether the model has learned any site."""
+        """Whether the model harmonizes sites."""
         return self.card['Preprocessing']['combat'] is not None
 
     @cached_property
     def region_of(self) -> dict[str, str]:
-        """How to call each feature."""
+        """Readable name of each feature."""
         names = region_names()
         return {
             each['Name']: names[each['MUSERegions'][0]]
@@ -125,7 +125,7 @@ class GroupTables:
         ]
 
     def of(self, participant: str) -> Individual:
-        """What there is of one participant."""
+        """Return the rows of one participant."""
         return Individual(
             self, participant, *(rows.get(participant, none) for none, rows in self._rows)
         )
@@ -143,8 +143,20 @@ def _read_table(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, sep='\t', na_values=['n/a'], keep_default_na=False, dtype=text)
 
 
+def _stored_reference(stored: Mapping[str, Any]) -> Reference:
+    """Return the percentiles of the training sample that a model brings along.
+
+    Patterns that were lost in a fold have none.
+    """
+    parts = [
+        pd.DataFrame(each['Percentiles']).assign(group=group) for group, each in stored.items()
+    ]
+    counts = {group: int(each['Number']) for group, each in stored.items()}
+    return Reference('the training sample', pd.concat(parts, ignore_index=True), counts)
+
+
 def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | None) -> Reference:
-    """Whom to compare R-indices with: the training sample, or else the dataset.
+    """Return the participants to compare R-indices with: the training sample, or else the dataset.
 
     Parameters
     ----------
@@ -157,14 +169,7 @@ def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | 
     """
     names = list(card['PatternNames'])
     if model is not None and card.get('Reference'):
-        told = card['Reference']
-        parts = [
-            # Not of all patterns, where folds have lost one.
-            pd.DataFrame(each['Percentiles']).assign(group=group)
-            for group, each in told.items()
-        ]
-        counts = {group: int(each['Number']) for group, each in told.items()}
-        return Reference('the training sample', pd.concat(parts, ignore_index=True), counts)
+        return _stored_reference(card['Reference'])
     first = results.drop_duplicates(PARTICIPANT)
     if HELD_OUT in first:
         first = first[first[HELD_OUT].eq(True)]
@@ -181,7 +186,7 @@ def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | 
 
 @dataclass(frozen=True, eq=False)
 class Individual:
-    """What the group level has found of one participant; frames have one row per visit or more."""
+    """Results of one participant; frames have at least one row per visit."""
 
     tables: GroupTables
     name: str

@@ -30,7 +30,7 @@ SMALLEST_PAIR_MM3 = 100.0
 """Pairs with a smaller mean volume are not compared: a few voxels decide."""
 
 MUSE_SHARE = 0.9
-"""A table is of MUSE regions if at least this part of its rows has MUSE's index and name."""
+"""Minimum proportion of rows with an index and name of MUSE in a table of MUSE regions."""
 
 NORM_AGES = (18, 79)
 """Ages of the people behind the norms, in full years."""
@@ -101,7 +101,7 @@ class Subject:
     def terms(self) -> dict[str, float]:
         """Values of the terms of the norms; of a sex that is not known, the middle."""
         if self.age is None or self.icv_mm3 is None:
-            raise ValueError('norms need age and head size')
+            raise ValueError('reference values need age and head size')
         age = (self.age - MIDDLE_AGE) / DECADE
         return {
             'intercept': 1.0,
@@ -144,12 +144,12 @@ def why_no_norms(volumes: pd.DataFrame, subject: Subject) -> str:
     """Say why volumes cannot be compared with those of healthy people; empty where they can."""
     youngest, oldest = NORM_AGES
     if 'confidence' not in volumes or not is_muse(volumes):
-        return 'norms are those of the built-in network, which did not find these regions'
+        return 'reference values exist only for regions of the built-in network'
     if subject.age is None:
-        return 'the dataset does not say the age (column age of participants.tsv or sessions.tsv)'
+        return 'the age is not known (column age of participants.tsv or sessions.tsv)'
     if not youngest <= subject.age < oldest + 1:
-        return f'norms are of people of {youngest} to {oldest} years; the age is {subject.age:g}'
-    return '' if subject.icv_mm3 else 'there is no brain mask to take the head size from'
+        return f'reference values cover {youngest} to {oldest} years; the age is {subject.age:g}'
+    return '' if subject.icv_mm3 else 'the head size is not known without a brain mask'
 
 
 def _deviations(table: pd.DataFrame, subject: Subject) -> NDArray[np.float64]:

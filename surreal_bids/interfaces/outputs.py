@@ -144,11 +144,11 @@ CAPTIONS = {
     'brain': ('Brain mask', 'The outline should follow the surface of the brain.'),
     'registration': (
         'Registration',
-        'The T1w image in template space, and the template, with the same outlines in both.',
+        'The T1w image in template space and the template, both with the outlines of the template.',
     ),
-    'tissue': ('Tissue', 'Probabilities of grey matter, white matter and fluid.'),
-    'regions': ('Regions', 'Left and right of a region have the same hue.'),
-    'ravens': ('RAVENS map of grey matter', 'Tissue volume, moved to where the template has it.'),
+    'tissue': ('Tissue', 'Probabilities of grey matter, white matter and cerebrospinal fluid.'),
+    'regions': ('Regions', 'Left and right regions have the same hue.'),
+    'ravens': ('RAVENS map of grey matter', 'Amount of grey matter in template space.'),
 }
 """Title and caption of each figure, by its name among the outputs."""
 

@@ -32,7 +32,7 @@ MAY_FAIL = (
     RuntimeError,
     OSError,
 )
-"""What a report that cannot be written may raise; it is no reason for the others to fail."""
+"""Errors of a single report, which do not stop the others."""
 
 
 class _WriteIndividualsInput(BaseInterfaceInputSpec):
@@ -41,10 +41,10 @@ class _WriteIndividualsInput(BaseInterfaceInputSpec):
     deviations_file = File(exists=True, mandatory=True, desc='regions in SD of controls')
     model_card = File(exists=True, mandatory=True, desc='card of the model')
     model = traits.Str(desc='name of the model that was applied')
-    adapted = traits.Bool(True, usedefault=True, desc='whether the model knows the scanners')
-    atlas_dir = traits.Str(desc='where the atlas is kept, to show regions on it')
-    failures_dir = traits.Str(mandatory=True, desc='where failures are noted')
-    again = traits.Bool(False, usedefault=True, desc='also those that are there')
+    adapted = traits.Bool(True, usedefault=True, desc='whether the model has learned the scanners')
+    atlas_dir = traits.Str(desc='folder of the atlas, to draw maps of regions')
+    failures_dir = traits.Str(mandatory=True, desc='folder for the reasons of failures')
+    again = traits.Bool(False, usedefault=True, desc='also write reports that exist')
 
 
 class _WriteIndividualsOutput(TraitedSpec):
@@ -54,7 +54,7 @@ class _WriteIndividualsOutput(TraitedSpec):
 class WriteIndividuals(Step):
     """Add R-indices to reports of participants; see :mod:`surreal_bids.reports.rindices_section`.
 
-    A report that fails does not stop the others: why is noted in a file of `failures_dir`.
+    A report that fails does not stop the others; the reason is written to a file in `failures_dir`.
     """
 
     input_spec = _WriteIndividualsInput
@@ -83,7 +83,7 @@ class WriteIndividuals(Step):
             try:
                 written.append(os.fspath(write_individual(one, painter, again=inputs.again)))
             except OutputError:
-                raise  # No other could be written either.
+                raise  # The others could not be written either.
             except MAY_FAIL as error:
                 LOGGER.debug('%s: no report', name, exc_info=True)
                 label = without_prefix(name, 'sub')

@@ -1,7 +1,7 @@
-"""The methods of a run in words ready to paste, with the references that belong to them.
+"""The methods text of a run, with numbered references.
 
-The words are in `templates/methods.txt`, which describes only what was done. A sentence cites with
-``[@key]``, a key of `references.json`.
+The text is in `templates/methods.txt`, which describes only what was done. Sentences cite keys of
+`references.json` with ``[@key]``.
 """
 
 from __future__ import annotations
@@ -85,20 +85,23 @@ def imaging_methods(
     """
     if not reused:
         return ImagingMethods(**names)
-    found = set(mask_methods)
-    masks: list[MaskOrigin] = [origin for origin in COMPUTED_MASKS if origin in found]
-    masks += ['given'] if found - set(COMPUTED_MASKS) else []
     segmentations = [each.dseg_name for each in reused if each.dseg_name]
+    transforms = {each.anat2std_xfm is not None for each in reused}
     return ImagingMethods(
         bias_corrected=any(each.t1w is None for each in reused),
-        masks=tuple(masks),
+        masks=_mask_origins(set(mask_methods)),
         tissue_classified=any(not each.tpms for each in reused),
-        registered=any(each.anat2std_xfm is None for each in reused),
-        transforms_reused=any(each.anat2std_xfm is not None for each in reused),
-        segmentation=segmentations[0] if segmentations else None,
+        registered=False in transforms,
+        transforms_reused=True in transforms,
+        segmentation=next(iter(segmentations), None),
         reused=tuple(dict.fromkeys(name for each in reused for name in each.names)),
         **names,
     )
+
+
+def _mask_origins(methods: set[str]) -> tuple[MaskOrigin, ...]:
+    computed = tuple(origin for origin in COMPUTED_MASKS if origin in methods)
+    return (*computed, 'given') if methods - set(COMPUTED_MASKS) else computed
 
 
 @dataclass(frozen=True)

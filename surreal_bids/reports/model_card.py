@@ -105,16 +105,20 @@ def verdict(card: Card, applied: bool = False) -> list[Notice]:
     chosen = card['Selected']
     if chosen['n_patterns'] == 0:
         return [Notice(NO_PATTERN, 'warning')]
-    fitted, notices = card.get('CrossFit'), []
-    if not applied and fitted is None and 'Imported' not in card:
-        notices.append(Notice(IN_SAMPLE, 'warning'))
-    notices += [Notice(text, 'warning') for text in doubts_of_model(card)]
+    notices = [Notice(text, 'warning') for text in doubts_of_model(card)]
     if chosen['agreement'] is not None and not doubts_of_model(card, lost=False):
-        notices.append(_agreement_notice(chosen['agreement'], bool(lost_patterns(fitted or {}))))
-    if not applied and fitted is not None:
-        text = f'R-indices of the training sample are out of fold ({fitted["Folds"]} folds).'
-        notices.append(Notice(text, 'good'))
-    return notices
+        notices.append(_agreement_notice(chosen['agreement'], card.get('CrossFit', {})))
+    if not applied and 'Imported' not in card:
+        notices.append(_cross_fit_notice(card.get('CrossFit')))
+    order = ('warning', 'note', 'good')
+    return sorted(notices, key=lambda notice: order.index(notice.level))
+
+
+def _cross_fit_notice(fitted: Mapping[str, Any] | None) -> Notice:
+    if fitted is None:
+        return Notice(IN_SAMPLE, 'warning')
+    text = f'R-indices of the training sample are out of fold ({fitted["Folds"]} folds).'
+    return Notice(text, 'good')
 
 
 IN_SAMPLE = (
@@ -124,11 +128,11 @@ IN_SAMPLE = (
 )
 
 
-def _agreement_notice(agreement: float, lost: bool) -> Notice:
+def _agreement_notice(agreement: float, fitted: Mapping[str, Any]) -> Notice:
     if agreement < GOOD_AGREEMENT:
         text = f'Members agree fairly ({agreement:.2f}). Compare groups rather than individuals.'
         return Notice(text)
-    if lost:
+    if lost_patterns(fitted):
         text = (
             'Members trained on all participants found the same patterns, but the patterns change '
             'when some participants are excluded. More participants are needed.'

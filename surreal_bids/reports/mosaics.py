@@ -1,7 +1,7 @@
-"""Mosaics of slices that show what was found in a head, as SVG files.
+"""Mosaics of slices of images, as SVG files.
 
-Each function takes nibabel images on any grids and in any orientation, and writes one file of less
-than about 1.5 MB. The left of the head is on the left.
+Functions take nibabel images on any grid and in any orientation, and write one file of less than
+about 1.5 MB. Left in the figure is left in the head.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ AXES: dict[Plane, tuple[int, int, int]] = {
 """World axes of each plane: from left to right in the picture, from its foot to its top, across."""
 
 SLICES: dict[Plane, int] = {'axial': 7, 'coronal': 7, 'sagittal': 6}
-"""How many slices of each plane are shown; so many make rows of about the same length."""
+"""Number of slices of each plane; these numbers give rows of similar length."""
 
 MARGIN_MM = 5.0
-"""What is shown around the brain."""
+"""Margin around the brain."""
 
 ENDS = 0.14
-"""The first and the last slice lie this part of the brain's extent inside its ends."""
+"""Distance of the first and last slice from the ends of the brain, relative to its extent."""
 
 MASK_LEVEL = 0.5
-"""A voxel belongs to a mask where its value is above this."""
+"""Value above which a voxel belongs to a mask."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def load_volume(image: nib.Nifti1Image, dtype: type = np.float32) -> Volume:
     """Read the values of a three-dimensional image."""
     if len(image.shape) != 3:
         raise DataError(
-            f'an image of shape {image.shape} cannot be drawn; give one with three dimensions'
+            f'an image of shape {image.shape} cannot be drawn; images must have three dimensions'
         )
     return Volume(np.asarray(image.dataobj, dtype=dtype), np.linalg.inv(image.affine))
 
@@ -125,7 +125,7 @@ def _extent(mask: nib.Nifti1Image) -> tuple[NDArray[np.float64], NDArray[np.floa
     """World limits (mm) of the centres of the voxels of a mask, each of shape (3,)."""
     voxels = np.argwhere(load_volume(mask).data > MASK_LEVEL)
     if len(voxels) == 0:
-        raise DataError('the brain mask is empty, so there is nothing to draw; check the mask')
+        raise DataError('the brain mask is empty; check the mask')
     world = apply_affine(mask.affine, voxels)
     return world.min(axis=0), world.max(axis=0)
 
@@ -182,13 +182,13 @@ PIXEL_MM = 1.0
 """Edge of a pixel."""
 
 COLOUR_LEVELS = 64
-"""Shades of each colour: more would only make the files larger."""
+"""Shades of each colour; more would only make the files larger."""
 
 GAP = 3
-"""Least distance between two slices of a row."""
+"""Minimum distance between two slices of a row."""
 
 STRIP = 13
-"""Height of the strip under each row that tells where its slices lie."""
+"""Height of the strip under each row with the positions of its slices."""
 
 FOOT = 32
 """Height of the legend under the slices."""
@@ -247,7 +247,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Tile:
-    """A slice in its place: columns from `left`, rows from `top`, (height, width) pixels."""
+    """A slice in its place: columns from `left`, rows from `top`, (height, width) pixels.
+
+    Only the first slice of a row has a title, which may be empty.
+    """
 
     where: Slice
     paint: Painter
@@ -255,8 +258,7 @@ class Tile:
     left: int
     height: int
     width: int
-    title: str
-    first: bool
+    title: str | None
 
 
 def save_mosaic(
@@ -291,8 +293,7 @@ def save_mosaic(
         _draw_outline(axes, tiles, outline)
     for tile in tiles:
         _annotate(axes, tile)
-    lines = [(outline.name, outline.colour) for outline in outlines]
-    _draw_legend(figure, lines, swatches)
+    _draw_legend(figure, [(each.name, each.colour) for each in outlines], swatches)
     if scale is not None:
         _draw_scale(figure, scale)
     with mpl.rc_context(SVG_SETTINGS), atomic_path(path) as temporary:
@@ -309,9 +310,8 @@ def _place(rows: Sequence[Row]) -> Iterator[Tile]:
         spare = total - sum(width for _, width in sizes)
         left = 0.0
         for number, (where, (height, width)) in enumerate(zip(row.slices, sizes)):
-            first = number == 0
-            title = row.title if first else ''
-            yield Tile(where, row.paint, top, round(left), height, width, title, first)
+            title = None if number else row.title
+            yield Tile(where, row.paint, top, round(left), height, width, title)
             left += width + spare / max(len(sizes) - 1, 1)
         top += max(height for height, _ in sizes) + STRIP
 
@@ -372,7 +372,7 @@ def _annotate(axes: Axes, tile: Tile) -> None:
     centre = tile.left + tile.width / 2
     position = f'{COORDINATE[tile.where.plane]} {tile.where.position:+.0f}'
     axes.text(centre, foot, position, color=FAINT_INK, fontsize=9, ha='center', va='center')
-    if not tile.first:
+    if tile.title is None:
         return
     left, right = SIDES[tile.where.plane]
     middle = tile.top + tile.height / 2
@@ -646,18 +646,17 @@ def _inside(volume: Volume, mask: nib.Nifti1Image, slices: Slices) -> NDArray:
     ]
     inside = np.concatenate(values)
     if not inside.any():
-        raise DataError('the image is zero all over the brain mask; check that both share a space')
+        raise DataError(
+            'the image is zero everywhere in the brain mask; check that both are in the same space'
+        )
     return inside
 
 
 def _borders(regions: NDArray) -> NDArray[np.bool_]:
     """Pixels of a region that touch another one or none, on the side of the region."""
     border = np.zeros(regions.shape, dtype=bool)
-    for axis in (0, 1):
-        differs = np.diff(regions, axis=axis) != 0
-        before = [slice(None)] * 2
-        before[axis] = slice(0, -1)
-        border[tuple(before)] |= differs
+    border[:-1] |= regions[:-1] != regions[1:]
+    border[:, :-1] |= regions[:, :-1] != regions[:, 1:]
     return border
 
 

@@ -1,4 +1,4 @@
-"""Figures of one participant's R-indices: where they stand, what they rest on, how they change."""
+"""Figures of one participant's R-indices: comparison with controls, contributions, change."""
 
 from __future__ import annotations
 
@@ -122,14 +122,14 @@ def _draw_interval(axes: Axes, row: pd.Series) -> None:
 
 
 def plot_contributions(parts: Mapping[str, pd.Series], names: Mapping[str, str]) -> Figure:
-    """Draw what each R-index rests on: the mean control, the strongest regions, and all others.
+    """Draw the contributions to each R-index: the mean control, the strongest regions, all others.
 
     Parameters
     ----------
     parts
         Of each R-index: `baseline`, and the contribution of every feature.
     names
-        How to call features.
+        Readable names of features.
     """
     columns = min(len(parts), PER_ROW)
     rows = -(-len(parts) // columns)
@@ -153,7 +153,7 @@ def plot_contributions(parts: Mapping[str, pd.Series], names: Mapping[str, str])
         axes.axvline(0, color=NEUTRAL, lw=0.8)
         axes.margins(x=0.12)
         axes.locator_params(axis='x', nbins=5)
-        axes.set(title=f'{name} = {mine.sum():.2f}', xlabel=f'part of {name}')
+        axes.set(title=f'{name} = {mine.sum():.2f}', xlabel=f'contribution to {name}')
         tidy(axes)
     return figure
 

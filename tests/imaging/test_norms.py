@@ -102,7 +102,7 @@ def test_deviation_counts_standard_deviations(index, k, reason):
         (WOMAN, lambda table: table, ''),
         (replace(WOMAN, age=NORM_AGES[0] - 0.1), lambda table: table, '18 to 79 years'),
         (replace(WOMAN, age=NORM_AGES[1] + 1.0), lambda table: table, 'the age is 80'),
-        (replace(WOMAN, age=None), lambda table: table, 'does not say the age'),
+        (replace(WOMAN, age=None), lambda table: table, 'age is not known'),
         (replace(WOMAN, icv_mm3=None), lambda table: table, 'head size'),
         (WOMAN, lambda table: table.drop(columns='confidence'), 'built-in network'),
         (WOMAN, lambda table: table.assign(name='x'), 'built-in network'),

@@ -235,7 +235,7 @@ def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
     assert f'Participants of unknown group{N_CN + N_PT}\nExcluded1' in words
     assert 'Controls0' not in words
     assert 'Covariates of the two groups' not in words.partition('Diagnosis')[0]
-    assert 'participants whose group is not known' in words
+    assert 'participants of unknown group' in words
     assert 'This dataset has no known patients' in words
     assert 'Mean change in participants' in words
     assert 'Mean change in patients' not in words
