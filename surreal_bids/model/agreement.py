@@ -17,6 +17,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.model.networks import network, relabel_patterns
 from surreal_bids.model.settings import HyperParameters
 from surreal_bids.stats.concordance import concordance_index, match_patterns
+from surreal_bids.text import counted
 
 LOGGER = logging.getLogger(__name__)
 
@@ -100,19 +101,19 @@ def consensus_members(
 
 
 SMALLEST_SPREAD = 0.01
-"""A member whose R-index has a smaller sd than this over the patients has collapsed."""
+"""A member has collapsed if the sd of an R-index over patients is below this."""
 LOW_AGREEMENT = 0.65
-"""Unrelated R-indices agree to a little over 0.5; below this, the patterns have not been found."""
+"""Members with a lower agreement have not learned the same patterns; unrelated ones reach 0.5."""
 MIN_MEMBERS = 3
-"""A consensus needs this many healthy members (or all, where fewer were asked for)."""
+"""Minimum number of healthy members in a consensus (or all, if fewer are trained)."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One repetition of training and what became of it.
+    """One trained set of networks and its status.
 
-    `status` is used, disagrees, diverged or collapsed for members of the chosen setting, and
-    healthy, diverged or collapsed for those of other settings.
+    `status` is used, disagrees, diverged or collapsed in the chosen setting, and healthy, diverged
+    or collapsed in other settings.
     """
 
     n_patterns: int
@@ -120,7 +121,7 @@ class Member:
     repetition: int
     status: str
     converged: bool
-    """Whether it met the stopping rule of section 3.3."""
+    """True if the stopping rule of section 3.3 was met."""
     agreement: float | None = None
     """Mean pattern-agr-index with the other healthy members of its setting."""
 
@@ -134,9 +135,9 @@ class Selection:
     agreement: float | None
     """Mean pairwise pattern-agr-index of the healthy members of this setting; None for one."""
     reference: int
-    """Repetition of the member that names and orders the patterns."""
+    """Repetition of the member that defines the order of patterns."""
     members: tuple[int, ...]
-    """Repetitions averaged in the consensus, the reference first."""
+    """Repetitions in the consensus, the reference first."""
 
 
 @dataclass(frozen=True)
@@ -150,21 +151,21 @@ class Setting:
     healthy: NDArray[np.intp]
     """Repetitions that neither diverged nor collapsed."""
     agreement: Agreement | None
-    """Agreement among the healthy ones, in their order; None where none is left."""
+    """Agreement among the healthy members, in their order; None if there are none."""
 
     @property
     def mean_agreement(self) -> float | None:
-        """Mean over all pairs of healthy members; None where there is no pair."""
+        """Mean agreement over all pairs of healthy members; None without a pair."""
         return self.agreement.mean if self.agreement and len(self.healthy) > 1 else None
 
     def score(self, core_members: int | None) -> float | None:
-        """What M and lambda are chosen by; None where there is no pair."""
+        """Compute the criterion for the choice of M and lambda; None without a pair."""
         if self.agreement is None or len(self.healthy) < 2:
             return None
         return setting_score(self.agreement, core_members)
 
     def record(self, core_members: int | None) -> dict[str, float | int | None]:
-        """A row of the table that M and lambda are chosen from."""
+        """Return one row of the table of settings."""
         return {
             'n_patterns': self.n_patterns,
             'ortho': self.ortho,
@@ -176,7 +177,7 @@ class Setting:
 
 
 def member_status(r_NM: NDArray[np.floating]) -> str:
-    """Tell a healthy member from one that diverged or collapsed, by its R-indices of patients."""
+    """Classify a member by its R-indices of patients: healthy, diverged or collapsed."""
     if not np.isfinite(r_NM).all():
         return 'diverged'
     if (r_NM.std(axis=0) < SMALLEST_SPREAD).any():
@@ -187,7 +188,7 @@ def member_status(r_NM: NDArray[np.floating]) -> str:
 def make_setting(
     ortho: float, weights: dict[str, Tensor], r_ENM: NDArray[np.floating], converged: Sequence[bool]
 ) -> Setting:
-    """Judge the members of one setting by their R-indices of the patients."""
+    """Assess the members of one setting by their R-indices of patients."""
     statuses = [member_status(r_NM) for r_NM in r_ENM]
     healthy = np.flatnonzero([status == 'healthy' for status in statuses])
     agreement = compare_members(r_ENM[healthy]) if healthy.size else None
@@ -203,25 +204,31 @@ def make_setting(
 
 
 def choose_setting(settings: Sequence[Setting], hyper: HyperParameters) -> Setting:
-    """The setting whose members agree best, among those with enough healthy members."""
+    """Choose the setting with the best agreement among those with enough healthy members."""
     needed = min(MIN_MEMBERS, len(settings[0].members))
     eligible = [setting for setting in settings if len(setting.healthy) >= needed]
-    for setting in settings:
-        for member in setting.members:
-            if member.status != 'healthy':
-                LOGGER.warning(
-                    'M=%d, lambda=%g: repetition %d %s and is left out',
-                    *(setting.n_patterns, setting.ortho, member.repetition, member.status),
-                )
+    unhealthy = [
+        f'M={member.n_patterns} lambda={member.ortho:g}: repetition {member.repetition} '
+        f'{member.status}'
+        for setting in settings
+        for member in setting.members
+        if member.status != 'healthy'
+    ]
+    if unhealthy:
+        LOGGER.warning(
+            '%s did not train well and are excluded from the consensus (%s).',
+            counted(len(unhealthy), 'member'),
+            '; '.join(unhealthy),
+        )
     if not eligible:
         found = ', '.join(
             f'M={s.n_patterns} lambda={s.ortho:g}: {len(s.healthy)} of {len(s.members)}'
             for s in settings
         )
         raise DataError(
-            f'too few members trained well ({found}; at least {needed} are needed in a setting); '
-            'lower the learning rate (lr), train longer (iterations), or check the data for '
-            'outliers; members_ and history_ tell what happened, and checkpoints are kept'
+            f'too few members trained well ({found}; each setting needs at least {needed}); lower '
+            'the learning rate (lr), train longer (iterations), or check the data for outliers; '
+            'members_ and history_ have the details, and checkpoints are kept'
         )
     return max(eligible, key=lambda setting: setting.score(hyper.core_members) or 0.0)
 
@@ -229,7 +236,7 @@ def choose_setting(settings: Sequence[Setting], hyper: HyperParameters) -> Setti
 def form_consensus(
     setting: Setting, hyper: HyperParameters
 ) -> tuple[dict[str, Tensor], Selection, tuple[Member, ...]]:
-    """Weights of the members to average, patterns in the reference's order; who they are."""
+    """Return weights of the consensus, the selection, and all members with their status."""
     agreement = setting.agreement
     if agreement is None:
         raise DataError(f'no healthy member with lambda={setting.ortho:g}')
@@ -248,8 +255,9 @@ def form_consensus(
     )
     if setting.mean_agreement is not None and setting.mean_agreement < LOW_AGREEMENT:
         LOGGER.warning(
-            'members hardly agree (%.2f; unrelated ones would reach a little over 0.5, and 0.8 is '
-            'good): do not trust these R-indices; train longer (iterations) or with more people',
+            'Members hardly agree (%.2f; 0.8 is good, unrelated members reach about 0.5), and '
+            'these R-indices are not reliable. Train longer (iterations) or with more '
+            'participants.',
             setting.mean_agreement,
         )
     selection = Selection(

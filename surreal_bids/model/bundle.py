@@ -26,18 +26,18 @@ LOGGER = logging.getLogger(__name__)
 TENSORS = 'model.safetensors'
 CARD = 'model.json'
 CHECKPOINTS = 'checkpoints'
-"""Folder inside a bundle's in which an unfinished training keeps its state."""
+"""Subfolder with the state of an unfinished training."""
 FORMAT = 1
-"""Raised when a bundle of this version cannot be read by an older one."""
+"""Increased when older versions cannot read a model of this version."""
 TENSORS_SHA256, CARD_SHA256 = 'TensorsSHA256', 'CardSHA256'
 """Keys of the card: checksums of the tensors' file, and of all other values of the card."""
 
 
 def save_bundle(folder: str | Path, tensors: dict[str, Tensor], card: dict[str, Any]) -> Path:
-    """Write tensors and card, tied together by checksums.
+    """Write tensors and card, linked by checksums.
 
-    Both are on the disk before either replaces a file of an earlier model, so that a full disk
-    leaves that one whole.
+    Both files are complete before either replaces a file of an earlier model. A full disk leaves
+    the earlier model intact.
     """
     folder = Path(folder)
     data = save({name: value.cpu().contiguous() for name, value in tensors.items()})
@@ -56,12 +56,12 @@ def _card_checksum(card: dict[str, Any]) -> str:
 
 
 def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a bundle: its tensors and its card. Nothing in it is executed.
+    """Read tensors and card of a model. Nothing in the files is executed.
 
     Raises
     ------
     DataError
-        It is not a model, it is damaged, or one of its files was edited or replaced.
+        The folder is not a model, or a file is damaged, edited or replaced.
     """
     folder = Path(folder)
     with reading_model(folder):
@@ -69,13 +69,13 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if missing:
         remedy = 'give the folder that surreal-gan fit or import-checkpoint wrote'
         if (folder / CHECKPOINTS).is_dir():
-            remedy = 'its training has not ended: repeat the same surreal-gan fit to resume it'
-        raise DataError(f'{folder}: not a model: no {" and no ".join(missing)}; {remedy}')
+            remedy = 'training is not finished: rerun the same surreal-gan fit to resume'
+        raise DataError(f'{folder} is not a model: no {" and no ".join(missing)}; {remedy}')
     with reading_model(folder / CARD):
         card = dict(json.loads((folder / CARD).read_text(encoding='utf-8')))
     if card.get('Format') != FORMAT:
         raise DataError(
-            f'{folder / CARD}: a model of format {card.get("Format")}, but this version reads '
+            f'{folder / CARD}: the model has format {card.get("Format")}, but this version reads '
             f'format {FORMAT}; use the version that wrote it: {card.get("GeneratedBy")}'
         )
     with reading_model(folder / TENSORS):
@@ -85,36 +85,36 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _verify(folder: Path, card: dict[str, Any], data: bytes) -> None:
-    """Compare a model with its checksums; one of an earlier version, without them, is accepted."""
+    """Verify the checksums; models of earlier versions without checksums are accepted."""
     if TENSORS_SHA256 not in card and CARD_SHA256 not in card:
         LOGGER.warning(
-            '%s: this model has no checksums, since an earlier version wrote it; whether it is as '
-            'it was written is not known',
+            '%s: this model of an earlier version has no checksums, and changes to its files '
+            'cannot be detected.',
             folder,
         )
         return
     if card.get(CARD_SHA256) != _card_checksum(card):
         raise DataError(
-            f'{folder / CARD}: was edited after it was written; copy the model again, or fit it '
-            'anew'
+            f'{folder / CARD}: the file was edited after it was written; copy the model again, or '
+            'fit it again'
         )
     if card[TENSORS_SHA256] != hashlib.sha256(data).hexdigest():
         raise DataError(
-            f'{folder / TENSORS}: is damaged, or does not belong to the {CARD} beside it; copy '
-            'both files again, or fit the model anew'
+            f'{folder / TENSORS}: the file is damaged, or does not belong to the {CARD} in the '
+            'same folder; copy both files again, or fit the model again'
         )
 
 
 @contextmanager
 def reading_model(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged or hostile model does to its reader into an error that names it."""
+    """Convert any error caused by a damaged or manipulated model into one that names the file."""
     try:
         yield
     except SurrealError:
         raise
     except OSError as error:
         raise DataError(
-            f'{path}: cannot be read ({error.strerror}); check that you may read it'
+            f'{path}: cannot be read ({error.strerror}); check its permissions'
         ) from error
     except (
         *(SafetensorError, ArithmeticError, AttributeError, LookupError, RecursionError),
@@ -122,7 +122,7 @@ def reading_model(path: Path) -> Iterator[None]:
     ) as error:
         raise DataError(
             f'{path}: this model is damaged ({type(error).__name__}: {error}); copy it again, or '
-            'fit it anew'
+            'fit it again'
         ) from error
 
 
@@ -150,18 +150,18 @@ def save_checkpoint(
 def load_checkpoint(
     path: Path, owner: str, device: torch.device
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and progress of a checkpoint; one of another run is an error, never used."""
+    """Read tensors and progress of a checkpoint; raise an error if it is from another run."""
     try:
         with safe_open(path, framework='pt', device=str(device)) as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise DataError(
-            f'{path}: not a checkpoint, or a damaged one ({error}); delete it to start anew'
+            f'{path}: not a checkpoint, or damaged ({error}); delete it to start again'
         ) from error
     if metadata.get('owner') != owner:
         raise DataError(
-            f'{path}: this checkpoint belongs to a run with other data, settings or version; '
-            'delete it (surreal-gan fit: --overwrite), or choose another folder for checkpoints'
+            f'{path}: this checkpoint is from a run with other data, settings or version; '
+            'delete it (surreal-gan fit: --overwrite), or choose another folder'
         )
     return tensors, json.loads(metadata['progress'])

@@ -1,4 +1,4 @@
-"""Who can be trained on, and who lies in the range of the training sample."""
+"""Check tables for training, and whether participants lie in the range of the training sample."""
 
 from __future__ import annotations
 
@@ -13,59 +13,66 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.text import list_briefly
 
 MIN_PEOPLE = 8
-"""Each group needs this many people: those of the smallest batch."""
+"""Minimum number of participants per group: the smallest batch."""
 MIN_FEATURES = 4
-"""The smallest hidden layer has a quarter of the features."""
+"""Minimum number of features: the smallest hidden layer has a quarter of them."""
 MEAN_TOLERANCE, SD_TOLERANCE = 0.02, 0.02
-"""How far the controls' mean may be from 1 and their sd from 0.1."""
+"""Tolerated deviation of the controls' mean from 1 and of their sd from 0.1."""
 
 Floats = NDArray[np.floating]
 
 
 def feature_matrix(X: Any) -> tuple[Floats, list[str] | None]:
-    """Values (N, S) as float64 and, for a DataFrame, the names of its columns."""
-    names = [str(name) for name in X.columns] if hasattr(X, 'columns') else None
+    """Return values (N, S) as float64, and column names if all of them are text."""
+    names = list(X.columns) if hasattr(X, 'columns') else None
+    if names is not None and not all(isinstance(name, str) for name in names):
+        if any(isinstance(name, str) for name in names):
+            raise DataError('some column names are text and others are not; make all of them text')
+        names = None
     try:
         values = np.array(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f'the table holds something that is not a number: {error}') from error
+        raise DataError(f'the table has a value that is not a number: {error}') from error
     if values.ndim != 2:
-        raise DataError(f'a table of people by features is needed, not an array {values.shape}')
+        raise DataError(
+            f'X must be a table of participants by features, not an array of shape {values.shape}; '
+            'reshape it'
+        )
     if names and len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(
-            f'columns that occur more than once: {list_briefly(twice)}; rename or drop them'
-        )
+        raise DataError(f'columns occur more than once: {list_briefly(twice)}; rename or drop them')
     bad = ~np.isfinite(values)
     if bad.any():
         rows, columns = np.nonzero(bad)
         where = names[columns[0]] if names else f'column {columns[0]}'
         raise DataError(
             f'{bad.sum()} values are missing or infinite, the first in row {rows[0]}, {where}; '
-            'leave these people out, or impute'
+            'exclude these participants, or impute'
         )
     return values, names
 
 
 def check_training_sample(values: Floats, patient: NDArray[Any], names: list[str] | None) -> None:
-    """Refuse what cannot be trained on, and say what to do."""
+    """Raise an error if the sample cannot be used for training."""
     if patient.dtype != np.bool_ or patient.shape != (len(values),):
         raise DataError(
-            f'is_patient must hold True or False for each of {len(values)} people, '
+            f'y must be True (patient) or False (control) for each of {len(values)} participants, '
             f'not {patient.dtype} of shape {patient.shape}'
         )
     counts = {'controls': int((~patient).sum()), 'patients': int(patient.sum())}
     for group, count in counts.items():
         if count < MIN_PEOPLE:
-            raise DataError(f'{count} {group}, but training needs at least {MIN_PEOPLE}')
+            raise DataError(f'found {count} {group}, but training needs at least {MIN_PEOPLE}')
     if values.shape[1] < MIN_FEATURES:
-        raise DataError(f'{values.shape[1]} features, but at least {MIN_FEATURES} are needed')
+        raise DataError(
+            f'found {values.shape[1]} features, but training needs at least {MIN_FEATURES}'
+        )
     labels = names or [f'column {k}' for k in range(values.shape[1])]
     sd = values[~patient].std(axis=0)
     constant = [name for name, value in zip(labels, sd) if value == 0]
     if constant:
         raise DataError(
-            f'constant among the controls: {list_briefly(constant)}; drop these columns'
+            f'columns are constant among the controls: {list_briefly(constant)}; drop them'
         )
     mean = values[~patient].mean(axis=0)
     off = (abs(mean - 1) > MEAN_TOLERANCE) | (abs(sd - 0.1) > SD_TOLERANCE)
@@ -84,24 +91,24 @@ COVERAGE = 0.995
 
 @dataclass(frozen=True)
 class Domain:
-    """Where training people lie: mean (S,), precision (S, S) and the largest usual distance."""
+    """Range of the training sample: mean (S,), precision (S, S) and the largest distance."""
 
     mean: Floats
     precision: Floats
     limit: float
 
     def distances(self, X: Floats) -> Floats:
-        """Mahalanobis distance (N,) of each person."""
+        """Compute the Mahalanobis distance (N,) of each participant."""
         centred = X - self.mean
         return np.sqrt(np.einsum('ns,st,nt->n', centred, self.precision, centred, optimize=True))
 
     def contains(self, X: Floats) -> NDArray[np.bool_]:
-        """Whether each person (N,) lies inside."""
+        """Check whether each participant (N,) lies in the range."""
         return self.distances(X) <= self.limit
 
 
 def fit_domain(X: Floats, rng: np.random.Generator) -> Domain:
-    """Learn the domain of a training sample (N, S)."""
+    """Estimate the range of a training sample (N, S) by cross-validation."""
     fold = rng.permutation(len(X)) % FOLDS
     held_out = np.empty(len(X))
     for k in range(FOLDS):

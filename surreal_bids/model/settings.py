@@ -109,13 +109,13 @@ sparse: members start from sparse linear factors and need few iterations (docs/p
 
 
 def hyperparameters(preset: str, **changes: Any) -> HyperParameters:
-    """The preset's values with some of them changed; an unknown name is an error that lists all."""
+    """Return the values of a preset, with some of them changed."""
     if preset not in PRESETS:
-        raise UsageError(f'no preset is called {preset!r}; there are {", ".join(PRESETS)}')
+        raise UsageError(f'unknown preset {preset!r}; choose one of {", ".join(PRESETS)}')
     known = [field.name for field in fields(HyperParameters)]
     unknown = sorted(set(changes) - set(known))
     if unknown:
         raise UsageError(
-            f'no hyper-parameter is called {", ".join(unknown)}; there are {", ".join(known)}'
+            f'unknown hyper-parameter {", ".join(unknown)}; choose from {", ".join(known)}'
         )
     return replace(PRESETS[preset], **changes)

@@ -1,4 +1,4 @@
-"""What R-indices go along with: clinical measures at equal covariates, and covariates."""
+"""Associations of R-indices with clinical measures (adjusted for covariates) and covariates."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from surreal_bids.text import counted
 Floats = NDArray[np.float64]
 
 MINIMUM_PAIRS = 5
-"""Participants with both numbers that a correlation needs, beyond one for each covariate."""
+"""Minimum number of participants for a correlation, plus one per covariate."""
 
 DETERMINED = 1e-10
-"""Share of the variance of ranks below which covariates leave nothing of a measure."""
+"""A measure is determined by covariates if less than this share of its variance remains."""
 
 SPEARMAN_VARIANCE = 1.06
 """Variance of Fisher's z of a rank correlation is this over n - 3 (Fieller, Hartley and Pearson,
@@ -65,11 +65,11 @@ class _Variable(NamedTuple):
 def associate(
     clinical: pd.DataFrame, r_indices: pd.DataFrame, covariates: pd.DataFrame | None = None
 ) -> tuple[pd.DataFrame, list[Skipped]]:
-    """Correlate every clinical column with each R-index, by rank and at equal covariates.
+    """Compute partial rank correlations of clinical measures with R-indices.
 
-    R-indices may keep a little of age or head size, whose effects were learned from a limited
-    number of controls, and measures follow these too. Therefore ranks of both are freed from what
-    (ranks of) the covariates explain among the same participants: partial rank correlation.
+    R-indices may retain residual effects of age or head size, because these were estimated from a
+    limited number of controls, and clinical measures depend on them too. Ranks of both are
+    therefore residualised on the ranks of the covariates.
 
     Parameters
     ----------
@@ -147,11 +147,11 @@ def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:
     for table in (clinical, r_indices):
         twice = table.index[table.index.duplicated()]
         if twice.size:
-            raise DataError(f'{twice[0]} has several rows; give one row per participant')
+            raise DataError(f'{twice[0]} has several rows; keep one row per participant')
     if len(r_indices) and r_indices.index.intersection(clinical.index).empty:
         raise DataError(
-            'no one has both R-indices and clinical variables; '
-            'check that both tables name participants alike'
+            'no participant has both R-indices and clinical variables; '
+            'use the same participant labels in both tables'
         )
 
 
@@ -163,12 +163,12 @@ def _to_numbers(column: pd.Series) -> _Variable | str:
     values = numbers if is_number else column.astype(object)
     levels = sorted(values.dropna().unique(), key=float if is_number else str)
     if len(levels) < 2:
-        return 'all who have a value have the same' if levels else 'no one has a value'
+        return 'all values are the same' if levels else 'all values are missing'
     if len(levels) == 2:
         upper = str(column[values == levels[1]].iloc[0])
         return _Variable(values.map({levels[0]: 0.0, levels[1]: 1.0}), upper)
     if not is_number:
-        return f'text of {len(levels)} different values has no order'
+        return f'text with {len(levels)} different values cannot be ranked'
     return _Variable(numbers, None)
 
 
@@ -185,7 +185,7 @@ def _correlate(
     """Partial rank correlation of those who have all numbers, or why there is none."""
     known = variable.numbers.notna() & index.notna() & covariates.notna().all(axis=1)
     if not known.any():
-        return 'nobody has both'
+        return 'no participant has both'
     nuisance = _nuisance(covariates[known])
     x, y = (stats.rankdata(values[known]) for values in (variable.numbers, index))
     n, k = len(x), nuisance.shape[1] - 1
@@ -195,10 +195,10 @@ def _correlate(
             f'only {counted(n, "participant")} {have} both; at least {MINIMUM_PAIRS + k} are needed'
         )
     if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return 'all who have both have the same value'
+        return 'all participants with both have the same value'
     left_x, left_y = (values - nuisance @ (nuisance.T @ values) for values in (x, y))
     if min(left_x @ left_x / (n * x.var()), left_y @ left_y / (n * y.var())) < DETERMINED:
-        return 'the covariates leave nothing of it'
+        return 'it is determined by the covariates'
     r = float(np.clip(left_x @ left_y / np.sqrt((left_x @ left_x) * (left_y @ left_y)), -1, 1))
     freedom = n - 2 - k
     t = r * np.sqrt(freedom / max(1 - r**2, np.finfo(float).eps))

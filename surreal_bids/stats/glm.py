@@ -66,7 +66,7 @@ def form_subgroups(r_indices: pd.DataFrame) -> list[Subgroup]:
     values = r_indices.to_numpy(np.float64)
     if np.isnan(values).any():
         person = r_indices.index[np.isnan(values).any(axis=1)][0]
-        raise DataError(f'{person} has no R-index; exclude participants without')
+        raise DataError(f'{person} has no R-index; exclude participants without R-indices')
     is_low = values < LOW
     subgroups = [Subgroup('low', None, f'all patterns < {LOW}', np.all(is_low, axis=1))]
     others = f', others < {LOW}' if values.shape[1] > 1 else ''
@@ -161,7 +161,7 @@ def make_design(
     own = centred - nuisance @ (nuisance.T @ centred)
     scale = float(np.linalg.norm(own))
     if scale <= DEPENDENT * np.linalg.norm(centred) or scale == 0:
-        raise DataError(f'{name}: {description}: follows from the covariates')
+        raise DataError(f'{name}: {description}: is determined by the covariates')
     design = Design(name, description, np.asarray(rows, np.intp), own / scale, nuisance, scale)
     if design.df < 1:
         raise DataError(
@@ -199,7 +199,7 @@ def covariate_columns(covariates: pd.DataFrame) -> Floats:
     if lacking.any():
         raise DataError(
             f'a covariate is missing in {lacking.sum()} participants, such as '
-            f'{covariates.index[lacking][0]}; exclude them, or the covariate'
+            f'{covariates.index[lacking][0]}; exclude these participants or the covariate'
         )
     return columns
 
@@ -211,12 +211,13 @@ def pattern_designs(
     *,
     minimum: int = MINIMUM_SIZE,
 ) -> tuple[list[Design], list[Skipped]]:
-    """All patients against controls, and what shows what the patterns are (section 4.3).
+    """Make the designs of the group maps (section 4.3).
 
-    The latter is each subgroup of `form_subgroups` against the controls; and, among patients, the
-    regression on each R-index with the other R-indices held fixed, as the subgroups hold them. Only
-    the former is a test: R-indices, held out or not, are functions of the brains that are compared,
-    so that subgroups and slopes differ where nobody is ill (`benchmarks/nulls.py`).
+    They compare all patients with controls, and each subgroup of `form_subgroups` with controls.
+    Among patients, they regress on each R-index with the other R-indices held fixed. Only the
+    comparison of all patients is a test. R-indices, out of fold or not, are functions of the
+    brains that are compared: subgroups and slopes differ even if nobody is ill
+    (`benchmarks/nulls.py`).
 
     Parameters
     ----------

@@ -23,13 +23,13 @@ Floats32 = NDArray[np.float32]
 Rows = NDArray[np.intp]
 
 BATCH = 16
-"""Images held in memory at once."""
+"""Number of images in memory at once."""
 
 MASK_IMAGES = 200
-"""A mask is made from the mean of at most so many images, evenly spread over the list."""
+"""Maximum number of images averaged for a mask, evenly spaced over the list."""
 
 MASK_THRESHOLD = 0.1
-"""Mean tissue (probability times Jacobian) a voxel needs to be tested, as usual in VBM."""
+"""Minimum mean tissue (probability times Jacobian) of tested voxels, as usual in VBM."""
 
 AFFINE_TOLERANCE = 1e-3
 """Grids whose affines differ by less (mm) are the same."""
@@ -71,7 +71,7 @@ class Grid:
 def _spatial_shape(path: str | Path, image: SpatialImage) -> tuple[int, ...]:
     shape = tuple(image.shape)
     if len(shape) < 3 or any(size != 1 for size in shape[3:]):
-        raise DataError(f'{path}: shape {shape}; one three-dimensional map is needed')
+        raise DataError(f'{path}: shape is {shape}, but a three-dimensional map is needed')
     return shape[:3]
 
 
@@ -96,13 +96,13 @@ def read_map(path: str | Path, grid: Grid, fwhm: float = 0.0) -> Floats32:
     found = Grid(_spatial_shape(path, image), image.affine)
     if not grid.matches(found):
         raise DataError(
-            f'{path}: another grid than the other images (shape {found.shape}, not {grid.shape}, '
+            f'{path}: grid differs from the other images (shape {found.shape}, not {grid.shape}, '
             'or another affine); resample it to the same template'
         )
     with reading(path):
         data = image.get_fdata(dtype=np.float32, caching='unchanged').reshape(grid.shape, order='A')
     if not np.isfinite(data).all():
-        raise DataError(f'{path}: holds NaN or infinite values; make it again, or leave it out')
+        raise DataError(f'{path}: has NaN or infinite values; recompute or exclude it')
     if fwhm > 0:
         return gaussian_filter(data, grid.sigmas(fwhm))
     return data
@@ -110,7 +110,7 @@ def read_map(path: str | Path, grid: Grid, fwhm: float = 0.0) -> Floats32:
 
 @dataclass(frozen=True)
 class MapSeries:
-    """The maps of N participants, and which voxels of them are looked at.
+    """Maps of N participants, and the voxels that are tested.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class MapSeries:
     ) -> MapSeries:
         """Open maps that are on the grid of the first, within a mask or `mean_mask` of them."""
         if not paths:
-            raise DataError('no images were given')
+            raise DataError('no images to test; give at least one map')
         grid = Grid.of(paths[0])
         if mask is None:
             mask = mean_mask(paths, fwhm=fwhm)
@@ -154,7 +154,7 @@ class MapSeries:
             )
         voxels = np.flatnonzero(np.asanyarray(mask.dataobj).ravel(order='F') > 0)
         if voxels.size == 0:
-            raise DataError('the mask is empty: there is nothing to test; use a lower threshold')
+            raise DataError('the mask is empty; use a lower threshold')
         return cls(tuple(map(Path, paths)), grid, voxels, fwhm, n_threads)
 
     def read(self, row: int) -> Floats32:
@@ -199,8 +199,8 @@ def mean_mask(
     mask = total > threshold * chosen.size
     if not mask.any():
         raise DataError(
-            f'no voxel has a mean above {threshold:g} over {chosen.size} images, {paths[0]} the '
-            'first; give a lower threshold or a mask'
+            f'no voxel has a mean above {threshold:g} over {chosen.size} images, such as '
+            f'{paths[0]}; use a lower threshold or a mask'
         )
     return grid.image(mask.astype(np.uint8))
 
@@ -208,7 +208,7 @@ def mean_mask(
 Floats = NDArray[np.float64]
 
 FDR_LEVEL = 0.05
-"""Share of false discoveries allowed (Fig. 3 of the paper)."""
+"""False discovery rate (Fig. 3 of the paper)."""
 
 SMALLEST_P = 1e-290
 """Below it, one-sided p values are handled by their logarithm, before they underflow."""
@@ -481,10 +481,13 @@ def compute_maps(
         There is no design, or an image cannot be used; it is named.
     """
     if not designs:
-        raise DataError('no comparison can be made; see why each was skipped')
+        raise DataError('no comparison is possible; see the reasons for skipping each')
     n_needed = 1 + max(int(design.rows.max()) for design in designs)
     if n_needed > len(series.paths):
-        raise DataError(f'{len(series.paths)} images for at least {n_needed} participants')
+        raise DataError(
+            f'{len(series.paths)} images for at least {n_needed} participants; give one per '
+            'participant'
+        )
     return [
         found
         for some in _passes(designs, series.voxels.size)

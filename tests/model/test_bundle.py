@@ -47,7 +47,7 @@ def test_an_incomplete_folder_is_no_model(bundle, missing):
 
 def test_an_unfinished_training_is_told_from_no_model(tmp_path):
     (tmp_path / 'checkpoints').mkdir()
-    with pytest.raises(DataError, match='training has not ended'):
+    with pytest.raises(DataError, match='training is not finished'):
         load_bundle(tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_layout_of_the_card_does_not_matter(bundle):
 )
 def test_an_edited_card_is_refused(bundle, change):
     edit(bundle[0], change)
-    with pytest.raises(DataError, match=r'model\.json: was edited'):
+    with pytest.raises(DataError, match=r'model\.json: the file was edited'):
         load_bundle(bundle[0])
 
 

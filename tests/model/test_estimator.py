@@ -187,7 +187,7 @@ def test_one_repetition_has_no_agreement_and_no_spread(table, is_patient):
 def test_members_that_hardly_agree_are_warned_of(table, is_patient, caplog):
     gan = tiny_gan({'batch_size': 7}, ortho=0.2, iterations=50).fit(table, is_patient)
     assert gan.selected_.agreement < 0.65
-    assert 'members hardly agree' in caplog.text
+    assert 'Members hardly agree' in caplog.text
 
 
 def test_a_diverged_member_is_left_out_and_reported(table, is_patient, monkeypatch, caplog):
@@ -241,7 +241,7 @@ def _with(table, row, column, value):
         (lambda X: X * 1000, 'mean 1 and sd 0.1'),
         (lambda X: X.rename(columns={'region01': 'region00'}), 'more than once: region00'),
         (lambda X: X.iloc[:, :3], '3 features'),
-        (lambda X: X['region00'], 'people by features'),
+        (lambda X: X['region00'], 'participants by features'),
     ],
 )
 def test_tables_that_cannot_be_trained_on_are_named(table, is_patient, change, message):
@@ -255,8 +255,8 @@ def test_tables_that_cannot_be_trained_on_are_named(table, is_patient, change, m
         (np.zeros(100, bool), '0 patients'),
         (np.ones(100, bool), '0 controls'),
         (np.arange(100) > 94, '5 patients'),
-        (np.zeros(99, bool), 'each of 100 people'),
-        (np.zeros(100, int), 'True or False'),
+        (np.zeros(99, bool), 'each of 100 participants'),
+        (np.zeros(100, int), 'True .patient. or False'),
     ],
 )
 def test_groups_that_cannot_be_trained_on_are_named(table, patient, message):

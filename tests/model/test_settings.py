@@ -34,5 +34,5 @@ def test_a_value_may_be_changed_and_the_preset_stays(preset):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(UsageError, match='lamda; there are adversarial'):
+    with pytest.raises(UsageError, match='lamda; choose from adversarial'):
         hyperparameters('iclr2022', lamda=1)

@@ -118,7 +118,7 @@ def test_a_measure_that_covariates_determine_is_skipped(r_indices, covariates):
         clinical(r_indices, months=covariates['age'] * 12), r_indices, covariates
     )
     assert table.empty
-    assert {each.reason for each in skipped} == {'the covariates leave nothing of it'}
+    assert {each.reason for each in skipped} == {'it is determined by the covariates'}
 
 
 @pytest.mark.parametrize('slope', [0.0, 1.0], ids=['unrelated', 'related'])
@@ -164,11 +164,11 @@ def test_numbers_written_as_text_are_numbers(r_indices):
 @pytest.mark.parametrize(
     ('values', 'reason'),
     [
-        ([f'site {number % 3}' for number in range(40)], 'text of 3 different values'),
-        ([*'abcd', *range(36)], 'text of 40 different values'),
-        ([1] * 40, 'have the same'),
-        ([np.nan] * 40, 'no one has a value'),
-        ([None] * 39 + ['yes'], 'have the same'),
+        ([f'site {number % 3}' for number in range(40)], 'text with 3 different values'),
+        ([*'abcd', *range(36)], 'text with 40 different values'),
+        ([1] * 40, 'are the same'),
+        ([np.nan] * 40, 'all values are missing'),
+        ([None] * 39 + ['yes'], 'are the same'),
     ],
     ids=['text', 'text and numbers', 'constant', 'missing', 'one'],
 )
@@ -206,7 +206,7 @@ def test_people_are_matched_by_name(r_indices):
 @pytest.mark.parametrize(
     ('change', 'message'),
     [
-        (lambda table: table.rename(index=lambda name: f'other {name}'), 'no one has both'),
+        (lambda table: table.rename(index=lambda name: f'other {name}'), 'no participant has both'),
         (lambda table: pd.concat([table, table.iloc[:1]]), 'sub-00 has several rows'),
     ],
 )
@@ -223,4 +223,6 @@ def test_an_r_index_that_nobody_has_is_told():
     indices = pd.DataFrame({'r1': rng.normal(size=40), 'r2': np.nan}, people)
     found, skipped = associate(table[['score']], indices, table[['age']])
     assert found['pattern'].tolist() == ['r1']
-    assert [(each.name, each.reason) for each in skipped] == [('score and r2', 'nobody has both')]
+    assert [(each.name, each.reason) for each in skipped] == [
+        ('score and r2', 'no participant has both')
+    ]

@@ -155,8 +155,8 @@ def test_redundant_covariates_cost_no_degrees_of_freedom(redundant):
 @pytest.mark.parametrize(
     ('tested', 'columns', 'message'),
     [
-        (np.arange(6.0), np.arange(6.0)[:, None] * 2 + 1, 'follows from the covariates'),
-        (np.ones(6), np.empty((6, 0)), 'follows from the covariates'),
+        (np.arange(6.0), np.arange(6.0)[:, None] * 2 + 1, 'is determined by the covariates'),
+        (np.ones(6), np.empty((6, 0)), 'is determined by the covariates'),
         (np.arange(6.0), np.eye(6)[:, :4], 'too few'),
     ],
     ids=['covariate', 'constant', 'too many columns'],
@@ -234,7 +234,7 @@ def test_a_covariate_that_is_the_group_skips_the_comparison():
     covariates = pd.DataFrame({'scanner': np.where(is_control, 'old', 'new')}, r_indices.index)
     designs, skipped = pattern_designs(r_indices, is_control, covariates, minimum=2)
     assert [design.name for design in designs] == ['r1slope', 'r2slope']
-    assert all('follows from the covariates' in one.reason for one in skipped)
+    assert all('is determined by the covariates' in one.reason for one in skipped)
 
 
 def test_tables_of_different_people_are_refused():
