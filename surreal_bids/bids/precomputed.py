@@ -1,8 +1,8 @@
-"""What other programs have already made of a T1w image, found by its name in their folders.
+"""Find results of other programs for a T1w image in the folders of `--derivatives`.
 
-Names follow what fMRIPrep and sMRIPrep 20 to 25 write. They keep the entities that all T1w images
-behind a result share: of one image, all of them; of two runs, all but `run`; of two sessions,
-neither `ses` nor `run`. Such a result is used only if it was made of this session and acquisition.
+File names follow fMRIPrep and sMRIPrep 20 to 25. A name keeps the entities that all source images
+share: the average of two runs has no `run`, that of two sessions has neither `ses` nor `run`. An
+average is used only if all its sources are of the same session and acquisition.
 """
 
 from __future__ import annotations
@@ -15,31 +15,47 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from surreal_bids.bids.layout import T1wImage
-from surreal_bids.bids.programs import ANATOMY, RECONSTRUCTIONS
-from surreal_bids.exceptions import DataError
+from surreal_bids.bids.layout import DESCRIPTION, T1wImage, is_label, read_description
+from surreal_bids.config import BUILTIN_ATLAS, NETWORK, AppConfig, uses_network
+from surreal_bids.exceptions import DataError, NotBIDSError, UsageError
 from surreal_bids.regions import FREESURFER_KINDS, MUSE
 from surreal_bids.templates import TISSUES
 from surreal_bids.text import list_briefly
 
-ACQUISITION = ('acq', 'ce', 'rec', 'echo', 'inv', 'chunk')
-"""Entities that tell one kind of T1w image from another, which are not to be averaged."""
+ANATOMY = ('fmriprep', 'smriprep')
+"""Names of folders with outputs of an anatomical workflow; other folders hold segmentations."""
 
-VISIT = ('ses', 'run', 'part', 'task', 'dir', *ACQUISITION)
-"""Entities of a raw image that its derivatives keep; some, no T1w image has."""
+RECONSTRUCTIONS = {
+    'fastsurfer': ('aparc.DKTatlas+aseg.deep.mgz',),
+    'freesurfer': ('aparc+aseg.mgz', 'aparc.DKTatlas+aseg.mgz', 'aseg.mgz'),
+}
+"""Segmentations in the folder `mri` of each subject, by program, in order of preference.
+FastSurfer comes first because it also writes files with the names of FreeSurfer."""
+
+SUBFOLDERS = {name: (name,) for name in ANATOMY} | {
+    name: (name, f'sourcedata/{name}') for name in RECONSTRUCTIONS
+}
+"""Folders below the output folder that may hold the results: `OUT/fmriprep` until fMRIPrep 20.2 and
+with `--output-layout legacy`, `OUT/sourcedata/freesurfer` in later versions."""
+
+ACQUISITION = ('acq', 'ce', 'rec', 'echo', 'inv', 'chunk')
+"""Entities of the kind of T1w image; images of different kinds must not be averaged."""
+
+RAW_ENTITIES = ('ses', 'run', 'part', 'task', 'dir', *ACQUISITION)
+"""Entities that derivatives keep from the name of the raw image."""
 
 NATIVE = frozenset({None, 'T1w', 'orig'})
-"""Values of the entity `space` of images that lie where the T1w image lies."""
+"""Values of the entity `space` that mean the space of the T1w image."""
 
 IMAGES = ('.nii.gz', '.nii', '.mgz')
 TRANSFORMS = ('.h5', '.nii.gz', '.nii')
-"""Extensions, the preferred first; transforms are composites of ITK, or displacement fields."""
+"""Extensions in order of preference; transforms are ITK composites or displacement fields."""
 
 SEGMENTATIONS = ('dseg', 'DLMUSE', 'synthseg')
-"""How names of segmentations end: in BIDS, and as NiChart's DLMUSE and SynthSeg write them."""
+"""Suffixes of segmentations in BIDS, NiChart DLMUSE and SynthSeg."""
 
 CHOOSING = ('desc', 'seg', 'atlas')
-"""Entities by which a name given by the user chooses one of several segmentations."""
+"""Entities that are compared with the name of the folder to choose one of several segmentations."""
 
 NUMBERED = {
     'muse': MUSE,
@@ -48,35 +64,130 @@ NUMBERED = {
     'fastsurfer': 'aparc.DKTatlas+aseg.deep',
     'synthseg': 'synthseg',
 }
-"""How labels are numbered, by the name of the segmentation, unless a table names them."""
+"""Numbering of labels by the name of the segmentation; a table of labels takes precedence."""
 
 SHARED_NAMES = {'aseg': 'aseg', 'aparcaseg': 'aparc+aseg'}
-"""Kind of a segmentation of FreeSurfer by its `desc` among fMRIPrep's outputs; as the name of the
-folder, it asks for this one."""
+"""Kinds of FreeSurfer segmentations by their `desc` in the outputs of fMRIPrep. As the name of the
+folder, such a `desc` selects this segmentation."""
 
 _ORIGINAL = re.compile(r'_from-orig_to-T1w_mode-image_xfm\.\w+')
-"""Transform of one raw T1w image to the reference that was made of several."""
+"""Transform of one raw T1w image to the average of several."""
+
+
+def derivative_folders(config: AppConfig) -> dict[str, Path]:
+    """Return the folders of `--derivatives` by their names, which are given or recognised.
+
+    Raises
+    ------
+    UsageError
+        A path is no folder, a name is given twice, or the program is not recognised.
+    """
+    folders: dict[str, Path] = {}
+    for text in config.derivatives:
+        name, path = _split(text)
+        if not path.is_dir():
+            remedy = 'correct the path' if name else 'give an existing folder, or NAME=PATH'
+            raise UsageError(f'--derivatives {text}: no such folder; {remedy}')
+        name = name or _recognise(text, path)
+        if name in folders:
+            raise UsageError(f'--derivatives {text}: {name} is given twice; use another name')
+        folders[name] = _inner(name, path.absolute())
+    return folders
+
+
+def _split(text: str) -> tuple[str, Path]:
+    """Split `NAME=PATH`; the name is empty for a path alone."""
+    name, equals, path = text.partition('=')
+    if equals and '/' not in name:
+        if not (name and path):
+            raise UsageError(
+                f'--derivatives {text}: expected NAME=PATH, such as fmriprep=/data/out, or a path'
+            )
+        return name, Path(path)
+    return '', Path(text)
+
+
+def _recognise(text: str, path: Path) -> str:
+    """Recognise the program that wrote a folder by its description or its files."""
+    for folder in (path, *(path / name for name in ANATOMY)):
+        if name := _program(folder):
+            return name
+    for name, files in RECONSTRUCTIONS.items():
+        if any(next(path.glob(f'*/mri/{file}'), None) for file in files):
+            return name
+    raise UsageError(
+        f'--derivatives {text}: the program is not recognised; the folder has no {DESCRIPTION} '
+        'with GeneratedBy and no mri/aparc+aseg.mgz of FreeSurfer; give a name, such as '
+        f'fmriprep={text}'
+    )
+
+
+def _program(folder: Path) -> str:
+    """Read the name of the program in the description of a dataset, letters and digits only."""
+    try:
+        description = read_description(folder)
+    except NotBIDSError:
+        return ''
+    # PipelineDescription is the name of the field in BIDS 1.3 and fMRIPrep 20.1.
+    programs = description.get('GeneratedBy') or description.get('PipelineDescription')
+    first = programs[0] if isinstance(programs, list) else programs
+    name = str(first.get('Name', '')) if isinstance(first, dict) else ''
+    return ''.join(filter(is_label, name.lower()))
+
+
+def _inner(name: str, path: Path) -> Path:
+    """Find the folder that holds the participants."""
+    if next(path.glob('*/mri' if name in RECONSTRUCTIONS else 'sub-*'), None) is not None:
+        return path
+    inner = (path / below for below in SUBFOLDERS.get(name, ()))
+    return next((folder for folder in inner if folder.is_dir()), path)
+
+
+def segmentation_label(config: AppConfig) -> str:
+    """Return the value of the entity `seg` in the names of outputs.
+
+    It is the name of the segmentation in `--derivatives`, or else the name of the atlas.
+    """
+    names = [name for name in derivative_folders(config) if name not in ANATOMY]
+    if len(names) > 1:
+        raise UsageError(f'--derivatives: {" and ".join(names)} are segmentations; give only one')
+    if names and not is_label(names[0]):
+        raise UsageError(f'--derivatives {names[0]}: use letters and digits only in the name')
+    return names[0] if names else atlas_label(config)
+
+
+def atlas_label(config: AppConfig) -> str:
+    """Return the name of the atlas: that of its folder, letters and digits only, or `network`."""
+    if uses_network(config):
+        return NETWORK
+    if config.atlas == BUILTIN_ATLAS:
+        return BUILTIN_ATLAS
+    name = Path(config.atlas).resolve().name
+    label = ''.join(letter for letter in name if is_label(letter))
+    if not label:
+        raise UsageError(f'--atlas {config.atlas}: rename the folder with letters or digits')
+    return label
 
 
 @dataclass(frozen=True)
 class Reusable:
-    """What need not be computed for one T1w image; None or empty where it must be.
+    """Existing results for one T1w image; None or empty where there is none.
 
     Attributes
     ----------
     anatomy_name, t1w, mask
-        The program that made them, the corrected T1w image and its brain mask.
+        Name of the anatomical program, the corrected T1w image and its brain mask.
     tpms
         Probabilities of GM, WM and CSF, in this order.
     anat2std_xfm, std2anat_xfm
-        Transforms to the template and back, as ITK has them.
+        ITK transforms to the template and back.
     dseg, dseg_name, dseg_table
-        A segmentation, the name it goes by, and the table that names its labels.
+        Segmentation, its name, and the table of its labels.
     numbering
-        Which labels the segmentation has, where no table names them: `muse`, or one of
+        Labels of the segmentation without a table: `muse`, or one of
         :data:`surreal_bids.regions.FREESURFER_KINDS`.
     refused
-        Why results that are there are not of this image.
+        Reasons why existing results are not used, by the name of the program.
     """
 
     anatomy_name: str | None = None
@@ -93,12 +204,12 @@ class Reusable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the programs."""
+        """Names of the programs whose results are used."""
         return tuple(name for name in (self.anatomy_name, self.dseg_name) if name)
 
     @property
     def files(self) -> dict[str, Path]:
-        """All files, by what they are."""
+        """All files by their meaning."""
         single = {
             'T1w image': self.t1w,
             'brain mask': self.mask,
@@ -111,7 +222,7 @@ class Reusable:
         return found | {f'{tissue} map': path for tissue, path in zip(TISSUES, self.tpms)}
 
     def found_in(self, name: str) -> dict[str, bool]:
-        """Whether each result that a folder may hold was found there."""
+        """Tell which of the possible results of a program were found."""
         if name not in ANATOMY:
             return {'segmentation': self.dseg_name == name}
         here = self.anatomy_name == name
@@ -124,24 +235,23 @@ class Reusable:
 
 
 def searched_for(name: str) -> str:
-    """How names of a program's results go on after that of the visit, for messages."""
+    """Describe the file names of a program after the name of the image, for messages."""
     if name in ANATOMY:
         return '_desc-preproc_T1w.nii.gz'
     return f'_{{{",".join(SEGMENTATIONS)}}}.nii.gz or /mri/aparc+aseg.mgz'
 
 
 def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -> Reusable:
-    """Look for everything that can be used in place of a computation.
+    """Find all results that can replace a computation.
 
     Parameters
     ----------
     folders
-        Folders of other programs by name; see
-        :func:`surreal_bids.bids.programs.derivative_folders`.
+        Folders of other programs by name; see :func:`derivative_folders`.
     image
         The T1w image.
     template
-        Name of the template, to which transforms must lead.
+        Name of the template that the transforms must lead to.
     """
     found = Reusable()
     for name, folder in folders.items():
@@ -154,36 +264,37 @@ def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -
 
 @dataclass(frozen=True)
 class _File:
-    """A file of another program, and the entities that its name, or its folder's, has."""
+    """A file of another program, with the entities of its name or of its folder."""
 
     path: Path
     entities: Mapping[str, str]
 
     @property
-    def visit(self) -> dict[str, str]:
-        """Entities that it shares with the raw image."""
-        return _visit(self.entities)
+    def raw_entities(self) -> dict[str, str]:
+        """Entities that the file shares with its raw images."""
+        return _raw_entities(self.entities)
 
     def ends_in(self, ending: str, extensions: Iterable[str] = IMAGES) -> bool:
-        """Tell whether the name ends so."""
+        """Tell whether the name has this ending and one of the extensions."""
         return any(self.path.name.endswith(f'_{ending}{extension}') for extension in extensions)
 
 
 def _add_anatomy(
     found: Reusable, name: str, folder: Path, image: T1wImage, template: str
 ) -> Reusable:
-    """Add an anatomical workflow's outputs; without its T1w image the others have no place."""
+    """Add the outputs of an anatomical workflow; without a T1w image, none is used."""
     files = _files_of(folder, image)
     t1w = _choose([each for each in files if each.ends_in('desc-preproc_T1w')], image, name)
     if t1w is None:
         return found
-    beside = partial(_beside, [each for each in files if each.visit == t1w.visit], t1w, image)
+    same_sources = [each for each in files if each.raw_entities == t1w.raw_entities]
+    beside = partial(_beside, same_sources, t1w, image)
     mask = beside('desc-brain_mask')
-    sources = _sources(t1w.path) or (_sources(mask) if mask else [])
-    sources = sources or _averaged(folder / f'sub-{image.participant}', t1w)
+    sources = (
+        _sources(t1w.path) or _sources(mask) or _averaged(folder / f'sub-{image.participant}', t1w)
+    )
     if reason := _why_not(t1w, image, sources):
         return replace(found, refused={**found.refused, name: reason})
-    tissues = [beside(f'label-{tissue}_probseg') for tissue in TISSUES]
     there = beside(f'from-T1w_to-{template}_mode-image_xfm', TRANSFORMS)
     back = beside(f'from-{template}_to-T1w_mode-image_xfm', TRANSFORMS)
     return replace(
@@ -191,10 +302,15 @@ def _add_anatomy(
         anatomy_name=name,
         t1w=t1w.path,
         mask=mask,
-        tpms=tuple(path for path in tissues if path) if all(tissues) else (),
+        tpms=_all_or_none([beside(f'label-{tissue}_probseg') for tissue in TISSUES]),
         anat2std_xfm=there if back else None,
         std2anat_xfm=back if there else None,
     )
+
+
+def _all_or_none(paths: Sequence[Path | None]) -> tuple[Path, ...]:
+    found = tuple(path for path in paths if path)
+    return found if len(found) == len(paths) else ()
 
 
 def _beside(
@@ -204,7 +320,7 @@ def _beside(
     ending: str,
     extensions: Sequence[str] = IMAGES,
 ) -> Path | None:
-    """A result of the same images; one on a grid must be on that of the T1w image."""
+    """Find a result of the same source images; an image must have the `res` of the T1w image."""
     resolutions = {t1w.entities.get('res')} if extensions is IMAGES else {None}
     meant = [each for each in files if each.ends_in(ending, extensions)]
     same_grid = [each for each in meant if each.entities.get('res') in resolutions]
@@ -229,9 +345,9 @@ def _add_segmentation(found: Reusable, name: str, folder: Path, image: T1wImage)
 
 
 def _reconstructions(name: str, folder: Path, image: T1wImage) -> Iterator[_File]:
-    """Segmentations of FreeSurfer and FastSurfer: the best of each subject's folder."""
+    """Yield the preferred segmentation of each FreeSurfer or FastSurfer folder."""
     wanted = [file for files in RECONSTRUCTIONS.values() for file in files]
-    # `-d aseg=PATH` asks for aseg.mgz; which else is only there if all else has failed.
+    # aseg.mgz alone is left by a failed reconstruction, so only `-d aseg=PATH` uses it.
     named = [file for file in wanted if _letters(_stem(file)) == _letters(name)]
     usual = [file for file in wanted if file != 'aseg.mgz']
     sub = f'sub-{image.participant}'
@@ -243,7 +359,7 @@ def _reconstructions(name: str, folder: Path, image: T1wImage) -> Iterator[_File
 
 
 def _files_of(folder: Path, image: T1wImage) -> list[_File]:
-    """Files of a participant that may be of this image, in native space."""
+    """List the files in native space whose names allow that they are of this image."""
     sub = f'sub-{image.participant}'
     places = [folder / sub / 'anat', folder / sub, folder]
     if image.session:
@@ -259,7 +375,7 @@ def _files_of(folder: Path, image: T1wImage) -> list[_File]:
 
 
 def _starting_with(folder: Path, prefix: str) -> list[Path]:
-    """What is in a folder under names that start so; a glob takes twice as long."""
+    """List the entries of a folder that start with a prefix, in half the time of a glob."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 (thousands of names for each image)
     except OSError:
@@ -268,74 +384,80 @@ def _starting_with(folder: Path, prefix: str) -> list[Path]:
 
 
 def _may_belong(entities: Mapping[str, str], image: T1wImage) -> bool:
-    """Tell whether all entities of a raw image that a name has are those of this one."""
+    """Tell whether the entities of a name do not contradict those of the image."""
     if entities.get('sub', image.participant) != image.participant:
         return False
-    own = _own(image)
-    return _contains(own, _visit(entities))
+    return _contains(_own(image), _raw_entities(entities))
 
 
 def _choose(files: Iterable[_File], image: T1wImage, name: str) -> _File | None:
-    """The one of several files that names most of the image's entities.
+    """Choose the file whose name has most of the image's entities.
 
-    Among these, a compressed one is preferred to its copy, one without `res-` to resampled ones,
-    and, of segmentations, the one whose `desc-`, `seg-` or `atlas-` is the name.
+    Among these, a compressed file is preferred to its uncompressed copy, a file without `res-` to
+    resampled ones, and a segmentation whose `desc-`, `seg-` or `atlas-` is the name to others.
     """
     by_stem: dict[Path, _File] = {}
     for each in sorted(files, key=lambda each: (_preference(each), each.path)):
         by_stem.setdefault(each.path.with_name(_stem(each.path.name)), each)
     left = list(by_stem.values())
-    if len(left) > 1:
-        most = max(len(each.visit) for each in left)
-        left = [each for each in left if len(each.visit) == most]
-    chosen_by = (
+    most = max((len(each.raw_entities) for each in left), default=0)
+    for is_preferred in (
+        lambda each: len(each.raw_entities) == most,
         lambda each: 'res' not in each.entities,
-        lambda each: any(_letters(each.entities.get(e, '')) == _letters(name) for e in CHOOSING),
-    )
-    for is_meant in chosen_by:
-        meant = [each for each in left if is_meant(each)]
-        left = meant if len(left) > 1 and meant else left
+        lambda each: _has_name(each, name),
+    ):
+        left = [each for each in left if is_preferred(each)] or left
     if len(left) > 1:
         listed = list_briefly(each.path.name for each in left)
         raise DataError(
-            f'{image.name}: {len(left)} files in {left[0].path.parent} may be meant: {listed}; '
-            'keep the one to use, or name the segmentation after its desc-, as -d aseg=PATH'
+            f'{image.name}: {len(left)} files in {left[0].path.parent} match: {listed}; keep one '
+            'of them, or name the segmentation after its desc-, for example -d aseg=PATH'
         )
     return left[0] if left else None
 
 
+def _has_name(file: _File, name: str) -> bool:
+    values = (file.entities.get(entity, '') for entity in CHOOSING)
+    return any(_letters(value) == _letters(name) for value in values)
+
+
 def _preference(file: _File) -> int:
-    """Position of the extension among the usual ones."""
+    """Return the rank of the extension."""
     usual = ('.h5', *IMAGES)
     return next(k for k, ending in enumerate((*usual, '')) if file.path.name.endswith(ending))
 
 
 def _why_not(file: _File, image: T1wImage, sources: Sequence[str]) -> str:
-    """Say why a result is not of this image: made of another one, or of several kinds.
+    """Explain why a result is not used: it is of another image, or of several kinds of images.
 
-    Where no source is known, it may be of any image of the participant that its name allows. The
-    answer is empty where it is of this image, or of runs of its session.
+    Without known sources, the result may be of any image of the participant that its name allows.
+    The explanation is empty if the result is of this image, or of runs of its session.
     """
-    own = _own(image)
-    known = [_visit(_entities(name)) for name in sources or _siblings(image)]
-    if not sources:
-        known = [own, *(each for each in known if _contains(each, file.visit))]
-    if not any(_same_visit(each, own) for each in known):
-        return f'{file.path} was made of {list_briefly(sources)}'
+    known = [_raw_entities(_entities(name)) for name in sources] or _possible_sources(file, image)
+    if not any(_same_image(each, _own(image)) for each in known):
+        return f'{file.path} was made from {list_briefly(sources)}'
+    made = 'was made from' if sources else 'may be from one or all of'
     for keys, what in ((('ses',), 'sessions'), (ACQUISITION, 'acquisitions')):
         kinds = sorted({_spelled(each, keys) for each in known})
         if len(kinds) > 1:
-            made = 'was made of' if sources else 'may be of one or all of'
             return f'{file.path} {made} several {what} ({", ".join(kinds)})'
     return ''
+
+
+def _possible_sources(file: _File, image: T1wImage) -> list[dict[str, str]]:
+    """List the entities of the image and of others that the name of the file allows."""
+    others = [_raw_entities(_entities(name)) for name in _siblings(image)]
+    return [_own(image), *(each for each in others if _contains(each, file.raw_entities))]
 
 
 def _spelled(entities: Mapping[str, str], keys: Iterable[str]) -> str:
     return '_'.join(f'{key}-{entities[key]}' for key in keys if key in entities) or 'none'
 
 
-def _sources(path: Path) -> list[str]:
-    """Names of the raw T1w images behind a result, as its sidecar has them; empty if unknown."""
+def _sources(path: Path | None) -> list[str]:
+    """Read the names of the raw T1w images from the sidecar of a result; empty if unknown."""
+    if path is None:
+        return []
     sidecar = path.with_name(f'{_stem(path.name)}.json')
     try:
         content = json.loads(sidecar.read_text(encoding='utf-8'))
@@ -346,19 +468,23 @@ def _sources(path: Path) -> list[str]:
     fields = [content.get(key) for key in ('RawSources', 'Sources')]
     listed = [each for some in fields for each in (some if isinstance(some, list) else [some])]
     names = dict.fromkeys(re.split('[/:]', str(each))[-1] for each in listed)
-    return [name for name in names if _stem(name).endswith('_T1w') and '_desc-' not in name]
+    return [name for name in names if _is_raw_t1w(name)]
+
+
+def _is_raw_t1w(name: str) -> bool:
+    return _stem(name).endswith('_T1w') and '_desc-' not in name
 
 
 def _averaged(participant: Path, t1w: _File) -> list[str]:
-    """Names of the raw T1w images that were aligned with a reference, by their transforms."""
+    """List the raw T1w images of an average, which have transforms to it."""
     paths = participant.glob('**/anat/*_xfm.*')
     names = [path.name for path in paths if _ORIGINAL.search(path.name)]
-    of_reference = [name for name in names if _contains(_visit(_entities(name)), t1w.visit)]
-    return sorted(_ORIGINAL.sub('_T1w.nii.gz', name) for name in of_reference)
+    sources = [n for n in names if _contains(_raw_entities(_entities(n)), t1w.raw_entities)]
+    return sorted(_ORIGINAL.sub('_T1w.nii.gz', name) for name in sources)
 
 
 def _siblings(image: T1wImage) -> list[str]:
-    """Names of all T1w images of the participant in the dataset."""
+    """List the names of all T1w images of the participant in the dataset."""
     depth = 2 if image.session else 1
     if len(image.path.parents) <= depth:
         return []
@@ -370,10 +496,10 @@ def _siblings(image: T1wImage) -> list[str]:
 
 
 def _label_names(name: str, folder: Path, dseg: _File) -> tuple[Path | None, str]:
-    """Table of the labels of a segmentation, and, without one, how they are numbered.
+    """Find the table of the labels of a segmentation, or the numbering of the labels.
 
-    The table is beside the image, or one for all of the dataset. fMRIPrep's own tables list every
-    region that FreeSurfer knows; those of its segmentations are built in.
+    The table is beside the image, or in the root of the dataset. Tables of FreeSurfer segmentations
+    are built in, because those of fMRIPrep list every region of FreeSurfer.
     """
     path = dseg.path
     beside = path.with_name(f'{_stem(path.name)}.tsv')
@@ -389,13 +515,13 @@ def _label_names(name: str, folder: Path, dseg: _File) -> tuple[Path | None, str
     if dseg.ends_in('DLMUSE') or name.lower() in NUMBERED:
         return None, NUMBERED.get(name.lower(), MUSE)
     raise DataError(
-        f'{path}: no table names its labels; add {folder / "dseg.tsv"} with columns index and '
-        'name, or call the segmentation dlmuse if it is numbered as MUSE is'
+        f'{path}: no table of its labels was found; add {folder / "dseg.tsv"} with the columns '
+        'index and name, or name the segmentation dlmuse if it has the labels of MUSE'
     )
 
 
 def _freesurfer_kind(dseg: _File) -> str | None:
-    """Which of FreeSurfer's sets of labels a file has, by its name; None for others."""
+    """Return which labels of FreeSurfer a file has, by its name; None for other files."""
     if dseg.ends_in('synthseg'):
         return 'synthseg'
     kind = dseg.path.name.removesuffix('.mgz')
@@ -405,20 +531,20 @@ def _freesurfer_kind(dseg: _File) -> str | None:
 
 
 def _own(image: T1wImage) -> dict[str, str]:
-    """Entities of the image that its derivatives keep."""
+    """Return the entities of the image that its derivatives keep."""
     named = {'ses': image.session, 'run': image.run}
-    return _visit(_entities(image.path.name) | {key: v for key, v in named.items() if v})
+    return _raw_entities(_entities(image.path.name) | {key: v for key, v in named.items() if v})
 
 
-def _visit(entities: Mapping[str, str]) -> dict[str, str]:
-    """Entities that tell raw images apart; leading zeros of a run, an index, say nothing."""
-    kept = {key: value for key, value in entities.items() if key in VISIT}
+def _raw_entities(entities: Mapping[str, str]) -> dict[str, str]:
+    """Return the entities of raw images; a run is a number, so its leading zeros are dropped."""
+    kept = {key: value for key, value in entities.items() if key in RAW_ENTITIES}
     return kept | ({'run': kept['run'].lstrip('0')} if 'run' in kept else {})
 
 
-def _same_visit(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Tell whether two raw images are the same, the run apart where only one names it."""
-    keys = [key for key in VISIT if key != 'run' or ('run' in one and 'run' in other)]
+def _same_image(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Tell whether the entities of two raw images agree; runs are compared if both have one."""
+    keys = [key for key in RAW_ENTITIES if key != 'run' or ('run' in one and 'run' in other)]
     return all(one.get(key) == other.get(key) for key in keys)
 
 
@@ -427,7 +553,7 @@ def _contains(entities: Mapping[str, str], some: Mapping[str, str]) -> bool:
 
 
 def _stem(name: str) -> str:
-    """A name without its extension; those of FreeSurfer have dots in them."""
+    """Remove the extension of a name; names of FreeSurfer contain dots."""
     return re.sub(r'\.(nii(\.gz)?|mgz|h5|json|tsv|txt)$', '', name)
 
 

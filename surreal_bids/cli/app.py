@@ -123,7 +123,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def check_options(config: AppConfig) -> None:
     """Check all files and folders given as options before the run starts."""
-    from surreal_bids.bids.programs import segmentation_label
+    from surreal_bids.bids.precomputed import segmentation_label
     from surreal_bids.cli.execution import check_running_options
     from surreal_bids.cli.plan import check_anatomy_options
 

@@ -24,8 +24,8 @@ from surreal_bids.bids.outputs import (
     sidecar_path,
     start_dataset,
 )
+from surreal_bids.bids.precomputed import segmentation_label
 from surreal_bids.bids.preflight import check_output_folder, check_work_folder
-from surreal_bids.bids.programs import segmentation_label
 from surreal_bids.bids.tabular import PARTICIPANT
 from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.execution import Crash, run_workflow

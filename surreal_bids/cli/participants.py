@@ -26,8 +26,8 @@ from surreal_bids.bids.outputs import (
     record_path,
     start_dataset,
 )
+from surreal_bids.bids.precomputed import derivative_folders
 from surreal_bids.bids.preflight import Problem, Survey
-from surreal_bids.bids.programs import derivative_folders
 from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cli.config_file import config_to_toml, write_config
 from surreal_bids.cli.costs import SECONDS

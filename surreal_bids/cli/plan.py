@@ -21,9 +21,14 @@ from surreal_bids.bids.outputs import (
     digest_of_files,
     fingerprint,
 )
-from surreal_bids.bids.precomputed import Reusable, find_reusable, searched_for
+from surreal_bids.bids.precomputed import (
+    Reusable,
+    atlas_label,
+    derivative_folders,
+    find_reusable,
+    searched_for,
+)
 from surreal_bids.bids.preflight import Problem, Survey
-from surreal_bids.bids.programs import atlas_label, derivative_folders
 from surreal_bids.config import (
     BUILTIN_ATLAS,
     BUILTIN_TEMPLATE,

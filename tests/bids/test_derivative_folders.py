@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal_bids.bids.programs import atlas_label, derivative_folders, segmentation_label
+from surreal_bids.bids.precomputed import atlas_label, derivative_folders, segmentation_label
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 
@@ -44,7 +44,10 @@ def test_the_network_has_no_atlas():
 
 @pytest.mark.parametrize(
     ('derivatives', 'message'),
-    [(('a=.', 'b=.'), 'a and b are segmentations; give one'), (('a-b=.',), 'letters and digits')],
+    [
+        (('a=.', 'b=.'), 'a and b are segmentations; give only one'),
+        (('a-b=.',), 'letters and digits'),
+    ],
 )
 def test_names_that_cannot_be(derivatives, message):
     with pytest.raises(UsageError, match=message):
@@ -66,7 +69,7 @@ def test_folders_by_name(tmp_path):
         (['=.'], 'expected NAME=PATH'),
         (['fmriprep='], 'expected NAME=PATH'),
         (['a=nowhere'], 'a=nowhere: no such folder; correct'),
-        (['nowhere'], 'nowhere: no such folder; give an existing one, or NAME=PATH'),
+        (['nowhere'], 'nowhere: no such folder; give an existing folder, or NAME=PATH'),
         (['a=.', 'a=.'], 'a is given twice'),
     ],
 )
@@ -121,5 +124,5 @@ def test_fastsurfer_is_told_from_freesurfer(tmp_path):
 def test_a_folder_that_does_not_show_what_it_is(tmp_path, content):
     if content:
         (tmp_path / 'dataset_description.json').write_text(content)
-    with pytest.raises(UsageError, match=r'give its name, as fmriprep='):
+    with pytest.raises(UsageError, match=r'give a name, such as fmriprep='):
         _folders(tmp_path)
