@@ -30,7 +30,7 @@ from surreal_bids.imaging.tissue import classify_tissue
 from surreal_bids.imaging.transforms import identity_transform, resample
 from surreal_bids.simulation.anatomy import adjacent_regions
 from surreal_bids.simulation.cohort import CohortPlan, Person, load_simulator, skull_stripped
-from surreal_bids.simulation.scanner import Scan
+from surreal_bids.simulation.scanner import SimulatedScan
 from surreal_bids.templates import Template, builtin_template
 
 PATTERNS = 2
@@ -42,7 +42,7 @@ def mass(image: Image) -> float:
     return float(np.asarray(image.dataobj, dtype=float).sum() * voxel_volume(image))
 
 
-def ravens_of(scan: Scan, template: Template) -> tuple[dict[str, Image], dict[str, float]]:
+def ravens_of(scan: SimulatedScan, template: Template) -> tuple[dict[str, Image], dict[str, float]]:
     """Return RAVENS maps of a scan by tissue, and their relative error of the native amount."""
     t1w = correct_bias(skull_stripped(scan), scan.brain)
     found = register(

@@ -1,9 +1,8 @@
-"""Find T1-weighted images in a BIDS dataset, reading no folder that cannot hold one.
+"""Find T1w images in a BIDS dataset.
 
-Paths are those of the dataset's own tree: they come from crawling it, never from joining text of
-a table or a filter to a folder, so nothing a user writes can lead out of it. Links inside the
-tree are followed, wherever they point: DataLad and git-annex keep the content of files behind
-links, and large datasets are often gathered from several disks that way.
+Only folders that can contain T1w images are read. Paths come from listing the dataset and are never
+built from text of a table or filter, so they cannot lead out of the dataset. Links are followed,
+because DataLad and git-annex store files behind links.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ LOGGER = logging.getLogger(__name__)
 
 
 DATABASE = 'layout_index.sqlite'
-"""The name that pybids gives to its database."""
+"""Name of the database of pybids."""
 
 SETTLED_NS = 2_000_000_000
-"""A folder changed less than this long ago (ns) may change again within one tick of its clock."""
+"""Age (ns) from which the modification time of a folder shows every change."""
 
 FolderState = tuple[str, int, int, int]
-"""Path below the root, inode, time of modification, time of change (ns)."""
+"""Path below the root, inode, modification time and change time (ns)."""
 
 
 def cached_layout(
@@ -51,18 +50,18 @@ def cached_layout(
     database_dir: Path,
     index: Callable[[Path, str], BIDSLayout],
 ) -> BIDSLayout:
-    """Load the index of a dataset if a current one is stored, else make it and store it.
+    """Load the stored index of a dataset if it is current; otherwise build and store it.
 
     Parameters
     ----------
     bids_dir
         Root of the dataset.
     scope
-        What is indexed, as `index` understands it.
+        Files to index, as `index` defines them.
     database_dir
         Folder of stored indices.
     index
-        Makes the index from `bids_dir` and `scope`.
+        Builds the index from `bids_dir` and `scope`.
     """
     now = time.time_ns()
     states = folder_states(bids_dir)
@@ -72,17 +71,16 @@ def cached_layout(
         return BIDSLayout(bids_dir, validate=False, database_path=entry)
     layout = index(bids_dir, scope)
     if max(max(state[2:]) for state in states) > now - SETTLED_NS:
-        LOGGER.info('%s: changed just now, so its index is not stored', bids_dir)
+        LOGGER.info('%s: changed in the last seconds; the index is not stored', bids_dir)
     else:
         _store(layout, entry / DATABASE)
     return layout
 
 
 def folder_states(bids_dir: Path) -> list[FolderState]:
-    """State of each folder that an index of anatomical images depends on.
+    """Return the state of each folder that an index of anatomical images depends on.
 
-    The time of change is there besides that of modification since copying programs set the
-    latter back (`rsync -a`, `tar`).
+    The change time is included because `rsync -a` and `tar` restore the modification time.
     """
     folders = sorted(_folders(bids_dir))
     return [(os.path.relpath(folder, bids_dir), *_state(folder)) for folder in folders]
@@ -120,7 +118,7 @@ def _store(layout: BIDSLayout, database: Path) -> None:
 
 
 LABEL = re.compile(r'[0-9a-zA-Z+]+')
-"""What BIDS (1.10 and later) allows in a label; nothing in it can leave a folder."""
+"""Labels of BIDS 1.10 and later; they contain no path separators."""
 
 
 def is_label(value: object) -> bool:
@@ -134,11 +132,11 @@ def without_prefix(value: str, prefix: str) -> str:
 
 
 Visit = tuple[str, str | None]
-"""Labels of a participant and a session, the latter None where there are no sessions."""
+"""Labels of a participant and a session; None without sessions."""
 
 
 def visit_name(visit: Visit, prefix: str = 'sub-') -> str:
-    """How a participant in a session is called: `sub-01` or `sub-01_ses-02`."""
+    """Return the name of a visit: `sub-01` or `sub-01_ses-02`."""
     participant, session = visit
     return f'{prefix}{participant}' + (f'_ses-{session}' if session else '')
 
@@ -151,10 +149,10 @@ DEFAULT_QUERY: Mapping[str, Any] = {
     'extension': ['.nii', '.nii.gz'],
     'part': ['mag', Query.NONE],
 }
-"""What a T1w image is, unless a filter asks for another; as in fMRIPrep, phase images are none."""
+"""Default query for T1w images; as in fMRIPrep, phase images are excluded."""
 
 OTHER_QUERIES = frozenset({'bold', 'sbref', 'fmap', 'flair', 't2w', 'roi'})
-"""Queries of fMRIPrep's filter files that are of no use here, so that one file serves both."""
+"""Queries of fMRIPrep's filter files that are ignored, so both programs can share a file."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ class T1wImage:
 
     @property
     def name(self) -> str:
-        """How messages call it: `sub-01` or `sub-01_ses-02`."""
+        """Name in messages: `sub-01` or `sub-01_ses-02`."""
         return visit_name(self.visit)
 
     @property
@@ -189,31 +187,31 @@ class T1wImage:
 
 
 def read_description(bids_dir: Path) -> dict[str, Any]:
-    """Read `dataset_description.json`, without which a folder is not a BIDS dataset."""
+    """Read `dataset_description.json`, which every BIDS dataset has."""
     path = bids_dir / DESCRIPTION
     if not bids_dir.is_dir():
         raise NotBIDSError(f'{bids_dir}: no such folder; give the root of a BIDS dataset')
     if not path.is_file():
         raise NotBIDSError(
-            f'{bids_dir}: no {DESCRIPTION} in it, so this is not a BIDS dataset; give the folder '
-            'that holds that file, or add one with "Name" and "BIDSVersion"'
+            f'{bids_dir}: not a BIDS dataset because it has no {DESCRIPTION}; give the folder with '
+            'that file, or add one with "Name" and "BIDSVersion"'
         )
     try:
         description = json.loads(path.read_text(encoding='utf-8-sig'))
     except (OSError, ValueError, RecursionError) as error:
         raise NotBIDSError(f'{path}: not valid JSON ({error}); correct the file') from error
     if not isinstance(description, dict):
-        raise NotBIDSError(f'{path}: holds no JSON object; it needs "Name" and "BIDSVersion"')
+        raise NotBIDSError(f'{path}: not a JSON object; it needs "Name" and "BIDSVersion"')
     return description
 
 
 def select_participants(bids_dir: Path, wanted: Collection[str] = ()) -> list[str]:
-    """List the participants of a dataset, or check that the wanted ones are among them."""
+    """List the participants of a dataset; raise an error if a wanted one is missing."""
     available = labels_in([bids_dir], 'sub')
     if not available:
         raise NothingMatchedError(
-            f'{bids_dir}: no folder sub-<label>, so there are no participants with images; if you '
-            'have a table of volumes, run the group level with --roi-table TABLE'
+            f'{bids_dir}: no folder sub-<label>, so there are no participants with images; to '
+            'start from a table of volumes, run the group level with --roi-table TABLE'
         )
     return _select('participant', wanted, available, bids_dir)
 
@@ -221,13 +219,13 @@ def select_participants(bids_dir: Path, wanted: Collection[str] = ()) -> list[st
 def select_sessions(
     bids_dir: Path, participants: Iterable[str], wanted: Collection[str] = ()
 ) -> list[str]:
-    """List the sessions that any of these participants has, or check the wanted ones."""
+    """List the sessions of these participants; raise an error if a wanted one is missing."""
     available = labels_in((bids_dir / f'sub-{label}' for label in participants), 'ses')
     return _select('session', wanted, available, bids_dir)
 
 
 def labels_in(folders: Iterable[Path], prefix: str) -> list[str]:
-    """List the labels of the folders `<prefix>-<label>` in any of these folders."""
+    """List the labels of the subfolders `<prefix>-<label>`."""
     pattern = re.compile(rf'{prefix}-({LABEL.pattern})')
     labels: set[str] = set()
     for folder in folders:
@@ -250,7 +248,7 @@ def _select(kind: str, wanted: Collection[str], available: list[str], bids_dir: 
 def read_filters(path: Path) -> dict[str, Any]:
     """Read the T1w query of a filter file in fMRIPrep's format, `{"t1w": {entity: value}}`.
 
-    A value is a text, a number, null (the entity is absent), `*` (it is present), or a list.
+    A value is a string, a number, null (entity absent), `*` (entity present), or a list.
     """
     try:
         content = json.loads(path.read_text(encoding='utf-8-sig'))
@@ -264,7 +262,7 @@ def read_filters(path: Path) -> dict[str, Any]:
             f'--bids-filter-file {path}: unknown query {", ".join(unknown)}; use "t1w"'
         )
     if unused := sorted(set(content) & OTHER_QUERIES):
-        LOGGER.info('%s: only "t1w" is used here, not %s', path, ', '.join(unused))
+        LOGGER.info('%s: only the query "t1w" is used; ignoring %s', path, ', '.join(unused))
     return _checked_query(content.get('t1w', {}), path)
 
 
@@ -288,8 +286,8 @@ def _checked_value(value: Any, entity: str, path: Path) -> Any:
         return Query.REQUIRED
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise UsageError(
-            f'--bids-filter-file {path}: {entity} is {json.dumps(value)}; expected a text, '
-            'a whole number, null, "*", or a list of these'
+            f'--bids-filter-file {path}: {entity} is {json.dumps(value)}; expected a '
+            'string, an integer, null, "*", or a list of these'
         )
     return value
 
@@ -303,8 +301,8 @@ def find_t1w(
 ) -> list[T1wImage]:
     """Find one T1w image for each participant and session.
 
-    Among several of one session the first is taken, in the order of their names with numbers
-    counted as numbers (run 2 before run 10); the choice is logged and the others are recorded.
+    If a session has several images, the first one in natural order (run 2 before run 10) is used;
+    the choice is logged and the others are recorded.
 
     Parameters
     ----------
@@ -315,15 +313,15 @@ def find_t1w(
     filters
         Entities of the T1w query, which override :data:`DEFAULT_QUERY`; see :func:`read_filters`.
     database_dir
-        Where to keep the index between calls; see :mod:`surreal_bids.bids.layout`.
+        Folder to store the index in; see :func:`cached_layout`.
 
     Returns
     -------
     list of T1wImage
-        Sorted by participant and session; empty if nothing passed.
+        Sorted by participant and session; empty if no image matches.
     """
     query = {**DEFAULT_QUERY, **(filters or {})}
-    # An index that outlives this call serves other selections of participants as well.
+    # A stored index contains all participants, so later calls can select others.
     scope = _scope(query['suffix'], None if database_dir else participants)
     if database_dir is None:
         layout = _index(bids_dir, scope)
@@ -337,10 +335,10 @@ def find_t1w(
 
 
 def _scope(suffix: str | Sequence[str], participants: Collection[str] | None) -> str:
-    """Regular expression of the paths to read: folders that lead to such images, and images."""
+    """Return a regular expression of the images and the folders that lead to them."""
     suffixes = [suffix] if isinstance(suffix, str) else suffix
     if not all(isinstance(item, str) for item in suffixes):
-        raise UsageError('the filter of the suffix must name suffixes, such as "T1w"')
+        raise UsageError('the suffix in the filter must be a string, such as "T1w"')
     names = '|'.join(map(re.escape, suffixes))
     any_label = LABEL.pattern
     subjects = any_label if participants is None else '|'.join(map(re.escape, participants))
@@ -357,16 +355,16 @@ def _index(bids_dir: Path, scope: str) -> BIDSLayout:
 
 
 def _is_named_after_its_folders(path: Path, root: Path) -> bool:
-    """Tell whether a file is called after its participant and session, as BIDS wants it."""
+    """Tell whether the name of a file starts with its participant and session."""
     folders = path.relative_to(root).parts[:-2]
     named = path.name.startswith('_'.join(folders) + '_')
     if not named:
-        LOGGER.warning('%s: not used, since it is not named after its folders; rename it', path)
+        LOGGER.warning('%s: not used because its name does not match its folders; rename it', path)
     return named
 
 
 def _describe(path: Path) -> T1wImage:
-    """Read the labels off a file name; asking pybids for each file's would take 20 times longer."""
+    """Parse the labels in a file name, which is 20 times faster than asking pybids."""
     parts = (part.partition('-') for part in path.name.split('_')[:-1])
     entities = {key: value for key, _, value in parts}
     return T1wImage(entities['sub'], entities.get('ses'), entities.get('run'), path)
@@ -377,7 +375,7 @@ def _first(images: list[T1wImage]) -> T1wImage:
     if not others:
         return chosen
     LOGGER.info(
-        '%s: %d T1w images; took %s (the first; a filter file can choose another)',
+        '%s: %d T1w images found; using the first one, %s (use a filter file to choose another)',
         chosen.name,
         len(images),
         chosen.path.name,

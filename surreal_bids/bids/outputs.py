@@ -21,7 +21,7 @@ from surreal_bids.files import write_json, write_text
 from surreal_bids.text import alternatives
 
 BIDS_VERSION = '1.10.0'
-"""The version of the standard that the outputs follow."""
+"""Version of BIDS that the outputs follow."""
 
 BIDSIGNORE = (
     '*.html',
@@ -33,9 +33,8 @@ BIDSIGNORE = (
     '*_xfm.*',
     '*_ravens.*',
 )
-"""Outputs that BIDS has no rule for, and those in phenotype, where it allows one row for each
-participant but we have one for each visit, or more. With a slash at its end a line would have no
-effect."""
+"""Outputs without a rule in BIDS, and phenotype, where BIDS allows one row per participant but the
+outputs have one per visit or more. A line that ends in a slash has no effect."""
 
 _OPTIONAL = re.compile(r'\[([^\[\]]*)\]')
 _ENTITY = re.compile(r'\{(\w+)\}')
@@ -43,20 +42,20 @@ _ENTITY = re.compile(r'\{(\w+)\}')
 
 @dataclass(frozen=True)
 class OutputName:
-    """One line of the table of names.
+    """One row of the table of output names.
 
     Attributes
     ----------
     level
-        `dataset`, `participant` or `group`: which run writes it.
+        Level that writes the output: `dataset`, `participant` or `group`.
     path
-        Below the output folder; `{entity}` is filled in, `[...]` omitted without its entity.
+        Path below the output folder; `{entity}` is filled in, `[...]` omitted without its entity.
     content
-        What it is, in words.
+        Description of the output.
     allowed
-        What an entity may be; any label where it is not named.
+        Allowed values of entities; entities not listed accept any label.
     metadata
-        Fields that its sidecar must have; None where it has no sidecar.
+        Required fields of the sidecar; None without a sidecar.
     """
 
     level: str
@@ -67,16 +66,16 @@ class OutputName:
 
     @property
     def entities(self) -> list[str]:
-        """Entities in the path, in their order."""
+        """Entities in the path, in order."""
         return list(dict.fromkeys(_ENTITY.findall(self.path)))
 
     @property
     def optional(self) -> set[str]:
-        """Entities that may be absent."""
+        """Entities that may be omitted."""
         return {entity for part in _OPTIONAL.findall(self.path) for entity in _ENTITY.findall(part)}
 
     def fill(self, entities: Mapping[str, str]) -> str:
-        """Fill entities in, and leave out the optional parts of those that are absent."""
+        """Fill in the entities and omit optional parts without their entity."""
 
         def optional_part(match: re.Match[str]) -> str:
             return match[1] if set(_ENTITY.findall(match[1])) <= set(entities) else ''
@@ -87,7 +86,7 @@ class OutputName:
 
 @cache
 def output_names() -> Mapping[str, OutputName]:
-    """Read the table of names: what this package can write, by a short name of ours."""
+    """Read the table of all output names."""
     table = json.loads(resources.files(__package__).joinpath('names.json').read_text('utf-8'))
     return {name: OutputName(**row) for name, row in table.items()}
 
@@ -102,13 +101,13 @@ def output_path(root: str | Path, name: str, **entities: str | None) -> Path:
     name
         A name of the table, such as `rindices`.
     **entities
-        Labels of its entities; None is the same as leaving one out.
+        Labels of its entities; None omits an entity.
 
     Raises
     ------
     UsageError
-        If the table does not know the name or an entity, if an entity is missing, or if a value
-        is not a BIDS label, which is also why no value can lead out of the folder.
+        The name or an entity is unknown, an entity is missing, or a value is not a BIDS label.
+        Labels cannot contain path separators.
     """
     row = _row(name)
     given = {entity: value for entity, value in entities.items() if value is not None}
@@ -129,7 +128,7 @@ def output_path(root: str | Path, name: str, **entities: str | None) -> Path:
 def _row(name: str) -> OutputName:
     names = output_names()
     if name not in names:
-        raise UsageError(f'no output is called {name}; {alternatives([name], names)}')
+        raise UsageError(f'unknown output {name}; {alternatives([name], names)}')
     return names[name]
 
 
@@ -138,19 +137,19 @@ def _check_value(name: str, entity: str, value: str, allowed: Iterable[str] | No
         raise UsageError(f'output {name}: {entity} {value!r}; expected {", ".join(allowed)}')
     if allowed is None and not is_label(value):
         raise UsageError(
-            f'output {name}: {entity} {value!r} is not a label; use letters and digits only'
+            f'output {name}: {entity} {value!r} is not a label; use only letters and digits'
         )
 
 
 def list_outputs(levels: Iterable[str], with_sessions: bool = False) -> list[tuple[str, str]]:
-    """List path and content of what the levels write, entities left open.
+    """List the path and description of the outputs of each level, with placeholders for entities.
 
     Parameters
     ----------
     levels
         Any of `dataset`, `participant` and `group`.
     with_sessions
-        Whether participants have sessions, which then appear in the paths.
+        Whether paths include the session.
     """
     entities = {'session': '{session}'} if with_sessions else {}
     rows = [row for row in output_names().values() if row.level in set(levels)]
@@ -158,22 +157,22 @@ def list_outputs(levels: Iterable[str], with_sessions: bool = False) -> list[tup
 
 
 def sidecar_path(path: str | Path) -> Path:
-    """Path of the JSON file that describes an image or a table; those of one name share it."""
+    """Return the path of the JSON sidecar; files that differ in the extension share it."""
     path = Path(path)
     return path.with_name(path.name.split('.', 1)[0] + '.json')
 
 
 def write_sidecar(name: str, path: str | Path, metadata: Mapping[str, Any]) -> Path:
-    """Describe an output in a JSON file beside it.
+    """Write the JSON sidecar of an output.
 
     Parameters
     ----------
     name
-        A name of the table, which lists the fields that are required.
+        A name of the table, which lists the required fields.
     path
-        The output, as :func:`output_path` gives it.
+        Path of the output from :func:`output_path`.
     metadata
-        Fields of an image, or the description of each column of a table.
+        Fields of an image, or descriptions of the columns of a table.
     """
     required = _row(name).metadata
     if required is None:
@@ -223,18 +222,18 @@ def dataset_description(
     derivatives: Mapping[str, Path] | None = None,
     earlier: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Describe a dataset of outputs: what made it, and from which datasets.
+    """Build the `dataset_description.json` of the outputs.
 
     Parameters
     ----------
     source
-        Root of the dataset it was made from, which `bids:raw:` then stands for.
+        Root of the source dataset, which becomes `bids:raw:`.
     source_description
-        That dataset's own description: its DOI and name are carried over.
+        Description of the source dataset; its DOI and name are copied.
     derivatives
-        Results of other programs that were used, by the names that stand for them in `bids:NAME:`.
+        Folders of other programs that were used, by their names in `bids:NAME:`.
     earlier
-        Links of outputs that are there already, to what these were made from.
+        Dataset links of existing outputs.
     """
     links = {name: path.resolve().as_uri() for name, path in (derivatives or {}).items()}
     links = {name: url for name, url in (earlier or {}).items() if name != 'raw'} | links
@@ -265,7 +264,7 @@ def start_dataset(
     source_description: Mapping[str, Any],
     derivatives: Mapping[str, Path] | None = None,
 ) -> None:
-    """Write what every dataset of outputs has: its description and `.bidsignore`."""
+    """Write `dataset_description.json` and `.bidsignore`."""
     path = output_path(root, 'dataset_description')
     content = dataset_description(source, source_description, derivatives, _links(path))
     write_json(path, content)
@@ -273,13 +272,13 @@ def start_dataset(
 
 
 def other_source(root: Path, source: Path) -> str | None:
-    """The dataset that outputs were made from so far, if it is another than `source`."""
+    """Return the source dataset of existing outputs if it is not `source`."""
     earlier = _links(output_path(root, 'dataset_description')).get('raw')
     return None if earlier == source.resolve().as_uri() else earlier
 
 
 def _links(path: Path) -> dict[str, str]:
-    """Links in a description of outputs; none where there is none that can be read."""
+    """Read the links of a dataset description; empty if there is none."""
     try:
         links = json.loads(path.read_text(encoding='utf-8')).get('DatasetLinks')
     except (OSError, ValueError, AttributeError):
@@ -289,11 +288,11 @@ def _links(path: Path) -> dict[str, str]:
 
 
 CHUNK = 1 << 20
-"""Bytes of a file held in memory at a time while its digest is taken."""
+"""Bytes of a file that are read at a time."""
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file's content: touching or copying a file does not change it."""
+    """Return the SHA-256 of the content of a file."""
     digest = hashlib.sha256()
     with path.open('rb') as stream:
         for chunk in iter(lambda: stream.read(CHUNK), b''):
@@ -302,27 +301,27 @@ def digest_of(path: Path) -> str:
 
 
 def digest_of_files(paths: Iterable[Path]) -> str:
-    """One digest of several files, of their names and content, in any order."""
+    """Return one digest of the names and content of several files, in any order."""
     entries = sorted(f'{path.name} {digest_of(path)}' for path in paths)
     return hashlib.sha256('\n'.join(entries).encode()).hexdigest()
 
 
 def fingerprint(files: Iterable[Path], options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the outputs of a participant depend on.
+    """Return everything that the outputs of an image depend on.
 
     Parameters
     ----------
     files
-        The T1w image, and what is reused of other programs.
+        The T1w image and reused results of other programs.
     options
-        Those that change the outputs, as JSON can hold them.
+        Options that change the outputs, as JSON can store them.
     """
     digests = {path.name: digest_of(path) for path in files}
     return {'version': __version__, 'inputs': digests, 'options': dict(options)}
 
 
 def record_path(root: Path, visit: Visit) -> Path:
-    """Path of the record of one participant and session."""
+    """Return the path of the record of a visit."""
     participant, session = visit
     return output_path(root, 'record', participant=participant, session=session)
 
@@ -340,7 +339,7 @@ def write_record(
     outputs: Iterable[Path],
     warnings: Sequence[str] = (),
 ) -> Path:
-    """Note what was written, with sizes, and what from; the last thing to be written.
+    """Write the record of complete outputs: fingerprint, file sizes and warnings.
 
     Parameters
     ----------
@@ -349,11 +348,11 @@ def write_record(
     root
         The output folder.
     made_from
-        The fingerprint of what the outputs depend on.
+        Fingerprint of everything that the outputs depend on.
     outputs
         All files that were written.
     warnings
-        What users should know of them.
+        Warnings of the processing steps.
     """
     sizes = {output.relative_to(root).as_posix(): output.stat().st_size for output in outputs}
     content = {'made_from': made_from, 'outputs': dict(sorted(sizes.items()))}
@@ -362,18 +361,18 @@ def write_record(
 
 @dataclass(frozen=True)
 class Record:
-    """What was noted of the outputs of one participant and session when they were complete.
+    """Record of the complete outputs of one visit.
 
     Attributes
     ----------
     root
         The output folder.
     made_from
-        The fingerprint of what the outputs depend on; None where there is no usable record.
+        Fingerprint of everything that the outputs depend on; None without a valid record.
     outputs
-        Size of each output, by its path below the output folder.
+        Size of each output by its path below the output folder.
     warnings
-        What users should know of them.
+        Warnings of the processing steps.
     """
 
     root: Path
@@ -383,7 +382,7 @@ class Record:
 
     @classmethod
     def read(cls, root: Path, visit: Visit) -> Self:
-        """Read the record of a visit; an empty one where there is none that can be used."""
+        """Read the record of a visit; without a valid one, return an empty record."""
         try:
             content = json.loads(record_path(root, visit).read_text(encoding='utf-8'))
         except (OSError, ValueError):
@@ -394,12 +393,12 @@ class Record:
         return cls(root, content['made_from'], content['outputs'], content.get('warnings', ()))
 
     def why_not_done(self, made_from: Mapping[str, Any] | None = None) -> str:
-        """Say why the outputs have to be made (again); empty where they are complete.
+        """Explain why the outputs are not complete; empty if they are.
 
         Parameters
         ----------
         made_from
-            What they should have been made from; None: from whatever it was.
+            Fingerprint to compare; None accepts any.
         """
         if self.made_from is None:
             return 'not processed yet'
@@ -416,24 +415,24 @@ def _size(path: Path) -> int | None:
 
 
 MASK_METHODS = {
-    'stripped': 'The image shows the brain only: where it is not 0',
-    'deepbet': 'Found by deepbet',
+    'stripped': 'Non-zero voxels of the skull-stripped image',
+    'deepbet': 'Computed with deepbet',
 }
-"""How a brain mask was found, by what brain extraction answers; else it is another program's."""
+"""Descriptions of the brain mask by method; other masks are from other programs."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the outputs of a participant come from, as far as it is known before they are made.
+    """Sources and licences of the outputs of an image.
 
     Attributes
     ----------
     t1w, mask, segmentation
-        Sources of these outputs, as BIDS URIs.
+        Sources of these outputs as BIDS URIs.
     atlas, atlas_licence
-        Name of the segmentation, and its terms of use.
+        Name of the segmentation and its licence.
     template, template_licence
-        Name of the template, and its terms of use.
+        Name of the template and its licence.
     """
 
     t1w: Sequence[str]
@@ -448,16 +447,16 @@ class Provenance:
 def describe_outputs(
     provenance: Provenance, mask_method: str, atlases: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Content of the sidecars of a participant, by the names of the outputs.
+    """Return the content of the sidecars by the names of the outputs.
 
     Parameters
     ----------
     provenance
-        What is known beforehand.
+        Sources and licences.
     mask_method
-        How the brain mask was found: a key of :data:`MASK_METHODS`, or the name of a program.
+        Method of the brain mask: a key of :data:`MASK_METHODS`, or the name of a program.
     atlases
-        Names of the labelled brains that were registered to the image.
+        Names of the atlases that were registered to the image.
     """
     words = MASK_METHODS.get(mask_method, f'Taken from {mask_method}')
     return {
@@ -481,8 +480,8 @@ def describe_outputs(
 
 def _describe_ravens(provenance: Provenance) -> dict[str, Any]:
     return {
-        'Description': 'Share of the tissue in each voxel, in template space, times the Jacobian '
-        'determinant of the transform: its integral over a region is the volume of the tissue',
+        'Description': 'Partial-volume fraction of the tissue in template space, multiplied by the '
+        'Jacobian determinant of the transform; the integral over a region is the tissue volume',
         'Sources': list(provenance.t1w),
         'Template': provenance.template,
         'TemplateLicense': provenance.template_licence,
@@ -491,16 +490,16 @@ def _describe_ravens(provenance: Provenance) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class VisitOutputs:
-    """Where the outputs of one participant in one session are.
+    """Paths of the outputs of one visit.
 
     Attributes
     ----------
     root
         The output folder.
     participant, session
-        Labels without their prefixes; None where there are no sessions.
+        Labels without prefixes; the session is None without sessions.
     atlas, template
-        Their names.
+        Names of the segmentation and the template.
     """
 
     root: Path
@@ -510,7 +509,7 @@ class VisitOutputs:
     template: str
 
     def path(self, name: str, **labels: str) -> Path:
-        """Path of an output; `labels` are those of its entities that a visit does not have."""
+        """Return the path of an output; `labels` are entities other than those of the visit."""
         known = {
             'participant': self.participant,
             'session': self.session,
@@ -522,6 +521,6 @@ class VisitOutputs:
         return output_path(self.root, name, **{e: known[e] for e in entities if e in known})
 
     def sidecar(self, name: str, **labels: str) -> dict[str, Any]:
-        """Content of the sidecar of an output."""
+        """Read the sidecar of an output."""
         content = sidecar_path(self.path(name, **labels)).read_text(encoding='utf-8')
         return dict(json.loads(content))

@@ -1,4 +1,4 @@
-"""All that can be known of a dataset before any long work: images, groups, problems."""
+"""Checks of a dataset before any processing: images, groups and problems."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from surreal_bids.text import list_briefly
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a participant, perhaps in one session, has no complete outputs.
+    """The reason why a participant or session has no complete outputs.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Problem:
     reason
         What was found, where, and what to do.
     step
-        Where it was found: `check`, before any work, or a step of the workflow.
+        `check` before any processing, or the step of the workflow that failed.
     """
 
     name: str
@@ -61,15 +61,15 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Who is in which group.
+class GroupLabels:
+    """Groups of the images.
 
     Attributes
     ----------
     column
-        The column of the diagnosis.
+        Name of the group column.
     of_visit
-        Value of that column for each image, by the image's name; None where it is not known.
+        Group of each image by the name of the image; None if unknown.
     """
 
     column: str
@@ -78,27 +78,27 @@ class Groups:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a dataset holds for one configuration.
+    """Content of a dataset for one configuration.
 
     Attributes
     ----------
     description
         Content of `dataset_description.json`.
     images
-        The T1w images to process, sound or not.
+        Selected T1w images, including damaged ones.
     problems
-        Why some of them, or some participants, cannot be processed.
+        Images and participants that cannot be processed, and why.
     notes
-        What users should know beside: sessions without an image, participants without a folder,
-        voxels that are not finite.
+        Other findings: sessions without an image, participants without a folder, voxels that are
+        not finite.
     expected
-        Visits that should have outputs, with an image or without.
+        Visits that should have outputs, with or without an image.
     groups
-        None where the dataset has none.
+        Groups of the images; None without a group column.
     damaged
-        Names of images that cannot be used; the other problems are not the images'.
+        Names of images that cannot be used.
     other_sessions
-        Images of the same participants in sessions that were not asked for.
+        Images of the same participants in sessions that were not selected.
     """
 
     description: Mapping[str, Any]
@@ -106,20 +106,20 @@ class Survey:
     problems: list[Problem]
     notes: list[Problem]
     expected: list[Visit]
-    groups: Groups | None
+    groups: GroupLabels | None
     damaged: frozenset[str] = frozenset()
     other_sessions: Sequence[T1wImage] = ()
 
 
 NO_IMAGE = (
-    'no T1w image passes the filters; use --bids-filter-file, or exclude this participant with '
-    '--participant-label'
+    'no T1w image matches the filters; change --bids-filter-file, or select other participants '
+    'with --participant-label'
 )
-EMPTY_SESSION = 'no T1w image in this session passes the filters'
+EMPTY_SESSION = 'no T1w image of this session matches the filters'
 
 
 def survey_dataset(config: AppConfig) -> Survey:
-    """Check a dataset, cheap checks first; errors that concern everyone are raised at once."""
+    """Check a dataset; errors that concern all participants are raised at once."""
     description = read_description(config.bids_dir)
     check_output_folder(config.bids_dir, config.output_dir)
     check_work_folder(config.bids_dir, config.work_dir)
@@ -149,7 +149,7 @@ def survey_dataset(config: AppConfig) -> Survey:
 
 
 def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage]]:
-    """Participants, their images, and those in sessions that were not asked for."""
+    """Return participants, their images, and images of sessions that were not selected."""
     filters = read_filters(config.bids_filter_file) if config.bids_filter_file else {}
     wanted = [without_prefix(label, 'sub') for label in config.participant_label]
     participants = select_participants(config.bids_dir, wanted)
@@ -165,8 +165,8 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage
     images = [image for image in everything if not sessions or image.session in sessions]
     if not images:
         raise NothingMatchedError(
-            f'{config.bids_dir}: no T1w image of {len(participants)} participants passes the '
-            'filters; loosen --bids-filter-file or --session-label'
+            f'{config.bids_dir}: no T1w image of {len(participants)} participants matches the '
+            'filters; change --bids-filter-file or --session-label'
         )
     known = {image.participant for image in images}
     others = [image for image in everything if image.participant in known and image not in images]
@@ -183,7 +183,7 @@ def _without_image(participants: Iterable[str], images: Iterable[T1wImage]) -> l
 
 
 def _sessions_without_image(config: AppConfig, images: Sequence[T1wImage]) -> list[Visit]:
-    """Sessions without a T1w image of participants who have one in another session."""
+    """List sessions without a T1w image of participants with an image in another session."""
     found = {image.visit for image in images}
     wanted = _wanted_sessions(config)
     return [
@@ -195,14 +195,14 @@ def _sessions_without_image(config: AppConfig, images: Sequence[T1wImage]) -> li
 
 
 def _misnamed_folders(bids_dir: Path) -> list[Problem]:
-    """Name the folders of participants and sessions that cannot be used for their names."""
+    """List folders of participants and sessions with invalid names."""
     participants = [path for path in bids_dir.glob('sub-*') if path.is_dir()]
     sessions = [path for p in participants for path in p.glob('ses-*') if path.is_dir()]
     return [
         Problem(
             path.relative_to(bids_dir).as_posix(),
-            'not used, since a label has only letters, digits and +; rename the folder and its '
-            'files',
+            'not used because a label may only contain letters, digits and +; rename the folder '
+            'and its files',
         )
         for path in (*participants, *sessions)
         if not is_label(path.name.partition('-')[2])
@@ -210,24 +210,24 @@ def _misnamed_folders(bids_dir: Path) -> list[Problem]:
 
 
 def _without_folder(bids_dir: Path, participants: Iterable[str]) -> list[Problem]:
-    """Name the participants of `participants.tsv` without a folder."""
+    """List participants of `participants.tsv` without a folder."""
     if not (bids_dir / 'participants.tsv').is_file():
         return []
     known = set(participants)
     return [
-        Problem(visit_name((label, None)), 'in participants.tsv, but without a folder')
+        Problem(visit_name((label, None)), 'listed in participants.tsv but has no folder')
         for label in read_participants(bids_dir).categories(PARTICIPANT)
         if label not in known
     ]
 
 
 def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
-    """Refuse an output folder that would mix with the input, or that cannot be written.
+    """Check that the output folder is separate from the dataset and writable.
 
-    Inside the dataset only `derivatives/<name>` is free, as BIDS reserves it. Links are resolved.
+    Inside the dataset, only `derivatives/<name>` is allowed. Links are resolved.
     """
     source, target = bids_dir.resolve(), _resolve(output_dir)
-    remedy = f'use {bids_dir / "derivatives" / "surreal_bids"}, or a folder outside'
+    remedy = f'use {bids_dir / "derivatives" / "surreal_bids"}, or a folder outside of it'
     if target == source:
         raise OutputError(f'{output_dir}: the output folder is the dataset itself; {remedy}')
     if target.is_relative_to(source) and source / 'derivatives' not in target.parents:
@@ -238,23 +238,22 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
 
 
 def check_work_folder(bids_dir: Path, work_dir: Path) -> None:
-    """Refuse a folder for intermediate results inside the dataset; links are resolved."""
+    """Check that the work folder is outside of the dataset; links are resolved."""
     if _resolve(work_dir).is_relative_to(bids_dir.resolve()):
         raise OutputError(
-            f'{work_dir}: the folder for intermediate results is inside the dataset; give another '
-            'with -w'
+            f'{work_dir}: the work folder is inside the dataset; choose another one with -w'
         )
     _check_writable(work_dir)
 
 
 def _resolve(folder: Path) -> Path:
-    """Follow links to a folder, which need not exist yet."""
+    """Resolve the links of a path to a folder that may not exist yet."""
     try:
         target = folder.resolve()
     except (OSError, RuntimeError):
         target = None
     if target is None or (folder.is_symlink() and not target.exists()):
-        raise OutputError(f'{folder}: this link leads nowhere; correct it or choose another folder')
+        raise OutputError(f'{folder}: broken link; correct it or choose another folder')
     return target
 
 
@@ -268,32 +267,32 @@ def _check_writable(folder: Path) -> None:
 
 
 CHUNK = 1 << 20
-"""Bytes of an image held in memory at a time while it is decompressed."""
+"""Bytes of an image that are read at a time."""
 
 
 SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
-"""Voxels of an image of a head; other sizes are in another unit, or errors."""
+"""Plausible voxel sizes; others are errors or in another unit."""
 
 
 @dataclass(frozen=True)
 class Voxels:
-    """What was seen of the voxels of an image: a digest of them, and how many are not finite."""
+    """Digest of the voxels of an image, and the number of voxels that are not finite."""
 
     digest: str
     not_finite: int
 
 
 def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Problem]]:
-    """Check every image to its last voxel; one bad image hides none of the others.
+    """Read every image completely and report all that are damaged.
 
     Returns
     -------
     problems
         Images that cannot be used.
     notes
-        What users should know of others.
+        Findings in other images.
     """
-    # Threads help: decompression, where the time goes, releases the interpreter.
+    # Threads help because decompression, the slow part, releases the interpreter.
     with ThreadPoolExecutor() as pool:
         seen = list(
             tqdm(
@@ -308,7 +307,7 @@ def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Proble
     notes = [
         Problem(
             image.name,
-            f'{image.path}: {voxels.not_finite} voxels are NaN or infinite; they are set to 0',
+            f'{image.path}: {voxels.not_finite} voxels are NaN or infinite and will be set to 0',
         )
         for image, voxels in sound.items()
         if voxels.not_finite
@@ -324,14 +323,14 @@ def _look_at(image: T1wImage) -> Voxels | Problem:
 
 
 def _copies(sound: Mapping[T1wImage, Voxels]) -> list[Problem]:
-    """Name the images that show the same voxels: at least one of them is of somebody else."""
+    """Report images with identical voxels: at least one has the wrong name."""
     alike: dict[str, list[T1wImage]] = {}
     for image, voxels in sound.items():
         alike.setdefault(voxels.digest, []).append(image)
     return [
         Problem(
             image.name,
-            f'{image.path}: the same voxels as {list_briefly(o.name for o in same if o != image)}; '
+            f'{image.path}: identical to {list_briefly(o.name for o in same if o != image)}; '
             'replace the copy, or exclude it with --participant-label or --session-label',
         )
         for same in alike.values()
@@ -341,20 +340,19 @@ def _copies(sound: Mapping[T1wImage, Voxels]) -> list[Problem]:
 
 
 def check_image(path: Path) -> Voxels:
-    """Check that a file is a whole three-dimensional NIfTI image that shows something.
+    """Check that a file is a complete three-dimensional NIfTI image.
 
-    A compressed image is decompressed to its end (0.25 s for 60 MB of voxels): nothing less proves
-    that it is whole, since the length noted at the end of a stream is of no use once the end is
-    missing, and its checksum covers all of it.
+    A compressed image is decompressed to its end (0.25 s for 60 MB of voxels), because only the
+    checksum at the end proves that it is complete.
 
     Raises
     ------
     DataError
         The file is missing, empty, truncated, damaged or no NIfTI image; it is not one volume of
-        real numbers; its affine is of no use; or all voxels have one value.
+        real numbers; its affine is not valid; or all voxels have the same value.
     """
     if not path.exists():
-        raise DataError(f'{path}: the link leads nowhere; fetch the content (datalad get)')
+        raise DataError(f'{path}: broken link; fetch the content (datalad get)')
     try:
         if path.stat().st_size == 0:
             raise DataError(f'{path}: the file is empty; copy or convert it again')
@@ -396,8 +394,8 @@ def _check_place(path: Path, image: nib.Nifti1Image) -> None:
     affine = image.affine
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < np.finfo(float).tiny:
         raise DataError(
-            f'{path}: the affine is not finite and invertible, so voxels have no place in space; '
-            f'convert it again. It is {np.array2string(affine[:3], separator=", ")}'
+            f'{path}: the affine is not finite and invertible; convert the image again. The affine '
+            f'is {np.array2string(affine[:3], separator=", ")}'
         )
     sizes = nib.affines.voxel_sizes(affine)
     if not (sizes.min() >= SMALLEST_VOXEL_MM and sizes.max() <= LARGEST_VOXEL_MM):
@@ -408,9 +406,9 @@ def _check_place(path: Path, image: nib.Nifti1Image) -> None:
 
 
 def _read_voxels(path: Path, image: nib.Nifti1Image) -> Voxels:
-    """Read the voxels as they are stored, a chunk at a time; scaling changes nothing here."""
+    """Read the stored voxels in chunks, without scaling."""
     dtype = image.get_data_dtype()
-    # The header in memory has its offset reset to 0; the array proxy keeps the one of the file.
+    # nibabel resets the offset in the header to 0; the array proxy keeps that of the file.
     proxy = cast(ArrayProxy, image.dataobj)
     offset = proxy.offset
     expected = int(np.prod(image.shape, dtype=np.int64)) * dtype.itemsize
@@ -427,12 +425,12 @@ def _read_voxels(path: Path, image: nib.Nifti1Image) -> Voxels:
             if len(finite):
                 least, most = min(least, float(finite.min())), max(most, float(finite.max()))
         while stream.read(CHUNK):
-            # To the end of the stream, where its checksum is.
+            # Read to the end of the stream, which contains the checksum.
             pass
     if length < expected:
         raise DataError(
-            f'{path}: truncated: the header promises {offset + expected} bytes, there are '
-            f'{offset + length}; copy or convert it again'
+            f'{path}: truncated: {offset + length} bytes instead of {offset + expected}; copy or '
+            'convert it again'
         )
     if not least < most:
         shown = 'NaN or infinite' if least > most else f'{least:g}'
@@ -440,14 +438,14 @@ def _read_voxels(path: Path, image: nib.Nifti1Image) -> Voxels:
     largest = max(abs(float(least)), abs(float(most))) * abs(float(proxy.slope))
     if largest > float(np.finfo(np.float32).max):
         raise DataError(
-            f'{path}: scaled by {proxy.slope:g}, its voxels are too large to compute with; correct '
-            'scl_slope, or convert it again'
+            f'{path}: voxels scaled by scl_slope {proxy.slope:g} exceed the range of float32; '
+            'correct scl_slope, or convert it again'
         )
     return Voxels(digest.hexdigest(), not_finite)
 
 
-def _read_groups(config: AppConfig, images: list[T1wImage]) -> Groups | None:
-    """The diagnosis of each image, as far as `participants.tsv` has it; for display only."""
+def _read_groups(config: AppConfig, images: list[T1wImage]) -> GroupLabels | None:
+    """Read the group of each image from `participants.tsv`, for display only."""
     if not (config.bids_dir / 'participants.tsv').is_file():
         return None
     known = set(read_participants(config.bids_dir).categories(PARTICIPANT))
@@ -456,13 +454,15 @@ def _read_groups(config: AppConfig, images: list[T1wImage]) -> Groups | None:
     column = config.group_column or column_of(visits.columns, 'diagnosis')
     if column is None:
         return None
-    return Groups(column, dict(zip([image.name for image in listed], visits.categories(column))))
+    return GroupLabels(
+        column, dict(zip([image.name for image in listed], visits.categories(column)))
+    )
 
 
-def _without_group(images: list[T1wImage], groups: Groups | None) -> list[Problem]:
-    """Name the participants who are not in the table; one whose group is `n/a` is no problem."""
+def _without_group(images: list[T1wImage], groups: GroupLabels | None) -> list[Problem]:
+    """List participants without a row in the table; a group of `n/a` is not reported."""
     if groups is None:
         return []
     absent = dict.fromkeys(i.participant for i in images if i.name not in groups.of_visit)
-    reason = 'no row in participants.tsv, so the group is not known; add one for the group level'
+    reason = 'no row in participants.tsv; add one for the group level'
     return [Problem(visit_name((label, None)), reason) for label in absent]

@@ -1,4 +1,4 @@
-"""The participant level: image after image is processed, reported and cleaned up."""
+"""The participant level: process the images, write reports and clean up."""
 
 from __future__ import annotations
 
@@ -63,33 +63,33 @@ from surreal_bids.workflows.participant import init_reports_wf
 LOGGER = logging.getLogger(__name__)
 
 IMAGES, REPORTS = 'participants_wf', 'reports_wf'
-"""Workflows around those of images, and of reports."""
+"""Names of the workflows that contain those of images and reports."""
 
 SHOWN = ('segmentation', 'template_name')
-"""Options by which a report finds outputs."""
+"""Options that the names of outputs in a report depend on."""
 
 BATCH = 64
-"""Images that a plugin of Nipype is given at a time: enough to keep a cluster busy. With thousands
-in one workflow, Nipype would be busy with itself."""
+"""Images per workflow on a cluster: enough to keep it busy. A workflow with thousands of images
+would slow Nipype down."""
 
 DISK_FULL = re.compile(r'\[Errno (28|30|122)\]')
-"""How Nipype itself reports a full disk or quota, or a read-only file system."""
+"""Errors of Nipype for a full disk or quota, or a read-only file system."""
 
 
 def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
-    """Process every image that is not done, and write reports.
+    """Process every unfinished image and write reports.
 
     Parameters
     ----------
     config
-        What was asked for.
+        Options of the run.
     survey
-        What the dataset holds; images that cannot be used are excluded.
+        Content of the dataset; images that cannot be used are excluded.
 
     Returns
     -------
     list of Problem
-        Who has no complete outputs, and why.
+        Images and participants without complete outputs, and why.
     """
     plan = make_plan(config, survey)
     start_outputs(config, survey, plan)
@@ -104,7 +104,7 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
 
 
 def start_outputs(config: AppConfig, survey: Survey, plan: Plan) -> None:
-    """Write what the outputs of every run have: description, `.bidsignore`, configuration."""
+    """Write the dataset description, `.bidsignore` and the configuration."""
     used = {name for job in plan.jobs for name in job.reusable.names}
     folders = {name: path for name, path in derivative_folders(config).items() if name in used}
     start_dataset(config.output_dir, config.bids_dir, survey.description, folders)
@@ -112,19 +112,19 @@ def start_outputs(config: AppConfig, survey: Survey, plan: Plan) -> None:
 
 
 class Processing:
-    """Runs the workflows of a plan, participant after participant.
+    """Runs the workflows of a plan, one participant after the other.
 
-    As soon as the last image of a participant is done, the report is written; intermediate results
-    go when they are no longer needed, with `--clean-on-success`.
+    The report of a participant is written when the last image is done. With `--clean-on-success`,
+    intermediate results are deleted when they are no longer needed.
 
     Parameters
     ----------
     config
-        What was asked for. With `--reports-only`, all reports are written, and nothing else.
+        Options of the run. With `--reports-only`, only reports are written.
     study
-        What all participants share.
+        Settings that all participants share.
     plan
-        What has to be done.
+        Images to process.
     """
 
     def __init__(self, config: AppConfig, study: Study, plan: Plan) -> None:
@@ -139,7 +139,7 @@ class Processing:
         self._problems: list[Problem] = []
         if config.reports_only:
             self._problems = [
-                Problem(job.image.name, f'{reason}; run it without --reports-only', 'report')
+                Problem(job.image.name, f'{reason}; run without --reports-only', 'report')
                 for job in plan.jobs
                 if (reason := self._why_not_reported(job))
             ]
@@ -147,7 +147,7 @@ class Processing:
         self._progress = Progress(logs, SECONDS)
 
     def run(self) -> list[Problem]:
-        """Run everything; returns who failed, where and why."""
+        """Run everything and return the failures."""
         with self._progress as progress:
             run_workflows(self._workflows(), self._config, self._settle, progress)
         for job in list(self._unsettled.values()):
@@ -156,7 +156,7 @@ class Processing:
         return self._problems
 
     def _workflows(self) -> Iterator[pe.Workflow]:
-        """Workflows in the order of participants: of images, and of reports that are only due."""
+        """Yield the workflows of images, then those of reports without a pending image."""
         if self._config.write_graph and self._pending:
             workflow = make_workflow(self._config, self._study, self._pending[0])
             draw_graph(self._config, workflow)
@@ -172,7 +172,7 @@ class Processing:
             yield self._reports(labels)
 
     def _begin(self, job: Job) -> pe.Workflow:
-        """Begin the log of an image, and forget earlier crashes and what was complete."""
+        """Start the log of an image and delete its record and earlier crash reports."""
         record_path(self._config.output_dir, job.image.visit).unlink(missing_ok=True)
         pattern = output_path(self._config.output_dir, 'crash', **job.entities, step='STEP')
         for old in pattern.parent.glob(pattern.name.replace('STEP', '*')):
@@ -180,7 +180,9 @@ class Processing:
         log = self._log_of(job)
         append_to_log(log, f'surreal_bids {__version__}: {job.image.path}: {job.reason}')
         for other in job.image.passed_over:
-            append_to_log(log, f'not used, since it is not the first of the session: {other}')
+            append_to_log(
+                log, f'not used because it is not the first image of the session: {other}'
+            )
         for meaning, path in job.reusable.files.items():
             append_to_log(log, f'{meaning} taken from {path}')
         workflow = make_workflow(self._config, self._study, job)
@@ -188,10 +190,10 @@ class Processing:
         return workflow
 
     def _settle(self, workflow: pe.Workflow, crashes: list[Crash]) -> pe.Workflow | None:
-        """Take stock of a workflow that has ended; returns the reports that can now be written."""
+        """Handle a workflow that has ended; return the reports that can now be written."""
         for crash in crashes:
             if crash.exit_code == OutputError.exit_code or DISK_FULL.search(crash.reason):
-                # No step after it could write either.
+                # No later step could write its results.
                 raise OutputError(crash.reason)
         names = list(dict.fromkeys(step.split('.')[0] for step in workflow.list_node_names()))
         if workflow.name == REPORTS:
@@ -204,17 +206,17 @@ class Processing:
         return self._reports_after(jobs)
 
     def _reports_after(self, jobs: Sequence[Job]) -> pe.Workflow | None:
-        """Reports of participants who have no other image to be processed."""
+        """Build the reports of participants without another pending image."""
         waiting = {job.participant for job in self._unsettled.values()}
         ended = dict.fromkeys(job.participant for job in jobs)
         due = [label for label in ended if label not in waiting and self._report_is_due(label)]
         return self._reports(due) if due else None
 
     def _settle_job(self, job: Job, crashes: Iterable[Crash]) -> None:
-        """Note how an image has ended; crash reports are kept among the logs.
+        """Record the result of an image; crash reports are stored with the logs.
 
-        Several failures of one step count once. Outputs that are not complete are a failure even
-        if no step has reported one.
+        Several failures of one step count once. Incomplete outputs are a failure even if no step
+        reported one.
         """
         del self._unsettled[job.workflow_name]
         failures: dict[str, Problem] = {}
@@ -229,7 +231,7 @@ class Processing:
             failures.setdefault(step, Problem(job.image.name, crash.reason, step))
         reason = why_not_done(self._config, job.image.visit, job.made_from)
         if reason and not failures:
-            reason = f'{reason}: the run ended before it; repeat the command'
+            reason = f'{reason}: the run ended early; rerun the command to resume'
             failures['outputs'] = Problem(job.image.name, reason, 'outputs')
         self._problems += failures.values()
         self._progress.finish(job.workflow_name, bool(failures))
@@ -241,7 +243,7 @@ class Processing:
             self._clean(IMAGES, [job.workflow_name])
 
     def _clean(self, folder: str, names: Iterable[str]) -> None:
-        """Delete intermediate results, if that is asked for."""
+        """Delete intermediate results with `--clean-on-success`."""
         if self._config.clean_on_success:
             for name in names:
                 shutil.rmtree(steps_dir(self._config) / folder / name, ignore_errors=True)
@@ -250,25 +252,25 @@ class Processing:
         return output_path(self._config.output_dir, 'log', **job.entities)
 
     def _keep_resources(self) -> None:
-        """Keep what the resource monitor wrote among the logs."""
+        """Copy the file of the resource monitor to the logs."""
         written = steps_dir(self._config) / IMAGES / RESOURCES
         if self._config.resource_monitor and written.is_file():
             kept = output_path(self._config.output_dir, 'resources')
             write_text(kept, written.read_text('utf-8'))
 
     def _done(self, label: str) -> list[Job]:
-        """Images of a participant with complete outputs, of the same regions and template."""
+        """List the images of a participant whose outputs can be reported."""
         jobs = self._of_participant[label]
         return [job for job in jobs if not self._why_not_reported(job)]
 
     def _why_not_reported(self, job: Job) -> str:
-        """Say why outputs cannot be shown: not complete, or not those that were asked for."""
+        """Explain why outputs cannot be reported: incomplete, or made with other options."""
         made_from = Record.read(self._config.output_dir, job.image.visit).made_from or {}
         before, now = made_from.get('options', {}), job.made_from['options']
         reason = why_not_done(self._config, job.image.visit)
         if reason or all(before.get(name) == now[name] for name in SHOWN):
             return reason
-        return 'its outputs were made with another segmentation, atlas or template'
+        return 'the outputs were made with another segmentation, atlas or template'
 
     def _report_is_due(self, label: str) -> bool:
         """Whether the report is missing or was made from other outputs."""
@@ -340,7 +342,7 @@ def write_citation(config: AppConfig, study: Study, plan: Plan) -> None:
 
 
 def draw_graph(config: AppConfig, workflow: pe.Workflow) -> None:
-    """Draw the workflow of an image; as SVG too where Graphviz is installed."""
+    """Draw the workflow of an image, also as SVG if Graphviz is installed."""
     folder = config.work_dir.absolute() / 'graph'
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / 'workflow.dot'
@@ -361,14 +363,14 @@ def append_to_log(path: Path, text: str) -> None:
 
 
 class Progress:
-    """Told of each step that starts and ends; shows the time left and writes the logs.
+    """Shows the progress of the images and writes their logs.
 
     Parameters
     ----------
     logs
         Log of each image, by the name of its workflow.
     seconds
-        About how long steps take, by their names; others count as one second.
+        Approximate duration of each step by its name; other steps count as one second.
     """
 
     def __init__(self, logs: Mapping[str, Path], seconds: Mapping[str, float]) -> None:
@@ -399,7 +401,7 @@ class Progress:
         self._bar.close()
 
     def expect(self, name: str, workflow: pe.Workflow) -> None:
-        """Count the steps of an image; each is a share of the whole by the time it takes."""
+        """Register the steps of an image, weighted by their duration."""
         steps = [
             step
             for step in workflow.list_node_names()
@@ -410,7 +412,7 @@ class Progress:
         self._waiting[name] = {step: share / total for step, share in seconds.items()}
 
     def __call__(self, names: tuple[str, ...], status: str) -> None:
-        """Take note of a step that started, ended, or failed."""
+        """Log a step that started, ended or failed."""
         name, step = names[1], '.'.join(names[2:])
         if name not in self._logs:
             return
@@ -427,7 +429,7 @@ class Progress:
             self._advance(self._waiting.get(name, {}).pop(step, 0.0))
 
     def finish(self, name: str, failed: bool) -> None:
-        """Take note of an image that is done, or has failed."""
+        """Count an image that is done or has failed."""
         self._counts['failed' if failed else 'done'] += 1
         self._advance(sum(self._waiting.pop(name, {}).values()))
         self._bar.set_postfix_str(self._summary())

@@ -1,4 +1,4 @@
-"""What has to be done for which image, with what, and why: asked by every way to run the app."""
+"""The plan of the participant level: what has to be done for each image, and why."""
 
 from __future__ import annotations
 
@@ -64,23 +64,23 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 
 TEMPLATE_FILES = ('T1w', 'desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES))
-"""How the names of a template's files end, before `.nii.gz`."""
+"""Endings of the names of a template's files, without `.nii.gz`."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One T1w image.
+    """One T1w image to process.
 
     Attributes
     ----------
     image
         The T1w image.
     reusable
-        What other programs have made of it.
+        Results of other programs for this image.
     made_from
-        Fingerprint of all that its outputs depend on.
+        Fingerprint of everything that its outputs depend on.
     reason
-        Why it has to be processed; empty where that is done.
+        Why the image has to be processed; empty if its outputs are complete.
     """
 
     image: T1wImage
@@ -95,27 +95,27 @@ class Job:
 
     @property
     def workflow_name(self) -> str:
-        """Name of its workflow; Nipype allows no plus sign."""
+        """Name of its workflow; Nipype does not allow plus signs."""
         return self.image.name.replace('+', '_plus_')
 
     @property
     def entities(self) -> dict[str, str | None]:
-        """Participant and session, as names of outputs have them."""
+        """Participant and session as entities of output names."""
         return {'participant': self.image.participant, 'session': self.image.session}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the participant level has to do.
+    """The work of the participant level.
 
     Attributes
     ----------
     jobs
-        Images that can be processed, or that are done, in the order of the dataset.
+        Images to process and finished images, in the order of the dataset.
     problems
-        Why other images, or participants, cannot be processed.
+        Images or participants that cannot be processed, and why.
     other_sessions
-        Images of the same participants in sessions that were not asked for.
+        Images of the same participants in sessions that were not selected.
     """
 
     jobs: list[Job]
@@ -129,7 +129,7 @@ class Plan:
 
 
 def make_plan(config: AppConfig, survey: Survey) -> Plan:
-    """Find out for each image what exists already: inputs to reuse, and complete outputs."""
+    """Find the results to reuse and the complete outputs of each image."""
     template, identity = template_name(config), study_identity(config)
     sound = [image for image in survey.images if image.name not in survey.damaged]
     jobs, problems = _plan_jobs(config, template, identity, sound)
@@ -158,7 +158,7 @@ def _plan_jobs(
 
 
 def reuse_counts(config: AppConfig, jobs: Sequence[Job]) -> dict[tuple[str, str], int]:
-    """For how many images each result of each program was found."""
+    """Count the images for which each result of each program was found."""
     return {
         (name, result): sum(job.reusable.found_in(name)[result] for job in jobs)
         for name in derivative_folders(config)
@@ -167,64 +167,64 @@ def reuse_counts(config: AppConfig, jobs: Sequence[Job]) -> dict[tuple[str, str]
 
 
 def reuse_table(config: AppConfig, jobs: Sequence[Job]) -> str:
-    """For how many images each result of each program was found, as text; empty without any."""
+    """Format the counts of :func:`reuse_counts` as text; empty without `--derivatives`."""
     counts = reuse_counts(config, jobs)
     rows = [(name, result, f'{n} of {len(jobs)}') for (name, result), n in counts.items()]
-    return align([('Results of', 'Result', 'Images'), *rows]) if rows else ''
+    return align([('Program', 'Result', 'Images'), *rows]) if rows else ''
 
 
 def refusals(jobs: Iterable[Job]) -> list[str]:
-    """Why results that are there are not used, image by image."""
+    """List the existing results that are not used, and why."""
     return [
-        f'{job.image.name}: not used, since {reason}'
+        f'{job.image.name}: existing result not used: {reason}'
         for job in jobs
         for reason in job.reusable.refused.values()
     ]
 
 
 def _require_some_reused(config: AppConfig, jobs: Sequence[Job]) -> None:
-    """Refuse a folder that has nothing for any image: a wrong path, or names that do not match."""
+    """Raise an error if a folder has no result for any image."""
     for name, folder in derivative_folders(config).items():
         if any(any(job.reusable.found_in(name).values()) for job in jobs):
             continue
         reasons = [job.reusable.refused[name] for job in jobs if name in job.reusable.refused]
-        first = jobs[0].image.name
-        why = reasons[0] if reasons else f'such as {first}{searched_for(name)}'
+        expected = f'expected {jobs[0].image.name}{searched_for(name)}'
         raise DataError(
-            f'--derivatives {name}={folder}: found for 0 of {len(jobs)} images ({why}); correct '
-            'the path, leave it out, or give --derivatives-optional to compute everything'
+            f'--derivatives {name}={folder}: results found for 0 of {len(jobs)} images '
+            f'({reasons[0] if reasons else expected}); correct the path, remove the option, or use '
+            '--derivatives-optional to compute everything'
         )
 
 
 def why_not_done(
     config: AppConfig, visit: Visit, made_from: Mapping[str, Any] | None = None
 ) -> str:
-    """Say why a visit has to be processed; empty where its outputs are complete.
+    """Explain why a visit has to be processed; empty if its outputs are complete.
 
-    Without `made_from` it does not matter what they were made from.
+    Without `made_from`, the fingerprint of the outputs is not compared.
     """
     return Record.read(config.output_dir, visit).why_not_done(made_from)
 
 
 def log_job(job: Job) -> None:
-    """Log what is to be done, why, and what need not be."""
+    """Log why an image is processed and which results are reused."""
     name = job.image.name
     if not job.reason:
-        LOGGER.info('%s: outputs are complete and nothing changed, so nothing is done', name)
+        LOGGER.info('%s: outputs are complete and up to date', name)
         return
-    LOGGER.info('%s: to be processed (%s)', name, job.reason)
+    LOGGER.info('%s: will be processed (%s)', name, job.reason)
     for meaning, path in job.reusable.files.items():
         LOGGER.info('%s: %s taken from %s', name, meaning, path)
 
 
 def log_reuse(config: AppConfig, jobs: Sequence[Job]) -> None:
-    """Log what was found of other programs; warn of what was not."""
+    """Log the results of other programs that were found; warn about missing ones."""
     if table := reuse_table(config, jobs):
-        LOGGER.info('Found in the folders of --derivatives:\n%s', table)
+        LOGGER.info('Results found in --derivatives:\n%s', table)
     for (name, result), n in reuse_counts(config, jobs).items():
         if n < len(jobs):
             LOGGER.warning(
-                '%s: %s found for %d of %d images; computed for the others',
+                '%s: %s found for %d of %d images; computing the others',
                 name, result, n, len(jobs),
             )  # fmt: skip
     for refusal in refusals(jobs):
@@ -232,10 +232,10 @@ def log_reuse(config: AppConfig, jobs: Sequence[Job]) -> None:
 
 
 def study_identity(config: AppConfig) -> dict[str, Any]:
-    """Options and files that the outputs of every participant depend on, as JSON can hold them.
+    """Return the options and files that all outputs depend on, as JSON can store them.
 
-    What is built in is identified by its name, since the version of this package is in every
-    fingerprint; the weights of the network, which may be exchanged, by their digest.
+    Built-in files are identified by name, because every fingerprint contains the version of this
+    package. The weights of the network can be exchanged and are identified by their digest.
     """
     return {
         **({'network': _network_digest()} if uses_network(config) else {}),
@@ -247,11 +247,11 @@ def study_identity(config: AppConfig) -> dict[str, Any]:
 
 
 def steps_dir(config: AppConfig) -> Path:
-    """Folder for the steps of workflows; one of its own for all that a step does not look at.
+    """Return the work folder of the workflows.
 
-    Nipype takes a step for done if its inputs are what they were. It does not notice another
-    version of the program, nor other weights of the network, nor other files in the template's
-    folder, nor other outputs.
+    Nipype reuses a step if its inputs are unchanged. It does not notice another version of the
+    program, other weights of the network, other files in the folder of the template, or other
+    outputs, so each combination of these has its own folder.
     """
     template = _identify(config, 'template', BUILTIN_TEMPLATE, 'tpl-*.nii.gz')
     network = _network_digest() if uses_network(config) else ''
@@ -268,36 +268,36 @@ def _network_digest() -> str:
 
 
 def _identify(config: AppConfig, option: str, builtin: str, pattern: str) -> str:
-    """The name of what is built in, or else the digest of the files in a folder."""
+    """Return the name of a built-in template or atlas, or the digest of the files in a folder."""
     value = getattr(config, option)
     if value == builtin:
         return builtin
     files = [path for path in Path(value).glob(pattern) if path.is_file()]
     if not files:
-        raise DataError(f'--{option} {value}: no such folder, or nothing in it; correct the path')
+        raise DataError(f'--{option} {value}: folder not found or empty; correct the path')
     return digest_of_files(files)
 
 
 def template_name(config: AppConfig) -> str:
-    """Name of the template: that of its T1w image, if it is not built in."""
+    """Return the name of the template; the T1w image of a user template defines it."""
     if config.template == BUILTIN_TEMPLATE:
         return BUILTIN_TEMPLATE
     if config.template_resolution != 1:
         raise UsageError(
-            '--template-resolution is for the built-in template; your own has the voxels of its '
-            'files'
+            '--template-resolution applies to the built-in template only; remove it to use '
+            f'--template {config.template}'
         )
     names = {path.name for path in Path(config.template).glob('tpl-*_T1w.nii.gz')}
     if len(names) != 1:
         raise DataError(
-            f'--template {config.template}: {len(names)} files tpl-NAME_T1w.nii.gz, where one is '
-            'needed; give a folder with a template'
+            f'--template {config.template}: {len(names)} files tpl-NAME_T1w.nii.gz, expected one; '
+            'give a folder with one template'
         )
     return names.pop().removeprefix('tpl-').split('_')[0]
 
 
 def check_anatomy_options(config: AppConfig) -> None:
-    """Read a template and atlases of the user's own, so that what is wrong is known at once."""
+    """Check the template and atlases of the user before any processing."""
     if template_name(config) != BUILTIN_TEMPLATE:
         read_template(Path(config.template))
     else:
@@ -308,14 +308,14 @@ def check_anatomy_options(config: AppConfig) -> None:
 
 @dataclass(frozen=True)
 class Study:
-    """What all participants of a run share.
+    """Settings that all participants of a run share.
 
     Attributes
     ----------
     settings
         Files and options of the workflows.
     atlas, atlas_licence, template, template_licence
-        Names, and terms of use.
+        Names and licences.
     """
 
     settings: AnatomySettings
@@ -326,9 +326,9 @@ class Study:
 
 
 def prepare_study(config: AppConfig) -> Study:
-    """Read and check template and atlases; those that are built in are written, once.
+    """Read and check the template and the atlases.
 
-    They go into the work folder, where every process can read them.
+    Built-in ones are written to the work folder once, where every process can read them.
     """
     template_dir, template = _prepare_template(config)
     atlas = None if uses_network(config) else _prepare_atlas(config)
@@ -370,7 +370,7 @@ def _prepare_template(config: AppConfig) -> tuple[Path, Template]:
 
 
 def _template_file(folder: Path, name: str, ending: str) -> Path:
-    """File of a template; there may be other entities before the ending, such as `res-1`."""
+    """Find a file of a template; other entities, such as `res-1`, may precede the ending."""
     plain = folder / f'tpl-{name}_{ending}.nii.gz'
     return next(iter(sorted(folder.glob(f'tpl-{name}*_{ending}.nii.gz'))), plain)
 
@@ -383,13 +383,13 @@ def _prepare_atlas(config: AppConfig) -> AtlasSet:
 
 
 def network_licence() -> str:
-    """Terms of use of the weights of the built-in network."""
+    """Read the licence of the weights of the built-in network."""
     path = package_files('surreal_bids') / 'data' / 'network' / 'LICENSE'
     return path.read_text('utf-8').strip()
 
 
 def make_workflow(config: AppConfig, study: Study, job: Job) -> Workflow:
-    """The workflow of one image."""
+    """Build the workflow of one image."""
     return init_participant_wf(
         t1w=job.image.path,
         output_dir=config.output_dir.absolute(),
@@ -403,7 +403,7 @@ def make_workflow(config: AppConfig, study: Study, job: Job) -> Workflow:
 
 
 def provenance_of(config: AppConfig, study: Study, job: Job) -> Provenance:
-    """Where the outputs of a job come from, as BIDS URIs."""
+    """Return the sources of the outputs of a job as BIDS URIs."""
     reusable = job.reusable
     raw = [f'bids:raw:{job.image.path.relative_to(config.bids_dir.absolute()).as_posix()}']
     folders = derivative_folders(config)
@@ -419,14 +419,14 @@ def provenance_of(config: AppConfig, study: Study, job: Job) -> Provenance:
         mask=sources(reusable.mask or reusable.t1w, reusable.anatomy_name),
         segmentation=sources(reusable.dseg, reusable.dseg_name),
         atlas=reusable.dseg_name or study.atlas,
-        atlas_licence='that of the program it is from' if given else study.atlas_licence,
+        atlas_licence='licence of the program that made it' if given else study.atlas_licence,
         template=study.template,
         template_licence=study.template_licence,
     )
 
 
 def outputs_of(config: AppConfig, study: Study, job: Job) -> VisitOutputs:
-    """Where the outputs of a job are."""
+    """Return the paths of the outputs of a job."""
     return VisitOutputs(
         root=config.output_dir.absolute(),
         participant=job.image.participant,

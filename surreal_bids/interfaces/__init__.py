@@ -1,8 +1,8 @@
-"""Nipype interfaces: each loads files, calls one function of a layer below, and saves."""
+"""Nipype interfaces; each one loads files, calls one function and saves the result."""
 
 import os
 
-# Nipype asks a server for its newest version unless this is set before an interface is made.
+# Must be set before the first interface, or Nipype asks a server for its newest version.
 os.environ.setdefault('NIPYPE_NO_ET', '1')
 
 from contextlib import suppress
@@ -15,14 +15,14 @@ from surreal_bids.exceptions import OutputError, SurrealError
 from surreal_bids.files import DISK_FULL, cannot_write, write_json
 
 ERROR = 'error.json'
-"""File in the folder of a step that failed: `exit_code` and `message` of its error.
+"""File with the `exit_code` and `message` of an error, in the folder of the step that failed.
 
-Of an exception, Nipype passes on nothing but its traceback as text.
+Nipype itself only reports the traceback as text.
 """
 
 
 class Step(SimpleInterface):
-    """An interface of this package; it defines `_run_step` where others have `_run_interface`."""
+    """Base class of all interfaces; subclasses define `_run_step` instead of `_run_interface`."""
 
     def _run_interface(self, runtime: Any) -> Any:
         record = Path(runtime.cwd) / ERROR
@@ -40,7 +40,7 @@ class Step(SimpleInterface):
             raise full from error
 
     def _run_step(self, runtime: Any) -> Any:
-        """Do the work; returns `runtime`."""
+        """Run the step and return `runtime`."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Interfaces of the participant level: each loads, calls one function, and saves."""
+"""Interfaces of the anatomical steps."""
 
 from __future__ import annotations
 
@@ -23,40 +23,48 @@ from surreal_bids.bids.tabular import prefix_errors
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
-from surreal_bids.interfaces import Step as BaseStep
+from surreal_bids.interfaces import Step
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
 
 if TYPE_CHECKING:
     from surreal_bids.imaging.fusion import Candidate
+    from surreal_bids.imaging.transforms import Transform
     from surreal_bids.templates import Template
 
 
 def save(runtime: Any, name: str, image: Image) -> str:
-    """Write an image into the folder in which a node runs."""
+    """Write an image to the folder of a node."""
     return os.fspath(write_image(Path(runtime.cwd) / name, image))
 
 
+def save_transform(runtime: Any, name: str, transform: Transform) -> str:
+    """Write a transform to the folder of a node."""
+    from surreal_bids.imaging.transforms import write_transform
+
+    return os.fspath(write_transform(Path(runtime.cwd) / name, transform))
+
+
 def load_brain(t1w_file: str, mask_file: str) -> tuple[Image, Image]:
-    """Read a T1w image and its mask; the image is 0 outside of it."""
+    """Read a T1w image and its brain mask; the image is set to 0 outside the mask."""
     t1w, mask = load_image(t1w_file), load_image(mask_file)
     if not same_grid(t1w, mask):
         raise DataError(
-            f'{mask_file}: this mask {mask.shape} is not on the grid of {t1w_file} {t1w.shape}; '
-            'resample it, or let it be computed'
+            f'{mask_file}: the mask {mask.shape} is not on the grid of {t1w_file} {t1w.shape}; '
+            'resample it, or remove it to compute a new one'
         )
     inside = np.asarray(mask.dataobj) > 0
     return like(t1w, np.where(inside, t1w.dataobj, 0), np.float32), mask
 
 
 def load_template(folder: str) -> Template:
-    """Read the template that the run has prepared."""
+    """Read the template of the run."""
     from surreal_bids.templates import read_template
 
     return read_template(Path(folder))
 
 
 def torch_device(name: str) -> str:
-    """Where torch works: `auto` is a GPU if there is one."""
+    """Return the device for torch; `auto` is a GPU if there is one."""
     if name != 'auto':
         return name
     import torch
@@ -65,23 +73,23 @@ def torch_device(name: str) -> str:
 
 
 WARNINGS = 'warnings.txt'
-"""File in the working folder of a step with what it has warned of, if anything."""
+"""File with the warnings of a step, in its working folder."""
 
 
-class Step(BaseStep):
-    """A step whose warnings stay with its results, where the record finds them."""
+class ImageStep(Step):
+    """Base class of anatomical steps; their warnings are stored for the record of the outputs."""
 
     def run(
         self, cwd: str | None = None, ignore_exception: bool | None = None, **inputs: Any
     ) -> Any:
-        """Run as any interface of Nipype does."""
+        """Run the interface."""
         with _kept_warnings(Path(cwd or Path.cwd()) / WARNINGS):
             return super().run(cwd=cwd, ignore_exception=ignore_exception, **inputs)
 
 
 @contextmanager
 def _kept_warnings(path: Path) -> Iterator[None]:
-    """Write warnings of this package to a file, which is there only if there are some."""
+    """Write warnings of this package to a file; without warnings, there is no file."""
     path.unlink(missing_ok=True)
     handler = logging.FileHandler(path, encoding='utf-8', delay=True)
     handler.setLevel(logging.WARNING)
@@ -95,7 +103,7 @@ def _kept_warnings(path: Path) -> Iterator[None]:
 
 
 def warnings_in(folder: Path) -> list[str]:
-    """What the steps of a workflow have warned of, each once."""
+    """Collect the warnings of the steps of a workflow, without repetitions."""
     lines = [
         line
         for path in sorted(folder.rglob(WARNINGS))
@@ -104,23 +112,32 @@ def warnings_in(folder: Path) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
+class _BrainInput(BaseInterfaceInputSpec):
+    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
+    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+
+
+class _TorchInput(_BrainInput):
+    device = traits.Str('cpu', usedefault=True, nohash=True, desc='device for torch')
+
+
 class _FindBrainInput(BaseInterfaceInputSpec):
     in_file = File(exists=True, mandatory=True, desc='T1w image')
 
 
 class _FindBrainOutput(TraitedSpec):
     mask_file = File(exists=True, desc='brain mask')
-    method = traits.Str(desc='how it was found: stripped, or deepbet')
+    method = traits.Str(desc='method: stripped or deepbet')
 
 
-class FindBrain(Step):
-    """Find the brain in a T1w image; see :func:`surreal_bids.imaging.brain.brain_mask`."""
+class FindBrain(ImageStep):
+    """Extract the brain; see :func:`surreal_bids.imaging.brain.brain_mask`."""
 
     input_spec = _FindBrainInput
     output_spec = _FindBrainOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        # Brings in torch, which only the process that runs this needs.
+        # Imported here because torch is slow to import.
         from surreal_bids.imaging.brain import brain_mask
 
         mask, method = brain_mask(load_image(self.inputs.in_file))
@@ -131,14 +148,16 @@ class FindBrain(Step):
 
 class _CorrectBiasInput(BaseInterfaceInputSpec):
     in_file = File(exists=True, mandatory=True, desc='T1w image')
-    mask_file = File(exists=True, mandatory=True, desc='brain mask, where the field is estimated')
+    mask_file = File(
+        exists=True, mandatory=True, desc='brain mask, in which the field is estimated'
+    )
 
 
 class _CorrectBiasOutput(TraitedSpec):
     out_file = File(exists=True, desc='corrected T1w image')
 
 
-class CorrectBias(Step):
+class CorrectBias(ImageStep):
     """Divide a T1w image by its bias field; see :func:`surreal_bids.imaging.brain.correct_bias`."""
 
     input_spec = _CorrectBiasInput
@@ -152,19 +171,17 @@ class CorrectBias(Step):
         return runtime
 
 
-class _ClassifyTissueInput(BaseInterfaceInputSpec):
-    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
-    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+class _ClassifyTissueInput(_BrainInput):
     xfm_file = File(exists=True, mandatory=True, desc='transform of template images to the T1w')
     template_dir = Directory(exists=True, mandatory=True, desc='template, with priors')
 
 
 class _ClassifyTissueOutput(TraitedSpec):
     tpm_files = traits.List(File(exists=True), desc='probabilities of GM, WM and CSF')
-    share_files = traits.List(File(exists=True), desc='their shares of each voxel')
+    share_files = traits.List(File(exists=True), desc='partial-volume fractions of GM, WM and CSF')
 
 
-class ClassifyTissue(Step):
+class ClassifyTissue(ImageStep):
     """Classify tissue with warped priors; see :mod:`surreal_bids.imaging.tissue`."""
 
     input_spec = _ClassifyTissueInput
@@ -189,11 +206,8 @@ class ClassifyTissue(Step):
         return runtime
 
 
-class _RegisterTemplateInput(BaseInterfaceInputSpec):
-    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
-    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+class _RegisterTemplateInput(_TorchInput):
     template_dir = Directory(exists=True, mandatory=True, desc='template')
-    device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
 
 
 class _RegisterTemplateOutput(TraitedSpec):
@@ -201,17 +215,16 @@ class _RegisterTemplateOutput(TraitedSpec):
     std2anat_xfm = File(exists=True, desc='resamples template images on the grid of the T1w')
 
 
-class RegisterTemplate(Step):
+class RegisterTemplate(ImageStep):
     """Register a T1w image to the template; see :mod:`surreal_bids.imaging.registration`."""
 
     input_spec = _RegisterTemplateInput
     output_spec = _RegisterTemplateOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        # Brings in torch, which only the process that runs this needs.
+        # Imported here because torch is slow to import.
         from surreal_bids.imaging.deformation import FLUID
         from surreal_bids.imaging.registration import register
-        from surreal_bids.imaging.transforms import write_transform
 
         brain, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
         template = load_template(self.inputs.template_dir)
@@ -223,44 +236,40 @@ class RegisterTemplate(Step):
             moving_mask=mask,
             device=torch_device(self.inputs.device),
         )
-        for name, transform in (
-            ('anat2std_xfm', registration.forward),
-            ('std2anat_xfm', registration.inverse),
-        ):
-            path = write_transform(Path(runtime.cwd) / f'{name}.nii.gz', transform)
-            self._results[name] = os.fspath(path)
+        transforms = {'anat2std_xfm': registration.forward, 'std2anat_xfm': registration.inverse}
+        for name, transform in transforms.items():
+            self._results[name] = save_transform(runtime, f'{name}.nii.gz', transform)
         return runtime
 
 
 class _ConvertTransformInput(BaseInterfaceInputSpec):
-    in_file = File(exists=True, mandatory=True, desc='transform as ITK writes it')
-    reference = File(exists=True, mandatory=True, desc='image whose grid it leads to')
+    in_file = File(exists=True, mandatory=True, desc='ITK transform')
+    reference = File(exists=True, mandatory=True, desc='image that defines the grid of the output')
 
 
 class _ConvertTransformOutput(TraitedSpec):
     out_file = File(exists=True, desc='displacement field')
 
 
-class ConvertTransform(Step):
-    """Turn a transform of another program, such as fMRIPrep's, into a displacement field."""
+class ConvertTransform(ImageStep):
+    """Convert an ITK transform of another program to a displacement field."""
 
     input_spec = _ConvertTransformInput
     output_spec = _ConvertTransformOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.transforms import read_composite, write_transform
+        from surreal_bids.imaging.transforms import read_composite
 
         transform = read_composite(self.inputs.in_file, load_image(self.inputs.reference))
-        path = write_transform(Path(runtime.cwd) / 'xfm.nii.gz', transform)
-        self._results['out_file'] = os.fspath(path)
+        self._results['out_file'] = save_transform(runtime, 'xfm.nii.gz', transform)
         return runtime
 
 
 class _SelectTransformsInput(BaseInterfaceInputSpec):
-    template = traits.Str(mandatory=True, desc='the one that is wanted')
-    templates = InputMultiObject(traits.Str(), mandatory=True, desc='templates, in order')
-    anat2std_xfm = InputMultiObject(File(exists=True), mandatory=True, desc='one for each of them')
-    std2anat_xfm = InputMultiObject(File(exists=True), mandatory=True, desc='the inverse of each')
+    template = traits.Str(mandatory=True, desc='template to select')
+    templates = InputMultiObject(traits.Str(), mandatory=True, desc='names of the templates')
+    anat2std_xfm = InputMultiObject(File(exists=True), mandatory=True, desc='transform to each')
+    std2anat_xfm = InputMultiObject(File(exists=True), mandatory=True, desc='transform from each')
 
 
 class _SelectTransformsOutput(TraitedSpec):
@@ -268,8 +277,8 @@ class _SelectTransformsOutput(TraitedSpec):
     std2anat_xfm = File(exists=True, desc='its inverse')
 
 
-class SelectTransforms(Step):
-    """Take the transforms of one template out of lists for several, as sMRIPrep has them."""
+class SelectTransforms(ImageStep):
+    """Select the transforms of one template from the lists of sMRIPrep."""
 
     input_spec = _SelectTransformsInput
     output_spec = _SelectTransformsOutput
@@ -278,8 +287,8 @@ class SelectTransforms(Step):
         templates = list(self.inputs.templates)
         if templates.count(self.inputs.template) != 1:
             raise DataError(
-                f'{self.inputs.template}: not among the templates, or more than once: '
-                f'{", ".join(templates)}; add it to the output spaces, or name another'
+                f'{self.inputs.template}: expected once among {", ".join(templates)}; add it '
+                'to the output spaces, or choose another template'
             )
         number = templates.index(self.inputs.template)
         for name in ('anat2std_xfm', 'std2anat_xfm'):
@@ -291,7 +300,7 @@ class SelectTransforms(Step):
 
 
 class _MakeRavensInput(BaseInterfaceInputSpec):
-    in_files = InputMultiObject(File(exists=True), mandatory=True, desc='shares of tissues')
+    in_files = InputMultiObject(File(exists=True), mandatory=True, desc='partial-volume fractions')
     xfm_file = File(exists=True, mandatory=True, desc='transform of T1w images to the template')
 
 
@@ -299,8 +308,8 @@ class _MakeRavensOutput(TraitedSpec):
     out_files = traits.List(File(exists=True), desc='RAVENS map of each tissue')
 
 
-class MakeRavens(Step):
-    """Make RAVENS maps of tissues; see :func:`surreal_bids.imaging.ravens.ravens_maps`."""
+class MakeRavens(ImageStep):
+    """Compute RAVENS maps; see :func:`surreal_bids.imaging.ravens.ravens_maps`."""
 
     input_spec = _MakeRavensInput
     output_spec = _MakeRavensOutput
@@ -319,29 +328,25 @@ class MakeRavens(Step):
         return runtime
 
 
-class _RegisterAtlasInput(BaseInterfaceInputSpec):
-    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
-    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+class _RegisterAtlasInput(_TorchInput):
     atlas_t1w = File(exists=True, mandatory=True, desc='T1w image of the atlas, brain only')
-    settings = traits.Enum('default', 'stiff', usedefault=True, desc='how to register')
-    device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
+    settings = traits.Enum('default', 'stiff', usedefault=True, desc='registration settings')
 
 
 class _RegisterAtlasOutput(TraitedSpec):
     xfm_file = File(exists=True, desc='resamples the atlas on the grid of the T1w')
 
 
-class RegisterAtlas(Step):
-    """Bring an atlas onto a T1w image; see :func:`surreal_bids.imaging.registration.register`."""
+class RegisterAtlas(ImageStep):
+    """Register an atlas to a T1w image; see :mod:`surreal_bids.imaging.registration`."""
 
     input_spec = _RegisterAtlasInput
     output_spec = _RegisterAtlasOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        # Brings in torch, which only the process that runs this needs.
+        # Imported here because torch is slow to import.
         from surreal_bids.imaging.deformation import DEFAULT, STIFF
         from surreal_bids.imaging.registration import register
-        from surreal_bids.imaging.transforms import write_transform
 
         brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
         registration = register(
@@ -350,14 +355,11 @@ class RegisterAtlas(Step):
             settings={'default': DEFAULT, 'stiff': STIFF}[self.inputs.settings],
             device=torch_device(self.inputs.device),
         )
-        path = write_transform(Path(runtime.cwd) / 'xfm.nii.gz', registration.forward)
-        self._results['xfm_file'] = os.fspath(path)
+        self._results['xfm_file'] = save_transform(runtime, 'xfm.nii.gz', registration.forward)
         return runtime
 
 
-class _FuseLabelsInput(BaseInterfaceInputSpec):
-    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
-    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+class _FuseLabelsInput(_BrainInput):
     atlas_t1ws = InputMultiObject(File(exists=True), mandatory=True, desc='T1w of each atlas')
     atlas_labels = InputMultiObject(File(exists=True), mandatory=True, desc='labels of each')
     xfm_files = InputMultiObject(File(exists=True), mandatory=True, desc='transform of each')
@@ -365,15 +367,15 @@ class _FuseLabelsInput(BaseInterfaceInputSpec):
 
 
 class _SegmentationOutput(TraitedSpec):
-    dseg_file = File(exists=True, desc='regions')
-    volumes_file = File(exists=True, desc='their volumes: index, name, volume_mm3')
+    dseg_file = File(exists=True, desc='label map')
+    volumes_file = File(exists=True, desc='volumes: index, name, volume_mm3')
 
 
 class _FuseLabelsOutput(_SegmentationOutput):
     atlases = traits.List(traits.Str(), desc='names of the atlases')
 
 
-class FuseLabels(Step):
+class FuseLabels(ImageStep):
     """Fuse the labels of warped atlases; see :func:`surreal_bids.imaging.fusion.fuse_labels`."""
 
     input_spec = _FuseLabelsInput
@@ -393,7 +395,7 @@ class FuseLabels(Step):
         return runtime
 
     def _candidates(self) -> Iterator[Candidate]:
-        """Atlases one at a time, so that memory does not grow with their number."""
+        """Yield one atlas at a time to limit the memory."""
         from surreal_bids.imaging.fusion import Candidate
         from surreal_bids.imaging.transforms import read_transform
 
@@ -402,21 +404,18 @@ class FuseLabels(Step):
             yield Candidate(load_image(t1w), load_image(labels), read_transform(xfm))
 
 
-class _LabelRegionsInput(BaseInterfaceInputSpec):
-    t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
-    mask_file = File(exists=True, mandatory=True, desc='brain mask')
+class _LabelRegionsInput(_TorchInput):
     regions_file = File(exists=True, mandatory=True, desc='table of regions')
-    device = traits.Str('cpu', usedefault=True, nohash=True, desc='where torch works')
 
 
-class LabelRegions(Step):
-    """Label regions with the network; see :mod:`surreal_bids.imaging.network`."""
+class LabelRegions(ImageStep):
+    """Segment regions with the network; see :mod:`surreal_bids.imaging.network`."""
 
     input_spec = _LabelRegionsInput
     output_spec = _SegmentationOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        # Brings in torch, which only the process that runs this needs.
+        # Imported here because torch is slow to import.
         from surreal_bids.imaging.atlas import read_regions
         from surreal_bids.imaging.fusion import volume_table
         from surreal_bids.imaging.network import segment_regions
@@ -438,12 +437,12 @@ class _MeasureSegmentationInput(BaseInterfaceInputSpec):
     mask_file = File(exists=True, mandatory=True, desc='brain mask, which it must overlap')
     regions_file = File(exists=True, desc='table of its labels')
     numbering = traits.Enum(
-        MUSE, *FREESURFER_KINDS, usedefault=True, desc='how labels are numbered without a table'
+        MUSE, *FREESURFER_KINDS, usedefault=True, desc='numbering of labels without a table'
     )
 
 
-class MeasureSegmentation(Step):
-    """Measure the regions of a segmentation that another program has made."""
+class MeasureSegmentation(ImageStep):
+    """Measure the segmentation of another program."""
 
     input_spec = _MeasureSegmentationInput
     output_spec = _SegmentationOutput
@@ -463,7 +462,7 @@ class MeasureSegmentation(Step):
 
 
 def save_volumes(runtime: Any, volumes: Mapping[int, float], regions: Any) -> str:
-    """Write volumes with the names of their regions into the folder in which a node runs."""
+    """Write volumes with the names of their regions to the folder of a node."""
     from surreal_bids.imaging.fusion import volume_table
 
     return os.fspath(write_tsv(Path(runtime.cwd) / 'dseg.tsv', volume_table(volumes, regions)))

@@ -15,7 +15,7 @@ from scipy import fft, ndimage, sparse
 from scipy.spatial.transform import Rotation
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.simulation.templates import LabelMap, Template, distance_to
+from surreal_bids.simulation.templates import HeadTemplate, LabelMap, distance_to
 
 Field = NDArray[np.float32]
 """A scalar field (X, Y, Z), or a vector field (3, X, Y, Z) in voxels."""
@@ -216,7 +216,7 @@ class Anatomy:
 
 
 def sample_anatomy(
-    template: Template, sex: str, rng: np.random.Generator, variation: float = 1.0
+    template: HeadTemplate, sex: str, rng: np.random.Generator, variation: float = 1.0
 ) -> Anatomy:
     """Sample an individual anatomy.
 
@@ -300,7 +300,7 @@ class RegionIntegrator:
         Its labels and its working grid.
     """
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, template: HeadTemplate) -> None:
         labels = template.labels
         self.voxel_volume = labels.voxel_volume
         self.n_regions = len(template.regions)
@@ -351,7 +351,7 @@ def _axis_operators(n_labels: int, n_grid: int, step: float, start: float) -> _A
     return _AxisOperators(span, mean, slope)
 
 
-def region_fractions(template: Template) -> sparse.csr_matrix:
+def region_fractions(template: HeadTemplate) -> sparse.csr_matrix:
     """Fraction of each voxel of the working grid that each region fills, (regions, X * Y * Z).
 
     Each label voxel gives its volume to the grid points around it, by linear weights.
@@ -477,7 +477,7 @@ class AtrophySolver:
         Template on its working grid.
     """
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, template: HeadTemplate) -> None:
         self.template = template
         self.integrator = RegionIntegrator(template)
         self.controlled = (template.regions['tissue'] != 'CSF').to_numpy()
@@ -525,7 +525,7 @@ def _close_enough(ratio: NDArray, wanted: NDArray) -> bool:
     return bool(np.all(error < np.where(wanted < 0, LOSS_TOLERANCE, REST_TOLERANCE)))
 
 
-def _absorbing_fluid(template: Template, tissue: NDArray) -> Field:
+def _absorbing_fluid(template: HeadTemplate, tissue: NDArray) -> Field:
     """Part of each voxel that may take up volume: ventricles, sulci, the rim of the brain."""
     outside = template.brain < 0.5
     near = distance_to(~outside, template.voxel_size) < FLUID_RIM_MM

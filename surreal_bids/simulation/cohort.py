@@ -33,13 +33,18 @@ from surreal_bids.simulation.anatomy import (
 )
 from surreal_bids.simulation.scanner import (
     Protocol,
-    Scan,
     Scanner,
+    SimulatedScan,
     neutral_protocol,
     sample_protocol,
 )
 from surreal_bids.simulation.tables import claim_folder
-from surreal_bids.simulation.templates import CSF_THRESHOLD, Template, load_regions, load_template
+from surreal_bids.simulation.templates import (
+    CSF_THRESHOLD,
+    HeadTemplate,
+    load_regions,
+    load_template,
+)
 
 GROUPS = ('CN', 'PT', 'atlas')
 """Controls, patients, and healthy atlases; the position is part of the seed."""
@@ -240,7 +245,9 @@ def write_tables(root: Path, plan: CohortPlan, people: list[Person]) -> None:
     write_json(root / TRUTH / 'severities.json', severity_columns(plan))
 
 
-def write_regions(root: Path, plan: CohortPlan, template: Template, patterns: pd.DataFrame) -> None:
+def write_regions(
+    root: Path, plan: CohortPlan, template: HeadTemplate, patterns: pd.DataFrame
+) -> None:
     """Write the regions, the patterns, and the look-up table of the atlas set."""
     truth, regions = root / TRUTH, template.regions
     write_tsv(truth / 'patterns.tsv', patterns.assign(loss=LARGEST_LOSS))
@@ -294,12 +301,12 @@ class Simulator:
         Template on its working grid.
     """
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, template: HeadTemplate) -> None:
         self.template = template
         self.solver = AtrophySolver(template)
         self.scanner = Scanner(template)
 
-    def simulate(self, plan: CohortPlan, person: Person) -> tuple[Scan, pd.DataFrame]:
+    def simulate(self, plan: CohortPlan, person: Person) -> tuple[SimulatedScan, pd.DataFrame]:
         """Simulate one: the scan with its truth, and the volumes of all regions."""
         _, anatomy_rng, scan_rng = random_streams(plan, person.group, person.number)
         regions = self.template.regions
@@ -395,7 +402,7 @@ def severity_table(people: list[Person]) -> pd.DataFrame:
     return table
 
 
-def skull_stripped(scan: Scan) -> nib.Nifti1Image:
+def skull_stripped(scan: SimulatedScan) -> nib.Nifti1Image:
     """The scan with zeros outside the brain."""
     brain = np.asarray(scan.t1w.dataobj) * np.asarray(scan.brain.dataobj)
     return nib.Nifti1Image(brain, scan.t1w.affine, scan.t1w.header)

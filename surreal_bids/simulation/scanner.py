@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from surreal_bids.simulation.anatomy import FLUID_RIM_MM, Field, interpolate, pull_back, smooth
-from surreal_bids.simulation.templates import Template, distance_to
+from surreal_bids.simulation.templates import HeadTemplate, distance_to
 
 MATERIALS = ('GM', 'WM', 'CSF', 'bone', 'marrow', 'fat', 'muscle', 'eye')
 """What a voxel may be made of; the rest of it is air."""
@@ -67,7 +67,7 @@ TEXTURE_SD = 0.12
 """Smoothness and relative strength of that texture."""
 
 
-def build_head(template: Template) -> Field:
+def build_head(template: HeadTemplate) -> Field:
     """Fraction of each material in each voxel of the working grid, (materials, X, Y, Z)."""
     world = _world(template)
     depth = _distance_from_brain(template)
@@ -97,7 +97,7 @@ def build_head(template: Template) -> Field:
     return fractions
 
 
-def build_texture(template: Template) -> Field:
+def build_texture(template: HeadTemplate) -> Field:
     """What the template's T1 shows beyond its tissue, relative to the contrast of WM to CSF."""
     inside = template.brain > 0.5
     design = template.tissue[:, inside].T
@@ -106,7 +106,7 @@ def build_texture(template: Template) -> Field:
     return (residual * template.brain / (means[1] - means[2])).astype(np.float32)
 
 
-def soft_tissue_texture(template: Template) -> Field:
+def soft_tissue_texture(template: HeadTemplate) -> Field:
     """Factor with mean one that makes muscle, fat and marrow uneven, (X, Y, Z)."""
     rng = np.random.default_rng(TEXTURE_SEED)
     noise = rng.standard_normal(template.shape, dtype=np.float32)
@@ -120,7 +120,7 @@ def ellipsoid(world: NDArray, centre: Sequence[float], half_axes: Sequence[float
     return (np.sqrt((scaled**2).sum(axis=0)) - 1) * min(half_axes)
 
 
-def _world(template: Template) -> Field:
+def _world(template: HeadTemplate) -> Field:
     """Template coordinates (mm) of each voxel, (3, X, Y, Z)."""
     voxels = np.moveaxis(np.indices(template.shape), 0, -1)
     return np.moveaxis(apply_affine(template.affine, voxels), -1, 0).astype(np.float32)
@@ -133,7 +133,7 @@ def _signed_distance(mask: NDArray, voxel_size: float) -> NDArray:
     return np.where(mask, half - inside, outside - half)
 
 
-def _distance_from_brain(template: Template) -> NDArray:
+def _distance_from_brain(template: HeadTemplate) -> NDArray:
     """Distance (mm) from the brain with its clefts closed, smoothed as bone is."""
     brain = template.brain > 0.5
     dilated = distance_to(brain, template.voxel_size) < CLOSING_MM
@@ -142,7 +142,7 @@ def _distance_from_brain(template: Template) -> NDArray:
     return smooth(distance, BONE_SMOOTHNESS_MM / template.voxel_size)
 
 
-def _spine(template: Template, world: NDArray, radii: tuple[float, float]) -> NDArray:
+def _spine(template: HeadTemplate, world: NDArray, radii: tuple[float, float]) -> NDArray:
     """Signed distance (mm) from an upright cylinder under the lowest part of the brain."""
     lowest = np.flatnonzero((template.brain > 0.5).any(axis=(0, 1)))[0]
     foot = np.argwhere(template.brain[:, :, lowest] > 0.5).mean(axis=0)
@@ -235,7 +235,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Scan:
+class SimulatedScan:
     """A simulated scan and its truth, all on one grid."""
 
     t1w: nib.Nifti1Image
@@ -282,7 +282,7 @@ class Scanner:
         Template on its working grid.
     """
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, template: HeadTemplate) -> None:
         self.template = template
         self.materials = build_head(template)
         self.texture = build_texture(template)
@@ -295,7 +295,7 @@ class Scanner:
         placement: NDArray,
         protocol: Protocol,
         rng: np.random.Generator,
-    ) -> Scan:
+    ) -> SimulatedScan:
         """Scan a participant.
 
         Parameters
@@ -318,7 +318,7 @@ class Scanner:
         recorded = record(intensity, protocol, rng)
         brain = interpolate(self.template.brain[None], source)[0] > 0.5
         images = (recorded, self._labels_at(source), brain.astype(np.uint8))
-        return Scan(*(_store(data, affine, protocol.orientation) for data in images))
+        return SimulatedScan(*(_store(data, affine, protocol.orientation) for data in images))
 
     def _field_of_view(
         self, placement: NDArray, voxel_size: tuple[float, float, float]

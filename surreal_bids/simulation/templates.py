@@ -82,7 +82,7 @@ class LabelMap:
 
 
 @dataclass(frozen=True)
-class Template:
+class HeadTemplate:
     """A template head on a working grid.
 
     Attributes
@@ -119,7 +119,7 @@ class Template:
         return self.t1.shape
 
 
-def load_template(voxel_size: float = 2.0) -> Template:
+def load_template(voxel_size: float = 2.0) -> HeadTemplate:
     """Load the template on the working grid of a voxel size in mm."""
     if voxel_size not in VOXEL_SIZES_MM:
         sizes = ', '.join(f'{size:g}' for size in VOXEL_SIZES_MM)
@@ -131,7 +131,7 @@ def load_template(voxel_size: float = 2.0) -> Template:
     t1 = np.asarray(t1_image.dataobj, dtype=np.float32)
     brain_on_grid = resample(brain, t1_image.affine, affine, shape).clip(0, 1)
     regions = load_regions()
-    return Template(
+    return HeadTemplate(
         affine=affine,
         t1=resample(t1, t1_image.affine, affine, shape).clip(0),
         tissue=tissue_fractions(affine, shape, brain_on_grid),

@@ -106,7 +106,7 @@ def test_wrong_entities_are_explained(entities, message):
 
 
 def test_an_unknown_name_brings_the_nearest():
-    with pytest.raises(UsageError, match=r'no output is called rindex; the nearest .*rindices'):
+    with pytest.raises(UsageError, match=r'unknown output rindex; the nearest .*rindices'):
         output_path('.', 'rindex')
 
 

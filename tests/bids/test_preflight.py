@@ -75,7 +75,7 @@ def test_a_truncated_image_is_refused(tmp_path, extension, kept):
 def test_a_whole_stream_of_half_an_image_is_refused(tmp_path):
     path = write_t1w(tmp_path / 'x_T1w.nii.gz')
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1]))
-    with pytest.raises(DataError, match='promises 2368 bytes, there are 2367'):
+    with pytest.raises(DataError, match='truncated: 2367 bytes instead of 2368'):
         check_image(path)
 
 
@@ -177,7 +177,7 @@ def test_the_same_image_under_two_names(make_dataset):
     (root / 'sub-3/anat/sub-3_T1w.nii.gz').write_bytes(gzip.compress(content))
     problems, _ = check_images(find_t1w(root))
     assert [problem.name for problem in problems] == ['sub-1', 'sub-3']
-    assert 'the same voxels as sub-3; replace the copy' in problems[0].reason
+    assert 'identical to sub-3; replace the copy' in problems[0].reason
 
 
 TABLE = 'participant_id\nsub-1\nsub-2\nsub-3\nsub-ghost\n'
@@ -191,14 +191,14 @@ def test_nobody_vanishes(make_dataset, tmp_path):
     config = AppConfig(root, tmp_path / 'out', ('participant',))
     survey = survey_dataset(config)
     assert {problem.name: problem.reason[:20] for problem in survey.problems} == {
-        'sub-1/ses-c d': 'not used, since a la',
-        'sub-3': 'no T1w image passes ',
-        'sub-a b': 'not used, since a la',
-        'sub-x_y': 'not used, since a la',
+        'sub-1/ses-c d': 'not used because a l',
+        'sub-3': 'no T1w image matches',
+        'sub-a b': 'not used because a l',
+        'sub-x_y': 'not used because a l',
     }
     assert {note.name: note.reason for note in survey.notes} == {
-        'sub-1_ses-b': 'no T1w image in this session passes the filters',
-        'sub-ghost': 'in participants.tsv, but without a folder',
+        'sub-1_ses-b': 'no T1w image of this session matches the filters',
+        'sub-ghost': 'listed in participants.tsv but has no folder',
     }
     assert survey.expected == [('1', 'a'), ('2', None), ('3', None), ('1', 'b')]
     survey = survey_dataset(replace(config, participant_label=('2',)))
@@ -247,6 +247,6 @@ def test_an_unwritable_output_folder(make_dataset, monkeypatch):
 
 @pytest.mark.parametrize('name', ['work', 'derivatives/work', '.'])
 def test_intermediate_results_stay_out_of_the_dataset(tmp_path, name):
-    with pytest.raises(OutputError, match='inside the dataset; give another with -w'):
+    with pytest.raises(OutputError, match='inside the dataset; choose'):
         check_work_folder(tmp_path / 'data', tmp_path / 'data' / name)
     check_work_folder(tmp_path / 'data', tmp_path / 'data2' / name)

@@ -108,7 +108,7 @@ def test_sessions(make_dataset, tmp_path, capsys, option):
     out = capsys.readouterr().out
     assert code == 1
     assert [line.split()[1] for line in out.splitlines() if line.startswith('sub-')] == ['ses-b']
-    assert 'sub-2: no T1w image passes the filters' in out
+    assert 'sub-2: no T1w image matches the filters' in out
     assert 'sub-<participant>/ses-<session>/anat/' in out
 
 
@@ -132,7 +132,7 @@ def test_problems_are_named_and_the_others_still_shown(check, dataset):
     code, out, err = check()
     assert (code, err) == (1, '')
     assert f'sub-02: {dataset / IMAGES[2]}: the file is empty' in out
-    assert 'sub-04: no T1w image passes the filters' in out
+    assert 'sub-04: no T1w image matches the filters' in out
     assert [line.split()[-1] for line in out.splitlines()[3:6]] == ['2', 'below', 'good']
 
 
@@ -146,7 +146,7 @@ def test_someone_who_is_not_in_the_table(check, dataset):
     problems, notes = out.split('Notes:')
     assert 'No problems.' in problems
     assert 'sub-02: no row in participants.tsv' in notes
-    assert 'sub-99: in participants.tsv, but without a folder' in notes
+    assert 'sub-99: listed in participants.tsv but has no folder' in notes
 
 
 def test_roles_of_groups(check):
@@ -252,7 +252,7 @@ def test_a_filter_file(check, tmp_path, filters, expected):
         assert expected in out
     else:
         assert code == 18
-        assert 'no T1w image of 3 participants passes the filters' in err
+        assert 'no T1w image of 3 participants matches the filters' in err
 
 
 @pytest.mark.parametrize(

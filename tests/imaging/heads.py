@@ -8,7 +8,7 @@ import numpy as np
 from nibabel.affines import apply_affine
 
 from surreal_bids.simulation.anatomy import Anatomy, interpolate, pull_back, sample_anatomy
-from surreal_bids.simulation.scanner import Scan, Scanner, sample_protocol
+from surreal_bids.simulation.scanner import Scanner, SimulatedScan, sample_protocol
 from tests.simulation.phantom import real_template
 
 TISSUES = ('GM', 'WM', 'CSF')
@@ -27,7 +27,7 @@ def anatomy(seed: int = 0) -> Anatomy:
 
 
 @cache
-def scan(seed: int = 0, orientation: str = 'RAS') -> Scan:
+def scan(seed: int = 0, orientation: str = 'RAS') -> SimulatedScan:
     """A scan with bias field, noise and voxels of unequal edges, and its true brain."""
     rng = np.random.default_rng(seed)
     protocol = replace(sample_protocol(1, VOXEL_MM, rng), orientation=orientation)

@@ -11,7 +11,7 @@ from surreal_bids.bids.outputs import MASK_METHODS, Record, VisitOutputs
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.imaging.transforms import affine_transform, write_transform
-from surreal_bids.interfaces.anatomy import Step
+from surreal_bids.interfaces.anatomy import ImageStep
 from surreal_bids.interfaces.outputs import (
     DescribeOutputs,
     SaveOutput,
@@ -105,7 +105,7 @@ def test_the_record_lists_all_outputs(tmp_path):
     assert path.endswith('sub-01_desc-outputs_record.json')
 
 
-class Warn(Step):
+class Warn(ImageStep):
     """A step that warns twice of the same."""
 
     input_spec = BaseInterfaceInputSpec

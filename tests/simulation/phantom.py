@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from surreal_bids.simulation.templates import LabelMap, Template, crop, load_template
+from surreal_bids.simulation.templates import HeadTemplate, LabelMap, crop, load_template
 from surreal_bids.templates import resample
 
 HIPPOCAMPUS, FAR_REGION, WHITE_MATTER, VENTRICLE = 47, 176, 44, 51
@@ -44,8 +44,8 @@ def phantom_labels() -> LabelMap:
 
 
 @cache
-def phantom(voxel_size: float = 2.0) -> Template:
-    """Template of the phantom on a working grid."""
+def phantom(voxel_size: float = 2.0) -> HeadTemplate:
+    """HeadTemplate of the phantom on a working grid."""
     shape, affine, _ = _grid(voxel_size)
     labels = phantom_labels()
     _, fine_affine, fine_world = _grid(1.0)
@@ -54,7 +54,7 @@ def phantom(voxel_size: float = 2.0) -> Template:
     grey = resample(np.isin(labels.data, [HIPPOCAMPUS, FAR_REGION]), labels.affine, affine, shape)
     white = resample(labels.data == WHITE_MATTER, labels.affine, affine, shape)
     fluid = brain - grey - white
-    return Template(
+    return HeadTemplate(
         affine=affine,
         t1=65 * grey + 85 * white + 25 * fluid,
         tissue=np.stack([grey, white, fluid]),
@@ -68,6 +68,6 @@ real_template = cache(load_template)
 """The template of the packages, loaded once a process."""
 
 
-def row_of(template: Template, index: int) -> int:
+def row_of(template: HeadTemplate, index: int) -> int:
     """Position of a region in the table of a template."""
     return int(np.flatnonzero(template.regions['index'] == index)[0])
