@@ -1,4 +1,4 @@
-"""Images: reading and checking them, their grids, and the way from nibabel (RAS) to ITK (LPS)."""
+"""Reading and checking images, comparing grids, and conversion from nibabel to ITK."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 
 Image = nib.nifti1.Nifti1Image
-"""What the functions of this package take and return; world coordinates are RAS, in mm."""
+"""Image type of this package; world coordinates are RAS, in mm."""
 
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0])
-"""ITK counts the first two world axes the other way; the matrix is its own inverse."""
+"""Conversion of world axes between nibabel (RAS) and ITK (LPS), in both directions."""
 
 VOXEL_SIZE_TOLERANCE = 0.01
-"""An sform whose voxel edges differ from the header's by more than this share is not to scale."""
+"""Relative difference of voxel sizes from which the scale of an sform does not match."""
 
 SAME_PLACE_MM = 0.05
-"""Grids agree if no corner lies further from its counterpart; single precision moves it less."""
+"""Maximum distance of the corners of equal grids; single precision has smaller errors."""
 
 SCANNER_CODE = 1
-"""NIfTI code of scanner coordinates, written where the reference has none."""
+"""NIfTI code of scanner coordinates, the default without a reference."""
 
 UNREADABLE = (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError)
-"""What nibabel raises for files that are missing, damaged, truncated or not images."""
+"""Exceptions of nibabel for files that are missing, damaged, truncated or not images."""
 
 
 def load_image(path: str | Path) -> Image:
-    """Read a three-dimensional image whole, with finite voxels and one affine.
+    """Read a three-dimensional image with finite voxels.
 
-    Integers stay integers unless the header scales them; all else becomes float32. A fourth axis
-    of one volume is dropped. Voxels that are not finite become 0, since programs that strip skulls
-    mark the background so; the log reports how many.
+    Unscaled integers stay integers; other types become float32. A fourth axis of one volume is
+    dropped. Voxels that are not finite become 0, because some programs use NaN as background; a
+    warning reports their number.
 
     Parameters
     ----------
     path
-        NIfTI file, or another format that nibabel places in space (MGH).
+        NIfTI or MGH file.
 
     Raises
     ------
     DataError
-        The file cannot be read to its end, is not one real-valued volume, has no usable affine, or
-        shows the same value everywhere.
+        The file cannot be read, is not one real-valued volume, has no valid affine, or all voxels
+        have the same value.
     """
     path = Path(path)
     image = open_image(path)
@@ -68,7 +68,7 @@ def load_image(path: str | Path) -> Image:
 
 
 def open_image(path: str | Path) -> SpatialImage:
-    """Read the header of an image; its voxels stay on disk."""
+    """Read the header of an image, without its voxels."""
     with reading(path):
         image = nib.load(path)
     if not isinstance(image, SpatialImage):
@@ -78,7 +78,7 @@ def open_image(path: str | Path) -> SpatialImage:
 
 @contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Turn whatever goes wrong while an image is read into a DataError that names the file."""
+    """Convert read errors to a DataError that names the file."""
     try:
         yield
     except UNREADABLE as error:
@@ -88,12 +88,12 @@ def reading(path: str | Path) -> Iterator[None]:
 
 
 def like(reference: SpatialImage, array: NDArray, dtype: DTypeLike) -> Image:
-    """Put an array (X, Y, Z) on the grid of a reference, stored as `dtype` and unscaled."""
+    """Create an image from an array (X, Y, Z) on the grid of a reference, unscaled."""
     return _with_affine(np.asarray(array, dtype=dtype), reference.affine, reference)
 
 
 def same_grid(a: SpatialImage, b: SpatialImage) -> bool:
-    """Whether two images have the same shape and place, up to `SAME_PLACE_MM`."""
+    """Tell whether two images have the same shape and position, up to `SAME_PLACE_MM`."""
     if a.shape[:3] != b.shape[:3]:
         return False
     corners = np.array(list(np.ndindex(2, 2, 2))) * (np.array(a.shape[:3]) - 1)
@@ -102,13 +102,13 @@ def same_grid(a: SpatialImage, b: SpatialImage) -> bool:
 
 
 def voxel_volume(image: SpatialImage) -> float:
-    """Volume of a voxel in mm3, by the affine."""
+    """Return the volume of a voxel in mm3."""
     return float(abs(np.linalg.det(image.affine[:3, :3])))
 
 
 def to_ants(image: SpatialImage) -> ants.ANTsImage:
-    """Copy an image to ITK, as float32; oblique and sheared affines are kept."""
-    # Importing ants takes seconds, which only those who need it should pay.
+    """Convert an image to ANTs as float32; oblique and sheared affines are kept."""
+    # Imported here because ants takes seconds to import.
     import ants
 
     matrix = RAS_TO_LPS @ image.affine[:3, :3]
@@ -122,7 +122,7 @@ def to_ants(image: SpatialImage) -> ants.ANTsImage:
 
 
 def _with_affine(array: NDArray, affine: NDArray, source: SpatialImage | None = None) -> Image:
-    """Image whose sform and qform both hold the affine, under the source's code of space."""
+    """Create an image with the affine as sform and qform, and the code of the source."""
     header: Any = {} if source is None else source.header
     codes = (int(header[name]) for name in ('sform_code', 'qform_code') if name in header)
     code = next((code for code in codes if code > 0), SCANNER_CODE)
@@ -134,12 +134,12 @@ def _with_affine(array: NDArray, affine: NDArray, source: SpatialImage | None = 
 
 
 def _one_volume(path: Path, values: NDArray) -> NDArray:
-    """Check the voxels of a file and make them a finite array (X, Y, Z)."""
+    """Check the voxels of a file and return a finite array (X, Y, Z)."""
     size = ' x '.join(map(str, values.shape))
     if values.ndim == 4 and values.shape[3] == 1:
         values = values[..., 0]
     if values.ndim != 3:
-        raise DataError(f'{path}: {size} voxels, but one 3-D volume is needed; extract it')
+        raise DataError(f'{path}: {size} voxels, expected one 3-D volume; extract one')
     if values.size == 0:
         raise DataError(f'{path}: no voxels ({size}); convert it again')
     if values.dtype.kind not in 'iuf':
@@ -154,7 +154,7 @@ def _one_volume(path: Path, values: NDArray) -> NDArray:
 
 
 def _without_long_integers(path: Path, values: NDArray) -> NDArray:
-    """Integers of 64 bits, which many programs cannot read, as integers of 32."""
+    """Convert 64-bit integers, which many programs cannot read, to 32 bits."""
     limits = np.iinfo(np.int32)
     if values.min() < limits.min or values.max() > limits.max:
         raise DataError(f'{path}: integers beyond 32 bits; store it as float32')
@@ -164,18 +164,18 @@ def _without_long_integers(path: Path, values: NDArray) -> NDArray:
 def _finite(path: Path, values: NDArray[np.float32]) -> NDArray[np.float32]:
     bad = ~np.isfinite(values)
     if bad.any():
-        LOGGER.warning('%s: %d voxels are NaN or infinite; they are set to 0', path, bad.sum())
+        LOGGER.warning('%s: %d voxels are NaN or infinite and are set to 0', path, bad.sum())
         values[bad] = 0
     return values
 
 
 def _affine_of(path: Path, image: SpatialImage) -> NDArray[np.float64]:
-    """The affine of an image, checked."""
+    """Return the affine of an image, checked."""
     affine = image.affine
     if affine is None or not np.isfinite(affine).all() or not np.linalg.det(affine[:3, :3]):
         raise DataError(
-            f'{path}: the affine is not finite and invertible, so voxels have no place in space; '
-            f'convert it again. It is {affine if affine is None else affine[:3].tolist()}'
+            f'{path}: the affine is not finite and invertible; convert the image again. The affine '
+            f'is {affine if affine is None else affine[:3].tolist()}'
         )
     return _nifti_affine(path, image) if isinstance(image, nib.Nifti1Pair) else affine
 
@@ -183,15 +183,17 @@ def _affine_of(path: Path, image: SpatialImage) -> NDArray[np.float64]:
 def _nifti_affine(path: Path, image: nib.Nifti1Pair) -> NDArray[np.float64]:
     """Choose the affine: the sform, else the qform, else the voxel sizes (nibabel's rule).
 
-    An sform that is not to scale, such as one that leads to a template, gives way to the qform:
-    volumes are measured in the participant's own mm3.
+    If the scale of the sform does not match the voxel size, as after registration to a template,
+    the qform is used, because volumes are measured in native space.
     """
     sform, qform = (int(image.header[name]) for name in ('sform_code', 'qform_code'))
     if not sform and not qform:
-        LOGGER.warning('%s: no orientation in the header; left and right are guessed', path)
+        LOGGER.warning('%s: no orientation in the header; left and right may be swapped', path)
     if sform and not _to_scale(image):
-        chosen = 'qform' if qform else 'sform, as there is no qform'
-        LOGGER.warning('%s: the sform is not to scale; using the %s', path, chosen)
+        chosen = 'qform' if qform else 'sform because there is no qform'
+        LOGGER.warning(
+            '%s: the scale of the sform does not match the voxel size; using the %s', path, chosen
+        )
         return image.get_qform() if qform else image.affine
     return image.affine
 

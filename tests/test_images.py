@@ -107,7 +107,7 @@ def test_a_fourth_axis_of_one_volume_is_dropped(tmp_path):
 @pytest.mark.parametrize(
     ('array', 'message'),
     [
-        (noise((*SHAPE, 2)), r'7 x 8 x 9 x 2 voxels, but one 3-D volume'),
+        (noise((*SHAPE, 2)), r'7 x 8 x 9 x 2 voxels, expected one 3-D volume'),
         (noise((7, 8)), 'one 3-D volume'),
         (np.zeros((7, 0, 9), np.float32), 'no voxels'),
         (np.zeros(SHAPE, np.float32), 'all voxels are 0'),
@@ -173,7 +173,7 @@ def test_sform_goes_before_qform_unless_it_stretches_voxels(
     wanted = {'sform': sform, 'qform': qform}[expected]
     for affine in (loaded.affine, loaded.get_sform(), loaded.get_qform()):
         np.testing.assert_allclose(affine, wanted, atol=1e-5)
-    assert ('not to scale' in caplog.text) == (scale != 1)
+    assert ('scale of the sform' in caplog.text) == (scale != 1)
 
 
 def test_missing_orientation_is_said(tmp_path, caplog):
@@ -181,7 +181,7 @@ def test_missing_orientation_is_said(tmp_path, caplog):
     image.header.set_zooms((0.7, 1.2, 2.0))
     image.to_filename(tmp_path / 'x.nii')
     assert voxel_volume(load_image(tmp_path / 'x.nii')) == pytest.approx(0.7 * 1.2 * 2)
-    assert 'left and right are guessed' in caplog.text
+    assert 'left and right may be swapped' in caplog.text
 
 
 @each_affine

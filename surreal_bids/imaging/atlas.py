@@ -1,4 +1,4 @@
-"""Labelled brains: folders of atlases, and the built-in MUSE atlas."""
+"""Atlases: folders of labelled brains, and the built-in MUSE atlas."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ LICENCE_FILE = 'LICENSE'
 DEFAULT_ATLAS = 'muse'
 
 DIGEST_LENGTH = 12
-"""Characters of a checksum that tell cached files of different content apart."""
+"""Characters of a checksum in the names of cached files."""
 
 
 @dataclass(frozen=True)
 class Atlas:
-    """A labelled brain: paths of its T1w image and its label map."""
+    """Paths of the T1w image and the label map of a labelled brain."""
 
     name: str
     t1w: Path
@@ -59,9 +59,9 @@ class AtlasSet:
     atlases
         At least one.
     regions
-        `index` (label), `name`, and where they are known `tissue` and `hemisphere`.
+        `index` (label), `name` and, if known, `tissue` and `hemisphere`.
     licence
-        Terms of use, as the set states them.
+        Terms of use.
     """
 
     name: str
@@ -76,19 +76,19 @@ def read_atlas_set(folder: str | Path) -> AtlasSet:
     Parameters
     ----------
     folder
-        Holds `<name>_T1w.nii.gz` and `<name>_dseg.nii.gz` on one grid for each atlas, and
-        `dseg.tsv` with the columns `index` and `name`, and perhaps `tissue` and `hemisphere`. Terms
-        of use are taken from `LICENSE`. T1w images may show the whole head:
-        see :func:`strip_atlases`.
+        Contains `<name>_T1w.nii.gz` and `<name>_dseg.nii.gz` on one grid for each atlas, and
+        `dseg.tsv` with the columns `index`, `name` and, optionally, `tissue` and `hemisphere`.
+        Terms of use are read from `LICENSE`. T1w images may show the whole head; see
+        :func:`strip_atlases`.
 
     Raises
     ------
     DataError
-        Something is missing, is given twice, does not fit together, or is no label.
+        Files are missing, do not match, or have invalid labels.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f'{folder}: no such folder; --atlas takes a folder of atlases, or "muse"')
+        raise DataError(f'{folder}: folder not found; give --atlas a folder of atlases or "muse"')
     regions = read_regions(folder / REGIONS_FILE)
     atlases = _pairs(folder)
     for atlas in atlases:
@@ -103,13 +103,13 @@ def read_atlas_set(folder: str | Path) -> AtlasSet:
 
 
 def default_atlas(cache_dir: Path) -> AtlasSet:
-    """The built-in atlas of the 145 single MUSE regions, in MNI152NLin2009cAsym at 1 mm.
+    """Return the built-in atlas of 145 MUSE regions in MNI152NLin2009cAsym at 1 mm.
 
     Parameters
     ----------
     cache_dir
-        The atlas is written into a folder of this one, once, named by a checksum of its sources.
-        Several processes may do so at once.
+        The atlas is written once to a subfolder named by a checksum of its sources. Several
+        processes may do so at once.
     """
     sources = b''.join(package_file(*source).read_bytes() for source in MUSE_SOURCES)
     folder = cache_dir / f'{DEFAULT_ATLAS}-{content_digest(sources)}'
@@ -128,36 +128,36 @@ def strip_atlases(
     cache_dir: Path,
     mask_of: Callable[[Image], tuple[Image, str]] = brain_mask,
 ) -> AtlasSet:
-    """Replace T1w images of whole heads by copies that show the brain only.
+    """Replace T1w images of whole heads with skull-stripped copies.
 
-    What is kept is what brain extraction finds, and all that is labelled: labels alone may leave
-    out fluid or most of the brain. Images that are stripped already stay as they are.
+    The brain mask and all labelled voxels are kept, because labels alone may not cover the fluid or
+    most of the brain. Skull-stripped images are not changed.
 
     Parameters
     ----------
     atlas_set
         Atlases as they were read.
     cache_dir
-        Copies are written here, once; their names tell contents apart.
+        Copies are written here once; their names contain a checksum.
     mask_of
-        Gives the brain mask of a T1w image, and `'stripped'` if the image needs none.
+        Returns the brain mask of a T1w image, and `'stripped'` for a skull-stripped image.
     """
     atlases = tuple(_strip(atlas, cache_dir, mask_of) for atlas in atlas_set.atlases)
     return replace(atlas_set, atlases=atlases)
 
 
 def read_regions(path: Path) -> pd.DataFrame:
-    """Read and check a list of regions: `index` and `name`, once each, and what else there is.
+    """Read and check a table of regions with unique `index` and `name`.
 
     Parameters
     ----------
     path
-        Table of tab-separated values, such as `dseg.tsv` of BIDS. A region of index 0, the
-        background, is excluded.
+        TSV file, such as `dseg.tsv` of BIDS. The background, index 0, is excluded.
     """
     if not path.is_file():
         raise DataError(
-            f'{path}: not found; it lists the regions: columns index and name, tab-separated'
+            f'{path}: not found; add a tab-separated table of the regions with the columns index '
+            'and name'
         )
     table = pd.read_csv(path, sep='\t', dtype=str, keep_default_na=False, na_values=[MISSING, ''])
     missing = sorted({'index', 'name'} - set(table.columns))
@@ -171,7 +171,7 @@ def read_regions(path: Path) -> pd.DataFrame:
     for column in ('index', 'name'):
         _refuse(path, table.loc[table[column].duplicated(), column], f'given twice as {column}')
     if table.empty:
-        raise DataError(f'{path}: lists no region; add one line for each')
+        raise DataError(f'{path}: no regions listed; add one row per region')
     return table
 
 
@@ -189,7 +189,7 @@ def _strip(atlas: Atlas, cache_dir: Path, mask_of: Callable[[Image], tuple[Image
 
 
 def content_digest(*contents: bytes) -> str:
-    """Checksum that tells contents of files apart."""
+    """Return a checksum of the contents of files."""
     checksum = hashlib.sha256()
     for content in contents:
         checksum.update(content)
@@ -202,9 +202,9 @@ def _refuse(path: Path, cells: pd.Series, problem: str) -> None:
 
 
 def _pairs(folder: Path) -> tuple[Atlas, ...]:
-    """Atlases of a folder, in alphabetical order.
+    """List the atlases of a folder in alphabetical order.
 
-    Hidden files are ignored: another process may be writing the same atlas.
+    Hidden files are ignored because another process may be writing the same atlas.
     """
     names = {
         ending: {path.name.removesuffix(ending) for path in folder.glob(f'[!.]*{ending}')}
@@ -231,22 +231,20 @@ def _check_labels(atlas: Atlas, regions: pd.DataFrame) -> None:
     t1w, labels = load_image(atlas.t1w), load_image(atlas.labels)
     if not same_grid(t1w, labels):
         raise DataError(
-            f'{atlas.labels}: {labels.shape} voxels, not on the grid of {atlas.t1w.name}, '
+            f'{atlas.labels}: the label map {labels.shape} is not on the grid of {atlas.t1w.name} '
             f'{t1w.shape}; resample it with nearest neighbours'
         )
     values = np.unique(np.asarray(labels.dataobj))
     odd = values[(values != np.round(values)) | (values < 0)]
     if odd.size:
         raise DataError(
-            f'{atlas.labels}: {odd.size} values are no labels ({list_briefly(odd.tolist())}); '
-            'labels '
-            'are whole numbers from 0. Was it resampled without nearest neighbours?'
+            f'{atlas.labels}: {odd.size} values are not labels ({list_briefly(odd.tolist())}); '
+            'labels are integers from 0; resample the label map with nearest neighbours'
         )
     unknown = sorted(set(values.astype(int).tolist()) - {0, *regions['index'].tolist()})
     if unknown:
         raise DataError(
-            f'{atlas.labels}: labels {list_briefly(unknown)} are not in {REGIONS_FILE}; add them '
-            'to it'
+            f'{atlas.labels}: labels {list_briefly(unknown)} are not in {REGIONS_FILE}; add them'
         )
 
 
@@ -259,7 +257,7 @@ MUSE_SOURCES = (
     ('surreal_bids', 'templates.py'),
     ('surreal_bids', 'imaging/atlas.py'),
 )
-"""Package and path of what the atlas is made from, this file included."""
+"""Packages and paths of the sources of the atlas, including this file."""
 
 MUSE_LICENCE = """\
 MUSE regions in MNI152NLin2009cAsym, made by surreal_bids from files of other packages.
@@ -340,16 +338,16 @@ On real heads, overlap with DLMUSE is best from 0.65 to 0.8; volumes of the cort
 
 
 def muse_t1w() -> Image:
-    """T1-weighted brain of the template at 1 mm, 0 outside."""
+    """Return the T1w brain of the template at 1 mm, 0 outside."""
     image, brain = read_brain()
     return like(image, np.asarray(image.dataobj) * brain, np.float32)
 
 
 def muse_labels(t1w: Image) -> Image:
-    """Label map of the 145 regions on the grid of :func:`muse_t1w`.
+    """Compute the label map of the 145 regions on the grid of :func:`muse_t1w`.
 
-    As shipped, labels of the cortex fill its sulci. Voxels of tissue labels that the priors of the
-    template call fluid, and all outside its brain, are background.
+    The source labels of the cortex include sulci. Tissue labels are removed where the template
+    priors are fluid and outside the brain.
     """
     labels = _on_grid(read_labels(LABELS_FILE), t1w)
     tracts = _on_grid(read_labels(TRACTS_FILE), t1w)

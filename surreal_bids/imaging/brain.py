@@ -1,4 +1,4 @@
-"""The brain mask (deepbet) and the correction of the bias field (N4)."""
+"""Brain extraction (deepbet) and bias field correction (N4)."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ from surreal_bids.images import Image, like, same_grid, voxel_volume
 MM3_PER_LITRE = 1e6
 
 STRIPPED_LITRES = (0.8, 2.3)
-"""Volume of the single body of a stripped image: a brain with its fluid. Heads have over 3."""
+"""Volume of the brain with its fluid in a skull-stripped image; heads have more than 3."""
 
 LARGEST_BODY_SHARE = 0.98
-"""Share of the non-zero voxels of a stripped image that hang together. In a head with a black
-background, fluid and bone may part brain from scalp, but the scalp is large."""
+"""Minimum share of non-zero voxels in the largest connected body of a skull-stripped image. In a
+head with a black background, fluid and bone may separate brain and scalp, but the scalp is
+large."""
 
 EMPTY_SHARE = 0.2
-"""At least this share of a stripped image is exactly 0; a box around a brain is half empty."""
+"""Minimum share of zeros in a skull-stripped image; a box around a brain is half empty."""
 
 MASK_LITRES = (0.6, 2.6)
-"""Volumes that a mask of a human brain can have, from a child's to a large one with its fluid."""
+"""Plausible volumes of a human brain mask."""
 
 
 def brain_mask(image: Image, *, device: str = 'cpu') -> tuple[Image, str]:
-    """Mask the brain of a T1w image.
+    """Compute the brain mask of a T1w image.
 
     Parameters
     ----------
     image
-        T1w image of a head, or of a brain: one that is skull-stripped already keeps its brain.
+        T1w image of a head or of a skull-stripped brain.
     device
-        Where the network runs, as torch names it.
+        Device for torch.
 
     Returns
     -------
     mask : Nifti1Image
         1 in the brain, else 0; uint8, on the grid of the image.
     how : {'stripped', 'deepbet'}
-        Whether the image was stripped already, or deepbet found the brain.
+        Whether the image was skull-stripped, or deepbet computed the mask.
 
     Raises
     ------
     DataError
-        No brain is found, or one of an impossible size.
+        No brain was found, or its volume is not plausible.
     """
     body = stripped_body(image)
     if body is not None:
@@ -59,9 +60,9 @@ def brain_mask(image: Image, *, device: str = 'cpu') -> tuple[Image, str]:
 
 
 def stripped_body(image: Image) -> NDArray[np.bool_] | None:
-    """The brain (X, Y, Z) of an image that is skull-stripped; None for a head.
+    """Return the brain (X, Y, Z) of a skull-stripped image; None for a head.
 
-    A stripped image shows one connected body of the size of a brain, and 0 around it.
+    A skull-stripped image has one connected body with the volume of a brain, surrounded by zeros.
     """
     shown = np.asarray(image.dataobj) != 0
     if np.mean(shown) > 1 - EMPTY_SHARE:
@@ -77,13 +78,12 @@ def stripped_body(image: Image) -> NDArray[np.bool_] | None:
 
 
 def extract_brain(image: Image, *, device: str = 'cpu') -> Image:
-    """Mask the brain of a whole head with deepbet, on the grid of the image, uint8.
+    """Compute the brain mask of a head with deepbet, on the grid of the image, uint8.
 
-    deepbet turns the image to RAS, stretches its field of view to a cube, finds the brain there,
-    and does the same again with a box around it, so that neither orientation nor voxel size
-    matters here.
+    deepbet reorients the image to RAS and rescales it, so images can have any orientation and voxel
+    size.
     """
-    # Importing deepbet imports torch, which takes seconds that not every caller should pay.
+    # Imported here because deepbet imports torch, which takes seconds.
     from deepbet.bet import BrainExtraction
 
     network = BrainExtraction(no_gpu=True)
@@ -92,10 +92,10 @@ def extract_brain(image: Image, *, device: str = 'cpu') -> Image:
     try:
         _, mask, _ = network.run(like(image, np.asarray(image.dataobj), np.float32))
     except (AssertionError, ValueError) as error:
-        # This is how deepbet reports that its first look at the image found nothing.
+        # deepbet raises these if its first pass finds no brain.
         raise DataError(
-            f'deepbet finds no brain in this image ({error}); look at it, then give a brain mask '
-            'or exclude the image'
+            f'deepbet found no brain in this image ({error}); check the image, then provide a '
+            'brain mask or exclude the image'
         ) from error
     inside = np.asarray(mask.dataobj) > 0
     check_mask_volume(inside.sum() * voxel_volume(image))
@@ -103,41 +103,41 @@ def extract_brain(image: Image, *, device: str = 'cpu') -> Image:
 
 
 def check_mask_volume(volume: float) -> None:
-    """Refuse a brain mask of a volume (mm3) that no human brain has."""
+    """Raise an error if the volume (mm3) of a brain mask is not plausible."""
     smallest, largest = MASK_LITRES
     litres = volume / MM3_PER_LITRE
     if not smallest <= litres <= largest:
         raise DataError(
-            f'the brain mask holds {litres:.2f} litres, but a human brain has {smallest:g} to '
-            f'{largest:g}; check the voxel size in the header, and give a brain mask or exclude '
+            f'the volume of the brain mask is {litres:.2f} litres, expected {smallest:g} to '
+            f'{largest:g}; check the voxel size in the header, and provide a brain mask or exclude '
             'this image'
         )
 
 
 GRID_SPACING_MM = 5.0
-"""N4 sees voxels at least so far apart; the field varies over centimetres. Voxels 4 mm apart cost
-twice as much, and correlate with a known field by 0.00 to 0.02 more."""
+"""Minimum distance between the voxels that N4 uses; the field varies over centimetres. A distance
+of 4 mm doubles the run time and raises the correlation with a known field by at most 0.02."""
 
 ITERATIONS = (50, 50, 50, 50)
-"""Most iterations at each level; each level halves the distance of the spline's control points.
-These are ANTs' own. (30, 20, 10) with a tolerance of 1e-3 take a quarter of the time, but on a real
-head find fields of centimetres only in part: correlation 0.57 to 0.84 instead of 0.95 to 0.99."""
+"""Maximum number of iterations per level (defaults of ANTs); each level halves the distance of the
+control points. (30, 20, 10) with a tolerance of 1e-3 take a quarter of the time, but the
+correlation with known fields in a real head falls from 0.95-0.99 to 0.57-0.84."""
 
 TOLERANCE = 1e-7
-"""Change of the field (coefficient of variation) below which a level ends. See
+"""Change of the field (coefficient of variation) at which a level converges; see
 `benchmarks/bias.py`."""
 
 ROUNDING = 0.05
-"""Part of a voxel by which the distance may be missed."""
+"""Tolerance of the distance, in voxels."""
 
 MIN_SAMPLES = 4
-"""An axis keeps at least this many voxels: a cubic spline needs them."""
+"""Minimum number of voxels along an axis, for a cubic spline."""
 
 UPRIGHT = axcodes2ornt('RAS')
-"""Axes to the right, to the front, and up."""
+"""Orientation with axes to the right, front and top."""
 
 MIN_FOREGROUND = 100
-"""N4 needs a histogram: fewer voxels than this on the coarse grid are not worth one."""
+"""Minimum number of voxels for the histogram of N4."""
 
 
 def correct_bias(
@@ -148,21 +148,21 @@ def correct_bias(
     iterations: Sequence[int] = ITERATIONS,
     tolerance: float = TOLERANCE,
 ) -> Image:
-    """Divide an image by its bias field; the mean intensity in the mask stays.
+    """Divide an image by its bias field; the mean intensity in the mask is preserved.
 
     Parameters
     ----------
     image
         T1w image.
     mask
-        Where the field is estimated, on the grid of the image; without it, where the image is
-        brighter than its mean. The field is smooth and divides the whole image.
+        Voxels in which the field is estimated, on the grid of the image; without a mask, voxels
+        brighter than the mean.
     grid_spacing
-        Minimum distance (mm) between the voxels that N4 sees.
+        Minimum distance (mm) between the voxels that N4 uses.
     iterations
-        Most iterations at each level of the spline.
+        Maximum number of iterations at each level of the spline.
     tolerance
-        Change of the field below which a level ends.
+        Change of the field at which a level converges.
 
     Returns
     -------
@@ -186,13 +186,11 @@ def log_bias_field(
     iterations: Sequence[int] = ITERATIONS,
     tolerance: float = TOLERANCE,
 ) -> NDArray[np.float32]:
-    """Logarithm of the bias field, up to a constant, on the grid of the image (X, Y, Z).
+    """Compute the logarithm of the bias field, up to a constant, on the grid of the image.
 
-    N4 sees single voxels a few millimetres apart, not means over blocks: means mix tissues, and
-    N4 works by telling the peaks of the histogram apart. Its field, a cubic spline with control
-    points some centimetres apart, is then interpolated by cubic splines. Which voxels are seen
-    depends on where they are, not on how the image is stored. Parameters are those of
-    `correct_bias`.
+    N4 uses single voxels a few millimetres apart. Block means would mix tissues and blur the peaks
+    of the histogram that N4 sharpens. The field is then interpolated with cubic splines. The choice
+    of voxels does not depend on the storage order. Parameters are those of `correct_bias`.
     """
     orientation = io_orientation(image.affine)
     upright = image.as_reoriented(orientation)
@@ -203,8 +201,8 @@ def log_bias_field(
     inside = foreground[samples] & (values > 0)
     if inside.sum() < MIN_FOREGROUND:
         raise DataError(
-            f'bias field: {inside.sum()} voxels {grid_spacing:g} mm apart are positive and inside '
-            'the mask, too few to estimate it; check image and mask, or exclude this image'
+            f'bias field: only {inside.sum()} voxels at a distance of {grid_spacing:g} mm are '
+            'positive and inside the mask; check image and mask, or exclude this image'
         )
     spacing = voxel_sizes(upright.affine) * steps
     log_field = np.log(_n4_field(values, inside, spacing, iterations, tolerance))
@@ -213,7 +211,7 @@ def log_bias_field(
 
 
 def _foreground(image: Image, mask: Image | None) -> NDArray[np.bool_]:
-    """Voxels of the mask or, without one, those brighter than the mean."""
+    """Return the voxels of the mask or, without one, voxels brighter than the mean."""
     if mask is None:
         values = np.asarray(image.dataobj, dtype=np.float32)
         return values > values.mean(dtype=float)
@@ -226,7 +224,7 @@ def _foreground(image: Image, mask: Image | None) -> NDArray[np.bool_]:
 
 
 def _steps(image: Image, grid_spacing: float) -> list[int]:
-    """Voxels from one sample to the next, along each axis."""
+    """Return the number of voxels between samples along each axis."""
     wanted = np.ceil(grid_spacing / voxel_sizes(image.affine) - ROUNDING)
     most = np.array(image.shape) // MIN_SAMPLES
     return np.clip(wanted, 1, np.maximum(most, 1)).astype(int).tolist()
@@ -239,8 +237,8 @@ def _n4_field(
     iterations: Sequence[int],
     tolerance: float,
 ) -> NDArray[np.float32]:
-    """Bias field of a coarse image (X, Y, Z); orientation does not matter to N4, spacing does."""
-    # Importing ants takes seconds, which only those who need it should pay.
+    """Compute the bias field of a coarse image (X, Y, Z)."""
+    # Imported here because ants takes seconds to import.
     import ants
 
     image, mask = (
@@ -260,7 +258,7 @@ def _n4_field(
 def _refine(
     coarse: NDArray[np.float32], samples: Sequence[slice], shape: Sequence[int]
 ) -> NDArray[np.float32]:
-    """Interpolate samples by cubic splines, axis by axis; beyond the outermost ones, hold them."""
+    """Interpolate samples with cubic splines along each axis; beyond the last sample, repeat it."""
     fine = coarse
     for axis, (sample, points) in enumerate(zip(samples, shape)):
         known = np.arange(points)[sample]

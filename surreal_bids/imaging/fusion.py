@@ -1,8 +1,7 @@
-"""Multi-atlas label fusion, and the volumes of its regions.
+"""Multi-atlas label fusion and volumes of regions.
 
-Votes of atlases say where labels are likely, intensities say which of them fits: both decide
-together, as in MUSE (Doshi et al., NeuroImage 127:186, 2016), so that a sulcus is not called cortex
-where a brain has shrunk.
+Labels are decided by the votes of atlases and by intensities together, as in MUSE (Doshi et al.,
+NeuroImage 127:186, 2016). Intensities prevent widened sulci from being labelled as cortex.
 """
 
 from __future__ import annotations
@@ -29,62 +28,62 @@ from surreal_bids.text import list_briefly
 LOGGER = logging.getLogger(__name__)
 
 SLOTS = 12
-"""Labels counted per voxel: as many atlases can disagree before a vote is lost."""
+"""Maximum number of different labels per voxel."""
 
 POWER = 8.0
 """p: exponent of the local correlation."""
 
 RADIUS = 2
-"""Of the cube of voxels in which images are correlated."""
+"""Radius of the cube of voxels in which images are correlated."""
 
 NOISE = 1e-4
-"""Variance that counts as no signal, where the brain's bright tissue has intensity 1."""
+"""Variance of the noise, relative to bright tissue with intensity 1."""
 
 LEAST_CORRELATION = 0.1
-"""Where no atlas fits, all count alike."""
+"""Minimum correlation; where no atlas fits, all have the same weight."""
 
 INT16_MAX = np.iinfo(np.int16).max
 
 OVERLAP_POINTS = 100_000
 LEAST_OVERLAP = 0.5
-"""About so many labelled voxels are looked at, and so large a share must lie in the brain mask."""
+"""Number of labelled voxels to check, and minimum share of them inside the brain mask."""
 
 MUCH_EXCLUDED = 0.05
-"""Share of a segmentation outside the listed regions that users are warned of."""
+"""Share of a segmentation outside the listed regions that triggers a warning."""
 
 INTENSITY_POWER = 0.5
-"""Of the likelihood of an intensity: voxels are no independent witnesses, and cortex is mixed with
-fluid. On four real heads 0.25 to 0.5 overlapped best."""
+"""Exponent of the likelihood of an intensity, because voxels are not independent and cortex is
+mixed with fluid. In four real heads, 0.25 to 0.5 had the best overlap."""
 
 WIDEST_VOXEL_MM = 3.0
-"""Voxels that are wider than the cortex is thick hold several tissues, and intensities say little
-of labels: at 4 mm they make volumes of simulated heads a third more noisy."""
+"""Largest voxel size for the use of intensities. Larger voxels contain several tissues; at 4 mm,
+intensities make volumes of simulated heads a third more noisy."""
 
 INTENSITY_ITERATIONS = 3
-"""Of expectation-maximisation; twice as many change the overlap by 0.001 at most."""
+"""Iterations of expectation-maximisation; twice as many change the overlap by at most 0.001."""
 
 USUAL_SD = 0.08
 USUAL_VOXELS = 20.0
-"""Standard deviation of the intensities of a label that has no voxels, where bright tissue has
-intensity 1, and how many voxels of its own outweigh it."""
+"""Prior standard deviation of the intensities of a label, relative to bright tissue with intensity
+1, and the weight of this prior in voxels."""
 
 SMALLEST_SD = 0.04
 SMALLEST_LIKELIHOOD = 1e-6
-"""Where an intensity is far from that of every label, votes alone decide."""
+"""Minimum likelihood; if no label fits the intensity, the votes decide."""
 
 EMPTY = -1
 """Label of a slot without votes."""
 
 
 class Candidate(NamedTuple):
-    """An atlas, and where the voxels of a target lie in it.
+    """An atlas and its transform to the target.
 
     Attributes
     ----------
     t1w, labels : Image
-        Of the atlas, on its own grid.
+        Images of the atlas on its own grid.
     transform : Transform
-        On the grid of the target; from a registration, or composed of several.
+        Transform on the grid of the target.
     """
 
     t1w: Image
@@ -128,7 +127,7 @@ class Votes:
     def add(self, labels: NDArray[np.integer], weights: NDArray[np.float32]) -> None:
         """Count one vote per voxel.
 
-        A label that finds no slot replaces the one with least weight if its own is larger.
+        A label without a free slot replaces the one with the smallest weight if its own is larger.
         """
         late = np.flatnonzero(weights)
         for slot_labels, slot_weights in zip(self.labels, self.weights):
@@ -145,7 +144,7 @@ class Votes:
         self.weights[slots, places] = weights[places]
 
     def shares(self) -> NDArray[np.float32]:
-        """Weights as shares of their sum at each voxel."""
+        """Return the weights as shares of their sum at each voxel."""
         return self.weights / self.weights.sum(axis=0)
 
 
@@ -154,16 +153,16 @@ def fuse_labels(
 ) -> Fusion:
     """Segment an image by the votes of registered atlases and by its intensities.
 
-    By the votes alone where voxels are wider than WIDEST_VOXEL_MM.
+    Intensities are not used if voxels are larger than WIDEST_VOXEL_MM.
 
     Parameters
     ----------
     target : Image
         T1w image; skull-stripped, unless a mask is given.
     candidates : iterable of Candidate, or of (t1w, labels, transform)
-        Used one at a time, so that a generator may load them.
+        Used one at a time, so a generator can load them.
     mask : Image, optional
-        Where to label; where the target is not zero if not given.
+        Voxels to label; by default, non-zero voxels of the target.
     """
     brain = normalise_intensity(target, mask)
     values = torch.from_numpy(np.asarray(brain.dataobj))
@@ -177,20 +176,20 @@ def fuse_labels(
         for labels, shares in corner_labels(atlas_labels, transform, inside):
             votes.add(labels, weights * shares)
     if not votes.weights.any():
-        raise DataError('no atlas to take labels from; give at least one')
+        raise DataError('no atlas was given for the segmentation; give at least one')
     shares = votes.shares()
-    # Rounded, since affines are: all images of 3 mm are to be labelled alike, oblique or not.
+    # Affines are rounded; without this, oblique images of 3 mm would be treated differently.
     if round(voxel_volume(target) ** (1 / 3), 2) <= WIDEST_VOXEL_MM:
         shares = shares_by_intensity(votes, np.asarray(brain.dataobj)[inside])
     return _count(brain, inside, votes.labels, shares)
 
 
 def shares_by_intensity(votes: Votes, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Shares of the labels at each voxel, given its intensity too.
+    """Compute the shares of the labels at each voxel from votes and intensities.
 
-    By Bayes' rule: the share of the votes, times the likelihood of the intensity to the power
-    INTENSITY_POWER. Intensities of each label, the background included, are normal; their means and
-    variances are those of this image, found by expectation-maximisation.
+    By Bayes' rule, a share is that of the votes times the likelihood of the intensity to the power
+    INTENSITY_POWER. Intensities of each label and the background are normal; their means and
+    variances are estimated in this image by expectation-maximisation.
 
     Parameters
     ----------
@@ -220,9 +219,9 @@ def shares_by_intensity(votes: Votes, values: NDArray[np.float32]) -> NDArray[np
 def _intensities(
     labels: NDArray[np.int32], shares: NDArray[np.float32], values: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of the intensities of each label, its voxels weighted.
+    """Compute the weighted mean and standard deviation of the intensities of each label.
 
-    The last element is that of empty slots.
+    The last element is for empty slots.
     """
     n_labels = int(labels.max()) + 2
     size, total, square = np.zeros((3, n_labels))
@@ -240,7 +239,7 @@ def _intensities(
 def corner_labels(
     labels: Image, transform: Transform, inside: NDArray[np.bool_]
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.float32]]]:
-    """The labels of the eight voxels around each point, and their shares in a linear interpolation.
+    """Yield the labels of the eight voxels around each point and their weights.
 
     Parameters
     ----------
@@ -254,7 +253,7 @@ def corner_labels(
     Yields
     ------
     labels, shares : ndarray, shape (N,)
-        One pair per corner; shares add up to 1. Beyond the grid lies background.
+        One pair per corner; shares add up to 1. Points outside the grid are background.
     """
     values = np.pad(np.asanyarray(labels.dataobj), 1)
     points = voxel_coordinates(transform, labels.affine)[:, inside] + 1
@@ -274,7 +273,7 @@ def _count(
     labels: NDArray[np.int32],
     shares: NDArray[np.float32],
 ) -> Fusion:
-    """Turn shares of labels, both (SLOTS, N), into an image of labels and volumes."""
+    """Convert labels and shares, both (SLOTS, N), to a label map and volumes."""
     sums = np.bincount(labels.clip(0).ravel(), shares.ravel()) * voxel_volume(target)
     volumes = {int(label): float(sums[label]) for label in np.flatnonzero(sums) if label > 0}
     winners = np.zeros(inside.shape, np.int32)
@@ -290,7 +289,7 @@ def _count(
 
 
 def volumes_of_labels(labels: Image) -> dict[int, float]:
-    """Volume (mm3) of each label of a segmentation by its voxels; 0 is background.
+    """Compute the volume (mm3) of each label of a label map; 0 is background.
 
     Parameters
     ----------
@@ -300,15 +299,15 @@ def volumes_of_labels(labels: Image) -> dict[int, float]:
     values, counts = np.unique(np.asarray(labels.dataobj), return_counts=True)
     if (values != np.round(values)).any() or values.min() < 0:
         raise DataError(
-            f'a segmentation with values from {values.min():g} to {values.max():g} that are not '
-            'all whole numbers from 0; give a label map, not probabilities'
+            f'the segmentation has values from {values.min():g} to {values.max():g} that are not '
+            'all integers from 0; provide a label map, not probabilities'
         )
     size = voxel_volume(labels)
     return {int(v): float(n * size) for v, n in zip(values, counts) if v > 0}
 
 
 def require_overlap(labels: Image, mask: Image) -> None:
-    """Refuse a segmentation that does not lie where the brain does, by the affines of both.
+    """Check that a segmentation overlaps the brain mask.
 
     Parameters
     ----------
@@ -320,7 +319,7 @@ def require_overlap(labels: Image, mask: Image) -> None:
     Raises
     ------
     DataError
-        Most of it is outside the mask: it is of another image, or its header was changed.
+        Most of the segmentation is outside the mask.
     """
     voxels = np.argwhere(np.asarray(labels.dataobj) > 0)
     voxels = voxels[:: max(1, len(voxels) // OVERLAP_POINTS)]
@@ -331,13 +330,13 @@ def require_overlap(labels: Image, mask: Image) -> None:
     share = inside.sum() / max(1, len(voxels))
     if share < LEAST_OVERLAP:
         raise DataError(
-            f'only {share:.0%} of the segmentation lies in the brain mask of the T1w image; it is '
-            'of another image, or one of the headers was changed'
+            f'only {share:.0%} of the segmentation is inside the brain mask of the T1w image; '
+            'check that both are from the same image and that their headers match'
         )
 
 
 def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.DataFrame:
-    """Arrange volumes as the list of regions has them.
+    """Arrange volumes in the order of the regions.
 
     Parameters
     ----------
@@ -349,26 +348,26 @@ def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.Data
     Returns
     -------
     pandas.DataFrame
-        `index`, `name` and `volume_mm3`. A region that was not found has volume 0; labels
-        that are no region are excluded and logged.
+        `index`, `name` and `volume_mm3`. Missing regions have volume 0; labels that are not
+        listed are excluded and logged.
 
     Raises
     ------
     DataError
-        None of the labels is a region: the list belongs to another atlas.
+        None of the labels is listed.
     """
     listed = regions['index'].tolist()
     others = sorted(set(volumes) - set(listed))
     if len(others) == len(volumes):
         raise DataError(
             f'none of the labels {others[:5]} is among the {len(listed)} regions of the atlas; '
-            'the segmentation was made with another one'
+            'give the table of regions of this segmentation'
         )
     if others:
         share = sum(volumes[label] for label in others) / (sum(volumes.values()) or 1.0)
         level = logging.WARNING if share > MUCH_EXCLUDED else logging.INFO
         LOGGER.log(
-            level, 'labels %s (%.0f %% of the volume) are no regions of the atlas and are excluded',
+            level, 'labels %s (%.0f %% of the volume) are not regions of the atlas; excluded',
             list_briefly(others), 100 * share,
         )  # fmt: skip
     table = regions[['index', 'name']].reset_index(drop=True)

@@ -1,9 +1,8 @@
-"""Regions by a network: the 145 of MUSE in a T1w image, without registration.
+"""Segmentation of the 145 MUSE regions in a T1w image with a network, without registration.
 
-The image is turned by its affine so that its axes run to the right, to the front and up, brought
-to voxels of 1 or 2 mm, and shown to the network of :mod:`surreal_bids.imaging.unet`. Its features
-are interpolated at the voxels of the image and there turned into probabilities, so that labels
-and volumes belong to the image's own grid.
+The image is reoriented to RAS and resampled to 1 or 2 mm for the network of
+:mod:`surreal_bids.imaging.unet`. Its features are interpolated at the voxels of the image and
+converted to probabilities there, so labels and volumes are on the grid of the image.
 """
 
 from __future__ import annotations
@@ -39,28 +38,28 @@ from surreal_bids.imaging.unet import Architecture, RegionNet, standardise, to_c
 LOGGER = logging.getLogger(__name__)
 
 COARSE_MM = 2.0
-"""Voxel size of the grid on which the network sees a brain whole."""
+"""Voxel size of the coarse grid of the network."""
 
 FINE_BELOW_MM = 1.6
-"""Images with smaller voxels (cube root of their volume) are also looked at with 1 mm."""
+"""Images with smaller voxels (cube root of the volume) also use the fine grid of 1 mm."""
 
 SAME_SIZE = 0.03
-"""Voxels that differ by less than this share from the wanted ones are taken as they are."""
+"""Relative difference of voxel sizes below which the image is not resampled."""
 
 RIM_MM = 2.0
-"""What is shown beyond the mask: masks of brains cut some cortex off."""
+"""Rim around the mask that is segmented too, because brain masks cut off some cortex."""
 
 MARGIN_MM = 4.0
-"""Least distance from the brain to the border of the grid."""
+"""Minimum distance from the brain to the border of the grid."""
 
 USUAL_CONFIDENCE = 0.8
-"""Mean confidence of all regions below which the log warns; it was 0.84 to 0.87 in real heads."""
+"""Mean confidence of all regions below which there is a warning; real heads have 0.84 to 0.87."""
 
 CHUNK = 200_000
-"""Voxels whose probabilities are in memory at a time."""
+"""Voxels whose probabilities are computed at a time."""
 
 UPRIGHT = axcodes2ornt('RAS')
-"""Axes to the right, to the front, and up."""
+"""Orientation with axes to the right, front and top."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,9 @@ class Segmentation:
     volumes
         Volume of each region in mm3: sum of its probabilities, times the volume of a voxel.
     background
-        Volume that was looked at and belongs to no region, mm3.
+        Volume inside the mask and its rim without a region, mm3.
     confidence
-        Mean probability of each region in the voxels that are labelled so; regions that won no
-        voxel are missing.
+        Mean probability of each region in its voxels; regions without voxels are missing.
     """
 
     labels: Image
@@ -88,7 +86,7 @@ class Segmentation:
 
 @dataclass(frozen=True)
 class Grid:
-    """Voxels of the network: voxel i along an axis lies at start + i * step of the image's.
+    """Grid of the network: its voxel i is at start + i * step in voxels of the image.
 
     Attributes
     ----------
@@ -123,19 +121,18 @@ class TrainedNetwork:
 def segment_regions(
     t1w: Image, mask: Image, *, network: TrainedNetwork | None = None, device: str = 'cpu'
 ) -> Segmentation:
-    """Label the regions of a brain.
+    """Segment the regions of a brain.
 
     Parameters
     ----------
     t1w
         T1w image of a head or a brain, corrected for inhomogeneity; any orientation and voxel size.
     mask
-        Its brain, on the same grid. Voxels up to `RIM_MM` beyond it may be labelled too, where the
-        image is not 0.
+        Brain mask on the same grid. Non-zero voxels up to `RIM_MM` outside may also be labelled.
     network
-        What to use instead of the built-in weights.
+        Network to use instead of the built-in one.
     device
-        Where torch works.
+        Device for torch.
 
     Raises
     ------
@@ -153,7 +150,9 @@ def segment_regions(
     values = np.asarray(turned.dataobj, dtype=np.float32)
     inside = apply_orientation(np.asarray(mask.dataobj) > 0, orientation)
     if not inside.any():
-        raise DataError('regions: the brain mask is empty; give another mask or exclude this image')
+        raise DataError(
+            'regions: the brain mask is empty; provide another mask or exclude this image'
+        )
     visible = _visible(values, inside, voxel_sizes(turned.affine))
     grid = choose_grid(inside, voxel_sizes(turned.affine), network.module.architecture.divisor)
     with torch.inference_mode():
@@ -169,8 +168,8 @@ def segment_regions(
     mean = sum(confidence.values()) / len(network.indices)
     if mean < USUAL_CONFIDENCE:
         LOGGER.warning(
-            'The network is unsure of the regions (mean probability %.3f, usually %.2f or more); '
-            'check them, and compare with --segmentation multi-atlas',
+            'The network is uncertain about the regions (mean probability %.3f, usually %.2f or '
+            'more); check them and compare with --segmentation multi-atlas',
             mean,
             USUAL_CONFIDENCE,
         )
@@ -184,14 +183,14 @@ def segment_regions(
 
 @cache
 def builtin_network() -> TrainedNetwork:
-    """Load the network that comes with the package."""
+    """Load the built-in network."""
     folder = package_files('surreal_bids') / 'data' / 'network'
     with as_file(folder / 'weights.safetensors') as path:
         return load_network(path)
 
 
 def load_network(path: Path) -> TrainedNetwork:
-    """Load weights, which safetensors keeps apart from code.
+    """Load a network from a safetensors file.
 
     Parameters
     ----------
@@ -215,30 +214,30 @@ def load_network(path: Path) -> TrainedNetwork:
         module.load_state_dict(weights)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(
-            f'{path}: no weights of a network of regions ({error}); install the package again'
+            f'{path}: not a valid network of regions ({error}); reinstall the package'
         ) from error
     if len(indices) != architecture.classes - 1:
         raise DataError(
-            f'{path}: {len(indices)} regions for {architecture.classes - 1} classes; install the '
-            'package again'
+            f'{path}: {len(indices)} regions for {architecture.classes - 1} classes; reinstall the '
+            'package'
         )
     if not all(bool(weight.isfinite().all()) for weight in weights.values()):
-        raise DataError(f'{path}: weights that are not finite; install the package again')
+        raise DataError(f'{path}: weights are not finite; reinstall the package')
     module.eval().requires_grad_(requires_grad=False)
     return TrainedNetwork(module, indices, int(about.get('protocol', 0)))
 
 
 def choose_grid(inside: NDArray[np.bool_], spacing: NDArray[np.float64], divisor: int) -> Grid:
-    """Find the network's grid around a brain (X, Y, Z) with voxels of some size in mm.
+    """Choose the grid of the network around a brain (X, Y, Z).
 
     Parameters
     ----------
     inside
-        The brain, axes to the right, to the front and up.
+        Brain mask in RAS orientation.
     spacing
         Voxel sizes in mm.
     divisor
-        The coarse grid gets a multiple of so many voxels.
+        The size of the coarse grid is a multiple of this.
     """
     fine = bool(np.prod(spacing) ** (1 / 3) < FINE_BELOW_MM)
     wanted = COARSE_MM / 2 if fine else COARSE_MM
@@ -257,7 +256,7 @@ def choose_grid(inside: NDArray[np.bool_], spacing: NDArray[np.float64], divisor
 def _visible(
     values: NDArray[np.float32], inside: NDArray[np.bool_], spacing: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """The mask and a rim around it, without the zeros around a stripped brain."""
+    """Return the mask with its rim, without the zeros around a skull-stripped brain."""
     thickness = max(1, round(RIM_MM / float(np.prod(spacing) ** (1 / 3))))
     wide = ndimage.binary_dilation(inside, iterations=thickness)
     return inside | (wide & (values != 0))
@@ -266,7 +265,7 @@ def _visible(
 def _features(
     values: NDArray, visible: NDArray[np.bool_], grid: Grid, module: RegionNet, device: str
 ) -> Tensor:
-    """Features (F, X, Y, Z) on the grid."""
+    """Compute the features (F, X, Y, Z) on the grid."""
     image, shown = (
         torch.from_numpy(_regrid(each.astype(np.float32), grid)).to(device)[None]
         for each in (values, visible)
@@ -280,10 +279,7 @@ def _features(
 
 
 def _regrid(values: NDArray[np.float32], grid: Grid) -> NDArray[np.float32]:
-    """Bring an image onto the grid, axis by axis: linearly, or by means where voxels are smaller.
-
-    What lies beyond the image is 0.
-    """
+    """Resample an image along each axis, linearly or by averaging smaller voxels; 0 outside."""
     for axis, (start, step, size) in enumerate(zip(grid.starts, grid.steps, grid.shape)):
         places = start + step * np.arange(size)
         # Weights of an endless row of voxels add up to 1; those beyond the image are dropped.
@@ -300,7 +296,7 @@ def _regrid(values: NDArray[np.float32], grid: Grid) -> NDArray[np.float32]:
 def _classify(
     features: Tensor, visible: NDArray[np.bool_], grid: Grid, network: TrainedNetwork
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Decide at the visible voxels of the image.
+    """Classify the visible voxels of the image.
 
     Returns
     -------
@@ -309,7 +305,7 @@ def _classify(
     sums
         Sum of the probabilities of each class.
     won
-        The same, over the voxels that it won.
+        The same, over the voxels of which it is the most probable class.
     """
     weight, offset = network.module.head(network.protocol, fine=grid.fine)
     places = np.argwhere(visible)
@@ -327,7 +323,7 @@ def _classify(
 
 
 def _at(features: Tensor, places: NDArray[np.int64], grid: Grid) -> Tensor:
-    """Features (F, N) at voxels of the image (N, 3), linearly between those of the grid."""
+    """Interpolate features (F, N) linearly at voxels of the image (N, 3)."""
     points = _grid_points(places, grid)
     if grid.native:
         i, j, k = torch.from_numpy(points.round().astype(np.int64)).to(features.device).T
@@ -336,6 +332,6 @@ def _at(features: Tensor, places: NDArray[np.int64], grid: Grid) -> Tensor:
 
 
 def _grid_points(places: NDArray[np.int64], grid: Grid) -> NDArray[np.float32]:
-    """Where voxels of the image (N, 3) lie on the grid, in voxels of it."""
+    """Convert voxels of the image (N, 3) to coordinates of the grid."""
     last: Sequence[int] = [size - 1 for size in grid.shape]
     return ((places - grid.starts) / grid.steps).clip(0, last).astype(np.float32)

@@ -1,7 +1,7 @@
-"""RAVENS maps: tissue in template space whose amount is preserved (Davatzikos et al., 2001).
+"""RAVENS maps: tissue density in template space that preserves volume (Davatzikos et al., 2001).
 
-A map is the tissue pulled onto the template times the Jacobian determinant of the whole transform,
-so that its integral over any region is the native volume of the tissue that went there.
+A map is the tissue resampled on the template, multiplied by the Jacobian determinant of the
+transform. Its integral over a region is the native volume of the tissue in that region.
 """
 
 from __future__ import annotations
@@ -28,31 +28,29 @@ FWHM_TO_SIGMA = 1 / np.sqrt(8 * np.log(2))
 """Standard deviation of a Gaussian with a full width at half maximum of 1."""
 
 OCTANTS = from_matvec(np.diag([0.5] * 3), [-0.25] * 3)
-"""From the centres of the octants of voxels, counted along each axis, to voxels."""
+"""Affine from indices of octants to voxels."""
 
 MARGIN = 2
-"""Voxels around tissue that are computed too, since octants lie half a voxel further out."""
+"""Margin around tissue in voxels, because octants lie half a voxel outside."""
 
 FEW_FOLDS = 1e-4
-"""Share of voxels that may fold without a warning: they hold less tissue than rounding moves."""
+"""Share of folded voxels below which there is no warning."""
 
 
 def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]:
-    r"""Bring tissues to the template without changing their amounts.
+    r"""Resample tissues on the template and preserve their volumes.
 
     With the transform :math:`\phi` from template to native world, the map is
     :math:`\tau(\phi(x)) \det D\phi(x)`, averaged over the octants of each voxel. Between voxels
-    :math:`\phi` is trilinear, and its derivative is that of the same function: this is what keeps
-    the amount, where central differences lose one percent of the fluid in narrow sulci. Pulling
-    needs no inverse, and leaves no holes where the template has the smaller voxels, as pushing each
-    native voxel to its place would.
+    :math:`\phi` is trilinear, and its derivative is that of the same function. Central differences
+    would lose one percent of the fluid in narrow sulci.
 
     Parameters
     ----------
     tissues
         Probability or partial volume of each tissue in native space, 0 to 1, on one grid.
     to_template
-        Has the template as fixed grid and the native image as moving.
+        Transform with the template as fixed grid and the native image as moving image.
 
     Returns
     -------
@@ -62,7 +60,7 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
         field of view.
     """
     if not all(same_grid(tissues[0], tissue) for tissue in tissues):
-        raise DataError('the maps of tissues are not on one grid; resample them')
+        raise DataError('the tissue maps are not on the same grid; resample them')
     native_affine = tissues[0].affine
     native = torch.from_numpy(_blurred_to_octants(to_template, tissues))
     box = _occupied(native, native_affine, to_template)
@@ -71,7 +69,7 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
     maps = np.zeros((len(tissues), *to_template.shape), np.float32)
 
     def fill(planes: slice) -> int:
-        """Fill some planes of the box; the number of octants that are folded."""
+        """Fill some planes of the box and return the number of folded octants."""
         octants, own = _octants(inner, planes)
         density = _jacobian_determinant(octants)[own]
         folded = int((density < 0).sum())
@@ -84,7 +82,11 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
     share = sum(in_parts(fill, inner.shape[0], PLANES)) / (8 * np.prod(inner.shape))
     if share > FEW_FOLDS:
         # Folded voxels count as empty.
-        LOGGER.warning('the transform to the template folds in %.2g %% of voxels', 100 * share)
+        LOGGER.warning(
+            'the transform to the template folds in %.2g %% of voxels, where RAVENS maps are 0; '
+            'check the registration',
+            100 * share,
+        )
     grid = Image(maps[0], to_template.affine)
     return [like(grid, each, np.float32) for each in maps]
 
@@ -92,12 +94,12 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
 def _occupied(
     native: Tensor, native_affine: NDArray[np.float64], transform: Transform
 ) -> tuple[slice, ...]:
-    """The box of template voxels around all tissue, with `MARGIN` voxels of room."""
+    """Return the box of template voxels around all tissue, with a margin of `MARGIN` voxels."""
     points = torch.from_numpy(voxel_coordinates(transform, native_affine)).movedim(0, -1)
     pulled = sample(native.amax(dim=0, keepdim=True), points)[0].numpy()
     found = ndimage.find_objects((pulled > 0).astype(np.uint8))
     if not found:
-        raise DataError('no tissue lies where the template is; check the tissue and the transform')
+        raise DataError('no tissue overlaps the template; check the tissue maps and the transform')
     return tuple(
         slice(max(side.start - MARGIN, 0), min(side.stop + MARGIN, size))
         for side, size in zip(found[0], transform.shape)
@@ -105,7 +107,7 @@ def _occupied(
 
 
 def _octants(transform: Transform, planes: slice) -> tuple[Transform, slice]:
-    """The transform at the octants of some planes and of their neighbours; which are their own."""
+    """Return the transform at the octants of some planes and their neighbours, and the own ones."""
     near, own = with_neighbours(planes, transform.shape[0])
     part = transform.planes(near)
     field = torch.from_numpy(np.moveaxis(part.field, -1, 0).copy())
@@ -115,10 +117,10 @@ def _octants(transform: Transform, planes: slice) -> tuple[Transform, slice]:
 
 
 def _jacobian_determinant(octants: Transform) -> Tensor:
-    """Determinant of the derivative of the transform, which is trilinear between voxels."""
+    """Compute the Jacobian determinant of the transform, which is trilinear between voxels."""
     # A: octant-to-world matrix; G: derivative by octant; det(I + G A^-1) = det(A + G) / det(A).
     axes = torch.from_numpy(octants.affine[:3, :3]).float()
-    # By hand, component after component: torch.linalg.det and cross take many times as long.
+    # Written out because torch.linalg.det and cross are many times slower.
     (a, b, c), (d, e, f), (g, h, i) = (
         [_slope(component, axis).add_(axes[row, axis]) for axis in range(3)]
         for row, component in enumerate(torch.from_numpy(octants.field).unbind(-1))
@@ -129,7 +131,7 @@ def _jacobian_determinant(octants: Transform) -> Tensor:
 
 
 def _slope(field: Tensor, axis: int) -> Tensor:
-    """Difference of neighbouring octants between the same two voxels; 0 beyond the outermost."""
+    """Compute the difference of octants between the same two voxels; 0 beyond the last voxel."""
     inner = field.shape[axis] // 2 - 1
     pairs = field.narrow(axis, 1, 2 * inner).unflatten(axis, (inner, 2))
     slope = torch.zeros_like(field, memory_format=torch.contiguous_format)
@@ -140,10 +142,10 @@ def _slope(field: Tensor, axis: int) -> Tensor:
 
 
 def _blurred_to_octants(to_template: Transform, tissues: Sequence[Image]) -> NDArray[np.float32]:
-    """Tissues blurred to the octants of template voxels where these are larger than their own.
+    """Blur tissues to the size of the octants of template voxels if these are larger.
 
-    Without it some would be skipped. The affine part of the transform says what an octant covers
-    along each native axis.
+    Without it, some native voxels would be skipped. The affine part of the transform defines the
+    size of an octant along each native axis.
     """
     matrix = split_affine(to_template)[0]
     to_voxel = np.linalg.inv(tissues[0].affine[:3, :3])

@@ -108,13 +108,15 @@ def normalise_intensity(image: Nifti1Image, mask: Nifti1Image | None = None) -> 
     if mask is not None:
         if not same_grid(image, mask):
             raise DataError(
-                f'a brain mask of {mask.shape} voxels was given for an image of {image.shape} '
-                'voxels, or lies elsewhere; resample the mask onto the grid of the image'
+                f'the brain mask ({mask.shape}) is not on the grid of the image ({image.shape}); '
+                'resample it'
             )
         values = np.where(np.asanyarray(mask.dataobj) > 0, values, 0)
     inside = values > 0
     if not inside.any():
-        raise DataError('a brain to be registered has no voxel above zero; check its mask')
+        raise DataError(
+            'an image to register has no positive voxel inside its brain mask; check the mask'
+        )
     scaled = np.clip(values / np.percentile(values[inside], BRIGHT_PERCENTILE), 0, BRIGHTEST)
     return like(image, scaled, np.float32)
 
@@ -243,13 +245,13 @@ def align_affine(fixed: Nifti1Image, moving: Nifti1Image) -> NDArray[np.float64]
 def _check(misfit: float) -> None:
     if misfit > FAILED:
         raise DataError(
-            f'two brains could not be aligned: {misfit:.0%} of the variance is left, where 3 to '
-            '11 % is usual; check the brain mask and whether the image is whole'
+            f'affine registration failed: {misfit:.0%} of the variance is unexplained (usually 3 '
+            'to 11 %); check the brain mask and that the image is complete'
         )
     if misfit > POOR:
         LOGGER.warning(
-            'two brains are aligned poorly: %.0f %% of the variance is left, where 3 to 11 %% is '
-            'usual; look at the brain mask and the registration',
+            'affine registration is poor: %.0f %% of the variance is unexplained (usually 3 to '
+            '11 %%); check the brain mask and the registration',
             100 * misfit,
         )
 
@@ -258,7 +260,9 @@ def _moments(image: Nifti1Image) -> tuple[NDArray[np.float64], float]:
     """Centre (mm, world) and volume (mm3) of what is not zero."""
     inside = np.asanyarray(image.dataobj) != 0
     if not inside.any():
-        raise DataError('a brain to be registered has no voxel above zero; check its mask')
+        raise DataError(
+            'an image to register has no positive voxel inside its brain mask; check the mask'
+        )
     centre = apply_affine(image.affine, np.argwhere(inside).mean(axis=0))
     return centre, inside.sum() * abs(np.linalg.det(image.affine[:3, :3]))
 

@@ -1,8 +1,8 @@
-"""Grey matter, white matter and fluid of a brain, by a mixture model that knows partial volumes.
+"""Tissue classification with a mixture model of pure and partial-volume voxels.
 
-The model is of the kind of Laidlaw et al. (IEEE Trans Med Imaging 17:74, 1998) and Tohka et al.
-(NeuroImage 23:84, 2004): voxels are of one tissue or of two, and intensities of mixed voxels lie
-between those of the two.
+The model follows Laidlaw et al. (IEEE Trans Med Imaging 17:74, 1998) and Tohka et al. (NeuroImage
+23:84, 2004): a voxel contains one or two tissues, and the intensity of a mixed voxel lies between
+those of its tissues.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ from surreal_bids.templates import TISSUES
 __all__ = ['TISSUES', 'Tissues', 'classify_tissue']
 
 CONTENTS = tuple(combinations_with_replacement(range(len(TISSUES)), 2))
-"""What a voxel holds: the tissues of its two halves, which are the same in a pure voxel."""
+"""Possible contents of a voxel: the tissues of its two halves, equal in a pure voxel."""
 
 GREY, FLUID = TISSUES.index('GM'), TISSUES.index('CSF')
 
 MIXED = (0.25, 0.75)
-"""Share of a tissue in a mixed voxel; with more or less of it the voxel would count as pure."""
+"""Range of the share of a tissue in a mixed voxel; outside, the voxel is pure."""
 
 SPREAD = (MIXED[1] - MIXED[0]) ** 2 / 12
-"""Variance that mixing adds, in squared differences of two means: that of a uniform share."""
+"""Variance that mixing adds, relative to the squared difference of the two means."""
 
 SMALLEST_PRIOR = 0.02
-"""Added to each prior, so that none of them rules a tissue out."""
+"""Added to each prior, which then never excludes a tissue."""
 
 SMALLEST_LIKELIHOOD = 1e-12
-"""Added to each likelihood: where an intensity is far from every tissue, priors decide."""
+"""Added to each likelihood; if no tissue fits the intensity, the priors decide."""
 
 SMALLEST_SD = 0.01
-"""Of the noise, where intensities run from 0 to 1."""
+"""Minimum standard deviation of the noise, for intensities from 0 to 1."""
 
 MOST_ITERATIONS = 30
 TOLERANCE = 3e-4
-"""Expectation-maximisation ends when no mean moves by more than this, or after so many steps."""
+"""Expectation-maximisation ends when all means change less, or after this many iterations."""
 
 CERTAINTY = 4
-"""Power of the priors that weight voxels for the first means: only clear voxels count."""
+"""Exponent of the priors as weights of the initial means, which favours certain voxels."""
 
 TRIMMED_PERCENT = 0.1
-"""Intensities beyond this percentile at either end are cut: vessels, and skin left by the mask."""
+"""Percentage of intensities that is clipped at both ends: vessels, and skin inside the mask."""
 
 FROM_DARK_TO_BRIGHT = ('CSF', 'GM', 'WM')
 """Order of intensities in a T1w image."""
 
 
 class Tissues(NamedTuple):
-    """Tissues of a brain: of each of `TISSUES` a map, float32.
+    """Maps of the tissues, float32.
 
-    In each voxel of the mask the maps add up to 1, outside they are 0.
+    The maps add up to 1 inside the mask and are 0 outside.
     """
 
     probabilities: dict[str, Image]
-    """A voxel that is grey matter and fluid is grey matter unless three quarters are fluid, as in
-    labels by hand and in those of DLMUSE, whose volumes are thus met."""
+    """Voxels with grey matter and fluid count as grey matter unless three quarters are fluid, as in
+    manual labels and DLMUSE."""
     shares: dict[str, Image]
-    """Both have their share of such a voxel: what RAVENS maps need to show narrow sulci."""
+    """Partial-volume fractions, which RAVENS maps need to show narrow sulci."""
 
 
 def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> Tissues:
-    """Probability of each tissue in each voxel of a brain, and its share of the voxel.
+    """Compute probabilities and partial-volume fractions of the tissues.
 
     Parameters
     ----------
@@ -88,7 +88,9 @@ def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> Tis
     _check_grids(t1w, {'mask': mask, **{f'prior of {name}': priors[name] for name in TISSUES}})
     inside = np.asarray(mask.dataobj) > 0
     if not inside.any():
-        raise DataError('tissue: the brain mask is empty; give another mask or exclude this image')
+        raise DataError(
+            'tissue: the brain mask is empty; provide another mask or exclude this image'
+        )
     box = ndimage.find_objects(inside.astype(np.uint8))[0]
     inside = inside[box]
     values = np.asarray(t1w.dataobj[box], dtype=np.float32)
@@ -114,13 +116,13 @@ def _check_grids(t1w: Image, others: Mapping[str, Image]) -> None:
 
 
 def _normalised_priors(priors: NDArray, inside: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Priors (tissues, X, Y, Z) that rule nothing out and add up to 1 inside, 0 outside."""
+    """Return positive priors (tissues, X, Y, Z) that add up to 1 inside and are 0 outside."""
     raised = np.nan_to_num(priors.astype(np.float32)).clip(0) + np.float32(SMALLEST_PRIOR)
     return raised / raised.sum(axis=0) * inside
 
 
 def _unit_range(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Intensities from 0 to 1."""
+    """Scale intensities to the range from 0 to 1."""
     low, high = np.percentile(values, [TRIMMED_PERCENT, 100 - TRIMMED_PERCENT])
     if low == high:
         raise DataError(
@@ -132,11 +134,11 @@ def _unit_range(values: NDArray[np.float32]) -> NDArray[np.float32]:
 def voxel_contents(
     values: NDArray[np.float32], priors: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Probability of each of `CONTENTS` in each voxel.
+    """Compute the probability of each of `CONTENTS` in each voxel.
 
-    A voxel holds the tissues a and b with prior probability p_a^2 for a = b, else 2 p_a p_b: each
-    half is drawn on its own. Its intensity is then normal, with mean (m_a + m_b) / 2 and variance
-    s^2 + SPREAD (m_a - m_b)^2. Means m and noise s are those of pure voxels, found by
+    A voxel contains the tissues a and b with prior probability p_a^2 for a = b, and 2 p_a p_b
+    otherwise. Its intensity is normal with mean (m_a + m_b) / 2 and variance
+    s^2 + SPREAD (m_a - m_b)^2. Means m and noise s of pure voxels are estimated by
     expectation-maximisation.
 
     Parameters
@@ -172,7 +174,7 @@ def _shares(
     means: NDArray[np.float64],
     share_mixed: bool,
 ) -> NDArray[np.float32]:
-    """Expected share of each tissue in each voxel, (3, N); in mixed voxels intensities tell it."""
+    """Compute the expected share of each tissue in each voxel, (3, N)."""
     shares = np.zeros((len(TISSUES), len(values)), dtype=np.float32)
     for found, (a, b) in zip(probability, CONTENTS):
         if a == b:
@@ -190,7 +192,7 @@ def _shares(
 def _moments(
     values: NDArray[np.float32], weights: NDArray[np.float32]
 ) -> tuple[NDArray[np.float64], float]:
-    """Weighted mean intensity of each tissue, and the standard deviation around them."""
+    """Compute the weighted mean intensity of each tissue and the pooled standard deviation."""
     totals = weights.sum(axis=1, dtype=float)
     means = weights.astype(float) @ values / totals
     squares = sum(
@@ -205,7 +207,7 @@ def _probabilities(
     means: NDArray[np.float64],
     noise: float,
 ) -> NDArray[np.float32]:
-    """Posterior probability of each of `CONTENTS` in each voxel, shape (6, N)."""
+    """Compute the posterior probability of each of `CONTENTS` in each voxel, shape (6, N)."""
     probability = np.empty_like(contents)
     for row, prior, (a, b) in zip(probability, contents, CONTENTS):
         sd = np.sqrt(noise**2 + SPREAD * (means[a] - means[b]) ** 2)
@@ -215,7 +217,7 @@ def _probabilities(
 
 
 def _check_contrast(values: NDArray[np.float32], posterior: NDArray[np.float32]) -> None:
-    """Refuse an image whose tissues do not lie in the order of T1w contrast."""
+    """Raise an error if the mean intensities are not in the order of T1w contrast."""
     weights = posterior.reshape(len(TISSUES), -1).astype(float)
     means = dict(zip(TISSUES, weights @ values.ravel() / weights.sum(axis=1)))
     ordered = [means[name] for name in FROM_DARK_TO_BRIGHT]
@@ -228,7 +230,7 @@ def _check_contrast(values: NDArray[np.float32], posterior: NDArray[np.float32])
 
 
 def _paste(reference: Image, cut: NDArray[np.float32], box: tuple[slice, ...]) -> Image:
-    """Put what was cut out back on the grid of the reference, 0 around it."""
+    """Insert a box into an image of zeros on the grid of the reference."""
     whole = np.zeros(reference.shape, dtype=np.float32)
     whole[box] = cut
     return like(reference, whole, np.float32)

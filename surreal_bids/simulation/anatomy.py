@@ -119,8 +119,8 @@ def pull_back(displacement: Field, points: Field, tolerance: float = 0.01) -> Fi
             return source.reshape(points.shape)
         source[:, active] -= (step * residual)[:, moving]
     raise DataError(
-        f'a simulated map could not be inverted: a point is still {error.max():.3g} voxels off; '
-        'lower the amplitude of the anatomy or of the atrophy'
+        f'a simulated deformation could not be inverted (error {error.max():.3g} voxels); reduce '
+        '--variation'
     )
 
 
@@ -438,7 +438,7 @@ class Atrophy:
 def pattern_table(n_patterns: int, regions: pd.DataFrame) -> pd.DataFrame:
     """List the regions of the first patterns: pattern (from 1), pattern_name, index, name."""
     if not 0 <= n_patterns <= len(PATTERNS):
-        raise UsageError(f'--patterns {n_patterns}: between 0 and {len(PATTERNS)} are defined')
+        raise UsageError(f'--patterns {n_patterns}: choose a number between 0 and {len(PATTERNS)}')
     names = regions.set_index('index')['name']
     rows = [
         (number, pattern_name, index, names[index])
@@ -508,7 +508,7 @@ class AtrophySolver:
             divergence += RELAXATION * (wanted - np.log(ratio))
         raise DataError(
             f'losses of up to {np.max(losses):.2f} were not reached in {MOST_ITERATIONS} '
-            'iterations; prescribe smaller ones'
+            'iterations; prescribe smaller losses'
         )
 
     def velocity(self, divergence: NDArray) -> Field:

@@ -1,4 +1,4 @@
-"""Whole BIDS datasets of simulated T1w heads whose truth is known."""
+"""BIDS datasets of simulated T1w heads with known truth."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from surreal_bids.simulation.templates import (
 )
 
 GROUPS = ('CN', 'PT', 'atlas')
-"""Controls, patients, and healthy atlases; the position is part of the seed."""
+"""Controls, patients and healthy atlases; the position is part of the seed."""
 
 SITE_STREAM = len(GROUPS)
 """Position of the sites in the tree of seeds."""
@@ -57,10 +57,10 @@ AGE_RANGE = (45, 89)
 """Years; the same in controls and patients."""
 
 MOST_VARIATION = 1.2
-"""Anatomies that vary more, relative to real ones, could not be inverted."""
+"""Maximum variation of anatomies, relative to real ones; larger ones cannot be inverted."""
 
 MOST_PEOPLE = 9999
-"""Participants per group that the labels have digits for."""
+"""Maximum number of participants per group, limited by the digits of the labels."""
 
 THREAD_SETTINGS = ('OMP_NUM_THREADS', 'MKL_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
 """Environment variables that the numerical libraries read when a process starts."""
@@ -70,11 +70,11 @@ BIDS_VERSION = '1.10.0'
 TRUTH = Path('sourcedata', 'truth')
 ATLASES = Path('sourcedata', 'atlases')
 RECORD = Path('sourcedata', 'truth', 'cohort.json')
-"""Says what was simulated; the first file to be written."""
+"""Parameters of the simulation; the first file to be written."""
 
 PARTICIPANTS_COLUMNS: dict[str, dict[str, Any]] = {
     'age': {
-        'Description': 'Age of the participant; it has no influence on the simulated anatomy',
+        'Description': 'Age of the participant; the simulated anatomy does not depend on it',
         'Units': 'year',
     },
     'sex': {
@@ -114,8 +114,8 @@ REGION_COLUMNS: dict[str, dict[str, Any]] = {
     'hemisphere': {'Description': 'L, R, or none'},
     'tissue': {'Description': 'Main tissue of the region: GM, WM or CSF'},
     'adjacent_to': {
-        'Description': 'Numbers of the patterns with a region within 2 mm of this one, which is '
-        'itself in none of them'
+        'Description': 'Patterns with a region within 2 mm of this one, if the region is not part '
+        'of them'
     },
 }
 
@@ -130,7 +130,7 @@ PATTERN_COLUMNS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class CohortPlan:
-    """All that the content of a cohort depends on.
+    """Parameters of a simulated cohort.
 
     Attributes
     ----------
@@ -141,15 +141,15 @@ class CohortPlan:
     patterns
         Number of patterns of atrophy.
     voxel_size
-        Of the working grid, in mm; sites scan at about this.
+        Voxel size of the working grid in mm; voxel sizes of sites are similar.
     atlases
         Number of healthy brains in the atlas set.
     stripped
-        Whether T1w images show the brain only.
+        Whether T1w images are skull-stripped.
     variation
-        How much anatomies differ, relative to real ones.
+        Variation of anatomies relative to real ones.
     seed
-        Seed of all random numbers.
+        Random seed.
     """
 
     n_cn: int = 20
@@ -179,7 +179,7 @@ class CohortPlan:
 
 @dataclass(frozen=True)
 class Person:
-    """A simulated participant, or brain of the atlas set.
+    """A simulated participant or atlas.
 
     Attributes
     ----------
@@ -190,9 +190,9 @@ class Person:
     age, sex
         In years; F or M.
     site
-        Counted from 0; None for an atlas, which is scanned without site effects.
+        Counted from 0; None for an atlas, which has no site effects.
     severities
-        Severity of each pattern, 0 to 1; 0 in the healthy.
+        Severity of each pattern, 0 to 1; 0 in controls and atlases.
     """
 
     group: str
@@ -210,14 +210,14 @@ class Person:
 
 
 def simulate_cohort(root: Path, plan: CohortPlan, nprocs: int = 1) -> None:
-    """Write a simulated cohort; what an earlier call with the same plan completed is kept.
+    """Write a simulated cohort; an interrupted simulation of the same plan is resumed.
 
     Parameters
     ----------
     root
         Folder of the dataset.
     plan
-        What to simulate.
+        Parameters of the cohort.
     nprocs
         Number of processes; each uses one thread.
     """
@@ -231,12 +231,12 @@ def simulate_cohort(root: Path, plan: CohortPlan, nprocs: int = 1) -> None:
 
 
 def start_dataset(root: Path, plan: CohortPlan) -> None:
-    """Claim the folder for a plan, or find that it holds the beginning of the same one."""
+    """Start a plan in a folder, or resume the same plan."""
     claim_folder(root, RECORD, asdict(plan) | {'surreal_bids': __version__})
 
 
 def write_tables(root: Path, plan: CohortPlan, people: list[Person]) -> None:
-    """Write what is known before anyone is simulated."""
+    """Write the description, the participants and the true severities."""
     write_json(root / 'dataset_description.json', dataset_description(plan))
     write_text(root / 'README.md', readme(plan))
     write_tsv(root / 'participants.tsv', participants_table(people))
@@ -248,7 +248,7 @@ def write_tables(root: Path, plan: CohortPlan, people: list[Person]) -> None:
 def write_regions(
     root: Path, plan: CohortPlan, template: HeadTemplate, patterns: pd.DataFrame
 ) -> None:
-    """Write the regions, the patterns, and the look-up table of the atlas set."""
+    """Write the tables of regions and patterns, and the regions of the atlases."""
     truth, regions = root / TRUTH, template.regions
     write_tsv(truth / 'patterns.tsv', patterns.assign(loss=LARGEST_LOSS))
     write_json(truth / 'patterns.json', PATTERN_COLUMNS)
@@ -266,7 +266,7 @@ def write_regions(
 
 
 def simulate_all(root: Path, plan: CohortPlan, people: list[Person], nprocs: int) -> None:
-    """Simulate and write everyone who is not yet complete, with a progress bar."""
+    """Simulate all participants that are not complete, with a progress bar."""
     pending = [person for person in people if not volumes_path(root, person).is_file()]
     progress = tqdm(
         total=len(people), initial=len(people) - len(pending), unit='head', disable=None
@@ -279,7 +279,7 @@ def simulate_all(root: Path, plan: CohortPlan, people: list[Person], nprocs: int
 
 
 def write_person(root: Path, plan: CohortPlan, person: Person) -> None:
-    """Simulate one and write the images, then the volumes, which mark it as complete."""
+    """Simulate a participant; the volumes are written last and mark it as complete."""
     scan, volumes = load_simulator(plan.voxel_size).simulate(plan, person)
     if person.site is None:
         write_image(t1w_path(root, person), skull_stripped(scan))
@@ -307,7 +307,7 @@ class Simulator:
         self.scanner = Scanner(template)
 
     def simulate(self, plan: CohortPlan, person: Person) -> tuple[SimulatedScan, pd.DataFrame]:
-        """Simulate one: the scan with its truth, and the volumes of all regions."""
+        """Simulate the scan and the true volumes of a participant."""
         _, anatomy_rng, scan_rng = random_streams(plan, person.group, person.number)
         regions = self.template.regions
         anatomy = sample_anatomy(self.template, person.sex, anatomy_rng, plan.variation)
@@ -336,27 +336,27 @@ def load_simulator(voxel_size: float) -> Simulator:
 
 
 def site_protocol(plan: CohortPlan, site: int | None) -> Protocol:
-    """Protocol of a site of a plan; the neutral one for the atlas set."""
+    """Return the protocol of a site, or the neutral protocol for atlases."""
     if site is None:
         return neutral_protocol(plan.voxel_size)
     return sample_protocol(site, plan.voxel_size, site_stream(plan, site))
 
 
 def collect_volumes(root: Path, people: list[Person]) -> None:
-    """Gather the volumes of all participants into one table."""
+    """Write the volumes of all participants to one table."""
     tables = [pd.read_csv(volumes_path(root, person), sep='\t') for person in people]
     write_tsv(root / TRUTH / 'volumes.tsv', pd.concat(tables))
     write_json(root / TRUTH / 'volumes.json', VOLUME_COLUMNS)
 
 
 def random_streams(plan: CohortPlan, group: str, number: int) -> list[np.random.Generator]:
-    """Three sources of randomness: for age, sex and severities, for anatomy, and for the scan."""
+    """Return generators for age, sex and severities, for the anatomy, and for the scan."""
     root = np.random.SeedSequence(plan.seed, spawn_key=(GROUPS.index(group), number))
     return [np.random.default_rng(child) for child in root.spawn(3)]
 
 
 def site_stream(plan: CohortPlan, site: int) -> np.random.Generator:
-    """Source of randomness of a site."""
+    """Return the random generator of a site."""
     return np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(SITE_STREAM, site)))
 
 
@@ -371,7 +371,7 @@ def sample_person(plan: CohortPlan, group: str, number: int) -> Person:
 
 
 def sample_people(plan: CohortPlan) -> list[Person]:
-    """Sample everyone: controls, patients, then the atlas set."""
+    """Sample controls, patients and atlases."""
     return [
         sample_person(plan, group, number)
         for group, size in plan.sizes.items()
@@ -380,7 +380,7 @@ def sample_people(plan: CohortPlan) -> list[Person]:
 
 
 def participants_table(people: list[Person]) -> pd.DataFrame:
-    """The table participants.tsv of BIDS; the atlas set is not part of it."""
+    """Build participants.tsv, without the atlases."""
     return pd.DataFrame(
         [
             (person.label, person.age, person.sex, person.group, f'site{person.site + 1}')
@@ -392,7 +392,7 @@ def participants_table(people: list[Person]) -> pd.DataFrame:
 
 
 def severity_table(people: list[Person]) -> pd.DataFrame:
-    """True severities of the participants: participant_id, pattern_1, pattern_2, ..."""
+    """Build the table of true severities: participant_id, pattern_1, pattern_2, ..."""
     participants = [person for person in people if person.site is not None]
     table = pd.DataFrame(
         [person.severities for person in participants],
@@ -403,13 +403,13 @@ def severity_table(people: list[Person]) -> pd.DataFrame:
 
 
 def skull_stripped(scan: SimulatedScan) -> nib.Nifti1Image:
-    """The scan with zeros outside the brain."""
+    """Set the scan to 0 outside the brain."""
     brain = np.asarray(scan.t1w.dataobj) * np.asarray(scan.brain.dataobj)
     return nib.Nifti1Image(brain, scan.t1w.affine, scan.t1w.header)
 
 
 def sidecar(plan: CohortPlan, site: int) -> dict[str, Any]:
-    """Describe a T1w image of a site."""
+    """Return the sidecar of a T1w image of a site."""
     return {
         'Modality': 'MR',
         **site_protocol(plan, site).metadata,
@@ -417,30 +417,30 @@ def sidecar(plan: CohortPlan, site: int) -> dict[str, Any]:
         'PulseSequenceType': 'MPRAGE',
         'MRAcquisitionType': '3D',
         'SkullStripped': plan.stripped,
-        'ImageComments': 'Simulated head; nobody was scanned',
+        'ImageComments': 'Simulated head',
     }
 
 
 def t1w_path(root: Path, person: Person) -> Path:
-    """T1w image of a participant, or of a brain of the atlas set."""
+    """Return the path of the T1w image of a participant or atlas."""
     if person.site is None:
         return root / ATLASES / f'{person.label}_T1w.nii.gz'
     return root / person.label / 'anat' / f'{person.label}_T1w.nii.gz'
 
 
 def truth_path(root: Path, person: Person, ending: str) -> Path:
-    """File with the truth about a participant, such as `sub-CN0001_dseg.nii.gz`."""
+    """Return the path of a file with the truth, such as `sub-CN0001_dseg.nii.gz`."""
     folder = ATLASES if person.site is None else TRUTH / person.label
     return root / folder / f'{person.label}_{ending}'
 
 
 def volumes_path(root: Path, person: Person) -> Path:
-    """Volumes of a participant; written last, so that the file marks it as complete."""
+    """Return the path of the volumes, which are written last and mark a participant as complete."""
     return truth_path(root, person, 'volumes.tsv')
 
 
 def dataset_description(plan: CohortPlan) -> dict[str, Any]:
-    """Content of dataset_description.json."""
+    """Return the content of dataset_description.json."""
     return {
         'Name': f'Simulated heads: {plan.n_cn} controls and {plan.n_pt} patients',
         'BIDSVersion': BIDS_VERSION,
@@ -504,7 +504,7 @@ def _require_range(option: str, value: float, lowest: float, highest: float) -> 
 
 @contextmanager
 def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes of one thread each; an error cancels what has not begun."""
+    """Start processes of one thread each; an error cancels pending jobs."""
     context = multiprocessing.get_context('spawn')
     pool = ProcessPoolExecutor(nprocs, context, initializer=_end_with_parent)
     environment = os.environ.copy()
@@ -513,8 +513,8 @@ def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
         yield pool
     except BrokenProcessPool as error:
         raise OutputError(
-            'a process that simulated a head was killed, most likely for lack of memory; '
-            'repeat the command with a lower --nprocs: it resumes'
+            'a process was killed, most likely because of insufficient memory; rerun the command '
+            'with a lower --nprocs to resume'
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -523,7 +523,7 @@ def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _end_with_parent() -> None:
-    """Let a worker end when the main process is killed; else it would wait forever."""
+    """End a worker when the main process is killed."""
 
     def watch() -> None:
         parent = multiprocessing.parent_process()

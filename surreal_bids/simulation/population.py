@@ -98,8 +98,7 @@ def _require_one_row_each(table: pd.DataFrame) -> None:
     repeated = table.loc[table[column].duplicated(), column].unique()
     if repeated.size:
         raise DataError(
-            f'column {column!r} names {repeated[0]} more than once; keep one row per participant, '
-            'so that nobody is both control and patient'
+            f'column {column!r} has {repeated[0]} more than once; keep one row per participant'
         )
 
 
@@ -108,8 +107,8 @@ def _require_positive(volumes: pd.DataFrame) -> None:
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise DataError(
-            f'{bad.any(axis=1).sum()} of {len(volumes)} rows hold a volume that is missing or not '
-            f'positive, as {volumes.columns[column]} in row {row + 1}; exclude these rows'
+            f'{bad.any(axis=1).sum()} of {len(volumes)} rows have a volume that is missing or not '
+            f'positive, such as {volumes.columns[column]} in row {row + 1}; exclude these rows'
         )
 
 
@@ -122,8 +121,8 @@ def resample_gaussian(controls: Controls, n_people: int, rng: np.random.Generato
     """
     if len(controls.volumes) < MIN_FITTED:
         raise DataError(
-            f'a distribution cannot be fitted to {len(controls.volumes)} participants; '
-            f'give {MIN_FITTED} or more'
+            f'a distribution cannot be fitted to {len(controls.volumes)} participants; provide at '
+            f'least {MIN_FITTED}'
         )
     log_volumes = np.log(controls.volumes.to_numpy())
     fitted = LedoitWolf().fit(log_volumes)

@@ -1,4 +1,4 @@
-"""Tables of regional volumes whose truth is known: the semi-synthetic data of section 4.2."""
+"""Simulated tables of regional volumes with known truth: semi-synthetic data of section 4.2."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ TABLE_5 = {
     'temporal pole': ((202, 203), '1', '1', ''),
     'triangular part of the inferior frontal gyrus': ((204, 205), '2', '2', ''),
 }
-"""Row by row: MUSE indices (right, left), then the patterns ticked under small overlapping, large
-overlapping and scarce region. A tick is both sides, so a pattern has 14, 16 and 4 regions, and
-shares 4, 8 and 0 of them with others."""
+"""Rows: MUSE indices (right, left), then the patterns of the columns small overlapping, large
+overlapping and scarce region. Both sides count, so a pattern has 14, 16 and 4 regions, and shares
+4, 8 and 0 of them with others."""
 
 SMALL_OVERLAP, LARGE_OVERLAP, SCARCE_REGION = 1, 2, 3
 """Columns of :data:`TABLE_5`."""
@@ -86,7 +86,7 @@ TASKS = {
 def find_task(name: str) -> Task:
     """Look up a task by its name."""
     if name not in TASKS:
-        raise UsageError(f'no task is called {name!r}; there are {", ".join(TASKS)}')
+        raise UsageError(f'unknown task {name!r}; choose one of {", ".join(TASKS)}')
     return TASKS[name]
 
 
@@ -100,9 +100,8 @@ def impose_atrophy(
 ) -> Array:
     """Shrink the regions of each pattern: v -= v * s * N(1, noise_sd) * max_loss (section 4.2).
 
-    The patterns act one after the other. A region of two patterns hence keeps the product of what
-    either leaves, v (1 - loss_1) (1 - loss_2). Noise is sampled for each participant, region and
-    pattern.
+    Patterns are applied one after the other, so a region of two patterns has the volume
+    v (1 - loss_1) (1 - loss_2). Noise is sampled for each participant, region and pattern.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ def impose_atrophy(
     Returns
     -------
     (N, S) array
-        The volumes after the loss; the input is left as it is.
+        Volumes after the loss.
     """
     place = {index: position for position, index in enumerate(muse_indices())}
     volumes = volumes.copy()
@@ -130,12 +129,12 @@ def impose_atrophy(
 
 
 RESAMPLINGS = {'gaussian': resample_gaussian}
-"""Ways to sample more participants than a table holds."""
+"""Methods to sample more participants than a table has."""
 
 SEVERITY_COLUMNS = [f'r{pattern}' for pattern in range(1, N_PATTERNS + 1)]
 
 DECIMALS = {'roi_volumes': 2, 'severities': 6}
-"""What is written: volumes to 0.01 mm3, far below the volume of a voxel."""
+"""Decimals of the tables: volumes are rounded to 0.01 mm3."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class SimulatedTable:
     volumes: pd.DataFrame
     """participant_id and the 139 volumes in mm3, ``MUSE_23`` to ``MUSE_207``."""
     participants: pd.DataFrame
-    """participant_id, diagnosis (CN or PT), age, sex, site and icv; missing where not known."""
+    """participant_id, diagnosis (CN or PT), age, sex, site and icv; missing if unknown."""
     severities: pd.DataFrame
     """participant_id and the true severities r1 to r3, zero in controls."""
 
@@ -160,9 +159,9 @@ def simulate_table(
 ) -> SimulatedTable:
     """Simulate one of the five semi-synthetic datasets of section 4.2.
 
-    Healthy participants are split at random into controls and pseudo-patients; these lose volume
-    by three patterns, with severities sampled from U[0, 1]. Participants and severities depend on
-    the seed and the numbers only, so that tasks can be compared participant by participant.
+    Healthy participants are split at random into controls and pseudo-patients. Pseudo-patients lose
+    volume in three patterns, with severities sampled from U[0, 1]. Participants and severities only
+    depend on the seed and the group sizes, so they are the same in all tasks.
 
     Parameters
     ----------
@@ -171,19 +170,19 @@ def simulate_table(
     n_cn, n_pt
         Number of controls and of pseudo-patients.
     seed
-        The same seed gives the same tables.
+        Random seed.
     controls
-        Real participants to use, each at most once; else the built-in population.
+        Real participants to use, each at most once; by default, the built-in population.
     resample
         ``'gaussian'``: participants sampled from a log-normal distribution fitted to `controls`.
     """
     chosen_task = find_task(task)
     if min(n_cn, n_pt) < 1:
         raise UsageError(
-            f'{n_cn} controls and {n_pt} patients asked for; ask for one or more of each'
+            f'--n-cn {n_cn} --n-pt {n_pt}: at least one control and one patient are required'
         )
     if seed < 0:
-        raise UsageError(f'a seed of {seed} asked for; seeds are 0 or greater')
+        raise UsageError(f'--seed {seed}: use 0 or a positive number')
     people_rng, severity_rng, noise_rng = np.random.default_rng(seed).spawn(3)
     healthy = _choose_healthy(n_cn + n_pt, people_rng, controls, resample)
     severities = np.zeros((n_cn + n_pt, N_PATTERNS))
@@ -196,19 +195,19 @@ def simulate_table(
 def _choose_healthy(
     n_people: int, rng: np.random.Generator, controls: Controls | None, resample: str | None
 ) -> Controls:
-    """`n_people` healthy participants in random order, nobody twice."""
+    """Choose `n_people` different healthy participants in random order."""
     if resample is not None and resample not in RESAMPLINGS:
-        raise UsageError(f'no resampling is called {resample!r}; there is {", ".join(RESAMPLINGS)}')
+        raise UsageError(f'unknown resampling {resample!r}; choose {", ".join(RESAMPLINGS)}')
     if controls is None:
         if resample is not None:
-            raise UsageError('resampling needs a table of controls to resample; give one')
+            raise UsageError('resampling needs a table of controls; give one')
         return sample_controls(n_people, rng)
     if resample is not None:
         return RESAMPLINGS[resample](controls, n_people, rng)
     if n_people > len(controls.volumes):
         raise DataError(
-            f'{n_people} participants asked for, but the table of controls has '
-            f'{len(controls.volumes)}; ask for fewer (--n-cn, --n-pt) or sample similar ones '
+            f'{n_people} participants requested, but the table of controls has '
+            f'{len(controls.volumes)}; request fewer (--n-cn, --n-pt) or sample similar ones '
             '(--resample gaussian)'
         )
     chosen = rng.permutation(len(controls.volumes))[:n_people]
@@ -231,7 +230,7 @@ def _assemble(
 
 
 def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list[Path]:
-    """Write the three tables, each with a JSON file that describes its columns.
+    """Write the three tables, each with a JSON file of column descriptions.
 
     Parameters
     ----------
@@ -261,39 +260,40 @@ def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list
 
 
 TEMPORARY_FILES = '.????????.*'
-"""What an atomic write that was killed leaves behind."""
+"""Files left by a write that was killed."""
 
 
 def claim_folder(
     folder: Path, record_file: str | Path, record: Mapping[str, Any], *, overwrite: bool = False
 ) -> None:
-    """Claim a folder for a simulation, or find that it holds the same one, perhaps unfinished.
+    """Start a simulation in a folder, or resume the same simulation.
 
     Parameters
     ----------
     folder
-        Where the simulation goes.
+        Output folder.
     record_file
-        File of the folder that tells simulations apart; the first to be written.
+        File in the folder that identifies the simulation; it is written first.
     record
-        All that the simulation depends on.
+        Everything that the simulation depends on.
     overwrite
-        Replace whatever the folder holds.
+        Replace existing files.
 
     Raises
     ------
     OutputError
-        The folder holds another simulation, or something else.
+        The folder contains another simulation or other files.
     """
     if folder.exists() and not folder.is_dir():
-        raise OutputError(f'{folder}: a file of this name exists; choose another output folder')
+        raise OutputError(f'{folder}: this is a file; choose another output folder')
     path = folder / record_file
-    if path.is_file() and not overwrite:
-        _require_same(path, record)
-    others = (each for each in folder.rglob('*') if each.is_file())
-    if not path.is_file() and not overwrite and any(not x.match(TEMPORARY_FILES) for x in others):
-        raise OutputError(f'{folder}: holds something else; choose an empty or a new folder')
-    for leftover in folder.rglob(TEMPORARY_FILES):
+    leftovers = list(folder.rglob(TEMPORARY_FILES))
+    if not overwrite:
+        if path.is_file():
+            _require_same(path, record)
+        elif any(each.is_file() and each not in leftovers for each in folder.rglob('*')):
+            raise OutputError(f'{folder}: contains other files; choose an empty or a new folder')
+    for leftover in leftovers:
         leftover.unlink()
     write_json(path, record)
 
@@ -310,8 +310,8 @@ def _require_same(path: Path, record: Mapping[str, Any]) -> None:
     ]
     if different:
         raise OutputError(
-            f'{path}: another simulation is in this folder ({", ".join(different)}); repeat its '
-            'arguments, or choose another folder (table: or --overwrite)'
+            f'{path}: the folder contains another simulation ({", ".join(different)}); use the '
+            'same arguments, choose another folder, or use --overwrite (tables only)'
         )
 
 
@@ -329,7 +329,7 @@ _DESCRIPTIONS: dict[str, dict[str, Any]] = {
 
 
 def describe_columns(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Describe each column of a simulated table as a BIDS sidecar does, with units."""
+    """Describe each column of a simulated table for its BIDS sidecar."""
     names = region_names()
     regions = {
         column: {'Description': f'Volume of the region {names[index]}', 'Units': 'mm^3'}

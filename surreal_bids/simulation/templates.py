@@ -27,22 +27,23 @@ BOX_ORIGIN_MM = (-96, -130, -96)
 """World coordinates of the first grid point; the box holds the head from the neck upwards."""
 
 BOX_EXTENT_MM = (192, 240, 200)
-"""Extent of the grid; its factors are 2, 3 and 5, which suits the Fourier transforms."""
+"""Extent of the grid; its factors 2, 3 and 5 make Fourier transforms fast."""
 
 VOXEL_SIZES_MM = (1.0, 2.0, 3.0, 4.0)
-"""Voxel sizes of the working grid; the coarsest is for trials."""
+"""Voxel sizes of the working grid; the coarsest is for tests."""
 
 UNUSED_LABELS = (69,)
 """The optic chiasm: all but 21 mm3 of it lie outside the brain of the template."""
 
 CSF_THRESHOLD = 0.5
-"""Labelled voxels with more cerebrospinal fluid than this are sulci and belong to no region."""
+"""Labels are removed from voxels with a larger fraction of cerebrospinal fluid (sulci)."""
 
 
 def load_regions() -> pd.DataFrame:
     """List the labelled regions: index (MUSE numbering), name, hemisphere (L, R, none) and tissue.
 
-    The hemisphere is read from the name: the column of the file has both basal forebrains wrong.
+    The hemisphere is read from the name, because the column of the file is wrong for the basal
+    forebrains.
     """
     table = pd.read_csv(package_file(*REGIONS_FILE), sep=';').sort_values('ROIid')
     table = table[~table['ROIid'].isin(UNUSED_LABELS)]
@@ -123,7 +124,7 @@ def load_template(voxel_size: float = 2.0) -> HeadTemplate:
     """Load the template on the working grid of a voxel size in mm."""
     if voxel_size not in VOXEL_SIZES_MM:
         sizes = ', '.join(f'{size:g}' for size in VOXEL_SIZES_MM)
-        raise UsageError(f'--voxel-size {voxel_size:g}: the template grid comes in {sizes} mm')
+        raise UsageError(f'--voxel-size {voxel_size:g}: choose one of {sizes} mm')
     affine = np.diag([voxel_size] * 3 + [1.0])
     affine[:3, 3] = BOX_ORIGIN_MM
     shape = tuple(int(extent // voxel_size) for extent in BOX_EXTENT_MM)
@@ -142,13 +143,13 @@ def load_template(voxel_size: float = 2.0) -> HeadTemplate:
 
 
 def load_labels() -> LabelMap:
-    """Load the labels of the template alone."""
+    """Load the labels of the template."""
     t1_image, brain = read_brain()
     return _tissue_labels(brain, t1_image.affine, load_regions())
 
 
 def labels_at(labels: LabelMap, affine: NDArray, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Label at each voxel of another grid of the template's space: the nearest one."""
+    """Resample labels on another grid in template space, by nearest neighbour."""
     to_label = np.linalg.inv(labels.affine) @ affine
     return np.asarray(
         ndimage.affine_transform(labels.data, to_label, output_shape=shape, order=0),
@@ -157,14 +158,14 @@ def labels_at(labels: LabelMap, affine: NDArray, shape: tuple[int, ...]) -> NDAr
 
 
 def distance_to(mask: NDArray[np.bool_], voxel_size: float) -> NDArray[np.float32]:
-    """Distance (mm) of each voxel from the nearest voxel of a mask."""
+    """Compute the distance (mm) of each voxel from a mask."""
     return np.asarray(ndimage.distance_transform_edt(~mask), dtype=np.float32) * voxel_size
 
 
 def _tissue_labels(brain: NDArray, brain_affine: NDArray, regions: pd.DataFrame) -> LabelMap:
-    """Labels without the voxels that are sulcal fluid or lie outside the brain.
+    """Load the labels without sulcal fluid and voxels outside the brain.
 
-    As shipped, each label of the cortex fills its sulci.
+    The source labels of the cortex include sulci.
     """
     image = read_labels(LABELS_FILE)
     data = np.asarray(image.dataobj, dtype=np.uint8).copy()
@@ -177,7 +178,7 @@ def _tissue_labels(brain: NDArray, brain_affine: NDArray, regions: pd.DataFrame)
 
 
 def crop(data: NDArray, affine: NDArray) -> tuple[NDArray, NDArray]:
-    """Cut a volume to the box of its non-zero voxels; the affine follows."""
+    """Crop a volume to its non-zero voxels and adapt the affine."""
     box = ndimage.find_objects((data > 0).astype(np.uint8))[0]
     cropped_affine = affine.copy()
     cropped_affine[:3, 3] = apply_affine(affine, [axis.start for axis in box])

@@ -91,7 +91,7 @@ def test_folders_without_atlases_are_refused(tmp_path, names):
     if names:
         folder.mkdir()
         write_regions(folder)
-    with pytest.raises(DataError, match=r'no atlas|no such folder'):
+    with pytest.raises(DataError, match=r'no atlas|folder not found'):
         read_atlas_set(folder)
 
 
@@ -105,7 +105,7 @@ def test_folders_without_atlases_are_refused(tmp_path, names):
         ({'index': [1, 1], 'name': ['one', 'two']}, 'given twice as index: 1'),
         ({'index': [1, 2], 'name': ['one', 'one']}, 'given twice as name: one'),
         ({'index': [1, 2], 'name': ['one', 'n/a']}, 'no name for index: 2'),
-        ({'index': [0], 'name': ['background']}, 'lists no region'),
+        ({'index': [0], 'name': ['background']}, 'no regions listed'),
     ],
 )
 def test_lists_of_regions_are_checked(folder, table, message):
@@ -119,8 +119,8 @@ def test_lists_of_regions_are_checked(folder, table, message):
     [
         (np.full((7, 8, 8), 2) * np.eye(8, dtype=np.uint8), AFFINE, 'not on the grid of a_T1w'),
         (None, np.diag([2.0, 2.0, 2.1, 1.0]), 'not on the grid of a_T1w'),
-        (np.linspace(0, 2, 504).reshape(SHAPE), AFFINE, 'resampled without nearest'),
-        (np.arange(504).reshape(SHAPE) % 2 * -1, AFFINE, r'1 values are no labels \(-1'),
+        (np.linspace(0, 2, 504).reshape(SHAPE), AFFINE, 'nearest neighbours'),
+        (np.arange(504).reshape(SHAPE) % 2 * -1, AFFINE, r'1 values are not labels \(-1'),
         (np.arange(504).reshape(SHAPE) % 9, AFFINE, 'labels 3, 4, 5, 6, 8 are not in dseg.tsv'),
     ],
 )

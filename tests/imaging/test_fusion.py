@@ -302,7 +302,7 @@ def test_volumes_are_voxels_times_their_size(dtype, affine):
 def test_probabilities_are_no_labels(value):
     labels = np.zeros((3, 4, 5), dtype=np.float32)
     labels[1, 1, 1] = value
-    with pytest.raises(DataError, match='give a label map'):
+    with pytest.raises(DataError, match='provide a label map'):
         volumes_of_labels(Nifti1Image(labels, np.eye(4)))
 
 
@@ -319,5 +319,5 @@ def test_the_table_follows_the_regions(caplog, excluded, level):
 
 @pytest.mark.parametrize('volumes', [{}, {1: 5.0, 2: 6.0}])
 def test_volumes_of_another_atlas_are_refused(volumes):
-    with pytest.raises(DataError, match='made with another one'):
+    with pytest.raises(DataError, match='regions of the atlas'):
         volume_table(volumes, REGIONS)

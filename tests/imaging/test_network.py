@@ -148,7 +148,7 @@ def test_standardise() -> None:
 
 def test_uncertain_regions_are_reported(tiny: TrainedNetwork, caplog) -> None:
     segment_regions(*ellipsoid(), network=tiny)
-    assert 'unsure of the regions' in caplog.text
+    assert 'uncertain about the regions' in caplog.text
 
 
 def test_other_grid_or_empty_mask(tiny: TrainedNetwork) -> None:
@@ -195,7 +195,7 @@ def test_bad_weights_are_refused(tmp_path, tiny: TrainedNetwork) -> None:
         pickled,
         tmp_path / 'absent.safetensors',
     ):
-        with pytest.raises(DataError, match='install the package again'):
+        with pytest.raises(DataError, match='reinstall the package'):
             load_network(path)
 
 

@@ -156,7 +156,7 @@ def test_tissue_on_other_grids_or_elsewhere_is_refused():
     tissue = blobs()
     transform = identity_transform(tissue.shape, tissue.affine)
     elsewhere = nib.Nifti1Image(np.asarray(tissue.dataobj), tissue.affine + 900 * np.eye(4, k=3))
-    with pytest.raises(DataError, match='not on one grid'):
+    with pytest.raises(DataError, match='not on the same grid'):
         ravens_maps([tissue, elsewhere], transform)
-    with pytest.raises(DataError, match='no tissue lies where the template is'):
+    with pytest.raises(DataError, match='no tissue overlaps the template'):
         ravens_maps([elsewhere], transform)

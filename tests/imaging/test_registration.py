@@ -97,7 +97,7 @@ def test_brains_that_are_not_alike_are_refused(head):
     cut = np.asarray(image.dataobj).copy()
     cut[:, :, : cut.shape[2] // 2] = 0
     cut[: cut.shape[0] // 2] = 0
-    with pytest.raises(DataError, match=r'could not be aligned: \d+% of the variance is left'):
+    with pytest.raises(DataError, match=r'registration failed: \d+% of the variance'):
         align_affine(image, Nifti1Image(cut, image.affine))
 
 
@@ -166,12 +166,12 @@ def test_nothing_moves_between_equal_images(head):
 @pytest.mark.parametrize('function', [align_affine, register])
 def test_an_empty_brain_is_refused(head, function):
     empty = Nifti1Image(np.zeros(SHAPE, np.float32), AFFINE)
-    with pytest.raises(DataError, match='no voxel above zero'):
+    with pytest.raises(DataError, match='no positive voxel'):
         function(head[0], empty)
 
 
 def test_a_mask_on_another_grid_is_refused(head):
     image, _ = head
     mask = Nifti1Image(np.ones((5, 6, 7), np.uint8), AFFINE)
-    with pytest.raises(DataError, match='resample the mask'):
+    with pytest.raises(DataError, match=r'mask .* is not on the grid'):
         normalise_intensity(image, mask)

@@ -203,14 +203,14 @@ def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path, name):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text('mine')
     before = contents(tmp_path)
-    with pytest.raises(OutputError, match='something else'):
+    with pytest.raises(OutputError, match='other files'):
         start_dataset(tmp_path, HEADS)
     assert contents(tmp_path) == before
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / 'out').write_text('mine')
-    with pytest.raises(OutputError, match='a file of this name'):
+    with pytest.raises(OutputError, match='this is a file'):
         start_dataset(tmp_path / 'out', HEADS)
 
 

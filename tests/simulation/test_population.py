@@ -190,7 +190,7 @@ def test_what_is_known_of_people_is_recognised(table, column, name):
         ),
         (lambda t: t.assign(MUSE_47=[0.0, *t['MUSE_47'][1:]]), '1 of 12 rows .* MUSE_47 in row 1'),
         (lambda t: t.assign(MUSE_47=[*t['MUSE_47'][:9], *[np.nan] * 3]), '3 of 12 rows .* row 10'),
-        (lambda t: t.assign(MRID='A7'), "'MRID' names A7 more than once"),
+        (lambda t: t.assign(MRID='A7'), "'MRID' has A7 more than once"),
         (lambda t: t.assign(MUSE_47='big'), "'MUSE_47' holds text"),
         (lambda t: t.assign(**{'Left hippocampus': 1.0}), 'both hold MUSE region 48'),
     ],
