@@ -20,6 +20,7 @@ import jinja2
 
 from surreal_bids.bids.preflight import Survey
 from surreal_bids.bids.precomputed import derivative_folders
+from surreal_bids.bids.preflight import Survey
 from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.costs import PROCESS_GB, estimate
 from surreal_bids.cli.plan import Job, make_plan

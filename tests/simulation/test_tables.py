@@ -199,12 +199,12 @@ def test_resampling_gives_any_number_of_people(real_people):
 @pytest.mark.parametrize(
     ('options', 'message'),
     [
-        ({'task': 'hard'}, 'no task'),
-        ({'n_cn': 0}, '0 controls'),
-        ({'n_pt': -3}, '-3 patients'),
-        ({'seed': -1}, 'a seed of -1'),
+        ({'task': 'hard'}, 'unknown task'),
+        ({'n_cn': 0}, '--n-cn 0'),
+        ({'n_pt': -3}, '--n-pt -3'),
+        ({'seed': -1}, '--seed -1'),
         ({'resample': 'gaussian'}, 'needs a table'),
-        ({'resample': 'bootstrap'}, "no resampling is called 'bootstrap'"),
+        ({'resample': 'bootstrap'}, "unknown resampling 'bootstrap'"),
     ],
 )
 def test_impossible_wishes_are_refused(options, message):
