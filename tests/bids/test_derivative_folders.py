@@ -38,7 +38,7 @@ def test_labels_of_atlases():
 
 
 def test_the_network_has_no_atlas():
-    with pytest.raises(UsageError, match='leave out --atlas'):
+    with pytest.raises(UsageError, match='remove --atlas'):
         atlas_label(_config(segmentation='network', atlas='/data/other'))
 
 
