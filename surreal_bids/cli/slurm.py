@@ -18,7 +18,6 @@ from typing import Any
 
 import jinja2
 
-from surreal_bids.bids.preflight import Survey
 from surreal_bids.bids.precomputed import derivative_folders
 from surreal_bids.bids.preflight import Survey
 from surreal_bids.cli.config_file import write_config
