@@ -101,7 +101,7 @@ class ComBat(TransformerMixin, BaseEstimator):
     ----------
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of str
         Names of the features. Defined only if `X` was a frame with column names.
     features_ : list of str
         Names of the features in order; numbers if `X` was an array.

@@ -128,7 +128,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     ----------
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of str
         Names of the features. Defined only if `X` had column names that are all strings.
     selected_ : Selection
         The chosen M and lambda, and the members of the consensus.
