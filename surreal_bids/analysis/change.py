@@ -312,8 +312,8 @@ def _visits_at_one_site(
     nowhere = left_out['site'].isna()
     if nowhere.any():
         LOGGER.warning(
-            'change per year of groups: %s left out, since the site is missing, while other visits '
-            'of the same participants have one: %s',
+            'change per year: %s excluded because their site is missing, while other visits of the '
+            'same participants have one (%s). Complete the column of the site',
             *(counted(int(nowhere.sum()), 'visit'), list_briefly(left_out.index[nowhere])),
         )
     used = known[at_first]
@@ -330,7 +330,7 @@ def _of_several(visits: pd.DataFrame) -> pd.DataFrame:
     return visits[visits[PARTICIPANT].duplicated(keep=False)]
 
 
-TRAINED_ON = 'R-indices are by a model that was trained on first visits; use --folds'
+TRAINED_ON = 'R-indices are computed in sample; use --folds'
 
 
 def _row(name: str, used: pd.DataFrame, found: Comparison | str) -> dict[str, Any]:

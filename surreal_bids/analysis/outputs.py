@@ -280,7 +280,7 @@ def _outside_population(results: pd.DataFrame) -> list[str]:
     people = results.index[results['brain_in_range'].eq(False)]
     if len(people) == len(results) > 1:
         LOGGER.warning(
-            'everyone lies outside the training population; check that units and regions are '
-            'those of the model (surreal-gan card)'
+            'all participants lie outside the training population; check that units and regions '
+            'match those of the model (surreal-gan card)'
         )
     return [f'outside the training population: {list_briefly(people)}'] if len(people) else []

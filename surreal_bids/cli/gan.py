@@ -178,6 +178,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.cohort.cohort import read_cohort
     from surreal_bids.rindices.crossfit import doubts_of_model
     from surreal_bids.rindices.model import TableModel
+    from surreal_bids.rindices.new_sites import sites_by_name
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
     with _suggest_participants(arguments):
@@ -194,7 +195,11 @@ def run_apply(arguments: argparse.Namespace) -> int:
         found = replace(found, results=with_excluded(found.results, cohort))
         write_tables(found, places)
     notes = [*cohort.notes, *_site_notes(model, cohort)]
-    doubts = (*cohort.warnings, *doubts_of_model(model.state()[1]))
+    doubts = (
+        *cohort.warnings,
+        *sites_by_name(model, cohort),
+        *doubts_of_model(model.state()[1]),
+    )
     notes += [f'WARNING: {text}' for text in doubts]
     sys.stdout.write(summarise_results(found.results, notes) + f'  {out}\n')
     return 0

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ from surreal_bids.rindices.model import (
     require_trainable,
     time_training,
 )
-from surreal_bids.rindices.new_sites import adapt_to_controls
+from surreal_bids.rindices.new_sites import adapt_to_controls, sites_by_name
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
 LOGGER = logging.getLogger(__name__)
@@ -90,6 +90,8 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     participants = _find_participants(config)
     needs = None if model is None else model.preprocessing.requirements
     cohort = read_cohort(volumes, participants, config, expected, needs)
+    if model is not None and not cohort.has_enough_controls:
+        cohort = replace(cohort, warnings=(*cohort.warnings, *sites_by_name(model, cohort)))
     sys.stdout.write(summarise_cohort(cohort))
     if model is None:
         source: TableModel | TrainingPlan = _plan_training(config, cohort)
@@ -104,7 +106,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
         failures = _run(config, cohort, source)
     sys.stdout.write(f'Done; open {output_path(config.output_dir, "group_report")}.\n')
     for label, reason in failures.items():
-        LOGGER.warning('sub-%s: no R-indices in the report: %s', label, reason)
+        LOGGER.warning('sub-%s: the report lacks R-indices: %s', label, reason)
     return 1 if failures else 0
 
 
@@ -152,8 +154,9 @@ def _find_participants(config: AppConfig) -> Path:
     path = config.bids_dir / 'participants.tsv'
     if not path.exists():
         raise DataError(
-            f'{path}: no such file; the group level reads the diagnosis, age, sex and site of each '
-            'participant from it, so copy your table of participants there under this name'
+            f'{path}: no such file; the group level reads diagnosis, age, sex and site from it: '
+            'save '
+            'your table of participants under this name'
         )
     return path
 
@@ -167,8 +170,8 @@ def _check_model_options(config: AppConfig) -> None:
         output_path(config.output_dir, 'model_card').parent
     ):
         raise UsageError(
-            f'--model {config.model}: this is where the model of this run is written; copy it '
-            'elsewhere, or choose another output folder'
+            f'--model {config.model}: this run writes its own model there; copy the model elsewhere, '
+            'or choose another output folder'
         )
 
 

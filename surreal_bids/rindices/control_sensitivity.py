@@ -121,8 +121,5 @@ def describe_shift(shift: pd.Series) -> str:
     known = shift.dropna()
     if known.empty:
         return ''
-    listed = ', '.join(f'{name} by {value:.2f}' for name, value in known.items())
-    return (
-        'With other controls of the same number, mean R-indices of patients would differ: '
-        f'{listed} (standard deviation, estimated)'
-    )
+    listed = ', '.join(f'{name} {value:.2f}' for name, value in known.items())
+    return f'SD of the mean R-indices of patients over samples of as many controls: {listed}'

@@ -476,8 +476,8 @@ def warn_of_lost(fitted: CrossFit) -> None:
     lost = lost_patterns(fitted.note)
     if lost:
         LOGGER.warning(
-            'not found again when the participants of a fold were left out: %s; these participants '
-            'have no R-index of it. Interpret those of others with care, or train on more',
+            'not reproduced in at least one fold: %s. Participants of that fold have no such '
+            'R-index; train on more participants before interpreting it',
             ', '.join(lost),
         )
 

@@ -116,7 +116,7 @@ def import_checkpoint(
     n_features, n_patterns = _sizes(path, content)
     if len(features) != n_features:
         raise DataError(
-            f'{path}: a model of {n_features} features, but {len(features)} are named; see '
+            f'{path}: the model has {n_features} features, but {len(features)} are named; correct '
             '--features'
         )
     _require_covariates(path, content, covariates, published)
@@ -151,8 +151,9 @@ def read_checkpoint(path: Path) -> dict[Any, Any]:
             content = torch.load(path, map_location='cpu', weights_only=True)
     except UnpicklingError as error:
         raise DataError(
-            f'{path}: refused, since it is damaged or holds more than numbers, which could run '
-            'programs on this computer; only checkpoints of SurrealGAN are read'
+            f'{path}: refused: the file is damaged, or holds objects other than numbers, which '
+            'could '
+            'run code on this computer; only checkpoints of SurrealGAN are read'
         ) from error
     except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
         raise DataError(f'{path}: cannot be read as a checkpoint ({_brief(error)})') from error
@@ -179,7 +180,7 @@ def _choose_epoch(path: Path, content: Mapping[Any, Any], epoch: int | None) -> 
 def _sizes(path: Path, content: Mapping[Any, Any]) -> tuple[int, int]:
     n_features, n_patterns = content['nROI'], content['npattern']
     if not isinstance(n_features, int) or not isinstance(n_patterns, int):
-        raise DataError(f'{path}: nROI {n_features!r} and npattern {n_patterns!r} are no numbers')
+        raise DataError(f'{path}: nROI {n_features!r} and npattern {n_patterns!r} are not numbers')
     return n_features, n_patterns
 
 
@@ -190,8 +191,8 @@ def _require_covariates(
     expected = 0 if correction is None else len(correction['min_cov'])
     if len(covariates) != expected:
         raise DataError(
-            f'{path}: a model with {expected} covariates, but {len(covariates)} are named '
-            f'({list_briefly(covariates) or "none"}); see --covariates'
+            f'{path}: the model has {expected} covariates, but {len(covariates)} are named '
+            f'({list_briefly(covariates) or "none"}); correct --covariates'
         )
     if published and not all(map(means, covariates, published.covariates)):
         raise UsageError(

@@ -147,7 +147,9 @@ class TableModel:
         finite = np.asarray(np.isfinite(r).all(axis=1))
         if not finite.all():
             who = prepared.normalised.index[~finite]
-            raise DataError(f'the model gives no R-indices for {list_briefly(who)}; fit it anew')
+            raise DataError(
+                f'the model gives no finite R-indices for {list_briefly(who)}; train it again'
+            )
         names = list(self.pattern_names)
         computed = pd.DataFrame(r, prepared.normalised.index, names)
         if not np.isnan(spread).any():
@@ -264,8 +266,9 @@ def load_table_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, 
     tensors, card = load_bundle(folder)
     if 'Preprocessing' not in card:
         raise DataError(
-            f'{folder}: this model has no preprocessing, so that it takes normalised numbers '
-            'only; use SurrealGAN.load in Python'
+            f'{folder}: this model has no preprocessing and takes normalised features only; load '
+            'it '
+            'in Python with SurrealGAN.load'
         )
     return tensors, card
 
@@ -383,9 +386,8 @@ class TrainingData:
             values, rows = prepared.normalised.to_numpy(), patient.to_numpy()
             return values[~rows], values[rows]
         raise DataError(
-            f'{ATTEMPTS} times, nothing could be learned from controls after labels were shuffled '
-            f'({reason}), so that chance cannot be told from disease; use fewer covariates, or '
-            'more controls'
+            f'preprocessing failed {ATTEMPTS} times after labels were shuffled ({reason}). The '
+            'permutation test needs it; use fewer covariates, or add controls'
         )
 
     def _shuffled_labels(self, rng: np.random.Generator) -> pd.Series:
@@ -406,7 +408,9 @@ def prepare(cohort: Cohort) -> TrainingData:
     for group, count in cohort.counts.items():
         if count < MIN_PEOPLE:
             name = GROUP_NAMES[group]
-            raise DataError(f'{count} {name}, but training needs at least {MIN_PEOPLE}')
+            raise DataError(
+                f'{count} {name}, but training needs at least {MIN_PEOPLE}; add participants'
+            )
     steps, prepared = fit_preprocessing(
         cohort.wanted, cohort.options, first.features, first.people, ~first.is_patient
     )
@@ -423,9 +427,13 @@ def require_trainable(data: TrainingData, options: TrainingOptions) -> None:
     """Refuse more patterns than there are features; warn of what will not be known."""
     most, n_features = max(options.n_patterns, default=0), data.normalised.shape[1]
     if most > n_features:
-        raise DataError(f'--n-patterns {most}: more patterns than features ({n_features})')
+        raise DataError(
+            f'--n-patterns {most} exceeds the number of features ({n_features}); reduce it'
+        )
     if options.repetitions == 1:
-        LOGGER.warning('--repetitions 1: the agreement of members will not be known')
+        LOGGER.warning(
+            '--repetitions 1: the agreement of members cannot be measured; use 2 or more'
+        )
 
 
 def time_training(data: TrainingData, options: TrainingOptions) -> dict[int, float]:

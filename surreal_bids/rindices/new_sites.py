@@ -61,8 +61,27 @@ def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Co
     controls = first.select(~first.is_patient)
     for site, size in controls.people[column].value_counts().items():
         if size < MIN_FOR_SCALE:
-            LOGGER.warning('site %s has %d participants: only its mean is adjusted', site, size)
+            LOGGER.warning(
+                'site %s has only %d controls: its mean is harmonized, its variance is not',
+                site,
+                size,
+            )
     return teach_sites(_as_learned(model), controls), named
+
+
+def sites_by_name(model: TableModel, cohort: Cohort) -> list[str]:
+    """Warn of sites that are harmonized like the site of the same name in the training sample."""
+    column, combat = cohort.options.site_column, model.preprocessing.combat
+    if column is None or combat is None:
+        return []
+    added = model.notes.get('AddedSites', {})
+    known = sorted((set(cohort.people[column].dropna()) & set(combat.sites_)) - set(added))
+    if not known:
+        return []
+    return [
+        f'Sites recognised by name: {list_briefly(known)}. They are harmonized like the sites of '
+        'the same name in the training sample; rename them if they are other scanners'
+    ]
 
 
 def teach_sites(model: TableModel, controls: Cohort) -> TableModel:
@@ -80,8 +99,8 @@ def teach_sites(model: TableModel, controls: Cohort) -> TableModel:
         combat = _reference(steps)
     elif combat.fit_on_ == 'all':
         raise DataError(
-            'the model has learned its sites from controls and patients together, and controls of '
-            'a new site cannot be compared with both; fit it with --combat-fit-on controls'
+            'ComBat was fitted on controls and patients together, and cannot be extended from the '
+            'controls of a new site; train the model with --combat-fit-on controls'
         )
     inputs = prepare_inputs(controls.features, controls.people, controls.options)
     taught = ComBat.from_arrays(combat.to_arrays()).add_site(
@@ -215,7 +234,7 @@ def read_site_controls(
     first = cohort.first_visits()
     controls = first.select(find_controls(Table(participants or table, first.others), said))
     if not len(controls):
-        raise DataError(f'{table}: no control is left; correct --control-label')
+        raise DataError(f'{table}: no controls remain; correct --control-label')
     return controls
 
 
@@ -227,9 +246,8 @@ def _require_one_site(cohort: Cohort, site: str) -> None:
         others = sorted(set(cohort.others[name].dropna().astype(str)) - {site})
         if others:
             raise DataError(
-                f'--site {site}, but column {name} has {list_briefly(others)}; leave out --site, '
-                'or '
-                'the participants of other sites'
+                f'--site {site}, but column {name} has {list_briefly(others)}; remove --site, or '
+                'exclude the participants of other sites'
             )
 
 
@@ -256,8 +274,8 @@ def add_sites(model: TableModel, controls: Cohort) -> tuple[TableModel, list[Add
     for name, size in sizes.items():
         if size < MIN_FOR_SCALE:
             raise DataError(
-                f'site {name}: {size} controls, but at least {MIN_FOR_SCALE} are needed, and '
-                f'{FEW_FOR_A_MODEL} are better; add controls'
+                f'site {name}: {size} controls, but at least {MIN_FOR_SCALE} are required and '
+                f'{FEW_FOR_A_MODEL} recommended; add controls'
             )
     taught = teach_sites(model, controls)
     added = [_describe(model, taught, controls.select(site == name)) for name in sizes.index]
@@ -315,8 +333,9 @@ def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
     for each in added:
         if each.n_controls < FEW_FOR_A_MODEL:
             LOGGER.warning(
-                'site %s: %d controls are few (%d are better): R-indices of its participants may '
-                'all be off by what the summary shows',
+                'site %s has only %d controls (%d are recommended): R-indices of all its '
+                'participants '
+                'share the error that the summary reports',
                 *(each.name, each.n_controls, FEW_FOR_A_MODEL),
             )
     lines = describe_added({each.name: each.to_json() for each in added})
@@ -333,7 +352,7 @@ def describe_added(notes: Mapping[str, Any]) -> list[str]:
         errors = ', '.join(f'{k} {sd:.3f}' for k, sd in told['IndexStandardError'].items())
         lines.append(
             f'site {site}: learned from {told["Controls"]} controls; standard error of its shifts '
-            f'{told["ShiftStandardError"]:.2f} sd of controls (mean over features)'
-            + (f', of its R-indices {errors} (common to all its participants)' if errors else '')
+            f'{told["ShiftStandardError"]:.2f} SD of controls (mean over features)'
+            + (f', of its R-indices {errors} (shared by all its participants)' if errors else '')
         )
     return lines

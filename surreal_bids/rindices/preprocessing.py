@@ -176,8 +176,8 @@ class Preprocessing:
         complete = is_complete(people, self.options)
         if not complete.any():
             raise DataError(
-                f'nobody has all of {list_briefly(self.options.columns)}, which the model needs; '
-                'complete the table'
+                f'no participant has all of {list_briefly(self.options.columns)}, which the model '
+                'needs; complete the table'
             )
         inputs = prepare_inputs(features[complete], people[complete], self.options)
         filled = _fill(self.imputer, inputs)
@@ -298,7 +298,9 @@ def fit_preprocessing(
     """
     complete = is_complete(people, options)
     if not complete.any():
-        raise DataError(f'nobody has all of {list_briefly(options.columns)}; complete the table')
+        raise DataError(
+            f'no participant has all of {list_briefly(options.columns)}; complete the table'
+        )
     control = is_control[complete]
     inputs = prepare_inputs(features[complete], people[complete], options)
     imputer = _fit_imputer(inputs, control) if options.impute else None
@@ -397,8 +399,8 @@ def _harmonize(
         status = combat.status(features, inputs.site, inputs.covariates)
     except UnseenSiteError as error:
         raise DataError(
-            f'{error.found}; teach it to the model from its controls (surreal-gan add-site), or '
-            'leave these participants unharmonized (--unseen-site skip)'
+            f'{error.found}; add the site from its controls (surreal-gan add-site), or use volumes '
+            'as measured (--unseen-site skip)'
         ) from error
     harmonized = combat.transform(features, inputs.site, inputs.covariates)
     return harmonized, (status == UNHARMONIZED).to_numpy()
@@ -417,9 +419,8 @@ def _require_informative(features: pd.DataFrame) -> None:
     constant = features.columns[features.min() == features.max()]
     if len(constant):
         raise DataError(
-            f'the same in all {len(features)} people: {list_briefly(constant)}; leave these '
-            'columns '
-            'out'
+            f'constant in all {len(features)} participants: {list_briefly(constant)}; drop these '
+            'columns'
         )
     first: dict[bytes, str] = {}
     columns = {str(name): features[name].to_numpy().tobytes() for name in features}

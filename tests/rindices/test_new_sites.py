@@ -52,12 +52,24 @@ def add(model, folder, *more, **study):
     return made, run('add-site', model, volumes, folder / 'out', *people, *more)
 
 
+def test_a_site_of_the_same_name_is_a_warning(model, tmp_path, capsys):
+    """A scanner called as one of the training sample may be another one; an added one is not."""
+    for name in ('site0', 'new'):
+        _, tables = new_scanner(tmp_path / name, name=name)
+        out = tmp_path / f'{name}.tsv'
+        run('apply', *tables, '--model', model, '--out', out, '--unseen-site', 'skip')
+    has_sites = TableModel.load(model).preprocessing.combat is not None
+    text = capsys.readouterr().out
+    assert ('Sites recognised by name: site0.' in text) == has_sites
+    assert 'by name: new' not in text
+
+
 def test_one_participant_of_an_added_site_can_be_computed(model, tmp_path, capsys):
     study, code = add(model, tmp_path)
     assert code == 0
     said = capsys.readouterr()
     assert 'site new: learned from 12 controls' in said.out
-    assert '12 controls are few' in said.err
+    assert 'only 12 controls' in said.err
     assert run('card', tmp_path / 'out') == 0
     assert 'Sites added after training\n  site new: learned' in capsys.readouterr().out
     known = {path.name for path in (tmp_path / 'out').iterdir()}

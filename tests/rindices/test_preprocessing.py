@@ -237,7 +237,7 @@ def spoil(study: Study, how: str) -> Study:
     ('how', 'message'),
     [
         ('missing', r'sub-008.*region_c.*--impute'),
-        ('constant', 'the same in all 71 people: region_c'),
+        ('constant', 'constant in all 71 participants: region_c'),
         ('constant in CN', 'all 30 CN have the same value of region_c'),
         ('copy', 'columns region_b and region_g hold the same numbers'),
     ],
@@ -252,7 +252,7 @@ def test_bad_features_are_named(how, message):
     [
         ({'sex': 'F'}, OPTIONS['covariates'], 'covariate sex is the same in all 30'),
         ({'icv': -1.0}, OPTIONS['proportion'], 'ICV is missing or not positive'),
-        ({'age': np.nan}, OPTIONS['covariates'], 'nobody has all of age, sex'),
+        ({'age': np.nan}, OPTIONS['covariates'], 'no participant has all of age, sex'),
     ],
 )
 def test_bad_people_are_explained(change, options, message):
@@ -264,5 +264,5 @@ def test_bad_people_are_explained(change, options, message):
 def test_nobody_to_apply_to():
     study = make_study()
     steps, _ = fit(study, OPTIONS['covariates'])
-    with pytest.raises(DataError, match='nobody has all of age, sex'):
+    with pytest.raises(DataError, match='no participant has all of age, sex'):
         steps.transform(study.features, study.people.assign(age=np.nan))
