@@ -170,7 +170,8 @@ def _check_model_options(config: AppConfig) -> None:
         output_path(config.output_dir, 'model_card').parent
     ):
         raise UsageError(
-            f'--model {config.model}: this run writes its own model there; copy the model elsewhere, '
+            f'--model {config.model}: this run writes its own model there; copy the model '
+            'elsewhere, '
             'or choose another output folder'
         )
 
