@@ -136,7 +136,7 @@ def check_options(config: AppConfig) -> None:
 
         check_group_options(config)
     elif config.device == 'cuda':
-        from surreal_bids.model.estimator import find_device
+        from surreal_bids.model.train import find_device
 
         find_device(config.device)
 

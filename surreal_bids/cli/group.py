@@ -39,8 +39,7 @@ from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageE
 from surreal_bids.files import sole_use, write_text
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
-from surreal_bids.model.estimator import find_device
-from surreal_bids.model.train import longest_first
+from surreal_bids.model.train import find_device, longest_first
 from surreal_bids.rindices.crossfit import HALVES, prepare_folds, prepare_half
 from surreal_bids.rindices.model import (
     TableModel,

@@ -165,3 +165,9 @@ def load_checkpoint(
             'delete it (surreal-gan fit: --overwrite), or choose another folder'
         )
     return tensors, json.loads(metadata['progress'])
+
+
+def checkpoint_path(folder: Path, n_patterns: int, first: int | None) -> Path:
+    """Return the checkpoint of all members, or of those of a round that begins with `first`."""
+    part = '' if first is None else f'_members-{first:02d}'
+    return folder / f'patterns-{n_patterns}{part}.safetensors'

@@ -24,11 +24,7 @@ Floats = NDArray[np.floating]
 
 def feature_matrix(X: Any) -> tuple[Floats, list[str] | None]:
     """Return values (N, S) as float64, and column names if all of them are text."""
-    names = list(X.columns) if hasattr(X, 'columns') else None
-    if names is not None and not all(isinstance(name, str) for name in names):
-        if any(isinstance(name, str) for name in names):
-            raise DataError('some column names are text and others are not; make all of them text')
-        names = None
+    names = _column_names(X)
     try:
         values = np.array(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -38,9 +34,6 @@ def feature_matrix(X: Any) -> tuple[Floats, list[str] | None]:
             f'X must be a table of participants by features, not an array of shape {values.shape}; '
             'reshape it'
         )
-    if names and len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(f'columns occur more than once: {list_briefly(twice)}; rename or drop them')
     bad = ~np.isfinite(values)
     if bad.any():
         rows, columns = np.nonzero(bad)
@@ -50,6 +43,18 @@ def feature_matrix(X: Any) -> tuple[Floats, list[str] | None]:
             'exclude these participants, or impute'
         )
     return values, names
+
+
+def _column_names(X: Any) -> list[str] | None:
+    """Return the names of the columns; None for arrays and for names that are not text."""
+    names = list(getattr(X, 'columns', ()))
+    text = [name for name in names if isinstance(name, str)]
+    if text and len(text) < len(names):
+        raise DataError('some column names are text and others are not; make all of them text')
+    if len(set(text)) < len(text):
+        twice = sorted({name for name in text if text.count(name) > 1})
+        raise DataError(f'columns occur more than once: {list_briefly(twice)}; rename or drop them')
+    return text or None
 
 
 def check_training_sample(values: Floats, patient: NDArray[Any], names: list[str] | None) -> None:
@@ -74,7 +79,12 @@ def check_training_sample(values: Floats, patient: NDArray[Any], names: list[str
         raise DataError(
             f'columns are constant among the controls: {list_briefly(constant)}; drop them'
         )
-    mean = values[~patient].mean(axis=0)
+    _check_scale(values[~patient], labels)
+
+
+def _check_scale(controls: Floats, labels: list[str]) -> None:
+    """Raise an error if controls do not have mean 1 and sd 0.1 in every column."""
+    mean, sd = controls.mean(axis=0), controls.std(axis=0)
     off = (abs(mean - 1) > MEAN_TOLERANCE) | (abs(sd - 0.1) > SD_TOLERANCE)
     if off.any():
         k = int(np.flatnonzero(off)[0])

@@ -33,14 +33,24 @@ from surreal_bids.model.agreement import (
     form_consensus,
     make_setting,
 )
-from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
+from surreal_bids.model.bundle import checkpoint_path, load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import Domain, check_training_sample, feature_matrix, fit_domain
 from surreal_bids.model.contributions import MEAN_CONTROL, member_contributions
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.factors import compare_with, fit_nonempty_factors, most_patterns
 from surreal_bids.model.latent import one_pattern_at_a_time
 from surreal_bids.model.networks import encode, synthesise
-from surreal_bids.model.settings import HyperParameters, hyperparameters
+from surreal_bids.model.settings import (
+    BATCHES_PER_EPOCH,
+    DEFAULT_ITERATIONS,
+    PAPER_ORTHO,
+    RANDOM_CANDIDATES,
+    RANDOM_REPETITIONS,
+    SMALLEST_BATCH,
+    SPARSE_ORTHO,
+    HyperParameters,
+    hyperparameters,
+)
 from surreal_bids.model.stability import (
     CANDIDATES,
     ROUND,
@@ -54,11 +64,11 @@ from surreal_bids.model.stability import (
     stored_number,
     subsample_size,
     train_in_rounds,
+    train_stack,
 )
 from surreal_bids.model.train import (
     Sample,
-    Training,
-    members_by_ortho,
+    find_device,
     members_r_indices,
     time_iteration,
 )
@@ -71,25 +81,8 @@ LOGGER = logging.getLogger(__name__)
 
 Floats = NDArray[np.floating]
 
-PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
-"""The values of lambda that the paper tries (sections 4.2 and 4.3)."""
 USUAL_NUMBER = 3
 """Number of patterns used to time training before the number is chosen."""
-RANDOM_CANDIDATES, RANDOM_REPETITIONS = (2, 3, 4), 10
-"""Numbers of patterns, and members per setting, if members start from random weights."""
-SPARSE_ORTHO = (0.4,)
-"""Lambda if members start from factors; other values change the consensus by less than 0.001."""
-DEFAULT_ITERATIONS = {
-    'iclr2022': 100_000,
-    'correlated': 100_000,
-    'robust': 20_000,
-    'sparse': 2_000,
-}
-"""Default number of iterations of each preset."""
-BATCHES_PER_EPOCH = 8
-"""The default batch size is an eighth of the patients (section 3.3)."""
-SMALLEST_BATCH = 8
-"""Minimum default batch size; the paper's samples are too large to need one."""
 PARTICIPANTS_AT_ONCE = 128
 """Participants whose contributions are computed at once, to bound memory."""
 
@@ -356,7 +349,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         values, names = feature_matrix(X)
         self._train(n_patterns, self._sample(values, names, np.array(y)), checkpoint_dir)
         first = 0 if self._hyper.start == 'factors' else None
-        return _checkpoint(Path(checkpoint_dir), n_patterns, first)
+        return checkpoint_path(Path(checkpoint_dir), n_patterns, first)
 
     def seconds_per_iteration(
         self, X: ArrayLike | pd.DataFrame, y: ArrayLike, n_patterns: int
@@ -426,8 +419,10 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             if self._hyper.start == 'factors':
                 start_members(stack, *people)
             folder = None if checkpoint_dir is None else Path(checkpoint_dir)
-            checkpoint = None if folder is None else _checkpoint(folder, n_patterns, first)
-            return self._train_stack(stack, sample, checkpoint)
+            checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
+            trained, progress = train_stack(stack, sample, self.most_iterations, checkpoint)
+            self.history_ += progress.history
+            return trained, progress.iteration
 
         if self._hyper.start == 'random':
             trained, _ = train(self._ortho(), None, self.repetitions or RANDOM_REPETITIONS)
@@ -437,25 +432,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             TrainStack(train, self._hyper), self._ortho(), self.repetitions
         )
         return settings
-
-    def _train_stack(
-        self, stack: Stack, sample: Sample, checkpoint: Path | None
-    ) -> tuple[dict[float, Trained], int]:
-        """Train a stack; return its members by lambda, and the number of iterations."""
-        training = Training(stack, sample, self.most_iterations, checkpoint)
-        weights = training.run()
-        self.history_ += training.progress.history
-        r_ENM = members_r_indices(weights, sample.pt)
-        on_cpu = {name: tensor.cpu() for name, tensor in weights.items()}
-        trained = {
-            value: Trained(
-                {name: tensor[rows.tolist()] for name, tensor in on_cpu.items()},
-                r_ENM[rows],
-                [training.progress.converged[row] for row in rows],
-            )
-            for value, rows in members_by_ortho(stack.ortho).items()
-        }
-        return trained, training.progress.iteration
 
     def _stack(
         self, n_patterns: int, sample: Sample, ortho: tuple[float, ...], first: int, count: int
@@ -656,22 +632,5 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             return cls.from_state(*load_bundle(folder))
 
 
-def find_device(name: str) -> torch.device:
-    """Return the device to train on."""
-    if name not in ('auto', 'cpu', 'cuda'):
-        raise UsageError(f'unknown device {name!r}; choose auto, cpu or cuda')
-    if name == 'cuda' and not torch.cuda.is_available():
-        raise UsageError('no CUDA device is available; choose device cpu or auto')
-    if name == 'auto':
-        name = 'cuda' if torch.cuda.is_available() else 'cpu'
-    return torch.device(name)
-
-
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Sequence) else (value,)
-
-
-def _checkpoint(folder: Path, n_patterns: int, first: int | None) -> Path:
-    """Return the checkpoint of all members, or of those of a round that begins with `first`."""
-    part = '' if first is None else f'_members-{first:02d}'
-    return folder / f'patterns-{n_patterns}{part}.safetensors'

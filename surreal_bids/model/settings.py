@@ -108,6 +108,25 @@ PRESETS: dict[str, HyperParameters] = {
 sparse: members start from sparse linear factors and need few iterations (docs/paper.md)."""
 
 
+PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
+"""The values of lambda that the paper tries (sections 4.2 and 4.3)."""
+RANDOM_CANDIDATES, RANDOM_REPETITIONS = (2, 3, 4), 10
+"""Numbers of patterns, and members per setting, if members start from random weights."""
+SPARSE_ORTHO = (0.4,)
+"""Lambda if members start from factors; other values change the consensus by less than 0.001."""
+DEFAULT_ITERATIONS = {
+    'iclr2022': 100_000,
+    'correlated': 100_000,
+    'robust': 20_000,
+    'sparse': 2_000,
+}
+"""Default number of iterations of each preset."""
+BATCHES_PER_EPOCH = 8
+"""The default batch size is an eighth of the patients (section 3.3)."""
+SMALLEST_BATCH = 8
+"""Minimum default batch size; the paper's samples are too large to need one."""
+
+
 def hyperparameters(preset: str, **changes: Any) -> HyperParameters:
     """Return the values of a preset, with some of them changed."""
     if preset not in PRESETS:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from surreal_bids.model.agreement import Setting, compare_members, consensus_mem
 from surreal_bids.model.ensemble import Stack, Start
 from surreal_bids.model.factors import Factors, fit_factors, fit_nonempty_factors, member_weights
 from surreal_bids.model.settings import HyperParameters
+from surreal_bids.model.train import Progress, Sample, Training, members_by_ortho, members_r_indices
 from surreal_bids.progress import DETAILS
 from surreal_bids.stats.concordance import match_patterns
 
@@ -293,6 +295,25 @@ def start_members(stack: Stack, cn: Floats, pt: Floats) -> None:
         single = {name: value.astype(np.float32) for name, value in weights.items()}
         starts.append(Start(single, controls, patients))
     stack.start_from(starts)
+
+
+def train_stack(
+    stack: Stack, sample: Sample, iterations: int, checkpoint: Path | None
+) -> tuple[dict[float, Trained], Progress]:
+    """Train a stack; return its members by lambda, and the record of the training."""
+    training = Training(stack, sample, iterations, checkpoint)
+    weights = training.run()
+    r_ENM = members_r_indices(weights, sample.pt)
+    on_cpu = {name: tensor.cpu() for name, tensor in weights.items()}
+    trained = {
+        value: Trained(
+            {name: tensor[rows.tolist()] for name, tensor in on_cpu.items()},
+            r_ENM[rows],
+            [training.progress.converged[row] for row in rows],
+        )
+        for value, rows in members_by_ortho(stack.ortho).items()
+    }
+    return trained, training.progress
 
 
 def train_in_rounds(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
+from surreal_bids.exceptions import UsageError
 from surreal_bids.files import remove_leftovers
 from surreal_bids.model.agreement import compare_members
 from surreal_bids.model.bundle import fingerprint, load_checkpoint, save_checkpoint
@@ -523,3 +524,14 @@ def longest_first(seconds: list[float], at_once: int) -> float:
         earliest = busy.index(min(busy))
         busy[earliest] += job
     return max(busy)
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device to train on."""
+    if name not in ('auto', 'cpu', 'cuda'):
+        raise UsageError(f'unknown device {name!r}; choose auto, cpu or cuda')
+    if name == 'cuda' and not torch.cuda.is_available():
+        raise UsageError('no CUDA device is available; choose device cpu or auto')
+    if name == 'auto':
+        name = 'cuda' if torch.cuda.is_available() else 'cpu'
+    return torch.device(name)
