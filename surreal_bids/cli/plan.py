@@ -274,7 +274,7 @@ def _identify(config: AppConfig, option: str, builtin: str, pattern: str) -> str
         return builtin
     files = [path for path in Path(value).glob(pattern) if path.is_file()]
     if not files:
-        raise DataError(f'--{option} {value}: folder not found or empty; correct the path')
+        raise DataError(f'--{option} {value}: no such folder, or an empty one; correct the path')
     return digest_of_files(files)
 
 

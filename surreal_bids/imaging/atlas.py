@@ -88,7 +88,7 @@ def read_atlas_set(folder: str | Path) -> AtlasSet:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f'{folder}: folder not found; give --atlas a folder of atlases or "muse"')
+        raise DataError(f'{folder}: no such folder; give --atlas a folder of atlases or "muse"')
     regions = read_regions(folder / REGIONS_FILE)
     atlases = _pairs(folder)
     for atlas in atlases:

@@ -206,7 +206,7 @@ def test_files_of_atlas_and_template_matter(config, tmp_path, option):
 
 @pytest.mark.parametrize('option', ['atlas', 'template'])
 def test_a_folder_that_is_not_there_is_known_at_once(config, tmp_path, option):
-    with pytest.raises(DataError, match=r'nowhere: (folder not found|0 files)'):
+    with pytest.raises(DataError, match=r'nowhere: (no such folder|0 files)'):
         check_anatomy_options(replace(config, **{option: str(tmp_path / 'nowhere')}))
 
 

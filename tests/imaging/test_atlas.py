@@ -91,7 +91,7 @@ def test_folders_without_atlases_are_refused(tmp_path, names):
     if names:
         folder.mkdir()
         write_regions(folder)
-    with pytest.raises(DataError, match=r'no atlas|folder not found'):
+    with pytest.raises(DataError, match=r'no atlas|no such folder'):
         read_atlas_set(folder)
 
 
