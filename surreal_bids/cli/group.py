@@ -26,7 +26,7 @@ from surreal_bids.bids.outputs import (
 )
 from surreal_bids.bids.precomputed import segmentation_label
 from surreal_bids.bids.preflight import check_output_folder, check_work_folder
-from surreal_bids.bids.tabular import PARTICIPANT
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT
 from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.main import usable_cores
@@ -37,6 +37,7 @@ from surreal_bids.cohort.volumes import collect_volumes
 from surreal_bids.config import AppConfig, training_options
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 from surreal_bids.files import sole_use, write_text
+from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.train import find_device, longest_first
@@ -91,13 +92,14 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     cohort = read_cohort(volumes, participants, config, expected, needs)
     if model is not None and not cohort.has_enough_controls:
         cohort = replace(cohort, warnings=(*cohort.warnings, *sites_by_name(model, cohort)))
-    sys.stdout.write(summarise_cohort(cohort))
+    sys.stdout.write(summarise_cohort(cohort.of_participants(config.participant_label)))
     if model is None:
         source: TableModel | TrainingPlan = _plan_training(config, cohort)
     elif cohort.has_enough_controls:
         source, cohort = adapt_to_controls(model, cohort)
     else:
         source = model.with_unseen_site('skip')
+    cohort = cohort.of_participants(config.participant_label)
     if config.dry_run:
         return 0
     group = ['the group level']
@@ -316,7 +318,7 @@ def reported(cohort: Cohort) -> list[str]:
 
 def _mapped_tissues(config: AppConfig, cohort: Cohort, template: str) -> list[str]:
     """Tissues whose RAVENS maps are compared: none where there are no controls to compare with."""
-    if not cohort.has_enough_controls:
+    if cohort.counts[CONTROL] < MIN_FOR_SCALE:
         return []
     visits = cohort.first_visits().visits
     tissues = dict.fromkeys(config.map_tissues)

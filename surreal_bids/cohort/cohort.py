@@ -1,28 +1,20 @@
-"""The people of a group analysis, in one order, and as files for the steps that come after."""
+"""The participants of an analysis: read, screened, and stored as files for later steps."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit
-from surreal_bids.bids.tabular import (
-    CONTROL,
-    PARTICIPANT,
-    PATIENT,
-    SESSION,
-    Table,
-    find_column,
-)
-from surreal_bids.bids.tabular import names as values_of
+from surreal_bids.bids.layout import Visit, without_prefix
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION, Table, find_column
 from surreal_bids.cohort.exclusions import (
     Screen,
     exclusion_table,
@@ -30,33 +22,27 @@ from surreal_bids.cohort.exclusions import (
     of_other_groups,
     outlying,
     require_groups,
+    require_labels,
     screen_features,
     screen_people,
     screen_sites,
     start_screen,
 )
-from surreal_bids.cohort.features import (
-    choose_options,
+from surreal_bids.cohort.features import Choice, choose_options
+from surreal_bids.cohort.groups import (
+    UNDIVIDED,
+    Grouping,
+    GroupLabels,
+    find_groups,
+    names_no_controls,
 )
-from surreal_bids.cohort.groups import GroupLabels, Groups, find_groups, names_no_controls
-from surreal_bids.cohort.plausibility import (
-    exchanged_sexes,
-)
-from surreal_bids.cohort.requirements import (
-    PreprocessingOptions,
-    Requirements,
-    require_distinct,
-)
-from surreal_bids.cohort.visits import (
-    add_years,
-    describe_order,
-    order_visits,
-    warn_of_ages,
-)
+from surreal_bids.cohort.plausibility import exchanged_sexes, require_people
+from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements, require_distinct
+from surreal_bids.cohort.visits import add_years, describe_order, order_visits, warn_of_ages
 from surreal_bids.cohort.volumes import (
     ICV,
     Volumes,
-    filter_visits,
+    of_sessions,
     own_id_column,
     read_others,
     read_rows,
@@ -71,9 +57,8 @@ from surreal_bids.cohort.warnings import (
     outside_training_ages,
     warn_of_controls,
 )
-from surreal_bids.columns import column_of, describes_participants, means
+from surreal_bids.columns import describes_participants, means
 from surreal_bids.config import CohortOptions, check_config
-from surreal_bids.exceptions import NothingMatchedError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.regions import FeatureList
@@ -91,31 +76,33 @@ RECORD = 'cohort.json'
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Everyone who is included, one row per visit; all frames have the same rows.
+    """All included participants, one row per visit; all frames have the same rows.
 
     Attributes
     ----------
     visits : frame
-        `participant_id`, `session_id` if there are sessions, `group` (CN or PT; missing where a
-        model is applied and nothing tells), `is_first`:
-        whether it is the person's first visit, which is the one that is learned from; and, of
-        cohorts that were read, `order_by` and `years` (see :mod:`surreal_bids.cohort.visits`).
+        `participant_id`, `session_id` if there are sessions, `group` (CN or PT; missing where it
+        is not known and a model is applied), and `is_first`, which marks the first visit of each
+        participant: models learn from first visits only. Cohorts that were read also have
+        `order_by` and `years` (see :mod:`surreal_bids.cohort.visits`).
     features : frame of shape (n_visits, n_features)
         Volumes as measured.
     people : frame of shape (n_visits, n_columns)
         Covariates, ICV and site.
     others : frame of shape (n_visits, n_others)
-        What else is known of people, as text: clinical measures.
+        Other facts about participants, such as clinical measures, as text.
     wanted, options
-        Which features, and what is done to them.
+        Names of the features, and how they are preprocessed.
     notes
-        Decisions that were made on the way, in words, for the report.
-    warnings
-        What makes results doubtful, in words: few controls, or of another age.
+        Decisions made while reading, as sentences for the report.
     exclusions : frame
-        `participant_id`, `session_id` if there are sessions, and `reason` of those excluded.
+        `participant_id`, `session_id` if there are sessions, and `reason` of excluded visits.
     measured : frame
-        The volumes of everyone, excluded or not, after the columns that identify visits.
+        Volumes of everyone, excluded or not, after the columns that identify visits.
+    warnings
+        Reasons to doubt the results, such as few controls, as sentences for the report.
+    n_controls
+        Number of controls that were read; None: those in `visits`.
     """
 
     visits: pd.DataFrame
@@ -128,12 +115,13 @@ class Cohort:
     exclusions: pd.DataFrame = field(default_factory=pd.DataFrame)
     measured: pd.DataFrame = field(default_factory=pd.DataFrame)
     warnings: tuple[str, ...] = ()
+    n_controls: int | None = None
 
     @classmethod
     def read(
         cls, volumes: Path | str, participants: Path | str | None = None, **options: Any
     ) -> Cohort:
-        """Read a table of volumes and one of participants, join and screen them.
+        """Read tables of volumes and participants, join and screen them.
 
         Parameters
         ----------
@@ -150,39 +138,50 @@ class Cohort:
 
     @property
     def is_patient(self) -> pd.Series:
-        """Who is a patient: booleans (n_visits,)."""
+        """Whether each visit is of a patient: booleans (n_visits,)."""
         return self.visits['group'] == PATIENT
 
     @property
     def has_enough_controls(self) -> bool:
-        """Whether there are enough controls for a model to learn their scanners."""
-        return self.counts[CONTROL] >= MIN_FOR_SCALE
+        """Whether the cohort was read with enough controls for a model to learn their sites."""
+        n_controls = self.counts[CONTROL] if self.n_controls is None else self.n_controls
+        return n_controls >= MIN_FOR_SCALE
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many people each group has."""
+        """Number of participants in each group."""
         first = self.visits.loc[self.visits['is_first'], 'group']
         return {group: int((first == group).sum()) for group in (CONTROL, PATIENT)}
 
     @property
     def n_without_group(self) -> int:
-        """How many people have no known group."""
+        """Number of participants without a known group."""
         return int(self.visits.loc[self.visits['is_first'], 'group'].isna().sum())
 
     def select(self, chosen: pd.Series | Sequence[bool]) -> Cohort:
-        """The same with some of the visits only."""
+        """Keep some of the visits."""
         rows = np.asarray(chosen, dtype=bool)
         return replace(self, **{name: getattr(self, name)[rows] for name in FRAMES})
 
     def first_visits(self) -> Cohort:
-        """One visit a person: what is learned from, so that nobody counts twice."""
+        """Keep the first visit of each participant."""
         return self.select(self.visits['is_first'])
 
-    def covariates_and_measures(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Divide what is known of visits into covariates and other measures.
+    def of_participants(self, labels: Sequence[str]) -> Cohort:
+        """Keep the participants with these labels, with or without `sub-`; no label: everyone."""
+        if not labels:
+            return self
+        wanted = {without_prefix(label, 'sub') for label in labels}
+        excluded = self.exclusions[_are_labelled(self.exclusions, wanted)]
+        chosen = _are_labelled(self.visits, wanted)
+        require_people(self.visits.index[chosen], dict(zip(excluded.index, excluded['reason'])))
+        return replace(self.select(chosen), exclusions=excluded)
 
-        Age, sex, head size and site are covariates even where nothing was done about them. Of
-        covariates, numbers have a type of numbers; sites are text, even if they are called 1 and 2.
+    def covariates_and_measures(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Divide the facts about visits into covariates and other measures.
+
+        Age, sex, head size and site are covariates even if preprocessing does not use them.
+        Numeric covariates have a numeric type; sites are text, even if they are called 1 and 2.
         """
         unused = self._unused_covariates()
         complete = [name for name in unused if name not in self.incomplete_covariates()]
@@ -190,7 +189,7 @@ class Cohort:
         return self.people.assign(**typed), self.others.drop(columns=unused)
 
     def incomplete_covariates(self) -> list[str]:
-        """Covariates about which nothing was done, and which some participants lack."""
+        """Covariates that preprocessing does not use and that some participants lack."""
         return [name for name in self._unused_covariates() if self.others[name].isna().any()]
 
     def _unused_covariates(self) -> list[str]:
@@ -198,7 +197,7 @@ class Cohort:
         return [name for name in names if means(name, 'age', 'sex', 'site', 'icv')]
 
     def fingerprint(self, *more: Any) -> str:
-        """A short hash of everything that results depend on, and of whatever else is given."""
+        """Compute a short hash of the cohort and of further values that results depend on."""
         digest = hashlib.sha256(json.dumps(more, sort_keys=True, default=str).encode())
         digest.update(json.dumps(self._record(), sort_keys=True).encode())
         for name in FRAMES:
@@ -213,10 +212,11 @@ class Cohort:
             'notes': list(self.notes),
             'warnings': list(self.warnings),
             'text': text,
+            'n_controls': self.n_controls,
         }
 
     def save(self, folder: Path) -> Path:
-        """Write the cohort; the record comes last, so that a folder with a record is complete."""
+        """Write the cohort; the record is written last and marks a complete folder."""
         for name in (*FRAMES, 'exclusions', 'measured'):
             table = getattr(self, name).copy().rename_axis(VISIT).reset_index()
             write_tsv(folder / f'{name}.tsv', table)
@@ -225,7 +225,7 @@ class Cohort:
 
     @classmethod
     def load(cls, folder: str | Path) -> Cohort:
-        """Read what `save` wrote, to the last digit."""
+        """Read what `save` wrote, exact to the last digit."""
         folder = Path(folder)
         record = json.loads((folder / RECORD).read_text(encoding='utf-8'))
         visits = read_exact(folder / 'visits.tsv', None)
@@ -240,24 +240,30 @@ class Cohort:
             read_exact(folder / 'exclusions.tsv', None),
             read_exact(folder / 'measured.tsv', (PARTICIPANT, SESSION)),
             tuple(record['warnings']),
+            record['n_controls'],
         )
 
 
+def _are_labelled(table: pd.DataFrame, labels: Collection[str]) -> pd.Series:
+    """Check whether each row belongs to one of these participants."""
+    return table[PARTICIPANT].map(lambda name: without_prefix(name, 'sub')).isin(labels)
+
+
 def _typed_visits(visits: pd.DataFrame) -> pd.DataFrame:
-    """Visits as they were before they were written as text."""
+    """Restore the types of visits that were written as text."""
     years = {'years': visits['years'].astype(np.float64)} if 'years' in visits else {}
     return visits.assign(is_first=visits['is_first'] == 'True', **years)
 
 
 def read_exact(path: str | Path, text: Sequence[str] | None = ()) -> pd.DataFrame:
-    """Read a table of visits whose numbers are the same to the last digit as when written.
+    """Read a table of visits, exact to the last digit.
 
     Parameters
     ----------
     path
-        A table with a column `visit`, which becomes the index.
+        A table that :meth:`Cohort.save` wrote; the names of visits become the index.
     text
-        Columns that are text, whatever they hold; None: all are. Others are numbers if they can be.
+        Columns to read as text; None: all. Others are numbers if all their values are.
     """
     table = pd.read_csv(path, sep='\t', dtype=str, na_values=['n/a'], keep_default_na=False)
     table = table.set_index(VISIT).rename_axis(None)
@@ -275,10 +281,9 @@ def _numbers(cells: pd.Series) -> pd.Series:
 
 
 def _as_covariate(column: pd.Series) -> pd.Series:
-    """Numbers, if all are and they do not call places; else as it is."""
+    """Convert a covariate to numbers if all values are numbers, unless they name sites."""
     numbers = pd.to_numeric(column, errors='coerce')
-    is_place = means(column.name, 'site')
-    return column if is_place or numbers.isna().any() else numbers.astype(float)
+    return column if means(column.name, 'site') or numbers.isna().any() else numbers.astype(float)
 
 
 DEFAULTS = CohortOptions()
@@ -293,161 +298,218 @@ def read_cohort(
     with_groups: bool = True,
     adapt: bool = True,
 ) -> Cohort:
-    """Read volumes and what is known of participants, and screen them.
+    """Read volumes and facts about participants, and screen them.
 
     Parameters
     ----------
     volumes
-        A table of volumes, or what the participant level has written (`collect_volumes`).
+        A table of volumes, or the volumes of the participant level (`collect_volumes`).
     participants
-        Table of what is known of participants, with `sessions.tsv` files as in BIDS; None: the
-        table of volumes has it all. Where both have a column, this one counts.
+        Table of facts about participants, with `sessions.tsv` files as in BIDS; None: they are in
+        the table of volumes. If both tables have a column, this table takes precedence.
     options
         Columns, labels and filters.
     expected
-        Visits that should have volumes: those with an image.
+        Visits that should have volumes, since they have an image.
     model
-        What the model to apply requires; None: a model is trained, and the options say what is
-        needed.
+        Requirements of the model to apply; None: a model is trained, and `options` names the
+        columns. A model learns sites from all controls, so the cohort then holds everyone;
+        :meth:`Cohort.of_participants` applies `--participant-label`.
     with_groups
-        Whether controls and patients are needed; a model can do without.
+        Whether controls and patients are told apart; a model can be applied without groups.
     adapt
-        Whether the model is to learn the sites of these participants first.
+        Whether the model learns the sites of these participants first.
 
     Raises
     ------
     DataError
-        A table cannot be read or cannot be true; no controls or no patients, or too few; no such
-        column; nobody left.
+        A table cannot be read or holds impossible values; a column is missing; there are too few
+        controls or patients; or everyone is excluded.
     """
-    if not isinstance(volumes, Volumes):
-        volumes = read_rows(Path(volumes), options.id_column)
-    people = None
-    if participants is not None:
-        people = read_rows(Path(participants), own_id_column(participants, options))
-    screen = start_screen(volumes, people, expected, options)
-    described = _describe(volumes, people, screen)
-    folder = None if people is None else people.source.parent
-    times = order_visits(described, screen.remaining_visits(), folder)
-    screen.order(times.index)
-    described = described.rows(screen.remaining)
-    groups, lacking = _find_groups(described, options, model) if with_groups else (None, '')
-    if groups is not None:
-        screen.exclude(of_other_groups(groups))
-    teachers = None if lacking else groups
-    if teachers is not None:
-        require_groups(teachers, screen, training=model is None)
-    by_name = bool(lacking) and _has_sites(described, options, model)
-    choice = choose_options(options, described, model, adapt and not by_name)
-    require_distinct(choice.options, groups.column if groups else '')
+    tables = _read_tables(volumes, participants, options)
+    screen = start_screen(tables.volumes, tables.people, expected, options)
+    if model is None or not with_groups:
+        screen.select(options.participant_label)
+    described, times = _describe_in_order(tables, screen)
+    grouping = _find_groups(tables, described, screen, options, model) if with_groups else UNDIVIDED
+    choice = _choose(options, described, model, grouping, adapt)
     table, unified = screen_people(screen, described, choice, model)
-    used = {*choice.columns.values()} | ({groups.column} if groups else set())
-    own = used | set(people.table.columns if people else ())
-    wanted, dropped = find_features(volumes, screen, own, options, model)
-    features = screen_features(screen, volumes, wanted, choice, table, model)
-    if teachers is not None:
-        screen.exclude(outlying(features.loc[screen.remaining], teachers))
-    choice = screen_sites(screen, table, teachers, choice, model)
-    names = screen.remaining
-    others = Table(described.source, described.text[_others(described, volumes, people)])
-    visits = add_years(_describe_visits(screen, groups, with_groups), times)
-    notes = [f'Groups: {groups.describe()}'] if groups else []
-    if teachers is not None:
-        require_groups(teachers, screen, training=model is None)
-    ordered = describe_order(visits, described, learns=adapt and not lacking)
+    used = {*choice.columns.values(), grouping.column}
+    wanted, dropped = find_features(
+        tables.volumes, screen, used | tables.people_columns, options, model
+    )
+    features = screen_features(screen, tables.volumes, wanted, choice, table, model)
+    choice = _screen_groups(screen, features, table, grouping, choice, model)
+    visits = add_years(_visits_with_groups(screen, grouping, with_groups), times)
+    ordered = describe_order(visits, described, learns=adapt and not grouping.lacking)
+    others = Table(described.source, described.text[_others(described, tables)])
     cohort = Cohort(
         visits,
-        features.loc[names],
-        table.loc[names, choice.options.columns],
+        features.loc[screen.remaining],
+        table.loc[screen.remaining, choice.options.columns],
         read_others(others, used, options.phenotype, screen.remaining_visits()),
         wanted,
         choice.options,
-        (*notes, *choice.notes, *unified, *ordered, *dropped),
+        (*grouping.notes, *choice.notes, *unified, *ordered, *dropped),
         exclusion_table(screen),
-        _measured(volumes, screen.prefix),
+        _measured(tables.volumes, screen.prefix),
     )
-    doubts = _doubts(cohort, model)
-    if lacking:
-        doubts = (f'{NOT_ADAPTED} ({lacking})', *doubts)
-    cohort = replace(cohort, warnings=doubts)
-    return cohort if teachers is None else _with_warnings(cohort, training=model is None)
+    return _with_warnings(cohort, grouping, model)
 
 
-def _doubts(cohort: Cohort, model: Requirements | None) -> tuple[str, ...]:
-    """What about sexes and ages may be wrong, or is beyond what a model knows."""
-    options = cohort.options
-    column = options.icv_column if options.uses_icv else None
-    size = cohort.features.sum(axis=1) if column is None else cohort.people[column]
-    first = cohort.first_visits()
-    outside = () if model is None else outside_training_ages(first.people, model.ranges)
-    return (
-        *exchanged_sexes(cohort.people, size),
-        *warn_of_ages(cohort.visits, cohort.people),
-        *outside,
-    )
+class _Tables(NamedTuple):
+    """The table of volumes, and that of participants if there is one."""
+
+    volumes: Volumes
+    people: Volumes | None
+
+    @property
+    def people_columns(self) -> set[str]:
+        """Columns of the table of participants."""
+        return set() if self.people is None else set(self.people.table.columns)
+
+
+def _read_tables(
+    volumes: Volumes | Path | str, participants: Path | str | None, options: CohortOptions
+) -> _Tables:
+    if not isinstance(volumes, Volumes):
+        volumes = read_rows(Path(volumes), options.id_column)
+    if participants is None:
+        return _Tables(volumes, None)
+    return _Tables(volumes, read_rows(Path(participants), own_id_column(participants, options)))
+
+
+def _describe(tables: _Tables, visits: Mapping[str, Visit]) -> Table:
+    """Join the facts about visits: columns about participants, then those of volumes."""
+    own = rows_of(tables.volumes, visits)
+    if tables.people is None:
+        return Table(tables.volumes.source, own)
+    known = with_sessions(tables.people, rows_of(tables.people, visits), visits)
+    new = own[[name for name in own if name not in known]]
+    return Table(tables.people.source, pd.concat([known, new], axis=1))
+
+
+def _describe_in_order(tables: _Tables, screen: Screen) -> tuple[Table, pd.DataFrame]:
+    """Return the facts about remaining visits, and their times; order the screen by time."""
+    described = _describe(tables, screen.remaining_visits())
+    folder = None if tables.people is None else tables.people.source.parent
+    times = order_visits(described, screen.remaining_visits(), folder)
+    screen.order(times.index)
+    return described.rows(screen.remaining), times
 
 
 def _find_groups(
-    described: Table, options: CohortOptions, model: Requirements | None
-) -> tuple[Groups | None, str]:
-    """Controls and patients; and, where a model is applied, why it cannot learn from controls.
+    tables: _Tables,
+    described: Table,
+    screen: Screen,
+    options: CohortOptions,
+    model: Requirements | None,
+) -> Grouping:
+    """Find controls and patients, and exclude all other participants.
 
-    A model may be applied where there are no controls: to one new participant, say.
+    A model can be applied without controls, for example to one new participant. Its groups are
+    looked for among all participants, whether or not they have volumes.
     """
-    said = _said(options)
-    if model is None:
-        return find_groups(described, said), ''
-    said = _of_selected(said, described, options)
-    if names_no_controls(described, said):
-        return None, 'no diagnosis is known to mean controls; --control-label names it'
-    groups = find_groups(described, said, both=False)
-    people = {name.partition('_ses-')[0] for name in groups.labels.index[~groups.is_patient]}
-    lacking = f'{counted(len(people), "control")}, at least {MIN_FOR_SCALE} are needed'
-    return groups, lacking if len(people) < MIN_FOR_SCALE else ''
+    known = described if model is None else _describe(tables, screen.visits)
+    grouping = _divide(known, screen, options, model)
+    _exclude_other_groups(screen, grouping, training=model is None)
+    return grouping
 
 
-def _of_selected(said: GroupLabels, described: Table, options: CohortOptions) -> GroupLabels:
-    """What was said of groups; of a selection of participants, what is there of it."""
-    column = said.column or column_of(described.columns, 'diagnosis')
-    if not options.participant_label or column is None or column not in described.columns:
-        return said
-    present = set(values_of(described, column))
-    return replace(
-        said,
-        controls=tuple(label for label in said.controls if label in present),
-        patients=tuple(label for label in said.patients if label in present),
-        no_guess=said.no_guess and not said.says_all,
+def _divide(
+    known: Table, screen: Screen, options: CohortOptions, model: Requirements | None
+) -> Grouping:
+    """Tell controls from patients, and count the controls that a model can learn from."""
+    group_labels = GroupLabels(
+        options.group_column, options.control_label, options.patient_label, options.no_guess
     )
+    if model is None:
+        return Grouping(find_groups(known, group_labels))
+    if names_no_controls(known, group_labels):
+        return Grouping(lacking='no diagnosis is known to mean controls; set --control-label')
+    groups = find_groups(known, group_labels, both=False)
+    n_controls = len(screen.participants(groups.labels == CONTROL))
+    if n_controls >= MIN_FOR_SCALE:
+        return Grouping(groups)
+    return Grouping(groups, f'{counted(n_controls, "control")}, at least {MIN_FOR_SCALE} needed')
 
 
-def _has_sites(described: Table, options: CohortOptions, model: Requirements | None) -> bool:
-    """Whether the dataset has the column of sites that a model was trained with."""
+def _exclude_other_groups(screen: Screen, grouping: Grouping, training: bool) -> None:
+    if grouping.groups is not None:
+        screen.exclude(of_other_groups(grouping.groups))
+    if grouping.learned_from is not None:
+        require_groups(grouping.learned_from, screen, training)
+
+
+def _choose(
+    options: CohortOptions,
+    known: Table,
+    model: Requirements | None,
+    grouping: Grouping,
+    adapt: bool = True,
+) -> Choice:
+    """Choose columns; a model that cannot learn sites uses the sites that it was trained with."""
     trained_with = None if model is None else model.options.site_column
     column = options.site_column or trained_with
-    return column is not None and find_column(described.columns, column) is not None
+    has_sites = column is not None and find_column(known.columns, column) is not None
+    choice = choose_options(options, known, model, adapt and not (grouping.lacking and has_sites))
+    require_distinct(choice.options, grouping.column)
+    return choice
 
 
-def _with_warnings(cohort: Cohort, training: bool) -> Cohort:
-    """Say where controls are few, or of other ages than patients."""
-    first = cohort.first_visits()
-    covariates, _ = first.covariates_and_measures()
-    ages = list(compare_ages(covariates, first.is_patient))
-    serious = [text for text, is_serious in ages if is_serious]
-    notes = (*cohort.notes, *(text for text, is_serious in ages if not is_serious))
-    serious += cohort.warnings
-    controls = first.people[~first.is_patient]
-    few = warn_of_controls(controls, cohort.options.site_column, training)
-    return replace(cohort, notes=notes, warnings=(*few, *serious))
+def _screen_groups(
+    screen: Screen,
+    features: pd.DataFrame,
+    table: pd.DataFrame,
+    grouping: Grouping,
+    choice: Choice,
+    model: Requirements | None,
+) -> Choice:
+    """Exclude failed segmentations and sites without controls; require enough participants."""
+    groups = grouping.learned_from
+    if groups is None:
+        return choice
+    screen.exclude(outlying(features.loc[screen.remaining], groups))
+    choice = screen_sites(screen, table, groups, choice, model)
+    require_groups(groups, screen, training=model is None)
+    return choice
+
+
+def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | None) -> Cohort:
+    """Add warnings about few controls, and about ages and sexes that may be wrong."""
+    few = [f'{NOT_ADAPTED} ({grouping.lacking})'] if grouping.lacking else []
+    notes, ages = list(cohort.notes), list[str]()
+    if grouping.learned_from is not None:
+        first = cohort.first_visits()
+        controls = first.people[~first.is_patient]
+        few += warn_of_controls(controls, cohort.options.site_column, training=model is None)
+        covariates, _ = first.covariates_and_measures()
+        for text, is_serious in compare_ages(covariates, first.is_patient):
+            (ages if is_serious else notes).append(text)
+    warnings = (*few, *ages, *_doubts(cohort, model))
+    n_controls = cohort.counts[CONTROL] if 'group' in cohort.visits else 0
+    return replace(cohort, notes=tuple(notes), warnings=warnings, n_controls=n_controls)
+
+
+def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[str]:
+    """Warn of ages and sexes that may be wrong, or that the model was not trained on."""
+    options = cohort.options
+    column = options.icv_column if options.uses_icv else None
+    size = cohort.features.sum(axis=1) if column is None else cohort.people[column]
+    yield from exchanged_sexes(cohort.people, size)
+    yield from warn_of_ages(cohort.visits, cohort.people)
+    if model is not None:
+        yield from outside_training_ages(cohort.first_visits().people, model.ranges)
 
 
 USUAL_ICV = 1_400_000
-"""Intracranial volume in mm3 of nobody in particular, where it is not measured yet."""
+"""Intracranial volume in mm3 that stands in for one that has not been measured yet."""
 
 
 def check_participants(
     participants: Path | str, options: CohortOptions, model: Requirements | None = None
 ) -> None:
-    """Check what can be known of a cohort before there are volumes: groups, columns and measures.
+    """Check groups, columns and measures of a cohort before there are volumes.
 
     Parameters
     ----------
@@ -465,72 +527,50 @@ def check_participants(
         for label, named in people.visits
         for session in sessions_of(people, label, named)
     ]
-    screen = Screen(filter_visits(visits, options), people.prefix)
-    names = screen.visits
-    if not names:
-        labels = list_briefly((*options.participant_label, *options.session_label))
-        raise NothingMatchedError(
-            f'{people.source}: no row for {labels}; correct --participant-label or --session-label'
-        )
-    text = with_sessions(people, rows_of(people, names), names)
-    # The participant level will add the head size, which differs from one to the other.
+    require_labels(visits, options.participant_label)
+    screen = Screen(of_sessions(visits, options.session_label), people.prefix)
+    everyone = screen.visits
+    if model is None:
+        screen.select(options.participant_label)
+    text = with_sessions(people, rows_of(people, everyone), everyone)
+    # The participant level will add the head size, which differs between participants.
     sizes = {} if ICV in text else {ICV: [str(USUAL_ICV + n) for n in range(len(text))]}
     known = Table(people.source, text.assign(**sizes))
-    groups, lacking = _find_groups(known, options, model)
-    column = '' if groups is None else groups.column
-    by_name = bool(lacking) and _has_sites(known, options, model)
-    choice = choose_options(options, known, model, not by_name)
-    require_distinct(choice.options, column)
-    read_others(known, {column, *choice.columns.values()}, options.phenotype, names)
-    if groups is not None:
-        screen.exclude(of_other_groups(groups))
+    grouping = _divide(known, screen, options, model)
+    choice = _choose(options, known, model, grouping)
+    read_others(known, {grouping.column, *choice.columns.values()}, options.phenotype, everyone)
+    _exclude_other_groups(screen, grouping, training=model is None)
     screen_people(screen, known, choice, model)
-    if groups is not None and not lacking:
-        require_groups(groups, screen, training=model is None)
+    if grouping.learned_from is not None:
+        require_groups(grouping.learned_from, screen, training=model is None)
     if screen.reasons:
         excluded = [f'{name} ({reason})' for name, reason in screen.reasons.items()]
         LOGGER.warning('The group level will exclude %s', list_briefly(excluded))
 
 
-def _describe(volumes: Volumes, people: Volumes | None, screen: Screen) -> Table:
-    """What is known of every visit still in: columns about participants, then those of volumes."""
-    remaining_visits = screen.remaining_visits()
-    own = rows_of(volumes, remaining_visits)
-    if people is None:
-        return Table(volumes.source, own)
-    known = with_sessions(people, rows_of(people, remaining_visits), remaining_visits)
-    new = own[[name for name in own if name not in known]]
-    return Table(people.source, pd.concat([known, new], axis=1))
-
-
-def _others(described: Table, volumes: Volumes, people: Volumes | None) -> list[str]:
-    """Find the columns about participants, dates excluded; by their names if need be."""
-    of_volumes = set(volumes.table.columns) - set(people.table.columns if people else ())
+def _others(described: Table, tables: _Tables) -> list[str]:
+    """Find the columns about participants, except dates."""
+    own = set(tables.volumes.table.columns) - tables.people_columns
+    has_people = tables.people is not None
     return [
         name
         for name in described.columns
         if not means(name, 'date')
-        and (name not in of_volumes or (people is None and describes_participants(name)))
+        and (name not in own if has_people else describes_participants(name))
     ]
 
 
-def _said(options: CohortOptions) -> GroupLabels:
-    return GroupLabels(
-        options.group_column, options.control_label, options.patient_label, options.no_guess
-    )
-
-
-def _describe_visits(screen: Screen, groups: Groups | None, with_groups: bool) -> pd.DataFrame:
-    """Visits with their group, which is missing where it is not known."""
+def _visits_with_groups(screen: Screen, grouping: Grouping, with_groups: bool) -> pd.DataFrame:
+    """Return remaining visits with their group, which is missing where it is not known."""
     visits = visit_columns(screen.remaining_visits().values(), screen.prefix)
     if not with_groups:
         return visits
-    labels = pd.Series(dtype=object) if groups is None else groups.labels
+    labels = pd.Series(dtype=object) if grouping.groups is None else grouping.groups.labels
     return visits.assign(group=labels.reindex(visits.index))
 
 
 def _measured(volumes: Volumes, prefix: str) -> pd.DataFrame:
-    """Volumes of everyone, excluded or not, with the columns that name visits."""
+    """Return the volumes of everyone, excluded or not, with the columns that name visits."""
     visits = visit_columns(volumes.visits, prefix)
     numbers = volumes.table.typed().select_dtypes('number').set_axis(visits.index)
     return pd.concat([visits, numbers], axis=1)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit, visit_name
+from surreal_bids.bids.layout import Visit, visit_name, without_prefix
 from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, prefix_errors
 from surreal_bids.cohort.features import (
     VOLUME_UNIT,
@@ -52,8 +52,8 @@ from surreal_bids.cohort.requirements import (
 )
 from surreal_bids.cohort.volumes import (
     Volumes,
-    filter_visits,
     in_order,
+    of_sessions,
     require_ids,
     rows_of,
     visit_columns,
@@ -61,11 +61,11 @@ from surreal_bids.cohort.volumes import (
 )
 from surreal_bids.columns import means
 from surreal_bids.config import CohortOptions
-from surreal_bids.exceptions import DataError
+from surreal_bids.exceptions import DataError, NothingMatchedError
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
 from surreal_bids.regions import FeatureList
-from surreal_bids.text import counted, list_briefly
+from surreal_bids.text import alternatives, counted, list_briefly
 
 SINGULAR = {CONTROL: 'control', PATIENT: 'patient'}
 GROUP_NAMES = {group: f'{name}s' for group, name in SINGULAR.items()}
@@ -75,7 +75,7 @@ ONE_SITE = 'everyone'
 
 
 class Screen:
-    """Visits that are still in, and why the others are not."""
+    """Visits that remain, and reasons why others are excluded."""
 
     def __init__(self, visits: Sequence[Visit], prefix: str) -> None:
         self.prefix = prefix
@@ -83,31 +83,45 @@ class Screen:
         self.reasons: Reasons = {}
 
     def exclude(self, reasons: Reasons) -> None:
-        """Exclude visits; an earlier reason stays."""
+        """Exclude visits; an earlier reason is kept."""
         self.reasons = {**reasons, **self.reasons}
         require_people(self.remaining, self.reasons)
 
+    def select(self, labels: Collection[str]) -> None:
+        """Keep the participants with these labels only; no label: everyone."""
+        wanted = {without_prefix(label, 'sub') for label in labels}
+        self.visits = {
+            name: visit for name, visit in self.visits.items() if not wanted or visit[0] in wanted
+        }
+        self.exclude({name: why for name, why in self.reasons.items() if name in self.visits})
+
     def order(self, names: Iterable[str]) -> None:
-        """Put these visits first, in this order; the others stay behind them as they are."""
+        """Put these visits first, in this order."""
         self.visits = {name: self.visits[name] for name in (*names, *self.visits)}
 
     @property
     def remaining(self) -> list[str]:
-        """Names of the visits that are in."""
+        """Names of the visits that are not excluded."""
         return [name for name in self.visits if name not in self.reasons]
 
     def remaining_visits(self) -> dict[str, Visit]:
-        """Visits that are in, by name."""
+        """Return the visits that are not excluded, by name."""
         return {name: self.visits[name] for name in self.remaining}
+
+    def participants(self, chosen: pd.Series) -> set[str]:
+        """Return the participants with a remaining visit that is chosen: booleans by visit."""
+        return {visit[0] for name, visit in self.remaining_visits().items() if chosen.get(name)}
 
 
 def start_screen(
     volumes: Volumes, people: Volumes | None, expected: Sequence[Visit], options: CohortOptions
 ) -> Screen:
-    """Everyone there is anything of; those without volumes or without a row are excluded."""
-    listed = [] if people is None else without_rows(people, volumes)
+    """Collect all visits of the wanted sessions; exclude those without volumes or without a row."""
     prefix = max(volumes.prefix, people.prefix if people else '')
-    screen = Screen(filter_visits([*volumes.visits, *expected, *listed], options), prefix)
+    measured = [*volumes.visits, *expected]
+    listed = [] if people is None else without_rows(people, volumes)
+    require_labels([*measured, *listed], options.participant_label, options.session_label)
+    screen = Screen(of_sessions([*measured, *listed], options.session_label), prefix)
     screen.exclude(_without_volumes(screen, volumes))
     if people is not None:
         require_ids(volumes, people)
@@ -122,11 +136,29 @@ def start_screen(
     return screen
 
 
+def require_labels(
+    visits: Iterable[Visit], participant_label: Sequence[str], session_label: Sequence[str] = ()
+) -> None:
+    """Refuse labels of participants and sessions that no visit has."""
+    participants, sessions = zip(*visits)
+    labels = {
+        '--participant-label': (participant_label, 'sub', participants),
+        '--session-label': (session_label, 'ses', sessions),
+    }
+    for option, (wanted, entity, known) in labels.items():
+        absent = [label for label in wanted if without_prefix(label, entity) not in known]
+        if absent:
+            raise NothingMatchedError(
+                f'{option} {" ".join(absent)}: no such label; '
+                f'{alternatives(absent, sorted({*filter(None, known)}))}'
+            )
+
+
 def _without_volumes(screen: Screen, volumes: Volumes) -> Reasons:
     reason = (
         f'not in {volumes.source}'
         if volumes.source.is_file()
-        else 'no regional volumes: the participant level has not run, or has failed (see logs)'
+        else 'no regional volumes: the participant level has not run or has failed (see logs)'
     )
     there = set(volumes.visits)
     return {name: reason for name, visit in screen.visits.items() if visit not in there}
@@ -295,12 +327,11 @@ def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
         reasons = summarise_reasons(screen.reasons.values())
         number = len(screen.reasons)
         remedy = f'{number} {"is" if number == 1 else "are"} excluded: {reasons}'
-    labels = groups.labels[screen.remaining]
-    for group, least in needed.items():
-        people = {screen.visits[name][0] for name in labels.index[labels == group]}
-        if len(people) < least:
+    for group, minimum in needed.items():
+        n_left = len(screen.participants(groups.labels == group))
+        if n_left < minimum:
             raise DataError(
-                f'{counted(len(people), SINGULAR[group])} left, but at least {least} are needed; '
+                f'{counted(n_left, SINGULAR[group])} left, but at least {minimum} are needed; '
                 f'{remedy}'
             )
 

@@ -246,3 +246,37 @@ def _only_other(
             f'group with {option}'
         )
     return others
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Controls and patients.
+
+    Attributes
+    ----------
+    groups
+        The two groups; None where they are not known.
+    lacking
+        Why a model cannot learn sites from the controls; empty if it can.
+    """
+
+    groups: Groups | None = None
+    lacking: str = ''
+
+    @property
+    def column(self) -> str:
+        """Column of the diagnosis; empty where groups are not known."""
+        return '' if self.groups is None else self.groups.column
+
+    @property
+    def learned_from(self) -> Groups | None:
+        """The groups, if there are enough controls to learn from."""
+        return None if self.lacking else self.groups
+
+    @property
+    def notes(self) -> list[str]:
+        """How the groups were found."""
+        return [] if self.groups is None else [f'Groups: {self.groups.describe()}']
+
+
+UNDIVIDED = Grouping()

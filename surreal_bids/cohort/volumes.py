@@ -394,16 +394,10 @@ def require_ids(volumes: Volumes, people: Volumes) -> None:
         )
 
 
-def filter_visits(visits: Sequence[Visit], options: CohortOptions) -> list[Visit]:
-    """Visits that `--participant-label` and `--session-label` leave, each once."""
-    people = {without_prefix(label, 'sub') for label in options.participant_label}
-    sessions = {without_prefix(label, 'ses') for label in options.session_label}
-    return [
-        (participant, session)
-        for participant, session in dict.fromkeys(visits)
-        if (not people or participant in people)
-        and (not sessions or session is None or session in sessions)
-    ]
+def of_sessions(visits: Iterable[Visit], labels: Iterable[str]) -> list[Visit]:
+    """Keep visits of these sessions and visits without a session, each once; no label: all."""
+    wanted = {without_prefix(label, 'ses') for label in labels}
+    return [visit for visit in dict.fromkeys(visits) if not wanted or visit[1] in {None, *wanted}]
 
 
 def without_rows(people: Volumes, volumes: Volumes) -> list[Visit]:
