@@ -14,7 +14,8 @@ from scipy import stats
 
 from surreal_bids.bids.tabular import PARTICIPANT, PATIENT, SESSION
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.exclusions import GROUP_NAMES, ONE_SITE
+from surreal_bids.cohort.exclusions import ONE_SITE
+from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.visits import NAME
 from surreal_bids.columns import column_of
 from surreal_bids.regions import readable_name

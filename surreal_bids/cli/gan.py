@@ -237,10 +237,10 @@ def run_add_site(arguments: argparse.Namespace) -> int:
 
     model = TableModel.load(arguments.model)
     options = _options(arguments, CohortOptions)
-    said = GroupLabels(arguments.group_column, tuple(arguments.control_label))
+    group_labels = GroupLabels(arguments.group_column, tuple(arguments.control_label))
     with _suggest_participants(arguments):
         controls = read_site_controls(
-            model, table, arguments.participants, options, said, arguments.site
+            model, table, arguments.participants, options, group_labels, arguments.site
         )
     with prefix_errors(table):
         taught, added = add_sites(model, controls)

@@ -32,7 +32,7 @@ from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import template_name
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort
-from surreal_bids.cohort.exclusions import GROUP_NAMES
+from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.volumes import collect_volumes
 from surreal_bids.config import AppConfig, training_options
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError

@@ -1,7 +1,4 @@
-"""Who is included: participants, volumes and sites are screened one after the other.
-
-A `Screen` holds the visits that are still in, and why the others are not.
-"""
+"""Screen participants, volumes and sites in turn, and keep the reason for each exclusion."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from surreal_bids.cohort.features import (
     read_features,
     unused_columns,
 )
-from surreal_bids.cohort.groups import Groups
+from surreal_bids.cohort.groups import SINGULAR, Groups
 from surreal_bids.cohort.plausibility import (
     Reasons,
     check_head_size,
@@ -67,11 +64,8 @@ from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import alternatives, counted, list_briefly
 
-SINGULAR = {CONTROL: 'control', PATIENT: 'patient'}
-GROUP_NAMES = {group: f'{name}s' for group, name in SINGULAR.items()}
-
 ONE_SITE = 'everyone'
-"""Name of the only site of a dataset that does not tell its sites apart."""
+"""Name of the site of all participants in a dataset without a site column."""
 
 
 class Screen:
@@ -165,11 +159,11 @@ def _without_volumes(screen: Screen, volumes: Volumes) -> Reasons:
 
 
 def of_other_groups(groups: Groups) -> Reasons:
-    """Who is neither a control nor a patient."""
+    """Return the reasons for excluding visits that belong to neither group."""
     return {
         name: f'{groups.column} is missing'
         if value is None
-        else f'{groups.column} is {value}: neither control nor patient'
+        else f'{groups.column} is {value}, which is neither control nor patient'
         for name, value in groups.left_out.items()
     }
 
@@ -177,7 +171,13 @@ def of_other_groups(groups: Groups) -> Reasons:
 def screen_people(
     screen: Screen, people: Table, choice: Choice, model: Requirements | None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Covariates, ICV and site of those who have all of them, and what was unified."""
+    """Exclude visits without covariates, ICV or site, or with implausible ones.
+
+    Returns
+    -------
+    table, notes
+        Covariates, ICV and site; and the spellings that were unified.
+    """
     names = {own: name for name, own in choice.columns.items()}
     hidden = [name for own, name in names.items() if name != own and name in people.columns]
     renamed = people.text.drop(columns=hidden).rename(columns=names)
@@ -196,7 +196,7 @@ def screen_people(
 def _type_people(
     known: Table, options: PreprocessingOptions, model: Requirements | None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Columns as numbers and categories; refuse what cannot be meant."""
+    """Convert columns to numbers and categories; refuse impossible ones."""
     text, codes = (list(model.levels), model.codes) if model else (None, None)
     table = read_person_columns(known, options, text, codes)
     require_numbers(table[list(options.covariates)])
@@ -213,13 +213,13 @@ def _type_people(
 
 
 def _note_ranges(table: pd.DataFrame, model: Requirements) -> list[str]:
-    """Who lies outside the range of a covariate that a model was trained on."""
+    """List participants with a covariate outside the training range of a model."""
     notes = []
     for column, (low, high) in model.ranges.items():
         outside = table.index[~table[column].between(low, high) & table[column].notna()]
         if len(outside):
             listed = list_briefly(outside, 5)
-            notes.append(f'{column} outside the training range {low:.4g}-{high:.4g}: {listed}')
+            notes.append(f'{column} is outside the training range {low:.4g}-{high:.4g}: {listed}')
     return notes
 
 
@@ -230,7 +230,7 @@ def find_features(
     options: CohortOptions,
     model: Requirements | None,
 ) -> tuple[FeatureList, list[str]]:
-    """The features, and what is not among them in words."""
+    """Return the features, and notes on columns that are not used."""
     if model is not None:
         unused = unused_columns(volumes.table, model.features, others)
         return model.features, [f'Columns not used: {list_briefly(unused)}'] if unused else []
@@ -244,10 +244,11 @@ def find_features(
     kept = [name for name in wanted.names if name not in unusable]
     if len(kept) < MIN_FEATURES:
         raise DataError(
-            f'{volumes.source}: {len(kept)} regions can be used, {MIN_FEATURES} are needed'
+            f'{volumes.source}: only {counted(len(kept), "usable region")}, at least '
+            f'{MIN_FEATURES} are needed'
             + ''.join(f'; {name}: {why}' for name, why in list(unusable.items())[:3])
         )
-    notes += [f'{volumes.names.get(n, n)}: not used, {why}' for n, why in unusable.items()]
+    notes += [f'{volumes.names.get(n, n)} is not used: {why}' for n, why in unusable.items()]
     return column_features(kept), notes
 
 
@@ -259,36 +260,54 @@ def screen_features(
     people: pd.DataFrame,
     model: Requirements | None,
 ) -> pd.DataFrame:
-    """Volumes that may be true; who lacks one is excluded, unless they are to be imputed."""
+    """Read volumes, refuse impossible ones, and exclude visits with missing ones.
+
+    Missing volumes are kept if they are to be imputed.
+    """
     table = Table(volumes.source, rows_of(volumes, screen.remaining_visits()))
     refuse_separators(table, [name for name in table.columns if name not in people])
     features = read_features(table, wanted)
-    proportion = model is not None and choice.options.icv == 'proportion'
-    expected = expected_volumes(wanted, model)
-    if not volumes.source.is_file():
-        # Nobody can correct what the participant level has measured, in mm3.
+    measured_here = not volumes.source.is_file()
+    if measured_here:  # Users cannot correct volumes of the participant level.
         screen.exclude(far_volumes(features.rename(columns=volumes.names)))
-        expected = expected[[]] if model is None else expected
-    if not proportion:
-        unit = 'the unit of the table that the model was trained on'
-        if (model.features if model else wanted).unit == VOLUME_UNIT:
-            unit = VOLUME_UNIT
-        check_volumes(features.loc[screen.remaining], expected, str(volumes.source), unit)
-    if model is not None:
-        with prefix_errors(volumes.source):
-            remaining_visits = screen.remaining
-            refuse_other_codes(people.loc[remaining_visits], model, features.loc[remaining_visits])
-    if choice.options.icv_column and choice.options.uses_icv:
-        usual = usual_head_size(choice.options.icv_column, wanted, model)
-        with prefix_errors(volumes.source):
-            check_head_size(people.loc[screen.remaining, choice.options.icv_column], usual)
+    if model is None or choice.options.icv != 'proportion':
+        expected = expected_volumes(wanted, model)
+        check_volumes(
+            features.loc[screen.remaining],
+            expected[[]] if measured_here and model is None else expected,
+            str(volumes.source),
+            _unit(model.features if model else wanted),
+        )
+    with prefix_errors(volumes.source):
+        _check_people(people.loc[screen.remaining], features, wanted, choice.options, model)
     empty = features.where(features.notna(), 1.0) if choice.options.impute else features
     screen.exclude(empty_regions(empty.rename(columns=volumes.names)))
     return features
 
 
+def _unit(features: FeatureList) -> str:
+    if features.unit == VOLUME_UNIT:
+        return VOLUME_UNIT
+    return 'the unit of the table that the model was trained on'
+
+
+def _check_people(
+    people: pd.DataFrame,
+    features: pd.DataFrame,
+    wanted: FeatureList,
+    options: PreprocessingOptions,
+    model: Requirements | None,
+) -> None:
+    """Compare the codes of the sexes and the unit of head size with the volumes."""
+    if model is not None:
+        refuse_other_codes(people, model, features.loc[people.index])
+    if options.icv_column and options.uses_icv:
+        usual = usual_head_size(options.icv_column, wanted, model)
+        check_head_size(people[options.icv_column], usual)
+
+
 def outlying(features: pd.DataFrame, groups: Groups) -> Reasons:
-    """Whose volumes lie far from those of their group."""
+    """Return the reasons for excluding visits with volumes far from those of their group."""
     complete = features.dropna()
     return outlying_volumes(complete, groups.is_patient[complete.index])
 
@@ -296,37 +315,36 @@ def outlying(features: pd.DataFrame, groups: Groups) -> Reasons:
 def screen_sites(
     screen: Screen,
     table: pd.DataFrame,
-    groups: Groups | None,
+    groups: Groups,
     choice: Choice,
     model: Requirements | None,
 ) -> Choice:
-    """Exclude sites without controls; with one site left, there is nothing to harmonize."""
+    """Exclude sites without enough controls; do not harmonize if one site remains."""
     column = choice.options.site_column
-    if column is None or groups is None or groups.is_patient[screen.remaining].all():
+    if column is None or groups.is_patient[screen.remaining].all():
         return choice
     site = table.loc[screen.remaining, column]
     person = pd.Series([screen.visits[name][0] for name in site.index], site.index)
-    teaches = ~person.duplicated() & ~groups.is_patient[site.index]
+    is_learned_from = ~person.duplicated() & ~groups.is_patient[site.index]
     if choice.options.combat_fit_on == 'controls':
-        screen.exclude(sites_without_controls(site, teaches))
+        screen.exclude(sites_without_controls(site, is_learned_from))
     if model is not None or len(set(site[screen.remaining])) > 1:
         return choice
-    note = f'Harmonization: none, since column {column} has one site only'
+    note = f'Harmonization: none, because column {column} has only one site'
     return replace(
         choice, options=replace(choice.options, site_column=None), notes=(*choice.notes, note)
     )
 
 
 def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
-    """Refuse groups that are too small, and say for which reasons participants are excluded."""
+    """Refuse groups that are too small, and name the most frequent reasons for exclusion."""
     needed = {CONTROL: MIN_PEOPLE, PATIENT: MIN_PEOPLE}
     if not training:
         needed = {CONTROL: MIN_FOR_SCALE, PATIENT: 0}
     remedy = 'add participants, or correct --control-label and --patient-label'
     if screen.reasons:
         reasons = summarise_reasons(screen.reasons.values())
-        number = len(screen.reasons)
-        remedy = f'{number} {"is" if number == 1 else "are"} excluded: {reasons}'
+        remedy = f'{counted(len(screen.reasons), "visit")} excluded: {reasons}'
     for group, minimum in needed.items():
         n_left = len(screen.participants(groups.labels == group))
         if n_left < minimum:
@@ -337,6 +355,6 @@ def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
 
 
 def exclusion_table(screen: Screen) -> pd.DataFrame:
-    """Who is excluded and why; columns as in the tables of those who are not."""
+    """Return the excluded visits with the reason for each."""
     everyone = visit_columns(screen.visits.values(), screen.prefix)
     return everyone.assign(reason=pd.Series(screen.reasons, dtype=object)).dropna(subset='reason')

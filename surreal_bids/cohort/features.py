@@ -1,4 +1,4 @@
-"""Which columns of a table are features, covariates, head size and site; how to find them again."""
+"""Choice of the columns of features, covariates, head size and site."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from surreal_bids.regions import (
 from surreal_bids.text import list_briefly
 
 NAMED_SETS = ('muse72', 'muse139')
-"""Feature sets known by name: what the authors' checkpoints take, and all single regions."""
+"""Names of feature sets: that of the authors' checkpoints, and all single regions."""
 
 VOLUME_UNIT = 'mm3'
 UNKNOWN_UNIT = 'as in the table'
 
 MOSTLY_NUMBERS = 0.5
-"""A column of which a larger share begins like a number is meant to hold numbers."""
+"""Share of values that begin like a number above which a column is numeric."""
 
 MIN_COUNTED = 5
-"""Rows from which a column 1, 2, 3 ... is no coincidence."""
+"""Number of rows above which the values 1, 2, 3 ... count rows."""
 
 
 def named_features(name: str) -> FeatureList:
@@ -60,7 +60,7 @@ def named_features(name: str) -> FeatureList:
 
 
 def column_features(columns: Iterable[str]) -> FeatureList:
-    """Features that are columns of a table; if all are MUSE regions, any spelling finds them."""
+    """Make features of columns; if all are MUSE regions, every spelling is recognised later."""
     columns = list(columns)
     regions = recognise(columns)
     if len(regions) == len(columns):
@@ -70,7 +70,7 @@ def column_features(columns: Iterable[str]) -> FeatureList:
 
 
 def listed_features(wanted: str) -> FeatureList:
-    """Features that the user asked for: a named set, or a text file with one name a line."""
+    """Read the features of `--features`: a named set, or a text file with one name per line."""
     if wanted in NAMED_SETS:
         return named_features(wanted)
     path = Path(wanted)
@@ -79,42 +79,42 @@ def listed_features(wanted: str) -> FeatureList:
     except OSError as error:
         raise UsageError(
             f'--features {wanted}: neither {" nor ".join(NAMED_SETS)} nor a readable file '
-            f'({error.strerror}); give a text file with one feature a line'
+            f'({error.strerror}); name a text file with one feature per line'
         ) from error
     except UnicodeDecodeError as error:
-        raise DataError(f'{path}: not UTF-8 text; list one feature a line') from error
+        raise DataError(f'{path}: not UTF-8 text; list one feature per line') from error
     names = [line for line in lines if line]
     if not names:
-        raise DataError(f'{path}: the file is empty; list one feature a line')
+        raise DataError(f'{path}: the file is empty; list one feature per line')
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise DataError(f'{path}: listed more than once: {list_briefly(repeated)}; list it once')
+        raise DataError(f'{path}: {list_briefly(repeated)} is listed more than once; list it once')
     with prefix_errors(path):
         return column_features(names)
 
 
 def choose_features(table: Table, others: Iterable[str]) -> tuple[FeatureList, list[str]]:
-    """Find the regions of a table: its features where none are named.
+    """Find the regions of a table, which are its features by default.
 
-    Where most columns are regions of MUSE or FreeSurfer, these are, ventricles apart; else all
-    columns of numbers that neither describe participants nor sum other columns.
+    If most columns are regions of MUSE or FreeSurfer, these are used, except ventricles; else all
+    numeric columns that neither describe participants nor sum other columns.
 
     Parameters
     ----------
     table
         Volumes.
     others
-        Columns that are used otherwise, or that the table of participants has too.
+        Columns with another use, or that are also in the table of participants.
 
     Returns
     -------
     features, notes
-        The features, and which columns are not among them.
+        The features, and the columns that are not used.
 
     Raises
     ------
     DataError
-        A column counts rows, or no region is left.
+        A column counts rows, or there is no region.
     """
     used = set(others)
     refuse_index_columns(table, used)
@@ -126,18 +126,18 @@ def choose_features(table: Table, others: Iterable[str]) -> tuple[FeatureList, l
     rest = sorted({*columns} - {*regions}, key=columns.index)
     if not regions:
         raise DataError(
-            f'{table.source}: no column holds regional volumes; there are '
-            f'{list_briefly(table.columns) or "no others"}'
+            f'{table.source}: no column holds regional volumes; the columns are '
+            f'{list_briefly(table.columns) or "ids only"}'
         )
     kinds = {
-        'Sums or fluid, not used as features': totals,
-        'Columns not used as features (--features names them)': rest,
+        'Sums and fluid, not used as features': totals,
+        'Columns not used as features (use --features to include them)': rest,
     }
     return column_features(regions), [f'{k}: {list_briefly(n)}' for k, n in kinds.items() if n]
 
 
 def _regions(table: Table, columns: list[str], numbered: bool) -> list[str]:
-    """Columns of an atlas, where most are such; else all that may be meant as regions."""
+    """Return the columns of an atlas if these are the majority, else all possible regions."""
     if any(FREESURFER.fullmatch(name) for name in columns):
         known = [name for name in columns if FREESURFER_REGION.fullmatch(name)]
     else:
@@ -152,61 +152,58 @@ def _regions(table: Table, columns: list[str], numbered: bool) -> list[str]:
 
 
 def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:
-    """Refuse columns without a name, and columns that count rows."""
+    """Refuse columns without a name and columns that count rows."""
     for name in table.columns:
         if name in used:
             continue
         if means(name, 'row number') or name.startswith('Unnamed:') or _counts(table, name):
             shown = f'column {name}' if name else 'a column without a name'
-            raise DataError(f'{table.source}: {shown} seems to count rows, not a region; drop it')
+            raise DataError(f'{table.source}: {shown} seems to count rows; remove it')
 
 
 def is_total(column: str) -> bool:
-    """Tell whether a column holds a sum of regions, or fluid, by the names of MUSE or FreeSurfer.
-
-    Such numbers are no features beside the regions that they sum.
-    """
+    """Check whether a column is called like a sum of regions or fluid in MUSE or FreeSurfer."""
     if means(column, 'icv') or muse_number(column) in DERIVED:
         return True
     return FREESURFER_OTHERS.fullmatch(column) is not None
 
 
 def _counts(table: Table, name: str) -> bool:
-    """Tell whether a column holds 0, 1, 2 ... or 1, 2, 3 ..."""
+    """Check whether a column holds 0, 1, 2 ... or 1, 2, 3 ..."""
     cells = table.text[name].tolist()
     steps = [str(k) for k in range(len(cells) + 1)]
     return len(cells) > MIN_COUNTED and cells in (steps[:-1], steps[1:])
 
 
 def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
-    """Tell whether the names of columns are numbers that are not those of MUSE."""
+    """Check whether the names of columns are numbers other than those of MUSE."""
     known = {*region_names(), *DERIVED}
     return any(int(name) not in known for name in columns if name.isdecimal())
 
 
 def _some_numbers(table: Table, name: str) -> bool:
-    """Tell whether a column is meant to hold numbers: half of what is in it are some, or nearly."""
+    """Check whether most values of a column begin like a number."""
     cells = table.text[name].dropna()
     return not len(cells) or bool(cells.str.match(r'[+-]?[.,]?\d').mean() > MOSTLY_NUMBERS)
 
 
 def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
-    """Numbers of the wanted features, (people, features), NaN where missing.
+    """Read features of shape (n_visits, n_features), NaN where missing.
 
-    Columns are found by name, in any order; MUSE regions in any usual spelling, and sums of
-    regions are built where the table has the single ones.
+    Columns are found by name, in any order. MUSE regions may have any recognised spelling, and
+    sums of regions are computed if the table has the single ones.
 
     Raises
     ------
     DataError
-        A column is missing (the nearest are named) or holds text (the person is named).
+        A column is missing or holds text.
     """
     columns = {name: find_column(table.columns, name) for name in wanted.names}
     if None not in columns.values() or not wanted.features[0].indices:
         try:
             found = require_columns(table, wanted.names)
         except MissingColumnError as error:
-            # Regions are of this table or of none: no other kind of table is to be asked for.
+            # Another table, as a MissingColumnError suggests, does not hold regions.
             raise DataError(str(error)) from error
         return pd.DataFrame({name: table.numbers(column) for name, column in found.items()})
     needed = {index for feature in wanted.features for index in feature.indices}
@@ -218,19 +215,19 @@ def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
 
 
 def _refuse_freesurfer(columns: Iterable[str], missing: Collection[int]) -> None:
-    """Say of what atlas the regions are, where those of MUSE are missing."""
+    """Explain that a model needs MUSE regions if a table has those of FreeSurfer."""
     others = [name for name in columns if FREESURFER_REGION.fullmatch(name)]
     if missing and any(FREESURFER.fullmatch(name) for name in others):
         raise DataError(
-            f'the model needs the regions of MUSE, of which {len(missing)} are missing; these are '
-            f'regions of FreeSurfer ({list_briefly(others, 3)}). Measure those of MUSE with '
+            f'the model needs MUSE regions, and {len(missing)} of them are missing; the table has '
+            f'FreeSurfer regions ({list_briefly(others, 3)}). Measure MUSE regions with '
             'surreal-bids, without -d freesurfer, fastsurfer or synthseg, or with DLMUSE; or train '
-            'a model on these'
+            'a model on FreeSurfer regions'
         )
 
 
 def unused_columns(table: Table, wanted: FeatureList, used: Iterable[str]) -> list[str]:
-    """Columns of a table that are neither features nor used otherwise."""
+    """Return the columns of a table that are not used."""
     known = {*wanted.names, *used}
     needed = {index for feature in wanted.features for index in feature.indices}
     known |= {name for name, index in recognise(table.columns).items() if index in needed}
@@ -242,20 +239,20 @@ SITE = 'site'
 """Name of the site column of models that were trained without sites."""
 
 NONE = 'none'
-"""What a user says to leave out a column that would be used by itself."""
+"""Option value that disables a column used by default."""
 
 
 MOSTLY_KNOWN = 0.9
-"""A column that was not asked for is used if it is known of at least this share of people."""
+"""Share of participants with a known value from which a column is used by default."""
 
 
 ICV_WORDS = {
-    'power': 'removed by ratio, as a power of it that controls show ({})',
-    'covariate': 'its linear effect is removed ({})',
+    'power': 'corrected with an allometric (log-log) model fitted in controls ({})',
+    'covariate': 'corrected linearly ({})',
     'proportion': 'volumes are divided by it ({})',
-    'none': 'left in the volumes',
+    'none': 'not corrected',
 }
-"""What is said of each way to handle the intracranial volume."""
+"""Description of each correction for head size."""
 
 
 @dataclass(frozen=True)
@@ -265,13 +262,13 @@ class Choice:
     Attributes
     ----------
     options
-        What is done to features; its columns are those of the model, if there is one.
+        Options of preprocessing; the columns are those of the model, if there is one.
     columns
-        The column of the dataset for each column of `options`.
+        Column of the dataset for each column of `options`.
     one_site
-        Whether the dataset does not tell sites apart, though the model wants a site.
+        Whether the dataset lacks a site column that the model needs.
     notes
-        What was chosen without being asked for, in words.
+        Choices, as sentences for the report.
     """
 
     options: PreprocessingOptions
@@ -288,18 +285,18 @@ def choose_options(
     Parameters
     ----------
     config
-        What the user said.
+        Options of the user.
     people
-        What is known of participants.
+        Facts about participants.
     model
-        What the model to apply requires; None: a model is trained.
+        Requirements of the model to apply; None: a model is trained.
     adapt
         Whether the model learns the sites of these participants first.
 
     Raises
     ------
     DataError
-        A column that was asked for, or that the model needs, is not there.
+        A column of the user or of the model is missing.
     """
     if model is None:
         return _for_training(config, people)
@@ -307,7 +304,7 @@ def choose_options(
 
 
 def _for_training(config: CohortOptions, people: Table) -> Choice:
-    covariates, said = _covariates(config, people)
+    covariates, are_named = _covariates(config, people)
     icv_column = _icv_column(config, people, covariates)
     site_column = _site_column(config, people)
     options = PreprocessingOptions(
@@ -321,18 +318,18 @@ def _for_training(config: CohortOptions, people: Table) -> Choice:
     found = require_columns(people, options.columns)
     regions = [name for name in covariates if recognise([name])]
     if regions:
-        raise DataError(f'{list_briefly(regions)} is a region, and cannot be a covariate as well')
+        raise DataError(f'{list_briefly(regions)} is a region and cannot also be a covariate')
     removed = ', '.join(covariates) or NONE
     notes = (
-        f'Covariates: {removed}' + ('' if said else ' (since none were named)'),
+        f'Covariates: {removed}' + ('' if are_named else ' (default)'),
         f'Head size: {ICV_WORDS[options.icv].format(icv_column)}',
-        f'Site: {site_column or "not known, so that nothing is harmonized"}',
+        f'Site: {site_column or "not known; volumes are not harmonized"}',
     )
     return Choice(options, found, notes=notes)
 
 
 def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
-    """The covariates, and whether the user named them."""
+    """Return the covariates, and whether the user named them."""
     if config.covariates:
         asked = list(dict.fromkeys(config.covariates))
         return ([] if asked == [NONE] else asked), True
@@ -368,29 +365,36 @@ def _site_column(config: CohortOptions, people: Table) -> str | None:
 
 
 def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt: bool) -> Choice:
-    """The model's columns; ICV and site may have another name here, the site none at all."""
+    """Choose the columns of a model; ICV and site may have another name, the site may lack."""
     if config.covariates or config.icv:
         raise UsageError(
-            '--model: covariates and what is done with head size are those of the model; remove '
+            '--model: the model defines the covariates and the correction for head size; remove '
             '--covariates and --icv'
         )
     site = model.options.site_column or (SITE if adapt else None)
     options = replace(model.options, site_column=site)
-    needed = [name for name in options.columns if name != site]
-    renamed = _other_icv(config, people, options.icv_column) if options.uses_icv else {}
-    needed = [name for name in needed if name not in renamed]
-    found = require_columns(people, needed, '; the model needs what is missing') | renamed
+    found = _model_columns(config, people, options)
     if site is None:
         return Choice(options, found)
     own_site = _site_column(config, people) if adapt else config.site_column or site
     if own_site is None:
-        return Choice(options, found, True, ('Site: everyone is taken for one site',))
+        return Choice(options, found, True, ('Site: all participants are treated as one site',))
     found |= {site: require_columns(people, [own_site], '; the model needs it')[own_site]}
     return Choice(options, found, notes=(f'Site: {own_site}',))
 
 
+def _model_columns(
+    config: CohortOptions, people: Table, options: PreprocessingOptions
+) -> dict[str, str]:
+    """Find the columns of a model, except the site."""
+    renamed = _other_icv(config, people, options.icv_column) if options.uses_icv else {}
+    known = {options.site_column, *renamed}
+    needed = [name for name in options.columns if name not in known]
+    return require_columns(people, needed, '; the model needs it') | renamed
+
+
 def _other_icv(config: CohortOptions, people: Table, column: str | None) -> dict[str, str]:
-    """The column of head size, where it is named otherwise than the model knows it."""
+    """Find the column of head size if its name differs from that of the model."""
     own = config.icv_column
     if column is None or (own is None and find_column(people.columns, column)):
         return {}

@@ -12,32 +12,36 @@ from surreal_bids.columns import SPELLINGS, column_of
 from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.text import alternatives, list_briefly
 
+SINGULAR = {CONTROL: 'control', PATIENT: 'patient'}
+GROUP_NAMES = {group: f'{name}s' for group, name in SINGULAR.items()}
+"""Nouns for a participant of each group, and for several."""
+
 CONTROL_WORDS = frozenset(
     {'cn', 'control', 'controls', 'con', 'ctl', 'ctrl', 'cu', 'hc', 'healthy', 'healthy control',
      'healthy_control', 'hv', 'nc', 'normal', 'td'}
 )  # fmt: skip
-"""Values of a diagnosis that mean a control, in any case."""
+"""Values of a diagnosis that mean a control, in lower case."""
 
 PATIENT_WORDS = frozenset({'pt', 'patient', 'patients', 'case', 'cases', 'diseased', 'affected'})
-"""Values of a diagnosis that cannot mean a control, in any case."""
+"""Values of a diagnosis that cannot mean a control, in lower case."""
 
 CODES = ({'0': CONTROL, '1': PATIENT}, {'-1': CONTROL, '1': PATIENT})
-"""Numbers that stand for the groups; the second are those of the authors' program."""
+"""Numbers that stand for the groups; the authors' program uses the second set."""
 
 
 @dataclass(frozen=True)
 class GroupLabels:
-    """What the user said of the groups.
+    """Column and labels of the groups, as far as the user named them.
 
     Attributes
     ----------
     column
         Column of the diagnosis; by default diagnosis, group or dx.
     controls, patients
-        Its values for the two groups. Where only one is given, the only other value is the other
-        group; where none is given, common words, 0 and 1, or -1 and 1 are recognised.
+        Its values for the two groups. If one is given, the only other value is the other group; if
+        none is given, common words, 0 and 1, or -1 and 1 are recognised.
     no_guess
-        Raise an error instead of recognising any of these.
+        Raise an error instead of recognising labels.
     """
 
     column: str | None = None
@@ -46,17 +50,17 @@ class GroupLabels:
     no_guess: bool = False
 
     @property
-    def says_all(self) -> bool:
-        """Whether nothing is left to be recognised."""
+    def is_complete(self) -> bool:
+        """Whether the user named the column and both groups."""
         return bool(self.column and self.controls and self.patients)
 
 
-SAID_NOTHING = GroupLabels()
+NO_LABELS = GroupLabels()
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The two groups.
+    """Controls and patients.
 
     Attributes
     ----------
@@ -65,11 +69,11 @@ class Groups:
     control_labels, patient_labels
         Its values that mean a control and a patient.
     recognised
-        Whether any of these was recognised rather than said by the user.
+        Whether any of these was recognised rather than named by the user.
     is_patient
-        One boolean for each person in either group.
+        One boolean per visit in either group.
     left_out
-        Value of everyone else, None where it is missing.
+        Value of all other visits; None where it is missing.
     """
 
     column: str
@@ -81,49 +85,49 @@ class Groups:
 
     @property
     def labels(self) -> pd.Series:
-        """CN or PT, for each person in either group."""
+        """CN or PT, for each visit in either group."""
         return self.is_patient.map({False: CONTROL, True: PATIENT}).rename('group')
 
     def describe(self) -> str:
-        """Say in one line who is what, and whether the user said so."""
-        how = 'guessed: name them if this is wrong' if self.recognised else 'as given'
+        """Describe the groups in one line."""
+        how = 'recognised; name them if this is wrong' if self.recognised else 'as given'
         groups = {'controls': self.control_labels, 'patients': self.patient_labels}
         who = [f'{group} are {", ".join(labels)}' for group, labels in groups.items() if labels]
         return f'column {self.column}: {", ".join(who)} ({how})'
 
 
-def find_groups(people: Table, said: GroupLabels = SAID_NOTHING, both: bool = True) -> Groups:
-    """Tell controls from patients.
+def find_groups(people: Table, group_labels: GroupLabels = NO_LABELS, both: bool = True) -> Groups:
+    """Divide participants into controls and patients.
 
     Parameters
     ----------
     people
         Table with a column of the diagnosis.
-    said
-        What the user said; the rest is recognised.
+    group_labels
+        Labels that the user named; the others are recognised.
     both
-        Whether there must be two groups; else there may be one of them.
+        Whether both groups must be present.
 
     Raises
     ------
     DataError
-        There is no such column or value, or groups cannot be recognised; the error says what there
-        is and which option helps.
+        There is no such column or value, or groups cannot be recognised; the error lists the
+        values and names the option to use.
     """
-    column = _group_column(people, said.column)
+    column = _group_column(people, group_labels.column)
     values = names(people, column)
     present = sorted(set(values.dropna()))
-    _require_labels(people, column, present, (*said.controls, *said.patients))
+    _require_labels(people, column, present, (*group_labels.controls, *group_labels.patients))
     try:
         controls, patients = _complete_labels(
-            present, tuple(said.controls), tuple(said.patients), both
+            present, tuple(group_labels.controls), tuple(group_labels.patients), both
         )
     except DataError as error:
         raise DataError(f'{people.source}: column {column} {error}') from error
     _refuse_opposite(column, controls, patients)
-    if said.no_guess and not said.says_all:
+    if group_labels.no_guess and not group_labels.is_complete:
         raise UsageError(
-            f'--no-guess: name --group-column, --control-label and --patient-label; the guess is '
+            '--no-guess: set --group-column, --control-label and --patient-label; recognised: '
             f'{column}, {" ".join(controls)} and {" ".join(patients)}'
         )
     in_group = values.isin((*controls, *patients))
@@ -131,40 +135,44 @@ def find_groups(people: Table, said: GroupLabels = SAID_NOTHING, both: bool = Tr
         column,
         controls,
         patients,
-        not said.says_all,
+        not group_labels.is_complete,
         values[in_group].isin(patients),
         {str(person): value for person, value in values[~in_group].items()},
     )
 
 
-def names_no_controls(people: Table, said: GroupLabels = SAID_NOTHING) -> bool:
-    """Whether nothing in a table is said or known to mean controls."""
-    column = said.column or column_of(people.columns, 'diagnosis')
-    if column is None or said.controls or said.patients:
-        return column is None and not (said.controls or said.patients)
+def names_no_controls(people: Table, group_labels: GroupLabels = NO_LABELS) -> bool:
+    """Check whether a table has no values that are named or known to mean controls."""
+    column = group_labels.column or column_of(people.columns, 'diagnosis')
+    if column is None or group_labels.controls or group_labels.patients:
+        return column is None and not (group_labels.controls or group_labels.patients)
     present = set(names(people, require_columns(people, [column])[column]).dropna())
     is_code = any(present == set(codes) for codes in CODES)
     return not is_code and not any(value.lower() in CONTROL_WORDS for value in present)
 
 
-def find_controls(people: Table, said: GroupLabels = SAID_NOTHING) -> pd.Series:
-    """Who is a control, where patients may be absent: booleans (n_people,).
+def find_controls(people: Table, group_labels: GroupLabels = NO_LABELS) -> pd.Series:
+    """Find controls in a table that may have no patients: booleans (n_participants,).
 
-    Without a column of the diagnosis, everyone is.
+    Without a column of the diagnosis, everyone is a control.
 
     Raises
     ------
     DataError
-        There is no such column or value, or its value for controls cannot be recognised.
+        There is no such column or value, or controls cannot be recognised.
     """
-    if said.column is None and not said.controls and column_of(people.columns, 'diagnosis') is None:
+    if (
+        group_labels.column is None
+        and not group_labels.controls
+        and column_of(people.columns, 'diagnosis') is None
+    ):
         return pd.Series(True, people.text.index)
-    column = _group_column(people, said.column)
+    column = _group_column(people, group_labels.column)
     values = names(people, column)
     present = sorted(set(values.dropna()))
-    _require_labels(people, column, present, said.controls)
+    _require_labels(people, column, present, group_labels.controls)
     try:
-        controls = tuple(said.controls) or _recognised_controls(present)
+        controls = tuple(group_labels.controls) or _recognised_controls(present)
     except DataError as error:
         raise DataError(f'{people.source}: column {column} {error}') from error
     return values.isin(controls)
@@ -195,11 +203,11 @@ def _require_labels(people: Table, column: str, present: list[str], labels: Sequ
 def _complete_labels(
     present: list[str], controls: tuple[str, ...], patients: tuple[str, ...], both: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Labels of the two groups, the missing ones recognised; of one, where that is enough."""
+    """Complete the labels of the two groups; one group is enough unless both are needed."""
     same = set(controls) & set(patients)
     if same:
         raise DataError(
-            f'cannot mean controls and patients at once by {list_briefly(sorted(same))}'
+            f'has {list_briefly(sorted(same))} as label of both controls and patients; use it once'
         )
     if controls and patients:
         return controls, patients
@@ -210,14 +218,14 @@ def _complete_labels(
 
 
 def _refuse_opposite(column: str, controls: Sequence[str], patients: Sequence[str]) -> None:
-    """Refuse groups whose names mean the opposite."""
+    """Refuse labels that mean the opposite group."""
     wrong = [label for label in patients if label.lower() in CONTROL_WORDS]
     wrong += [label for label in controls if label.lower() in PATIENT_WORDS]
     if wrong:
         raise DataError(
             f'column {column}: controls would be {list_briefly(controls)} and patients '
-            f'{list_briefly(patients)}, but {list_briefly(wrong)} means the opposite; correct '
-            '--control-label and --patient-label, or rename the values'
+            f'{list_briefly(patients)}, but {list_briefly(wrong)} means the opposite group; '
+            'correct --control-label and --patient-label, or rename the values'
         )
 
 
@@ -229,8 +237,8 @@ def _recognised_controls(present: list[str]) -> tuple[str, ...]:
     if len(controls) != 1:
         count = 'more than one' if controls else 'none'
         raise DataError(
-            f'holds {list_briefly(present) or "nothing"}: {count} of these is known to mean '
-            'controls; name it with --control-label'
+            f'holds {list_briefly(present) or "no values"}, and {count} of these is known to mean '
+            'controls; name the controls with --control-label'
         )
     return controls
 
@@ -241,9 +249,8 @@ def _only_other(
     others = tuple(value for value in present if value not in known)
     if len(others) > 1 or (needed and not others):
         raise DataError(
-            f'holds {list_briefly(others) or "nothing"} beside {list_briefly(known)}; name the '
-            'other '
-            f'group with {option}'
+            f'holds {list_briefly(others) or "no values"} besides {list_briefly(known)}; name the '
+            f'other group with {option}'
         )
     return others
 

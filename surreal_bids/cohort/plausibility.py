@@ -1,8 +1,8 @@
-"""One screening for every table: what cannot be true is an error, who cannot be used is excluded.
+"""Screening of tables: impossible volumes raise an error, implausible participants are excluded.
 
-It takes seconds and comes before anything long. A volume that cannot be one (negative, in other
-units, a code for a missing value) is an error, since it says that the table is wrong; participants
-with missing values, or with an age or head size that cannot be, are excluded with a reason.
+Screening takes seconds and comes before all long computations. A volume that is negative, in
+another unit or a code for a missing value is an error, because it shows that the table is wrong.
+Participants with missing values, an impossible age or head size are excluded with a reason.
 """
 
 from __future__ import annotations
@@ -21,77 +21,77 @@ from surreal_bids.regions import FeatureList, muse_table
 from surreal_bids.text import counted, list_briefly
 
 Reasons = dict[str, str]
-"""Why each visit is excluded, by its name."""
+"""Reason for excluding each visit, by its name."""
 
 NORMAL_SD_PER_MAD = 1.4826
 """Standard deviation of a normal distribution whose median absolute deviation is 1."""
 
 IMPLAUSIBLE = 6.0
-"""A numeric covariate so many robust standard deviations from the median is taken for an error."""
+"""Robust standard deviations from the median beyond which a covariate counts as an error."""
 
 POSSIBLE_AGE = (0.0, 120.0)
-"""Ages in years outside of this are errors, however many there are."""
+"""Range of ages in years; ages outside it are errors."""
 
 OUTLYING = 4.0
-"""A region counts as outlying when its log volume is so many robust standard deviations from the
-median of the person's group."""
+"""Robust standard deviations between a log volume and the median of the participant's group beyond
+which a region counts as outlying."""
 
 OUTLYING_SHARE = 0.1
-"""Someone with a larger share of outlying regions is taken for a failed segmentation: of normally
-distributed volumes, 1 in 16,000 is outlying, whereas a wrong brain mask moves most of them."""
+"""Share of outlying regions above which a segmentation counts as failed. In normally distributed
+volumes, 1 in 16,000 is outlying, whereas a wrong brain mask changes most of them."""
 
-MIN_TO_COMPARE = 20
-"""Fewer people tell too little of the usual spread to call one of them unusual: of 5 sound people
-with 139 simulated regions, one of them a patient, more than half would be left out; of 20 people,
-1 in 300. Of 5 normal numbers, 1 in 100 is `IMPLAUSIBLE`."""
+MIN_FOR_OUTLIERS = 20
+"""Minimum number of participants to call one of them unusual. In 5 healthy participants with 139
+simulated regions, one of them a patient, more than half would be excluded; in 20, 1 in 300 would.
+Of 5 normal numbers, 1 in 100 is `IMPLAUSIBLE`."""
 
 OFTEN_EMPTY = 0.05
-"""A region that is empty in more participants than this is not used; else they are not."""
+"""Share of participants without a region above which the region is dropped; below it, they are."""
 
 OFTEN_WRONG = 0.2
-"""A larger share of impossible ages means that the column holds something else."""
+"""Share of impossible ages above which a column does not hold ages in years."""
 
 MOSTLY = 0.5
-"""Share of participants from which something is the rule rather than an error."""
+"""Share of participants above which negative values are the rule."""
 
-MOST_LEVELS = 10
-"""A category may have so many levels, however few participants there are."""
+MAX_LEVELS = 10
+"""Number of levels that a category may have in any sample."""
 
 MIN_ALIKE = 3
-"""Regions of which it is no coincidence if they are the same in two participants."""
+"""Minimum number of equal regions that shows two participants to be copies."""
 
 MIN_AT_SITE = 3
-"""One or two controls of a site would be moved to the mean of all, whatever they are like."""
+"""Minimum number of controls per site: one or two would be moved to the overall mean."""
 
 MIN_TO_SCALE = 5
-"""Fewer participants say nothing of the scale of a region."""
+"""Minimum number of participants to estimate the scale of a region."""
 
 OTHER_UNIT = 10.0
-"""Volumes that differ by this factor are in other units, or no volumes."""
+"""Factor between volumes that shows different units."""
 
 USUAL_ICV_MM3 = (3e5, 5e6)
-"""Intracranial volumes in mm3, children included, lie between these."""
+"""Range of intracranial volumes in mm3, including those of children."""
 
 OTHER_HEAD = 2.5
-"""No head is larger or smaller than the median one by this factor."""
+"""Largest plausible ratio between a head size and the median."""
 
 MISSING_CODES = (-9999.0, -999.0, -99.0, -9.0, -8.0, -1.0, 0.0, 99.0, 999.0, 9999.0, 99999.0)
-"""Numbers that are written for missing values."""
+"""Numbers that stand for missing values."""
 
-MIN_LEVELS = 5
-"""A numeric covariate of so many values or fewer is a set of codes, in which 0 or -1 may be one."""
+MAX_CODES = 5
+"""Number of distinct values up to which a covariate holds codes, where 0 or -1 can be valid."""
 
 MIN_OF_A_SEX = 10
-LEAST_OF_SEX = 0.02
+MIN_SEX_DIFFERENCE = 0.02
 CERTAIN = 4.0
-"""Participants of each sex, relative difference of volumes in the model, and standard errors from
-which a difference the other way round means that the codes are reversed."""
+"""Minimum number of participants per sex, relative difference of volumes in the model, and standard
+errors of an opposite difference to conclude that the codes are reversed."""
 
 _THOUSANDS = re.compile(r'\d{1,3}(\.\d{3})*')
 
 
 def missing_values(people: pd.DataFrame) -> Reasons:
-    """Participants without a value in any of the columns."""
+    """Return the reasons for excluding participants with missing values."""
     lacking = people.isna()
     return {
         str(visit): f'{", ".join(people.columns[row])} is missing'
@@ -101,12 +101,12 @@ def missing_values(people: pd.DataFrame) -> Reasons:
 
 
 def require_numbers(people: pd.DataFrame) -> None:
-    """Refuse text among numbers, which would turn every number into the name of a category.
+    """Refuse text among numbers, which would turn all numbers into categories.
 
     Raises
     ------
     DataError
-        Some cells of a column are numbers and others are not, such as the age `89+`.
+        A column mixes numbers and text, such as the age `89+`.
     """
     for name in people:
         cells = people[name].dropna()
@@ -115,17 +115,16 @@ def require_numbers(people: pd.DataFrame) -> None:
             wrong = [f'{visit} ("{cells[visit]}")' for visit in cells.index[~numeric]]
             some = list_briefly(dict.fromkeys(cells[numeric]), 3)
             raise DataError(
-                f'column {name} holds numbers ({some}), but not for {list_briefly(wrong, 5)}; '
-                'correct '
-                'this, or write n/a if it is not known'
+                f'column {name} holds numbers ({some}) but text for {list_briefly(wrong, 5)}; '
+                'correct it, or write n/a for unknown values'
             )
 
 
 def implausible_values(people: pd.DataFrame, icv_column: str | None = None) -> Reasons:
-    """Participants with a number that can hardly be meant, such as the age 999.
+    """Return the reasons for excluding participants with implausible numbers, such as age 999.
 
-    Fewer than `MIN_TO_COMPARE` are not compared with each other; codes for missing values, an
-    impossible age or head size are found all the same.
+    Participants are compared with each other only if there are `MIN_FOR_OUTLIERS`; codes for
+    missing values and impossible ages or head sizes are always found.
     """
     reasons: Reasons = {}
     for name in people.select_dtypes('number'):
@@ -139,25 +138,25 @@ def implausible_values(people: pd.DataFrame, icv_column: str | None = None) -> R
         for visit in values.index[wrong & values.notna()]:
             reasons.setdefault(
                 str(visit),
-                f'{name} is {values[visit]:g}, far from everyone else (median '
+                f'{name} is {values[visit]:g}, far from all other participants (median '
                 f'{values.median():g}); correct it if it is an error',
             )
     return reasons
 
 
 def _isolated(values: pd.Series) -> pd.Series:
-    """Whether each value is far from all others, not only from most: a few may be much older."""
-    far = (robust_z(values).abs() > IMPLAUSIBLE) & (len(values) >= MIN_TO_COMPARE)
+    """Mark values that are far from all others, not only from most of them."""
+    far = (robust_z(values).abs() > IMPLAUSIBLE) & (len(values) >= MIN_FOR_OUTLIERS)
     rest = values[~far]
     width = rest.max() - rest.min()
     return far & ~values.between(rest.min() - width, rest.max() + width)
 
 
 def _missing_codes(values: pd.Series) -> pd.Series:
-    """Whether each value is a code for a missing one: far below or above all that are no code."""
+    """Mark codes for missing values, which are far below or above all other values."""
     is_code = values.isin(MISSING_CODES)
     rest = values[~is_code].dropna()
-    if rest.nunique() <= MIN_LEVELS:
+    if rest.nunique() <= MAX_CODES:
         return is_code & False
     width = rest.max() - rest.min()
     below = (values < rest.min() - width) | ((values < 0) & (rest.min() >= 0))
@@ -165,7 +164,7 @@ def _missing_codes(values: pd.Series) -> pd.Series:
 
 
 def require_years(ages: pd.Series) -> None:
-    """Refuse ages that are birth years, months or days; single ones are left to the exclusions."""
+    """Refuse a column of birth years, months or days; single impossible ages are excluded later."""
     known = ages.dropna()
     if known.empty or (known > POSSIBLE_AGE[1]).mean() <= OFTEN_WRONG:
         return
@@ -175,28 +174,30 @@ def require_years(ages: pd.Series) -> None:
         meant = 'months'
     elif found < 2100:
         meant = 'birth years'
-    raise DataError(f'column {ages.name} has the median {found:g}: {meant}? Write ages in years')
+    raise DataError(
+        f'column {ages.name} has a median of {found:g}, like {meant}; write ages in years'
+    )
 
 
 def unify_sex(column: pd.Series, levels: Sequence[str] = ()) -> tuple[pd.Series, str | None]:
-    """Write each sex in one way: as a model does, or F and M where a table mixes spellings.
+    """Unify the words for each sex: those of a model, or F and M if a table mixes spellings.
 
     Parameters
     ----------
     column : Series of text
-        A column; returned as it is unless it is called sex or gender.
+        A column; returned unchanged unless its name means sex.
     levels
-        What a model calls the sexes.
+        Words of a model for the sexes.
 
     Returns
     -------
     column, note
-        The column, and what was unified.
+        The column, and the spellings that were unified.
 
     Raises
     ------
     DataError
-        Some values are words for a sex and others are not.
+        The column mixes words for a sex with other values.
     """
     known = column.dropna()
     if not means(column.name, 'sex') or known.empty:
@@ -215,7 +216,7 @@ def unify_sex(column: pd.Series, levels: Sequence[str] = ()) -> tuple[pd.Series,
 def _rename_sexes(
     column: pd.Series, meant: pd.Series, names: dict[str, str]
 ) -> tuple[pd.Series, str | None]:
-    """Write sexes under these names, or F and M where there is more than one word for one."""
+    """Rename the sexes to these names, or to F and M if a sex has more than one word."""
     spellings = {sex: sorted(set(column[meant.index][meant == sex])) for sex in SEXES}
     if not names and max(map(len, spellings.values())) < 2:
         return column, None
@@ -229,7 +230,7 @@ def _require_two_codes(known: pd.Series) -> None:
     if known.nunique() > 2:
         codes = list_briefly(f'{code:g}' for code in sorted(set(known)))
         raise DataError(
-            f'column {known.name} holds {codes}; write F and M, or n/a where it is not known'
+            f'column {known.name} holds {codes}; write F and M, or n/a for unknown values'
         )
 
 
@@ -237,23 +238,23 @@ def _require_one_coding(known: pd.Series, meant: pd.Series) -> None:
     if meant.isna().any():
         who = str(meant.isna().idxmax())
         raise DataError(
-            f'column {known.name} of {who} is {known[who]}, beside '
+            f'column {known.name}: {who} has {known[who]}, others have '
             f'{list_briefly(sorted(set(known) - {known[who]}))}; write F and M, or n/a'
         )
 
 
 def refuse_other_codes(people: pd.DataFrame, model: Requirements, features: pd.DataFrame) -> None:
-    """Refuse numbers for the sexes that a model does not know, or knows the other way round.
+    """Refuse numeric codes of the sexes that differ from those of a model.
 
-    The larger brains have to have the code that they had in training. Few participants, or a
-    model in which head size explains the difference, cannot tell.
+    Reversed codes are detected from brain size, if there are enough participants and the model has
+    a difference between the sexes that head size does not explain.
 
     Parameters
     ----------
     people, features : frames of the same rows
         Covariates, and volumes.
     model
-        What a model was trained on.
+        Requirements of a model.
     """
     for name, (low, high) in model.ranges.items():
         if not means(name, 'sex'):
@@ -262,8 +263,8 @@ def refuse_other_codes(people: pd.DataFrame, model: Requirements, features: pd.D
         strange = sex[sex.notna() & ~sex.isin((low, high))]
         if len(strange):
             raise DataError(
-                f'column {name} of {strange.index[0]} is {strange.iloc[0]:g}, but the model knows '
-                f'{low:g} and {high:g}; write the sexes as in training'
+                f'column {name}: {strange.index[0]} has {strange.iloc[0]:g}, but the model was '
+                f'trained with {low:g} and {high:g}; use the codes of the training sample'
             )
         size = (features / model.mean_volumes.to_numpy()).mean(axis=1)
         expected = model.effects[name] * (high - low)
@@ -271,26 +272,26 @@ def refuse_other_codes(people: pd.DataFrame, model: Requirements, features: pd.D
 
 
 def _refuse_reversed(name: str, low: pd.Series, high: pd.Series, expected: float) -> None:
-    """Refuse sizes of brains of two codes that differ the other way round than expected."""
-    if min(len(low), len(high)) < MIN_OF_A_SEX or abs(expected) < LEAST_OF_SEX:
+    """Refuse brain sizes of two codes that differ in the opposite direction than expected."""
+    if min(len(low), len(high)) < MIN_OF_A_SEX or abs(expected) < MIN_SEX_DIFFERENCE:
         return
     difference = high.mean() - low.mean()
     error = np.sqrt(low.var() / len(low) + high.var() / len(high))
     if difference * expected < 0 and abs(difference) > CERTAIN * error:
         raise DataError(
-            f'column {name}: brains of the higher code are {abs(difference):.0%} '
-            f'{"smaller" if difference < 0 else "larger"} than those of the lower one, and it was '
-            'the other way round in training; are the codes reversed?'
+            f'column {name}: brains of participants with the higher code are '
+            f'{abs(difference):.0%} {"smaller" if difference < 0 else "larger"}, but the opposite '
+            'was found in training; check whether the codes are reversed'
         )
 
 
 def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
-    """Say where heads of women are larger than those of men: the words may be exchanged.
+    """Warn if women have larger heads than men, which suggests exchanged labels.
 
     Parameters
     ----------
     people
-        Covariates; columns called sex or gender that hold words are looked at.
+        Covariates; columns of sexes that hold words are checked.
     size
         Head size, or the sum of all regions.
     """
@@ -304,33 +305,34 @@ def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
             continue
         ratio = women.mean() / men.mean() - 1
         error = np.sqrt(women.var() / len(women) + men.var() / len(men)) / men.mean()
-        if ratio > max(LEAST_OF_SEX, CERTAIN * error):
+        if ratio > max(MIN_SEX_DIFFERENCE, CERTAIN * error):
             found.append(
-                f'Sex: heads of women are {ratio:.0%} larger than those of men; are the values of '
-                f'column {name} exchanged?'
+                f'Sex: women have {ratio:.0%} larger heads than men; check whether the values of '
+                f'column {name} are exchanged'
             )
     return found
 
 
 def require_levels(people: pd.DataFrame) -> None:
-    """Refuse categories that differ in case only, or that are nearly as many as participants."""
+    """Refuse categories that differ in case only, or that have almost one level per participant."""
     for name in people.select_dtypes(exclude='number'):
         levels = sorted(set(people[name].dropna()))
         folded = [level.lower() for level in levels]
         same = [level for level in levels if folded.count(level.lower()) > 1]
         if same:
             raise DataError(
-                f'column {name}: {list_briefly(same)} differ in case only; write them in one way'
+                f'column {name}: {list_briefly(same)} differ in case only; use one spelling'
             )
-        if len(levels) > MOST_LEVELS and len(levels) > len(people) / 2:
+        if len(levels) > MAX_LEVELS and len(levels) > len(people) / 2:
             raise DataError(
                 f'column {name} has {len(levels)} levels among {len(people)} visits '
-                f'({list_briefly(levels, 3)}); it is not a category'
+                f'({list_briefly(levels, 3)}), too many for a category; correct it, or choose '
+                'another column'
             )
 
 
 def refuse_separators(table: Table, columns: Iterable[str]) -> None:
-    """Refuse numbers with separators of thousands: `1.234` beside `987`."""
+    """Refuse numbers with thousands separators, such as `1.234` next to `987`."""
     for name in columns:
         cells = table.text[name].dropna()
         if not len(cells) or not cells.str.fullmatch(_THOUSANDS).all():
@@ -342,24 +344,25 @@ def refuse_separators(table: Table, columns: Iterable[str]) -> None:
         if numbers[~with_point].median() > OTHER_UNIT * numbers[with_point].median():
             first, second = str(with_point.idxmax()), str(with_point.idxmin())
             raise DataError(
-                f'{table.source}: column {name} has {cells[first]} of {first} beside '
-                f'{cells[second]} of {second}: points separate thousands; write 1234 for 1.234'
+                f'{table.source}: column {name} has {cells[first]} for {first} but '
+                f'{cells[second]} for {second}, so points seem to separate thousands; write 1234 '
+                'instead of 1.234'
             )
 
 
 def far_volumes(features: pd.DataFrame) -> Reasons:
-    """Participants with a region ten times larger or smaller than in others: volumes of our own."""
+    """Return the reasons for excluding participants with a region ten times too large or small."""
     logs = _logs(features)
     far = _far(logs)
     return {
-        str(visit): f'{_first(features.loc[[visit]], far.loc[[visit]])}, far from the others; has '
-        'the segmentation failed?'
+        str(visit): f'{_first(features.loc[[visit]], far.loc[[visit]])}, far from all others; '
+        'check the segmentation'
         for visit in features.index[far.any(axis=1)]
     }
 
 
 def _logs(features: pd.DataFrame) -> pd.DataFrame:
-    """Logarithms of volumes; missing where there is none."""
+    """Compute logarithms of volumes; missing where a volume is missing or 0."""
     positive = features.where(features > 0).to_numpy(np.float64)
     return pd.DataFrame(np.log10(positive), features.index, features.columns)
 
@@ -367,18 +370,18 @@ def _logs(features: pd.DataFrame) -> pd.DataFrame:
 def check_volumes(
     features: pd.DataFrame, expected: pd.Series, source: str, unit: str = 'mm3'
 ) -> None:
-    """Refuse numbers that cannot be the volumes they should be.
+    """Refuse impossible volumes.
 
     Parameters
     ----------
     features : frame of shape (n_visits, n_features)
-        Volumes; missing and empty ones are left to the exclusions.
+        Volumes; visits with missing or empty ones are excluded later.
     expected : Series
-        What some features should be like: mm3 of a MUSE region, or what a model has seen.
+        Usual values of some features: those of MUSE regions in mm3, or those of a model.
     source
-        Where they are from, for messages.
+        Name of the table, for messages.
     unit
-        What they should be in, for messages.
+        Expected unit, for messages.
 
     Raises
     ------
@@ -394,13 +397,14 @@ def check_volumes(
 
 
 def refuse_negative(features: pd.DataFrame, source: str) -> None:
-    """Refuse volumes below 0."""
+    """Refuse negative volumes."""
     negative = features < 0
     if not negative.any(axis=None):
         return
-    remedy = 'a volume cannot be negative: correct it, or write n/a if it is missing'
+    remedy = 'volumes cannot be negative; correct it, or write n/a if it is missing'
     if negative.any(axis=1).mean() > MOSTLY:
-        remedy = 'many are below 0: give volumes as measured, not z-scores or residuals'
+        remedy = 'most participants have negative values; use volumes as measured, not z-scores or '
+        remedy += 'residuals'
     raise DataError(f'{source}: {_first(features, negative)}; {remedy}')
 
 
@@ -420,13 +424,13 @@ def _refuse_copies(features: pd.DataFrame, source: str) -> None:
             name for name in measured.index if measured.loc[name].equals(measured.loc[copy])
         )
         raise DataError(
-            f'{source}: {first} and {copy} have the same volumes in all regions '
-            f'({copies.sum()} such copies); keep one of them'
+            f'{source}: {first} and {copy} have identical volumes in all regions '
+            f'({counted(int(copies.sum()), "copied row")} in total); keep one of them'
         )
 
 
 def _refuse_mixed_units(scale: pd.Series, source: str) -> None:
-    """Refuse participants whose volumes are all ten times larger or smaller than others'."""
+    """Refuse participants with volumes ten times larger or smaller than those of others."""
     ordered = scale.dropna().sort_values()
     gaps = np.diff(ordered.to_numpy())
     if not len(gaps) or gaps.max() < np.log10(OTHER_UNIT):
@@ -436,24 +440,24 @@ def _refuse_mixed_units(scale: pd.Series, source: str) -> None:
     fewer = small if len(small) <= len(large) else large
     raise DataError(
         f'{source}: the volumes of {list_briefly(sorted(fewer))} are about '
-        f'{_factor(-gaps.max() if fewer is small else gaps.max())} than those of others: cm3 '
-        'beside mm3? Write all in one unit'
+        f'{_factor(-gaps.max() if fewer is small else gaps.max())} than those of others, as if '
+        'cm3 and mm3 were mixed; use one unit'
     )
 
 
 def _refuse_far_values(features: pd.DataFrame, logs: pd.DataFrame, source: str) -> None:
-    """Refuse single volumes that are ten times larger or smaller than others of the region."""
+    """Refuse single volumes ten times larger or smaller than others of the same region."""
     far = _far(logs)
     if far.any(axis=None):
         region = features.columns[np.argwhere(far.to_numpy())[0][1]]
         raise DataError(
-            f'{source}: {_first(features, far)}, far from the others (median '
+            f'{source}: {_first(features, far)}, far from all others (median '
             f'{features[region].median():g}); correct it, or write n/a if it is missing'
         )
 
 
 def _far(logs: pd.DataFrame) -> pd.DataFrame:
-    """Whether each volume is ten times larger or smaller than others of the region."""
+    """Mark volumes ten times larger or smaller than others of the same region."""
     distance = (logs - logs.median()).abs()
     spread = NORMAL_SD_PER_MAD * distance.median()
     far = (distance > np.log10(OTHER_UNIT)) & (distance > IMPLAUSIBLE * spread)
@@ -461,22 +465,21 @@ def _far(logs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _refuse_other_units(found: pd.Series, expected: pd.Series, source: str, unit: str) -> None:
-    """Refuse units that are not those of MUSE regions or of a model; logarithms of medians."""
+    """Refuse units other than those of MUSE regions or of a model; log medians are compared."""
     ratio = (found - expected).dropna()
     if ratio.empty:
         return
     overall = ratio.median()
     if abs(overall) > np.log10(OTHER_UNIT):
         raise DataError(
-            f'{source}: volumes are about {_factor(overall)} than expected, such as '
-            f'{10 ** found[ratio.index[0]]:.3g} for {ratio.index[0]}; give them in {unit}'
+            f'{source}: volumes are about {_factor(overall)} than expected, for example '
+            f'{10 ** found[ratio.index[0]]:.3g} for {ratio.index[0]}; convert them to {unit}'
         )
     off = ratio.index[(ratio - overall).abs() > np.log10(OTHER_UNIT)]
     if len(off):
         raise DataError(
             f'{source}: {list_briefly(off)} is about {_factor(ratio[off[0]] - overall)} than '
-            'expected '
-            f'beside the other regions: another unit? Give all in {unit}'
+            f'expected from the other regions; convert all regions to {unit}'
         )
 
 
@@ -493,25 +496,25 @@ def check_head_size(icv: pd.Series, usual: tuple[float, float]) -> None:
     icv
         The column.
     usual
-        Between which its median lies, in mm3 or in the unit of a model.
+        Range of plausible medians, in mm3 or in the unit of a model.
     """
     median = icv[icv > 0].median()
     if median and not usual[0] <= median <= usual[1]:
         raise DataError(
-            f'column {icv.name} has the median {median:.4g}, expected is {usual[0]:.3g} to '
-            f'{usual[1]:.3g}; give head sizes in the unit of the volumes (mm3)'
+            f'column {icv.name} has a median of {median:.4g}, but {usual[0]:.3g} to '
+            f'{usual[1]:.3g} is expected; convert head sizes to the unit of the volumes (mm3)'
         )
 
 
 def robust_z(values: pd.Series) -> pd.Series:
-    """Distance from the median in robust standard deviations; 0 where half of all are the same."""
+    """Compute distances from the median in robust standard deviations; 0 if these are 0."""
     distance = values - values.median()
     sd = NORMAL_SD_PER_MAD * distance.abs().median()
     return distance / sd if sd > 0 else distance * 0
 
 
 def unusable_regions(features: pd.DataFrame) -> dict[str, str]:
-    """Regions that are empty in many participants, or the same in all, and why they are dropped."""
+    """Return the reasons for dropping regions that are often empty or do not vary."""
     empty = ~(features > 0)
     reasons = {
         str(name): f'empty or missing in {share:.0%} of participants'
@@ -523,24 +526,21 @@ def unusable_regions(features: pd.DataFrame) -> dict[str, str]:
 
 
 def empty_regions(features: pd.DataFrame) -> Reasons:
-    """Participants with a region that has no volume, or whose volume is missing."""
+    """Return the reasons for excluding participants with an empty or missing region."""
     empty = ~(features > 0)
     return {
-        str(
-            visit
-        ): f'no volume of {list_briefly(features.columns[row], 3)} (missing or 0); has the '
-        'segmentation failed?'
+        str(visit): f'no volume of {list_briefly(features.columns[row], 3)} (missing or 0); check '
+        'the segmentation'
         for visit, row in zip(features.index, empty.to_numpy())
         if row.any()
     }
 
 
 def outlying_volumes(features: pd.DataFrame, is_patient: pd.Series) -> Reasons:
-    """Participants so many of whose regions are unusual that the segmentation must have failed.
+    """Return the reasons for excluding participants with many outlying regions.
 
-    Log volumes are compared with the median of their own group, so that disease is not
-    taken for an error; the spread is that of all. Nobody is judged by fewer than
-    `MIN_TO_COMPARE` participants.
+    Log volumes are compared with the median of the own group, to keep patients with marked disease,
+    and with the spread of all participants. At least `MIN_FOR_OUTLIERS` participants are needed.
 
     Parameters
     ----------
@@ -549,49 +549,49 @@ def outlying_volumes(features: pd.DataFrame, is_patient: pd.Series) -> Reasons:
     is_patient : Series of bool
         The group of each.
     """
-    if len(features) < MIN_TO_COMPARE:
+    if len(features) < MIN_FOR_OUTLIERS:
         return {}
     logs = features.transform('log')
     distance = logs - logs.groupby(is_patient).transform('median')
     sd = NORMAL_SD_PER_MAD * distance.abs().median()
     share = (distance.abs() > OUTLYING * sd).mean(axis=1)
     return {
-        str(visit): f'{part:.0%} of the regions have volumes far from those of the group; look at '
+        str(visit): f'{part:.0%} of the regions have volumes far from those of the group; check '
         'the segmentation'
         for visit, part in share.items()
         if part > OUTLYING_SHARE
     }
 
 
-def sites_without_controls(site: pd.Series, teaches: pd.Series) -> Reasons:
-    """Participants of sites from whose controls nothing can be learned.
+def sites_without_controls(site: pd.Series, is_learned_from: pd.Series) -> Reasons:
+    """Return the reasons for excluding participants of sites with too few controls.
 
     Parameters
     ----------
     site : Series of str
         Site of each visit.
-    teaches : Series of bool
-        Whether it is the first visit of a control, which is what harmonization learns from.
+    is_learned_from : Series of bool
+        Whether each visit is the first of a control; harmonization learns from these.
     """
-    counts = site[teaches].value_counts()
+    counts = site[is_learned_from].value_counts()
     known = set(counts.index[counts >= MIN_AT_SITE])
     return {
-        str(visit): f'site {place} has {counted(int(counts.get(place, 0)), "control")} (first '
-        f'visits), at least {MIN_AT_SITE} are needed to harmonize it'
+        str(visit): f'site {place} has {counted(int(counts.get(place, 0)), "control")}, at least '
+        f'{MIN_AT_SITE} are needed for harmonization'
         for visit, place in site.items()
         if place not in known
     }
 
 
 def summarise_reasons(reasons: Iterable[str], most: int = 3) -> str:
-    """Say in one line how many are excluded for which kind of reason."""
+    """Count the exclusions for each of the most frequent reasons, in one line."""
     kinds = pd.Series(list(reasons), dtype=object).value_counts()
     listed = [f'{count} for "{reason}"' for reason, count in kinds.head(most).items()]
     return ', '.join(listed) + (', ...' if len(kinds) > most else '')
 
 
 def require_people(remaining: Sequence[object] | pd.Index, reasons: Reasons) -> None:
-    """Refuse to go on with nobody."""
+    """Raise an error if everyone is excluded."""
     if not len(remaining):
         raise DataError(
             f'everyone is excluded ({summarise_reasons(reasons.values())}); correct the tables or '
@@ -600,7 +600,7 @@ def require_people(remaining: Sequence[object] | pd.Index, reasons: Reasons) -> 
 
 
 def expected_volumes(wanted: FeatureList, model: Requirements | None) -> pd.Series:
-    """What features should be like: as a model has seen them, or as MUSE regions are."""
+    """Return the usual values of features: those of a model, or of MUSE regions."""
     if model is not None:
         return model.mean_volumes
     usual = muse_table().set_index('index')['volume_mm3']
@@ -611,7 +611,7 @@ def expected_volumes(wanted: FeatureList, model: Requirements | None) -> pd.Seri
 def usual_head_size(
     column: str, wanted: FeatureList, model: Requirements | None
 ) -> tuple[float, float]:
-    """Between which the median head size lies: as seen by a model, or in mm3 as MUSE volumes."""
+    """Return the range of plausible median head sizes, for a model or for MUSE volumes."""
     if model is not None:
         seen = model.ranges.get(column)
         return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)

@@ -1,4 +1,4 @@
-"""What preprocessing does to features, and what a trained model requires of a cohort."""
+"""Options of preprocessing, and the requirements of a trained model."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.regions import FeatureList
 
 Codes = Mapping[str, Mapping[str, float]]
-"""Numbers of the words that a numeric covariate may also be written in, lower case."""
+"""Numbers for the words, in lower case, that may stand in a numeric covariate."""
 
-OTHER_TABLE = '; if another table has it, give that as --participants'
-"""What to do about a missing column that describes people."""
+OTHER_TABLE = '; if another table has it, add that table with --participants'
+"""Remedy for a missing column about participants."""
 
 
 @dataclass(frozen=True)
 class PreprocessingOptions:
-    """What is done to features before a model sees them.
+    """How features are preprocessed before a model uses them.
 
     Attributes
     ----------
     covariates
-        Columns whose effect among controls is removed, and which ComBat keeps.
+        Columns whose effect in controls is removed, and which ComBat preserves.
     icv_column, icv
-        Column of the intracranial volume, and what to do with it: `power`, `covariate`,
+        Column of the intracranial volume, and how to correct for it: `power`, `covariate`,
         `proportion` or `none` (see `surreal_bids.harmonization.covariates`).
     site_column
         Column of the site; None: features are not harmonized.
     combat_fit_on
-        Whom ComBat learns from: `controls` or `all`.
+        Participants that ComBat is fitted on: `controls` or `all`.
     unseen_site
-        What happens to people of sites that ComBat has not learned: `error`, or `skip`, which
-        leaves them unharmonized and marks them.
+        How to handle participants of sites that ComBat was not fitted on: `error`, or `skip`,
+        which does not harmonize them and marks them.
     impute
-        Fill missing features by CN regression.
+        Impute missing features by regression in controls.
     """
 
     covariates: tuple[str, ...] = ()
@@ -55,23 +55,25 @@ class PreprocessingOptions:
 
     def __post_init__(self) -> None:
         if self.icv != 'none' and self.icv_column is None:
-            raise UsageError(f'ICV as a {self.icv} needs the column of the ICV; name it')
+            raise UsageError(f'--icv {self.icv} needs an ICV column; name it with --icv-column')
         if self.icv_column in self.covariates:
-            raise UsageError(f'{self.icv_column} is given as ICV and as a covariate; give it once')
+            raise UsageError(
+                f'{self.icv_column} is both the ICV column and a covariate; use it once'
+            )
         if self.site_column in self.covariates:
             raise UsageError(
-                f'{self.site_column} is given as site and as a covariate; as a site, its effect is '
-                'removed by ComBat'
+                f'{self.site_column} is both the site column and a covariate; remove it from the '
+                'covariates, since ComBat removes the effects of sites'
             )
 
     @property
     def uses_icv(self) -> bool:
-        """Whether the intracranial volume is needed at all."""
+        """Whether the intracranial volume is needed."""
         return self.icv != 'none'
 
     @property
     def columns(self) -> list[str]:
-        """All columns about people that are needed."""
+        """All columns about participants that are needed."""
         extra = (self.icv_column if self.uses_icv else None, self.site_column)
         return [*self.covariates, *(name for name in extra if name is not None)]
 
@@ -87,20 +89,20 @@ class PreprocessingOptions:
 
 @dataclass(frozen=True, eq=False)
 class Requirements:
-    """What a trained model requires of a cohort, and what it has seen.
+    """Requirements of a trained model, and properties of its training sample.
 
     Attributes
     ----------
     features, options
-        Its features, and what is done to them.
+        Its features, and how they are preprocessed.
     mean_volumes : Series of shape (n_features,)
         Mean of each feature in the controls of the training sample, after preprocessing.
     ranges
-        Range of each numeric covariate and of the ICV in these controls.
+        Range of each numeric covariate and of the ICV in the training controls.
     levels
         Levels of each categorical covariate.
     codes
-        Words that numeric covariates may be written in.
+        Words that may stand in numeric covariates.
     effects
         Mean relative change of the features per unit of each numeric covariate.
     """
@@ -120,23 +122,23 @@ def read_person_columns(
     text: Sequence[str] | None = None,
     codes: Codes | None = None,
 ) -> pd.DataFrame:
-    """Columns that `options` name, typed: numbers, or text for categories and sites.
+    """Read the columns of `options` as numbers, or as text for categories and sites.
 
     Parameters
     ----------
     people
-        Who they are; columns are found by name.
+        Facts about participants.
     options
-        Which columns are needed.
+        Names of the columns.
     text
-        The covariates that are categories; None: those that hold anything but numbers.
+        Covariates that are categories; None: those with any value that is not a number.
     codes
-        Words that numeric covariates may be written in.
+        Words that may stand in numeric covariates.
 
     Raises
     ------
     DataError
-        A column is missing, or text stands where a number should.
+        A column is missing, or a numeric column holds text.
     """
     found = require_columns(people, options.columns, OTHER_TABLE)
     typed = people.typed()
@@ -156,7 +158,7 @@ def read_person_columns(
 
 
 def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Series:
-    """A column of numbers, of which some may be written as words."""
+    """Read a column of numbers, some of which may be written as words."""
     cells = people.categories(column)
     coded = cells.map(lambda cell: codes.get(cell.lower()), na_action='ignore')
     spelled = cells.where(coded.isna(), coded.astype(object).map(str, na_action='ignore'))
@@ -166,15 +168,15 @@ def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Serie
         meaning = ', '.join(f'{word} = {number:g}' for word, number in codes.items())
         person = str(strange.idxmax())
         raise DataError(
-            f'{people.source}: column {column}: {person} has {cells[person]}, '
-            f'but the model knows {meaning}'
+            f'{people.source}: column {column}: {person} has {cells[person]}, but the model '
+            f'expects {meaning}'
         )
     return numbers
 
 
 def require_distinct(options: PreprocessingOptions, group_column: str) -> None:
-    """Refuse the diagnosis as a covariate: it would remove what the model is to find."""
+    """Refuse the diagnosis as a covariate, which would remove the effects of disease."""
     if group_column in options.columns:
         raise DataError(
-            f'{group_column} is the diagnosis and cannot be a covariate, ICV or site as well'
+            f'{group_column} is the diagnosis column; it cannot also be a covariate, ICV or site'
         )

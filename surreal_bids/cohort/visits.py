@@ -1,4 +1,4 @@
-"""When participants were seen: the order of their visits, and the years between them."""
+"""Order of visits, and the years between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from surreal_bids.columns import Meaning, column_of
 from surreal_bids.text import counted, list_briefly
 
 DATE, AGE, NAME = 'date', 'age', 'name'
-"""What orders the visits of a participant: the first of these that tells all of them apart."""
+"""Orderings of visits; the first that distinguishes all visits of a participant is used."""
 
 DAYS_PER_YEAR = 365.25
 SECONDS_PER_DAY = 86_400
@@ -26,25 +26,25 @@ SECONDS_PER_DAY = 86_400
 def order_visits(
     described: Table, visits: Mapping[str, Visit], bids_dir: Path | None
 ) -> pd.DataFrame:
-    """Put the visits of each participant in the order in which they took place.
+    """Sort the visits of each participant by time.
 
-    By date, if all visits of the participant have one and no two are the same; else by age, on the
-    same condition; else by the name of the session, numbers in it by their value.
+    Visits are sorted by date if all visits of a participant have different dates; else by age, if
+    all ages are different; else by session label, with numbers in labels sorted by value.
 
     Parameters
     ----------
     described
-        What is known of visits, indexed by their names: dates and ages, if there are any.
+        Facts about visits, such as dates and ages, indexed by the names of visits.
     visits
-        Participant and session of each.
+        Participant and session of each visit, by name.
     bids_dir
-        Where `scans.tsv` files may have the dates that `described` lacks, or has of one visit only;
-        None: there are none.
+        Dataset with `scans.tsv` files, which are used if `described` lacks dates; None: there is
+        no dataset.
 
     Returns
     -------
     DataFrame, indexed by the names of visits, in order
-        `time` in years since some fixed day, or age; NaN where visits are ordered by name.
+        `time` in years since a fixed day, or age; NaN if visits are sorted by name.
         `order_by`: date, age or name.
     """
     names = {visit: name for name, visit in visits.items()}
@@ -61,10 +61,7 @@ def order_visits(
 
 
 def dataset_order(bids_dir: Path, visits: Iterable[Visit]) -> list[Visit]:
-    """Visits of a dataset in the order of `order_visits`, as far as its own files tell.
-
-    These are `sessions.tsv` and `scans.tsv`; without dates or ages, names of sessions count.
-    """
+    """Sort the visits of a dataset as `order_visits` does, by its sessions.tsv and scans.tsv."""
     names = {visit_name(visit): visit for visit in visits}
     values = {name: session_values(bids_dir, *visit) for name, visit in names.items()}
     cells = pd.DataFrame.from_dict(values, orient='index', dtype=object).reindex(list(names))
@@ -75,7 +72,7 @@ def dataset_order(bids_dir: Path, visits: Iterable[Visit]) -> list[Visit]:
 def _ordered(
     names: Sequence[str], times: Mapping[str, Sequence[float]]
 ) -> list[tuple[str, float, str]]:
-    """Visits of one participant in order, with their times and where these are from."""
+    """Sort the visits of one participant; return name, time and ordering of each."""
     for order_by, values in times.items():
         if _tell_apart(values):
             return [(name, time, order_by) for time, name in sorted(zip(values, names))]
@@ -83,7 +80,7 @@ def _ordered(
 
 
 def _tell_apart(times: Sequence[float]) -> bool:
-    """Whether all are known, and no two the same."""
+    """Check whether all times are known and different."""
     return bool(np.isfinite(times).all()) and len(set(times)) == len(times)
 
 
@@ -94,7 +91,7 @@ def _cells(described: Table, meaning: Meaning) -> Mapping[str, str | None]:
 
 
 def _years(cell: str | None) -> float:
-    """A date in years since the year 1; NaN where it is missing or not written as in BIDS."""
+    """Convert a date to years since the year 1; NaN if it is missing or not in BIDS format."""
     try:
         date = datetime.fromisoformat(cell or '').replace(tzinfo=None)
     except ValueError:
@@ -110,19 +107,19 @@ def _number(cell: str | None) -> float:
 
 
 def add_years(visits: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
-    """Add to visits that are in order which is the first, and the years since then.
+    """Mark the first visit of each participant, and add the years since then.
 
     Parameters
     ----------
     visits
-        One row per visit, with `participant_id`.
+        One row per visit in order of time, with `participant_id`.
     times
-        What :func:`order_visits` returned.
+        Result of :func:`order_visits`.
 
     Returns
     -------
     DataFrame
-        `visits` with `is_first`; `order_by`; and `years`, missing where visits are ordered by name.
+        `visits` with `is_first`, `order_by`, and `years`, missing if visits are sorted by name.
     """
     is_first = ~visits[PARTICIPANT].duplicated()
     time = times['time'].reindex(visits.index)
@@ -135,16 +132,16 @@ def add_years(visits: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_order(visits: pd.DataFrame, described: Table, learns: bool = True) -> list[str]:
-    """Say how the visits of participants with several are ordered, and which is learned from.
+    """Describe how the visits of participants with several visits are sorted.
 
     Parameters
     ----------
     visits
-        What :func:`add_years` returned.
+        Result of :func:`add_years`.
     described
-        What is known of visits, where dates that cannot be read are looked for.
+        Facts about visits, checked for dates that cannot be read.
     learns
-        Whether anything is learned from these participants, be it only their sites.
+        Whether a model learns from these participants, at least their sites.
     """
     several = set(visits.loc[visits[PARTICIPANT].duplicated(), PARTICIPANT])
     if not several:
@@ -153,30 +150,32 @@ def describe_order(visits: pd.DataFrame, described: Table, learns: bool = True) 
     counts = first['order_by'].value_counts()
     how = ', '.join(f'by {by} in {counts[by]}' for by in (DATE, AGE, NAME) if by in counts)
     notes = [
-        f'Visits: {counted(len(several), "participant")} with several, ordered {how}'
-        + ('; the first is learned from' if learns else '')
+        f'Visits: {counted(len(several), "participant")} with several visits, sorted {how}'
+        + ('; models learn from the first visit only' if learns else '')
     ]
     dates = _cells(described, 'date')
     wrong = [f'{name} ({cell})' for name, cell in dates.items() if cell and np.isnan(_years(cell))]
     if wrong:
-        notes.append(f'Dates not used, since not written as 2019-03-31: {list_briefly(wrong, 3)}')
+        notes.append(
+            f'Dates ignored because they are not written like 2019-03-31: {list_briefly(wrong, 3)}'
+        )
     return notes
 
 
 LONG_YEARS = 0.5
-"""Time between visits after which an age that has not changed is that of another visit."""
+"""Time between visits after which an unchanged age must be wrong."""
 
 
 def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> list[str]:
-    """Warn of ages that are the same at visits that may lie far apart, or fall from visit to visit.
+    """Warn of ages that do not change between distant visits, or that decrease.
 
-    Of the former, later visits are compared with controls who are too young, and ageing passes for
-    disease; of the latter, either the ages or the dates are wrong.
+    If the age does not change, later visits are compared with younger controls, and ageing looks
+    like disease. If it decreases, ages or dates are wrong.
 
     Parameters
     ----------
     visits
-        What :func:`add_years` returned.
+        Result of :func:`add_years`.
     people
         Covariates of the same visits.
     """
@@ -191,13 +190,13 @@ def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> list[str]:
     if unchanged.any():
         who = list_briefly(unchanged.index[unchanged], 5)
         warnings.append(
-            f'{column} is the same at all visits of {who}, which lie more than half a year apart, '
-            f'or at times that are not known, so that ageing may look like disease; give {column} '
-            'of each visit (sessions.tsv)'
+            f'{column} is the same at all visits of {who}, although these are more than half a '
+            f'year apart or undated. Ageing may look like disease; add {column} of each visit '
+            '(sessions.tsv)'
         )
     if len(falling):
         warnings.append(
-            f'{column} falls from one visit to a later one in {list_briefly(falling, 5)}: dates or '
-            'ages are wrong, and with them perhaps which visit is the first; correct them'
+            f'{column} decreases between visits of {list_briefly(falling, 5)}, which shows wrong '
+            'dates or ages. The first visit may be wrong too; correct them'
         )
     return warnings

@@ -20,6 +20,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import PercentFormatter
 
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
+from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.files import write_text
 from surreal_bids.harmonization.quality import HarmonizationQuality
 from surreal_bids.reports.mosaics import GOLDEN_RATIO, SVG_SETTINGS
@@ -30,8 +31,6 @@ SERIES = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#55
 """Colours that colour-blind readers can tell apart (Okabe and Ito)."""
 
 NEUTRAL = '#777777'
-GROUP_NAMES = {CONTROL: 'controls', PATIENT: 'patients'}
-
 REGION_COLUMNS = 2
 """Patterns side by side in the figure of regions."""
 

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from surreal_bids.bids.tabular import CONTROL, PATIENT
-from surreal_bids.reports.figures import COLOURS, GROUP_NAMES, NEUTRAL, SERIES, new_figure, tidy
+from surreal_bids.cohort.groups import GROUP_NAMES
+from surreal_bids.reports.figures import COLOURS, NEUTRAL, SERIES, new_figure, tidy
 from surreal_bids.reports.mosaics import (
     BACKGROUND_LIGHT,
     PIXEL_MM,

@@ -18,7 +18,7 @@ from surreal_bids import __version__
 from surreal_bids.analysis.individuals import Individual
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import SESSION
-from surreal_bids.cohort.exclusions import SINGULAR
+from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.cohort.warnings import NOT_ADAPTED
 from surreal_bids.columns import sex_of
 from surreal_bids.reports.assembly import (

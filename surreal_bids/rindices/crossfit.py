@@ -18,7 +18,7 @@ import pandas as pd
 
 from surreal_bids.bids.tabular import SPREAD_SUFFIX, TRAINED_ON_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.exclusions import GROUP_NAMES
+from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.quality import without_warnings

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from surreal_bids.bids.tabular import CONTROL, PATIENT, SPREAD_SUFFIX, Table
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.exclusions import GROUP_NAMES
 from surreal_bids.cohort.features import read_features
+from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError

@@ -202,7 +202,7 @@ def read_site_controls(
     table: Path,
     participants: Path | None,
     options: CohortOptions,
-    said: GroupLabels,
+    group_labels: GroupLabels,
     site: str | None = None,
 ) -> Cohort:
     """Read the controls of new sites: the first visit of each, with all that a model needs.
@@ -213,7 +213,7 @@ def read_site_controls(
         The model that is to know the sites.
     table, participants, options
         As of :func:`~surreal_bids.cohort.cohort.read_cohort`.
-    said
+    group_labels
         Column of the diagnosis and what it has for controls; everyone is one if there is none.
     site
         Name of the site, where it is not a column of the tables.
@@ -232,7 +232,7 @@ def read_site_controls(
         named = cohort.people.assign(**{str(cohort.options.site_column): site})
         cohort = replace(cohort, people=named)
     first = cohort.first_visits()
-    controls = first.select(find_controls(Table(participants or table, first.others), said))
+    controls = first.select(find_controls(Table(participants or table, first.others), group_labels))
     if not len(controls):
         raise DataError(f'{table}: no controls remain; correct --control-label')
     return controls

@@ -112,7 +112,7 @@ def test_people_with_an_image_and_no_volumes_are_listed(tmp_path):
         (lambda p: p.drop(columns='diagnosis'), {}, '--group-column'),
         (lambda p: p.assign(diagnosis=['CN'] * 5 + ['PT'] * 66), {}, '5 controls left'),
         (lambda p: p.assign(age=[None] * 60 + [50.0] * 11), {'covariates': ('age',)},
-         '0 controls left.*60 are excluded: 60 for "age is missing"'),
+         '0 controls left.*60 visits excluded: 60 for "age is missing"'),
         (lambda p: p.assign(age=[None] * 71), {'covariates': ('age',)}, 'everyone is excluded'),
         (lambda p: p, {'site_column': 'scanner'}, 'no column scanner'),
         (lambda p: p, {'covariates': ('height',)}, 'no column height'),
