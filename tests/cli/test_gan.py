@@ -66,7 +66,7 @@ def test_fit_writes_a_model_r_indices_and_a_summary(home):
         *table.columns,
     ]
     summary = (home / 'model' / 'summary.txt').read_text()
-    for words in ('30 controls (CN)', 'guessed', 'chosen', 'agreement', '2 of 2'):
+    for words in ('30 controls (CN)', 'recognised', 'chosen', 'agreement', '2 of 2'):
         assert words in summary
     assert '2 folds: each participant held out once' in summary
 
@@ -149,11 +149,11 @@ def test_changes_between_visits_are_written(tmp_path, capsys):
     assert run('fit', *given, '--out', model, *PEOPLE, *QUICK_WORDS) == 0
     groups = pd.read_csv(model / 'group_change.tsv', sep='\t')
     assert groups['outcome'].tolist() == ['compared', 'compared']
-    assert 'the first is learned from' in capsys.readouterr().out
+    assert 'learn from the first visit' in capsys.readouterr().out
     assert run('apply', *given, '--model', model, '--out', out) == 0
     told = capsys.readouterr().out
-    assert 'with several, ordered by date' in told
-    assert 'learned from' not in told
+    assert 'with several visits, sorted by date' in told
+    assert 'learn from' not in told
     for folder, name, indices in ((model, 'changes', 'rindices'), (tmp_path, 'r_changes', 'r')):
         changes = pd.read_csv(folder / f'{name}.tsv', sep='\t')
         assert list(json.loads((folder / f'{name}.json').read_text())) == list(changes)

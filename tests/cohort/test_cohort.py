@@ -30,7 +30,7 @@ def test_everyone_of_a_good_study_is_in(tmp_path):
     assert cohort.wanted.names == REGIONS
     assert list(cohort.people) == ['age', 'sex', 'icv', 'site']
     assert reasons(found) == {}
-    assert any('since none were named' in note for note in cohort.notes)
+    assert any('(default)' in note for note in cohort.notes)
     pd.testing.assert_frame_equal(
         cohort.features, make_study().features, check_index_type=False, check_names=False
     )
@@ -153,7 +153,7 @@ def test_one_site_is_not_harmonized(tmp_path):
     study = make_study(n_sites=1)
     cohort = gather(write_dataset(tmp_path, study), site_column='site')
     assert cohort.options.site_column is None
-    assert any('one site only' in note for note in cohort.notes)
+    assert any('only one site' in note for note in cohort.notes)
 
 
 @pytest.mark.parametrize('wanted', [('sub-001', '002'), ()])
@@ -161,7 +161,7 @@ def test_participants_can_be_chosen(tmp_path, wanted):
     root = write_dataset(tmp_path)
     labels = wanted or [f'{k:03}' for k in range(10, 70)]
     if wanted:
-        with pytest.raises(DataError, match=r'beside CN|controls left'):
+        with pytest.raises(DataError, match=r'besides CN|controls left'):
             gather(root, participant_label=labels)
     else:
         assert len(gather(root, participant_label=tuple(labels))) == 60
@@ -188,7 +188,7 @@ def test_a_scanner_of_later_visits_only_cannot_be_learned(tmp_path):
     found = gather(root)
     assert set(found.visits['session_id']) == {'ses-1'}
     assert set(reasons(found).values()) == {
-        'site new has 0 controls (first visits), at least 3 are needed to harmonize it'
+        'site new has 0 controls, at least 3 are needed for harmonization'
     }
     assert len(reasons(found)) == 71
 
@@ -210,7 +210,7 @@ def test_a_model_may_call_columns_otherwise(tmp_path):
 def test_options_that_are_those_of_the_model_are_refused(tmp_path, options):
     config = make_config(write_dataset(tmp_path), **options)
     steps = prepare(gather(config.bids_dir)).preprocessing
-    with pytest.raises(UsageError, match='are those of the model; remove'):
+    with pytest.raises(UsageError, match='remove --covariates and --icv'):
         read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config, (), steps)
 
 
@@ -323,12 +323,12 @@ def with_value(study, column, value, who='sub-004'):
 @pytest.mark.parametrize(
     ('column', 'value', 'message'),
     [
-        ('region_c', -999, 'region_c of sub-004 is -999; a volume cannot be negative'),
+        ('region_c', -999, 'region_c of sub-004 is -999; volumes cannot be negative'),
         ('region_c', 99999, r'region_c of sub-004 is 99999, far from the others \(median'),
         ('region_c', 0.3, 'region_c of sub-004 is 0.3, far from'),
         ('region_c', '1,234', 'sub-004 has "1,234"; write a decimal point'),
-        ('sex', 'x', 'sex of sub-004 is x, beside F, M'),
-        ('sex', '1', r'column sex holds numbers \(1\), but not for sub-001'),
+        ('sex', 'x', 'sex: sub-004 has x, others have F, M'),
+        ('sex', '1', r'column sex holds numbers \(1\) but text for sub-001'),
         ('site', 'SITE0', 'SITE0, site0 differ in case only'),
     ],
 )
@@ -345,7 +345,7 @@ def test_a_failed_segmentation_of_our_own_is_excluded(tmp_path, factor):
     measured = replace(read_rows(table), source=tmp_path)
     cohort = read_cohort(measured, participants)
     assert list(cohort.exclusions.index) == ['sub-004']
-    assert 'has the segmentation failed' in cohort.exclusions['reason'].iloc[0]
+    assert 'check the segmentation' in cohort.exclusions['reason'].iloc[0]
 
 
 @pytest.mark.parametrize(
@@ -387,9 +387,9 @@ def test_columns_that_are_something_else_are_an_error(tmp_path, change, message)
     ('change', 'message'),
     [
         (lambda f: f - 300, 'not z-scores'),
-        (lambda f: f.mul(np.where(np.arange(71) < 40, 1, 0.001), axis=0), 'cm3 beside mm3'),
+        (lambda f: f.mul(np.where(np.arange(71) < 40, 1, 0.001), axis=0), 'cm3 and mm3'),
         (lambda f: f.assign(**{n: f[n].mask(f.index == 'sub-009', f[n]['sub-002']) for n in f}),
-         'sub-002 and sub-009 have the same volumes'),
+         'sub-002 and sub-009 have identical volumes'),
         (lambda f: f.map(lambda v: f'{10 * v:,.0f}'.replace(',', '.')), 'separate thousands'),
     ],
 )  # fmt: skip
@@ -429,7 +429,7 @@ def test_a_real_table_of_muse_volumes(tmp_path, scale):
     table[regions] /= scale
     table.to_csv(tmp_path / 'ixi.csv', index=False)
     if scale > 1:
-        with pytest.raises(DataError, match=r'about 1,000 times smaller .* give them in mm3$'):
+        with pytest.raises(DataError, match=r'about 1,000 times smaller .* convert them to mm3$'):
             read_cohort(tmp_path / 'ixi.csv')
         return
     cohort = read_cohort(tmp_path / 'ixi.csv')
@@ -443,7 +443,7 @@ def test_a_real_table_of_freesurfer(tmp_path):
     table = muse_table_of(pd.read_csv(shared_data('tables') / 'fcon1000.csv'))
     table.to_csv(tmp_path / 'fcon.csv', index=False)
     # One participant of this public table is in it under two names.
-    with pytest.raises(DataError, match='ICBM_sub10582 and ICBM_sub41546 have the same volumes'):
+    with pytest.raises(DataError, match='ICBM_sub10582 and ICBM_sub41546 have identical volumes'):
         read_cohort(tmp_path / 'fcon.csv')
     table = table[table['sub_id'] != 'ICBM_sub41546']
     table.to_csv(tmp_path / 'fcon.csv', index=False)
@@ -466,8 +466,8 @@ def test_the_sample_of_the_authors(tmp_path):
     ('codes', 'message'),
     [
         ({'F': 0, 'M': 1}, None),
-        ({'F': 1, 'M': 0}, 'are the codes reversed'),
-        ({'F': 1, 'M': 2}, 'sub-001 is 2, but the model knows 0 and 1'),
+        ({'F': 1, 'M': 0}, 'codes are reversed'),
+        ({'F': 1, 'M': 2}, 'sub-001 has 2, but the model was trained with 0 and 1'),
     ],
 )
 def test_codes_of_sex_are_those_of_the_model(tmp_path, codes, message):

@@ -91,9 +91,7 @@ def test_regions_of_freesurfer_are_features_but_not_of_a_model_of_muse(numbering
     tissue = [name for name in names if not any(word in name for word in fluid)]
     assert features.names == tissue
     assert read_features(table, features).shape == (3, len(tissue))
-    with pytest.raises(
-        DataError, match=r't.tsv: the model needs the regions of MUSE, of which \d+'
-    ):
+    with pytest.raises(DataError, match=r't.tsv: the model needs MUSE regions, and \d+'):
         read_features(table, named_features('muse139'))
 
 
@@ -161,7 +159,7 @@ def test_what_is_no_region_is_no_feature(columns, used, names, note):
 @pytest.mark.parametrize('name', ['', 'Unnamed: 0', 'index', 'X', 'row', 'number'])
 def test_columns_that_count_rows_are_refused(name):
     table = pd.DataFrame({'roi': np.arange(8) / 7, name: range(8)})
-    with pytest.raises(DataError, match='drop it'):
+    with pytest.raises(DataError, match='remove it'):
         choose_features(text_table(table), [])
 
 

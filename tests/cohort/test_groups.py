@@ -33,7 +33,7 @@ def test_groups_are_recognised(control, patient, column):
     assert groups.is_patient.tolist() == [True, False, False]
     assert groups.labels.tolist() == ['PT', 'CN', 'CN']
     assert groups.recognised
-    assert 'guessed' in groups.describe()
+    assert 'recognised' in groups.describe()
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_people_of_no_group_are_left_out_with_their_value():
         (('AD', 'MCI'), GroupLabels(), 'holds AD, MCI: none .*--control-label'),
         (('1', '2'), GroupLabels(), 'holds 1, 2: none .*--control-label'),
         (('CN', 'HC', 'AD'), GroupLabels(), 'more than one .*--control-label'),
-        (('CN', 'MCI', 'AD'), GroupLabels(), 'holds AD, MCI beside CN; .*--patient-label'),
-        (('CN', 'CN'), GroupLabels(), 'holds nothing beside CN; .*--patient-label'),
-        ((None, None), GroupLabels(), 'holds nothing: none'),
+        (('CN', 'MCI', 'AD'), GroupLabels(), 'holds AD, MCI besides CN; .*--patient-label'),
+        (('CN', 'CN'), GroupLabels(), 'holds no values besides CN; .*--patient-label'),
+        ((None, None), GroupLabels(), 'holds no values, and none'),
         (('CN', 'AD'), GroupLabels(controls=['HC']), 'nobody has HC .*there are: AD, CN'),
-        (('CN', 'AD'), GroupLabels(controls=['CN'], patients=['CN']), 'at once by CN'),
+        (('CN', 'AD'), GroupLabels(controls=['CN'], patients=['CN']), 'CN as label of both'),
         (('CN', 'AD'), GroupLabels('status'), 'no column status; there are: diagnosis'),
     ],
 )
@@ -113,7 +113,7 @@ def test_patients_may_be_compared_with_patients():
     'said', [GroupLabels(no_guess=True), GroupLabels('diagnosis', ['CN'], no_guess=True)]
 )
 def test_guesses_can_be_refused(said):
-    with pytest.raises(UsageError, match=r'--no-guess: name .* the guess is diagnosis, CN and PT'):
+    with pytest.raises(UsageError, match=r'--no-guess: set .* recognised: diagnosis, CN and PT'):
         find_groups(people('CN', 'PT'), said)
 
 
@@ -155,5 +155,5 @@ def test_one_group_is_enough_where_a_model_is_applied(values, said, labels):
 
 
 def test_other_doubts_remain_where_one_group_is_enough():
-    with pytest.raises(DataError, match='holds AD, MCI beside CN'):
+    with pytest.raises(DataError, match='holds AD, MCI besides CN'):
         find_groups(people('CN', 'MCI', 'AD'), both=False)

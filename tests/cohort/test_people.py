@@ -66,9 +66,9 @@ def test_what_is_missing_or_no_number_is_named(options, text, message):
 @pytest.mark.parametrize(
     ('given', 'message'),
     [
-        ({'icv': 'proportion'}, 'needs the column'),
-        ({'covariates': ('age', 'icv'), 'icv_column': 'icv', 'icv': 'covariate'}, 'give it once'),
-        ({'covariates': ('site',), 'site_column': 'site'}, 'as site and as a covariate'),
+        ({'icv': 'proportion'}, '--icv-column'),
+        ({'covariates': ('age', 'icv'), 'icv_column': 'icv', 'icv': 'covariate'}, 'icv is both'),
+        ({'covariates': ('site',), 'site_column': 'site'}, 'site is both'),
     ],
 )
 def test_contradictory_options_are_refused(given, message):

@@ -99,7 +99,7 @@ def test_numbers_that_cannot_be_meant(column, value, out):
 def test_text_among_numbers_is_refused(cells, bad):
     people = pd.DataFrame({'age': pd.Series(cells, names(2), dtype=object)})
     if bad:
-        with pytest.raises(DataError, match=r'age holds numbers .*, but not for sub-1 \("89\+"\)'):
+        with pytest.raises(DataError, match=r'age holds numbers .* but text for sub-1 \("89\+"\)'):
             require_numbers(people)
     else:
         require_numbers(people)

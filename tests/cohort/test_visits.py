@@ -102,11 +102,12 @@ def test_what_orders_visits_is_said(tmp_path):
         tmp_path / 'table.tsv', pd.DataFrame({'acq_time': ['05/01/12']}, ['sub-a_ses-1'])
     )
     assert describe_order(visits, described) == [
-        'Visits: 1 participant with several, ordered by name in 1; the first is learned from',
-        'Dates not used, since not written as 2019-03-31: sub-a_ses-1 (05/01/12)',
+        'Visits: 1 participant with several visits, sorted by name in 1; models learn from the first '
+        'visit only',
+        'Dates ignored because they are not written like 2019-03-31: sub-a_ses-1 (05/01/12)',
     ]
     applied = describe_order(visits, described, learns=False)
-    assert applied[0] == 'Visits: 1 participant with several, ordered by name in 1'
+    assert applied[0] == 'Visits: 1 participant with several visits, sorted by name in 1'
 
 
 @pytest.mark.parametrize(('ages', 'warns'), [([70, 70, 70], True), ([70, 71, 72], False)])

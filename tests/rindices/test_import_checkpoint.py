@@ -205,7 +205,9 @@ def test_a_number_that_is_no_sex_is_refused(code):
     people = simulated.participants.set_index('participant_id').assign(sex='M')
     people.iloc[3, people.columns.get_loc('sex')] = code
     volumes = simulated.volumes.set_index('participant_id')
-    with pytest.raises(DataError, match=f'{people.index[3]} has {code}, but the model knows f = 0'):
+    with pytest.raises(
+        DataError, match=f'{people.index[3]} has {code}, but the model expects f = 0'
+    ):
         model.read(as_text(volumes), as_text(people))
 
 
