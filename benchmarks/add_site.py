@@ -27,8 +27,8 @@ import pandas as pd
 from machine import write_results
 
 from surreal_bids.cohort.features import choose_features, read_features
+from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
-from surreal_bids.cohort.volumes import read_rows
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.regions import FeatureList
 from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing, prepare_inputs
@@ -46,7 +46,7 @@ class Study:
     """The table, and fits without some of its sites."""
 
     def __init__(self, path: Path) -> None:
-        table = read_rows(path, 'sub_id').table
+        table = read_visit_table(path, 'sub_id').table
         self.wanted: FeatureList = choose_features(table, [*OPTIONS.columns])[0]
         features = read_features(table, self.wanted)
         measured = (features > 0).all(axis=1)

@@ -213,21 +213,6 @@ def find_id_column(table: Table, wanted: str | None = None) -> str:
     return found
 
 
-def read_people(path: Path) -> Table:
-    """Read a table with one row per participant, indexed by the ids as they are written."""
-    table = read_table(path)
-    column = find_id_column(table)
-    ids = table.categories(column)
-    if ids.isna().any():
-        raise DataError(f'{path}: {ids.isna().idxmax()} has no {column}; add it')
-    repeated = ids[ids.map(person_key).duplicated()].tolist()
-    if repeated:
-        raise DataError(
-            f'{path}: more than one row for {list_briefly(repeated)}; keep one row each'
-        )
-    return Table(path, table.text.drop(columns=column).set_axis(pd.Index(ids, name=PARTICIPANT)))
-
-
 def read_participants(bids_dir: Path) -> Table:
     """Read `participants.tsv`; `participant_id` becomes labels without `sub-`."""
     path = bids_dir / 'participants.tsv'
@@ -335,11 +320,6 @@ def age_and_sex(bids_dir: Path, visit: Visit) -> tuple[float | None, str | None]
     age, sex = (row.get(column_of(row.index, meaning)) for meaning in ('age', 'sex'))
     years = float(_to_numbers(pd.Series([age])).iloc[0])
     return (years if np.isfinite(years) else None), sex_of(sex or '')
-
-
-def person_key(person: str) -> str:
-    """What two tables are joined by: `sub-01` and `01` are the same person."""
-    return without_prefix(person, 'sub')
 
 
 def find_column(columns: Iterable[str], name: str) -> str | None:

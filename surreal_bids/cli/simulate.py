@@ -17,7 +17,7 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.bids.outputs import BIDS_VERSION, output_path
-from surreal_bids.bids.tabular import TRAINED_ON_SUFFIX, read_people
+from surreal_bids.bids.tabular import TRAINED_ON_SUFFIX
 from surreal_bids.cli.main import (
     Parser,
     add_common_options,
@@ -26,6 +26,7 @@ from surreal_bids.cli.main import (
     usable_cores,
     with_hyphens,
 )
+from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json
 from surreal_bids.simulation.anatomy import PATTERNS
@@ -359,7 +360,7 @@ def _patterns(path: Path, suffix: str = '') -> pd.DataFrame:
 
     With a suffix, those that end in it, or an empty table.
     """
-    table = read_people(path)
+    table = read_visit_table(path).table
     columns = [
         name
         for name in table.columns

@@ -37,20 +37,20 @@ from surreal_bids.cohort.groups import (
     names_no_controls,
 )
 from surreal_bids.cohort.plausibility import exchanged_sexes, require_people
-from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements, require_distinct
-from surreal_bids.cohort.visits import add_years, describe_order, order_visits, warn_of_ages
-from surreal_bids.cohort.volumes import (
-    ICV,
-    Volumes,
+from surreal_bids.cohort.reader import (
+    VisitTable,
     of_sessions,
     own_id_column,
     read_others,
-    read_rows,
+    read_visit_table,
     rows_of,
     sessions_of,
     visit_columns,
     with_sessions,
 )
+from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements, require_distinct
+from surreal_bids.cohort.visits import add_years, describe_order, order_visits, warn_of_ages
+from surreal_bids.cohort.volumes import ICV
 from surreal_bids.cohort.warnings import (
     NOT_ADAPTED,
     compare_ages,
@@ -86,7 +86,7 @@ class Cohort:
         participant: models learn from first visits only. Cohorts that were read also have
         `order_by` and `years` (see :mod:`surreal_bids.cohort.visits`).
     features : frame of shape (n_visits, n_features)
-        Volumes as measured.
+        VisitTable as measured.
     people : frame of shape (n_visits, n_columns)
         Covariates, ICV and site.
     others : frame of shape (n_visits, n_others)
@@ -98,7 +98,7 @@ class Cohort:
     exclusions : frame
         `participant_id`, `session_id` if there are sessions, and `reason` of excluded visits.
     measured : frame
-        Volumes of everyone, excluded or not, after the columns that identify visits.
+        VisitTable of everyone, excluded or not, after the columns that identify visits.
     warnings
         Reasons to doubt the results, such as few controls, as sentences for the report.
     n_controls
@@ -290,7 +290,7 @@ DEFAULTS = CohortOptions()
 
 
 def read_cohort(
-    volumes: Volumes | Path | str,
+    volumes: VisitTable | Path | str,
     participants: Path | str | None = None,
     options: CohortOptions = DEFAULTS,
     expected: Sequence[Visit] = (),
@@ -360,8 +360,8 @@ def read_cohort(
 class _Tables(NamedTuple):
     """The table of volumes, and that of participants if there is one."""
 
-    volumes: Volumes
-    people: Volumes | None
+    volumes: VisitTable
+    people: VisitTable | None
 
     @property
     def people_columns(self) -> set[str]:
@@ -370,13 +370,16 @@ class _Tables(NamedTuple):
 
 
 def _read_tables(
-    volumes: Volumes | Path | str, participants: Path | str | None, options: CohortOptions
+    volumes: VisitTable | Path | str, participants: Path | str | None, options: CohortOptions
 ) -> _Tables:
-    if not isinstance(volumes, Volumes):
-        volumes = read_rows(Path(volumes), options.id_column)
+    if not isinstance(volumes, VisitTable):
+        volumes = read_visit_table(Path(volumes), options.id_column)
     if participants is None:
         return _Tables(volumes, None)
-    return _Tables(volumes, read_rows(Path(participants), own_id_column(participants, options)))
+    return _Tables(
+        volumes,
+        read_visit_table(Path(participants), own_id_column(Path(participants), options.id_column)),
+    )
 
 
 def _describe(tables: _Tables, visits: Mapping[str, Visit]) -> Table:
@@ -521,7 +524,9 @@ def check_participants(
     DataError
         A table cannot be read, a column is missing, or groups cannot be told apart.
     """
-    people = read_rows(Path(participants), own_id_column(participants, options))
+    people = read_visit_table(
+        Path(participants), own_id_column(Path(participants), options.id_column)
+    )
     visits = [
         (label, session)
         for label, named in people.visits
@@ -569,7 +574,7 @@ def _visits_with_groups(screen: Screen, grouping: Grouping, with_groups: bool) -
     return visits.assign(group=labels.reindex(visits.index))
 
 
-def _measured(volumes: Volumes, prefix: str) -> pd.DataFrame:
+def _measured(volumes: VisitTable, prefix: str) -> pd.DataFrame:
     """Return the volumes of everyone, excluded or not, with the columns that name visits."""
     visits = visit_columns(volumes.visits, prefix)
     numbers = volumes.table.typed().select_dtypes('number').set_axis(visits.index)

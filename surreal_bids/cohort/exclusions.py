@@ -42,19 +42,19 @@ from surreal_bids.cohort.plausibility import (
     unusable_regions,
     usual_head_size,
 )
-from surreal_bids.cohort.requirements import (
-    PreprocessingOptions,
-    Requirements,
-    read_person_columns,
-)
-from surreal_bids.cohort.volumes import (
-    Volumes,
+from surreal_bids.cohort.reader import (
+    VisitTable,
     in_order,
     of_sessions,
     require_ids,
     rows_of,
     visit_columns,
     without_rows,
+)
+from surreal_bids.cohort.requirements import (
+    PreprocessingOptions,
+    Requirements,
+    read_person_columns,
 )
 from surreal_bids.columns import means
 from surreal_bids.config import CohortOptions
@@ -108,7 +108,10 @@ class Screen:
 
 
 def start_screen(
-    volumes: Volumes, people: Volumes | None, expected: Sequence[Visit], options: CohortOptions
+    volumes: VisitTable,
+    people: VisitTable | None,
+    expected: Sequence[Visit],
+    options: CohortOptions,
 ) -> Screen:
     """Collect all visits of the wanted sessions; exclude those without volumes or without a row."""
     prefix = max(volumes.prefix, people.prefix if people else '')
@@ -148,7 +151,7 @@ def require_labels(
             )
 
 
-def _without_volumes(screen: Screen, volumes: Volumes) -> Reasons:
+def _without_volumes(screen: Screen, volumes: VisitTable) -> Reasons:
     reason = (
         f'not in {volumes.source}'
         if volumes.source.is_file()
@@ -224,7 +227,7 @@ def _note_ranges(table: pd.DataFrame, model: Requirements) -> list[str]:
 
 
 def find_features(
-    volumes: Volumes,
+    volumes: VisitTable,
     screen: Screen,
     others: Collection[str],
     options: CohortOptions,
@@ -254,7 +257,7 @@ def find_features(
 
 def screen_features(
     screen: Screen,
-    volumes: Volumes,
+    volumes: VisitTable,
     wanted: FeatureList,
     choice: Choice,
     people: pd.DataFrame,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from surreal_bids.bids.layout import Visit, visit_name
 from surreal_bids.bids.tabular import PARTICIPANT, Table, scan_time, session_values
-from surreal_bids.cohort.volumes import in_order
+from surreal_bids.cohort.reader import in_order
 from surreal_bids.columns import Meaning, column_of
 from surreal_bids.text import counted, list_briefly
 

@@ -10,10 +10,10 @@ from surreal_bids.bids.tabular import (
     find_id_column,
     names,
     prefix_errors,
-    read_people,
     read_table,
     require_columns,
 )
+from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.exceptions import DataError
 
 
@@ -32,7 +32,9 @@ def write(tmp_path):
 @pytest.mark.parametrize('encoding', ['utf-8', 'utf-8-sig'])
 def test_separators_line_ends_and_byte_order_marks(write, separator, line_end, encoding):
     text = 'age|participant_id|site\n61.5|sub-1|Göttingen\n\nn/a|sub-2|x\n'
-    table = read_people(write(text.replace('|', separator).replace('\n', line_end), 't', encoding))
+    table = read_visit_table(
+        write(text.replace('|', separator).replace('\n', line_end), 't', encoding)
+    ).table
     assert table.text.index.tolist() == ['sub-1', 'sub-2']
     assert table.columns == ['age', 'site']
     assert table.categories('site').tolist() == ['Göttingen', 'x']
@@ -41,12 +43,12 @@ def test_separators_line_ends_and_byte_order_marks(write, separator, line_end, e
 
 @pytest.mark.parametrize('cell', ['', 'n/a', 'N/A', 'NA', 'NaN', 'nan', 'NULL'])
 def test_missing_in_the_usual_spellings(write, cell):
-    table = read_people(write(f'participant_id,age\nsub-1,{cell}\nsub-2,70\n'))
+    table = read_visit_table(write(f'participant_id,age\nsub-1,{cell}\nsub-2,70\n')).table
     assert table.numbers('age').isna().tolist() == [True, False]
 
 
 def test_a_quoted_cell_may_hold_the_separator(write):
-    table = read_people(write('participant_id,site\nsub-1,"Bonn, Germany"\n'))
+    table = read_visit_table(write('participant_id,site\nsub-1,"Bonn, Germany"\n')).table
     assert table.categories('site').tolist() == ['Bonn, Germany']
 
 
@@ -59,7 +61,7 @@ def test_a_quoted_cell_may_hold_the_separator(write):
         ('participant_id,age\nsub-1,60,7\n', 'line 2 has 3 cells, but the header has 2'),
         ('participant_id,age,age\nsub-1,60,61\n', 'more than one column age'),
         ('participant_id,age\nsub-1,60\nsub-1,61\n', 'more than one row for sub-1'),
-        ('participant_id,age\nsub-1,60\n1,61\n', 'more than one row for 1'),
+        ('participant_id,age\nsub-1,60\n1,61\n', 'more than one row for sub-1'),
         ('participant_id,age\n,60\n', 'line 2 has no participant_id'),
         ('participant_id,age\n"sub-1,60\n', 'not a table'),
         ('participant_id,age,Age\nsub-1,60,61\n', 'more than one column Age, age'),
@@ -69,7 +71,7 @@ def test_a_quoted_cell_may_hold_the_separator(write):
 def test_bad_tables_are_named_and_explained(write, text, message):
     path = write(text)
     with pytest.raises(DataError, match=message) as caught:
-        read_people(path)
+        read_visit_table(path)
     assert str(path) in str(caught.value)
 
 
@@ -87,12 +89,12 @@ def test_what_is_no_table_is_called_by_its_name(tmp_path, content, message):
     path = tmp_path / 'table.tsv'
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
-        read_people(path)
+        read_visit_table(path)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r'nowhere\.tsv: cannot be read'):
-        read_people(tmp_path / 'nowhere.tsv')
+        read_visit_table(tmp_path / 'nowhere.tsv')
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_a_missing_file_is_named(tmp_path):
     [('sixty', 'sub-2 has "sixty"'), ('inf', 'sub-2 has "inf"'), ('6,5', 'sub-2 has "6,5"')],
 )
 def test_text_in_a_column_of_numbers_names_the_person(write, cell, message):
-    table = read_people(write(f'participant_id\tage\nsub-1\t60\nsub-2\t{cell}\n'))
+    table = read_visit_table(write(f'participant_id\tage\nsub-1\t60\nsub-2\t{cell}\n')).table
     with pytest.raises(DataError, match=message):
         table.numbers('age')
 
@@ -123,7 +125,7 @@ def test_missing_columns_come_with_the_nearest():
     ('cell', 'name'), [('3.0', '3'), ('-1.0', '-1'), ('3', '3'), ('3.05', '3.05'), ('A3.0', 'A3.0')]
 )
 def test_names_that_were_taken_for_numbers(write, cell, name):
-    table = read_people(write(f'participant_id,site\nsub-1,{cell}\nsub-2,n/a\n'))
+    table = read_visit_table(write(f'participant_id,site\nsub-1,{cell}\nsub-2,n/a\n')).table
     assert names(table, 'site').tolist() == [name, None]
 
 

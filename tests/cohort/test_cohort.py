@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.cohort.cohort import Cohort, read_cohort
-from surreal_bids.cohort.volumes import read_rows
+from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.rindices.model import prepare
@@ -342,7 +342,7 @@ def test_a_failed_segmentation_of_our_own_is_excluded(tmp_path, factor):
     study = make_study()
     study.features.loc['sub-004'] *= factor
     table, participants = study.write(tmp_path)
-    measured = replace(read_rows(table), source=tmp_path)
+    measured = replace(read_visit_table(table), source=tmp_path)
     cohort = read_cohort(measured, participants)
     assert list(cohort.exclusions.index) == ['sub-004']
     assert 'check the segmentation' in cohort.exclusions['reason'].iloc[0]

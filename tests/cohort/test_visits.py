@@ -6,6 +6,7 @@ import pytest
 
 from surreal_bids.bids.tabular import Table
 from surreal_bids.cohort.cohort import Cohort, read_cohort
+from surreal_bids.cohort.reader import visit_columns
 from surreal_bids.cohort.visits import (
     add_years,
     dataset_order,
@@ -13,7 +14,6 @@ from surreal_bids.cohort.visits import (
     order_visits,
     warn_of_ages,
 )
-from surreal_bids.cohort.volumes import visit_columns
 from surreal_bids.config import CohortOptions
 from tests.analysis.group_study import with_sessions, write_dataset
 from tests.cohort.study import make_study
@@ -102,8 +102,8 @@ def test_what_orders_visits_is_said(tmp_path):
         tmp_path / 'table.tsv', pd.DataFrame({'acq_time': ['05/01/12']}, ['sub-a_ses-1'])
     )
     assert describe_order(visits, described) == [
-        'Visits: 1 participant with several visits, sorted by name in 1; models learn from the first '
-        'visit only',
+        'Visits: 1 participant with several visits, sorted by name in 1; models learn from the '
+        'first visit only',
         'Dates ignored because they are not written like 2019-03-31: sub-a_ses-1 (05/01/12)',
     ]
     applied = describe_order(visits, described, learns=False)

@@ -6,13 +6,8 @@ import pytest
 from surreal_bids.analysis.descriptions import describe_volumes
 from surreal_bids.bids.layout import visit_name
 from surreal_bids.bids.outputs import output_path, record_path, write_record
-from surreal_bids.cohort.volumes import (
-    collect_volumes,
-    find_segmented,
-    in_order,
-    read_rows,
-    visit_columns,
-)
+from surreal_bids.cohort.reader import in_order, read_visit_table, visit_columns
+from surreal_bids.cohort.volumes import collect_volumes, find_segmented
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
 
@@ -108,7 +103,7 @@ def test_only_the_atlas_asked_for_is_found(tmp_path, atlas):
 )
 def test_visits_in_any_usual_spelling(tmp_path, cells, expected):
     (tmp_path / 't.tsv').write_text(f'participant_id\tsession_id\tMUSE_47\n{cells}\t5\n')
-    found = read_rows(tmp_path / 't.tsv')
+    found = read_visit_table(tmp_path / 't.tsv')
     assert found.visits == [expected]
     assert found.table.columns == ['MUSE_47']
     assert found.names == {'MUSE_47': 'Right hippocampus'}
@@ -135,7 +130,7 @@ def test_visits_in_any_usual_spelling(tmp_path, cells, expected):
 def test_bad_tables_are_explained(tmp_path, text, message):
     (tmp_path / 't.csv').write_text(text)
     with pytest.raises(DataError, match=message):
-        read_rows(tmp_path / 't.csv')
+        read_visit_table(tmp_path / 't.csv')
 
 
 @pytest.mark.parametrize(
@@ -153,7 +148,7 @@ def test_bad_tables_are_explained(tmp_path, text, message):
 )  # fmt: skip
 def test_ids_stay_as_they_are_written(tmp_path, text, visits, prefix):
     (tmp_path / 't.csv').write_text(text)
-    found = read_rows(tmp_path / 't.csv')
+    found = read_visit_table(tmp_path / 't.csv')
     assert found.visits == visits
     assert found.prefix == prefix
 

@@ -1,0 +1,283 @@
+"""The reader of tables with one row per participant or visit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from surreal_bids.bids.layout import Visit, visit_name, without_prefix
+from surreal_bids.bids.tabular import (
+    PARTICIPANT,
+    SESSION,
+    Table,
+    find_column,
+    find_id_column,
+    prefix_errors,
+    read_sessions,
+    read_table,
+    session_values,
+)
+from surreal_bids.columns import column_of
+from surreal_bids.exceptions import DataError
+from surreal_bids.regions import recognise, region_names
+from surreal_bids.text import list_briefly
+
+SUMMARIES = frozenset({'mean', 'average', 'median', 'sum', 'total', 'sd', 'std', 'unit', 'units'})
+"""Ids of rows that summarise participants."""
+
+_NAMED_VISIT = re.compile(r'(.+)_ses-([A-Za-z0-9]+)')
+_PLAIN_ID = re.compile(r'[^\s/\\]+')
+_LIKE_VISIT = re.compile(
+    r'(.+?)[_.-]?(?:[_.-](?:bl|baseline|sc|screening|fu|followup)|(?:19|20)\d\d-?\d\d-?\d\d'
+    r'|[_.-](?:v|visit|ses|session|m|mo|month|y|yr|year|t|tp|time|timepoint|w|wave|scan|fu)'
+    r'[_.-]?\d+)',
+    re.IGNORECASE,
+)
+"""Ids that end like the name of a visit: `0001_M12`, `A_v2`, `A_2019-03-02`."""
+
+
+@dataclass(frozen=True, eq=False)
+class VisitTable:
+    """A table with one row per visit, such as one of volumes.
+
+    Attributes
+    ----------
+    visits
+        Participant and session of each row; the session is None where there are no sessions.
+    table
+        All columns except ids and sessions, indexed by the names of visits.
+    names
+        Names of the regions, by column.
+    source
+        File or folder, for messages.
+    prefix
+        `sub-`, or empty if ids are written without it.
+    """
+
+    visits: list[Visit]
+    table: Table
+    names: Mapping[str, str]
+    source: Path
+    prefix: str = 'sub-'
+
+
+def in_order(visits: Iterable[Visit]) -> list[Visit]:
+    """Sort visits by participant and session; numbers in labels are sorted by value."""
+    return sorted(visits, key=lambda visit: (_natural(visit[0]), _natural(visit[1] or '')))
+
+
+def _natural(label: str) -> list[tuple[int, str]]:
+    """Return a key that sorts `2` before `10`."""
+    parts = re.findall(r'\d+|\D+', label)
+    return [(int(part), '') if part.isdecimal() else (-1, part) for part in parts]
+
+
+def visit_columns(visits: Iterable[Visit], prefix: str = 'sub-') -> pd.DataFrame:
+    """Return `participant_id` and, if there are sessions, `session_id`, by the names of visits."""
+    visits = list(visits)
+    columns: dict[str, list[str | None]] = {
+        PARTICIPANT: [f'{prefix}{participant}' for participant, _ in visits]
+    }
+    if any(session for _, session in visits):
+        columns[SESSION] = [f'ses-{session}' if session else None for _, session in visits]
+    return pd.DataFrame(columns, index=[visit_name(visit, prefix) for visit in visits])
+
+
+def read_visit_table(path: Path, id_column: str | None = None) -> VisitTable:
+    """Read a table with one row per participant or visit.
+
+    Parameters
+    ----------
+    path
+        TSV or CSV file with a column of ids and, optionally, one of sessions.
+    id_column
+        Column of the ids; by default it is found by its name.
+
+    Raises
+    ------
+    DataError
+        The table cannot be read, has no ids, or has two rows for one visit.
+    """
+    table = read_table(path)
+    column = find_id_column(table, id_column)
+    ids = table.categories(column)
+    if not len(table):
+        raise DataError(f'{path}: the table has no rows; add one row per participant')
+    _check_ids(path, ids)
+    session = _session_column(table, ids)
+    sessions = table.categories(session) if session else [None] * len(ids)
+    visits = [_parse_visit(*cells) for cells in zip(ids, sessions)]
+    prefix = 'sub-' if ids.str.startswith('sub-').any() else ''
+    names = [visit_name(visit, prefix) for visit in visits]
+    _require_distinct_visits(path, visits, names, session)
+    text = table.text.drop(columns=[name for name in (column, session) if name])
+    with prefix_errors(path):
+        regions = {name: region_names()[index] for name, index in recognise(text).items()}
+    return VisitTable(visits, Table(path, text.set_axis(names)), regions, path, prefix)
+
+
+def _check_ids(path: Path, ids: pd.Series) -> None:
+    for line, name in ids.items():
+        if name is None:
+            raise DataError(f'{path}: {line} has no {ids.name}; add it')
+        if not (_PLAIN_ID.fullmatch(name) and name.isprintable()):
+            raise DataError(
+                f'{path}: {line} has the id {ascii(name)[1:-1]}; remove spaces, slashes and '
+                'invisible characters'
+            )
+        if name.lower() in SUMMARIES:
+            raise DataError(f'{path}: {line} ({name}) is not a participant; remove it')
+    if ids.str.fullmatch(r'\d+\.0+').all():
+        raise DataError(
+            f'{path}: ids are decimal numbers such as {ids.iloc[0]}; write whole numbers'
+        )
+
+
+def _session_column(table: Table, ids: pd.Series) -> str | None:
+    repeat = column_of(table.columns, 'repeat') if ids.duplicated().any() else None
+    return column_of(table.columns, 'session') or repeat
+
+
+def _parse_visit(participant: str, session: str | None) -> Visit:
+    """Parse the labels of `sub-01`, `01`, `sub-01_ses-2`, or of two cells."""
+    named = _NAMED_VISIT.fullmatch(participant)
+    if named and session is None:
+        return without_prefix(named[1], 'sub'), named[2]
+    return without_prefix(participant, 'sub'), without_prefix(session, 'ses') if session else None
+
+
+def _require_distinct_visits(
+    path: Path, visits: list[Visit], names: list[str], session: str | None
+) -> None:
+    """Refuse two rows for one visit, and visits that look like participants."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(
+            f'{path}: more than one row for {list_briefly(repeated)}; keep one row each, or add a '
+            f'column {SESSION} that distinguishes visits'
+        )
+    of_key: dict[str, str] = {}
+    for name in names:
+        other = of_key.setdefault(name.lower(), name)
+        if other != name:
+            raise DataError(f'{path}: {other} and {name} differ in case only; correct the ids')
+    with_session = {participant for participant, label in visits if label}
+    both = [name for name, (who, label) in zip(names, visits) if not label and who in with_session]
+    if both:
+        raise DataError(
+            f'{path}: {list_briefly(both)} has rows with and without a session; add the session '
+            'of every visit'
+        )
+    if session is None:
+        _refuse_hidden_visits(path, names)
+
+
+def _refuse_hidden_visits(path: Path, names: list[str]) -> None:
+    stems: dict[str, str] = {name: name for name in names}
+    for name in names:
+        like = _LIKE_VISIT.fullmatch(name)
+        other = stems.setdefault(like[1], name) if like else name
+        if other != name and '_ses-' not in name:
+            raise DataError(
+                f'{path}: {other} and {name} look like visits of one participant; use one id and '
+                f'add a column {SESSION}, or add that column alone if they are two participants'
+            )
+
+
+def read_others(
+    described: Table, used: Collection[str], files: Iterable[Path], visits: Mapping[str, Visit]
+) -> pd.DataFrame:
+    """Read the remaining columns about participants and those of other tables, as text.
+
+    Parameters
+    ----------
+    described
+        Facts about participants, indexed by the names of visits.
+    used
+        Columns of the diagnosis, covariates, ICV and site.
+    files
+        Tables with ids, optionally sessions, and measures.
+    visits
+        Visits by name; the result has one row for each, in this order.
+
+    Raises
+    ------
+    DataError
+        A table cannot be read, has none of the participants, or repeats a column.
+    """
+    tables = [described.text.loc[list(visits), [n for n in described.columns if n not in used]]]
+    for path in files:
+        measures = rows_of(read_visit_table(path), visits)
+        if measures.isna().all(axis=None):
+            raise DataError(
+                f'{path}: has none of the {len(visits)} visits of the analysis; write ids as in '
+                'participants.tsv'
+            )
+        twice = [name for table in tables for name in table if name in measures]
+        if twice:
+            raise DataError(
+                f'{path}: {list_briefly(twice)} is also in another table; rename it in one of them'
+            )
+        tables.append(measures)
+    return pd.concat(tables, axis=1)
+
+
+def rows_of(table: VisitTable, visits: Mapping[str, Visit]) -> pd.DataFrame:
+    """Return the rows of these visits; rows of participants apply to all of their visits."""
+    of_visit = dict(zip(table.visits, table.table.text.index))
+    rows = [of_visit.get(visit) or of_visit.get((visit[0], None)) for visit in visits.values()]
+    text = table.table.text.reindex(pd.Index(rows, dtype=object)).set_axis(list(visits))
+    return text.where(text.notna(), None)
+
+
+def own_id_column(path: Path, id_column: str | None) -> str | None:
+    """Return the id column that the user named, if this table has it."""
+    return id_column and find_column(read_table(path).columns, id_column)
+
+
+def require_ids(volumes: VisitTable, people: VisitTable) -> None:
+    """Refuse two tables with different spellings of the same ids."""
+    known = {participant for participant, _ in people.visits}
+    absent = [participant for participant, _ in volumes.visits if participant not in known]
+    folded = {name.lower(): name for name in known}
+    alike = [name for name in absent if name.lower().removeprefix('sub-') in folded]
+    if alike or len(absent) == len(volumes.visits):
+        raise DataError(
+            f'{people.source}: no row for {list_briefly(absent)} of {volumes.source}; its ids are '
+            f'like {list_briefly(sorted(known), 3)}. Use the same ids in both tables'
+        )
+
+
+def of_sessions(visits: Iterable[Visit], labels: Iterable[str]) -> list[Visit]:
+    """Keep visits of these sessions and visits without a session, each once; no label: all."""
+    wanted = {without_prefix(label, 'ses') for label in labels}
+    return [visit for visit in dict.fromkeys(visits) if not wanted or visit[1] in {None, *wanted}]
+
+
+def without_rows(people: VisitTable, volumes: VisitTable) -> list[Visit]:
+    """Return the visits of participants without any volumes."""
+    known = {participant for participant, _ in volumes.visits}
+    return [visit for visit in people.visits if visit[0] not in known]
+
+
+def with_sessions(
+    people: VisitTable, known: pd.DataFrame, visits: Mapping[str, Visit]
+) -> pd.DataFrame:
+    """Replace values of participants by those of their `sessions.tsv`, if there is one."""
+    values = {name: session_values(people.source.parent, *visit) for name, visit in visits.items()}
+    found = pd.DataFrame.from_dict(values, orient='index', dtype=object)
+    if found.empty:
+        return known
+    columns = [*known, *(name for name in found if name not in known)]
+    joined = found.reindex(index=known.index).combine_first(known)[columns].astype(object)
+    return joined.where(joined.notna(), None)
+
+
+def sessions_of(people: VisitTable, participant: str, named: str | None) -> Sequence[str | None]:
+    """Return the sessions of a participant: the one named, or those of `sessions.tsv`."""
+    table = None if named else read_sessions(people.source.parent, participant)
+    return [named] if table is None else table.categories(SESSION).tolist()
