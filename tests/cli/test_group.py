@@ -293,6 +293,7 @@ def test_selected_participants_have_the_r_indices_of_a_run_with_everyone(done, t
     model = done.parent / 'out' / 'models'
     tables = []
     for folder, words in (('all', ()), ('some', ('--participant-label', '030', 'sub-033'))):
+        (tmp_path / folder).mkdir()
         root = write_dataset(tmp_path / folder, study)
         assert run(root, '--model', model, '--control-label', 'CN', *words) == 0
         tables.append(read(root.parent / 'out' / 'phenotype' / 'rindices.tsv'))

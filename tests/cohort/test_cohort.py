@@ -4,19 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.cohort.cohort import Cohort, read_cohort
+from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort
 from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.config import CohortOptions
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
 from surreal_bids.rindices.model import prepare
 from tests.analysis.group_study import make_config, with_sessions, write_dataset
 from tests.cohort.study import REGIONS, make_study
 from tests.shared_data import shared_data
 
 
-def gather(root, expected=(), **options):
+def gather(root, expected=(), model=None, **options):
     config = make_config(root, **options)
-    return read_cohort(config.roi_table, root / 'participants.tsv', config, expected)
+    return read_cohort(config.roi_table, root / 'participants.tsv', config, expected, model)
 
 
 def reasons(gathered):
@@ -75,7 +75,7 @@ def lone_site(people):
     [
         ('age missing', 'age is missing'),
         ('age 999', 'age is 999'),
-        ('other diagnosis', 'diagnosis is MCI: neither control nor patient'),
+        ('other diagnosis', 'diagnosis is MCI, which is neither control nor patient'),
         ('no diagnosis', 'diagnosis is missing'),
         ('no row', 'no row in participants.tsv'),
         ('no site', 'site is missing'),
@@ -116,7 +116,7 @@ def test_people_with_an_image_and_no_volumes_are_listed(tmp_path):
         (lambda p: p.assign(age=[None] * 71), {'covariates': ('age',)}, 'everyone is excluded'),
         (lambda p: p, {'site_column': 'scanner'}, 'no column scanner'),
         (lambda p: p, {'covariates': ('height',)}, 'no column height'),
-        (lambda p: p, {'covariates': ('diagnosis',)}, 'cannot be a covariate'),
+        (lambda p: p, {'covariates': ('diagnosis',)}, 'cannot also be a covariate'),
         (lambda p: p.assign(age=p['age'].astype(str).where(p.index != 'sub-003', '89+')), {},
          'column age should hold numbers, but sub-003 has'),
     ],
@@ -165,6 +165,43 @@ def test_participants_can_be_chosen(tmp_path, wanted):
             gather(root, participant_label=labels)
     else:
         assert len(gather(root, participant_label=tuple(labels))) == 60
+
+
+@pytest.mark.parametrize('with_model', [False, True])
+@pytest.mark.parametrize(
+    'labels', [{'participant_label': ('001', '99', 'sub-x')}, {'session_label': ('1', 'ses-99')}]
+)
+def test_a_label_that_matches_nobody_is_named(tmp_path, labels, with_model):
+    root = write_dataset(tmp_path)
+    needs = prepare(gather(root)).preprocessing.requirements if with_model else None
+    with pytest.raises(NothingMatchedError, match=r'--(participant|session)-label .*99'):
+        gather(root, model=needs, **labels)
+
+
+def test_groups_of_a_selection_are_those_of_the_whole_table(tmp_path):
+    root = write_dataset(tmp_path)
+    needs = prepare(gather(root)).preprocessing.requirements
+    label = ('sub-060', '004')
+    config = make_config(root, participant_label=label, control_label=('CN',))
+    everyone = gather(root, model=needs, participant_label=label, control_label=('CN',))
+    check_participants(root / 'participants.tsv', config, needs)
+    selected = everyone.of_participants(label)
+    assert everyone.counts == {'CN': 30, 'PT': 41}
+    assert list(selected.visits.index) == ['sub-004', 'sub-060']
+    assert selected.visits['group'].tolist() == ['CN', 'PT']
+    assert selected.has_enough_controls
+    assert Cohort.load(selected.save(tmp_path / 'cohort')).has_enough_controls
+
+
+def test_other_spellings_of_age_and_sex_are_used_and_checked(tmp_path):
+    study = make_study()
+    study.people = study.people.rename(columns={'age': 'Age_at_scan', 'sex': 'PTGENDER'})
+    cohort = gather(write_dataset(tmp_path, study))
+    assert cohort.options.covariates == ('Age_at_scan', 'PTGENDER')
+    study.people['Age_at_scan'] *= 12
+    (tmp_path / 'months').mkdir()
+    with pytest.raises(DataError, match=r'Age_at_scan .*months'):
+        gather(write_dataset(tmp_path / 'months', study), covariates=('Age_at_scan',))
 
 
 def test_of_several_visits_the_first_is_learned_from(tmp_path):
@@ -324,7 +361,7 @@ def with_value(study, column, value, who='sub-004'):
     ('column', 'value', 'message'),
     [
         ('region_c', -999, 'region_c of sub-004 is -999; volumes cannot be negative'),
-        ('region_c', 99999, r'region_c of sub-004 is 99999, far from the others \(median'),
+        ('region_c', 99999, r'region_c of sub-004 is 99999, far from all others \(median'),
         ('region_c', 0.3, 'region_c of sub-004 is 0.3, far from'),
         ('region_c', '1,234', 'sub-004 has "1,234"; write a decimal point'),
         ('sex', 'x', 'sex: sub-004 has x, others have F, M'),

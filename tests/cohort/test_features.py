@@ -117,7 +117,9 @@ def test_a_file_of_names_gives_their_order(tmp_path, content, names):
     assert listed_features(str(path)).names == names
 
 
-@pytest.mark.parametrize(('content', 'message'), [('', 'is empty'), ('a\nb\na', 'once: a')])
+@pytest.mark.parametrize(
+    ('content', 'message'), [('', 'is empty'), ('a\nb\na', 'a is listed more than once')]
+)
 def test_a_bad_list_is_named(tmp_path, content, message):
     path = tmp_path / 'list.txt'
     path.write_text(content)
