@@ -1,4 +1,4 @@
-"""The MUSE regions: what they are called, and how to find them among the columns of a table.
+"""The MUSE regions: their names, and how to find them among the columns of a table.
 
 MUSE (Doshi et al., NeuroImage 2016) parcels the brain into 145 single regions. The 139 that are
 not ventricles are the features of Surreal-GAN (section 4.1 of Yang et al., ICLR 2022).
@@ -19,25 +19,25 @@ from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.text import list_briefly
 
 VENTRICLES = (4, 11, 49, 50, 51, 52)
-"""MUSE indices of the single regions that are fluid and no feature of the model."""
+"""MUSE indices of the ventricles, which are not features of the model."""
 
 MIDLINE = (35, 71, 72, 73, 95)
-"""MUSE indices of the regions without a left and a right part, ventricles apart."""
+"""MUSE indices of midline regions, except ventricles."""
 
 DERIVED = frozenset({1, 46, *range(301, 437), *range(501, 526), 600, 601, 604, 606, 607, 613, 614,
                     701, 702})  # fmt: skip
-"""MUSE numbers that are no single region: sums of regions, the brain (701), the head (702)."""
+"""MUSE numbers of sums of regions, including the brain (701) and the head (702)."""
 
 MUSE = 'muse'
-"""How labels are numbered: as in MUSE."""
+"""Name of the MUSE numbering of labels."""
 
 FREESURFER_KINDS = (
     'aseg', 'aparc+aseg', 'aparc.DKTatlas+aseg', 'aparc.DKTatlas+aseg.deep', 'synthseg',
 )  # fmt: skip
-"""Segmentations whose labels FreeSurfer numbers: three of its own, FastSurfer's, SynthSeg's."""
+"""Segmentations with FreeSurfer labels: three of FreeSurfer, FastSurfer's and SynthSeg's."""
 
 FIRST_PARCEL = 1000
-"""Labels of FreeSurfer from here on are parcels of the cortex."""
+"""First FreeSurfer label of a cortical parcel."""
 
 FREESURFER = re.compile(r'[lr]h_\S+_(volume|thickness|area)|(Left|Right)-Cerebellum-Cortex')
 """Columns that only `aparcstats2table` or `asegstats2table` write."""
@@ -54,7 +54,7 @@ FREESURFER_OTHERS = re.compile(
     r'vessel|choroid-plexus|\S*hypointensities)',
     re.IGNORECASE,
 )
-"""Columns of these tables that are totals, fluid, or no region."""
+"""Columns of totals, fluid and other non-regions in these tables."""
 
 _NUMBERED = re.compile(r'(?:(?:DL_|H_)?MUSE_(?:Volume_)?)?(\d+)', re.IGNORECASE)
 _SIDES = {'right': 'R', 'r': 'R', 'rh': 'R', 'left': 'L', 'l': 'L', 'lh': 'L'}
@@ -77,7 +77,7 @@ class Feature(NamedTuple):
 
 
 def readable_name(feature: Feature) -> str:
-    """Name of a feature: that of the region, if it is a single MUSE region."""
+    """Return the name of a feature, or of the region if it is a single MUSE region."""
     return region_names()[feature.indices[0]] if len(feature.indices) == 1 else feature.name
 
 
@@ -90,7 +90,7 @@ class FeatureList:
     name
         `muse72`, `muse139`, or `columns`: columns that the user chose.
     features
-        Name of each, and the MUSE regions it sums; no region where it is no MUSE volume.
+        Name of each feature, and the MUSE regions it sums; none if it is not a MUSE volume.
     unit
         Unit of the numbers.
     """
@@ -145,22 +145,22 @@ def muse_table() -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a region: ``index``, ``name``, ``abbreviation`` (cortex only), ``hemisphere``
+        One row per region: ``index``, ``name``, ``abbreviation`` (cortex only), ``hemisphere``
         (``L``, ``R`` or ``none``), ``tissue`` (``GM``, ``WM``, ``CSF`` or ``none``), ``lobe``,
-        ``mate`` (index of the same region on the other side, or missing), and what is usual in
-        healthy people of 40 to 86 years, left and right averaged: ``volume_mm3`` and its
-        coefficient of variation ``cv``. The caller owns the table.
+        ``mate`` (index of the same region on the other side, or missing), and the mean
+        ``volume_mm3`` and its coefficient of variation ``cv`` in healthy participants of 40 to 86
+        years, averaged over sides. The table is a copy.
     """
     return _read_muse_table().copy()
 
 
 def muse_indices() -> tuple[int, ...]:
-    """MUSE indices of the 139 regions that are not ventricles, in ascending order."""
+    """Return the MUSE indices of the 139 regions that are not ventricles, in ascending order."""
     return tuple(index for index in _read_muse_table()['index'].tolist() if index not in VENTRICLES)
 
 
 def region_names() -> dict[int, str]:
-    """Name of each of the 145 regions, by MUSE index."""
+    """Return the names of the 145 regions, by MUSE index."""
     table = _read_muse_table()
     return dict(zip(table['index'].tolist(), table['name'].tolist()))
 
@@ -176,17 +176,17 @@ def _read_freesurfer_table() -> pd.DataFrame:
 
 
 def label_table(numbering: str, labels: Collection[int] = ()) -> pd.DataFrame:
-    """Regions that a segmentation can have, by how its labels are numbered.
+    """Return the regions of a segmentation, by the numbering of its labels.
 
-    Numbers and names are those of FreeSurfer's colour table, as far as one of these programs
-    writes them; `data/freesurfer.tsv` shows which.
+    Numbers and names are those of FreeSurfer's colour table; `data/freesurfer.tsv` shows which
+    program writes them.
 
     Parameters
     ----------
     numbering
         `muse`, or one of :data:`FREESURFER_KINDS`.
     labels
-        Labels that were found: SynthSeg divides the cortex only if asked to (`--parc`).
+        Labels that were found; SynthSeg divides the cortex only with `--parc`.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def label_table(numbering: str, labels: Collection[int] = ()) -> pd.DataFrame:
     Raises
     ------
     DataError
-        The cortex is divided where it should not be, or the other way round.
+        The cortex is divided where it should not be, or vice versa.
     """
     if numbering == MUSE:
         return muse_table()[['index', 'name']]
@@ -204,7 +204,7 @@ def label_table(numbering: str, labels: Collection[int] = ()) -> pd.DataFrame:
     if numbering != 'synthseg' and labels and parcelled != ('aparc' in numbering):
         raise DataError(
             f'the cortex is {"" if parcelled else "not "}divided (labels from {FIRST_PARCEL}), '
-            f'unlike in {numbering} of FreeSurfer; name the labels in a dseg.tsv'
+            f'which does not fit {numbering} of FreeSurfer; name the labels in a dseg.tsv'
         )
     table = _read_freesurfer_table()
     kind = f'{numbering}_parc' if parcelled and numbering == 'synthseg' else numbering
@@ -212,18 +212,18 @@ def label_table(numbering: str, labels: Collection[int] = ()) -> pd.DataFrame:
 
 
 def region_mates() -> dict[int, int]:
-    """Index of the same region on the other side, by MUSE index; midline regions have none."""
+    """Return the index of the same region on the other side, by MUSE index."""
     paired = _read_muse_table().dropna(subset='mate')
     return dict(zip(paired['index'].tolist(), paired['mate'].tolist()))
 
 
 def structure_of(name: str) -> str:
-    """Name of a region without its side, e.g. ``'hippocampus'`` for ``'Left hippocampus'``."""
+    """Drop the side from the name of a region: ``'hippocampus'`` for ``'Left hippocampus'``."""
     return re.sub(r'^(Left|Right) ', '', name)
 
 
 def _words(label: str) -> list[str]:
-    """Split a spelling at everything that is no letter or digit, and spell out what is short."""
+    """Split a name into lower-case words, and expand abbreviations."""
     return [_WORDS.get(word, word) for word in re.findall(r'[a-z0-9]+', label.lower())]
 
 
@@ -272,7 +272,7 @@ def recognise(columns: Iterable[Hashable]) -> dict[str, int]:
     -------
     dict
         Index of each recognised column, in the order of the columns. Others (age, composite
-        regions, intracranial volume) are left out.
+        regions, intracranial volume) are ignored.
 
     Raises
     ------
@@ -296,7 +296,7 @@ def recognise(columns: Iterable[Hashable]) -> dict[str, int]:
 
 
 def muse_number(column: str) -> int | None:
-    """Number of a column named as MUSE regions are, single or not: 702 of `MUSE_702` or `702`."""
+    """Return the MUSE number in the name of a column: 702 for `MUSE_702` or `702`."""
     numbered = _NUMBERED.fullmatch(column.strip())
     return None if numbered is None else int(numbered.group(1))
 
@@ -313,7 +313,7 @@ def _muse72() -> tuple[Feature, ...]:
 
 
 FEATURE_SETS = {'muse72': _muse72}
-"""Named feature sets. ``muse72`` is what the authors' two checkpoints take, in their order."""
+"""Named feature sets; ``muse72`` has the inputs of the authors' checkpoints, in their order."""
 
 
 def feature_set(name: str) -> tuple[Feature, ...]:
@@ -326,7 +326,7 @@ def feature_set(name: str) -> tuple[Feature, ...]:
         a right region, ordered by the smaller of their MUSE indices.
     """
     if name not in FEATURE_SETS:
-        raise UsageError(f'no feature set is called {name!r}; there is {", ".join(FEATURE_SETS)}')
+        raise UsageError(f'no feature set is called {name!r}; use {", ".join(FEATURE_SETS)}')
     return FEATURE_SETS[name]()
 
 
@@ -336,16 +336,16 @@ def build_features(table: pd.DataFrame, features: Sequence[Feature]) -> pd.DataF
     Parameters
     ----------
     table
-        Volumes of single MUSE regions, one row a person; see :func:`recognise` for how the columns
-        may be spelled. Other columns are ignored.
+        Volumes of single MUSE regions, one row per participant, with columns that
+        :func:`recognise` finds. Other columns are ignored.
     features
-        What to sum, e.g. ``feature_set('muse72')``.
+        Features to compute, e.g. ``feature_set('muse72')``.
 
     Returns
     -------
     pandas.DataFrame
-        One column a feature, in the order and the unit given, with the rows of `table`. Missing in
-        one region is missing in the sum.
+        One column per feature, in the given order and unit, with the rows of `table`. A sum is
+        missing if any of its regions is.
     """
     table = table.rename(columns=str)
     column_of = {index: column for column, index in recognise(table.columns).items()}
@@ -373,4 +373,4 @@ def _require_regions(column_of: dict[int, str], features: Sequence[Feature]) -> 
 def _require_numbers(volumes: pd.DataFrame) -> None:
     for column, dtype in volumes.dtypes.items():
         if not pd.api.types.is_numeric_dtype(dtype):
-            raise DataError(f'column {column!r} holds text where volumes are expected; correct it')
+            raise DataError(f'column {column!r} holds text instead of volumes; correct it')

@@ -50,7 +50,7 @@ def test_as_many_labels_as_the_programs_document(numbering, labels, expected):
 
 @pytest.mark.parametrize(('numbering', 'label'), [('aseg', 1024), ('aparc+aseg', 42)])
 def test_a_cortex_that_is_not_divided_as_expected_is_refused(numbering, label):
-    with pytest.raises(DataError, match=f'unlike in {re.escape(numbering)} of FreeSurfer'):
+    with pytest.raises(DataError, match=f'does not fit {re.escape(numbering)} of FreeSurfer'):
         label_table(numbering, [2, label])
 
 

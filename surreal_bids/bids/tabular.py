@@ -1,4 +1,4 @@
-"""Tables about participants: read as text, typed, joined, divided into controls and patients."""
+"""Tables about participants: read as text, typed, and joined with sessions."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from surreal_bids.text import alternatives, list_briefly
 PARTICIPANT = 'participant_id'
 SESSION = 'session_id'
 SPREAD_SUFFIX = '_member_spread'
-"""Ends the names of standard deviations over members, which are no intervals."""
+"""Suffix of standard deviations over ensemble members."""
 TRAINED_ON_SUFFIX = '_trained_on'
-"""Ends the names of R-indices by a model that was trained on the participant."""
+"""Suffix of R-indices from a model that was trained on the participant."""
 
 MISSING_CELLS = frozenset({'', 'n/a', 'na', 'nan', 'null'})
-"""How BIDS, R, numpy and databases write that a value is missing, in any case."""
+"""Spellings of missing values in BIDS, R, numpy and databases, in lower case."""
 
 SEPARATORS = ('\t', ',', ';')
-"""What may separate cells; the first of these that the header holds counts."""
+"""Separators of cells; the first one that occurs in the header is used."""
 
 MAGIC = {
     b'PK\x03\x04': 'an Excel or zip file; save the sheet as .csv or .tsv',
     b'\x1f\x8b': 'a compressed file; unpack it (gunzip)',
     b'\xff\xfe': 'text in UTF-16; save it as UTF-8',
     b'\xfe\xff': 'text in UTF-16; save it as UTF-8',
-    b'version https://git-lfs': 'a pointer of git LFS, not the file; fetch it (git lfs pull)',
-    b'/annex/objects': 'a pointer of git-annex, not the file; fetch it (datalad get)',
+    b'version https://git-lfs': 'a git LFS pointer, not the file; fetch it (git lfs pull)',
+    b'/annex/objects': 'a git-annex pointer, not the file; fetch it (datalad get)',
 }
-"""What files begin with that are no tables, and what to do about them."""
+"""First bytes of files that are not tables, with the remedy."""
 
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?', re.ASCII)
 _COMMA = re.compile(r'[+-]?\d+,\d+')
@@ -50,17 +50,16 @@ _FREESURFER = re.compile(r'Measure:\w+|[lr]h\.\S+')
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it was written, with methods that give a column the type one needs.
+    """A table of text, with methods that convert columns to the needed type.
 
-    Whether `1` is a number or the name of a site is for the reader to decide, not to be guessed
-    from the cells, so the text is kept.
+    The text is kept because `1` can be a number or the name of a site.
 
     Attributes
     ----------
     source
-        The file, for messages.
+        File name, for messages.
     text
-        Cells as text, None where missing. The index says where a row is from, for messages too.
+        Cells as text, None where missing. The index names the rows in messages.
     """
 
     source: Path
@@ -75,11 +74,11 @@ class Table:
         return list(self.text.columns)
 
     def rows(self, names: Sequence[str]) -> Table:
-        """The same with some of the rows only, in this order."""
+        """Keep these rows, in this order."""
         return Table(self.source, self.text.loc[list(names)])
 
     def require(self, names: Iterable[str]) -> None:
-        """Raise an error that lists the columns there are, unless all of these are there."""
+        """Raise an error if a column is missing."""
         missing = [name for name in names if name not in self.text]
         if missing:
             raise DataError(
@@ -88,20 +87,20 @@ class Table:
             )
 
     def categories(self, name: str) -> pd.Series:
-        """Give a column as text: labels, sites, groups. None where missing."""
+        """Return a column as text, None where missing."""
         self.require([name])
         return self.text[name]
 
     def numbers(self, name: str) -> pd.Series:
-        """Give a column as floating-point numbers, NaN where missing."""
+        """Return a column as floating-point numbers, NaN where missing."""
         cells = self.categories(name)
         values = _to_numbers(cells)
         wrong = cells.notna() & ~np.isfinite(values)
         if wrong.any():
             where = str(wrong.idxmax())
-            remedy = f'correct it, or write {MISSING} if it is not known'
+            remedy = f'correct it, or write {MISSING} if it is unknown'
             if _COMMA.fullmatch(cells[where]):
-                remedy = 'write a decimal point, and no separator of thousands'
+                remedy = 'use a decimal point and no thousands separators'
             raise DataError(
                 f'{self.source}: column {name} should hold numbers, but {where} has '
                 f'"{cells[where]}"; {remedy}'
@@ -109,7 +108,7 @@ class Table:
         return values
 
     def typed(self, categorical: Iterable[str] = ()) -> pd.DataFrame:
-        """Give all columns: numbers where every value is one, text elsewhere.
+        """Return all columns, as numbers if every value is a number, else as text.
 
         Identifiers, the columns named in `categorical`, and whole numbers with leading zeros
         (`001`) stay text.
@@ -120,7 +119,7 @@ class Table:
 
 
 def _to_numbers(cells: pd.Series) -> pd.Series:
-    """Numbers as written in ASCII digits, infinite ones among them; NaN where there is none."""
+    """Convert cells with ASCII digits to numbers, possibly infinite; NaN for all others."""
     values = [
         float(cell) if isinstance(cell, str) and _NUMBER.fullmatch(cell) else np.nan
         for cell in cells
@@ -129,23 +128,22 @@ def _to_numbers(cells: pd.Series) -> pd.Series:
 
 
 def all_numbers(cells: pd.Series) -> bool:
-    """Tell whether a column holds numbers, and nothing else, that are no labels such as `001`."""
+    """Check whether a column holds only numbers, and no labels such as `001`."""
     known = cells.dropna()
     padded = known.str.fullmatch(r'0\d+')
     return len(known) > 0 and not padded.any() and bool(np.isfinite(_to_numbers(known)).all())
 
 
 def read_table(path: Path) -> Table:
-    """Read a table with a header, its rows indexed by where they are in the file.
+    """Read a table with a header; rows are indexed by their line.
 
-    Cells are separated by tabs, commas or semicolons, whichever the header has; a byte order mark
-    and CRLF are no trouble. They stay text, None where missing.
+    Cells are separated by tabs, commas or semicolons. They stay text, None where missing.
 
     Raises
     ------
     DataError
-        The file cannot be read, is no table in UTF-8, a row is too short or too long, or a column
-        comes twice.
+        The file cannot be read, is not a table in UTF-8, has rows of different lengths, or repeats
+        a column.
     """
     rows = _read_rows(path)
     header = rows.pop(min(rows), None) if rows else None
@@ -157,16 +155,18 @@ def read_table(path: Path) -> Table:
 
 
 def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> None:
-    """Refuse columns that come twice or have broken names, and rows of another length."""
+    """Refuse repeated or broken column names, and rows of different lengths."""
     folded = [name.lower() for name in header]
     repeated = sorted({name for name in header if name and folded.count(name.lower()) > 1})
     if repeated:
         raise DataError(
-            f'{path}: more than one column {list_briefly(repeated)}; rename or drop one'
+            f'{path}: more than one column {list_briefly(repeated)}; rename or remove one'
         )
     broken = [name for name in header if not name.isprintable()]
     if broken:
-        raise DataError(f'{path}: the column name {broken[0]!r} is broken; write it in one line')
+        raise DataError(
+            f'{path}: the column name {broken[0]!r} holds control characters; remove them'
+        )
     for line, row in rows.items():
         if len(row) != len(header):
             raise DataError(
@@ -176,7 +176,7 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
 
 
 def _read_rows(path: Path) -> dict[int, list[str]]:
-    """The rows by the number of their line; empty lines are skipped."""
+    """Read rows by line number; empty lines are skipped."""
     try:
         content = path.read_bytes()
         found = next((what for start, what in MAGIC.items() if content.startswith(start)), None)
@@ -188,7 +188,7 @@ def _read_rows(path: Path) -> dict[int, list[str]]:
         reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator, strict=True)
         numbered = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
         if '\0' in text:
-            raise DataError(f'{path}: holds bytes that are no text; save it again as .tsv or .csv')
+            raise DataError(f'{path}: holds bytes that are not text; save it again as .tsv or .csv')
     except OSError as error:
         raise DataError(f'{path}: cannot be read ({error.strerror}); check the path') from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -199,7 +199,7 @@ def _read_rows(path: Path) -> dict[int, list[str]]:
 
 
 def find_id_column(table: Table, wanted: str | None = None) -> str:
-    """Find the column that names participants, by the usual names or as wanted."""
+    """Find the column of participant ids, by its name or as named by the user."""
     if wanted is not None:
         return require_columns(table, [wanted], '; correct --id-column')[wanted]
     if table.columns and _FREESURFER.fullmatch(table.columns[0]):
@@ -207,24 +207,24 @@ def find_id_column(table: Table, wanted: str | None = None) -> str:
     found = column_of(table.columns, 'participant')
     if found is None:
         raise DataError(
-            f'{table.source}: no column {PARTICIPANT}; name the one of the ids with --id-column '
+            f'{table.source}: no column {PARTICIPANT}; name the column of ids with --id-column '
             f'({alternatives([PARTICIPANT], table.columns)})'
         )
     return found
 
 
 def read_participants(bids_dir: Path) -> Table:
-    """Read `participants.tsv`; `participant_id` becomes labels without `sub-`."""
+    """Read `participants.tsv`, with labels without `sub-` as `participant_id`."""
     path = bids_dir / 'participants.tsv'
     if not path.is_file():
         raise DataError(
-            f'{path}: no such file; add one with a column {PARTICIPANT} and one row per participant'
+            f'{path}: no such file; add it with a column {PARTICIPANT} and one row per participant'
         )
     return _with_labels(read_table(path), PARTICIPANT, 'sub')
 
 
 def read_sessions(bids_dir: Path, participant: str) -> Table | None:
-    """Read a participant's `sessions.tsv`; None where there is none."""
+    """Read the `sessions.tsv` of a participant; None if there is none."""
     path = bids_dir / f'sub-{participant}' / f'sub-{participant}_sessions.tsv'
     return _with_labels(read_table(path), SESSION, 'ses') if path.is_file() else None
 
@@ -237,29 +237,29 @@ def _with_labels(table: Table, name: str, prefix: str) -> Table:
         where = str(wrong.idxmax())
         raise DataError(
             f'{table.source}: {name} of {where} is "{written[where] or MISSING}"; expected '
-            f'{prefix}-<label>, the label of letters and digits'
+            f'{prefix}-<label> with a label of letters and digits'
         )
     repeated = labels[labels.duplicated()].unique()
     if len(repeated):
         lines = labels.index[labels == repeated[0]]
         raise DataError(
-            f'{table.source}: {name} {prefix}-{repeated[0]} is there {len(lines)} times '
-            f'({", ".join(lines)}); keep one row for each'
+            f'{table.source}: {len(lines)} rows have {name} {prefix}-{repeated[0]} '
+            f'({", ".join(lines)}); keep one of them'
         )
     return Table(table.source, table.text.assign(**{name: labels}))
 
 
 def read_visits(bids_dir: Path, visits: Sequence[Visit]) -> Table:
-    """Read what is known of each visit: the participant's columns, then those of the session.
+    """Read the columns of participants and sessions for each visit.
 
-    Where both files have a column, as age often is, a value of `sessions.tsv` counts.
+    If both files have a column, such as age, `sessions.tsv` takes precedence.
 
     Parameters
     ----------
     bids_dir
         Root of the dataset.
     visits
-        Labels of participant and session; one row for each, in this order.
+        Labels of participant and session; the result has one row for each, in this order.
     """
     participants = read_participants(bids_dir)
     rows = participants.text.set_index(PARTICIPANT)
@@ -267,7 +267,7 @@ def read_visits(bids_dir: Path, visits: Sequence[Visit]) -> Table:
     if absent:
         raise DataError(
             f'{participants.source}: no row for {", ".join(f"sub-{label}" for label in absent)}; '
-            'add it, or leave them out with --participant-label'
+            'add it, or select other participants with --participant-label'
         )
     records = [
         {
@@ -285,7 +285,7 @@ def read_visits(bids_dir: Path, visits: Sequence[Visit]) -> Table:
 
 
 def session_values(bids_dir: Path, participant: str, session: str | None) -> dict[Hashable, str]:
-    """Read what `sessions.tsv` says of a session, if there is such a file."""
+    """Read the values of a session from `sessions.tsv`; empty if there is none."""
     table = read_sessions(bids_dir, participant) if session else None
     if table is None:
         return {}
@@ -294,10 +294,7 @@ def session_values(bids_dir: Path, participant: str, session: str | None) -> dic
 
 
 def scan_time(bids_dir: Path, participant: str, session: str | None) -> str | None:
-    """Read from `scans.tsv` when a T1w image was acquired: the earliest; None if it is not there.
-
-    Only of sessions: without them, there is nothing to put in order.
-    """
+    """Read the earliest acquisition time of the T1w images of a session from `scans.tsv`."""
     if not (is_label(participant) and is_label(session)):
         return None
     visit = f'sub-{participant}_ses-{session}'
@@ -312,7 +309,7 @@ def scan_time(bids_dir: Path, participant: str, session: str | None) -> str | No
 
 
 def age_and_sex(bids_dir: Path, visit: Visit) -> tuple[float | None, str | None]:
-    """Age in years and sex ('F' or 'M') at a visit; None where the dataset does not say."""
+    """Read age in years and sex ('F' or 'M') at a visit; None if unknown."""
     try:
         row = read_visits(bids_dir, [visit]).text.iloc[0]
     except DataError:
@@ -323,7 +320,7 @@ def age_and_sex(bids_dir: Path, visit: Visit) -> tuple[float | None, str | None]
 
 
 def find_column(columns: Iterable[str], name: str) -> str | None:
-    """Find a column: by its exact name, or else by the only one that differs in case alone."""
+    """Find a column by its exact name, else by the only name that differs in case alone."""
     columns = list(columns)
     if name in columns:
         return name
@@ -332,9 +329,9 @@ def find_column(columns: Iterable[str], name: str) -> str | None:
 
 
 def require_columns(table: Table, names: Iterable[str], remedy: str = '') -> dict[str, str]:
-    """Find columns as :func:`find_column` does: the column of each name, or an error.
+    """Find the column of each name as :func:`find_column` does, or raise an error.
 
-    `remedy` ends the message: what to do about it.
+    `remedy` ends the message.
     """
     found = {name: find_column(table.columns, name) for name in names}
     missing = [name for name, column in found.items() if column is None]
@@ -348,9 +345,9 @@ def require_columns(table: Table, names: Iterable[str], remedy: str = '') -> dic
 
 
 def names(table: Table, column: str) -> pd.Series:
-    """A column as names of groups or sites, None where missing; `3.0` is the name `3`.
+    """Return a column as names of groups or sites, None where missing; `3.0` becomes `3`.
 
-    A program that takes names for numbers writes them so as soon as one is missing.
+    Programs that read names as numbers write `3.0` if any value is missing.
     """
     cells = table.categories(column)
     return pd.Series([_name(cell) for cell in cells], cells.index, dtype=object, name=column)
@@ -363,7 +360,7 @@ def _name(cell: str | None) -> str | None:
 
 @contextmanager
 def prefix_errors(source: Path) -> Iterator[None]:
-    """Put the name of a file before the DataErrors of a block that do not have it."""
+    """Prefix DataErrors with the name of a file, unless they contain it."""
     try:
         yield
     except DataError as error:
@@ -373,4 +370,4 @@ def prefix_errors(source: Path) -> Iterator[None]:
 
 
 CONTROL, PATIENT = 'CN', 'PT'
-"""What the two groups are called in outputs."""
+"""Names of the two groups in outputs."""

@@ -78,7 +78,7 @@ def test_text_among_numbers_is_named_with_its_line(write, value):
         ('participant_id\tage\nsub-1\n', 'line 2 has 1 cells, but the header has 2'),
         ('participant_id\tage\nsub-1\t2\t3\n', 'line 2 has 3 cells, but the header has 2'),
         ('participant_id\tage\tage\nsub-1\t2\t3\n', 'more than one column age'),
-        ('participant_id\nsub-1\nsub-2\n1\n', r'sub-1 is there 2 times \(line 2, line 4\)'),
+        ('participant_id\nsub-1\nsub-2\n1\n', r'sub-1 \(line 2, line 4\)'),
         ('participant_id\tage\nn/a\t2\n', 'participant_id of line 2 is "n/a"; expected sub-'),
         ('participant_id\nsub-1\n../../x\n', 'participant_id of line 3 is "../../x"'),
         ('participant_id\nsub-a_b\n', 'participant_id of line 2 is "sub-a_b"'),
@@ -172,7 +172,7 @@ def test_sessions_may_be_absent_but_not_repeated(longitudinal):
     assert read_sessions(longitudinal, '002') is None
     path = longitudinal / 'sub-002' / 'sub-002_sessions.tsv'
     path.write_text('session_id\nses-1\nses-1\n')
-    with pytest.raises(DataError, match='session_id ses-1 is there 2 times'):
+    with pytest.raises(DataError, match='2 rows have session_id ses-1'):
         read_sessions(longitudinal, '002')
 
 

@@ -276,7 +276,7 @@ def test_a_filter_file(check, tmp_path, filters, expected):
             lambda root: (root / 'participants.tsv').write_text(PEOPLE + 'sub-01\t1\tCN\n'),
             ['participant'],
             65,
-            'participant_id sub-01 is there 2 times',
+            '2 rows have participant_id sub-01',
         ),
     ],
 )
