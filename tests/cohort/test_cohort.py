@@ -283,8 +283,8 @@ def test_other_measures_are_joined(tmp_path, by_session):
 @pytest.mark.parametrize(
     ('text', 'message'),
     [
-        ('participant_id\tscore\nsub-999\t5\n', 'nobody in it is among'),
-        ('participant_id\theight\nsub-001\t5\n', 'height is in another table too'),
+        ('participant_id\tscore\nsub-999\t5\n', 'has none of the'),
+        ('participant_id\theight\nsub-001\t5\n', 'height is also in another table'),
     ],
 )
 def test_measures_of_nobody_or_twice_are_an_error(tmp_path, text, message):

@@ -71,14 +71,14 @@ def test_files_that_no_complete_run_has_made_do_not_count(tmp_path, what):
         volumes.write_text(volumes.read_text() + '4\tThird ventricle\t1\n')
     assert collect_volumes(tmp_path, 'muse').visits == [('1', None)]
     record_path(tmp_path, ('1', None)).unlink()
-    with pytest.raises(DataError, match='that a complete run has left'):
+    with pytest.raises(DataError, match='of a complete run'):
         collect_volumes(tmp_path, 'muse')
 
 
 def test_volumes_that_were_not_made_alike_are_refused(tmp_path):
     for label, mode in (('1', 'default'), ('2', 'default'), ('3', 'fast')):
         write_visit(tmp_path, label, options={'segmentation_mode': mode})
-    with pytest.raises(DataError, match=r'sub-3 and sub-1 .* options \(segmentation_mode\); run'):
+    with pytest.raises(DataError, match=r'sub-3 and sub-1 .* options \(segmentation_mode\); rerun'):
         collect_volumes(tmp_path, 'muse')
 
 
@@ -113,7 +113,7 @@ def test_visits_in_any_usual_spelling(tmp_path, cells, expected):
     ('text', 'message'),
     [
         ('person,a\n1,2\n', 'no column participant_id'),
-        ('participant_id,a\n', 'no row below the header'),
+        ('participant_id,a\n', 'the table has no rows'),
         ('participant_id,a\nsub-1,2\n1,3\n', 'more than one row for sub-1'),
         ('participant_id,a\n,2\n', 'line 2 has no participant_id'),
         ('participant_id,a\nx y,2\n', 'line 2 has the id x y'),
