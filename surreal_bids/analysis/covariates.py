@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.exclusions import GROUP_NAMES
+from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, assess_harmonization

@@ -50,6 +50,7 @@ def shift_of_controls(
     site = _sites(first)[~first.is_patient]
     if (
         not names
+        or not cohort.has_all_controls
         or not first.is_patient.any()
         or not site.value_counts().min() >= 2
         or first.features.isna().any(axis=None)
