@@ -166,7 +166,8 @@ class Cohort:
     def select(self, chosen: pd.Series | Sequence[bool]) -> Cohort:
         """Keep some of the visits."""
         rows = np.asarray(chosen, dtype=bool)
-        return replace(self, **{name: getattr(self, name)[rows] for name in FRAMES})
+        frames = {name: getattr(self, name)[rows] for name in FRAMES}
+        return replace(self, n_controls=None, **frames)
 
     def first_visits(self) -> Cohort:
         """Keep the first visit of each participant."""
@@ -180,7 +181,8 @@ class Cohort:
         excluded = self.exclusions[_are_labelled(self.exclusions, wanted)]
         chosen = _are_labelled(self.visits, wanted)
         require_people(self.visits.index[chosen], dict(zip(excluded.index, excluded['reason'])))
-        return replace(self.select(chosen), exclusions=excluded)
+        chosen_only = self.select(chosen)
+        return replace(chosen_only, exclusions=excluded, n_controls=self.n_controls)
 
     def covariates_and_measures(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Divide the facts about visits into covariates and other measures.
