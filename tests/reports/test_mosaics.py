@@ -183,7 +183,7 @@ def test_rows_are_spread_over_the_width(tmp_path, widths):
 def test_refuses_images_of_different_spaces(tmp_path):
     t1w, mask = draw_head(ras_grid())
     elsewhere = nib.Nifti1Image(np.asarray(t1w.dataobj), t1w.affine + np.eye(4, k=3) * 900)
-    with pytest.raises(DataError, match='share a space'):
+    with pytest.raises(DataError, match='same space'):
         mask_mosaic(tmp_path / 'm.svg', elsewhere, mask)
     assert not list(tmp_path.iterdir())
 
