@@ -32,7 +32,7 @@ _PART: ContextVar[_Part | None] = ContextVar('part', default=None)
 
 
 @contextmanager
-def part(name: str) -> Iterator[None]:
+def progress_of(name: str) -> Iterator[None]:
     """Name the part that is computed meanwhile, such as `fold 2 of 5`, in all lines."""
     token = _PART.set(_Part(name))
     try:

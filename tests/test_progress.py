@@ -1,7 +1,7 @@
 import pytest
 
 from surreal_bids import progress
-from surreal_bids.progress import ProgressReport, part
+from surreal_bids.progress import ProgressReport, progress_of
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_part_shows_one_line_and_the_rest_with_v(clock, caplog, verbose, shown
     caplog.set_level('INFO' if verbose else 'WARNING', 'surreal_bids.details')
     caplog.set_level('INFO', 'surreal_bids.progress')
     for fold in (1, 2):
-        with part(f'fold {fold} of 2'):
+        with progress_of(f'fold {fold} of 2'):
             for _ in range(2):
                 _run(clock, 'training', [(1, clock[0] + 1)])
     assert len(caplog.messages) == shown

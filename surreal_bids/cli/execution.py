@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import multiprocessing
 import os
-import re
 import secrets
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,12 +25,12 @@ from nipype.pipeline.plugins.multiproc import process_initializer, run_node
 from nipype.pipeline.plugins.tools import report_crash
 from nipype.utils.profiler import get_system_total_memory_gb
 
+from surreal_bids.cli.crashes import Crash, collect_crashes, crash_dir, step_names
 from surreal_bids.cli.main import log_from, log_level, usable_cores
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
-from surreal_bids.exceptions import SurrealError, UsageError
+from surreal_bids.exceptions import UsageError
 from surreal_bids.imaging.slabs import set_slab_threads
-from surreal_bids.interfaces import ERROR
 
 LOGGER = logging.getLogger(__name__)
 
@@ -64,40 +60,9 @@ DIED = (
 )
 """Error of a step whose process was killed, as systems do when memory runs out."""
 
-ERROR_LINE = re.compile(r'^\s*((?:\w+\.)*)(\w+(?:Error|Exception)): (.+)$', re.MULTILINE)
-"""Line of a traceback that names an error: its module, type and message."""
-
-PART = re.compile(r'^_(.+?)(\d+)$')
-"""Name of the parts of a step that Nipype runs for each item of a list."""
-
 StatusCallback = Callable[[tuple[str, ...], str], None]
 """Called with the names of the workflows around a step and its own, and `start`, `end`, `ready`
 (its results already exist) or `exception`."""
-
-
-@dataclass(frozen=True)
-class Crash:
-    """A step that failed.
-
-    Attributes
-    ----------
-    hierarchy
-        Names of the workflows around the step, outermost first.
-    step
-        Name of the node; `name[2]` is the third part of a step that runs for each item.
-    reason
-        Last line of the error, without its type if this package raised it.
-    report
-        Crash report of Nipype.
-    exit_code
-        Exit code of the error, if this package raised it.
-    """
-
-    hierarchy: tuple[str, ...]
-    step: str
-    reason: str
-    report: str
-    exit_code: int = SurrealError.exit_code
 
 
 Finished = Callable[[Workflow, list[Crash]], Workflow | None]
@@ -160,7 +125,7 @@ def _run_with_plugin(workflow: Workflow, plugin: Any) -> list[Crash]:
         workflow.run(plugin=plugin)
     except RuntimeError:
         # Nipype raises it if steps failed, with a report of each. Other errors are fatal.
-        if not _crash_dir(workflow).is_dir():
+        if not crash_dir(workflow).is_dir():
             raise
     return collect_crashes(workflow)
 
@@ -458,19 +423,6 @@ def _report(callback: StatusCallback, base_dir: Path, node: Any, status: str) ->
     callback(step_names(node.output_dir(), base_dir), status)
 
 
-def step_names(folder: str, base_dir: Path) -> tuple[str, ...]:
-    """Derive the names of the workflows around a step and its own from its folder.
-
-    Only the folder shows where a part belongs: `w/a/step/mapflow/_step2` becomes `w`, `a`,
-    `step[2]`.
-    """
-    *hierarchy, name = Path(folder).relative_to(base_dir.resolve()).parts
-    part = PART.match(name) if hierarchy[-1:] == ['mapflow'] else None
-    if part is None:
-        return (*hierarchy, name)
-    return (*hierarchy[:-2], f'{part[1]}[{part[2]}]')
-
-
 def _log_level() -> int:
     """Log level of Nipype: its decisions are our details."""
     return logging.INFO if LOGGER.isEnabledFor(logging.DEBUG) else logging.CRITICAL
@@ -553,37 +505,3 @@ def _check_plugin_args(path: Path, arguments: Any) -> None:
         value = arguments.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise UsageError(f'--use-plugin {path}: {name} is {value!r}; expected a number above 0')
-
-
-def _crash_dir(workflow: Workflow) -> Path:
-    return Path(workflow.config['execution']['crashdump_dir'])
-
-
-def collect_crashes(workflow: Workflow) -> list[Crash]:
-    """Read and delete the crash reports of Nipype; their content is kept in the logs."""
-    folder = _crash_dir(workflow)
-    reports = (path.read_text(encoding='utf-8') for path in folder.glob('crash-*'))
-    crashes = [_read_crash(report, Path(workflow.base_dir)) for report in reports]
-    shutil.rmtree(folder, ignore_errors=True)
-    return sorted(crashes, key=lambda crash: (crash.hierarchy, crash.step))
-
-
-def _read_crash(report: str, base_dir: Path) -> Crash:
-    match = re.search(r'^Working directory: (.+)$', report, re.MULTILINE)
-    if match is None:
-        return Crash((), 'unknown', _reason(report), report)
-    *hierarchy, step = step_names(match[1], base_dir)
-    record = Path(match[1]) / ERROR
-    if not record.is_file():
-        return Crash(tuple(hierarchy), step, _reason(report), report)
-    error = json.loads(record.read_text(encoding='utf-8'))
-    return Crash(tuple(hierarchy), step, error['message'], report, error['exit_code'])
-
-
-def _reason(report: str) -> str:
-    """Find the last line that names an error, other than those of Nipype itself."""
-    errors = [match for match in ERROR_LINE.finditer(report) if match[2] != 'NodeExecutionError']
-    if not errors:
-        return 'unknown; see the report'
-    module, kind, message = errors[-1].groups()
-    return message if module == 'surreal_bids.exceptions.' else f'{kind}: {message}'

@@ -28,7 +28,8 @@ from surreal_bids.bids.precomputed import segmentation_label
 from surreal_bids.bids.preflight import check_output_folder, check_work_folder
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT
 from surreal_bids.cli.config_file import write_config
-from surreal_bids.cli.execution import Crash, run_workflow
+from surreal_bids.cli.crashes import Crash
+from surreal_bids.cli.execution import run_workflow
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import template_name
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort

@@ -31,7 +31,8 @@ from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cli.config_file import config_to_toml, write_config
 from surreal_bids.cli.costs import SECONDS
-from surreal_bids.cli.execution import RESOURCES, Crash, run_workflows, runs_here
+from surreal_bids.cli.crashes import Crash
+from surreal_bids.cli.execution import RESOURCES, run_workflows, runs_here
 from surreal_bids.cli.plan import (
     Job,
     Plan,

@@ -26,7 +26,7 @@ from surreal_bids.model.agreement import LOW_AGREEMENT, Selection
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import subsample_size
-from surreal_bids.progress import part
+from surreal_bids.progress import progress_of
 from surreal_bids.rindices.model import (
     BASELINE,
     R_INDEX,
@@ -226,7 +226,7 @@ def fit_folds(
     failed = dict(folds.failed)
     for fold, data in folds.data.items():
         try:
-            with part(f'fold {fold} of {folds.count}'):
+            with progress_of(f'fold {fold} of {folds.count}'):
                 models[fold] = fit_fold(data, options, model.gan.selected_, fold, checkpoint_dir)
         except DataError as error:
             failed[fold] = explain_failure(fold, error)
@@ -301,12 +301,14 @@ def train_part(
         return select_model(prepare(cohort), options, checkpoint_dir)
     if kind == HALF:
         half = prepare_half(cohort, options.random_seed, int(number))
-        return select_model(half, half_options(options, int(number)), checkpoint_dir / part)
+        with progress_of(f'half {number} of 2'):
+            return select_model(half, half_options(options, int(number)), checkpoint_dir / part)
     folds = assign_folds(cohort, options)
     if folds is None or chosen is None:
         raise ValueError(f'{part}: a fold needs participants in folds, and M and lambda')
     data = prepare_fold(cohort, folds, int(number))
-    return fit_fold(data, options, chosen, int(number), checkpoint_dir)
+    with progress_of(f'fold {number} of {folds.count}'):
+        return fit_fold(data, options, chosen, int(number), checkpoint_dir)
 
 
 @dataclass(frozen=True, eq=False)

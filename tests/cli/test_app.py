@@ -270,7 +270,7 @@ def test_a_filter_file(check, tmp_path, filters, expected):
             lambda root: (root / 'participants.tsv').write_text(PEOPLE.replace('diagnosis', 'x')),
             ['participant', 'group'],
             65,
-            'name that of the diagnosis with --group-column',
+            'name the diagnosis column with --group-column',
         ),
         (
             lambda root: (root / 'participants.tsv').write_text(PEOPLE + 'sub-01\t1\tCN\n'),
