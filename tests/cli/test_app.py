@@ -317,10 +317,10 @@ def test_damaged_images_may_be_left_to_the_steps(check, dataset):
             ['--template-resolution', '0.1'],
             '--template-resolution 0.1: expected 0.5 or more',
         ),
-        (['--template', 'own', '--template-resolution', '2'], 'for the built-in template'),
-        (['-d', 'fmriprep'], '--derivatives fmriprep: no such folder; give an existing one'),
+        (['--template', 'own', '--template-resolution', '2'], 'the built-in template only'),
+        (['-d', 'fmriprep'], '--derivatives fmriprep: no such folder; give an existing folder'),
         (['-d', 'fmriprep='], '--derivatives fmriprep=: expected NAME=PATH'),
-        (['-d', 'a=.', 'b=.'], 'a and b are segmentations; give one'),
+        (['-d', 'a=.', 'b=.'], 'a and b are segmentations; give only one'),
     ],
 )
 def test_values_that_cannot_be(check, options, message):
