@@ -28,7 +28,7 @@ from reproduction.tables import TABLES
 
 from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import write_tsv
-from surreal_bids.model.estimator import find_device
+from surreal_bids.model.train import find_device
 from surreal_bids.simulation.population import read_controls
 from surreal_bids.simulation.tables import TASKS
 

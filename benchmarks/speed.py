@@ -33,9 +33,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from reproduction.people import simulate_people
 
 from surreal_bids.model.ensemble import Stack
-from surreal_bids.model.estimator import find_device
 from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.train import BLOCK, Steps, members_r_indices
+from surreal_bids.model.train import BLOCK, Steps, find_device, members_r_indices
 from surreal_bids.stats.concordance import pattern_c_index
 
 N_PATTERNS, N_CN, N_PT, BATCH, ORTHO = 3, 492, 900, 112, 0.2

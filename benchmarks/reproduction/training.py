@@ -22,9 +22,14 @@ from surreal_bids.model.agreement import (
     make_setting,
 )
 from surreal_bids.model.ensemble import Stack
-from surreal_bids.model.estimator import BATCHES_PER_EPOCH, find_device
-from surreal_bids.model.settings import HyperParameters
-from surreal_bids.model.train import Sample, Training, members_by_ortho, members_r_indices
+from surreal_bids.model.settings import BATCHES_PER_EPOCH, HyperParameters
+from surreal_bids.model.train import (
+    Sample,
+    Training,
+    find_device,
+    members_by_ortho,
+    members_r_indices,
+)
 from surreal_bids.stats.concordance import pattern_c_index
 
 from .plan import N_PATTERNS, Schedule

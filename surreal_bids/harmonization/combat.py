@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +34,7 @@ from surreal_bids.harmonization.encoding import (
     CONSTANT,
     FILL_OR_EXCLUDE,
     CovariateEncoder,
+    SiteSample,
     Table,
     as_covariates,
     as_features,
@@ -42,6 +42,7 @@ from surreal_bids.harmonization.encoding import (
     as_mask,
     as_vector,
     fit_site_regression,
+    gather_sites,
     group_means,
     like,
     missing_covariates,
@@ -194,7 +195,7 @@ class ComBat(TransformerMixin, BaseEstimator):
             A missing feature value, or a covariate confounded with site.
         """
         table = as_features(X)
-        sample = _gather(table, site, covariates, _choose(table.index, fit_on, is_control))
+        sample = gather_sites(table, site, covariates, _choose(table.index, fit_on, is_control))
         self.features_ = [str(name) for name in table.columns]
         self.fit_on_: str = fit_on
         self.excluded_ = sample.excluded
@@ -331,7 +332,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, 'ratio_')
         table = order_features(as_features(X), self.features_)
-        sample = _gather(table, site, covariates, np.ones(len(table), dtype=bool))
+        sample = gather_sites(table, site, covariates, np.ones(len(table), dtype=bool))
         self._require_new(sample.sites)
         values = sample.features.to_numpy()[:, self._varying()]
         z = self._standardise(values, self.encoder_.transform(sample.covariates))
@@ -398,7 +399,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         prior = self.shift_prior_
         return {} if prior is None else {'within': prior.within, 'between': prior.between}
 
-    def _learn_one_site(self, sample: _Sample) -> None:
+    def _learn_one_site(self, sample: SiteSample) -> None:
         """Return features unchanged: with one site there is no site effect to estimate."""
         LOGGER.warning(
             'ComBat: all participants come from one site (%s); features are returned unchanged.',
@@ -412,7 +413,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         self.grand_mean_, self.scale_ = values.mean(axis=0), values.std(axis=0)
         self.shift_, self.ratio_ = np.zeros((1, values.shape[1])), np.ones((1, values.shape[1]))
 
-    def _learn(self, sample: _Sample) -> None:
+    def _learn(self, sample: SiteSample) -> None:
         """Regress, standardise, then estimate each site."""
         self.encoder_ = CovariateEncoder(self.categorical).fit(sample.covariates)
         columns = self.encoder_.transform(sample.covariates)
@@ -425,7 +426,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         self._estimate_sites(self._standardise(values, columns), sample)
 
     def _locate(
-        self, site_means: NDArray[np.float64], adjusted: NDArray[np.float64], sample: _Sample
+        self, site_means: NDArray[np.float64], adjusted: NDArray[np.float64], sample: SiteSample
     ) -> None:
         """Set alpha and sigma: of everyone, or of the reference site."""
         squares = (adjusted - site_means[sample.codes]) ** 2
@@ -438,7 +439,7 @@ class ComBat(TransformerMixin, BaseEstimator):
             own = np.sqrt(squares[sample.codes == number].mean(axis=0))
             self.scale_ = np.where(own > CONSTANT * self.scale_, own, self.scale_)
 
-    def _estimate_sites(self, z: NDArray[np.float64], sample: _Sample) -> None:
+    def _estimate_sites(self, z: NDArray[np.float64], sample: SiteSample) -> None:
         """Set gamma and delta of each site, and the priors for sites added later."""
         if self.empirical_bayes and not self._borrows():
             LOGGER.warning(
@@ -460,7 +461,7 @@ class ComBat(TransformerMixin, BaseEstimator):
             self._learn_covariances(z, sample, [number for number, *_ in pooled])
 
     def _learn_covariances(
-        self, z: NDArray[np.float64], sample: _Sample, pooled: Sequence[int]
+        self, z: NDArray[np.float64], sample: SiteSample, pooled: Sequence[int]
     ) -> None:
         """Estimate the covariance of features within sites, and of the shifts of pooled sites."""
         if z.shape[1] > MOST_COVARYING or self.mean_only:
@@ -543,33 +544,6 @@ class ComBat(TransformerMixin, BaseEstimator):
             )
 
 
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """Participants used for fitting, in one order, without missing values.
-
-    Attributes
-    ----------
-    features, covariates : frames of shape (n, n_features) and (n, n_covariates)
-    sites : list of str
-        Names of the sites, sorted.
-    codes : ndarray of shape (n,)
-        Index of each participant's site in `sites`.
-    excluded : list of str
-        Participants without a site or a covariate.
-    """
-
-    features: pd.DataFrame
-    covariates: pd.DataFrame
-    sites: list[str]
-    codes: NDArray[np.intp]
-    excluded: list[str]
-
-    @property
-    def sizes(self) -> list[int]:
-        """Participants of each site."""
-        return np.bincount(self.codes, minlength=len(self.sites)).tolist()
-
-
 def _choose(
     people: pd.Index[Any], fit_on: FitOn, is_control: pd.Series[Any] | ArrayLike | None
 ) -> NDArray[np.bool_]:
@@ -583,36 +557,7 @@ def _choose(
     return as_mask(is_control, people)
 
 
-def _gather(
-    features: pd.DataFrame,
-    site: pd.Series[Any] | ArrayLike,
-    covariates: pd.DataFrame | ArrayLike | None,
-    chosen: NDArray[np.bool_],
-) -> _Sample:
-    """Gather the chosen participants; exclude those without a site or covariate."""
-    places = as_vector(site, features.index, 'site')
-    covariate_table = as_covariates(covariates, features.index)
-    lacking = missing_covariates(covariate_table) | pd.isna(places)
-    excluded = features.index[chosen & lacking]
-    if len(excluded):
-        LOGGER.warning(
-            'ComBat: %s excluded from fitting because the site or a covariate is missing: %s',
-            counted(len(excluded), 'participant'),
-            list_briefly(excluded),
-        )
-    kept = chosen & ~lacking
-    if not kept.any():
-        raise DataError(
-            'no participants left to fit ComBat: each one lacks a site or a covariate, or is not '
-            'a control; complete the table'
-        )
-    require_finite(features.loc[kept], 'features', FILL_OR_EXCLUDE)
-    sites, codes = np.unique(as_labels(places[kept]), return_inverse=True)
-    names = [str(person) for person in excluded]
-    return _Sample(features.loc[kept], covariate_table.loc[kept], sites.tolist(), codes, names)
-
-
-def _require_enough(sample: _Sample, n_columns: int) -> None:
+def _require_enough(sample: SiteSample, n_columns: int) -> None:
     """Raise an error if a regression on sites and covariates would leave no residual."""
     needed = len(sample.sites) + n_columns + 1
     if len(sample.codes) < needed:
@@ -622,7 +567,7 @@ def _require_enough(sample: _Sample, n_columns: int) -> None:
         )
 
 
-def _constant_features(sample: _Sample) -> list[str]:
+def _constant_features(sample: SiteSample) -> list[str]:
     """List and log the features that do not vary within any site."""
     values = sample.features.to_numpy()
     within = values - group_means(values, sample.codes, len(sample.sites))[sample.codes]
@@ -636,7 +581,7 @@ def _constant_features(sample: _Sample) -> list[str]:
     return names
 
 
-def _tied_features(sample: _Sample) -> list[str]:
+def _tied_features(sample: SiteSample) -> list[str]:
     """List and log the varying features with the same value in more than half the participants.
 
     Harmonizing such a value (no lesion: 0) gives it another value at each site. A nonlinear model

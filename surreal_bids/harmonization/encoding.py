@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import counted, list_briefly
+
+LOGGER = logging.getLogger(__name__)
 
 Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
 
@@ -460,3 +464,59 @@ def centred_slopes(
 
 def _rank(scaled: NDArray[np.float64]) -> int:
     return int(np.linalg.matrix_rank(scaled, rtol=COLLINEAR)) if scaled.size else 0
+
+
+@dataclass(frozen=True, eq=False)
+class SiteSample:
+    """Participants used for fitting, in one order, without missing values.
+
+    Attributes
+    ----------
+    features, covariates : frames of shape (n, n_features) and (n, n_covariates)
+    sites : list of str
+        Names of the sites, sorted.
+    codes : ndarray of shape (n,)
+        Index of each participant's site in `sites`.
+    excluded : list of str
+        Participants without a site or a covariate.
+    """
+
+    features: pd.DataFrame
+    covariates: pd.DataFrame
+    sites: list[str]
+    codes: NDArray[np.intp]
+    excluded: list[str]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Participants of each site."""
+        return np.bincount(self.codes, minlength=len(self.sites)).tolist()
+
+
+def gather_sites(
+    features: pd.DataFrame,
+    site: pd.Series[Any] | ArrayLike,
+    covariates: pd.DataFrame | ArrayLike | None,
+    chosen: NDArray[np.bool_],
+) -> SiteSample:
+    """Gather the chosen participants; exclude those without a site or covariate."""
+    places = as_vector(site, features.index, 'site')
+    covariate_table = as_covariates(covariates, features.index)
+    lacking = missing_covariates(covariate_table) | pd.isna(places)
+    excluded = features.index[chosen & lacking]
+    if len(excluded):
+        LOGGER.warning(
+            'ComBat: %s excluded from fitting because the site or a covariate is missing: %s',
+            counted(len(excluded), 'participant'),
+            list_briefly(excluded),
+        )
+    kept = chosen & ~lacking
+    if not kept.any():
+        raise DataError(
+            'no participants left to fit ComBat: each one lacks a site or a covariate, or is not '
+            'a control; complete the table'
+        )
+    require_finite(features.loc[kept], 'features', FILL_OR_EXCLUDE)
+    sites, codes = np.unique(as_labels(places[kept]), return_inverse=True)
+    names = [str(person) for person in excluded]
+    return SiteSample(features.loc[kept], covariate_table.loc[kept], sites.tolist(), codes, names)
