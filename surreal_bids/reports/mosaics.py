@@ -15,7 +15,6 @@ from typing import Any, Literal
 import matplotlib as mpl
 import nibabel as nib
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.cm import ScalarMappable
@@ -387,13 +386,9 @@ def _annotate(axes: Axes, tile: Tile) -> None:
 def _draw_legend(
     figure: Figure, lines: Sequence[tuple[str, str]], swatches: Sequence[tuple[str, str]]
 ) -> None:
-    handles: list[Artist] = [
-        Line2D([], [], color=colour, linewidth=2, label=name) for name, colour in lines
-    ]
-    handles += [
-        Line2D([], [], color=colour, linewidth=0, marker='s', markersize=9, label=name)
-        for name, colour in swatches
-    ]
+    style: dict[str, Any] = {'linewidth': 0, 'marker': 's', 'markersize': 9}
+    handles = [Line2D([], [], color=colour, linewidth=2, label=name) for name, colour in lines]
+    handles += [Line2D([], [], color=colour, label=name, **style) for name, colour in swatches]
     if handles:
         figure.legend(
             handles=handles, loc='lower left', ncols=len(handles), frameon=False,
