@@ -335,7 +335,7 @@ def test_a_model_is_applied_where_there_are_no_controls(
     assert 'the model was not adapted' in (out / 'group.html').read_text()
     page = Page(out / f'{table["participant_id"][0]}.html')
     # Sites have the names of those that the model was trained on.
-    assert 'taken for the site of this name in the training sample' in page.words
+    assert 'treated as the site of the same name in the training sample' in page.words
     # The same R-indices as the model gives by itself.
     alone = TableModel.load(done.parent / 'out' / 'models').compute(study.features, study.people)
     names = list(table['participant_id'])
