@@ -80,7 +80,7 @@ def make_map(folder, name, rng):
 
 
 def with_results(found: Analysis, **tables) -> Analysis:
-    """The same, with tables that are given instead of computed."""
+    """Return the same results with other fields, or with tables that are given, not computed."""
     copy = replace(found)
     copy.__dict__.update({**found.__dict__, **tables})
     return copy
