@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nipype.interfaces.utility import IdentityInterface, Merge
@@ -166,23 +166,20 @@ def init_training_wf(
         )
         return pe.Node(step, name=part.replace('-', '_'), n_procs=n_threads, mem_gb=2)
 
+    def merge_parts(nodes: Sequence[pe.Node], target: pe.Node, port: str) -> None:
+        if nodes:
+            merge = pe.Node(Merge(len(nodes)), name=f'merge_{port}')
+            for place, node in enumerate(nodes, start=1):
+                workflow.connect([(node, merge, [('out_file', f'in{place}')])])
+            workflow.connect([(merge, target, [('out', port)])])
+
     model = init_part_node('model')
     workflow.connect([(model, outputnode, [('out_file', 'model_card')])])
     numbers = options['n_patterns'] if trains_each_number(options) else ()
-    if numbers:
-        merge_numbers = pe.Node(Merge(len(numbers)), name='merge_numbers')
-        for place, n_patterns in enumerate(numbers, start=1):
-            train = init_part_node(f'{PATTERNS}-{n_patterns}')
-            workflow.connect([(train, merge_numbers, [('out_file', f'in{place}')])])
-        workflow.connect([(merge_numbers, model, [('out', 'checkpoint_files')])])
-    for cards, own in parts.items():
-        if not own:
-            continue
-        merge = pe.Node(Merge(len(own)), name=f'merge_{cards}')
-        for place, part in enumerate(own, start=1):
-            node = init_part_node(part)
-            workflow.connect([(node, merge, [('out_file', f'in{place}')])])
-            if cards == 'fold_cards':
-                workflow.connect([(model, node, [('out_file', 'model_card')])])
-        workflow.connect([(merge, outputnode, [('out', cards)])])
+    merge_parts([init_part_node(f'{PATTERNS}-{m}') for m in numbers], model, 'checkpoint_files')
+    for port, own in parts.items():
+        nodes = [init_part_node(part) for part in own]
+        merge_parts(nodes, outputnode, port)
+        if port == 'fold_cards':
+            workflow.connect([(model, node, [('out_file', 'model_card')]) for node in nodes])
     return workflow

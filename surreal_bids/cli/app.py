@@ -105,6 +105,11 @@ def run(arguments: Sequence[str]) -> int:
         return _write_slurm(config, survey)
     if config.dry_run:
         return _show(config, survey)
+    return _run_levels(config, survey)
+
+
+def _run_levels(config: AppConfig, survey: Survey) -> int:
+    """Run the requested levels on the images of a survey."""
     code = 0
     for note in survey.notes:
         LOGGER.warning('%s', note)

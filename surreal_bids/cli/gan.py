@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -161,12 +161,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
         'rindices': out,
         **{name: out.with_name(f'{out.stem}_{name}.tsv') for name in ('contributions', 'changes')},
     }
-    outputs = [path.with_suffix(end) for path in places.values() for end in ('.tsv', '.json')]
-    model_files = [arguments.model / name for name in OWN_FILES]
-    refuse_inputs(outputs, [arguments.table, arguments.participants, *model_files])
-    for path in outputs:
-        if path.is_dir() or (path.exists() and not arguments.overwrite):
-            raise OutputError(f'{path}: already exists; choose another name or use --overwrite')
+    _require_free_files(arguments, places.values())
 
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import (
@@ -203,6 +198,16 @@ def run_apply(arguments: argparse.Namespace) -> int:
     notes += [f'WARNING: {text}' for text in doubts]
     sys.stdout.write(summarise_results(found.results, notes) + f'  {out}\n')
     return 0
+
+
+def _require_free_files(arguments: argparse.Namespace, tables: Iterable[Path]) -> None:
+    """Refuse outputs of `apply` that are inputs, or that exist unless told to overwrite them."""
+    outputs = [path.with_suffix(end) for path in tables for end in ('.tsv', '.json')]
+    model_files = [arguments.model / name for name in OWN_FILES]
+    refuse_inputs(outputs, [arguments.table, arguments.participants, *model_files])
+    for path in outputs:
+        if path.is_dir() or (path.exists() and not arguments.overwrite):
+            raise OutputError(f'{path}: already exists; choose another name or use --overwrite')
 
 
 def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:

@@ -87,12 +87,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     _check_model_options(config)
     _require_inputs_kept(config)
     model = None if config.model is None else TableModel.load(config.model)
-    volumes = config.roi_table or collect_volumes(config.output_dir, segmentation_label(config))
-    participants = _find_participants(config)
-    needs = None if model is None else model.preprocessing.requirements
-    cohort = read_cohort(volumes, participants, config, expected, needs)
-    if model is not None and not cohort.has_enough_controls:
-        cohort = replace(cohort, warnings=(*cohort.warnings, *sites_by_name(model, cohort)))
+    cohort = _read_cohort(config, model, expected)
     sys.stdout.write(summarise_cohort(cohort.of_participants(config.participant_label)))
     if model is None:
         source: TableModel | TrainingPlan = _plan_training(config, cohort)
@@ -110,6 +105,19 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     for label, reason in failures.items():
         LOGGER.warning('sub-%s: the report lacks R-indices: %s', label, reason)
     return 1 if failures else 0
+
+
+def _read_cohort(config: AppConfig, model: TableModel | None, expected: Sequence[Visit]) -> Cohort:
+    """Read and screen the cohort; warn of sites that a model takes for known ones."""
+    volumes = config.roi_table or collect_volumes(config.output_dir, segmentation_label(config))
+    participants = _find_participants(config)
+    if model is None:
+        return read_cohort(volumes, participants, config, expected)
+    needs = model.preprocessing.requirements
+    cohort = read_cohort(volumes, participants, config, expected, needs)
+    if cohort.has_enough_controls:
+        return cohort
+    return replace(cohort, warnings=(*cohort.warnings, *sites_by_name(model, cohort)))
 
 
 def check_group_options(config: AppConfig) -> None:

@@ -441,11 +441,7 @@ class ComBat(TransformerMixin, BaseEstimator):
 
     def _estimate_sites(self, z: NDArray[np.float64], sample: SiteSample) -> None:
         """Set gamma and delta of each site, and the priors for sites added later."""
-        if self.empirical_bayes and not self._borrows():
-            LOGGER.warning(
-                'ComBat: fewer than two features vary; site effects are estimated without '
-                'empirical Bayes.'
-            )
+        self._warn_without_shrinkage()
         estimates, pooled = [], []
         for number, name in enumerate(sample.sites):
             mine = z[sample.codes == number]
@@ -459,6 +455,13 @@ class ComBat(TransformerMixin, BaseEstimator):
         if pooled and self._borrows():
             self.prior_ = pooled_prior([(shift, ratio) for _, shift, ratio in pooled])
             self._learn_covariances(z, sample, [number for number, *_ in pooled])
+
+    def _warn_without_shrinkage(self) -> None:
+        if self.empirical_bayes and not self._borrows():
+            LOGGER.warning(
+                'ComBat: fewer than two features vary; site effects are estimated without '
+                'empirical Bayes.'
+            )
 
     def _learn_covariances(
         self, z: NDArray[np.float64], sample: SiteSample, pooled: Sequence[int]

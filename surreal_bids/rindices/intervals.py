@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,23 +95,28 @@ def insert_columns(results: pd.DataFrame, new: pd.DataFrame, names: Sequence[str
 
 
 def is_sound(notes: Note, names: Sequence[str]) -> bool:
-    """Whether what a card says of intervals and of its sample can be of these patterns."""
-    tables = [each['Percentiles'] for each in notes.get(REFERENCE, {}).values()]
-    curves = [(row, len(PER_CENT)) for table in tables for row in table.values()]
+    """Whether the intervals and the reference of a card can belong to these patterns."""
+    references = list(notes.get(REFERENCE, {}).values())
+    tables = [each['Percentiles'] for each in references]
+    curves = [_are_curves(table.values(), len(PER_CENT)) for table in tables]
     if INTERVALS in notes:
-        tables.append(notes[INTERVALS]['Patterns'])
-        curves += [
-            (each[name], len(SEVERITIES))
-            for each in tables[-1].values()
-            for name in ('Expected', 'Lower', 'Upper')
-        ]
-    numbers = [each['Number'] for each in notes.get(REFERENCE, {}).values()]
-    return (
-        all(tables)
-        and all(list(table) == [name for name in names if name in table] for table in tables)
-        and all(isinstance(number, int) and number > 0 for number in numbers)
-        and all(
-            len(row) == length and np.isfinite(row).all() and (np.diff(row) >= 0).all()
-            for row, length in curves
-        )
+        patterns = notes[INTERVALS]['Patterns']
+        tables.append(patterns)
+        for each in patterns.values():
+            rows = [each[name] for name in ('Expected', 'Lower', 'Upper')]
+            curves.append(_are_curves(rows, len(SEVERITIES)))
+    numbers = [each['Number'] for each in references]
+    are_counts = all(isinstance(number, int) and number > 0 for number in numbers)
+    return are_counts and all(curves) and all(_in_order(table, names) for table in tables)
+
+
+def _are_curves(rows: Iterable[Sequence[float]], length: int) -> bool:
+    """Whether all rows have this length, are finite, and never fall."""
+    return all(
+        len(row) == length and np.isfinite(row).all() and (np.diff(row) >= 0).all() for row in rows
     )
+
+
+def _in_order(table: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether a table has some of the names, and in their order."""
+    return bool(table) and list(table) == [name for name in names if name in table]

@@ -130,7 +130,7 @@ def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys)
         ['sub-01', 'outputs'],
         ['sub-02', 'outputs'],
     ]
-    assert told.count('the run ended before it; repeat the command') == 2
+    assert told.count('the run ended early; rerun the command') == 2
 
 
 def test_atlases_may_be_called_as_participants_are(unfinished, tmp_path):

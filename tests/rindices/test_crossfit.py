@@ -7,13 +7,13 @@ import pytest
 from surreal_bids.analysis.diagnosis import SUM_OF_INDICES
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.split_half import COMPARED, compare_halves
-from surreal_bids.cohort.cohort import read_cohort
+from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.exceptions import UsageError
 from surreal_bids.reports.model_card import card_text
 from surreal_bids.rindices.crossfit import (
     NOT_HELD_OUT,
     PATTERN_LOST,
-    Folds,
+    assign_folds,
     cross_fit,
     final_results,
     fit_folds,
@@ -325,11 +325,9 @@ def test_a_level_of_one_fold_only_is_no_reason_to_fail(tmp_path):
     assert 'hand of this value' in found.loc['sub-004', 'reason']
 
 
-def test_folds_come_back_from_a_file(cohort, tmp_path):
-    folds = replace(prepare_folds(cohort, OPTIONS), failed={3: 'why'})
-    again = Folds.load(folds.save(tmp_path / 'folds.json'))
-    pd.testing.assert_series_equal(again.number, folds.number, check_names=False)
-    assert again.failed == {3: 'why'}
+def test_a_step_of_the_graph_assigns_the_same_folds(cohort, tmp_path):
+    again = assign_folds(Cohort.load(cohort.save(tmp_path)), OPTIONS)
+    pd.testing.assert_series_equal(again.number, prepare_folds(cohort, OPTIONS).number)
 
 
 def test_seeds_of_parts_are_their_own(cohort, model):
