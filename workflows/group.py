@@ -166,20 +166,26 @@ def init_training_wf(
         )
         return pe.Node(step, name=part.replace('-', '_'), n_procs=n_threads, mem_gb=2)
 
-    def merge_parts(nodes: Sequence[pe.Node], target: pe.Node, port: str) -> None:
-        if nodes:
-            merge = pe.Node(Merge(len(nodes)), name=f'merge_{port}')
-            for place, node in enumerate(nodes, start=1):
-                workflow.connect([(node, merge, [('out_file', f'in{place}')])])
-            workflow.connect([(merge, target, [('out', port)])])
-
     model = init_part_node('model')
     workflow.connect([(model, outputnode, [('out_file', 'model_card')])])
     numbers = options['n_patterns'] if trains_each_number(options) else ()
-    merge_parts([init_part_node(f'{PATTERNS}-{m}') for m in numbers], model, 'checkpoint_files')
+    candidates = [init_part_node(f'{PATTERNS}-{number}') for number in numbers]
+    _merge_parts(workflow, candidates, model, 'checkpoint_files')
     for port, own in parts.items():
         nodes = [init_part_node(part) for part in own]
-        merge_parts(nodes, outputnode, port)
+        _merge_parts(workflow, nodes, outputnode, port)
         if port == 'fold_cards':
             workflow.connect([(model, node, [('out_file', 'model_card')]) for node in nodes])
     return workflow
+
+
+def _merge_parts(
+    workflow: pe.Workflow, nodes: Sequence[pe.Node], target: pe.Node, port: str
+) -> None:
+    """Connect the files of several nodes to one port, as a list."""
+    if not nodes:
+        return
+    merge = pe.Node(Merge(len(nodes)), name=f'merge_{port}')
+    for place, node in enumerate(nodes, start=1):
+        workflow.connect([(node, merge, [('out_file', f'in{place}')])])
+    workflow.connect([(merge, target, [('out', port)])])

@@ -96,18 +96,23 @@ def insert_columns(results: pd.DataFrame, new: pd.DataFrame, names: Sequence[str
 
 def is_sound(notes: Note, names: Sequence[str]) -> bool:
     """Whether the intervals and the reference of a card can belong to these patterns."""
-    references = list(notes.get(REFERENCE, {}).values())
-    tables = [each['Percentiles'] for each in references]
-    curves = [_are_curves(table.values(), len(PER_CENT)) for table in tables]
-    if INTERVALS in notes:
-        patterns = notes[INTERVALS]['Patterns']
-        tables.append(patterns)
-        for each in patterns.values():
-            rows = [each[name] for name in ('Expected', 'Lower', 'Upper')]
-            curves.append(_are_curves(rows, len(SEVERITIES)))
-    numbers = [each['Number'] for each in references]
-    are_counts = all(isinstance(number, int) and number > 0 for number in numbers)
-    return are_counts and all(curves) and all(_in_order(table, names) for table in tables)
+    references = all(
+        isinstance(each['Number'], int)
+        and each['Number'] > 0
+        and _in_order(each['Percentiles'], names)
+        and _are_curves(each['Percentiles'].values(), len(PER_CENT))
+        for each in notes.get(REFERENCE, {}).values()
+    )
+    return references and (INTERVALS not in notes or _are_intervals(notes[INTERVALS], names))
+
+
+def _are_intervals(note: Note, names: Sequence[str]) -> bool:
+    """Whether each pattern has three curves over `SEVERITIES`."""
+    patterns = note['Patterns']
+    return _in_order(patterns, names) and all(
+        _are_curves([each['Expected'], each['Lower'], each['Upper']], len(SEVERITIES))
+        for each in patterns.values()
+    )
 
 
 def _are_curves(rows: Iterable[Sequence[float]], length: int) -> bool:
