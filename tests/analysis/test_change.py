@@ -254,7 +254,7 @@ def test_visits_without_a_site_are_counted_and_told(cohort, results, caplog):
     assert (found['visits'] == 54 * 3 - 3).all()
     assert (found['visits_without_site'] == 3).all()
     assert (found['visits_elsewhere'] == 0).all()
-    assert '3 visits left out, since the site is missing' in caplog.text
+    assert '3 visits excluded because their site is missing' in caplog.text
     assert cohort.visits.index[5] in caplog.text
 
 

@@ -489,7 +489,12 @@ REFERENCES = [
             ['template-resolution', 'nan'],
             USAGE,
         ),
-        ('template-resolution-huge', other('--template-resolution', '40'), ['40 mm'], USAGE),
+        (
+            'template-resolution-huge',
+            other('--template-resolution', '40'),
+            ['template-resolution 40'],
+            USAGE,
+        ),
         (
             'derivatives-missing',
             options('-d', 'fmriprep={folder}/nowhere'),

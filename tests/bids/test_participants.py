@@ -96,7 +96,7 @@ def test_another_encoding_is_named(write):
 
 
 def test_an_absent_table_is_named(tmp_path):
-    with pytest.raises(DataError, match=r'participants\.tsv: no such file; add one'):
+    with pytest.raises(DataError, match=r'participants\.tsv: no such file; add it'):
         read_participants(tmp_path)
 
 

@@ -263,7 +263,7 @@ def test_a_filter_file(check, tmp_path, filters, expected):
             lambda root: (root / 'participants.tsv').unlink(),
             ['participant', 'group'],
             65,
-            'copy your table of participants there under this name',
+            'save your table of participants under this name',
         ),
         (lambda root: (root / 'participants.tsv').unlink(), ['participant'], 0, ''),
         (

@@ -68,7 +68,7 @@ def test_fit_writes_a_model_r_indices_and_a_summary(home):
     summary = (home / 'model' / 'summary.txt').read_text()
     for words in ('30 controls (CN)', 'recognised', 'chosen', 'agreement', '2 of 2'):
         assert words in summary
-    assert '2 folds: each participant held out once' in summary
+    assert 'out of fold, 2 folds' in summary
 
 
 def assert_contributions_add_up(contributions, results):
@@ -182,7 +182,7 @@ def test_head_size_may_have_any_name(tmp_path, capsys):
     study.write(tmp_path)
     capsys.readouterr()
     assert run('apply', *given, '--model', model, '--out', tmp_path / 'r.tsv') == 0
-    assert 'MUSE_702 outside the training range' in capsys.readouterr().out
+    assert 'MUSE_702 is outside the training range' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize('row', [0, 33, 70])
@@ -218,7 +218,7 @@ def test_people_of_other_diagnoses_are_left_out_and_named(home, tmp_path, capsys
     out = tmp_path / 'model'
     assert run('fit', volumes, '--participants', people, '--out', out, *labels, *QUICK_WORDS) == 0
     said = capsys.readouterr().out
-    assert 'sub-005: diagnosis is MCI: neither control nor patient' in said
+    assert 'sub-005: diagnosis is MCI, which is neither control nor patient' in said
     assert 'sub-050: diagnosis is missing' in said
     assert read(out / 'exclusions.tsv').index.tolist() == ['sub-005', 'sub-050']
     assert len(read(out / 'rindices.tsv')) == 69
@@ -253,7 +253,7 @@ def put(frame, row, column, value):
         ('twice', (), ['volumes.tsv', 'sub-005', 'more than one row']),
         ('no control', (), ['participants.tsv', 'MCI, PT', '--control-label']),
         ('few controls', (), ['3 controls']),
-        ('none', ('--batch-size', 31), ['volumes.tsv', '31', '30']),
+        ('none', ('--batch-size', 31), ['volumes.tsv', '31', '24']),
         ('none', ('--covariates', 'ages'), ['participants.tsv', 'ages', 'age']),
         ('none', ('--covariates', 'diagnosis'), ['diagnosis']),
         ('none', ('--group-column', 'dx'), ['participants.tsv', 'dx', 'diagnosis']),
@@ -400,7 +400,7 @@ def test_covariates_beyond_the_range_are_flagged(home, tmp_path, capsys):
     assert run('apply', volumes, '--participants', people, *model) == 0
     assert read(tmp_path / 'r.tsv').loc['sub-002', 'covariates_out_of_range'] == 'age'
     shown = capsys.readouterr().out
-    assert 'age outside the training range' in shown
+    assert 'age is outside the training range' in shown
     assert shown.count('sub-002') == 1
 
 
@@ -492,7 +492,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize('interrupted', ['.', 'fold-2'])
 def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(tmp_path, interrupted):
     volumes, people = make_study().write(tmp_path)
-    settings = (*PEOPLE, *QUICK_WORDS, '--iterations', 300)
+    settings = (*PEOPLE, *QUICK_WORDS, '--iterations', 600)
     command = [sys.executable, '-c', FASTER_CHECKPOINTS, 'fit', volumes, '--participants', people]
     outs = {name: tmp_path / name for name in ('whole', 'killed')}
     arguments = {
@@ -501,8 +501,8 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(tmp_path, interrupted
     }
     subprocess.run(arguments['whole'], check=True, stdout=subprocess.DEVNULL)
     process = subprocess.Popen(arguments['killed'], stdout=subprocess.DEVNULL)
-    checkpoint = outs['killed'] / 'checkpoints' / interrupted / 'patterns-2.safetensors'
-    while not checkpoint.exists():
+    checkpoints = outs['killed'] / 'checkpoints' / interrupted
+    while not list(checkpoints.glob('patterns-2*.safetensors')):
         assert process.poll() is None, 'ended before it could be killed'
         time.sleep(0.01)
     process.kill()
@@ -523,9 +523,9 @@ def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
     simulated = simulate_table('basic', n_cn=150, n_pt=250, seed=0)
     people, volumes, _ = write_simulated_table(tmp_path, simulated)
     out = tmp_path / 'model'
-    settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 3, '--iterations', 1500)
+    settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 200)
     given = ('--features', 'muse72', '--icv-column', 'icv', '--covariates', 'age', 'sex')
-    command = ('fit', volumes, '--participants', people, '--out', out, '--preset', 'robust')
+    command = ('fit', volumes, '--participants', people, '--out', out)
     assert run(*command, *given, *settings, '--folds', 2, '--device', 'cpu') == 0
     fitted = read(out / 'rindices.tsv')
     rindices = tmp_path / 'r.tsv'
@@ -534,4 +534,4 @@ def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
     assert (read(rindices)[['r1', 'r2', 'r3']] == fitted[trained_on].to_numpy()).all(axis=None)
     patients = fitted['group'] == 'PT'
     truth = simulated.severities.set_index('participant_id').loc[fitted.index[patients]]
-    assert pattern_c_index(fitted.loc[patients, ['r1', 'r2', 'r3']], truth) > 0.56
+    assert pattern_c_index(fitted.loc[patients, ['r1', 'r2', 'r3']], truth) > 0.8

@@ -179,7 +179,7 @@ def test_measures_are_associated(done):
 @pytest.mark.slow
 def test_the_report_opens(done):
     page = (done.parent / 'out' / 'group.html').read_text()
-    for words in ('Tiny', 'sub-050', 'Split halves', 'Few controls', 'With other controls'):
+    for words in ('Tiny', 'sub-050', 'Split halves', 'Few controls', 'SD of the mean R-indices'):
         assert words in page
 
 
@@ -259,7 +259,7 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
 @pytest.mark.parametrize(
     ('words', 'message'),
     [
-        (('--model', 'out/models'), 'where the model of this run is written'),
+        (('--model', 'out/models'), 'this run writes its own model there'),
         (('--model', 'elsewhere', '--split-half'), 'remove one of them'),
     ],
 )
@@ -355,7 +355,7 @@ def test_a_model_is_applied_where_there_are_no_controls(
         (lambda p: p.assign(diagnosis=['CN'] * 68 + ['PT'] * 3), (), '3 patients left'),
         (lambda p: p, ('--site-column', 'scanner'), 'no column scanner'),
         (lambda p: p.assign(age=None), ('--covariates', 'age'), 'everyone is excluded'),
-        (None, (), 'participants.tsv: no such file; the group level reads the diagnosis'),
+        (None, (), 'participants.tsv: no such file; the group level reads diagnosis'),
     ],
     ids=['no CN', 'no PT', 'few PT', 'no site column', 'everyone excluded', 'no participants'],
 )
@@ -388,7 +388,7 @@ def test_a_step_that_fails_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr('surreal_bids.model.agreement.SMALLEST_SPREAD', 1e9)
     assert run(write_dataset(tmp_path)) == 65
     assert 'step model: too few members trained well' in capsys.readouterr().err
-    assert (tmp_path / 'out' / 'logs' / 'group_desc-select_crash.txt').is_file()
+    assert (tmp_path / 'out' / 'logs' / 'group_desc-model_crash.txt').is_file()
     assert not (tmp_path / 'out' / 'phenotype').exists()
 
 

@@ -35,9 +35,9 @@ def test_surreal_gan_fit_and_apply(study, tmp_path, capsys):
     given = ('--participants', people, '--covariates', 'age', 'sex')
     out = tmp_path / 'model'
     assert run_gan([str(word) for word in ('fit', volumes, *given, '--out', out)]) == 0
-    assert 'no pattern is supported' in capsys.readouterr().out
+    assert 'No pattern is supported' in capsys.readouterr().out
     summary = (out / 'summary.txt').read_text()
-    assert 'no pattern is supported' in summary
+    assert 'No pattern is supported' in summary
     assert 'shuffled labels' in summary
     card = json.loads((out / 'model.json').read_text())
     assert card['Selected']['n_patterns'] == 0

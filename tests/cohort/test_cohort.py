@@ -363,7 +363,7 @@ def with_value(study, column, value, who='sub-004'):
         ('region_c', -999, 'region_c of sub-004 is -999; volumes cannot be negative'),
         ('region_c', 99999, r'region_c of sub-004 is 99999, far from all others \(median'),
         ('region_c', 0.3, 'region_c of sub-004 is 0.3, far from'),
-        ('region_c', '1,234', 'sub-004 has "1,234"; write a decimal point'),
+        ('region_c', '1,234', 'sub-004 has "1,234"; use a decimal point'),
         ('sex', 'x', 'sex: sub-004 has x, others have F, M'),
         ('sex', '1', r'column sex holds numbers \(1\) but text for sub-001'),
         ('site', 'SITE0', 'SITE0, site0 differ in case only'),

@@ -161,7 +161,7 @@ def test_one_number_of_patterns_is_trained_in_any_case():
 
 def test_too_few_regions_are_refused():
     X, is_patient, _ = table()
-    with pytest.raises(UsageError, match='12 regions are too few for 2 patterns'):
+    with pytest.raises(UsageError, match='12 regions are too few for n_patterns 2'):
         SurrealGAN(2, **SHORT).fit(X[:, :12], is_patient)
 
 

@@ -196,7 +196,7 @@ def test_a_bundle_without_preprocessing_is_explained(tmp_path, fitted):
     [
         (5, 40, {}, '5 controls'),
         (40, 5, {}, '5 patients'),
-        (30, 41, {'batch_size': 31}, 'a batch of 31 people, but a member is trained on'),
+        (30, 41, {'batch_size': 31}, 'batch_size is 31, but each member sees only 30'),
     ],
 )
 def test_too_few_people_are_refused_before_training(n_cn, n_pt, changes, message):

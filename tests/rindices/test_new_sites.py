@@ -164,7 +164,7 @@ def test_sites_can_be_added_one_after_the_other(model, tmp_path):
 @pytest.mark.parametrize(
     ('more', 'study', 'words'),
     [
-        ((), {'n_cn': 2}, 'site new: 2 controls, but at least 3 are needed'),
+        ((), {'n_cn': 2}, 'site new: 2 controls, but at least 3 are required'),
         (('--control-label', 'healthy'), {}, 'nobody has healthy'),
         (('--site', 'a', '--site-column', 'site'), {}, 'give one of them'),
         (('--site-column', 'place'), {}, 'place'),
@@ -178,7 +178,7 @@ def test_what_cannot_be_added_is_an_error(model, tmp_path, capsys, more, study, 
 
 def test_other_sites_are_not_taken_for_the_one_that_is_named(model, tmp_path, capsys):
     assert add(model, tmp_path, '--site', 'another')[1] == 65
-    assert '--site another, but column site has new; leave out --site' in capsys.readouterr().err
+    assert '--site another, but column site has new; remove --site' in capsys.readouterr().err
 
 
 def test_a_known_site_is_refused(model, tmp_path, capsys):
