@@ -123,4 +123,7 @@ def describe_shift(shift: pd.Series) -> str:
     if known.empty:
         return ''
     listed = ', '.join(f'{name} {value:.2f}' for name, value in known.items())
-    return f'SD of the mean R-indices of patients over samples of as many controls: {listed}'
+    return (
+        'With another sample of as many controls, the mean R-indices of patients would vary by '
+        f'about (SD): {listed}'
+    )

@@ -179,7 +179,7 @@ def test_measures_are_associated(done):
 @pytest.mark.slow
 def test_the_report_opens(done):
     page = (done.parent / 'out' / 'group.html').read_text()
-    for words in ('Tiny', 'sub-050', 'Split halves', 'Few controls', 'SD of the mean R-indices'):
+    for words in ('Tiny', 'sub-050', 'Split halves', 'Few controls', 'With another sample'):
         assert words in page
 
 
