@@ -175,7 +175,8 @@ class CohortOptions:
     )
     site_column: str | None = option(
         'column with the site. ComBat removes site effects and keeps covariate effects. "none" '
-        'skips harmonization (default: site or scanner, if it has several values)'
+        'skips harmonization (default: site, scanner, site_id, center or centre, if it has several '
+        'values)'
     )
     combat_fit_on: str = option(
         'participants used to fit ComBat. "all" confounds disease and site if sites differ in '

@@ -6,20 +6,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
 from surreal_bids.analysis.change import follow_visits, sites_of
-from surreal_bids.analysis.covariates import assess_cohort, describe_covariates
-from surreal_bids.analysis.diagnosis import compare_groups, diagnose
-from surreal_bids.analysis.patterns import describe_patterns, with_contributions
-from surreal_bids.analysis.split_half import compare_halves
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.columns import column_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.covariates import CN_SD
-from surreal_bids.harmonization.quality import HarmonizationQuality
 from surreal_bids.rindices.control_sensitivity import shift_of_controls
 from surreal_bids.rindices.crossfit import (
     CrossFit,
@@ -31,8 +25,11 @@ from surreal_bids.rindices.crossfit import (
 )
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
-from surreal_bids.stats.associations import associate
-from surreal_bids.stats.glm import Skipped
+
+if TYPE_CHECKING:
+    from surreal_bids.harmonization.quality import HarmonizationQuality
+
+# Tables that only the group level needs are computed by modules imported where they are used.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,6 +104,8 @@ class Analysis:
     @cached_property
     def patterns(self) -> pd.DataFrame:
         """What each pattern changes in each region, and the mean contribution of the region."""
+        from surreal_bids.analysis.patterns import describe_patterns, with_contributions
+
         patients = self._patients
         described = patients if len(patients) else self.cohort.first_visits()
         steps = self.model.preprocessing
@@ -116,6 +115,9 @@ class Analysis:
 
     @cached_property
     def _associated(self) -> tuple[pd.DataFrame, dict[str, str]]:
+        from surreal_bids.stats.associations import associate
+        from surreal_bids.stats.glm import Skipped
+
         patients = self._patients
         covariates, measures = patients.covariates_and_measures()
         indices = self.results.loc[patients.visits.index, self.names]
@@ -139,6 +141,8 @@ class Analysis:
     @cached_property
     def covariates(self) -> pd.DataFrame:
         """How R-indices depend on covariates, in each group; see `describe_covariates`."""
+        from surreal_bids.analysis.covariates import describe_covariates
+
         first = self.cohort.first_visits()
         return describe_covariates(first, self.results.loc[first.visits.index, self.names])
 
@@ -150,6 +154,8 @@ class Analysis:
     @cached_property
     def quality(self) -> HarmonizationQuality | None:
         """Site effects before and after harmonization; None where they cannot be assessed."""
+        from surreal_bids.analysis.covariates import assess_cohort
+
         if self.model.preprocessing.combat is None or not self.trained_here:
             return None
         # Where a covariate has rare values, folds may lack them: no reason to do without results.
@@ -160,6 +166,8 @@ class Analysis:
     @cached_property
     def split_half(self) -> pd.DataFrame | None:
         """How alike the models of the two halves are; None where they were not trained."""
+        from surreal_bids.analysis.split_half import compare_halves
+
         if not self.halves:
             return None
         return compare_halves(
@@ -172,11 +180,15 @@ class Analysis:
     @cached_property
     def diagnosis(self) -> pd.DataFrame | None:
         """How well patients and controls are told apart out of fold; None without folds."""
+        from surreal_bids.analysis.diagnosis import diagnose
+
         return None if self.fitted is None else diagnose(self.cohort, self.fitted, self.names)
 
     @cached_property
     def differences(self) -> pd.DataFrame:
         """What else patients and controls differ in; see `compare_groups`."""
+        from surreal_bids.analysis.diagnosis import compare_groups
+
         return compare_groups(self.cohort)
 
     @cached_property
@@ -203,12 +215,13 @@ class Analysis:
 
 
 def _demographics(cohort: Cohort) -> pd.DataFrame:
-    """`age`, `sex` and `site` of each visit as far as known, whatever their columns are called."""
-    columns = pd.concat([cohort.people, cohort.others], axis=1)
-    known = {'site': sites_of(cohort)}
-    facts = {'age': column_of(columns, 'age'), 'sex': column_of(columns, 'sex')}
-    known |= {fact: columns[name] for fact, name in facts.items() if name is not None}
-    table = pd.DataFrame(known, cohort.visits.index)
+    """Return `age`, `sex` and `site` of each visit as far as known, whatever their columns."""
+    known = {
+        'site': sites_of(cohort),
+        'age': cohort.column_of('age'),
+        'sex': cohort.column_of('sex'),
+    }
+    table = pd.DataFrame({name: column for name, column in known.items() if column is not None})
     if 'age' in table:
         table['age'] = pd.to_numeric(table['age'], errors='coerce')
     return table

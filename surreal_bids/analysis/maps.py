@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 
 import pandas as pd
 
+from surreal_bids.analysis.descriptions import write_described
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.bids.layout import without_prefix
-from surreal_bids.bids.outputs import output_path
+from surreal_bids.bids.outputs import output_path, write_sidecar
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
-from surreal_bids.files import write_image, write_json, write_tsv
+from surreal_bids.files import copy_file, write_image, write_json, write_tsv
 from surreal_bids.stats.glm import Design, pattern_designs
 from surreal_bids.stats.maps import MapSeries, PatternMap, Permutation, compute_maps
 
@@ -130,11 +132,13 @@ def map_tissue(
     designs, skipped = pattern_designs(indices, ~mapped.is_patient, mapped.people)
     reasons = {each.name: each.reason for each in skipped}
     record = {'inputs': _fingerprint(paths, designs, options), 'skipped': reasons}
-    if _read_record(folder) != record:
-        (folder / RECORD).unlink(missing_ok=True)
+    if not _holds(folder, record):
+        # Nothing of an earlier run may pass for a map of this one.
+        shutil.rmtree(folder, ignore_errors=True)
         maps = _compute(paths, designs, folder, options, n_threads) if designs else []
         write_tsv(folder / SUMMARY, _keep_images(folder, maps))
-        write_json(folder / RECORD, record)
+        images = sorted(path.name for path in folder.glob('*.nii.gz'))
+        write_json(folder / RECORD, record | {'images': images})
     summary = pd.read_csv(folder / SUMMARY, sep='\t', na_values=['n/a'], keep_default_na=False)
     return TissueMaps(folder, summary, reasons)
 
@@ -146,15 +150,21 @@ def _fingerprint(paths: Sequence[Path], designs: Sequence[Design], options: MapO
         status = path.stat()
         digest.update(repr((str(path), status.st_size, status.st_mtime_ns)).encode())
     for design in designs:
-        digest.update(repr((design.name, design.description)).encode())
+        facts = (design.name, design.description, design.is_test, design.scale)
+        digest.update(repr((*facts, design.nuisance.shape)).encode())
         for array in (design.rows, design.tested, design.nuisance):
             digest.update(array.tobytes())
     return digest.hexdigest()
 
 
-def _read_record(folder: Path) -> Any:
+def _holds(folder: Path, record: Mapping[str, Any]) -> bool:
+    """Whether a folder holds all maps that this record describes."""
     path = folder / RECORD
-    return json.loads(path.read_text(encoding='utf-8')) if path.is_file() else None
+    if not path.is_file():
+        return False
+    found = json.loads(path.read_text(encoding='utf-8'))
+    files = [SUMMARY, *found.pop('images')]
+    return found == record and all((folder / name).is_file() for name in files)
 
 
 def _compute(
@@ -194,3 +204,47 @@ def _keep_images(folder: Path, maps: Sequence[PatternMap]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows, columns=None if rows else ['contrast', 'description'])
+
+
+STATISTICS = {
+    't': 'Student t',
+    'z': 'Normal deviate with the p value of t',
+    'effect': 'Difference of means, or change per unit of the R-index, of the RAVENS map',
+    'logp': '-log10 of the family-wise corrected p value, by permutation',
+}
+"""What each statistical map holds."""
+
+DESCRIPTION_ONLY = (
+    '. A description, not a test: R-indices are computed from the same brains, which makes '
+    'differences here even by chance'
+)
+"""Ends the description of maps of participants chosen or ordered by R-indices."""
+
+
+def write_maps(root: Path, maps: TissueMaps, tissue: str, template: str) -> VoxelMaps:
+    """Copy the maps of one tissue to the outputs, with descriptions, and write their table."""
+    write_described('contrasts', output_path(root, 'contrasts', tissue=tissue), maps.summary)
+    drawn = {}
+    for _, row in maps.summary.iterrows():
+        for statistic, meaning in STATISTICS.items():
+            source = maps.folder / MAP_NAME.format(contrast=row['contrast'], statistic=statistic)
+            if not source.is_file():
+                continue
+            target = output_path(
+                root,
+                'statistical_map',
+                template=template,
+                tissue=tissue,
+                contrast=row['contrast'],
+                statistic=statistic,
+            )
+            copy_file(source, target)
+            metadata = {
+                'Description': f'{meaning}: {row["description"]}, RAVENS maps of {tissue}'
+                + ('' if row['kind'] == 'test' else DESCRIPTION_ONLY),
+                'DegreesOfFreedom': int(row['degrees_of_freedom']),
+            }
+            write_sidecar('statistical_map', target, metadata)
+            if statistic == ('t' if row['kind'] == 'test' else 'effect'):
+                drawn[row['contrast']] = target
+    return VoxelMaps(drawn, maps.summary, maps.skipped)

@@ -15,12 +15,8 @@ from surreal_bids.analysis.descriptions import (
     describe_results,
     describe_table,
     describe_volumes,
-    write_described,
 )
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.analysis.maps import MAP_NAME, TissueMaps, VoxelMaps
-from surreal_bids.analysis.patterns import paint_regions, values_by_region
-from surreal_bids.bids.outputs import output_path, write_sidecar
 from surreal_bids.bids.tabular import (
     CONTROL,
     PARTICIPANT,
@@ -29,10 +25,7 @@ from surreal_bids.bids.tabular import (
 )
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.volumes import ICV
-from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
-from surreal_bids.files import copy_file, write_image, write_json, write_tsv
-from surreal_bids.images import load_image
-from surreal_bids.imaging.atlas import default_atlas
+from surreal_bids.files import write_json, write_tsv
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.rindices.model import VISIT
@@ -178,68 +171,6 @@ TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
 """Every table of results, by its name in the table of output names."""
 
 
-STATISTICS = {
-    't': 'Student t',
-    'z': 'Normal deviate with the p value of t',
-    'effect': 'Difference of means, or change per unit of the R-index, of the RAVENS map',
-    'logp': '-log10 of the family-wise corrected p value, by permutation',
-}
-"""What each statistical map holds."""
-
-DESCRIPTION_ONLY = (
-    '. A description, not a test: R-indices are computed from the same brains, which makes '
-    'differences here even by chance'
-)
-"""Ends the description of maps of participants chosen or ordered by R-indices."""
-
-
-def publish_maps(root: Path, maps: TissueMaps, tissue: str, template: str) -> VoxelMaps:
-    """Copy the maps of one tissue to the outputs, with descriptions, and write their table."""
-    write_described('contrasts', output_path(root, 'contrasts', tissue=tissue), maps.summary)
-    drawn = {}
-    for _, row in maps.summary.iterrows():
-        for statistic, meaning in STATISTICS.items():
-            source = maps.folder / MAP_NAME.format(contrast=row['contrast'], statistic=statistic)
-            if not source.is_file():
-                continue
-            target = output_path(
-                root,
-                'statistical_map',
-                template=template,
-                tissue=tissue,
-                contrast=row['contrast'],
-                statistic=statistic,
-            )
-            copy_file(source, target)
-            metadata = {
-                'Description': f'{meaning}: {row["description"]}, RAVENS maps of {tissue}'
-                + ('' if row['kind'] == 'test' else DESCRIPTION_ONLY),
-                'DegreesOfFreedom': int(row['degrees_of_freedom']),
-            }
-            write_sidecar('statistical_map', target, metadata)
-            if statistic == ('t' if row['kind'] == 'test' else 'effect'):
-                drawn[row['contrast']] = target
-    return VoxelMaps(drawn, maps.summary, maps.skipped)
-
-
-def publish_patterns(root: Path, found: Analysis, atlas_dir: Path) -> dict[str, Path]:
-    """Write what each pattern changes as an image of the atlas; images by pattern."""
-    labels = load_image(default_atlas(atlas_dir).atlases[0].labels)
-    published = {}
-    for name, rows in found.patterns.groupby('pattern', sort=False):
-        target = output_path(
-            root,
-            'pattern_map',
-            template=BUILTIN_TEMPLATE,
-            atlas=BUILTIN_ATLAS,
-            contrast=str(name),
-        )
-        published[str(name)] = write_image(target, paint_regions(labels, values_by_region(rows)))
-        text = f'Mean change in {found.whose} attributed to {name}, in percent of controls'
-        write_sidecar('pattern_map', target, {'Description': text})
-    return published
-
-
 def summarise_cohort(cohort: Cohort) -> str:
     """Who is included and excluded, and what was decided, in words."""
     counts, out = cohort.counts, cohort.exclusions
@@ -278,7 +209,7 @@ def summarise_results(results: pd.DataFrame, notes: Sequence[str] = ()) -> str:
 
 def _outside_population(results: pd.DataFrame) -> list[str]:
     people = results.index[results['brain_in_range'].eq(False)]
-    if len(people) == len(results) > 1:
+    if len(people) == results['brain_in_range'].notna().sum() > 1:
         LOGGER.warning(
             'all participants lie outside the training population; check that units and regions '
             'match those of the model (surreal-gan card)'

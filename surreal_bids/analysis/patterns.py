@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import nibabel as nib
 import numpy as np
@@ -10,7 +11,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from surreal_bids.bids.outputs import output_path, write_sidecar
+from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
+from surreal_bids.files import write_image
 from surreal_bids.harmonization.covariates import CN_SD
+from surreal_bids.images import load_image
+from surreal_bids.imaging.atlas import default_atlas
 from surreal_bids.model.train import pattern_changes
 from surreal_bids.regions import readable_name
 from surreal_bids.rindices.model import BASELINE, R_INDEX, VISIT, TableModel
@@ -102,3 +108,23 @@ def values_by_region(table: pd.DataFrame) -> dict[int, float]:
         if isinstance(regions, str)
         for index in regions.split()
     }
+
+
+def write_pattern_maps(
+    root: Path, patterns: pd.DataFrame, atlas_dir: Path, whose: str = 'patients'
+) -> dict[str, Path]:
+    """Write what each pattern changes as an image of the atlas; images by pattern."""
+    labels = load_image(default_atlas(atlas_dir).atlases[0].labels)
+    written = {}
+    for name, rows in patterns.groupby('pattern', sort=False):
+        target = output_path(
+            root,
+            'pattern_map',
+            template=BUILTIN_TEMPLATE,
+            atlas=BUILTIN_ATLAS,
+            contrast=str(name),
+        )
+        written[str(name)] = write_image(target, paint_regions(labels, values_by_region(rows)))
+        text = f'Mean change in {whose} attributed to {name}, in percent of controls'
+        write_sidecar('pattern_map', target, {'Description': text})
+    return written

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FIT_TABLES = ('rindices', 'contributions', 'changes', 'group_change', 'exclusions')
 """Tables of results that `fit` writes."""
 
-RINDICES, CONTRIBUTIONS, CHANGES, GROUP_CHANGE, EXCLUSIONS = (f'{name}.tsv' for name in FIT_TABLES)
+RINDICES, EXCLUSIONS = 'rindices.tsv', 'exclusions.tsv'
 SUMMARY, SHIFTS = 'summary.txt', 'site_shifts.tsv'
 CARD, TENSORS, CHECKPOINTS = 'model.json', 'model.safetensors', 'checkpoints'
 OWN_FILES = (

@@ -57,7 +57,7 @@ from surreal_bids.cohort.warnings import (
     outside_training_ages,
     warn_of_controls,
 )
-from surreal_bids.columns import describes_participants, means
+from surreal_bids.columns import Meaning, column_of, describes_participants, means
 from surreal_bids.config import CohortOptions, check_config
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
@@ -86,7 +86,7 @@ class Cohort:
         participant: models learn from first visits only. Cohorts that were read also have
         `order_by` and `years` (see :mod:`surreal_bids.cohort.visits`).
     features : frame of shape (n_visits, n_features)
-        VisitTable as measured.
+        Volumes as measured.
     people : frame of shape (n_visits, n_columns)
         Covariates, ICV and site.
     others : frame of shape (n_visits, n_others)
@@ -98,7 +98,7 @@ class Cohort:
     exclusions : frame
         `participant_id`, `session_id` if there are sessions, and `reason` of excluded visits.
     measured : frame
-        VisitTable of everyone, excluded or not, after the columns that identify visits.
+        Volumes of everyone, excluded or not, after the columns that identify visits.
     warnings
         Reasons to doubt the results, such as few controls, as sentences for the report.
     n_controls
@@ -181,8 +181,20 @@ class Cohort:
         excluded = self.exclusions[_are_labelled(self.exclusions, wanted)]
         chosen = _are_labelled(self.visits, wanted)
         require_people(self.visits.index[chosen], dict(zip(excluded.index, excluded['reason'])))
-        chosen_only = self.select(chosen)
-        return replace(chosen_only, exclusions=excluded, n_controls=self.n_controls)
+        return replace(
+            self.select(chosen),
+            exclusions=excluded,
+            measured=self.measured[_are_labelled(self.measured, wanted)],
+            n_controls=self.n_controls,
+        )
+
+    def column_of(self, meaning: Meaning) -> pd.Series | None:
+        """Return the covariate with a meaning, else another column with it; None without one."""
+        for table in (self.people, self.others):
+            column = column_of(table, meaning)
+            if column is not None:
+                return table[column]
+        return None
 
     def covariates_and_measures(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Divide the facts about visits into covariates and other measures.
@@ -349,7 +361,8 @@ def read_cohort(
     choice = _screen_groups(screen, features, table, grouping, choice, model)
     visits = add_years(_visits_with_groups(screen, grouping, with_groups), times)
     ordered = describe_order(visits, described, learns=adapt and not grouping.lacking)
-    others = Table(described.source, described.text[_others(described, tables)])
+    columns = _others(described, tables, options.group_column)
+    others = Table(described.source, described.text[columns])
     cohort = Cohort(
         visits,
         features.loc[screen.remaining],
@@ -493,9 +506,10 @@ def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | Non
         first = cohort.first_visits()
         controls = first.people[~first.is_patient]
         few += warn_of_controls(controls, cohort.options.site_column, training=model is None)
-        covariates, _ = first.covariates_and_measures()
-        for text, is_serious in compare_ages(covariates, first.is_patient):
-            (ages if is_serious else notes).append(text)
+        age = first.column_of('age')
+        if age is not None:
+            for text, is_serious in compare_ages(age, first.is_patient):
+                (ages if is_serious else notes).append(text)
     warnings = (*few, *ages, *_doubts(cohort, model))
     n_controls = cohort.counts[CONTROL] if 'group' in cohort.visits else 0
     return replace(cohort, notes=tuple(notes), warnings=warnings, n_controls=n_controls)
@@ -560,15 +574,18 @@ def check_participants(
         LOGGER.warning('The group level will exclude %s', list_briefly(excluded))
 
 
-def _others(described: Table, tables: _Tables) -> list[str]:
+def _others(described: Table, tables: _Tables, group_column: str | None) -> list[str]:
     """Find the columns about participants, except dates."""
     own = set(tables.volumes.table.columns) - tables.people_columns
     has_people = tables.people is not None
     return [
         name
         for name in described.columns
-        if not means(name, 'date')
-        and (name not in own if has_people else describes_participants(name))
+        if name == group_column
+        or (
+            not means(name, 'date')
+            and (name not in own if has_people else describes_participants(name))
+        )
     ]
 
 

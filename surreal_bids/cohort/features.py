@@ -333,8 +333,13 @@ def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
     if config.covariates:
         asked = list(dict.fromkeys(config.covariates))
         return ([] if asked == [NONE] else asked), True
-    usual = [column_of(people.columns, 'age'), column_of(people.columns, 'sex')]
-    return [name for name in usual if name and _is_useful(people, name)], False
+    usual = [_first_useful(people, columns_of(people.columns, 'age'))]
+    usual.append(_first_useful(people, columns_of(people.columns, 'sex')))
+    return [name for name in usual if name is not None], False
+
+
+def _first_useful(people: Table, columns: Iterable[str]) -> str | None:
+    return next((name for name in columns if _is_useful(people, name)), None)
 
 
 def _is_useful(people: Table, column: str) -> bool:

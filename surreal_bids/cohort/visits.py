@@ -13,7 +13,7 @@ import pandas as pd
 from surreal_bids.bids.layout import Visit, visit_name
 from surreal_bids.bids.tabular import PARTICIPANT, Table, scan_time, session_values
 from surreal_bids.cohort.reader import in_order
-from surreal_bids.columns import Meaning, column_of
+from surreal_bids.columns import column_of, columns_of
 from surreal_bids.text import counted, list_briefly
 
 DATE, AGE, NAME = 'date', 'age', 'name'
@@ -48,15 +48,18 @@ def order_visits(
         `order_by`: date, age or name.
     """
     names = {visit: name for name, visit in visits.items()}
-    dates, ages = _cells(described, 'date'), _cells(described, 'age')
+    dates = _cells(described, column_of(described.columns, 'date'))
+    ages = [_cells(described, name) for name in columns_of(described.columns, 'age')]
     rows = []
     for _, group in groupby(in_order(visits.values()), key=lambda visit: visit[0]):
         own = list(group)
         by_date = [_years(dates.get(names[visit])) for visit in own]
         if len(own) > 1 and bids_dir is not None and not _tell_apart(by_date):
             by_date = [_years(scan_time(bids_dir, *visit)) for visit in own]
-        by_age = [_number(ages.get(names[visit])) for visit in own]
-        rows += _ordered([names[visit] for visit in own], {DATE: by_date, AGE: by_age})
+        # The age at baseline may be there too; it does not tell visits apart.
+        by_age = [[_number(cells.get(names[visit])) for visit in own] for cells in ages]
+        times = [(DATE, by_date), *((AGE, values) for values in by_age)]
+        rows += _ordered([names[visit] for visit in own], times)
     return pd.DataFrame(rows, columns=['visit', 'time', 'order_by']).set_index('visit')
 
 
@@ -70,10 +73,10 @@ def dataset_order(bids_dir: Path, visits: Iterable[Visit]) -> list[Visit]:
 
 
 def _ordered(
-    names: Sequence[str], times: Mapping[str, Sequence[float]]
+    names: Sequence[str], times: Sequence[tuple[str, Sequence[float]]]
 ) -> list[tuple[str, float, str]]:
     """Sort the visits of one participant; return name, time and ordering of each."""
-    for order_by, values in times.items():
+    for order_by, values in times:
         if _tell_apart(values):
             return [(name, time, order_by) for time, name in sorted(zip(values, names))]
     return [(name, np.nan, NAME) for name in names]
@@ -84,10 +87,9 @@ def _tell_apart(times: Sequence[float]) -> bool:
     return bool(np.isfinite(times).all()) and len(set(times)) == len(times)
 
 
-def _cells(described: Table, meaning: Meaning) -> Mapping[str, str | None]:
-    """Return the cells of the column with a meaning, by visit; empty without such a column."""
-    found = column_of(described.columns, meaning)
-    return {} if found is None else dict(zip(described.text.index, described.categories(found)))
+def _cells(described: Table, column: str | None) -> Mapping[str, str | None]:
+    """Return the cells of a column by visit; empty without a column."""
+    return {} if column is None else dict(zip(described.text.index, described.categories(column)))
 
 
 def _years(cell: str | None) -> float:
@@ -153,7 +155,7 @@ def describe_order(visits: pd.DataFrame, described: Table, learns: bool = True) 
         f'Visits: {counted(len(several), "participant")} with several visits, sorted {how}'
         + ('; models learn from the first visit only' if learns else '')
     ]
-    dates = _cells(described, 'date')
+    dates = _cells(described, column_of(described.columns, 'date'))
     wrong = [f'{name} ({cell})' for name, cell in dates.items() if cell and np.isnan(_years(cell))]
     if wrong:
         notes.append(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from surreal_bids.columns import column_of, means
+from surreal_bids.columns import means
 from surreal_bids.text import counted, list_briefly
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
@@ -82,7 +82,7 @@ def _error(n: int) -> str:
     return f'a standard error of {1 / np.sqrt(n):.2f} SD'
 
 
-def compare_ages(covariates: pd.DataFrame, is_patient: pd.Series) -> Iterator[tuple[str, bool]]:
+def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[str, bool]]:
     """Compare the ages of patients with those of controls.
 
     Yields
@@ -91,12 +91,11 @@ def compare_ages(covariates: pd.DataFrame, is_patient: pd.Series) -> Iterator[tu
         The age ranges and the patients outside that of controls, if there are any; and whether
         they are many.
     """
-    column = column_of(covariates, 'age')
-    if column is None or is_patient.all() or not is_patient.any():
+    age = pd.to_numeric(ages, errors='coerce').dropna()
+    patients, controls = age[is_patient[age.index]], age[~is_patient[age.index]]
+    if patients.empty or controls.empty:
         return
-    age = pd.to_numeric(covariates[column], errors='coerce')
-    young, old = age[~is_patient].min(), age[~is_patient].max()
-    patients = age[is_patient]
+    young, old = controls.min(), controls.max()
     outside = patients.index[~patients.between(young, old)]
     if not len(outside):
         return

@@ -107,7 +107,10 @@ def order_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
     Columns of a table without names, which was an array, are matched by position.
     """
-    unnamed = isinstance(table.columns, pd.RangeIndex) and table.shape[1] == len(names)
+    # A selection of unnamed columns has a RangeIndex too, but of another order.
+    unnamed = isinstance(table.columns, pd.RangeIndex) and table.columns.equals(
+        pd.RangeIndex(len(names))
+    )
     if unnamed:
         return table.set_axis(list(names), axis=1)
     have = table.set_axis(table.columns.astype(str), axis=1)

@@ -1,4 +1,4 @@
-"""Interfaces of the group level: train the model of one part of a cohort; analyse and publish.
+"""Interfaces of the group level: train the model of one part of a cohort; analyse the cohort.
 
 The command writes the cohort. Steps pass on model cards, whose checksums cover the models beside
 them.
@@ -131,7 +131,8 @@ class AnalyseGroup(Step):
     _always_run = True
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.analysis.outputs import TABLES, publish_patterns, write_tables
+        from surreal_bids.analysis.outputs import TABLES, write_tables
+        from surreal_bids.analysis.patterns import write_pattern_maps
         from surreal_bids.reports.group import GroupReport, write_group_report
         from surreal_bids.reports.methods import describe_group_methods
         from surreal_bids.reports.viewers import Background
@@ -143,7 +144,9 @@ class AnalyseGroup(Step):
         voxel_maps = self._map(found, Path(inputs.cohort_dir) / 'maps')
         pattern_maps = {}
         if isdefined(inputs.atlas_dir):
-            pattern_maps = publish_patterns(root, found, Path(inputs.atlas_dir))
+            pattern_maps = write_pattern_maps(
+                root, found.patterns, Path(inputs.atlas_dir), found.whose
+            )
         background = None
         if pattern_maps or voxel_maps:
             background = Background.read(inputs.template, inputs.template_name)
@@ -175,21 +178,20 @@ class AnalyseGroup(Step):
         return analyse_trained(cohort, trained, options.random_seed)
 
     def _map(self, found: Analysis, folder: Path) -> dict[str, VoxelMaps]:
-        """Compare and publish the RAVENS maps of each tissue."""
-        from surreal_bids.analysis.maps import MapOptions, map_tissue, ravens_files
-        from surreal_bids.analysis.outputs import publish_maps
+        """Compare the RAVENS maps of each tissue, and write the maps."""
+        from surreal_bids.analysis.maps import MapOptions, map_tissue, ravens_files, write_maps
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         options = MapOptions(
             inputs.methods['map_smoothing'], inputs.methods['permutations'], found.random_seed
         )
         visits = found.cohort.first_visits().visits
-        published = {}
+        written = {}
         for tissue in inputs.methods['map_tissues']:
             files = ravens_files(root, visits, inputs.template_name, tissue)
             maps = map_tissue(found, files, folder / tissue, options, inputs.n_threads)
-            published[tissue] = publish_maps(root, maps, tissue, inputs.template_name)
-        return published
+            written[tissue] = write_maps(root, maps, tissue, inputs.template_name)
+        return written
 
     def _given(self, name: str) -> Any:
         value = getattr(self.inputs, name)

@@ -22,7 +22,6 @@ import pandas as pd
 
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
 from surreal_bids.rindices.crossfit import CrossFit
 from surreal_bids.rindices.intervals import (
@@ -250,8 +249,6 @@ def _centile(own: Floats, reference_NM: Floats) -> Floats:
 
 def _ages(cohort: Cohort) -> pd.Series:
     """Age of each visit; missing where it is not known."""
-    for table in (cohort.people, cohort.others):
-        column = column_of(table, 'age')
-        if column is not None:
-            return pd.to_numeric(table[column], errors='coerce')
-    return pd.Series(np.nan, cohort.visits.index)
+    age = cohort.column_of('age')
+    unknown = pd.Series(np.nan, cohort.visits.index)
+    return unknown if age is None else pd.to_numeric(age, errors='coerce')

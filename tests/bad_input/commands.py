@@ -109,7 +109,9 @@ PHENOTYPES = [
     phenotype('missing', None, [r'scores\.tsv', 'no such file|not found']),
     phenotype('empty', b'', [r'scores\.tsv']),
     phenotype('without-id', b'name\tmmse\nsub-001\t28\n', [r'scores\.tsv', 'participant_id']),
-    phenotype('of-others', b'participant_id\tmmse\nsub-901\t28\n', [r'scores\.tsv', 'none of the 48']),
+    phenotype(
+        'of-others', b'participant_id\tmmse\nsub-901\t28\n', [r'scores\.tsv', 'none of the 48']
+    ),
     phenotype(
         'twice', b'participant_id\tmmse\nsub-001\t28\nsub-001\t27\n', [r'scores\.tsv', 'sub-001']
     ),

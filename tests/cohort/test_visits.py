@@ -169,3 +169,26 @@ def test_the_earliest_visit_is_learned_from(tmp_path, where):
     assert any(text.startswith('age is the same at all visits') for text in cohort.warnings)
     again = Cohort.load(cohort.save(tmp_path / 'saved'))
     pd.testing.assert_frame_equal(again.visits, cohort.visits)
+
+
+def test_an_age_at_baseline_does_not_order_visits(tmp_path):
+    """The first visit is that of the lowest age, whichever column tells the visits apart."""
+    study = make_study()
+    root = write_dataset(tmp_path, study)
+    volumes = with_sessions(study)
+    age = study.people.loc[volumes.index, 'age'] + np.where(volumes['session_id'] == 'ses-1', 2, 0)
+    volumes.assign(age_at_scan=age).to_csv(tmp_path / 'volumes.tsv', sep='\t')
+    options = CohortOptions(covariates=('age_at_scan', 'sex'))
+    cohort = read_cohort(tmp_path / 'volumes.tsv', root / 'participants.tsv', options)
+    first = cohort.first_visits()
+    assert set(first.visits['session_id']) == {'ses-2'}
+    assert set(cohort.visits['order_by']) == {'age'}
+    assert cohort.column_of('age').name == 'age_at_scan'
+
+
+def test_the_default_age_is_one_that_is_known(tmp_path):
+    study = make_study()
+    study.people['age_at_scan'] = study.people['age']
+    study.people.loc[study.people.index[10:], 'age'] = None
+    cohort = read_cohort(*study.write(tmp_path))
+    assert cohort.options.covariates == ('age_at_scan', 'sex')

@@ -24,8 +24,7 @@ def warnings_of(cohort, training):
 
 def ages_of(cohort):
     first = cohort.first_visits()
-    covariates, _ = first.covariates_and_measures()
-    return list(compare_ages(covariates, first.is_patient))
+    return list(compare_ages(first.column_of('age'), first.is_patient))
 
 
 def cohort_of(folder, study, **options) -> Cohort:
