@@ -481,9 +481,13 @@ def test_every_option_is_explained(command):
 
 FASTER_CHECKPOINTS = """
 import sys
+import surreal_bids.model.stability as stability
 import surreal_bids.model.train as train
+import surreal_bids.rindices.control_sensitivity as control_sensitivity
 from surreal_bids.cli.gan import main
 train.SECONDS_BETWEEN_CHECKPOINTS = 0
+stability.PERMUTATIONS = 1
+control_sensitivity.RESAMPLINGS = 3
 sys.exit(main(sys.argv[1:]))
 """
 

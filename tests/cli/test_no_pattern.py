@@ -8,6 +8,7 @@ import pytest
 
 from surreal_bids.cli.app import main as run_app
 from surreal_bids.cli.gan import main as run_gan
+from surreal_bids.cli.group import reported
 from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 
 pytestmark = pytest.mark.slow
@@ -50,7 +51,9 @@ def test_surreal_gan_fit_and_apply(study, tmp_path, capsys):
     assert len(pd.read_csv(applied, sep='\t')) == 120
 
 
-def test_surreal_bids_group(study, tmp_path):
+def test_surreal_bids_group(study, tmp_path, monkeypatch):
+    # Reports of all would take longer than everything else.
+    monkeypatch.setattr('surreal_bids.cli.group.reported', lambda cohort: reported(cohort)[:2])
     plugin = tmp_path / 'linear.yml'
     plugin.write_text('plugin: Linear\n')
     words = (
