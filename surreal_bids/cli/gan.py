@@ -115,8 +115,8 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
     foreign = [name for name in there if name not in OWN_FILES]
     if foreign:
         raise OutputError(
-            f'{folder}: holds {list_briefly(foreign)}, which is not of a model; choose another '
-            'folder, or use --overwrite to add a model to it'
+            f'{folder}: holds {list_briefly(foreign)}, which is not part of a model; choose '
+            'another folder, or use --overwrite to write the model there anyway'
         )
 
 
@@ -129,7 +129,7 @@ def _suggest_participants(arguments: argparse.Namespace) -> Iterator[None]:
         if arguments.participants is not None:
             raise
         raise DataError(
-            f'{error}; if a table of participants has it, give that with --participants'
+            f'{error}; if it is in a separate table, pass that table with --participants'
         ) from error
 
 

@@ -138,7 +138,7 @@ def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
         except DataError as error:
             failed[fold] = explain_failure(fold, error)
     if not data:
-        LOGGER.warning('%s (%s)', IN_SAMPLE.format('no fold can be trained'), failed[1])
+        LOGGER.warning('%s. Use fewer covariates', IN_SAMPLE.format(failed[1]))
         return None
     return replace(folds, data=data, failed=failed)
 
@@ -478,8 +478,9 @@ def warn_of_lost(fitted: CrossFit) -> None:
     lost = lost_patterns(fitted.note)
     if lost:
         LOGGER.warning(
-            'not reproduced in at least one fold: %s. Participants of that fold have no such '
-            'R-index; train on more participants before interpreting it',
+            'Patterns not reproduced in every fold: %s. Their R-indices are missing for '
+            'participants '
+            'of those folds; add participants before interpreting them',
             ', '.join(lost),
         )
 

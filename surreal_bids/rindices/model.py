@@ -65,18 +65,18 @@ NOTES = (
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """What turns a table of people into R-indices.
+    """Preprocessing and a fitted Surreal-GAN: R-indices from a table of regional volumes.
 
     Attributes
     ----------
     preprocessing
-        From features as measured to what the network sees.
+        Fitted preprocessing steps.
     gan
         The fitted Surreal-GAN.
     pattern_names
         Names of the R-indices, in the order of `gan`.
     notes
-        More for the card: plain JSON values that say where the model comes from.
+        Provenance for the model card, as plain JSON values.
     """
 
     preprocessing: Preprocessing
@@ -85,7 +85,7 @@ class TableModel:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def read(self, table: Table, people: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Take what `apply` needs out of tables: features, and what is known of people."""
+        """Read features and covariates from tables."""
         steps = self.preprocessing
         known = read_person_columns(people, steps.options, steps.text_covariates, steps.codes)
         return read_features(table, steps.features), known
@@ -119,26 +119,26 @@ class TableModel:
         return self.compute(cohort.features, cohort.people)
 
     def compute(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
-        """Compute R-indices of anyone, one person or many.
+        """Compute R-indices of new participants.
 
         Parameters
         ----------
-        features : frame of shape (n_people, n_features)
+        features : frame of shape (n_participants, n_features)
             Features as measured, NaN where missing.
-        people : frame of shape (n_people, n_columns)
+        people : frame of shape (n_participants, n_columns)
             Covariates, ICV and site.
 
         Returns
         -------
-        DataFrame, one row a person
-            The R-indices under their names; with `_member_spread`, their spread over members (if
-            there are several); with `_low` and `_high` their interval, with `_centile` their place
-            among controls (if the model knows them, see :mod:`surreal_bids.rindices.uncertainty`);
-            `brain_in_range`, whether the profile lies within the training population (coarsely, for
-            imported models); `covariates_out_of_range`, covariates that do not (if there are any);
-            `n_imputed` (if the model imputes); `status`: complete, unharmonized or
-            incomplete.
-            Incomplete people have missing values throughout.
+        DataFrame, one row per participant
+            - `r1`, ...: R-indices, missing for incomplete participants;
+            - `r1_member_spread`: SD over members, if there are several;
+            - `r1_low`, `r1_high`: 68 % interval, if the model was cross-fitted;
+            - `r1_centile`: centile among the training controls, if the model was cross-fitted;
+            - `brain_in_range`: whether the profile lies within the training population;
+            - `covariates_out_of_range`: covariates outside their range in training;
+            - `n_imputed`: number of imputed features, if the model imputes;
+            - `status`: complete, unharmonized or incomplete.
         """
         return self._describe(self.preprocessing.transform(features, people))
 
@@ -386,8 +386,8 @@ class TrainingData:
             values, rows = prepared.normalised.to_numpy(), patient.to_numpy()
             return values[~rows], values[rows]
         raise DataError(
-            f'preprocessing failed {ATTEMPTS} times after labels were shuffled ({reason}). The '
-            'permutation test needs it; use fewer covariates, or add controls'
+            f'the permutation test failed: preprocessing could not be fitted after labels were '
+            f'shuffled ({reason}); use fewer covariates, or add controls'
         )
 
     def _shuffled_labels(self, rng: np.random.Generator) -> pd.Series:

@@ -61,11 +61,9 @@ def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Co
     controls = first.select(~first.is_patient)
     for site, size in controls.people[column].value_counts().items():
         if size < MIN_FOR_SCALE:
-            LOGGER.warning(
-                'site %s has only %d controls: its mean is harmonized, its variance is not',
-                site,
-                size,
-            )
+            name = str(site).removesuffix(HERE.format(''))
+            text = 'Site %s has only %d controls: only its mean is harmonized. Add controls'
+            LOGGER.warning(text, name, size)
     return teach_sites(_as_learned(model), controls), named
 
 
@@ -333,9 +331,8 @@ def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
     for each in added:
         if each.n_controls < FEW_FOR_A_MODEL:
             LOGGER.warning(
-                'site %s has only %d controls (%d are recommended): R-indices of all its '
-                'participants '
-                'share the error that the summary reports',
+                'Site %s has only %d controls (%d are recommended). Its R-indices may be biased; '
+                'the summary gives their standard error',
                 *(each.name, each.n_controls, FEW_FOR_A_MODEL),
             )
     lines = describe_added({each.name: each.to_json() for each in added})

@@ -128,7 +128,7 @@ def test_apply_warns_of_a_model_whose_members_do_not_agree(
 def test_who_forgets_the_participants_is_told_the_option(home, tmp_path, words, capsys):
     command = ('fit', home / 'volumes.tsv', '--out', tmp_path / 'model')
     assert run(*command, *words) == 65
-    hint = 'if a table of participants has it, give that with --participants'
+    hint = 'if it is in a separate table, pass that table with --participants'
     assert hint in capsys.readouterr().err
     assert run(*command, '--participants', home / 'participants.tsv', '--group-column', 'dx') == 65
     assert hint not in capsys.readouterr().err

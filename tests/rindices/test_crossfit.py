@@ -229,7 +229,7 @@ def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
 def test_a_pattern_that_is_lost_without_a_fold_is_warned_of(fitted, caplog):
     correlation = pd.DataFrame({'r1': [0.9, 0.95], 'r2': [0.8, 0.1]}, index=[1, 2])
     warn_of_lost(replace(fitted, correlation=correlation))
-    assert 'not reproduced in at least one fold: r2 (correlation 0.10)' in caplog.text
+    assert 'not reproduced in every fold: r2 (correlation 0.10)' in caplog.text
 
 
 @pytest.fixture(scope='module')
