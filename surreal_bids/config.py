@@ -165,7 +165,7 @@ class CohortOptions:
     )
     icv_column: str | None = option(
         'column with the intracranial volume (default: a common name, such as icv, TIV, eTIV, '
-        'DLICV or MUSE_702; otherwise the volume of the brain mask)'
+        'DLICV or MUSE_702)'
     )
     icv: str | None = option(
         'correction for head size. power: allometric (log-log) model fitted in controls, which '
@@ -233,14 +233,12 @@ class TrainingOptions:
     )
     folds: int = option(
         'number of cross-fitting folds; R-indices are computed out of fold. Cross-fitting takes '
-        'one to two times as long as training the final model. With 0, R-indices come from the '
-        'final model, in which controls look healthier than they are',
+        'one to two times as long as training the final model. With 0, R-indices are computed by '
+        'the model trained on the same participants and overestimate group differences',
         5,
         minimum=0,
     )
-    device: str = option(
-        'device used for registration and training', 'auto', choices=('auto', 'cpu', 'cuda')
-    )
+    device: str = option('device used for computations', 'auto', choices=('auto', 'cpu', 'cuda'))
     random_seed: int = option('seed of all random numbers', 0, minimum=0)
     gamma: float | None = _hyper_parameter('weight of the change loss')
     kappa: float | None = _hyper_parameter('weight of the decomposition loss')
@@ -312,7 +310,8 @@ class AppConfig(CohortOptions, TrainingOptions):
     )
     atlas: str = option(
         f'{BUILTIN_ATLAS}, the built-in atlas, or a folder of labelled brains: NAME_T1w.nii.gz '
-        'and NAME_dseg.nii.gz for each brain, and one dseg.tsv',
+        f'and NAME_dseg.nii.gz for each brain, and one dseg.tsv (default with multi-atlas: '
+        f'{BUILTIN_ATLAS})',
         BUILTIN_ATLAS,
         metavar='FOLDER',
     )

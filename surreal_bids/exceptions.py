@@ -35,6 +35,14 @@ class MissingColumnError(DataError):
     """A table lacks a column that another table may contain."""
 
 
+class CovariateError(DataError):
+    """A covariate or site of participants cannot be used; `column` names it, if it is known."""
+
+    def __init__(self, message: str, column: str = '') -> None:
+        super().__init__(message)
+        self.column = column
+
+
 class OutputError(SurrealError, OSError):
     """The output cannot be written."""
 

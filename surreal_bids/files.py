@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from surreal_bids.exceptions import OutputError
+from surreal_bids.exceptions import OutputError, UsageError
 
 if TYPE_CHECKING:
     import nibabel as nib
@@ -74,6 +74,20 @@ def cannot_write(target: str | Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         remedy = 'free some space and rerun the command to resume'
     return f'{target}: cannot be written ({error.strerror}); {remedy}'
+
+
+def read_option_file(option: str, path: Path) -> str:
+    """Read the text of a file that was given with an option."""
+    try:
+        return path.read_text(encoding='utf-8-sig')
+    except FileNotFoundError as error:
+        raise UsageError(f'{option} {path}: no such file; correct the path') from error
+    except OSError as error:
+        raise UsageError(
+            f'{option} {path}: cannot be read ({error.strerror}); check the path'
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f'{option} {path}: not UTF-8 text; correct the file') from error
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:

@@ -28,7 +28,7 @@ from bids.layout.models import Config
 from bids.utils import natural_sort
 
 from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, UsageError
-from surreal_bids.files import atomic_path
+from surreal_bids.files import atomic_path, read_option_file
 from surreal_bids.text import alternatives
 
 LOGGER = logging.getLogger(__name__)
@@ -250,9 +250,10 @@ def read_filters(path: Path) -> dict[str, Any]:
 
     A value is a string, a number, null (entity absent), `*` (entity present), or a list.
     """
+    text = read_option_file('--bids-filter-file', path)
     try:
-        content = json.loads(path.read_text(encoding='utf-8-sig'))
-    except (OSError, ValueError, RecursionError) as error:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise UsageError(f'--bids-filter-file {path}: cannot be read as JSON ({error})') from error
     if not (isinstance(content, dict) and all(isinstance(v, dict) for v in content.values())):
         raise UsageError(f'--bids-filter-file {path}: expected {{"t1w": {{"entity": "value"}}}}')

@@ -228,6 +228,7 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
     """
     source, target = bids_dir.resolve(), _resolve(output_dir)
     remedy = f'use {bids_dir / "derivatives" / "surreal_bids"}, or a folder outside of it'
+    _refuse_file(output_dir)
     if target == source:
         raise OutputError(f'{output_dir}: the output folder is the dataset itself; {remedy}')
     if target.is_relative_to(source) and source / 'derivatives' not in target.parents:
@@ -239,6 +240,7 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
 
 def check_work_folder(bids_dir: Path, work_dir: Path) -> None:
     """Check that the work folder is outside of the dataset; links are resolved."""
+    _refuse_file(work_dir)
     if _resolve(work_dir).is_relative_to(bids_dir.resolve()):
         raise OutputError(
             f'{work_dir}: the work folder is inside the dataset; choose another one with -w'
@@ -257,11 +259,20 @@ def _resolve(folder: Path) -> Path:
     return target
 
 
-def _check_writable(folder: Path) -> None:
+def _nearest_existing(folder: Path) -> Path:
     target = _resolve(folder)
-    existing = next(each for each in [target, *target.parents] if each.exists())
+    return next(each for each in [target, *target.parents] if each.exists())
+
+
+def _refuse_file(folder: Path) -> None:
+    existing = _nearest_existing(folder)
     if not existing.is_dir():
-        raise OutputError(f'{folder}: {existing} is a file; choose another folder')
+        what = '' if existing == folder.absolute() else f'{existing} '
+        raise OutputError(f'{folder}: {what}is a file; choose another folder')
+
+
+def _check_writable(folder: Path) -> None:
+    existing = _nearest_existing(folder)
     if not os.access(existing, os.W_OK | os.X_OK):
         raise OutputError(f'{folder}: {existing} is not writable; choose another folder')
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from surreal_bids.bids.layout import Visit, is_label, without_prefix
 from surreal_bids.columns import column_of, sex_of
 from surreal_bids.exceptions import DataError, MissingColumnError
 from surreal_bids.files import MISSING
-from surreal_bids.text import alternatives, list_briefly
+from surreal_bids.text import alternatives, counted, list_briefly
 
 PARTICIPANT = 'participant_id'
 SESSION = 'session_id'
@@ -60,10 +60,13 @@ class Table:
         File name, for messages.
     text
         Cells as text, None where missing. The index names the rows in messages.
+    joined
+        Files of the columns that come from another file than `source`.
     """
 
     source: Path
     text: pd.DataFrame
+    joined: Mapping[str, Path] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.text)
@@ -73,9 +76,24 @@ class Table:
         """Names of the columns."""
         return list(self.text.columns)
 
+    @property
+    def own_columns(self) -> list[str]:
+        """Names of the columns that `source` contains, except sessions."""
+        return [name for name in self.columns if name not in {SESSION, *self.joined}]
+
+    @property
+    def also_lacking(self) -> str:
+        """Part of a message about a missing column: the other files."""
+        files = dict.fromkeys(map(str, self.joined.values()))
+        return f' (nor in {", ".join(files)})' if files else ''
+
+    def source_of(self, name: str) -> Path:
+        """Return the file that contains a column."""
+        return self.joined.get(name, self.source)
+
     def rows(self, names: Sequence[str]) -> Table:
         """Keep these rows, in this order."""
-        return Table(self.source, self.text.loc[list(names)])
+        return replace(self, text=self.text.loc[list(names)])
 
     def require(self, names: Iterable[str]) -> None:
         """Raise an error if a column is missing."""
@@ -102,7 +120,7 @@ class Table:
             if _COMMA.fullmatch(cells[where]):
                 remedy = 'use a decimal point and no thousands separators'
             raise DataError(
-                f'{self.source}: column {name} should hold numbers, but {where} has '
+                f'{self.source_of(name)}: column {name} should hold numbers, but {where} has '
                 f'"{cells[where]}"; {remedy}'
             )
         return values
@@ -170,8 +188,9 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
     for line, row in rows.items():
         if len(row) != len(header):
             raise DataError(
-                f'{path}: line {line} has {len(row)} cells, but the header has {len(header)}; '
-                f'write {MISSING} for a missing value, and quote cells that hold the separator'
+                f'{path}: line {line} has {counted(len(row), "cell")}, but the header has '
+                f'{len(header)}; write {MISSING} for a missing value, and quote cells that hold '
+                'the separator'
             )
 
 
@@ -191,9 +210,13 @@ def _read_rows(path: Path) -> dict[int, list[str]]:
             raise DataError(f'{path}: holds bytes that are not text; save it again as .tsv or .csv')
     except OSError as error:
         raise DataError(f'{path}: cannot be read ({error.strerror}); check the path') from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
         raise DataError(
             f'{path}: not a table in UTF-8 text ({error}); save it as .tsv or .csv'
+        ) from error
+    except csv.Error as error:
+        raise DataError(
+            f'{path}: the table cannot be read ({error}); look for a quoted cell that does not end'
         ) from error
     return {line: row for line, row in numbered if any(row)}
 
@@ -336,10 +359,9 @@ def require_columns(table: Table, names: Iterable[str], remedy: str = '') -> dic
     found = {name: find_column(table.columns, name) for name in names}
     missing = [name for name, column in found.items() if column is None]
     if missing:
-        there = [name for name in table.columns if name != SESSION]
         raise MissingColumnError(
-            f'{table.source}: no column {list_briefly(missing)}; '
-            f'{alternatives(missing, there)}{remedy}'
+            f'{table.source}: no column {list_briefly(missing)}{table.also_lacking}; '
+            f'{alternatives(missing, table.own_columns)}{remedy}'
         )
     return {name: column for name, column in found.items() if column is not None}
 

@@ -11,13 +11,19 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from surreal_bids.config import AppConfig, check_config
 from surreal_bids.exceptions import UsageError
-from surreal_bids.files import write_text
+from surreal_bids.files import read_option_file, write_text
 
 _HINTS = get_type_hints(AppConfig)
 TYPES = {name: _HINTS[name] for name in (*AppConfig.__annotations__, *_HINTS)}
 """Type of each option; those that only the BIDS App has come first."""
 
-EXPECTED: Mapping[type, str] = {str: 'text', Path: 'text', int: 'whole number', float: 'number'}
+EXPECTED: Mapping[type, tuple[str, str]] = {
+    str: ('text', 'a list of text'),
+    Path: ('text', 'a list of text'),
+    int: ('a whole number', 'a list of whole numbers'),
+    float: ('a number', 'a list of numbers'),
+    bool: ('true or false', 'a list of true or false'),
+}
 
 
 def write_config(path: Path, config: AppConfig) -> Path:
@@ -45,9 +51,10 @@ def _to_toml(value: Any) -> str:
 
 def read_options(path: Path) -> dict[str, Any]:
     """Read options from a TOML file, with the types of :class:`AppConfig`; none is required."""
+    text = read_option_file('--config-file', path)
     try:
-        content = tomllib.loads(path.read_text(encoding='utf-8'))
-    except (OSError, ValueError) as error:
+        content = tomllib.loads(text)
+    except ValueError as error:
         raise UsageError(f'--config-file {path}: cannot be read as TOML ({error})') from error
     unknown = [name for name in content if name not in TYPES]
     if unknown:
@@ -63,12 +70,11 @@ def _typed(name: str, value: Any, kind: Any, path: Path) -> Any:
     wanted = item_type(kind)
     if get_origin(kind) is tuple:
         value = value if isinstance(value, list) else [value]
-        expected = f'a list of {EXPECTED[wanted]}s'
         fits = all(_fits(item, wanted) for item in value)
     else:
-        expected = 'true or false' if kind is bool else f'a {EXPECTED[wanted]}'
         fits = _fits(value, wanted)
     if not fits:
+        expected = EXPECTED[wanted][get_origin(kind) is tuple]
         raise UsageError(f'--config-file {path}: {name} = {value!r}; expected {expected}')
     return tuple(map(wanted, value)) if get_origin(kind) is tuple else wanted(value)
 

@@ -30,6 +30,7 @@ from surreal_bids.cli.main import log_from, log_level, usable_cores
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
+from surreal_bids.files import read_option_file
 from surreal_bids.imaging.slabs import set_slab_threads
 
 LOGGER = logging.getLogger(__name__)
@@ -480,9 +481,10 @@ def read_plugin(path: Path) -> dict[str, Any]:
     """Read a plugin file in the format of fMRIPrep: `plugin` and optional `plugin_args`."""
     import yaml  # type: ignore[import-untyped]
 
+    text = read_option_file('--use-plugin', path)
     try:
-        settings = yaml.safe_load(path.read_text(encoding='utf-8'))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        settings = yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
         raise UsageError(f'--use-plugin {path}: cannot be read as YAML ({error})') from error
     if not (isinstance(settings, dict) and isinstance(settings.get('plugin'), str)):
         raise UsageError(

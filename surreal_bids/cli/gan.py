@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 from surreal_bids.cli.gan_parser import build_parser
 from surreal_bids.cli.main import run_command, set_up_logging, usable_cores, with_hyphens
 from surreal_bids.config import CohortOptions, TrainingOptions, check_config, training_options
-from surreal_bids.exceptions import DataError, MissingColumnError, OutputError, UsageError
+from surreal_bids.exceptions import (
+    CovariateError,
+    DataError,
+    MissingColumnError,
+    OutputError,
+    UsageError,
+)
 from surreal_bids.files import refuse_inputs
 from surreal_bids.text import list_briefly
 
@@ -68,7 +74,6 @@ def run_fit(arguments: argparse.Namespace) -> int:
 
     from surreal_bids.analysis.engine import analyse_trained
     from surreal_bids.analysis.outputs import summarise_cohort
-    from surreal_bids.bids.tabular import prefix_errors
     from surreal_bids.cohort.cohort import read_cohort
     from surreal_bids.files import sole_use
     from surreal_bids.rindices.crossfit import prepare_folds, train
@@ -78,12 +83,12 @@ def run_fit(arguments: argparse.Namespace) -> int:
         cohort = read_cohort(arguments.table, arguments.participants, options)
     sys.stdout.write(summarise_cohort(cohort))
     sys.stdout.flush()
-    with prefix_errors(arguments.table):
+    with _naming_table(arguments):
         data = prepare(cohort)
         training = training_options(training)
         require_trainable(data, training)
         folds = prepare_folds(cohort, training)
-    with sole_use(out, ['model']), prefix_errors(arguments.table):
+    with sole_use(out, ['model']), _naming_table(arguments):
         require_free_folder(out, arguments.overwrite)
         if arguments.overwrite:
             shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
@@ -133,6 +138,24 @@ def _suggest_participants(arguments: argparse.Namespace) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def _naming_table(arguments: argparse.Namespace) -> Iterator[None]:
+    """Prefix errors about the data with the table that holds the column."""
+    from surreal_bids.bids.tabular import find_column, prefix_errors, read_table
+
+    table, participants = arguments.table, arguments.participants
+    try:
+        with prefix_errors(table):
+            yield
+    except DataError as error:
+        about = error.__cause__
+        if participants is None or not isinstance(about, CovariateError):
+            raise
+        if about.column and find_column(read_table(participants).columns, about.column) is None:
+            raise
+        raise DataError(f'{participants}: {about}') from about
+
+
 def _write_fit(folder: Path, found: Analysis) -> None:
     """Write all outputs, the card last: a folder with a card is complete."""
     from surreal_bids.analysis.outputs import summarise_cohort, write_tables
@@ -169,7 +192,6 @@ def run_apply(arguments: argparse.Namespace) -> int:
         with_excluded,
         write_tables,
     )
-    from surreal_bids.bids.tabular import prefix_errors
     from surreal_bids.cohort.cohort import read_cohort
     from surreal_bids.rindices.crossfit import doubts_of_model
     from surreal_bids.rindices.model import TableModel
@@ -185,7 +207,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
             with_groups=False,
             adapt=False,
         )
-    with prefix_errors(arguments.table):
+    with _naming_table(arguments):
         found = analyse_applied(cohort, model)
         found = replace(found, results=with_excluded(found.results, cohort))
         write_tables(found, places)
@@ -229,7 +251,6 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     refuse_inputs([out / name for name in OWN_FILES], [table, arguments.participants, *own])
 
     from surreal_bids.analysis.descriptions import write_described
-    from surreal_bids.bids.tabular import prefix_errors
     from surreal_bids.cohort.groups import GroupLabels
     from surreal_bids.files import write_text
     from surreal_bids.rindices.model import TableModel
@@ -247,7 +268,7 @@ def run_add_site(arguments: argparse.Namespace) -> int:
         controls = read_site_controls(
             model, table, arguments.participants, options, group_labels, arguments.site
         )
-    with prefix_errors(table):
+    with _naming_table(arguments):
         taught, added = add_sites(model, controls)
     text = summarise_added(added, controls)
     (out / CARD).unlink(missing_ok=True)

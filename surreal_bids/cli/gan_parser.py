@@ -80,8 +80,9 @@ def _add_apply(commands: Any) -> None:
         '--unseen-site',
         choices=('error', 'skip'),
         default='error',
-        help='participants of a site that the model does not include: stop with an error, or use '
-        'their volumes as measured and mark them as unharmonized. "surreal-gan add-site" and '
+        help='participants from a site that is not in the model: error stops; skip uses their '
+        'volumes as measured and marks them as unharmonized (they still get R-indices). '
+        '"surreal-gan add-site" and '
         '"surreal-bids ... group --model" add new sites to a model (default: error)',
     )
 

@@ -367,15 +367,16 @@ def _training_threads(config: AppConfig) -> int:
 
 def _announce(config: AppConfig, plan: TrainingPlan) -> str:
     """Estimate how long training will take on this machine, from a few iterations."""
-    parts = {'fold': plan.n_folds, 'half': plan.n_halves}
-    listed = ' and '.join(
-        f'{count} {part}s'.replace('halfs', 'halves') for part, count in parts.items() if count
+    parts = {'cross-fitting': plan.n_folds, 'split-half': plan.n_halves}
+    listed = ' and '.join(f'{count} {part} models' for part, count in parts.items() if count)
+    then = f', then {listed}' if listed else ''
+    return (
+        f'Training the final model ({_estimate(config, plan.data)}){then}. You can interrupt '
+        'training; rerun the same command to resume.\n'
     )
-    then = f' Then the models of {listed} are trained.' if listed else ''
-    return f'{_announce_final(config, plan.data)}{then}\n'
 
 
-def _announce_final(config: AppConfig, data: TrainingData) -> str:
+def _estimate(config: AppConfig, data: TrainingData) -> str:
     import torch
 
     options, threads = training_options(config), _training_threads(config)
@@ -386,17 +387,9 @@ def _announce_final(config: AppConfig, data: TrainingData) -> str:
         at_once = 1
     total = longest_first(list(seconds.values()), at_once)
     if options.preset == 'sparse':
-        return (
-            'Choosing the number of patterns by stability, then training rounds of members until '
-            f'their consensus settles: at most {_duration(total)} a round on this machine. '
-            'It may be stopped: the same command resumes.'
-        )
+        return f'at most {_duration(total)} per round'
     each = ', '.join(f'M = {m}: {_duration(time)}' for m, time in seconds.items())
-    return (
-        f'Training members of each number of patterns: about {_duration(total)} on this machine '
-        f'({each}; {at_once} at a time), or less where an earlier run has done a part. It may be '
-        'stopped: the same command resumes.'
-    )
+    return f'about {_duration(total)}; {each}; {at_once} at a time'
 
 
 def _duration(seconds: float) -> str:

@@ -60,7 +60,8 @@ def _arguments(name: str, option: Option) -> dict[str, Any]:
 def _help(name: str, option: Option) -> str:
     """The help of an option, with its default unless the text explains it."""
     default = DEFAULTS[name]
-    if default == () or any(default is nothing for nothing in (MISSING, None, False)):
+    is_empty = default == () or any(default is nothing for nothing in (MISSING, None, False))
+    if is_empty or '(default' in option.help:
         return option.help
     listed = ' '.join(map(str, default)) if isinstance(default, tuple) else default
     return f'{option.help} (default: {listed})'

@@ -48,7 +48,12 @@ from surreal_bids.cohort.reader import (
     visit_columns,
     with_sessions,
 )
-from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements, require_distinct
+from surreal_bids.cohort.requirements import (
+    PreprocessingOptions,
+    Requirements,
+    refuse_id_columns,
+    require_distinct,
+)
 from surreal_bids.cohort.visits import add_years, describe_order, order_visits, warn_of_ages
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.cohort.warnings import (
@@ -350,6 +355,7 @@ def read_cohort(
     if model is None or not with_groups:
         screen.select(options.participant_label)
     described, times = _describe_in_order(tables, screen)
+    refuse_id_columns(options, described, {each.id_column for each in tables if each})
     grouping = _find_groups(tables, described, screen, options, model) if with_groups else UNDIVIDED
     choice = _choose(options, described, model, grouping, adapt)
     table, unified = screen_people(screen, described, choice, model)
@@ -357,12 +363,12 @@ def read_cohort(
     wanted, dropped = find_features(
         tables.volumes, screen, used | tables.people_columns, options, model
     )
-    features = screen_features(screen, tables.volumes, wanted, choice, table, model)
+    features = screen_features(screen, tables.volumes, wanted, choice, table, described, model)
     choice = _screen_groups(screen, features, table, grouping, choice, model)
     visits = add_years(_visits_with_groups(screen, grouping, with_groups), times)
     ordered = describe_order(visits, described, learns=adapt and not grouping.lacking)
     columns = _others(described, tables, options.group_column)
-    others = Table(described.source, described.text[columns])
+    others = replace(described, text=described.text[columns])
     cohort = Cohort(
         visits,
         features.loc[screen.remaining],
@@ -409,7 +415,11 @@ def _describe(tables: _Tables, visits: Mapping[str, Visit]) -> Table:
         return Table(tables.volumes.source, own)
     known = with_sessions(tables.people, rows_of(tables.people, visits), visits)
     new = own[[name for name in own if name not in known]]
-    return Table(tables.people.source, pd.concat([known, new], axis=1))
+    return Table(
+        tables.people.source,
+        pd.concat([known, new], axis=1),
+        dict.fromkeys(map(str, new), tables.volumes.source),
+    )
 
 
 def _describe_in_order(tables: _Tables, screen: Screen) -> tuple[Table, pd.DataFrame]:
@@ -562,6 +572,7 @@ def check_participants(
     # The participant level will add the head size, which differs between participants.
     sizes = {} if ICV in text else {ICV: [str(USUAL_ICV + n) for n in range(len(text))]}
     known = Table(people.source, text.assign(**sizes))
+    refuse_id_columns(options, known, {people.id_column})
     grouping = _divide(known, screen, options, model)
     choice = _choose(options, known, model, grouping)
     read_others(known, {grouping.column, *choice.columns.values()}, options.phenotype, everyone)

@@ -35,6 +35,7 @@ from surreal_bids.cohort.plausibility import (
     require_levels,
     require_numbers,
     require_people,
+    require_varying,
     require_years,
     sites_without_controls,
     summarise_reasons,
@@ -186,9 +187,9 @@ def screen_people(
     renamed = people.text.drop(columns=hidden).rename(columns=names)
     if choice.one_site and choice.options.site_column:
         renamed = renamed.assign(**{choice.options.site_column: ONE_SITE})
-    known = Table(people.source, renamed).rows(screen.remaining)
-    with prefix_errors(people.source):
-        table, notes = _type_people(known, choice.options, model)
+    joined = {names.get(own, own): source for own, source in people.joined.items()}
+    known = Table(people.source, renamed, joined).rows(screen.remaining)
+    table, notes = _type_people(known, choice.options, model)
     screen.exclude(missing_values(table))
     notes += [] if model is None else _note_ranges(table, model)
     rest = table.loc[screen.remaining]
@@ -202,16 +203,18 @@ def _type_people(
     """Convert columns to numbers and categories; refuse impossible ones."""
     text, codes = (list(model.levels), model.codes) if model else (None, None)
     table = read_person_columns(known, options, text, codes)
-    require_numbers(table[list(options.covariates)])
     notes = []
     for name in options.covariates:
         levels = model.levels.get(name, ()) if model else ()
-        table[name], note = unify_sex(table[name], levels)
+        with prefix_errors(known.source_of(name)):
+            require_numbers(table[name])
+            table[name], note = unify_sex(table[name], levels)
+            if means(name, 'age'):
+                require_years(table[name])
         notes += [note] if note else []
-        if means(name, 'age'):
-            require_years(table[name])
-    if model is None:
-        require_levels(table)
+    for column in table.select_dtypes(exclude='number') if model is None else ():
+        with prefix_errors(known.source_of(str(column))):
+            require_levels(table[column])
     return table, notes
 
 
@@ -261,6 +264,7 @@ def screen_features(
     wanted: FeatureList,
     choice: Choice,
     people: pd.DataFrame,
+    described: Table,
     model: Requirements | None,
 ) -> pd.DataFrame:
     """Read volumes, refuse impossible ones, and exclude visits with missing ones.
@@ -281,8 +285,7 @@ def screen_features(
             str(volumes.source),
             _unit(model.features if model else wanted),
         )
-    with prefix_errors(volumes.source):
-        _check_people(people.loc[screen.remaining], features, wanted, choice.options, model)
+    _check_people(people.loc[screen.remaining], described, features, wanted, choice, model)
     empty = features.where(features.notna(), 1.0) if choice.options.impute else features
     screen.exclude(empty_regions(empty.rename(columns=volumes.names)))
     return features
@@ -296,17 +299,25 @@ def _unit(features: FeatureList) -> str:
 
 def _check_people(
     people: pd.DataFrame,
+    described: Table,
     features: pd.DataFrame,
     wanted: FeatureList,
-    options: PreprocessingOptions,
+    choice: Choice,
     model: Requirements | None,
 ) -> None:
     """Compare the codes of the sexes and the unit of head size with the volumes."""
-    if model is not None:
-        refuse_other_codes(people, model, features.loc[people.index])
-    if options.icv_column and options.uses_icv:
-        usual = usual_head_size(options.icv_column, wanted, model)
-        check_head_size(people[options.icv_column], usual)
+    for name in model.ranges if model is not None else ():
+        if model is not None and means(name, 'sex'):
+            with prefix_errors(described.source_of(choice.columns[name])):
+                refuse_other_codes(people[name], model, features.loc[people.index])
+    column = choice.options.icv_column
+    if column and choice.options.uses_icv:
+        own = choice.columns[column]
+        with prefix_errors(described.source_of(own)):
+            usual = usual_head_size(column, wanted, model)
+            check_head_size(people[column].rename(own), usual)
+            if model is None and choice.options.icv != 'proportion':
+                require_varying(people[column].rename(own))
 
 
 def outlying(features: pd.DataFrame, groups: Groups) -> Reasons:

@@ -90,10 +90,12 @@ class Groups:
 
     def describe(self) -> str:
         """Describe the groups in one line."""
-        how = 'recognised; name them if this is wrong' if self.recognised else 'as given'
+        how = 'as given'
+        if self.recognised:
+            how = 'detected automatically; override with --control-label and --patient-label'
         groups = {'controls': self.control_labels, 'patients': self.patient_labels}
-        who = [f'{group} are {", ".join(labels)}' for group, labels in groups.items() if labels]
-        return f'column {self.column}: {", ".join(who)} ({how})'
+        who = [f'{group}: {", ".join(labels)}' for group, labels in groups.items() if labels]
+        return f'column {self.column}, {", ".join(who)} ({how})'
 
 
 def find_groups(people: Table, group_labels: GroupLabels = NO_LABELS, both: bool = True) -> Groups:
@@ -123,7 +125,7 @@ def find_groups(people: Table, group_labels: GroupLabels = NO_LABELS, both: bool
             present, tuple(group_labels.controls), tuple(group_labels.patients), both
         )
     except DataError as error:
-        raise DataError(f'{people.source}: column {column} {error}') from error
+        raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
     _refuse_opposite(column, controls, patients)
     if group_labels.no_guess and not group_labels.is_complete:
         raise UsageError(
@@ -174,7 +176,7 @@ def find_controls(people: Table, group_labels: GroupLabels = NO_LABELS) -> pd.Se
     try:
         controls = tuple(group_labels.controls) or _recognised_controls(present)
     except DataError as error:
-        raise DataError(f'{people.source}: column {column} {error}') from error
+        raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
     return values.isin(controls)
 
 
@@ -185,8 +187,8 @@ def _group_column(people: Table, column: str | None) -> str:
     if found is None:
         usual = SPELLINGS['diagnosis']
         raise MissingColumnError(
-            f'{people.source}: no column {" or ".join(usual)}; name the diagnosis column with '
-            f'--group-column ({alternatives(usual, people.columns)})'
+            f'{people.source}: no column {" or ".join(usual)}{people.also_lacking}; choose the '
+            f'diagnosis column with --group-column ({alternatives(usual, people.own_columns)})'
         )
     return found
 
@@ -195,7 +197,7 @@ def _require_labels(people: Table, column: str, present: list[str], labels: Sequ
     absent = [label for label in labels if label not in present]
     if absent:
         raise DataError(
-            f'{people.source}: nobody has {list_briefly(absent)} in column {column}; '
+            f'{people.source_of(column)}: nobody has {list_briefly(absent)} in column {column}; '
             f'{alternatives(absent, present)}; correct --control-label or --patient-label'
         )
 
@@ -212,9 +214,9 @@ def _complete_labels(
     if controls and patients:
         return controls, patients
     if patients:
-        return _only_other(present, patients, '--control-label', both), patients
+        return _only_other(present, patients, CONTROL, both), patients
     controls = controls or _recognised_controls(present)
-    return controls, _only_other(present, controls, '--patient-label', both)
+    return controls, _only_other(present, controls, PATIENT, both)
 
 
 def _refuse_opposite(column: str, controls: Sequence[str], patients: Sequence[str]) -> None:
@@ -223,13 +225,15 @@ def _refuse_opposite(column: str, controls: Sequence[str], patients: Sequence[st
     wrong += [label for label in controls if label.lower() in PATIENT_WORDS]
     if wrong:
         raise DataError(
-            f'column {column}: controls would be {list_briefly(controls)} and patients '
-            f'{list_briefly(patients)}, but {list_briefly(wrong)} means the opposite group; '
-            'correct --control-label and --patient-label, or rename the values'
+            f'column {column}: the labels look swapped: controls are set to '
+            f'{list_briefly(controls)} and patients to {list_briefly(patients)}. Swap '
+            '--control-label and --patient-label, or rename the values'
         )
 
 
 def _recognised_controls(present: list[str]) -> tuple[str, ...]:
+    if not present:
+        raise DataError('is empty; fill it in, or choose another column with --group-column')
     for codes in CODES:
         if set(present) == set(codes):
             return tuple(code for code, group in codes.items() if group == CONTROL)
@@ -237,20 +241,26 @@ def _recognised_controls(present: list[str]) -> tuple[str, ...]:
     if len(controls) != 1:
         count = 'more than one' if controls else 'none'
         raise DataError(
-            f'holds {list_briefly(present) or "no values"}, and {count} of these is known to mean '
-            'controls; name the controls with --control-label'
+            f'holds {list_briefly(present)}, and {count} of these is known to mean controls; '
+            'choose the controls with --control-label'
         )
     return controls
 
 
 def _only_other(
-    present: list[str], known: tuple[str, ...], option: str, needed: bool
+    present: list[str], known: tuple[str, ...], group: str, needed: bool
 ) -> tuple[str, ...]:
+    """Return the only other value as the label of a group."""
     others = tuple(value for value in present if value not in known)
-    if len(others) > 1 or (needed and not others):
+    if len(others) > 1:
         raise DataError(
-            f'holds {list_briefly(others) or "no values"} besides {list_briefly(known)}; name the '
-            f'other group with {option}'
+            f'has several values besides {list_briefly(known)} ({list_briefly(others)}); choose '
+            f'the {GROUP_NAMES[group]} with --{SINGULAR[group]}-label'
+        )
+    if needed and not others:
+        raise DataError(
+            f'has no values besides {list_briefly(known)}; no {GROUP_NAMES[group]} were found. '
+            f'Training needs both groups: add {GROUP_NAMES[group]}, or correct --group-column'
         )
     return others
 

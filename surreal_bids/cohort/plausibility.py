@@ -100,24 +100,23 @@ def missing_values(people: pd.DataFrame) -> Reasons:
     }
 
 
-def require_numbers(people: pd.DataFrame) -> None:
+def require_numbers(column: pd.Series) -> None:
     """Refuse text among numbers, which would turn all numbers into categories.
 
     Raises
     ------
     DataError
-        A column mixes numbers and text, such as the age `89+`.
+        The column mixes numbers and text, such as the age `89+`.
     """
-    for name in people:
-        cells = people[name].dropna()
-        numeric = pd.to_numeric(cells, errors='coerce').notna()
-        if numeric.any() and not numeric.all():
-            wrong = [f'{visit} ("{cells[visit]}")' for visit in cells.index[~numeric]]
-            some = list_briefly(dict.fromkeys(cells[numeric]), 3)
-            raise DataError(
-                f'column {name} holds numbers ({some}) but text for {list_briefly(wrong, 5)}; '
-                'correct it, or write n/a for unknown values'
-            )
+    cells = column.dropna()
+    numeric = pd.to_numeric(cells, errors='coerce').notna()
+    if numeric.any() and not numeric.all():
+        wrong = [f'{visit} ("{cells[visit]}")' for visit in cells.index[~numeric]]
+        some = list_briefly(dict.fromkeys(cells[numeric]), 3)
+        raise DataError(
+            f'column {column.name} holds numbers ({some}) but text for {list_briefly(wrong, 5)}; '
+            'correct it, or write n/a for unknown values'
+        )
 
 
 def implausible_values(people: pd.DataFrame, icv_column: str | None = None) -> Reasons:
@@ -243,7 +242,7 @@ def _require_one_coding(known: pd.Series, meant: pd.Series) -> None:
         )
 
 
-def refuse_other_codes(people: pd.DataFrame, model: Requirements, features: pd.DataFrame) -> None:
+def refuse_other_codes(sex: pd.Series, model: Requirements, features: pd.DataFrame) -> None:
     """Refuse numeric codes of the sexes that differ from those of a model.
 
     Reversed codes are detected from brain size, if there are enough participants and the model has
@@ -251,24 +250,22 @@ def refuse_other_codes(people: pd.DataFrame, model: Requirements, features: pd.D
 
     Parameters
     ----------
-    people, features : frames of the same rows
-        Covariates, and volumes.
+    sex, features
+        A numeric covariate of the model that means sex, and volumes in the same rows.
     model
         Requirements of a model.
     """
-    for name, (low, high) in model.ranges.items():
-        if not means(name, 'sex'):
-            continue
-        sex = people[name]
-        strange = sex[sex.notna() & ~sex.isin((low, high))]
-        if len(strange):
-            raise DataError(
-                f'column {name}: {strange.index[0]} has {strange.iloc[0]:g}, but the model was '
-                f'trained with {low:g} and {high:g}; use the codes of the training sample'
-            )
-        size = (features / model.mean_volumes.to_numpy()).mean(axis=1)
-        expected = model.effects[name] * (high - low)
-        _refuse_reversed(name, size[sex == low].dropna(), size[sex == high].dropna(), expected)
+    name = str(sex.name)
+    low, high = model.ranges[name]
+    strange = sex[sex.notna() & ~sex.isin((low, high))]
+    if len(strange):
+        raise DataError(
+            f'column {name}: {strange.index[0]} has {strange.iloc[0]:g}, but the model was '
+            f'trained with {low:g} and {high:g}; use the codes of the training sample'
+        )
+    size = (features / model.mean_volumes.to_numpy()).mean(axis=1)
+    expected = model.effects[name] * (high - low)
+    _refuse_reversed(name, size[sex == low].dropna(), size[sex == high].dropna(), expected)
 
 
 def _refuse_reversed(name: str, low: pd.Series, high: pd.Series, expected: float) -> None:
@@ -313,22 +310,21 @@ def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
     return found
 
 
-def require_levels(people: pd.DataFrame) -> None:
+def require_levels(column: pd.Series) -> None:
     """Refuse categories that differ in case only, or that have almost one level per participant."""
-    for name in people.select_dtypes(exclude='number'):
-        levels = sorted(set(people[name].dropna()))
-        folded = [level.lower() for level in levels]
-        same = [level for level in levels if folded.count(level.lower()) > 1]
-        if same:
-            raise DataError(
-                f'column {name}: {list_briefly(same)} differ in case only; use one spelling'
-            )
-        if len(levels) > MAX_LEVELS and len(levels) > len(people) / 2:
-            raise DataError(
-                f'column {name} has {len(levels)} levels among {len(people)} visits '
-                f'({list_briefly(levels, 3)}), too many for a category; correct it, or choose '
-                'another column'
-            )
+    levels = sorted(set(column.dropna()))
+    folded = [level.lower() for level in levels]
+    same = [level for level in levels if folded.count(level.lower()) > 1]
+    if same:
+        raise DataError(
+            f'column {column.name}: {list_briefly(same)} differ in case only; use one spelling'
+        )
+    if len(levels) > MAX_LEVELS and len(levels) > len(column) / 2:
+        raise DataError(
+            f'column {column.name} has {len(levels)} levels among {len(column)} visits '
+            f'({list_briefly(levels, 3)}), too many for a category; correct it, or choose '
+            'another column'
+        )
 
 
 def refuse_separators(table: Table, columns: Iterable[str]) -> None:
@@ -506,6 +502,15 @@ def check_head_size(icv: pd.Series, usual: tuple[float, float]) -> None:
         )
 
 
+def require_varying(icv: pd.Series) -> None:
+    """Refuse intracranial volumes that are the same in everyone, and have no effect to remove."""
+    if icv.nunique() < 2:
+        raise DataError(
+            f'column {icv.name} is the same in all {counted(len(icv), "visit")}; correct it, '
+            'choose another column with --icv-column, or use --icv none'
+        )
+
+
 def robust_z(values: pd.Series) -> pd.Series:
     """Compute distances from the median in robust standard deviations; 0 if these are 0."""
     distance = values - values.median()
@@ -517,7 +522,7 @@ def unusable_regions(features: pd.DataFrame) -> dict[str, str]:
     """Return the reasons for dropping regions that are often empty or do not vary."""
     empty = ~(features > 0)
     reasons = {
-        str(name): f'empty or missing in {share:.0%} of participants'
+        str(name): f'0 or missing in {share:.0%} of participants'
         for name, share in empty.mean().items()
         if share > OFTEN_EMPTY
     }
@@ -593,9 +598,11 @@ def summarise_reasons(reasons: Iterable[str], most: int = 3) -> str:
 def require_people(remaining: Sequence[object] | pd.Index, reasons: Reasons) -> None:
     """Raise an error if everyone is excluded."""
     if not len(remaining):
+        n = len({name.partition('_ses-')[0] for name in reasons})
+        who = 'the only participant was' if n == 1 else f'all {n} participants were'
         raise DataError(
-            f'everyone is excluded ({summarise_reasons(reasons.values())}); correct the tables or '
-            'the options'
+            f'{who} excluded: {summarise_reasons(reasons.values())}; correct the tables or the '
+            'options'
         )
 
 

@@ -56,6 +56,8 @@ class VisitTable:
         File or folder, for messages.
     prefix
         `sub-`, or empty if ids are written without it.
+    id_column
+        Column of the ids.
     """
 
     visits: list[Visit]
@@ -63,6 +65,7 @@ class VisitTable:
     names: Mapping[str, str]
     source: Path
     prefix: str = 'sub-'
+    id_column: str = PARTICIPANT
 
 
 def in_order(visits: Iterable[Visit]) -> list[Visit]:
@@ -117,7 +120,7 @@ def read_visit_table(path: Path, id_column: str | None = None) -> VisitTable:
     text = table.text.drop(columns=[name for name in (column, session) if name])
     with prefix_errors(path):
         regions = {name: region_names()[index] for name, index in recognise(text).items()}
-    return VisitTable(visits, Table(path, text.set_axis(names)), regions, path, prefix)
+    return VisitTable(visits, Table(path, text.set_axis(names)), regions, path, prefix, column)
 
 
 def _check_ids(path: Path, ids: pd.Series) -> None:
@@ -209,6 +212,7 @@ def read_others(
     DataError
         A table cannot be read, has none of the participants, or repeats a column.
     """
+    sources = [described.source]
     tables = [described.text.loc[list(visits), [n for n in described.columns if n not in used]]]
     for path in files:
         measures = rows_of(read_visit_table(path), visits)
@@ -217,12 +221,15 @@ def read_others(
                 f'{path}: has none of the {len(visits)} visits of the analysis; write ids as in '
                 'participants.tsv'
             )
-        twice = [name for table in tables for name in table if name in measures]
-        if twice:
-            raise DataError(
-                f'{path}: {list_briefly(twice)} is also in another table; rename it in one of them'
-            )
+        for source, table in zip(sources, tables):
+            twice = [name for name in table if name in measures]
+            if twice:
+                raise DataError(
+                    f'{path}: {list_briefly(twice)} is also in {source}; rename it in one of the '
+                    'tables'
+                )
         tables.append(measures)
+        sources.append(path)
     return pd.concat(tables, axis=1)
 
 
@@ -246,10 +253,17 @@ def require_ids(volumes: VisitTable, people: VisitTable) -> None:
     folded = {name.lower(): name for name in known}
     alike = [name for name in absent if name.lower().removeprefix('sub-') in folded]
     if alike or len(absent) == len(volumes.visits):
+        listed = list_briefly(_written_id(name, volumes.prefix) for name in dict.fromkeys(absent))
+        there = list_briefly((_written_id(name, people.prefix) for name in sorted(known)), 3)
+        remedy = 'ids are case-sensitive: ' if alike else ''
         raise DataError(
-            f'{people.source}: no row for {list_briefly(absent)} of {volumes.source}; its ids are '
-            f'like {list_briefly(sorted(known), 3)}. Use the same ids in both tables'
+            f'{listed} {"is" if len(absent) == 1 else "are"} in {volumes.source} but not in '
+            f'{people.source} (ids there: {there}); {remedy}write them alike in both tables'
         )
+
+
+def _written_id(participant: str, prefix: str) -> str:
+    return participant if participant.lower().startswith('sub-') else f'{prefix}{participant}'
 
 
 def of_sessions(visits: Iterable[Visit], labels: Iterable[str]) -> list[Visit]:

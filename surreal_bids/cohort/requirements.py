@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from surreal_bids.bids.tabular import Table, names, require_columns
+from surreal_bids.bids.tabular import Table, find_column, names, require_columns
 from surreal_bids.columns import means
+from surreal_bids.config import CohortOptions, flag_of
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.combat import FitOn, UnseenSite
 from surreal_bids.harmonization.covariates import ICVHandling
@@ -162,14 +163,14 @@ def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Serie
     cells = people.categories(column)
     coded = cells.map(lambda cell: codes.get(cell.lower()), na_action='ignore')
     spelled = cells.where(coded.isna(), coded.astype(object).map(str, na_action='ignore'))
-    numbers = Table(people.source, people.text.assign(**{column: spelled})).numbers(column)
+    numbers = replace(people, text=people.text.assign(**{column: spelled})).numbers(column)
     strange = numbers.notna() & ~numbers.isin(list(codes.values()))
     if codes and strange.any():
         meaning = ', '.join(f'{word} = {number:g}' for word, number in codes.items())
         person = str(strange.idxmax())
         raise DataError(
-            f'{people.source}: column {column}: {person} has {cells[person]}, but the model '
-            f'expects {meaning}'
+            f'{people.source_of(column)}: column {column}: {person} has {cells[person]}, but the '
+            f'model expects {meaning}'
         )
     return numbers
 
@@ -180,3 +181,15 @@ def require_distinct(options: PreprocessingOptions, group_column: str) -> None:
         raise DataError(
             f'{group_column} is the diagnosis column; it cannot also be a covariate, ICV or site'
         )
+
+
+def refuse_id_columns(options: CohortOptions, people: Table, ids: Collection[str]) -> None:
+    """Refuse a column of ids as diagnosis, covariate, ICV or site."""
+    for use in ('group_column', 'covariates', 'icv_column', 'site_column'):
+        value = getattr(options, use)
+        for name in value if isinstance(value, tuple) else filter(None, [value]):
+            if find_column(ids, name) and not find_column(people.columns, name):
+                what = 'a covariate' if use == 'covariates' else f'the {use.replace("_", " ")}'
+                raise UsageError(
+                    f'{flag_of(use)} {name}: the id column cannot be {what}; choose another column'
+                )

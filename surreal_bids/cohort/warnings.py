@@ -88,8 +88,8 @@ def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[str, 
     Yields
     ------
     text, is_serious
-        The age ranges and the patients outside that of controls, if there are any; and whether
-        they are many.
+        The patients outside the age range of controls, if there are any; and whether they are
+        many.
     """
     age = pd.to_numeric(ages, errors='coerce').dropna()
     patients, controls = age[is_patient[age.index]], age[~is_patient[age.index]]
@@ -101,8 +101,8 @@ def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[str, 
         return
     share = len(outside) / len(patients)
     text = (
-        f'Ages: controls {young:g}-{old:g}, patients {patients.min():g}-{patients.max():g}. '
-        f'{len(outside)} of {len(patients)} patients ({list_briefly(outside, 5)}) are younger or '
-        'older than all controls; reference values at their age are extrapolated'
+        f'Ages: {len(outside)} of {counted(len(patients), "patient")} ({list_briefly(outside, 5)}) '
+        f'{"is" if len(outside) == 1 else "are"} outside the age range of controls '
+        f'({young:g}-{old:g}); the age correction is extrapolated'
     )
     yield text, share > MANY_OUTSIDE

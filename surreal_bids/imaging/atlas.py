@@ -169,7 +169,7 @@ def read_regions(path: Path) -> pd.DataFrame:
     table = table[table['index'] > 0].reset_index(drop=True)
     _refuse(path, table.loc[table['name'].isna(), 'index'], 'no name for index')
     for column in ('index', 'name'):
-        _refuse(path, table.loc[table[column].duplicated(), column], f'given twice as {column}')
+        _refuse(path, table.loc[table[column].duplicated(), column], f'duplicate {column}')
     if table.empty:
         raise DataError(f'{path}: no regions listed; add one row per region')
     return table

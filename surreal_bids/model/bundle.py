@@ -95,13 +95,13 @@ def _verify(folder: Path, card: dict[str, Any], data: bytes) -> None:
         return
     if card.get(CARD_SHA256) != _card_checksum(card):
         raise DataError(
-            f'{folder / CARD}: the file was edited after it was written; copy the model again, or '
-            'fit it again'
+            f'{folder / CARD}: the file was edited after it was written. Copy the model again or '
+            'train it again'
         )
     if card[TENSORS_SHA256] != hashlib.sha256(data).hexdigest():
         raise DataError(
             f'{folder / TENSORS}: the file is damaged, or does not belong to the {CARD} in the '
-            'same folder; copy both files again, or fit the model again'
+            'same folder. Copy both files again or train the model again'
         )
 
 
@@ -120,10 +120,27 @@ def reading_model(path: Path) -> Iterator[None]:
         *(SafetensorError, ArithmeticError, AttributeError, LookupError, RecursionError),
         *(RuntimeError, TypeError, ValueError),
     ) as error:
-        raise DataError(
-            f'{path}: this model is damaged ({type(error).__name__}: {error}); copy it again, or '
-            'fit it again'
-        ) from error
+        raise invalid_model(path, _describe_damage(error)) from error
+
+
+def invalid_model(path: str | Path, problem: str) -> DataError:
+    """Make the error for a model that cannot be used."""
+    return DataError(
+        f'{path}: the model is invalid: {problem}. Copy the model again or train it again'
+    )
+
+
+def _describe_damage(error: Exception) -> str:
+    """Describe an error in a file of a model without the words of Python."""
+    if isinstance(error, json.JSONDecodeError):
+        return f'not valid JSON at line {error.lineno}, column {error.colno}'
+    if isinstance(error, UnicodeDecodeError):
+        return 'not UTF-8 text'
+    if isinstance(error, KeyError):
+        return f'{error.args[0]} is missing'
+    if isinstance(error, SafetensorError):
+        return f'not a safetensors file ({str(error).rpartition("deserializing: ")[2]})'
+    return 'a value has the wrong type or size'
 
 
 def fingerprint(hyper: HyperParameters, numbers: dict[str, Any], *arrays: Tensor) -> str:

@@ -217,7 +217,7 @@ def choose_number(
         for m in dict.fromkeys([*supported, min(found)]):
             null = null_stability(shuffle, m, random_state, n_threads)
             found[m] = Stability(m, found[m].value, null)
-            report(f'M={m}: stability {max(null):.2f} at most with shuffled labels')
+            report(f'M={m}: highest stability over {len(null)} label permutations {max(null):.2f}')
             if found[m].is_supported:
                 chosen = m
                 break

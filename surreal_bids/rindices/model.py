@@ -24,7 +24,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.harmonization.quality import without_warnings
-from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
+from surreal_bids.model.bundle import invalid_model, load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.rindices.intervals import (
@@ -228,30 +228,35 @@ class TableModel:
                 tuple(card['PatternNames']),
                 {name: card[name] for name in NOTES if name in card},
             )
-            model._require_whole(tensors)
+            problems = model._problems(tensors)
+        if problems:
+            raise invalid_model(folder, list_briefly(problems))
         return model
 
-    def _require_whole(self, tensors: Mapping[str, Tensor]) -> None:
-        """Compute the R-indices of an average control, which a damaged or forged model cannot."""
+    def _problems(self, tensors: Mapping[str, Tensor]) -> list[str]:
+        """List what is wrong with a damaged or forged model; it computes R-indices of a control."""
         steps, patterns, domain = self.preprocessing, self.pattern_names, self.gan.domain_
         average = pd.DataFrame(np.ones((1, len(steps.features))), columns=steps.features.names)
         sound = {
-            'numbers that are finite': all(bool(t.isfinite().all()) for t in tensors.values()),
-            'controls who differ': bool((steps.normaliser.sd_ > 0).all()),
-            'the same features twice': list(self.gan.feature_names_in_) == steps.features.names,
-            'the same covariates twice': self._covariates()
+            'a number is not finite': all(bool(t.isfinite().all()) for t in tensors.values()),
+            'the SD of a feature is 0 or negative': bool((steps.normaliser.sd_ > 0).all()),
+            'the network and the preprocessing have different features': list(
+                self.gan.feature_names_in_
+            )
+            == steps.features.names,
+            'the preprocessing has a covariate that is not among its columns': self._covariates()
             <= {*steps.options.columns, ICV, LOG_ICV},
-            'volumes above 0': steps.options.icv != 'power'
+            'the mean of a feature is 0 or negative': steps.options.icv != 'power'
             or bool((steps.normaliser.mean_ > 0).all()),
-            'intervals and centiles of its patterns': is_sound(self.notes, patterns),
-            'patterns with names': all(map(str.isidentifier, patterns))
+            'intervals or centiles do not match the patterns': is_sound(self.notes, patterns),
+            'the names of the patterns are invalid or do not match their number': all(
+                map(str.isidentifier, patterns)
+            )
             and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
-            'distances from the sample': domain is None
+            'the covariance of the training sample is invalid': domain is None
             or np.linalg.eigvalsh(domain.precision + domain.precision.T).min() > 0 < domain.limit,
         }
-        lacks = [what for what, is_there in sound.items() if not is_there]
-        if lacks:
-            raise ValueError(f'expected {list_briefly(lacks)}')
+        return [problem for problem, is_sound_ in sound.items() if not is_sound_]
 
     def _covariates(self) -> set[str]:
         """Names of covariates in all that was learned of them; of head size also those of ours."""

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from surreal_bids.cohort.requirements import Codes, PreprocessingOptions, Requirements
-from surreal_bids.exceptions import DataError
+from surreal_bids.exceptions import CovariateError, DataError
 from surreal_bids.harmonization.combat import (
     UNHARMONIZED,
     ComBat,
@@ -398,7 +398,7 @@ def _harmonize(
     try:
         status = combat.status(features, inputs.site, inputs.covariates)
     except UnseenSiteError as error:
-        raise DataError(
+        raise CovariateError(
             f'{error.found}; add the site from its controls (surreal-gan add-site), or use volumes '
             'as measured (--unseen-site skip)'
         ) from error

@@ -125,7 +125,7 @@ def test_a_wrong_filter_file_is_explained(filter_file, content, message):
 
 
 def test_an_absent_filter_file_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r'none\.json: cannot be read'):
+    with pytest.raises(UsageError, match=r'none\.json: no such file'):
         read_filters(tmp_path / 'none.json')
 
 

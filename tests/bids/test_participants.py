@@ -75,14 +75,14 @@ def test_text_among_numbers_is_named_with_its_line(write, value):
         ('', 'the table is empty'),
         ('\ufeff\r\n\r\n', 'the table is empty'),
         ('id\tage\nsub-1\t3\n', 'no column participant_id; there are: id, age'),
-        ('participant_id\tage\nsub-1\n', 'line 2 has 1 cells, but the header has 2'),
+        ('participant_id\tage\nsub-1\n', 'line 2 has 1 cell, but the header has 2'),
         ('participant_id\tage\nsub-1\t2\t3\n', 'line 2 has 3 cells, but the header has 2'),
         ('participant_id\tage\tage\nsub-1\t2\t3\n', 'more than one column age'),
         ('participant_id\nsub-1\nsub-2\n1\n', r'sub-1 \(line 2, line 4\)'),
         ('participant_id\tage\nn/a\t2\n', 'participant_id of line 2 is "n/a"; expected sub-'),
         ('participant_id\nsub-1\n../../x\n', 'participant_id of line 3 is "../../x"'),
         ('participant_id\nsub-a_b\n', 'participant_id of line 2 is "sub-a_b"'),
-        ('participant_id\tnote\nsub-1\t"open\nsub-2\tx\n', 'not a table in UTF-8 text'),
+        ('participant_id\tnote\nsub-1\t"open\nsub-2\tx\n', 'a quoted cell that does not end'),
     ],
 )
 def test_a_wrong_table_is_explained(write, text, message):

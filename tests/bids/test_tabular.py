@@ -63,7 +63,7 @@ def test_a_quoted_cell_may_hold_the_separator(write):
         ('participant_id,age\nsub-1,60\nsub-1,61\n', 'more than one row for sub-1'),
         ('participant_id,age\nsub-1,60\n1,61\n', 'more than one row for sub-1'),
         ('participant_id,age\n,60\n', 'line 2 has no participant_id'),
-        ('participant_id,age\n"sub-1,60\n', 'not a table'),
+        ('participant_id,age\n"sub-1,60\n', 'a quoted cell'),
         ('participant_id,age,Age\nsub-1,60,61\n', 'more than one column Age, age'),
         ('participant_id,a\0ge\nsub-1,60\n', 'not a table|not text'),
     ],

@@ -166,8 +166,8 @@ def test_the_groups_of_all_participants_may_be_named_for_a_few(check):
         (['--participant-label', '7'], 18, 'no participant 7 in this dataset; there are: 01, 02'),
         (['--session-label', '7'], 18, 'no session 7 in this dataset; there are none'),
         (['--group-column', 'dx'], 65, 'no column dx; there are: participant_id'),
-        (['--bids-filter-file', 'none.json'], 2, 'none.json: cannot be read'),
-        (['--config-file', 'none.toml'], 2, 'none.toml: cannot be read'),
+        (['--bids-filter-file', 'none.json'], 2, 'none.json: no such file'),
+        (['--config-file', 'none.toml'], 2, 'none.toml: no such file'),
     ],
 )
 def test_options_that_cannot_be_met(check, options, expected, message):
@@ -187,7 +187,7 @@ def test_options_that_cannot_be_met(check, options, expected, message):
         (['--site-column', 'scanner'], 65, 'no column scanner; there are:'),
         (['--group-column', 'dx'], 65, 'no column dx; there are:'),
         (['--control-label', 'HC'], 65, 'nobody has HC in column diagnosis; there are: CN, PT'),
-        (['--use-plugin', 'nowhere.yml'], 2, 'nowhere.yml: cannot be read as YAML'),
+        (['--use-plugin', 'nowhere.yml'], 2, 'nowhere.yml: no such file'),
         (['--atlas', 'nowhere'], 65, 'nowhere: no such folder'),
         (['--template', 'nowhere'], 65, '--template nowhere: 0 files tpl-NAME_T1w.nii.gz'),
         (['-d', 'dlmuse=nowhere'], 2, 'dlmuse=nowhere: no such folder'),
@@ -270,7 +270,7 @@ def test_a_filter_file(check, tmp_path, filters, expected):
             lambda root: (root / 'participants.tsv').write_text(PEOPLE.replace('diagnosis', 'x')),
             ['participant', 'group'],
             65,
-            'name the diagnosis column with --group-column',
+            'choose the diagnosis column with --group-column',
         ),
         (
             lambda root: (root / 'participants.tsv').write_text(PEOPLE + 'sub-01\t1\tCN\n'),

@@ -351,10 +351,10 @@ def test_a_model_is_applied_where_there_are_no_controls(
     ('change', 'words', 'message'),
     [
         (lambda p: p.assign(diagnosis='PT'), (), 'controls'),
-        (lambda p: p.assign(diagnosis='CN'), (), '--patient-label'),
+        (lambda p: p.assign(diagnosis='CN'), (), '--group-column'),
         (lambda p: p.assign(diagnosis=['CN'] * 68 + ['PT'] * 3), (), '3 patients left'),
         (lambda p: p, ('--site-column', 'scanner'), 'no column scanner'),
-        (lambda p: p.assign(age=None), ('--covariates', 'age'), 'everyone is excluded'),
+        (lambda p: p.assign(age=None), ('--covariates', 'age'), 'participants were excluded'),
         (None, (), 'participants.tsv: no such file; the group level reads diagnosis'),
     ],
     ids=['no CN', 'no PT', 'few PT', 'no site column', 'everyone excluded', 'no participants'],

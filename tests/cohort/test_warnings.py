@@ -79,7 +79,7 @@ def test_patients_of_other_ages_are_named(tmp_path, older, serious):
     assert [text for text in cohort.warnings if text.startswith('Ages')] == said * (serious is True)
     assert [text for text in cohort.notes if text.startswith('Ages')] == said * (serious is False)
     if serious:
-        assert 'controls 50-80, patients 75-105' in said[0]
+        assert 'age range of controls (50-80)' in said[0]
 
 
 def test_ages_that_no_model_uses_are_compared_too(tmp_path):
