@@ -190,6 +190,6 @@ def refuse_id_columns(options: CohortOptions, people: Table, ids: Collection[str
         for name in value if isinstance(value, tuple) else filter(None, [value]):
             if find_column(ids, name) and not find_column(people.columns, name):
                 what = 'a covariate' if use == 'covariates' else f'the {use.replace("_", " ")}'
-                raise UsageError(
+                raise DataError(
                     f'{flag_of(use)} {name}: the id column cannot be {what}; choose another column'
                 )

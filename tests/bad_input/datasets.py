@@ -553,7 +553,7 @@ BOTH = [
     dataset(
         'both-one-group',
         people(lambda t: t.assign(diagnosis='CN')),
-        ['CN', '--patient-label'],
+        ['CN', '--group-column'],
         65,
         ('both',),
     ),

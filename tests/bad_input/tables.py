@@ -736,7 +736,7 @@ GROUPS = [
         ['diagnosis', '--control-label|missing'],
         TRAIN,
     ),
-    Case('group-one-only', each('diagnosis', lambda _: 'CN'), ['CN', '--patient-label'], TRAIN),
+    Case('group-one-only', each('diagnosis', lambda _: 'CN'), ['CN', '--group-column'], TRAIN),
     Case(
         'group-patients-only', each('diagnosis', lambda _: 'PT'), ['PT', '--control-label'], TRAIN
     ),
