@@ -37,6 +37,9 @@ CONSTANTS = {
 """Values that descriptions of columns mention."""
 
 
+HARMONIZED = ', after ComBat (if sites were harmonized); covariates not removed'
+
+
 def write_described(name: str, path: Path, table: pd.DataFrame) -> dict[str, Column]:
     """Write a table and its JSON sidecar; returns the content of the sidecar.
 
@@ -79,7 +82,9 @@ def describe_contributions(columns: Iterable[str]) -> dict[str, Column]:
     return {column: known[column] for column in columns}
 
 
-def describe_volumes(columns: Iterable[str], is_volume: bool = True) -> dict[str, Column]:
+def describe_volumes(
+    columns: Iterable[str], is_volume: bool = True, is_harmonized: bool = False
+) -> dict[str, Column]:
     """Return the sidecar of a table of volumes.
 
     Parameters
@@ -88,10 +93,12 @@ def describe_volumes(columns: Iterable[str], is_volume: bool = True) -> dict[str
         Columns of the table.
     is_volume
         Whether the numbers are in mm3; else they are proportions of the intracranial volume.
+    is_harmonized
+        Whether they are harmonized, not as measured.
     """
     columns, known = list(columns), describe_columns('volumes')
     names = _region_names(columns)
-    values = {'unit': 'mm^3' if is_volume else '1'}
+    values = {'unit': 'mm^3' if is_volume else '1', 'steps': HARMONIZED if is_harmonized else ''}
     for column in set(columns) - set(known):
         kind = 'volumes_region' if column in names else 'volumes_other'
         known |= describe_columns(kind, column=column, region=names.get(column), **values)

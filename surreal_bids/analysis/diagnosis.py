@@ -12,6 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.plausibility import USUAL_ICV_MM3
 from surreal_bids.columns import means
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.model import TableModel
@@ -19,6 +20,12 @@ from surreal_bids.rindices.preprocessing import COMPLETE
 from surreal_bids.stats.concordance import area_under_curve
 
 SUM_OF_INDICES, ALL_REGIONS = 'sum of R-indices', 'all regions'
+
+WELCH = 'Welch t'
+"""Test that compares means."""
+
+PLUS_MINUS = ' \N{PLUS-MINUS SIGN} '
+"""Between a mean and a standard deviation."""
 
 DIAGNOSIS_COLUMNS = ('by', 'controls', 'patients', 'auc', 'auc_low', 'auc_high')
 DIFFERENCE_COLUMNS = ('covariate', 'controls', 'patients', 'test', 'p', 'in_words')
@@ -132,8 +139,8 @@ def _compare_numbers(name: str, controls: pd.Series, patients: pd.Series) -> _Di
     else:
         more = 'higher' if difference > 0 else 'lower'
         words = f'{name} of patients is {abs(difference):.4g} {more}'
-    short = [f'{group.mean():.4g} +- {group.std():.3g}' for group in (controls, patients)]
-    return _Differs(short[0], short[1], 'Welch t', p, words)
+    short = [f'{group.mean():.4g}{PLUS_MINUS}{group.std():.3g}' for group in (controls, patients)]
+    return _Differs(short[0], short[1], WELCH, p, words)
 
 
 def _compare_categories(name: str, controls: pd.Series, patients: pd.Series) -> _Differs:
@@ -156,6 +163,26 @@ def _compare_categories(name: str, controls: pd.Series, patients: pd.Series) -> 
         for each in (of_controls, of_patients)
     ]
     return _Differs(short[0], short[1], test, p, words)
+
+
+def mean_and_sd(name: str, mean: float, sd: float) -> str:
+    """Return mean and SD of a covariate with its unit: age in years, intracranial volume in ml."""
+    if _is_icv_in_mm3(name, mean):
+        return f'{mean / 1000:,.0f}{PLUS_MINUS}{sd / 1000:,.0f} ml'
+    return f'{mean:.4g}{PLUS_MINUS}{sd:.3g}{" years" if means(name, "age") else ""}'
+
+
+def range_of(name: str, low: float, high: float, number: str = '{:.4g}') -> str:
+    """Return the range of a covariate with its unit; `number` formats other values."""
+    if _is_icv_in_mm3(name, low):
+        return f'{low / 1000:,.0f} to {high / 1000:,.0f} ml'
+    unit = ' years' if means(name, 'age') else ''
+    return f'{number.format(low)} to {number.format(high)}{unit}'
+
+
+def _is_icv_in_mm3(name: str, value: float) -> bool:
+    """Whether a value is an intracranial volume that can only be in mm3."""
+    return means(name, 'icv') and USUAL_ICV_MM3[0] < value < USUAL_ICV_MM3[1]
 
 
 def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:

@@ -76,7 +76,8 @@ def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]
     if name == 'contributions':
         return describe_contributions(table.columns)
     if name in ('roi_volumes', 'harmonized_volumes'):
-        return describe_volumes(table.columns, _are_volumes(name, found.cohort))
+        is_volume = _are_volumes(name, found.cohort)
+        return describe_volumes(table.columns, is_volume, name == 'harmonized_volumes')
     return describe_table(name, table.columns)
 
 

@@ -20,6 +20,12 @@ from surreal_bids.reports.pages import Block, Notice, Table
 from surreal_bids.rindices.crossfit import FOUND_AGAIN, NOT_HELD_OUT
 from surreal_bids.rindices.preprocessing import INCOMPLETE, NONE_BEYOND
 
+HOW_TO_READ = (
+    '0 is not a normal value and 1 is not a maximum: compare with the controls. About 1 is the '
+    'level of the most affected training patients.'
+)
+"""How to read an R-index."""
+
 FEW_ROWS = 12
 """Longer tables are folded."""
 
@@ -50,8 +56,9 @@ STATUS_FLAGS = {
 """Flags by the status of a visit."""
 
 OUTSIDE = Flag(
-    'outside the training population',
-    'The brain lies outside the training population of the model; the R-indices are extrapolated.',
+    'regional volumes unlike those of the training participants',
+    'The regional volumes are unlike those of the participants that this model was trained on, and '
+    'the R-indices are extrapolated. Check the segmentation.',
 )
 ANOTHER_FOLD = Flag(
     'pattern not reproduced in the fold',
@@ -74,9 +81,8 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
         flags.append(OUTSIDE)
     beyond = row.get('covariates_out_of_range', NONE_BEYOND)
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
-        text = f'{beyond} outside the training range'
-        long = f'Outside the range of the training controls, so effects are extrapolated: {beyond}.'
-        flags.append(Flag(text, long))
+        text = f'{beyond} outside the range of the controls that this model was trained on'
+        flags.append(Flag(text, f'{text}. Effects on volumes are extrapolated.'))
     if row.get('n_imputed', 0) > 0:
         text = f'{row["n_imputed"]:.0f} regions were missing'
         flags.append(Flag(text, f'{text} and were imputed from controls.'))
@@ -129,8 +135,38 @@ def report_links(output_dir: Path, participants: Iterable[str], folder: Path) ->
     return [None if path is None else quote(os.path.relpath(path, folder)) for path in reports]
 
 
-def participant_table(found: Analysis, output_dir: Path) -> Table:
-    """Return the table of all visits with R-indices, intervals, centiles and flags."""
+def visit_flags(found: Analysis, output_dir: Path) -> pd.Series:
+    """Return the flags of every visit with results, in a few words; empty if there are none."""
+    visits = found.cohort.visits.loc[found.results.index].to_dict('records')
+    flags = [
+        [*flags_of(row), *image_flags(output_dir, visit[PARTICIPANT], visit.get(SESSION))]
+        for row, visit in zip(found.results.to_dict('records'), visits)
+    ]
+    words = ['; '.join(dict.fromkeys(flag.short for flag in each)) for each in flags]
+    return pd.Series(words, found.results.index, dtype=object)
+
+
+def flag_notice(found: Analysis, flags: pd.Series) -> list[Notice]:
+    """Return how many participants have a quality flag, if any."""
+    who = found.cohort.visits.loc[flags.index, PARTICIPANT]
+    count = who[flags != ''].nunique()
+    have = 'has' if count == 1 else 'have'
+    text = f'{count} of {who.nunique()} participants {have} a quality flag; see the flags column.'
+    return [Notice(text)] if count else []
+
+
+def participant_table(found: Analysis, output_dir: Path, flags: pd.Series) -> Table:
+    """Return the table of all visits with R-indices, intervals, centiles and flags.
+
+    Parameters
+    ----------
+    found
+        Results of the analysis.
+    output_dir
+        Root of the outputs.
+    flags
+        What :func:`visit_flags` returned.
+    """
     visits, results = found.cohort.visits, found.results
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
     table = visits.loc[results.index, known].rename(
@@ -141,23 +177,21 @@ def participant_table(found: Analysis, output_dir: Path) -> Table:
         table[name] = results[name].round(2) + 0.0  # No minus zero.
         formats[name] = '{:.2f}'
         if f'{name}_low' in results:
-            table[f'{name}, 68%'] = _intervals(results[f'{name}_low'], results[f'{name}_high'])
+            table[f'{name}, 68% interval'] = _intervals(
+                results[f'{name}_low'], results[f'{name}_high']
+            )
         if f'{name}_centile' in results:
-            table[f'{name} centile'] = results[f'{name}_centile']
-            formats[f'{name} centile'] = '{:.0f}'
-    flags = [
-        [*flags_of(row), *image_flags(output_dir, visit[PARTICIPANT], visit.get(SESSION))]
-        for row, visit in zip(
-            results.to_dict('records'), visits.loc[results.index].to_dict('records')
-        )
-    ]
+            centile = f'{name}, centile among controls'
+            table[centile] = results[f'{name}_centile']
+            formats[centile] = '{:.0f}'
     links = report_links(output_dir, visits.loc[results.index, PARTICIPANT], output_dir)
-    table['flags'] = ['; '.join(dict.fromkeys(flag.short for flag in each)) for each in flags]
+    table['flags'] = flags
     return Table(
         table.reset_index(drop=True),
-        'All participants, with links to their reports. phenotype/rindices.tsv has more digits',
+        'All participants, with links to their reports. For training participants, flags refer to '
+        'the model of their fold. phenotype/rindices.tsv has more digits',
         formats,
-        marked=[bool(each) for each in flags],
+        marked=flags.ne('').tolist(),
         links={'participant': links},
         interactive=True,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,27 @@ import nibabel as nib
 import pandas as pd
 
 from surreal_bids import __version__
-from surreal_bids.analysis.diagnosis import describe_indices
+from surreal_bids.analysis.diagnosis import PLUS_MINUS, WELCH, describe_indices, mean_and_sd
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.reports import figures
-from surreal_bids.reports.flags import FEW_ROWS, exclusion_table, participant_table, report_links
+from surreal_bids.reports.flags import (
+    FEW_ROWS,
+    HOW_TO_READ,
+    exclusion_table,
+    flag_notice,
+    participant_table,
+    report_links,
+    visit_flags,
+)
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
 from surreal_bids.reports.model_card import (
     against_chance,
     agreement_table,
     chance_of,
+    concordance_of_members,
     linear_table,
     model_facts,
     stability_table,
@@ -50,6 +60,7 @@ from surreal_bids.reports.viewers import (
 )
 from surreal_bids.rindices.control_sensitivity import describe_shift
 from surreal_bids.rindices.crossfit import HELD_OUT, NOT_HELD_OUT
+from surreal_bids.stats.glm import HIGH, LOW
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +96,11 @@ class GroupReport:
     voxel_maps: Mapping[str, VoxelMaps] = field(default_factory=dict)
     background: Background | None = None
 
+    @cached_property
+    def flags(self) -> pd.Series:
+        """Quality flags of every visit."""
+        return visit_flags(self.found, self.output_dir)
+
     def figure_path(self, name: str) -> Path:
         """Return the path of a figure."""
         return output_path(self.output_dir, 'group_figure', figure=name, extension='svg')
@@ -106,7 +122,7 @@ def write_group_report(report: GroupReport) -> Path:
         f'Group report: {report.title}',
         [section for section in sections if section.blocks or section.parts],
         subtitle='R-indices: how strongly each disease-related brain pattern is expressed',
-        footer=f'surreal_bids {__version__}',
+        footer=f'surreal_bids {__version__}. Not for diagnosis.',
         figure_bytes=FIGURE_BYTES,
     )
 
@@ -123,12 +139,10 @@ def _summary(report: GroupReport) -> Section:
         Number('Excluded', str(len(cohort.exclusions))),
         Number('Patterns', str(chosen['n_patterns'])),
     ]
-    numbers += against_chance(report.card)
-    if chosen['n_patterns'] and chosen['agreement'] is not None:
-        note = f'of members; {chance_of(report.card):.2f} if unrelated, 1 if identical'
-        numbers.append(Number('Agreement', f'{chosen["agreement"]:.2f}', note=note))
+    numbers += [*against_chance(report.card), *concordance_of_members(report.card)]
     notices = [Notice(text, 'warning') for text in cohort.warnings]
     notices += verdict(_card_with_folds(report), applied=HELD_OUT not in report.found.results)
+    notices += flag_notice(report.found, report.flags)
     notices.sort(key=lambda notice: ('warning', 'note', 'good').index(notice.level))
     return Section('Summary', (Numbers(tuple(numbers)), *notices, *_not_held_out(report.found)))
 
@@ -177,9 +191,11 @@ def _harmonization(report: GroupReport) -> Section:
         return Section('Harmonization', (Paragraph(text),))
     drawn = figures.plot_harmonization(report.found.quality)
     caption = (
-        'In controls. Left: variance of each region explained by site. Middle: accuracy of a site '
-        'classifier (held out: controls that were not used to fit ComBat). Right: effect of the '
-        'covariate before and after.'
+        'In controls. Left: variance of each region explained by site. Middle: cross-validated '
+        'balanced accuracy of predicting the site from volumes; at or below chance (0.5 for two '
+        'sites) sites cannot be told apart. Held out: controls that were not used to fit ComBat. '
+        'Right: effect of the covariate on each region before and after; points on the line are '
+        'unchanged.'
     )
     figure = report.figure('harmonization', drawn, 'Before and after ComBat', caption)
     return Section('Harmonization', (figure,))
@@ -219,7 +235,8 @@ def _r_indices(report: GroupReport) -> Section:
     if shift:
         text = f'{shift}. Do not interpret differences between samples below twice this value.'
         blocks.append(Paragraph(text))
-    return Section('R-indices', (*blocks, participant_table(report.found, report.output_dir)))
+    table = participant_table(report.found, report.output_dir, report.flags)
+    return Section('R-indices', (*blocks, table))
 
 
 def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
@@ -229,9 +246,10 @@ def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
     links = report_links(report.output_dir, who, report.figure_path('rindices').parent)
     drawn = figures.plot_r_indices(first[names], first['group'], links)
     caption = (
-        'Each point is a participant and links to the report; controls are rings. Dotted lines at '
-        '0.4 and 0.7 separate the subgroups. 1 corresponds to the most affected patients in the '
-        'training sample. Controls are low but not at 0. An R-index is not a probability.'
+        'Each point is a participant and links to the report; controls are rings. Dotted lines '
+        f'mark {LOW:g} and {HIGH:g}, the thresholds of the Surreal-GAN paper for subgroups (low, '
+        f'intermediate, high); they are not clinical cut-offs. {HOW_TO_READ} An R-index is not a '
+        'probability.'
     )
     formats = dict.fromkeys(('mean', 'sd', 'spread over members'), '{:.2f}')
     return [
@@ -246,12 +264,15 @@ def _patterns(report: GroupReport) -> Section:
         return Section('Patterns by region')
     whose = report.found.whose
     doubts = [] if whose == 'patients' else [Notice(NO_PATIENTS, 'warning')]
+    attributed = (
+        f'Mean regional volume difference that the model attributes to the pattern in {whose}, in '
+        '% of the control mean'
+    )
     drawn = figures.plot_regions(report.found.patterns, whose)
     caption = (
-        f'Mean change in {whose} that the decomposer assigns to each pattern; thin lines are the '
-        'standard deviation over members. If shown, the right panel is the contribution of the '
-        f'same regions to the R-index of {whose}, relative to the mean control. All regions are in '
-        'group_patterns.tsv.'
+        f'{attributed}. Thin lines are the standard deviation over members. If shown, the right '
+        f'panel is the mean contribution of the same regions to the R-index in {whose}. All '
+        'regions are in group_patterns.tsv.'
     )
     figure = report.figure('regions', drawn, 'Regions with the largest changes', caption)
     maps = [
@@ -259,11 +280,11 @@ def _patterns(report: GroupReport) -> Section:
             nib.Nifti1Image.from_filename(path),
             f'{name}pattern',
             f'Pattern {name} on the atlas',
-            'change in %',
+            'difference in %',
         )
         for name, path in report.pattern_maps.items()
     ]
-    caption = f'Mean change in {whose}, in percent of the mean of controls; blue is a decrease.'
+    caption = f'{attributed}. Blue: smaller than without the pattern.'
     return Section('Patterns by region', (*doubts, figure, *_maps(report, maps, caption)))
 
 
@@ -342,8 +363,10 @@ def _associations(report: GroupReport) -> Section:
     blocks: list[Block] = []
     if not table.empty:
         adjusted = table['adjusted_for'].iloc[0]
-        caption = 'Rank correlation in patients at the first visit' + (
-            f', adjusted for {adjusted}.' if isinstance(adjusted, str) else '.'
+        caption = (
+            f'Partial rank correlation in patients at the first visit, adjusted for {adjusted}.'
+            if isinstance(adjusted, str)
+            else 'Rank correlation in patients at the first visit.'
         )
         drawn = figures.plot_associations(table)
         formats = dict.fromkeys(('r', 'r_low', 'r_high'), '{:.2f}')
@@ -366,8 +389,9 @@ def _of_covariates(table: pd.DataFrame) -> list[Block]:
     title = 'Residual correlation of R-indices with covariates (rank correlation)'
     text = (
         'In controls, R-indices should not correlate with age, sex or head size. In patients they '
-        'may, if the disease does. This table describes the sample and is not a test: estimated '
-        'effects of covariates have an error that all participants share.'
+        'may, if severity depends on age, sex or head size. Descriptive only, without p values: '
+        'the covariate correction was estimated in few controls and its error affects all '
+        'participants alike.'
     )
     return [Paragraph(text), Table(table, title, {'r': '{:.2f}'})]
 
@@ -420,6 +444,8 @@ def _excluded_visits(table: pd.DataFrame) -> list[Block]:
     return [Notice(text, 'warning' if any(counts[name] for name in missing) else 'note')]
 
 
+SEPARATION = 'Separation of patients and controls'
+
 DIFFERS = 0.05
 """Maximum p at which groups are reported to differ in a covariate."""
 
@@ -428,13 +454,14 @@ def _diagnosis(report: GroupReport) -> Section:
     """Return how well groups are distinguished, and covariates in which they differ."""
     found = report.found
     if found.diagnosis is None:
-        return Section('Diagnosis')
+        return Section(SEPARATION)
     caption = (
-        'Area under the ROC curve with its 95% interval (0.5 is chance), out of fold. The sum of '
-        'R-indices needs no training; the discriminant of all regions and all preprocessing steps '
-        'are fitted without the fold.'
+        'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (DeLong; Wilson at '
+        'AUC = 1). Scores: the sum of the out-of-fold R-indices and, for comparison, a linear '
+        'discriminant on all regions. Each participant was scored by models and preprocessing that '
+        'did not use them.'
     )
-    formats = dict.fromkeys(('auc', 'auc_low', 'auc_high'), '{:.2f}')
+    formats = dict.fromkeys(('auc', 'auc_low', 'auc_high'), '{:.3f}')
     blocks: list[Block] = [Table(found.diagnosis, caption, formats)]
     differs = found.differences[found.differences['p'] < DIFFERS]
     if len(differs):
@@ -446,9 +473,20 @@ def _diagnosis(report: GroupReport) -> Section:
         blocks.append(Notice(text, 'warning'))
     columns = [name for name in found.differences if name != 'in_words']
     if len(found.differences):
-        table = found.differences[columns]
+        table = _with_units(found.differences[columns])
         blocks.append(Table(table, 'Covariates of the two groups', {'p': '{:.2g}'}))
-    return Section('Diagnosis', tuple(blocks))
+    return Section(SEPARATION, tuple(blocks))
+
+
+def _with_units(differences: pd.DataFrame) -> pd.DataFrame:
+    """Return covariates of the groups with units: age in years, intracranial volume in ml."""
+    numeric = differences[differences['test'] == WELCH]
+    table = differences.copy()
+    for group in ('controls', 'patients'):
+        moments = [map(float, text.split(PLUS_MINUS)) for text in numeric[group]]
+        words = [mean_and_sd(name, *both) for name, both in zip(numeric['covariate'], moments)]
+        table.loc[numeric.index, group] = words
+    return table
 
 
 def _halves(report: GroupReport) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from surreal_bids.analysis.diagnosis import mean_and_sd, range_of
 from surreal_bids.bids.tabular import CONTROL, PATIENT
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.model.stability import Stability, any_pattern, stored_number
@@ -23,7 +25,7 @@ from surreal_bids.reports.pages import (
     Table,
     table_rows,
 )
-from surreal_bids.rindices.crossfit import doubts_of_model, lost_patterns
+from surreal_bids.rindices.crossfit import FOUND_AGAIN, doubts_of_model, lost_patterns
 from surreal_bids.rindices.intervals import INTERVALS
 from surreal_bids.rindices.new_sites import describe_added
 from surreal_bids.stats.concordance import chance_agreement
@@ -117,14 +119,17 @@ def verdict(card: Card, applied: bool = False) -> list[Notice]:
 def _cross_fit_notice(fitted: Mapping[str, Any] | None) -> Notice:
     if fitted is None:
         return Notice(IN_SAMPLE, 'warning')
-    text = f'R-indices of the training sample are out of fold ({fitted["Folds"]} folds).'
+    text = (
+        'Each participant was scored by a model trained without them '
+        f'({fitted["Folds"]}-fold cross-fitting).'
+    )
     return Notice(text, 'good')
 
 
 IN_SAMPLE = (
     'R-indices of the training sample come from the model that was trained on it (no '
-    'cross-fitting: not requested, or too few participants). They are too low in controls and too '
-    'high in patients; do not compare the groups with them.'
+    'cross-fitting: not requested, or too few participants). They are biased: usually too low in '
+    'controls and too high in patients. Do not compare the groups with them.'
 )
 
 
@@ -183,10 +188,8 @@ def _sample(card: Card) -> list[str]:
 
 def _column(name: str, values: Mapping[str, float]) -> str:
     if set(values) == {'mean', 'std', 'min', 'max'}:
-        return (
-            f'{name} {values["mean"]:.4g} +- {values["std"]:.3g} '
-            f'({values["min"]:.4g} to {values["max"]:.4g})'
-        )
+        middle = mean_and_sd(name, values['mean'], values['std'])
+        return f'{name} {middle} ({range_of(name, values["min"], values["max"])})'
     return f'{name}: ' + ', '.join(f'{level} {count}' for level, count in values.items())
 
 
@@ -212,7 +215,7 @@ def _preprocessing(state: Mapping[str, Any]) -> dict[str, str]:
     for name, ends in encoder.get('range', {}).items():
         low, high = np.exp(ends) if name == LOG_ICV else ends
         column = options['icv_column'] if name in (ICV, LOG_ICV) else name
-        facts[f'range of {column} in controls'] = f'{low:.6g} to {high:.6g}'
+        facts[f'range of {column} in controls'] = range_of(column, low, high, '{:.6g}')
     for name, levels in encoder.get('levels', {}).items():
         facts[f'levels of {name}'] = ', '.join(levels)
     facts['scaling'] = 'each feature has mean 1 and SD 0.1 in controls'
@@ -223,11 +226,19 @@ def _harmonization(site_column: str | None, combat: Mapping[str, Any] | None) ->
     if combat is None:
         return 'not harmonized'
     sizes = zip(combat['sites'], combat['site_sizes'])
+    fit_on = 'all participants' if combat['fit_on'] == 'all' else combat['fit_on']
+    others = 'not harmonized' if combat['unseen_site'] == 'skip' else combat['unseen_site']
     return (
-        f'ComBat, learned on {combat["fit_on"]} (column {site_column}): '
-        + ', '.join(f'{site} {size}' for site, size in sizes)
-        + f'; participants from other sites: {combat["unseen_site"]}'
+        f'ComBat fitted on {fit_on} ({", ".join(f"{site} {size}" for site, size in sizes)}; column '
+        f'{site_column}); participants from other sites: {others}'
     )
+
+
+_SETTLED = re.compile(r'the consensus no longer changed \(agreement (\S+) with the last round\)')
+SETTLED = (
+    r'further members no longer changed the R-indices (concordance with the previous round \1)'
+)
+"""The stored reason why training stopped, and how it is shown."""
 
 
 def model_facts(card: Card) -> Facts:
@@ -243,20 +254,20 @@ def model_facts(card: Card) -> Facts:
         facts['trained'] = (
             f'{spent["members"]} members, {spent["iterations"]:,} iterations in total'
         )
-        facts['training stopped because'] = spent['reason']
+        facts['training stopped'] = _SETTLED.sub(SETTLED, spent['reason'])
     return Facts(facts)
 
 
 def _member_facts(card: Card) -> dict[str, str]:
     if 'Imported' in card:
         return {'members': 'one, as saved by its authors'}
-    chosen = card['Selected']
+    chosen, limit = card['Selected'], 'maximum' if card['Preset'] == 'sparse' else 'minimum'
     return {
         'members': f'{len(chosen["members"])} of {card["Repetitions"]} are averaged (a member is '
         'one training run with its own random seed)',
         'reference member': f'{chosen["reference"] + 1} (gives the order of the patterns)',
         'agreement of members': _index(chosen['agreement']),
-        'iterations': f'{card["Iterations"]:,}',
+        f'{limit} iterations per member': f'{card["Iterations"]:,}',
     }
 
 
@@ -271,18 +282,37 @@ def against_chance(card: Card) -> list[Number]:
     tested = None if number is None else any_pattern(number)
     if tested is None:
         return []
+    count = len(tested.null)
+    is_smallest = tested.p_value == 1 / (count + 1)
     note = (
-        f'stability {tested.value:.2f}; with shuffled labels {median(tested.null):.2f} '
-        f'(highest of {len(tested.null)}: {max(tested.null):.2f}). Preprocessing was fitted again '
-        'for each shuffle'
+        f'{"smallest possible " if is_smallest else ""}with {count} permutations. Stability '
+        f'{tested.value:.2f}; with shuffled labels median {median(tested.null):.2f}, maximum '
+        f'{max(tested.null):.2f}. Preprocessing was repeated for each permutation'
     )
-    return [Number('Any pattern', f'p = {tested.p_value:.2g}', note=note)]
+    return [Number('Permutation test of any pattern', f'p = {tested.p_value:.2g}', note=note)]
+
+
+def concordance_of_members(card: Card) -> list[Number]:
+    """Return how similarly the members rank patients."""
+    chosen = card['Selected']
+    if not chosen['n_patterns'] or chosen['agreement'] is None:
+        return []
+    pair = chosen['n_patterns'], chosen['ortho']
+    rows = [row for row in card['Agreement'] if (row['n_patterns'], row['ortho']) == pair]
+    count = f'{rows[0]["n_healthy"]} ' if rows else ''
+    note = (
+        f'mean concordance of the {count}training runs (members): how alike they rank patients '
+        f'(unrelated runs {chance_of(card):.2f}, identical runs 1)'
+    )
+    return [Number('Agreement of members', f'{chosen["agreement"]:.2f}', note=note)]
 
 
 def stability_table(card: Card) -> tuple[Table, ...]:
     """Return how the number of patterns was chosen, compared with shuffled labels."""
     if not card.get('Stability'):
         return ()
+    tried = card['Stability']['stabilities']
+    word = 'chosen' if len(tried) > 1 else 'requested'
     rows = [
         {
             'patterns': row['n_patterns'],
@@ -290,13 +320,14 @@ def stability_table(card: Card) -> tuple[Table, ...]:
             'shuffled labels, median': median(row['null']) if row['null'] else None,
             'shuffled labels, highest': max(row['null'], default=None),
             'p': Stability(row['n_patterns'], row['value'], tuple(row['null'])).p_value,
-            'chosen': 'chosen' if row['n_patterns'] == card['Selected']['n_patterns'] else '',
+            'selection': word if row['n_patterns'] == card['Selected']['n_patterns'] else '',
         }
-        for row in card['Stability']['stabilities']
+        for row in tried
     ]
     caption = (
-        'Stability is the correlation of the least stable pattern between subsamples of the '
-        'participants. The permutation test was run only where it could affect the choice.'
+        'Stability: correlation of a pattern between models of different random subsamples; the '
+        'lowest over patterns is shown. The permutation test was run only where it could affect '
+        'the selection.'
     )
     formats = dict.fromkeys(
         ('stability', 'shuffled labels, median', 'shuffled labels, highest'), '{:.2f}'
@@ -304,7 +335,7 @@ def stability_table(card: Card) -> tuple[Table, ...]:
     return (Table(pd.DataFrame(rows), caption, formats | {'p': '{:.3f}'}),)
 
 
-def agreement_table(card: Card) -> tuple[Table, ...]:
+def agreement_table(card: Card) -> tuple[Block, ...]:
     """Return the agreement of the members of each setting that was tried."""
     if not card['Agreement']:
         return ()
@@ -320,10 +351,19 @@ def agreement_table(card: Card) -> tuple[Table, ...]:
     table = pd.DataFrame(card['Agreement'])
     is_chosen = [pair == chosen for pair in zip(table['n_patterns'], table['ortho'])]
     table = table[[name for name in names if name in table]].rename(columns=names)
-    table['chosen'] = ['chosen' if each else '' for each in is_chosen]
+    numbers = (card.get('Stability') or {}).get('stabilities', ())
+    word = 'requested' if len(table) == 1 and len(numbers) < 2 else 'chosen'
+    table['selection'] = [word if each else '' for each in is_chosen]
     formats = {'agreement': '{:.3f}', 'score': '{:.3f}', 'lambda': '{:g}'}
     caption = 'Mean agreement of all pairs of members (pattern-agr-index)'
-    return (Table(table, caption, formats, fold='All settings'),)
+    return Table(table, caption, formats, fold='All settings'), Paragraph(AGREEMENT_TERMS)
+
+
+AGREEMENT_TERMS = (
+    'lambda: weight of the orthogonality loss. usable: number of members that converged. score: '
+    'criterion by which the number of patterns and lambda are chosen (the mean agreement, or the '
+    'agreement of the best member with its nearest members, depending on the preset).'
+)
 
 
 def linear_table(card: Card) -> tuple[Table, ...]:
@@ -331,13 +371,13 @@ def linear_table(card: Card) -> tuple[Table, ...]:
     if not card.get('Linear'):
         return ()
     rows = zip(card['PatternNames'], card['Linear']['agreement'], card['Linear']['differing'])
-    table = pd.DataFrame(rows, columns=['pattern', 'agreement', 'patients who differ'])
+    table = pd.DataFrame(rows, columns=['pattern', 'c-index', 'patients who differ'])
     caption = (
-        'Comparison of R-indices with linear factors of the same patients: c-index, and share of '
-        'patients whose ranks differ by more than a quarter of the sample. Such patients show '
-        'effects that a linear model cannot express.'
+        'Comparison with a linear model of the same patients: concordance (c-index), and '
+        'percentage of patients whose rank differs by more than 25% of the sample. Large '
+        'differences may reflect nonlinear effects or noise.'
     )
-    formats = {'agreement': '{:.3f}', 'patients who differ': '{:.1%}'}
+    formats = {'c-index': '{:.3f}', 'patients who differ': '{:.1%}'}
     return (Table(table, caption, formats),)
 
 
@@ -356,7 +396,8 @@ def _cross_fit(card: Card) -> list[str]:
     lines = [
         f'out of fold, {fitted["Folds"]} folds; each fold repeats all steps with M and lambda of '
         f'this model and {fitted["MembersPerFold"]} members',
-        f'lowest correlation of a fold with this model: {least}',
+        'lowest correlation between the model of a fold and the final model (below '
+        f'{FOUND_AGAIN:g}: not reproduced): {least}',
     ]
     if INTERVALS in card:
         lines.append(f'intervals: from {card[INTERVALS]["Controls"]} out-of-fold controls')

@@ -48,12 +48,15 @@ MASK_ORIGINS = {
 }
 """Origin of the brain mask, in words."""
 
+REGIONS = 'Regions'
+"""Title of the figure of the segmentation."""
+
 SEXES = {'F': 'female', 'M': 'male'}
 
 FORMATS = {
     'Volume (mm³)': '{:,.0f}',
     'Deviation (SD)': '{:+.1f}',
-    'Left - right (%)': '{:+.0f}',
+    'Asymmetry (%)': '{:+.0f}',
     'Confidence (%)': '{:.0f}',
 }
 
@@ -197,7 +200,8 @@ def _summary(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
     warnings = [*session.warnings, *_disagreement(session.overlaps)]
     blocks: list[Block] = [Notice(warning, 'warning') for warning in warnings]
     n_marked = int((volumes['reason'] != '').sum())
-    blocks.append(_marked_notice(n_marked, len(volumes)))
+    has_figure = any(figure.title == REGIONS for figure in session.figures)
+    blocks.append(_marked_notice(n_marked, len(volumes), has_figure))
     blocks.append(Numbers(tuple(_numbers(session))))
     blocks.append(Facts(_facts(session)))
     return blocks
@@ -219,13 +223,14 @@ def _disagreement(overlaps: Mapping[str, float]) -> list[str]:
     ]
 
 
-def _marked_notice(n_marked: int, n_regions: int) -> Notice:
+def _marked_notice(n_marked: int, n_regions: int, has_figure: bool) -> Notice:
     if n_marked == 0:
-        return Notice(f'None of the {n_regions} volumes is unusual by the rules below.', 'good')
-    are = 'volume is' if n_marked == 1 else 'volumes are'
+        return Notice(f'None of the {n_regions} regions is unusual.', 'good')
+    are = 'is' if n_marked == 1 else 'are'
+    where = f'the figure "{REGIONS}"' if has_figure else 'the segmentation'
     return Notice(
-        f'{n_marked} of {n_regions} {are} unusual by the rules below. Check in the figures whether '
-        'this is due to the segmentation or the anatomy.',
+        f'{n_marked} of {n_regions} regions {are} unusual. Check {where}: exclude the scan if the '
+        'segmentation failed.',
         'warning',
     )
 
@@ -303,7 +308,7 @@ def _volumes(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
 
 def _rules(session: SessionReport, volumes: pd.DataFrame) -> str:
     """Return the rules by which volumes are marked, in words."""
-    rules, unknown = ['it is missing'], why_no_norms(session.volumes, session.subject)
+    rules, unknown = ['it is zero'], why_no_norms(session.volumes, session.subject)
     if not unknown:
         rules.append(
             f'its logarithm is more than {RANGE_SD:g} standard deviations from the value expected '
@@ -311,7 +316,7 @@ def _rules(session: SessionReport, volumes: pd.DataFrame) -> str:
         )
     if volumes['asymmetry'].notna().any():
         rules.append(
-            f'left and right differ by more than {ASYMMETRY:.0%} of their mean (except in '
+            f'the asymmetry, (left - right) / mean of both, exceeds {ASYMMETRY:.0%} (except in '
             'ventricles and very small regions)'
         )
     if volumes['confidence'].notna().any():
@@ -341,7 +346,7 @@ def _shown(volumes: pd.DataFrame) -> pd.DataFrame:
             'Region': volumes['name'],
             'Volume (mm³)': volumes['volume_mm3'].astype(float),
             'Deviation (SD)': volumes['deviation'].round(1) + 0.0,
-            'Left - right (%)': (100 * volumes['asymmetry']).round() + 0.0,
+            'Asymmetry (%)': (100 * volumes['asymmetry']).round() + 0.0,
             'Confidence (%)': (100 * volumes['confidence']).round(),
             'Remark': volumes['reason'],
         }

@@ -30,7 +30,7 @@ from surreal_bids.reports.assembly import (
     rindices_figure,
 )
 from surreal_bids.reports.figures import save_figure
-from surreal_bids.reports.flags import NOT_HARMONIZED, OUTSIDE, flags_of, image_flags
+from surreal_bids.reports.flags import HOW_TO_READ, NOT_HARMONIZED, OUTSIDE, flags_of, image_flags
 from surreal_bids.reports.pages import (
     Block,
     Facts,
@@ -189,8 +189,8 @@ def _doubts(one: Individual) -> list[str]:
     doubts += [flag.long for flag in images]
     if one.last.get(HELD_OUT) in (False,):
         doubts.append(
-            'The model was trained on this participant. Such R-indices are too low in controls and '
-            'too high in patients.'
+            'The model was trained on this participant. Such R-indices are biased: usually too low '
+            'in controls and too high in patients.'
         )
     # In the training sample, flags show whom a lost pattern concerns.
     doubts_of_all = doubts_of_model(one.tables.card, lost=one.tables.model is not None)
@@ -248,15 +248,14 @@ def _facts(one: Individual) -> dict[str, str]:
         facts['Visit'] = f'{session}, the last of {len(one.results)}; the others are below'
     if any(pd.notna(one.last.get(f'{name}_low')) for name in one.names):
         facts['Interval'] = (
-            'intended to contain the true severity in 68% of cases. Includes anatomical variation, '
-            'segmentation noise, other patterns, variation between members and sampling error'
+            '68% interval (about \N{PLUS-MINUS SIGN}1 standard error, not a 95% confidence '
+            'interval). In simulations, it contained the true severity in 66% to 80% of cases. It '
+            'includes anatomical variation, segmentation noise, other patterns, variation between '
+            'members and sampling error'
         )
         if _is_of_unknown_scanner(one):
             facts['Interval'] += '; it does not include effects of the scanner'
-    facts['How to read'] = (
-        '1 corresponds to the most affected patients in the training sample. Controls are low but '
-        'not at 0; compare with them. An R-index is not a probability and not a diagnosis'
-    )
+    facts['How to read'] = f'{HOW_TO_READ} An R-index is not a probability and not a diagnosis'
     return facts
 
 
@@ -289,9 +288,9 @@ def _contributions(one: Individual, painter: RegionPainter | None) -> list[Block
     by_index = rows.set_index('r_index')[['baseline', *features]].astype(float).T
     parts = {name: by_index[name] for name in one.names if name in by_index}
     words = Paragraph(
-        'An R-index is the sum of the value of the mean control and the contributions of all '
-        'regions (integrated gradients from the mean control). Contributions show what the model '
-        'uses, not what caused the disease.'
+        'R-index = value of the average control (same covariates) + contributions of all regions '
+        '(integrated gradients). A positive contribution raises the R-index. Contributions show '
+        'what the model uses, not what caused the disease.'
     )
     drawn = plot_contributions(parts, one.tables.region_of)
     path = save_figure(_figure(one, 'contributions'), drawn)

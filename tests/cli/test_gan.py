@@ -66,7 +66,7 @@ def test_fit_writes_a_model_r_indices_and_a_summary(home):
         *table.columns,
     ]
     summary = (home / 'model' / 'summary.txt').read_text()
-    for words in ('30 controls (CN)', 'detected automatically', 'chosen', 'agreement', '2 of 2'):
+    for words in ('30 controls (CN)', 'detected automatically', 'requested', 'agreement', '2 of 2'):
         assert words in summary
     assert 'out of fold, 2 folds' in summary
 

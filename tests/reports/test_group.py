@@ -10,13 +10,18 @@ import pytest
 
 from surreal_bids.analysis.diagnosis import compare_groups
 from surreal_bids.reports import figures
-from surreal_bids.reports.flags import flags_of, participant_table
+from surreal_bids.reports.flags import flags_of, participant_table, visit_flags
 from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
 from surreal_bids.rindices.crossfit import PATTERN_LOST
 from tests.reports.group_report import N_CN, N_PT, make_card, make_report, with_results
 from tests.reports.html_page import HOSTILE, Page
+
+FLAGGED = (
+    'regional volumes unlike those of the training participants; age outside the range of the '
+    'controls that this model was trained on'
+)
 
 
 @pytest.fixture(scope='module')
@@ -31,7 +36,11 @@ def test_everything_is_told(report):
     for words in (
         'Members found the same patterns',
         'sub-99',
-        'outside the training population; age outside the training range',
+        FLAGGED,
+        '1 of 32 participants has a quality flag',
+        'Not for diagnosis',
+        'Separation of patients and controls',
+        '0.710',
         'Harmonization',
         'Model selection',
         'R-indices of controls and patients',
@@ -78,9 +87,11 @@ def test_chance_is_beside_what_was_found(tmp_path):
     card = make_card() | {'Stability': STABILITY}
     words = Page(write_group_report(make_report(tmp_path, card=card, maps=False))).words
     assert 'p = 0.048' in words
-    assert 'Preprocessing was fitted again for each shuffle' in words
-    assert 'stability 0.95; with shuffled labels 0.20 (highest of 20: 0.20)' in words
-    assert '0.51 if unrelated' in words
+    assert 'smallest possible with 20 permutations' in words
+    assert 'Preprocessing was repeated for each permutation' in words
+    assert 'Stability 0.95; with shuffled labels median 0.20, maximum 0.20' in words
+    assert '3 training runs (members)' in words
+    assert 'unrelated runs 0.51' in words
 
 
 @pytest.mark.parametrize('held_out', [True, False])
@@ -92,12 +103,12 @@ def test_by_which_models_r_indices_are_is_told(tmp_path, held_out):
     fitted = SimpleNamespace(note=note) if held_out else None
     found = with_results(report.found, results=results, fitted=fitted)
     words = Page(write_group_report(replace(report, found=found))).words
-    assert ('are out of fold (5 folds)' in words) == held_out
+    assert ('trained without them (5-fold cross-fitting)' in words) == held_out
     assert 'its site is small' in words
     assert (
         'not reproduced in every fold of the training sample: r2 (correlation 0.40)' in words
     ) == held_out
-    assert ('do not compare the groups with them' in words) != held_out
+    assert ('Do not compare the groups with them' in words) != held_out
 
 
 def test_patterns_that_the_training_sample_did_not_show_again_are_told_where_a_model_is_applied(
@@ -209,16 +220,24 @@ def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
     results = results.astype({'brain_in_range': object})
     results.loc['sub-08', ['status', 'brain_in_range']] = ['unharmonized', None]
     found = with_results(report.found, results=results.assign(fold_correlation=0.9, n_imputed=0))
-    table = participant_table(found, tmp_path)
+    table = participant_table(found, tmp_path, visit_flags(found, tmp_path))
     assert list(table.frame) == [
-        *('participant', 'group', 'r1', 'r1, 68%', 'r1 centile', 'r2', 'flags')
+        *(
+            'participant',
+            'group',
+            'r1',
+            'r1, 68% interval',
+            'r1, centile among controls',
+            'r2',
+            'flags',
+        )
     ]
     rows = {cells[0].text: [cell.text for cell in cells[1:]] for _, cells in table_rows(table)}
     assert len(rows) == N_CN + N_PT
     assert rows['sub-05'][2] == '0.00 to 0.75'
     assert rows['sub-06'][2:4] == ['0.25 to 0.75', '97']
     assert rows['sub-07'][2:4] == ['\N{EN DASH}', '\N{EN DASH}']
-    assert rows['sub-03'][-1] == 'outside the training population; age outside the training range'
+    assert rows['sub-03'][-1] == FLAGGED
     assert rows['sub-08'][-1] == 'site not harmonized'
     assert rows['sub-09'][-1] == ''
     assert [row for row, (marked, _) in enumerate(table_rows(table)) if marked] == [3, 8]
@@ -234,11 +253,11 @@ def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
     assert 'R-indices of controls and patients' not in words
     assert f'Participants of unknown group{N_CN + N_PT}\nExcluded1' in words
     assert 'Controls0' not in words
-    assert 'Covariates of the two groups' not in words.partition('Diagnosis')[0]
+    assert 'Covariates of the two groups' not in words.partition('Separation of')[0]
     assert 'participants of unknown group' in words
     assert 'This dataset has no known patients' in words
-    assert 'Mean change in participants' in words
-    assert 'Mean change in patients' not in words
+    assert 'attributes to the pattern in participants' in words
+    assert 'attributes to the pattern in patients' not in words
     assert 'sub-07' in words
 
 

@@ -65,7 +65,7 @@ def test_page_is_offline_and_well_built(tmp_path, session):
     'text',
     [
         '1,100 ml', '600 ml', '43% of the brain mask', '1,400 ml', 'found by deepbet',
-        'None of the 145 volumes', '3 standard deviations', '60% of their mean',
+        'None of the 145 regions', '3 standard deviations', 'exceeds 60%',
         'All 145 volumes', 'Right hippocampus', 'N4 [', 'atlas = "muse"', 'surreal_bids 9.9',
         'Figure 1. Brain mask.', '61 years, female',
     ],
@@ -84,7 +84,7 @@ def test_unusual_volumes_stand_out(tmp_path, session, index, factor, remark, n_m
     page = write(tmp_path, replace(session, volumes=volumes))
     marked = [attributes for attributes in page.of('tr') if attributes.get('class') == 'marked']
     assert remark in page.words
-    assert f'{n_marked} of 145 volume' in page.words
+    assert f'{n_marked} of 145 regions' in page.words
     # Once among those to look at, once among all.
     assert len(marked) == 2 * n_marked
 

@@ -181,7 +181,7 @@ def test_doubts_are_told_in_sentences(tmp_path):
     assert (
         'differ most from controls: Right hippocampus (-4.2 SD), Right amygdala (+3.5 SD).' in words
     )
-    assert 'training controls, so effects are extrapolated: age.' in words
+    assert 'Age outside the range of the controls that this model was trained on.' in words
     assert 'Volumes were not harmonized' not in words  # It is what the first sentence means.
     assert 'The image: a tilted head' in words
     assert 'No quality flags' not in words
@@ -425,7 +425,7 @@ def test_what_the_card_lacks_of_one_pattern_is_shown_of_the_others(tmp_path):
     reference = find_reference(results, card, 'ad')
     tables = replace(tables, results=results, card=card, reference=reference)
     words = Page(write_individual(tables.of('sub-01'))).words
-    assert 'intended to contain the true severity' in words
+    assert 'not a 95% confidence interval' in words
     assert 'controls (n = 31)' in words
 
 

@@ -154,10 +154,10 @@ def test_the_card_tells_everything_in_plain_json(fitted, study):
 def test_the_card_is_readable(study, options, details):
     model, _ = fit(study, options)
     text = card_text(model.state()[1], details)
-    for words in ('30 controls (CN)', '41 patients (PT)', '32 features', 'lambda 0.2', 'chosen'):
+    for words in ('30 controls (CN)', '41 patients (PT)', '32 features', 'lambda 0.2', 'requested'):
         assert words in text
     assert ('CN mean' in text) == details
-    assert ('ComBat, learned on controls' in text) == (options is OPTIONS)
+    assert ('ComBat fitted on controls' in text) == (options is OPTIONS)
     assert text.startswith('Verdict')
     assert text.count('a member is') == 1
     assert 'nan' not in text.lower()
