@@ -197,11 +197,7 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
 def _read_rows(path: Path) -> dict[int, list[str]]:
     """Read rows by line number; empty lines are skipped."""
     try:
-        content = path.read_bytes()
-        found = next((what for start, what in MAGIC.items() if content.startswith(start)), None)
-        if found:
-            raise DataError(f'{path}: this is {found}')
-        text = content.decode('utf-8-sig')
+        text = _decode(path, path.read_bytes())
         first = text.lstrip().partition('\n')[0]
         separator = next((mark for mark in SEPARATORS if mark in first), SEPARATORS[0])
         reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator, strict=True)
@@ -219,6 +215,14 @@ def _read_rows(path: Path) -> dict[int, list[str]]:
             f'{path}: the table cannot be read ({error}); look for a quoted cell that does not end'
         ) from error
     return {line: row for line, row in numbered if any(row)}
+
+
+def _decode(path: Path, content: bytes) -> str:
+    """Decode a text file; refuse files that are known to be something else."""
+    found = next((what for start, what in MAGIC.items() if content.startswith(start)), None)
+    if found:
+        raise DataError(f'{path}: this is {found}')
+    return content.decode('utf-8-sig')
 
 
 def find_id_column(table: Table, wanted: str | None = None) -> str:

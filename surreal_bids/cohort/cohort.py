@@ -38,9 +38,11 @@ from surreal_bids.cohort.groups import (
 )
 from surreal_bids.cohort.plausibility import exchanged_sexes, require_people
 from surreal_bids.cohort.reader import (
+    VISIT,
     VisitTable,
     of_sessions,
     own_id_column,
+    read_exact,
     read_others,
     read_visit_table,
     rows_of,
@@ -71,9 +73,6 @@ from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
-
-VISIT = 'name of the visit'
-"""Column of our own files that names a visit: `sub-01` or `sub-01_ses-2`."""
 
 FRAMES = ('visits', 'features', 'people', 'others')
 RECORD = 'cohort.json'
@@ -277,31 +276,6 @@ def _typed_visits(visits: pd.DataFrame) -> pd.DataFrame:
     """Restore the types of visits that were written as text."""
     years = {'years': visits['years'].astype(np.float64)} if 'years' in visits else {}
     return visits.assign(is_first=visits['is_first'] == 'True', **years)
-
-
-def read_exact(path: str | Path, text: Sequence[str] | None = ()) -> pd.DataFrame:
-    """Read a table of visits, exact to the last digit.
-
-    Parameters
-    ----------
-    path
-        A table that :meth:`Cohort.save` wrote; the names of visits become the index.
-    text
-        Columns to read as text; None: all. Others are numbers if all their values are.
-    """
-    table = pd.read_csv(path, sep='\t', dtype=str, na_values=['n/a'], keep_default_na=False)
-    table = table.set_index(VISIT).rename_axis(None)
-    if text is None:
-        return table
-    columns = {name: table[name] if name in text else _numbers(table[name]) for name in table}
-    return pd.DataFrame(columns, index=table.index)
-
-
-def _numbers(cells: pd.Series) -> pd.Series:
-    try:
-        return cells.astype(np.float64)
-    except ValueError:
-        return cells
 
 
 def _as_covariate(column: pd.Series) -> pd.Series:

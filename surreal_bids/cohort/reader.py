@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit, visit_name, without_prefix
@@ -38,6 +39,10 @@ _LIKE_VISIT = re.compile(
     re.IGNORECASE,
 )
 """Ids that end like the name of a visit: `0001_M12`, `A_v2`, `A_2019-03-02`."""
+
+
+VISIT = 'name of the visit'
+"""Column of our own files that names a visit: `sub-01` or `sub-01_ses-2`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,14 +257,15 @@ def require_ids(volumes: VisitTable, people: VisitTable) -> None:
     absent = [participant for participant, _ in volumes.visits if participant not in known]
     folded = {name.lower(): name for name in known}
     alike = [name for name in absent if name.lower().removeprefix('sub-') in folded]
-    if alike or len(absent) == len(volumes.visits):
-        listed = list_briefly(_written_id(name, volumes.prefix) for name in dict.fromkeys(absent))
-        there = list_briefly((_written_id(name, people.prefix) for name in sorted(known)), 3)
-        remedy = 'ids are case-sensitive: ' if alike else ''
-        raise DataError(
-            f'{listed} {"is" if len(absent) == 1 else "are"} in {volumes.source} but not in '
-            f'{people.source} (ids there: {there}); {remedy}write them alike in both tables'
-        )
+    if not alike and len(absent) < len(volumes.visits):
+        return
+    listed = list_briefly(_written_id(name, volumes.prefix) for name in dict.fromkeys(absent))
+    there = list_briefly((_written_id(name, people.prefix) for name in sorted(known)), 3)
+    hint = 'ids are case-sensitive: ' if alike else ''
+    raise DataError(
+        f'{listed}: in {volumes.source} but not in {people.source} (ids there: {there}); '
+        f'{hint}write them alike in both tables'
+    )
 
 
 def _written_id(participant: str, prefix: str) -> str:
@@ -295,3 +301,28 @@ def sessions_of(people: VisitTable, participant: str, named: str | None) -> Sequ
     """Return the sessions of a participant: the one named, or those of `sessions.tsv`."""
     table = None if named else read_sessions(people.source.parent, participant)
     return [named] if table is None else table.categories(SESSION).tolist()
+
+
+def read_exact(path: str | Path, text: Sequence[str] | None = ()) -> pd.DataFrame:
+    """Read a table of visits, exact to the last digit.
+
+    Parameters
+    ----------
+    path
+        A table that :meth:`Cohort.save` wrote; the names of visits become the index.
+    text
+        Columns to read as text; None: all. Others are numbers if all their values are.
+    """
+    table = pd.read_csv(path, sep='\t', dtype=str, na_values=['n/a'], keep_default_na=False)
+    table = table.set_index(VISIT).rename_axis(None)
+    if text is None:
+        return table
+    columns = {name: table[name] if name in text else _numbers(table[name]) for name in table}
+    return pd.DataFrame(columns, index=table.index)
+
+
+def _numbers(cells: pd.Series) -> pd.Series:
+    try:
+        return cells.astype(np.float64)
+    except ValueError:
+        return cells

@@ -49,18 +49,29 @@ def order_visits(
     """
     names = {visit: name for name, visit in visits.items()}
     dates = _cells(described, column_of(described.columns, 'date'))
+    # The age at baseline may be there too; it does not tell visits apart.
     ages = [_cells(described, name) for name in columns_of(described.columns, 'age')]
     rows = []
     for _, group in groupby(in_order(visits.values()), key=lambda visit: visit[0]):
         own = list(group)
-        by_date = [_years(dates.get(names[visit])) for visit in own]
-        if len(own) > 1 and bids_dir is not None and not _tell_apart(by_date):
-            by_date = [_years(scan_time(bids_dir, *visit)) for visit in own]
-        # The age at baseline may be there too; it does not tell visits apart.
-        by_age = [[_number(cells.get(names[visit])) for visit in own] for cells in ages]
-        times = [(DATE, by_date), *((AGE, values) for values in by_age)]
-        rows += _ordered([names[visit] for visit in own], times)
+        labels = [names[visit] for visit in own]
+        times = [(DATE, _dates(own, labels, dates, bids_dir))]
+        times += [(AGE, [_number(cells.get(label)) for label in labels]) for cells in ages]
+        rows += _ordered(labels, times)
     return pd.DataFrame(rows, columns=['visit', 'time', 'order_by']).set_index('visit')
+
+
+def _dates(
+    visits: Sequence[Visit],
+    labels: Sequence[str],
+    cells: Mapping[str, str | None],
+    bids_dir: Path | None,
+) -> list[float]:
+    """Return the dates of a participant's visits: from a column, else from scans.tsv."""
+    dates = [_years(cells.get(label)) for label in labels]
+    if len(visits) > 1 and bids_dir is not None and not _tell_apart(dates):
+        return [_years(scan_time(bids_dir, *visit)) for visit in visits]
+    return dates
 
 
 def dataset_order(bids_dir: Path, visits: Iterable[Visit]) -> list[Visit]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -188,3 +189,13 @@ def checkpoint_path(folder: Path, n_patterns: int, first: int | None) -> Path:
     """Return the checkpoint of all members, or of those of a round that begins with `first`."""
     part = '' if first is None else f'_members-{first:02d}'
     return folder / f'patterns-{n_patterns}{part}.safetensors'
+
+
+def generated_by() -> dict[str, str]:
+    """Return the versions that a model is made with, for its card."""
+    return {
+        'Name': 'surreal_bids',
+        'Version': __version__,
+        'Torch': torch.__version__,
+        'Python': platform.python_version(),
+    }

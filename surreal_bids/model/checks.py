@@ -129,3 +129,12 @@ def fit_domain(X: Floats, rng: np.random.Generator) -> Domain:
 def _domain(X: Floats, limit: float) -> Domain:
     fitted = LedoitWolf().fit(X)
     return Domain(fitted.location_, fitted.get_precision(), limit)
+
+
+def check_batch_size(batch_size: int, smallest: int) -> None:
+    """Raise an error for a batch larger than the smaller group that each member sees."""
+    if batch_size > smallest:
+        raise DataError(
+            f'batch_size is {batch_size}, but each member sees only {smallest} participants of the '
+            f'smaller group; set batch_size to at most {smallest}'
+        )

@@ -10,7 +10,6 @@ Shapes: N participants, S regions, M patterns, E members.
 from __future__ import annotations
 
 import logging
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +22,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from surreal_bids import __version__
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.model.agreement import (
     Member,
@@ -33,11 +31,28 @@ from surreal_bids.model.agreement import (
     form_consensus,
     make_setting,
 )
-from surreal_bids.model.bundle import checkpoint_path, load_bundle, reading_model, save_bundle
-from surreal_bids.model.checks import Domain, check_training_sample, feature_matrix, fit_domain
+from surreal_bids.model.bundle import (
+    checkpoint_path,
+    generated_by,
+    load_bundle,
+    reading_model,
+    save_bundle,
+)
+from surreal_bids.model.checks import (
+    Domain,
+    check_batch_size,
+    check_training_sample,
+    feature_matrix,
+    fit_domain,
+)
 from surreal_bids.model.contributions import MEAN_CONTROL, member_contributions
 from surreal_bids.model.ensemble import Stack
-from surreal_bids.model.factors import compare_with, fit_nonempty_factors, most_patterns
+from surreal_bids.model.factors import (
+    compare_with,
+    fit_nonempty_factors,
+    most_patterns,
+    require_regions,
+)
 from surreal_bids.model.latent import one_pattern_at_a_time
 from surreal_bids.model.networks import encode, synthesise
 from surreal_bids.model.settings import (
@@ -251,9 +266,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         """Learn no pattern, because no number of patterns is supported or 0 was asked for."""
         if self.number_ is not None:
             LOGGER.warning(
-                'No pattern is supported: no pattern was reproduced in other subsamples of the '
-                'participants better than with shuffled labels. To train regardless, set one '
-                'number of patterns.'
+                'No pattern is supported: none was reproduced in other subsamples better than with '
+                'shuffled labels. To train regardless, set one number of patterns.'
             )
         self.members_: list[Member] = []
         self.agreement_: list[dict[str, Any]] = []
@@ -368,7 +382,9 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         """Check both groups and copy them to the device."""
         device = find_device(self.device)
         check_training_sample(values, patient, names)
-        self._check_number_of_regions(values.shape[1])
+        if self._hyper.start == 'factors':
+            given = () if self.n_patterns is None else _as_tuple(self.n_patterns)
+            require_regions(values.shape[1], given, self.preset)
         hyper = self._hyper
         smallest = int(min(patient.sum(), (~patient).sum()))
         if hyper.start == 'factors':
@@ -385,27 +401,13 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
 
         `smallest` is the number of participants of the smaller group that each member sees.
         """
-        if batch_size > smallest:
-            raise DataError(
-                f'batch_size is {batch_size}, but each member sees only {smallest} participants '
-                f'of the smaller group; set batch_size to at most {smallest}'
-            )
+        check_batch_size(batch_size, smallest)
         candidates = self._candidates()
         counts = (*(candidates if candidates != (0,) else ()), self.repetitions, self.iterations)
         if any(count is not None and count < 1 for count in counts):
             raise UsageError('n_patterns, repetitions and iterations must be at least 1')
         if min(self._ortho()) < 0:
             raise UsageError('ortho must not be negative')
-
-    def _check_number_of_regions(self, n_regions: int) -> None:
-        """Raise an error for fewer than eight regions per pattern if members start from factors."""
-        most = most_patterns(n_regions)
-        given = () if self.n_patterns is None else _as_tuple(self.n_patterns)
-        if self._hyper.start == 'factors' and max(1, *given, 0) > most:
-            raise UsageError(
-                f'{n_regions} regions are too few for n_patterns {max(1, *given, 0)}: the preset '
-                f'{self.preset} needs eight regions per pattern; use the preset robust'
-            )
 
     def _train(
         self, n_patterns: int, sample: Sample, checkpoint_dir: str | Path | None
@@ -561,12 +563,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             tensors['domain/mean'] = torch.from_numpy(np.asarray(self.domain_.mean))
             tensors['domain/precision'] = torch.from_numpy(np.asarray(self.domain_.precision))
         card = {
-            'GeneratedBy': {
-                'Name': 'surreal_bids',
-                'Version': __version__,
-                'Torch': torch.__version__,
-                'Python': platform.python_version(),
-            },
+            'GeneratedBy': generated_by(),
             'Features': None if names is None else names.tolist(),
             'NumberOfFeatures': self.n_features_in_,
             'Preset': self.preset,

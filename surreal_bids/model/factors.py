@@ -16,6 +16,7 @@ Shapes: N participants, S regions, M patterns, H = S // 2 and Q = S // 4 hidden 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import rankdata
 from sklearn.covariance import ledoit_wolf
 
+from surreal_bids.exceptions import UsageError
 from surreal_bids.model.networks import SLOPE, hidden_sizes
 from surreal_bids.stats.concordance import concordance_index, match_patterns
 
@@ -289,6 +291,16 @@ def _log_likelihood(deviation: Floats, covariance: Floats) -> float:
 def most_patterns(n_regions: int) -> int:
     """The largest M for which `member_weights` finds enough hidden units."""
     return n_regions // SMALLEST_RATIO
+
+
+def require_regions(n_regions: int, n_patterns: Sequence[int], preset: str) -> None:
+    """Raise an error for fewer regions than factors of so many patterns need."""
+    largest = max(1, *n_patterns, 0)
+    if largest > most_patterns(n_regions):
+        raise UsageError(
+            f'{n_regions} regions are too few for n_patterns {largest}: the preset {preset} needs '
+            'eight regions per pattern; use the preset robust'
+        )
 
 
 def member_weights(factors: Factors, rng: np.random.Generator, limit: float) -> dict[str, Floats]:
