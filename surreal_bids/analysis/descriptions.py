@@ -12,7 +12,7 @@ from surreal_bids.bids.outputs import Column, describe_columns
 from surreal_bids.bids.tabular import TRAINED_ON_SUFFIX
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.regions import recognise, region_names
-from surreal_bids.rindices.crossfit import FOUND_AGAIN
+from surreal_bids.rindices.crossfit import MIN_REPRODUCED
 from surreal_bids.rindices.measurement_noise import PAIRS
 from surreal_bids.rindices.preprocessing import NONE_BEYOND
 from surreal_bids.rindices.uncertainty import AGE_RANGE, MIN_FOR_CENTILES, SHARE
@@ -25,7 +25,7 @@ CONSTANTS = {
     'age_range': AGE_RANGE,
     'correlation_ratio': CORRELATION_RATIO,
     'false_alarms': FALSE_ALARMS,
-    'min_correlation': FOUND_AGAIN,
+    'min_correlation': MIN_REPRODUCED,
     'min_for_centiles': MIN_FOR_CENTILES,
     'min_years': LEAST_YEARS,
     'none_beyond': NONE_BEYOND,

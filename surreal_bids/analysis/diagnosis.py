@@ -209,3 +209,14 @@ def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
         for group, rows in first.groupby('group')
     ]
     return pd.DataFrame(rows)
+
+
+def with_units(differences: pd.DataFrame) -> pd.DataFrame:
+    """Return covariates of the groups with units: age in years, intracranial volume in ml."""
+    numeric = differences[differences['test'] == WELCH]
+    table = differences.copy()
+    for group in ('controls', 'patients'):
+        moments = [map(float, text.split(PLUS_MINUS)) for text in numeric[group]]
+        words = [mean_and_sd(name, *both) for name, both in zip(numeric['covariate'], moments)]
+        table.loc[numeric.index, group] = words
+    return table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import logging
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict

@@ -124,3 +124,16 @@ def _mean_slope(begin: Tensor, end: Tensor) -> Tensor:
     low, high = torch.minimum(begin, end), torch.maximum(begin, end)
     passed = (high - SLOPE * low) / (high - low)
     return torch.where(low >= 0, 1.0, torch.where(high < 0, SLOPE, passed))
+
+
+PARTICIPANTS_AT_ONCE = 128
+"""Participants whose contributions are computed at once, to bound memory."""
+
+
+def mean_contributions(weights: Weights, people_NS: Tensor) -> tuple[Tensor, Tensor]:
+    """Average contributions over members: the baseline (M,), and those of regions (N, M, S)."""
+    portions = [
+        member_contributions(weights, portion) for portion in people_NS.split(PARTICIPANTS_AT_ONCE)
+    ]
+    of_regions_NMS = torch.cat([each.of_regions_ENMS.mean(dim=0) for each in portions])
+    return portions[0].baseline_EM.mean(dim=0), of_regions_NMS

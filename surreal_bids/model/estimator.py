@@ -45,7 +45,7 @@ from surreal_bids.model.checks import (
     feature_matrix,
     fit_domain,
 )
-from surreal_bids.model.contributions import MEAN_CONTROL, member_contributions
+from surreal_bids.model.contributions import MEAN_CONTROL, mean_contributions
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.factors import (
     compare_with,
@@ -98,8 +98,6 @@ Floats = NDArray[np.floating]
 
 USUAL_NUMBER = 3
 """Number of patterns used to time training before the number is chosen."""
-PARTICIPANTS_AT_ONCE = 128
-"""Participants whose contributions are computed at once, to bound memory."""
 
 
 class SurrealGAN(TransformerMixin, BaseEstimator):
@@ -494,12 +492,9 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         values = self._known_features(X)
         if self.selected_.n_patterns == 0:
             return np.empty(0), np.empty((len(values), 0, values.shape[1]))
-        portions = [
-            member_contributions(self.weights_, portion)
-            for portion in torch.from_numpy(values.astype(np.float32)).split(PARTICIPANTS_AT_ONCE)
-        ]
-        of_regions = torch.cat([each.of_regions_ENMS.mean(dim=0) for each in portions])
-        return portions[0].baseline_EM.mean(dim=0).numpy(), of_regions.numpy()
+        everyone = torch.from_numpy(values.astype(np.float32))
+        baseline_M, of_regions_NMS = mean_contributions(self.weights_, everyone)
+        return baseline_M.numpy(), of_regions_NMS.numpy()
 
     def synthesise(self, z: ArrayLike) -> Floats:
         """Compute the change that patterns impose on the mean control, by the generator f.

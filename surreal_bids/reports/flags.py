@@ -17,7 +17,7 @@ from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.imaging.norms import UNCERTAIN
 from surreal_bids.reports.pages import Block, Notice, Table
-from surreal_bids.rindices.crossfit import FOUND_AGAIN, NOT_HELD_OUT
+from surreal_bids.rindices.crossfit import MIN_REPRODUCED, NOT_HELD_OUT
 from surreal_bids.rindices.preprocessing import INCOMPLETE, NONE_BEYOND
 
 HOW_TO_READ = (
@@ -86,7 +86,7 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
     if row.get('n_imputed', 0) > 0:
         text = f'{row["n_imputed"]:.0f} regions were missing'
         flags.append(Flag(text, f'{text} and were imputed from controls.'))
-    if row.get('fold_correlation', 1.0) < FOUND_AGAIN:
+    if row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
         reason = row.get('reason')
         which = f' ({reason})' if isinstance(reason, str) else ''
         flags.append(ANOTHER_FOLD._replace(long=f'{ANOTHER_FOLD.long}{which}.'))
@@ -208,3 +208,14 @@ def exclusion_table(exclusions: pd.DataFrame) -> Block:
         return Notice('No participant was excluded.', 'good')
     fold = f'{len(exclusions)} excluded' if len(exclusions) > FEW_ROWS else ''
     return Table(exclusions, 'Excluded participants', fold=fold)
+
+
+def not_held_out(found: Analysis) -> list[Block]:
+    """Return the participants without out-of-fold R-indices, and why."""
+    lacking = found.results[found.results['status'] == NOT_HELD_OUT]
+    if lacking.empty:
+        return []
+    table = pd.DataFrame({'participant': lacking.index, 'reason': lacking['reason']})
+    title = 'Participants without out-of-fold R-indices'
+    fold = f'{title}: {len(lacking)}' if len(lacking) > FEW_ROWS else ''
+    return [Table(table, title, fold=fold)]

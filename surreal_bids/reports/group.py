@@ -12,17 +12,17 @@ import nibabel as nib
 import pandas as pd
 
 from surreal_bids import __version__
-from surreal_bids.analysis.diagnosis import PLUS_MINUS, WELCH, describe_indices, mean_and_sd
+from surreal_bids.analysis.diagnosis import describe_indices, with_units
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.reports import figures
 from surreal_bids.reports.flags import (
-    FEW_ROWS,
     HOW_TO_READ,
     exclusion_table,
     flag_notice,
+    not_held_out,
     participant_table,
     report_links,
     visit_flags,
@@ -59,7 +59,7 @@ from surreal_bids.reports.viewers import (
     write_viewer,
 )
 from surreal_bids.rindices.control_sensitivity import describe_shift
-from surreal_bids.rindices.crossfit import HELD_OUT, NOT_HELD_OUT
+from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.stats.glm import HIGH, LOW
 
 
@@ -144,7 +144,7 @@ def _summary(report: GroupReport) -> Section:
     notices += verdict(_card_with_folds(report), applied=HELD_OUT not in report.found.results)
     notices += flag_notice(report.found, report.flags)
     notices.sort(key=lambda notice: ('warning', 'note', 'good').index(notice.level))
-    return Section('Summary', (Numbers(tuple(numbers)), *notices, *_not_held_out(report.found)))
+    return Section('Summary', (Numbers(tuple(numbers)), *notices, *not_held_out(report.found)))
 
 
 def _card_with_folds(report: GroupReport) -> Mapping[str, Any]:
@@ -152,17 +152,6 @@ def _card_with_folds(report: GroupReport) -> Mapping[str, Any]:
     found = report.found
     note = found.model.notes.get('CrossFit') if found.fitted is None else found.fitted.note
     return report.card if note is None else {**report.card, 'CrossFit': note}
-
-
-def _not_held_out(found: Analysis) -> list[Block]:
-    """Return the participants without out-of-fold R-indices, and why."""
-    lacking = found.results[found.results['status'] == NOT_HELD_OUT]
-    if lacking.empty:
-        return []
-    table = pd.DataFrame({'participant': lacking.index, 'reason': lacking['reason']})
-    title = 'Participants without out-of-fold R-indices'
-    fold = f'{title}: {len(lacking)}' if len(lacking) > FEW_ROWS else ''
-    return [Table(table, title, fold=fold)]
 
 
 def _participants(report: GroupReport) -> Section:
@@ -473,20 +462,9 @@ def _diagnosis(report: GroupReport) -> Section:
         blocks.append(Notice(text, 'warning'))
     columns = [name for name in found.differences if name != 'in_words']
     if len(found.differences):
-        table = _with_units(found.differences[columns])
+        table = with_units(found.differences[columns])
         blocks.append(Table(table, 'Covariates of the two groups', {'p': '{:.2g}'}))
     return Section(SEPARATION, tuple(blocks))
-
-
-def _with_units(differences: pd.DataFrame) -> pd.DataFrame:
-    """Return covariates of the groups with units: age in years, intracranial volume in ml."""
-    numeric = differences[differences['test'] == WELCH]
-    table = differences.copy()
-    for group in ('controls', 'patients'):
-        moments = [map(float, text.split(PLUS_MINUS)) for text in numeric[group]]
-        words = [mean_and_sd(name, *both) for name, both in zip(numeric['covariate'], moments)]
-        table.loc[numeric.index, group] = words
-    return table
 
 
 def _halves(report: GroupReport) -> Section:

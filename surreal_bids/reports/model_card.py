@@ -25,7 +25,7 @@ from surreal_bids.reports.pages import (
     Table,
     table_rows,
 )
-from surreal_bids.rindices.crossfit import FOUND_AGAIN, doubts_of_model, lost_patterns
+from surreal_bids.rindices.crossfit import MIN_REPRODUCED, doubts_of_model, lost_patterns
 from surreal_bids.rindices.intervals import INTERVALS
 from surreal_bids.rindices.new_sites import describe_added
 from surreal_bids.stats.concordance import chance_agreement
@@ -397,7 +397,7 @@ def _cross_fit(card: Card) -> list[str]:
         f'out of fold, {fitted["Folds"]} folds; each fold repeats all steps with M and lambda of '
         f'this model and {fitted["MembersPerFold"]} members',
         'lowest correlation between the model of a fold and the final model (below '
-        f'{FOUND_AGAIN:g}: not reproduced): {least}',
+        f'{MIN_REPRODUCED:g}: not reproduced): {least}',
     ]
     if INTERVALS in card:
         lines.append(f'intervals: from {card[INTERVALS]["Controls"]} out-of-fold controls')

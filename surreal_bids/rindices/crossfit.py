@@ -47,7 +47,7 @@ MEMBERS = 4
 NOT_HELD_OUT = 'not_held_out'
 """Status of a participant whom no model was applied to that was not trained on them."""
 
-FOUND_AGAIN = 0.7
+MIN_REPRODUCED = 0.7
 """A pattern of a fold whose R-indices correlate less with those of all is another one."""
 
 PATTERN_LOST = 'pattern_lost'
@@ -367,7 +367,7 @@ class CrossFit:
             (fold, name, r)
             for name, of_folds in self.correlation.items()
             for fold, r in of_folds.items()
-            if r < FOUND_AGAIN
+            if r < MIN_REPRODUCED
         ]
         if not lost:
             return self
@@ -444,7 +444,7 @@ def lost_patterns(note: Mapping[str, Any]) -> list[str]:
     `note` is :attr:`CrossFit.note`, `CrossFit` of a card; of a model without folds it is empty.
     """
     least = note.get('LeastCorrelation', {})
-    return [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < FOUND_AGAIN]
+    return [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < MIN_REPRODUCED]
 
 
 def doubts_of_model(card: Mapping[str, Any], lost: bool = True) -> list[str]:

@@ -99,7 +99,9 @@ def test_a_pattern_that_a_fold_lost(done, monkeypatch):
     card = json.loads((done.parent / 'out' / 'models' / 'model.json').read_text())
     least = pd.Series(card['CrossFit']['LeastCorrelation']).sort_values()
     lost, *kept = least.index
-    monkeypatch.setattr('surreal_bids.rindices.crossfit.FOUND_AGAIN', float(least.iloc[:2].mean()))
+    monkeypatch.setattr(
+        'surreal_bids.rindices.crossfit.MIN_REPRODUCED', float(least.iloc[:2].mean())
+    )
     assert run(done, out='lost', work='lost_work') == 0
     out = done.parent / 'lost'
     table = read(out / 'phenotype' / 'rindices.tsv')
