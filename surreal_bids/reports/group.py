@@ -52,12 +52,7 @@ from surreal_bids.reports.pages import (
     Table,
     write_page,
 )
-from surreal_bids.reports.viewers import (
-    Background,
-    DrawnMap,
-    draw_mosaic,
-    write_viewer,
-)
+from surreal_bids.reports.viewers import Background, DrawnMap, draw_mosaic, write_viewer
 from surreal_bids.rindices.control_sensitivity import describe_shift
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.stats.glm import HIGH, LOW

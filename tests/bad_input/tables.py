@@ -733,7 +733,7 @@ GROUPS = [
     Case(
         'group-all-missing',
         each('diagnosis', lambda _: 'n/a'),
-        ['diagnosis', '--control-label|missing'],
+        ['diagnosis', '--group-column'],
         TRAIN,
     ),
     Case('group-one-only', each('diagnosis', lambda _: 'CN'), ['CN', '--group-column'], TRAIN),
@@ -785,7 +785,7 @@ GROUPS = [
     Case(
         'group-codes-minus-one',
         each('diagnosis', {'CN': '-1', 'PT': '1'}.get),
-        ['controls are -1'],
+        ['controls: -1'],
         TRAIN,
         code=ACCEPTED,
     ),
@@ -802,7 +802,7 @@ GROUPS = [
     Case(
         'group-with-spaces',
         each('diagnosis', ' {} '.format),
-        ['controls are CN'],
+        ['controls: CN'],
         TRAIN,
         code=ACCEPTED,
     ),

@@ -80,7 +80,7 @@ def test_steps_are_reported():
     said = []
     choose_number(cn, pt, (1, 2), report=said.append)
     assert [line.split(':')[0] for line in said] == ['M=1', 'M=2', 'M=1']
-    assert 'shuffled' in said[-1]
+    assert 'permutations' in said[-1]
 
 
 @pytest.mark.parametrize(('n', 'most', 'size'), [(100, None, 80), (8, None, 8), (5000, 1500, 1500)])

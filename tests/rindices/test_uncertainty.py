@@ -291,7 +291,7 @@ def test_intervals_that_cannot_be_are_refused(bundle, damage):
     tensors, card = load_bundle(bundle)
     damage(card)
     save_bundle(bundle, tensors, card)
-    with pytest.raises(DataError, match='damaged'):
+    with pytest.raises(DataError, match='invalid'):
         TableModel.load(bundle)
 
 
