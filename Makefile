@@ -21,7 +21,7 @@ OLDEST_STAMP := $(OLDEST)/.installed
 OLDEST_TORCH ?= 2.13.0
 OLDEST_TESTS := tests/model tests/harmonization tests/stats tests/cohort tests/rindices tests/test_estimators.py
 
-.PHONY: help setup demo test test-slow coverage test-oldest lint docs bench paper image sif test-image test-slurm clean
+.PHONY: help setup demo test coverage test-oldest lint docs bench paper image sif test-image test-slurm clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -70,9 +70,6 @@ lint: $(STAMP)  ## Style, types, layers, spelling
 
 test: $(STAMP) $(HOST_STAMP)  ## All tests, the slow ones included
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
-
-test-slow: $(STAMP) $(HOST_STAMP)  ## The slow tests only
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m slow
 
 # Without the slow tests, since tracing branches slows Python down (3.11 has no faster way).
 coverage: $(STAMP)  ## Branch coverage of the fast tests
