@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ from surreal_bids.bids.outputs import (
     write_record,
     write_sidecar,
 )
-from surreal_bids.files import atomic_path, write_image
+from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.interfaces import Step
 from surreal_bids.interfaces.anatomy import load_template, warnings_in
@@ -75,8 +74,7 @@ class SaveOutput(Step):
 def copy_whole(source: Path, target: Path) -> None:
     """Copy a file atomically; a NIfTI image that is not compressed becomes so."""
     if source.suffixes[-1:] == target.suffixes[-1:]:
-        with atomic_path(target) as temporary:
-            shutil.copyfile(source, temporary)
+        copy_file(source, target)
     else:
         write_image(target, nib.Nifti1Image.from_filename(source))
 

@@ -6,7 +6,7 @@ regions:
     y = x + sum_k s_k P_k,    x ~ N(mean, C),    s_k ~ U[0, 1]
 
 `fit_factors` alternates between severities (posterior means under a normal prior with the moments
-of U[0, 1]), patterns (least squares, of which only what exceeds its standard error is kept) and C,
+of U[0, 1]), patterns (least squares; only effects above their standard error are kept) and C,
 learned from the controls and from what the patterns leave of the patients. It takes a tenth of a
 second. `member_weights` then writes f, g1 and g2 of one member down in closed form, so that
 G = g2(g1(y)) is the linear estimate of the severities and f(x, z) = sum_k z_k P_k.

@@ -1,4 +1,4 @@
-"""How many patterns there are: as many as are found again in other participants.
+"""Choice of the number of patterns: as many as are reproduced in other participants.
 
 Sparse factors are fitted to random subsamples of both groups. Up to the true number of patterns,
 all fits give the patients the same severities; beyond it, at least one pattern is a different one
@@ -54,7 +54,7 @@ SUBSAMPLES = 10
 """As many for shuffled labels: the most typical of more subsamples agrees better with the rest."""
 PERMUTATIONS = 20
 LEAST_STABILITY = 0.85
-"""Patterns count as found again when severities correlate by this much."""
+"""Minimum correlation of severities at which a pattern counts as reproduced."""
 LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""
@@ -67,7 +67,7 @@ _SUBSAMPLE, _PERMUTATION = 1, 2
 
 @dataclass(frozen=True)
 class Stability:
-    """How well patterns are found again with one number of patterns."""
+    """How well patterns are reproduced with one number of patterns."""
 
     n_patterns: int
     value: float
@@ -85,7 +85,7 @@ class Stability:
 
     @property
     def is_supported(self) -> bool:
-        """Whether all patterns are found again, and better than with any shuffled labels."""
+        """Whether all patterns are reproduced, and better than with any shuffled labels."""
         return self.value >= LEAST_STABILITY and self.value > max(self.null, default=-1.0)
 
 
@@ -117,7 +117,7 @@ def fit_subsample(cn: Floats, pt: Floats, n_patterns: int, rng: np.random.Genera
 def stability(
     cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int], n_threads: int = 1
 ) -> float:
-    """How well M patterns are found again in subsamples (`Stability.value`).
+    """How well M patterns are reproduced in subsamples (`Stability.value`).
 
     So many of these as `n_threads` are fitted side by side.
     """
