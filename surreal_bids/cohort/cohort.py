@@ -56,7 +56,13 @@ from surreal_bids.cohort.requirements import (
     refuse_id_columns,
     require_distinct,
 )
-from surreal_bids.cohort.visits import add_years, describe_order, order_visits, warn_of_ages
+from surreal_bids.cohort.visits import (
+    add_years,
+    describe_order,
+    order_visits,
+    warn_of_ages,
+    warn_of_order,
+)
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.cohort.warnings import (
     NOT_ADAPTED,
@@ -340,7 +346,7 @@ def read_cohort(
     features = screen_features(screen, tables.volumes, wanted, choice, table, described, model)
     choice = _screen_groups(screen, features, table, grouping, choice, model)
     visits = add_years(_visits_with_groups(screen, grouping, with_groups), times)
-    ordered = describe_order(visits, described, learns=adapt and not grouping.lacking)
+    ordered = describe_order(visits, learns=adapt and not grouping.lacking)
     columns = _others(described, tables, options.group_column)
     others = replace(described, text=described.text[columns])
     cohort = Cohort(
@@ -353,6 +359,7 @@ def read_cohort(
         (*grouping.notes, *choice.notes, *unified, *ordered, *dropped),
         exclusion_table(screen),
         _measured(tables.volumes, screen.prefix),
+        tuple(warn_of_order(visits, described)),
     )
     return _with_warnings(cohort, grouping, model)
 
@@ -494,7 +501,7 @@ def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | Non
         if age is not None:
             for text, is_serious in compare_ages(age, first.is_patient):
                 (ages if is_serious else notes).append(text)
-    warnings = (*few, *ages, *_doubts(cohort, model))
+    warnings = (*few, *ages, *cohort.warnings, *_doubts(cohort, model))
     n_controls = cohort.counts[CONTROL] if 'group' in cohort.visits else 0
     return replace(cohort, notes=tuple(notes), warnings=warnings, n_controls=n_controls)
 

@@ -32,6 +32,7 @@ from surreal_bids.cohort.plausibility import (
     refuse_negative,
     refuse_other_codes,
     refuse_separators,
+    refuse_spellings,
     require_levels,
     require_numbers,
     require_people,
@@ -212,9 +213,11 @@ def _type_people(
             if means(name, 'age'):
                 require_years(table[name])
         notes += [note] if note else []
-    for column in table.select_dtypes(exclude='number') if model is None else ():
+    for column in table.select_dtypes(exclude='number'):
         with prefix_errors(known.source_of(str(column))):
-            require_levels(table[column])
+            refuse_spellings(table[column])
+            if model is None:
+                require_levels(table[column])
     return table, notes
 
 

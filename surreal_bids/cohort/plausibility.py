@@ -8,6 +8,7 @@ Participants with missing values, an impossible age or head size are excluded wi
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -310,15 +311,30 @@ def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
     return found
 
 
-def require_levels(column: pd.Series) -> None:
-    """Refuse categories that differ in case only, or that have almost one level per participant."""
-    levels = sorted(set(column.dropna()))
-    folded = [level.lower() for level in levels]
-    same = [level for level in levels if folded.count(level.lower()) > 1]
+def refuse_spellings(column: pd.Series) -> None:
+    """Refuse categories written in several ways, such as `site1`, `SITE 1` and `Site-01`."""
+    spellings: dict[str, list[str]] = {}
+    for level in sorted(set(column.dropna())):
+        spellings.setdefault(_spelling(level), []).append(level)
+    same = [' = '.join(levels) for levels in spellings.values() if len(levels) > 1]
     if same:
         raise DataError(
-            f'column {column.name}: {list_briefly(same)} differ in case only; use one spelling'
+            f'column {column.name}: {list_briefly(same)} differ only in case, spaces, punctuation '
+            'or zeros; use one spelling'
         )
+
+
+def _spelling(level: str) -> str:
+    """Reduce a name to what distinguishes it: `site1` for `Site-01`, but `1.1` is not `11`."""
+    folded = unicodedata.normalize('NFKC', level).casefold()
+    named = re.sub(r'^(site|scanner|cent(re|er))(?=[\W_]*\d)', '', folded)
+    parts = [part.lstrip('0') or '0' for part in re.findall(r'\d+|[^\W\d_]+|\+', named)]
+    return re.sub(r'(?<=[^\d ]) | (?=[^\d ])', '', ' '.join(parts))
+
+
+def require_levels(column: pd.Series) -> None:
+    """Refuse categories that have almost one level per participant."""
+    levels = sorted(set(column.dropna()))
     if len(levels) > MAX_LEVELS and len(levels) > len(column) / 2:
         raise DataError(
             f'column {column.name} has {len(levels)} levels among {len(column)} visits '

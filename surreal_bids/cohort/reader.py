@@ -33,12 +33,16 @@ SUMMARIES = frozenset({'mean', 'average', 'median', 'sum', 'total', 'sd', 'std',
 _NAMED_VISIT = re.compile(r'(.+)_ses-([A-Za-z0-9]+)')
 _PLAIN_ID = re.compile(r'[^\s/\\]+')
 _LIKE_VISIT = re.compile(
-    r'(.+?)[_.-]?(?:[_.-](?:bl|baseline|sc|screening|fu|followup)|(?:19|20)\d\d-?\d\d-?\d\d'
-    r'|[_.-](?:v|visit|ses|session|m|mo|month|y|yr|year|t|tp|time|timepoint|w|wave|scan|fu)'
-    r'[_.-]?\d+)',
+    r'(.+?)[_.-]?(?:[_.-](?:bl|baseline|sc|screening|fu|followup|pre|post|test|t1w)'
+    r'|(?:19|20)\d\d-?\d\d-?\d\d|re(?:scan|test|peat)\d*'
+    r'|[_.-](?:v|visit|ses|session|m|mo|month|y|yr|year|t|tp|time|timepoint|w|wave|scan|fu|run)'
+    r'[_.-]?\d+|(?:_(?:acq|ce|rec|run|echo|part|desc)-[a-z0-9]+)+)',
     re.IGNORECASE,
 )
-"""Ids that end like the name of a visit: `0001_M12`, `A_v2`, `A_2019-03-02`."""
+"""Ids that end like the name of a visit or scan: `0001_M12`, `A_v2`, `A_2019-03-02`, `A_run-2`."""
+
+MAX_VISITS = 10
+"""Number of ids such as `HC_M_01` with one stem above which the stem is not a participant."""
 
 
 VISIT = 'name of the visit'
@@ -185,15 +189,26 @@ def _require_distinct_visits(
 
 
 def _refuse_hidden_visits(path: Path, names: list[str]) -> None:
-    stems: dict[str, str] = {name: name for name in names}
+    """Refuse visits or scans of one participant with different ids, such as `01` and `01_2`."""
+    known = set(names)
+    of_stem: dict[str, list[str]] = {}
     for name in names:
-        like = _LIKE_VISIT.fullmatch(name)
-        other = stems.setdefault(like[1], name) if like else name
-        if other != name and '_ses-' not in name:
+        if '_ses-' not in name:
+            of_stem.setdefault(_stem(name, known), []).append(name)
+    for stem, same in of_stem.items():
+        if len(same) > 1 and (stem in known or len(same) <= MAX_VISITS):
             raise DataError(
-                f'{path}: {other} and {name} look like visits of one participant; use one id and '
-                f'add a column {SESSION}, or add that column alone if they are two participants'
+                f'{path}: {same[0]} and {same[1]} look like visits of one participant; use one id '
+                f'and add a column {SESSION}, or add that column alone if they are two participants'
             )
+
+
+def _stem(name: str, known: Collection[str]) -> str:
+    """Return the id to which a name adds a visit or a number; the name itself if it adds none."""
+    stems = [name[: mark.start()] for mark in re.finditer(r'[_.-]|(?<=\d)[a-d]$', name)]
+    listed = next((stem for stem in stems if stem in known), None)
+    like = _LIKE_VISIT.fullmatch(name)
+    return listed or (like[1] if like else name)
 
 
 def read_others(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
@@ -11,9 +12,17 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit, visit_name
-from surreal_bids.bids.tabular import PARTICIPANT, Table, scan_time, session_values
+from surreal_bids.bids.tabular import (
+    PARTICIPANT,
+    SESSION,
+    Table,
+    prefix_errors,
+    scan_time,
+    session_values,
+)
 from surreal_bids.cohort.reader import in_order
-from surreal_bids.columns import column_of, columns_of
+from surreal_bids.columns import column_of, columns_of, normalise_name
+from surreal_bids.exceptions import DataError
 from surreal_bids.text import counted, list_briefly
 
 DATE, AGE, NAME = 'date', 'age', 'name'
@@ -22,6 +31,27 @@ DATE, AGE, NAME = 'date', 'age', 'name'
 DAYS_PER_YEAR = 365.25
 SECONDS_PER_DAY = 86_400
 
+MAX_ZONE = 14 / 24 / DAYS_PER_YEAR
+"""Greatest difference between local time and UTC, in years."""
+
+BEFORE_ALL, AT_START, AFTER, LATER, AT_END = range(5)
+STAGES = {
+    'screening': BEFORE_ALL, 'screen': BEFORE_ALL, 'sc': BEFORE_ALL, 'scr': BEFORE_ALL,
+    'baseline': AT_START, 'base': AT_START, 'bl': AT_START, 'pre': AT_START, 'before': AT_START,
+    'initial': AT_START, 'test': AT_START, 'intake': AT_START, 'first': AT_START,
+    'post': AFTER, 'after': AFTER, 'followup': LATER, 'fu': LATER, 'retest': LATER,
+    'rescan': LATER, 'repeat': LATER, 'second': LATER, 'final': AT_END, 'last': AT_END,
+}  # fmt: skip
+"""Words of session labels, by their order in time; a number may follow, as in `post2`."""
+
+MONTHS = {
+    **dict.fromkeys(('m', 'mo', 'mon', 'month', 'months'), 1.0),
+    **dict.fromkeys(('y', 'yr', 'year', 'years'), 12.0),
+    **dict.fromkeys(('w', 'wk', 'week', 'weeks'), 12 * 7 / DAYS_PER_YEAR),
+    **dict.fromkeys(('d', 'day', 'days'), 12 / DAYS_PER_YEAR),
+}
+"""Months per unit of time in session labels such as `m06`, `12mo` or `y2`."""
+
 
 def order_visits(
     described: Table, visits: Mapping[str, Visit], bids_dir: Path | None
@@ -29,7 +59,8 @@ def order_visits(
     """Sort the visits of each participant by time.
 
     Visits are sorted by date if all visits of a participant have different dates; else by age, if
-    all ages are different; else by session label, with numbers in labels sorted by value.
+    all ages are different; else by session label: by its meaning if that is known (`pre` before
+    `post`, `bl` before `m06`), else by name, with numbers sorted by value.
 
     Parameters
     ----------
@@ -46,6 +77,11 @@ def order_visits(
     DataFrame, indexed by the names of visits, in order
         `time` in years since a fixed day, or age; NaN if visits are sorted by name.
         `order_by`: date, age or name.
+
+    Raises
+    ------
+    DataError
+        Times with and without a time zone leave the order open.
     """
     names = {visit: name for name, visit in visits.items()}
     dates = _cells(described, column_of(described.columns, 'date'))
@@ -53,9 +89,10 @@ def order_visits(
     ages = [_cells(described, name) for name in columns_of(described.columns, 'age')]
     rows = []
     for _, group in groupby(in_order(visits.values()), key=lambda visit: visit[0]):
-        own = list(group)
+        own = _by_meaning(list(group))
         labels = [names[visit] for visit in own]
-        times = [(DATE, _dates(own, labels, dates, bids_dir))]
+        with prefix_errors(described.source):
+            times = [(DATE, _dates(own, labels, dates, bids_dir))]
         times += [(AGE, [_number(cells.get(label)) for label in labels]) for cells in ages]
         rows += _ordered(labels, times)
     return pd.DataFrame(rows, columns=['visit', 'time', 'order_by']).set_index('visit')
@@ -68,10 +105,32 @@ def _dates(
     bids_dir: Path | None,
 ) -> list[float]:
     """Return the dates of a participant's visits: from a column, else from scans.tsv."""
-    dates = [_years(cells.get(label)) for label in labels]
+    own = [cells.get(label) for label in labels]
+    dates = [_years(cell) for cell in own]
     if len(visits) > 1 and bids_dir is not None and not _tell_apart(dates):
-        return [_years(scan_time(bids_dir, *visit)) for visit in visits]
+        own = [scan_time(bids_dir, *visit) for visit in visits]
+        dates = [_years(cell) for cell in own]
+    _refuse_mixed_zones(labels, own, dates)
     return dates
+
+
+def _refuse_mixed_zones(
+    labels: Sequence[str], cells: Sequence[str | None], dates: Sequence[float]
+) -> None:
+    """Refuse times of one day with and without a time zone, whose order is not known."""
+    local = [np.isfinite(date) and _has_no_zone(cell) for cell, date in zip(cells, dates)]
+    are_near = np.abs(np.subtract.outer(dates, dates)) < MAX_ZONE
+    unclear = np.argwhere(are_near & np.not_equal.outer(local, local))
+    if len(unclear):
+        first, second = unclear[0]
+        raise DataError(
+            f'{labels[first]} ({cells[first]}) and {labels[second]} ({cells[second]}): one time '
+            'has a time zone and the other has none; write both in the same way'
+        )
+
+
+def _has_no_zone(cell: str | None) -> bool:
+    return datetime.fromisoformat(cell or '').tzinfo is None
 
 
 def dataset_order(bids_dir: Path, visits: Iterable[Visit]) -> list[Visit]:
@@ -81,6 +140,37 @@ def dataset_order(bids_dir: Path, visits: Iterable[Visit]) -> list[Visit]:
     cells = pd.DataFrame.from_dict(values, orient='index', dtype=object).reindex(list(names))
     described = Table(bids_dir, cells.where(cells.notna(), None))
     return [names[name] for name in order_visits(described, names, bids_dir).index]
+
+
+def _by_meaning(visits: Sequence[Visit]) -> Sequence[Visit]:
+    """Sort visits of one participant by the meaning of their labels; as they are if unknown."""
+    stages = [_stage(session or '') for _, session in visits]
+    if not _are_understood(stages):
+        return visits
+    return [visit for _, visit in sorted(zip(stages, visits))]
+
+
+def _stage(session: str) -> tuple[float, float, str]:
+    """Return stage, number and scale of a session label, such as `LATER, 6, months` for `m06`.
+
+    The scale is empty for words that can be compared with all others, and `?` if a label has no
+    known meaning.
+    """
+    parts = re.fullmatch(r'(\D*)(\d*)|(\d+)(\D+)', normalise_name(session))
+    word, number = ('', '') if parts is None else (parts[1] or parts[4] or '', parts[2] or parts[3])
+    if word in STAGES:
+        return STAGES[word], float(number or 0), 'word' if STAGES[word] == LATER else ''
+    if number:
+        scale = 'months' if word in MONTHS else f'{word}#'
+        return LATER, float(number) * MONTHS.get(word, 1), scale
+    return (LATER, ord(word), 'letter') if len(word) == 1 else (LATER, 0, '?')
+
+
+def _are_understood(stages: Sequence[tuple[float, float, str]]) -> bool:
+    """Check whether all stages are known, different, and on one scale."""
+    scales = {scale for _, _, scale in stages if scale}
+    distinct = {stage[:2] for stage in stages}
+    return len(scales) <= 1 and '?' not in scales and len(distinct) == len(stages)
 
 
 def _ordered(
@@ -104,10 +194,11 @@ def _cells(described: Table, column: str | None) -> Mapping[str, str | None]:
 
 
 def _years(cell: str | None) -> float:
-    """Convert a date to years since the year 1; NaN if it is missing or not in BIDS format."""
+    """Convert a date to years since the year 1 in UTC; NaN if missing or not in BIDS format."""
     try:
-        date = datetime.fromisoformat(cell or '').replace(tzinfo=None)
-    except ValueError:
+        date = datetime.fromisoformat(cell or '')
+        date = date if date.tzinfo is None else date.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
         return np.nan
     return (date - datetime.min).total_seconds() / SECONDS_PER_DAY / DAYS_PER_YEAR
 
@@ -144,15 +235,13 @@ def add_years(visits: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def describe_order(visits: pd.DataFrame, described: Table, learns: bool = True) -> list[str]:
+def describe_order(visits: pd.DataFrame, learns: bool = True) -> list[str]:
     """Describe how the visits of participants with several visits are sorted.
 
     Parameters
     ----------
     visits
         Result of :func:`add_years`.
-    described
-        Facts about visits, checked for dates that cannot be read.
     learns
         Whether a model learns from these participants, at least their sites.
     """
@@ -162,17 +251,74 @@ def describe_order(visits: pd.DataFrame, described: Table, learns: bool = True) 
     first = visits[visits[PARTICIPANT].isin(several) & visits['is_first']]
     counts = first['order_by'].value_counts()
     how = ', '.join(f'by {by} in {counts[by]}' for by in (DATE, AGE, NAME) if by in counts)
-    notes = [
+    return [
         f'Visits: {counted(len(several), "participant")} with several visits, sorted {how}'
         + ('; models learn from the first visit only' if learns else '')
     ]
-    dates = _cells(described, column_of(described.columns, 'date'))
-    wrong = [f'{name} ({cell})' for name, cell in dates.items() if cell and np.isnan(_years(cell))]
-    if wrong:
-        notes.append(
-            f'Dates ignored because they are not written like 2019-03-31: {list_briefly(wrong, 3)}'
+
+
+SECRET_BEFORE, FIRST_MRI = 1925, 1970
+"""Years: BIDS moves dates that must stay secret to before the first, and nobody was scanned before
+the second."""
+
+
+def warn_of_order(visits: pd.DataFrame, described: Table) -> Iterator[str]:
+    """Warn of dates that cannot be right, and of visits whose order is not certain.
+
+    Parameters
+    ----------
+    visits
+        Result of :func:`add_years`.
+    described
+        Facts about visits.
+    """
+    several = visits[visits[PARTICIPANT].duplicated(keep=False)]
+    cells = _cells(described, column_of(described.columns, 'date'))
+    shown = {name: f'{name} ({cells[name]})' for name in visits.index if cells.get(name)}
+    unread = [text for name, text in shown.items() if np.isnan(_years(cells[name]))]
+    if unread and len(several):
+        yield (
+            f'Dates of {list_briefly(unread, 3)} are not written like 2019-03-31, and were not '
+            'used to sort visits. Correct them if the first visit could be another one'
         )
-    return notes
+    impossible = [text for name, text in shown.items() if _is_impossible(_years(cells[name]))]
+    if impossible:
+        yield (
+            f'Dates of {list_briefly(impossible, 3)} are in the future or before {FIRST_MRI}; '
+            'correct them'
+        )
+    if SESSION in several:
+        yield from _warn_of_labels(several)
+
+
+def _warn_of_labels(several: pd.DataFrame) -> Iterator[str]:
+    """Warn of session labels that do not show the order, or contradict dates or ages."""
+    unclear: dict[Hashable, str] = {}
+    opposite = []
+    for who, own in several.groupby(PARTICIPANT, sort=False):
+        stages = [_stage(str(label).removeprefix('ses-')) for label in own[SESSION]]
+        if not _are_understood(stages):
+            if own['order_by'].iloc[0] == NAME:
+                unclear[who] = ', '.join(own[SESSION])
+        elif stages != sorted(stages):
+            opposite.append(who)
+    if unclear:
+        yield (
+            f'Visits of {list_briefly(unclear, 5)} are sorted by name '
+            f'({next(iter(unclear.values()))}), which may not be their order in time. Add dates or '
+            'ages (sessions.tsv)'
+        )
+    if opposite:
+        yield (
+            f'Dates or ages of {list_briefly(opposite, 5)} are not in the order of the session '
+            'labels; correct them if the first visit could be another one'
+        )
+
+
+def _is_impossible(years: float) -> bool:
+    """Check whether a scan cannot have this date, in years since the year 1."""
+    tomorrow = _years(datetime.now(UTC).isoformat()) + 1 / DAYS_PER_YEAR
+    return SECRET_BEFORE <= years + 1 < FIRST_MRI or years > tomorrow
 
 
 LONG_YEARS = 0.5

@@ -13,8 +13,10 @@ from surreal_bids.cohort.visits import (
     describe_order,
     order_visits,
     warn_of_ages,
+    warn_of_order,
 )
 from surreal_bids.config import CohortOptions
+from surreal_bids.exceptions import DataError
 from tests.analysis.group_study import with_sessions, write_dataset
 from tests.cohort.study import make_study
 
@@ -33,7 +35,7 @@ def order(tmp_path, cells, sessions=('1', '2', '10'), bids_dir=None):
         ({}, ['1', '2', '10'], 'name'),
         ({'acq_time': ['2012-05-01', '2010-05-01', '2011-05-01']}, ['2', '10', '1'], 'date'),
         (
-            {'Scan-Date': ['1890-05-01T08:00:00.5', '1890-05-01T07:00:00Z', '1889-12-31 23:59']},
+            {'Scan-Date': ['1890-05-03T08:00:00.5', '1890-05-01T07:00:00Z', '1889-12-31 23:59']},
             ['10', '2', '1'],
             'date',
         ),
@@ -98,16 +100,88 @@ def test_years_count_from_the_first_visit_that_is_there(tmp_path):
 def test_what_orders_visits_is_said(tmp_path):
     _, times = order(tmp_path, {'acq_time': ['05/01/12', '05/01/10', '05/01/11']})
     visits = add_years(visit_columns([('a', '1'), ('a', '2')]), times)
-    described = Table(
-        tmp_path / 'table.tsv', pd.DataFrame({'acq_time': ['05/01/12']}, ['sub-a_ses-1'])
-    )
-    assert describe_order(visits, described) == [
+    assert describe_order(visits) == [
         'Visits: 1 participant with several visits, sorted by name in 1; models learn from the '
         'first visit only',
-        'Dates ignored because they are not written like 2019-03-31: sub-a_ses-1 (05/01/12)',
     ]
-    applied = describe_order(visits, described, learns=False)
+    applied = describe_order(visits, learns=False)
     assert applied[0] == 'Visits: 1 participant with several visits, sorted by name in 1'
+
+
+def warnings_of(tmp_path, cells, sessions=('1', '2', '10')):
+    found, times = order(tmp_path, cells, sessions)
+    visits = add_years(visit_columns([('a', session) for session in found]), times)
+    names = [f'sub-a_ses-{session}' for session in sessions]
+    described = Table(tmp_path / 'table.tsv', pd.DataFrame(cells, names, dtype=object))
+    return list(warn_of_order(visits, described))
+
+
+@pytest.mark.parametrize(
+    ('cells', 'said'),
+    [
+        ({'acq_time': ['05/01/12', '05/01/10', '05/01/11']}, [r'sub-a_ses-1 \(05/01/12\)']),
+        ({'acq_time': ['2012-05-01', '2010-05-01', '2013-05-01']}, ['sub-a.*session labels']),
+        ({'acq_time': ['2012-05-01', '2014-05-01', '2999-05-01']}, ['ses-10.*future']),
+        ({'acq_time': ['1931-05-01', '2014-05-01', '2015-05-01']}, ['ses-1 .*1970']),
+        ({'acq_time': ['1901-05-01', '1903-05-01', '1905-05-01']}, []),
+        ({'age': ['70', '71.5', '72']}, []),
+        ({}, []),
+    ],
+)
+def test_doubtful_dates_are_told(tmp_path, cells, said):
+    found = warnings_of(tmp_path, cells)
+    assert len(found) == len(said)
+    assert all(map(re.search, said, found))
+
+
+@pytest.mark.parametrize('seed', range(5))
+@pytest.mark.parametrize(
+    'labels',
+    [
+        ['pre', 'post'],
+        ['Baseline', 'FollowUp'],
+        ['screening', 'bl', 'm06', 'm12', 'y2', 'm30'],
+        ['w2', 'm3', '6mo', '1yr'],
+        ['test', 'retest'],
+        ['pre', 'post', 'm06', 'final'],
+        ['bl', 'v2', 'v10'],
+        ['first', 'second', 'last'],
+        ['A', 'B', 'C'],
+        ['2', '10'],
+    ],
+)
+def test_labels_are_sorted_by_their_meaning(tmp_path, labels, seed):
+    shuffled = np.random.default_rng(seed).permutation(labels).tolist()
+    assert order(tmp_path, {}, shuffled)[0] == labels
+    assert warnings_of(tmp_path, {}, shuffled) == []
+
+
+@pytest.mark.parametrize('labels', [['drug', 'placebo'], ['v1', 'm06'], ['bl', 'fu', 'm06']])
+def test_labels_without_a_known_order_are_told(tmp_path, labels):
+    (said,) = warnings_of(tmp_path, {}, labels)
+    assert 'sub-a' in said
+    assert f'ses-{labels[0]}' in said
+    assert warnings_of(tmp_path, {'age': ['70', '71', '72'][: len(labels)]}, labels) == []
+
+
+@pytest.mark.parametrize('seed', range(20))
+def test_time_zones_do_not_change_the_order(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    moments = pd.Timestamp('2020-03-01T12:00Z') + pd.to_timedelta(rng.permutation(40)[:3], 'h')
+    zones = rng.integers(-11, 12, 3)
+    cells = [
+        moment.tz_convert(f'Etc/GMT{zone:+d}').isoformat() for moment, zone in zip(moments, zones)
+    ]
+    expected = [('1', '2', '10')[k] for k in np.argsort(moments)]
+    assert order(tmp_path, {'acq_time': cells})[0] == expected
+
+
+def test_times_with_and_without_a_zone_leave_the_order_open(tmp_path):
+    cells = {'acq_time': ['2020-01-01T23:00:00-08:00', '2020-01-02T05:00:00', '2021-01-01']}
+    with pytest.raises(DataError, match=r'table.tsv.*sub-a_ses-1 .*sub-a_ses-2 .*time zone'):
+        order(tmp_path, cells)
+    cells['acq_time'][1] = '2020-01-05T05:00:00'
+    assert order(tmp_path, cells)[0] == ['1', '2', '10']
 
 
 @pytest.mark.parametrize(('ages', 'warns'), [([70, 70, 70], True), ([70, 71, 72], False)])
