@@ -5,7 +5,8 @@
 # TORCH_INDEX_URL  where torch comes from; empty: the default index.
 #                  For CUDA: https://download.pytorch.org/whl/cu130
 # WHEELS_IMAGE     an image that holds wheels in its root, used before any index
-# SOURCE_URL       where this source was taken from; a label of the image
+# SOURCE_URL       where this source was taken from; a label, and part of the outputs' provenance
+# IMAGE_REFERENCE  the name that the image will have; part of the outputs' provenance
 # APT_PACKAGES     further Debian packages; "gcc libc6-dev" lets torch compile kernels for CUDA
 # Secret ca_bundle certificates that pip trusts while building, where HTTPS passes a private CA
 ARG BASE_IMAGE=python:3.11-slim-bookworm
@@ -46,6 +47,7 @@ RUN --mount=type=secret,id=ca_bundle,target=/run/secrets/ca_bundle \
 FROM ${BASE_IMAGE}
 ARG APT_PACKAGES=""
 ARG SOURCE_URL=""
+ARG IMAGE_REFERENCE=surreal_bids
 RUN if [ -n "$APT_PACKAGES" ]; then \
         apt-get update && apt-get install -y --no-install-recommends $APT_PACKAGES \
         && rm -rf /var/lib/apt/lists/*; \
@@ -56,7 +58,7 @@ LABEL org.opencontainers.image.title="surreal_bids" \
       org.opencontainers.image.authors="The surreal_bids developers" \
       org.opencontainers.image.url="https://openreview.net/forum?id=nf3A0WZsXS5" \
       org.opencontainers.image.source="${SOURCE_URL}" \
-      org.opencontainers.image.licenses="Apache-2.0"
+      org.opencontainers.image.licenses="Apache-2.0 AND MIT AND LicenseRef-surreal-bids-network AND LicenseRef-surreal-bids-tables AND LicenseRef-surreal-bids-atlas"
 # Nothing is written but to the output, the work folder and /tmp, whoever runs it. One thread a
 # process, because the app starts as many processes as it may use cores. No telemetry.
 ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -72,7 +74,9 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
     OMP_NUM_THREADS=1 \
     MKL_NUM_THREADS=1 \
     OPENBLAS_NUM_THREADS=1 \
-    ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS=1
+    ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS=1 \
+    SURREAL_BIDS_IMAGE="${IMAGE_REFERENCE}" \
+    SURREAL_BIDS_SOURCE="${SOURCE_URL}"
 COPY --from=dependencies /opt/venv /opt/venv
 COPY --from=code /build/installed /opt/venv
 COPY run.py /opt/surreal_bids/run.py

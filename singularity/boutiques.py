@@ -22,6 +22,12 @@ FIRST = ('participant_label', 'session_label')
 PAPER = 'https://openreview.net/forum?id=nf3A0WZsXS5'
 """Where the method is described."""
 
+LICENCES = (
+    'Apache-2.0 AND MIT AND LicenseRef-surreal-bids-network AND LicenseRef-surreal-bids-tables '
+    'AND LicenseRef-surreal-bids-atlas'
+)
+"""Licences of the image; Boutiques has no field for them."""
+
 SKIPPED = ('help', 'version', 'write_slurm', 'slurm_container')
 """Actions that run nothing; the options of Slurm follow `write_slurm`."""
 
@@ -54,6 +60,7 @@ def describe_app() -> dict[str, Any]:
         'schema-version': '0.5',
         'command-line': 'mkdir -p [OUTPUT_DIR]; surreal-bids [BIDS_DIR] [OUTPUT_DIR] '
         f'[ANALYSIS_LEVEL] {keys}',
+        'custom': {'licenses': LICENCES},
         'tags': {'domain': ['neuroinformatics', 'mri'], 'toolType': ['bids app']},
         'inputs': [*_positionals(), *map(describe_option, options)],
         'groups': [

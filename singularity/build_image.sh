@@ -70,6 +70,7 @@ say "Building $IMAGE on $BASE_IMAGE with $ENGINE"
     --build-arg "TORCH_INDEX_URL=$TORCH_INDEX_URL" \
     --build-arg "APT_PACKAGES=${APT_PACKAGES:-}" \
     --build-arg "SOURCE_URL=${SOURCE_URL:-}" \
+    --build-arg "IMAGE_REFERENCE=$IMAGE" \
     --tag "$IMAGE" "$ROOT"
 "$ENGINE" image inspect --format '{{.Size}}' "$IMAGE" \
     | awk -v image="$IMAGE" '{printf "%s: %.2f GB\n", image, $1 / 1e9}'

@@ -15,7 +15,8 @@ files_of() {
             echo Dockerfile .dockerignore run.py \
                 singularity/{common,build_image,build_sif,apptainer}.sh \
                 singularity/{slim.py,surreal_bids.def} \
-                tests/containers/{levels,test_image,test_sif}.sh tests/containers/ants_works.py
+                tests/containers/{levels,test_image,test_sif}.sh \
+                tests/containers/{ants_works,licences}.py
             ;;
         test-slurm)
             echo singularity/common.sh singularity/slurm/{participant.sbatch,group.sbatch,submit.sh} \

@@ -38,6 +38,7 @@ from surreal_bids.cli.plan import (
     Plan,
     Study,
     log_job,
+    log_licence,
     log_reuse,
     make_plan,
     make_workflow,
@@ -96,6 +97,7 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
     start_outputs(config, survey, plan)
     study = prepare_study(config)
     log_reuse(config, plan.jobs)
+    log_licence(study, plan.pending)
     for job in plan.jobs:
         log_job(job)
     write_citation(config, study, plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -386,6 +387,17 @@ def network_licence() -> str:
     """Read the licence of the weights of the built-in network."""
     path = package_files('surreal_bids') / 'data' / 'network' / 'LICENSE'
     return path.read_text('utf-8').strip()
+
+
+NON_COMMERCIAL = re.compile(r'^.*(?:commercial|BY-NC).*$', re.MULTILINE)
+"""Line of a licence that excludes commercial use."""
+
+
+def log_licence(study: Study, jobs: Iterable[Job]) -> None:
+    """Log that the segmentation of images is not for commercial use, where this is so."""
+    terms = NON_COMMERCIAL.search(study.atlas_licence)
+    if terms and any(job.reusable.dseg is None for job in jobs):
+        LOGGER.warning('Licence of the segmentation (%s): %s', study.atlas, terms[0])
 
 
 def make_workflow(config: AppConfig, study: Study, job: Job) -> Workflow:

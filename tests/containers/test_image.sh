@@ -60,9 +60,19 @@ check_ants() {
     pass 'N4, Atropos, registration and resampling of ANTs work'
 }
 
+# The label is what `test_licences.py` compares with the wheel; here it is that of the built image.
+check_licences() {
+    contained -i --entrypoint python "$IMAGE" - < "$ROOT/tests/containers/licences.py" \
+        || fail 'the text of a licence is missing in the image'
+    [[ $("$ENGINE" image inspect "$IMAGE") == *LicenseRef-surreal-bids-atlas* ]] \
+        || fail 'the labels of the image do not name its licences'
+    pass 'everything in the image has the text of its licence'
+}
+
 "$ROOT/singularity/build_image.sh"
 check_size
 check_leftovers
 check_ants
+check_licences
 check_levels image
 check_brain_extraction
