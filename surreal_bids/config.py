@@ -334,7 +334,10 @@ class AppConfig(CohortOptions, TrainingOptions):
         section=PATTERNS,
         metavar='TSV',
     )
-    model: Path | None = option('apply this model instead of training one', metavar='FOLDER')
+    model: Path | None = option(
+        'apply this model instead of training one: a folder, or a published model (ad or ageing)',
+        metavar='MODEL',
+    )
     split_half: bool = switch(
         'also train on two halves of the sample to test whether the patterns are reproduced'
     )

@@ -10,6 +10,8 @@ from surreal_bids.cli.main import Parser, add_common_options
 from surreal_bids.cli.options import add_option, add_options
 from surreal_bids.config import GROUPS, SECTIONS, TRAINING, VOLUMES
 
+MODEL = 'folder of the model, or a published model: ad or ageing'
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands; the one that was chosen is in `command`."""
@@ -66,7 +68,7 @@ def _add_apply(commands: Any) -> None:
     )
     _add_tables(parser)
     _add_columns(parser)
-    _add_path(parser, '--model', 'MODEL', 'folder of the model')
+    _add_path(parser, '--model', 'MODEL', MODEL)
     _add_path(
         parser,
         '--out',
@@ -101,7 +103,7 @@ def _add_site(commands: Any) -> None:
         '(site_shifts.tsv), the excluded participants (exclusions.tsv), and summary.txt.',
         allow_abbrev=False,
     )
-    parser.add_argument('model', type=Path, metavar='MODEL', help='folder of the model')
+    parser.add_argument('model', type=Path, metavar='MODEL', help=MODEL)
     _add_tables(parser)
     parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the new model to')
     _add_columns(parser)
@@ -157,7 +159,7 @@ def _add_card(commands: Any) -> None:
         description='Describe a model: its training sample, preprocessing and selection, with the '
         'numbers of each feature.',
     )
-    parser.add_argument('model', type=Path, metavar='MODEL', help='folder of the model')
+    parser.add_argument('model', type=Path, metavar='MODEL', help=MODEL)
 
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:

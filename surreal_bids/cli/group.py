@@ -42,6 +42,7 @@ from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.train import find_device, longest_first
+from surreal_bids.published import find_model
 from surreal_bids.rindices.crossfit import HALVES, prepare_folds, prepare_half
 from surreal_bids.rindices.model import (
     TableModel,
@@ -272,7 +273,7 @@ def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingPlan) -
 def _checksum(config: AppConfig) -> str | None:
     if config.model is None:
         return None
-    return hashlib.sha256((config.model / CARD).read_bytes()).hexdigest()
+    return hashlib.sha256((find_model(config.model) / CARD).read_bytes()).hexdigest()
 
 
 def make_workflow(

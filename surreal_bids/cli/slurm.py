@@ -30,6 +30,7 @@ from surreal_bids.config import (
 )
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_text
+from surreal_bids.published import is_published
 
 MOST_TASKS = 1000
 """Maximum tasks of an array; Slurm allows 1000 unless its administrators raise `MaxArraySize`."""
@@ -220,6 +221,7 @@ def _options(config: AppConfig) -> AppConfig:
     """Configuration of the jobs: absolute paths, no options of Slurm."""
     values = {field.name: getattr(config, field.name) for field in fields(config)}
     changes: dict[str, Any] = {name: _absolute(value) for name, value in values.items()}
+    changes['model'] = _absolute(_own_model(config)) or config.model
     named = derivative_folders(config).items()
     changes['derivatives'] = tuple(f'{name}={path.absolute()}' for name, path in named)
     # They were checked for all participants; those of one participant may be missing.
@@ -286,7 +288,7 @@ def _binds(config: AppConfig, writable: Sequence[Path]) -> list[str]:
 
 def _read_only(config: AppConfig) -> list[Path]:
     """List the files and folders that a job reads."""
-    given = (config.bids_filter_file, config.roi_table, config.model, *config.phenotype)
+    given = (config.bids_filter_file, config.roi_table, _own_model(config), *config.phenotype)
     return [
         config.bids_dir,
         _folder(config),
@@ -298,6 +300,11 @@ def _read_only(config: AppConfig) -> list[Path]:
         ),
         *(path for path in given if path is not None),
     ]
+
+
+def _own_model(config: AppConfig) -> Path | None:
+    """Return the model that is given as a folder; published ones are in the container."""
+    return None if config.model is None or is_published(config.model) else config.model
 
 
 def _bind(path: Path) -> str:

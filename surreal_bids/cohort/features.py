@@ -15,7 +15,7 @@ from surreal_bids.bids.tabular import (
     require_columns,
 )
 from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
-from surreal_bids.columns import column_of, columns_of, describes_participants, means
+from surreal_bids.columns import Meaning, column_of, columns_of, describes_participants, means
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
@@ -388,20 +388,32 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
     return Choice(options, found, notes=(f'Site: {own_site}',))
 
 
+SHARED: tuple[Meaning, ...] = ('age', 'sex')
+"""Meanings of covariates that may have another name in a dataset than in a model."""
+
+
 def _model_columns(
     config: CohortOptions, people: Table, options: PreprocessingOptions
 ) -> dict[str, str]:
     """Find the columns of a model, except the site."""
-    renamed = _other_icv(config, people, options.icv_column) if options.uses_icv else {}
-    known = {options.site_column, *renamed}
-    needed = [name for name in options.columns if name not in known]
-    return require_columns(people, needed, '; the model needs it') | renamed
+    needed = [name for name in options.columns if name != options.site_column]
+    own = {name: _own_column(config, people, name, options.icv_column) for name in needed}
+    found = {name: column for name, column in own.items() if column is not None}
+    return found | require_columns(
+        people, [name for name in needed if name not in found], '; the model needs it'
+    )
 
 
-def _other_icv(config: CohortOptions, people: Table, column: str | None) -> dict[str, str]:
-    """Find the column of head size if its name differs from that of the model."""
-    own = config.icv_column
-    if column is None or (own is None and find_column(people.columns, column)):
-        return {}
-    own = own or column_of(people.columns, 'icv')
-    return {} if own is None else {column: require_columns(people, [own])[own]}
+def _own_column(
+    config: CohortOptions, people: Table, name: str, icv_column: str | None
+) -> str | None:
+    """Find the column of the dataset for a column of the model, by its name or else its meaning."""
+    is_icv = name == icv_column or means(name, 'icv')
+    if is_icv and config.icv_column:
+        return require_columns(people, [config.icv_column])[config.icv_column]
+    if same := find_column(people.columns, name):
+        return same
+    if is_icv:
+        return column_of(people.columns, 'icv')
+    meaning: Meaning | None = next((each for each in SHARED if means(name, each)), None)
+    return None if meaning is None else column_of(people.columns, meaning)

@@ -21,6 +21,7 @@ from surreal_bids import __version__
 from surreal_bids.exceptions import DataError, SurrealError
 from surreal_bids.files import atomic_path
 from surreal_bids.model.settings import HyperParameters
+from surreal_bids.published import NAMES, find_model
 
 LOGGER = logging.getLogger(__name__)
 
@@ -57,18 +58,23 @@ def _card_checksum(card: dict[str, Any]) -> str:
 
 
 def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read tensors and card of a model. Nothing in the files is executed.
+    """Read tensors and card of a model, or of a published one by its name.
+
+    Nothing in the files is executed.
 
     Raises
     ------
     DataError
         The folder is not a model, or a file is damaged, edited or replaced.
     """
-    folder = Path(folder)
+    folder = find_model(folder)
     with reading_model(folder):
         missing = [name for name in (CARD, TENSORS) if not (folder / name).is_file()]
     if missing:
-        remedy = 'give the folder that surreal-gan fit or import-checkpoint wrote'
+        remedy = (
+            'give the folder that surreal-gan fit or import-checkpoint wrote, or the name of a '
+            f'published model ({", ".join(NAMES)})'
+        )
         if (folder / CHECKPOINTS).is_dir():
             remedy = 'training is not finished: rerun the same surreal-gan fit to resume'
         raise DataError(f'{folder} is not a model: no {" and no ".join(missing)}; {remedy}')

@@ -12,6 +12,7 @@ import pandas as pd
 
 from surreal_bids.analysis.diagnosis import mean_and_sd, range_of
 from surreal_bids.bids.tabular import CONTROL, PATIENT
+from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.model.stability import Stability, any_pattern, stored_number
 from surreal_bids.reports.pages import (
@@ -171,6 +172,9 @@ def _origin(card: Card) -> list[str]:
         title = imported['Title'] or 'a SurrealGAN checkpoint'
         lines.append(f'imported from {imported["File"]}, epoch {imported["Epoch"]}: {title}')
         lines.append(imported['Note'])
+        lines += [f'{name}: {what}' for name, what in sorted(imported.get('Patterns', {}).items())]
+        shown = {'Source': 'source', 'Citation': 'cite', 'License': 'licence'}
+        lines += [f'{word}: {imported[key]}' for key, word in shown.items() if key in imported]
     return lines
 
 
@@ -206,7 +210,9 @@ def _features(card: Card) -> list[str]:
 def _preprocessing(state: Mapping[str, Any]) -> dict[str, str]:
     options = state['options']
     encoder = (state['residualiser'] or {}).get('encoder', {})
-    facts = {'head size': HEAD_SIZE[options['icv']].format(options['icv_column'])}
+    icv = options['icv_column'] or column_of(options['covariates'], 'icv')
+    handling = 'covariate' if icv in options['covariates'] else options['icv']
+    facts = {'head size': HEAD_SIZE[handling].format(icv)}
     if state['imputer'] is not None:
         facts['missing features'] = 'imputed by regression among controls'
     facts['sites'] = _harmonization(options['site_column'], state['combat'])
@@ -214,7 +220,7 @@ def _preprocessing(state: Mapping[str, Any]) -> dict[str, str]:
     facts['covariates'] = f'{covariates} (effects estimated in controls and removed)'
     for name, ends in encoder.get('range', {}).items():
         low, high = np.exp(ends) if name == LOG_ICV else ends
-        column = options['icv_column'] if name in (ICV, LOG_ICV) else name
+        column = icv if name in (ICV, LOG_ICV) else name
         facts[f'range of {column} in controls'] = range_of(column, low, high, '{:.6g}')
     for name, levels in encoder.get('levels', {}).items():
         facts[f'levels of {name}'] = ', '.join(levels)

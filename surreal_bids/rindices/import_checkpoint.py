@@ -8,8 +8,9 @@ of numbers is made of.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -17,14 +18,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy._core.multiarray import _reconstruct
+from numpy.typing import NDArray
 from torch import Tensor
 
 from surreal_bids.cohort.requirements import PreprocessingOptions
-from surreal_bids.columns import Meaning, means
+from surreal_bids.columns import means, normalise_name
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
+from surreal_bids.model.bundle import reading_model
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import weight_shapes
+from surreal_bids.published import CHECKPOINTS, Published, describe
 from surreal_bids.regions import FeatureList
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing
@@ -68,25 +72,14 @@ LARGEST_USUAL_Z = 3.0
 not know its training sample, takes the person for outside of it: wrong units, or wrong regions."""
 
 
-@dataclass(frozen=True)
-class Published:
-    """What is known of a published checkpoint and not written in it."""
+SAVED = 'saved_model'
+"""Name of the checkpoints in the authors' repository."""
 
-    title: str
-    covariates: tuple[Meaning, ...]
-    pattern_names: tuple[str, ...]
-
-
-PUBLISHED = {
-    'c3616ae5c5afb662622aae54416d25b15abd30bfe047f52c83784f1b2dbf38ca': Published(
-        "the authors' model of Alzheimer's disease", ('sex', 'age'), ('r1', 'r2')
-    ),
-    'e9bba17c8709b0bf3015d0c83fd2e0c5b159f29b651632fd0c4113e27fc41a9d': Published(
-        "the authors' model of brain ageing", ('sex', 'icv'), ('r1', 'r3', 'r4', 'r5', 'r2')
-    ),
-}
-"""The authors' two models, by the SHA-256 of their files. Sex is 0 (F) or 1 (M), age in years, ICV
-in mm3. The indices of the second are not in the order of their published numbers."""
+UNREADABLE = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError),
+    *(MemoryError, OSError, RuntimeError, struct.error, TypeError, ValueError),
+)
+"""What torch raises for files that are no checkpoints, or damaged ones."""
 
 
 def import_checkpoint(
@@ -97,7 +90,7 @@ def import_checkpoint(
     Parameters
     ----------
     path
-        A file that the authors' program saved.
+        A file that the authors' program saved, or a folder of their repository that holds it.
     features
         The features it was trained with, in order; the file does not say.
     covariates
@@ -110,32 +103,52 @@ def import_checkpoint(
     DataError
         No checkpoint of the authors, or one that does not fit the features and covariates.
     """
+    path = find_checkpoint(path)
     content = read_checkpoint(path)
-    published = PUBLISHED.get(hashlib.sha256(path.read_bytes()).hexdigest())
-    chosen = _choose_epoch(path, content, epoch)
-    n_features, n_patterns = _sizes(path, content)
-    if len(features) != n_features:
-        raise DataError(
-            f'{path}: the model has {n_features} features, but {len(features)} are named; correct '
-            '--features'
-        )
-    _require_covariates(path, content, covariates, published)
-    gan = _make_gan(path, content, chosen, features.names, n_patterns)
-    names = tuple(f'r{number}' for number in range(1, n_patterns + 1))
+    published = CHECKPOINTS.get(hashlib.sha256(path.read_bytes()).hexdigest())
+    with reading_model(path):
+        _require_sizes(path, content, len(features))
+        _require_covariates(path, content, covariates, published)
+        chosen = _choose_epoch(path, content, epoch)
+        preprocessing = _make_preprocessing(path, content, features, tuple(covariates))
+        gan = _make_gan(path, content, chosen, features.names)
+    names = tuple(f'r{number}' for number in range(1, content['npattern'] + 1))
     return TableModel(
-        _make_preprocessing(content, features, tuple(covariates)),
+        preprocessing,
         gan,
-        published.pattern_names if published else names,
+        tuple(published.patterns) if published else names,
         {
             'Imported': {
                 'File': path.name,
-                'Title': published.title if published else None,
+                'Title': None,
                 'Epoch': chosen,
-                'Note': 'Trained by the authors of Surreal-GAN; who the people were is not known.',
+                'Note': 'Trained by the authors of Surreal-GAN; the file does not describe the '
+                'training sample.',
+                **(describe(published) if published else {}),
             },
-            'HyperParameters': _settings(content),
+            'HyperParameters': _settings(path, content),
         },
     )
+
+
+def find_checkpoint(path: Path) -> Path:
+    """Return the file of a checkpoint, which may be given by a folder of the authors' repository.
+
+    Raises
+    ------
+    DataError
+        There is no such file, or the folder holds none or several.
+    """
+    if not path.exists():
+        raise DataError(f'{path}: no such file')
+    if path.is_file():
+        return path
+    found = [file for level in ('', '*/', '*/*/') for file in sorted(path.glob(f'{level}{SAVED}'))]
+    files = [file for file in found if file.is_file()]
+    if len(files) == 1:
+        return files[0]
+    there = f'holds {list_briefly(map(str, files))}' if files else f'holds no {SAVED}'
+    raise DataError(f'{path}: {there}; give the file of one checkpoint')
 
 
 def read_checkpoint(path: Path) -> dict[Any, Any]:
@@ -152,10 +165,9 @@ def read_checkpoint(path: Path) -> dict[Any, Any]:
     except UnpicklingError as error:
         raise DataError(
             f'{path}: refused: the file is damaged, or holds objects other than numbers, which '
-            'could '
-            'run code on this computer; only checkpoints of SurrealGAN are read'
+            'could run code on this computer; only checkpoints of SurrealGAN are read'
         ) from error
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except UNREADABLE as error:
         raise DataError(f'{path}: cannot be read as a checkpoint ({_brief(error)})') from error
     if not isinstance(content, dict) or 'npattern' not in content or 'nROI' not in content:
         raise DataError(f'{path}: not a checkpoint of SurrealGAN; it lacks npattern and nROI')
@@ -169,26 +181,38 @@ def _brief(error: Exception) -> str:
     return (telling or lines or [type(error).__name__])[0][:200]
 
 
+def _require_sizes(path: Path, content: Mapping[Any, Any], n_named: int) -> None:
+    """Check the numbers of features and patterns."""
+    for name in ('nROI', 'npattern'):
+        if type(content[name]) is not int or content[name] < 1:
+            raise _damaged(path, f'{name} is {content[name]!r:.40}, not a positive whole number')
+    if n_named != content['nROI']:
+        raise DataError(
+            f'{path}: the model has {content["nROI"]} features, but {n_named} are named; correct '
+            '--features'
+        )
+
+
+def _damaged(path: Path, problem: str) -> DataError:
+    return DataError(f'{path}: {problem}; the file is damaged, or not of SurrealGAN 0.1')
+
+
 def _choose_epoch(path: Path, content: Mapping[Any, Any], epoch: int | None) -> int:
-    there = sorted(key for key in content if isinstance(key, int))
+    there = sorted(key for key in content if type(key) is int)
     if not there or (epoch is not None and epoch not in there):
         found = f'there are {list_briefly(there)}' if there else 'it holds none'
         raise DataError(f'{path}: no epoch {"at all" if epoch is None else epoch}; {found}')
     return there[-1] if epoch is None else epoch
 
 
-def _sizes(path: Path, content: Mapping[Any, Any]) -> tuple[int, int]:
-    n_features, n_patterns = content['nROI'], content['npattern']
-    if not isinstance(n_features, int) or not isinstance(n_patterns, int):
-        raise DataError(f'{path}: nROI {n_features!r} and npattern {n_patterns!r} are not numbers')
-    return n_features, n_patterns
-
-
 def _require_covariates(
     path: Path, content: Mapping[Any, Any], covariates: Sequence[str], published: Published | None
 ) -> None:
-    correction = content.get('correction_variables')
-    expected = 0 if correction is None else len(correction['min_cov'])
+    """Check the number, names and order of the covariates that the user names."""
+    if len({normalise_name(name) for name in covariates}) < len(covariates):
+        raise UsageError(f'--covariates {" ".join(covariates)}: name each covariate once')
+    correction = _correction(path, content)
+    expected = 0 if correction is None else np.size(correction.get('min_cov'))
     if len(covariates) != expected:
         raise DataError(
             f'{path}: the model has {expected} covariates, but {len(covariates)} are named '
@@ -201,30 +225,69 @@ def _require_covariates(
         )
 
 
+def _correction(path: Path, content: Mapping[Any, Any]) -> Mapping[Any, Any] | None:
+    """Return what the authors correct for covariates with; None without covariates."""
+    part = 'correction_variables'
+    return None if content.get(part) is None else _part(path, content, part)
+
+
+def _part(path: Path, holder: Mapping[Any, Any], name: Any) -> Mapping[Any, Any]:
+    """Return a part of a checkpoint that has parts itself."""
+    part = holder.get(name)
+    if not isinstance(part, Mapping):
+        raise _damaged(path, f'{name} is missing')
+    return part
+
+
+def _array(
+    path: Path, part: Mapping[Any, Any], name: str, shape: tuple[int, ...], where: str
+) -> NDArray[Any]:
+    """Return an array of a checkpoint, which must have this shape and finite numbers only."""
+    value = part.get(name)
+    array = value.detach().numpy() if isinstance(value, Tensor) else value
+    what = f'{name} of {where}'
+    if not isinstance(array, np.ndarray):
+        raise _damaged(path, f'{what} is missing')
+    if array.dtype.kind != 'f' or array.shape != shape:
+        raise _damaged(path, f'{what} is {array.dtype} {array.shape}, expected numbers {shape}')
+    if not (np.abs(array) <= np.finfo(np.float32).max).all():
+        raise _damaged(path, f'{what} has values that are not finite')
+    return array
+
+
 def _make_preprocessing(
-    content: Mapping[Any, Any], features: FeatureList, covariates: tuple[str, ...]
+    path: Path, content: Mapping[Any, Any], features: FeatureList, covariates: tuple[str, ...]
 ) -> Preprocessing:
-    scale = content['normalization_variables']
+    where = 'normalization_variables'
+    scale = partial(_array, path, _part(path, content, where), shape=(len(features),), where=where)
+    mean, sd = scale('cn_mean'), scale('cn_std')
+    if not (sd > 0).all():
+        raise _damaged(path, f'cn_std of {where} is not positive')
     normaliser = CNNormaliser.from_arrays(
-        {
-            'features': features.names,
-            'n_controls': 0,
-            'mean': scale['cn_mean'],
-            'sd': scale['cn_std'],
-        }
+        {'features': features.names, 'n_controls': 0, 'mean': mean, 'sd': sd}
     )
-    correction = content.get('correction_variables')
-    residualiser = None if correction is None else _residualiser(correction, features, covariates)
+    correction = _correction(path, content)
+    residualiser = None
+    if correction is not None:
+        residualiser = _residualiser(path, correction, features, covariates)
     codes = {name: SEX_CODES for name in covariates if means(name, 'sex')}
     options = PreprocessingOptions(covariates=covariates)
     return Preprocessing(features, options, normaliser, residualiser=residualiser, codes=codes)
 
 
 def _residualiser(
-    correction: Mapping[str, Any], features: FeatureList, covariates: tuple[str, ...]
+    path: Path,
+    correction: Mapping[Any, Any],
+    features: FeatureList,
+    covariates: tuple[str, ...],
 ) -> Residualiser:
     """Theirs: x - (c - min) / (max - min) beta; ours: x - (c - min) (beta / (max - min))."""
-    low, high = correction['min_cov'], correction['max_cov']
+    array = partial(_array, path, correction, where='correction_variables')
+    n_covariates = len(covariates)
+    low, high = (array(name, shape=(n_covariates,)) for name in ('min_cov', 'max_cov'))
+    beta = array('beta', shape=(n_covariates, len(features)))
+    if not (high > low).all():
+        raise _damaged(path, 'max_cov of correction_variables is not above min_cov')
     encoder = {
         'categorical': [],
         'covariates': list(covariates),
@@ -236,16 +299,15 @@ def _residualiser(
             'features': features.names,
             'encoder': encoder,
             'n_controls': 0,
-            'coefficients': correction['beta'] / (high - low)[:, None],
+            'coefficients': beta / (high - low)[:, None],
             'center': low,
         }
     )
 
 
-def _make_gan(
-    path: Path, content: Mapping[Any, Any], epoch: int, names: list[str], n_patterns: int
-) -> SurrealGAN:
-    tensors = _weights(path, content[epoch], len(names), n_patterns)
+def _make_gan(path: Path, content: Mapping[Any, Any], epoch: int, names: list[str]) -> SurrealGAN:
+    n_patterns = content['npattern']
+    tensors = _weights(path, _part(path, content, epoch), len(names), n_patterns)
     card = {
         'Features': names,
         'NumberOfFeatures': len(names),
@@ -253,11 +315,11 @@ def _make_gan(
         'Iterations': epoch,
         'Repetitions': 1,
         'RandomState': None,
-        'HyperParameters': _settings(content),
-        'Sample': {'n_cn': None, 'n_pt': content.get('n_val_data')},
+        'HyperParameters': _settings(path, content),
+        'Sample': {'n_cn': None, 'n_pt': _number(path, content, 'n_val_data')},
         'Selected': {
             'n_patterns': n_patterns,
-            'ortho': content.get('lam'),
+            'ortho': _number(path, content, 'lam'),
             'agreement': None,
             'reference': 0,
             'members': [0],
@@ -280,26 +342,33 @@ def _domain(n_features: int) -> dict[str, Tensor]:
     }
 
 
-def _settings(content: Mapping[Any, Any]) -> dict[str, Any]:
+def _settings(path: Path, content: Mapping[Any, Any]) -> dict[str, Any]:
     """Hyper-parameters that the file holds; others are not known."""
-    known = {name: content[name] for name in SETTINGS if name in content}
-    return known | {'betas': [content.get('beta1', 0.5), 0.999]}
+    known = {name: _number(path, content, name) for name in SETTINGS if name in content}
+    beta1 = _number(path, content, 'beta1')
+    return known | {'betas': [0.5 if beta1 is None else beta1, 0.999]}
+
+
+def _number(path: Path, content: Mapping[Any, Any], name: str) -> int | float | None:
+    """Return a hyper-parameter; None if the file lacks it."""
+    value = content.get(name)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not abs(value) <= np.finfo(np.float32).max:
+        raise _damaged(path, f'{name} is {value!r:.40}, not a number')
+    return value
 
 
 def _weights(
-    path: Path, saved: Mapping[str, Mapping[str, Tensor]], n_features: int, n_patterns: int
+    path: Path, saved: Mapping[Any, Any], n_features: int, n_patterns: int
 ) -> dict[str, Tensor]:
     """Weights of one member (1, inputs, outputs); torch's layers hold (outputs, inputs)."""
     shapes = weight_shapes(n_features, n_patterns)
     weights = {}
     for name, (part, layer) in WEIGHTS.items():
-        value = saved.get(part, {}).get(layer)
-        if value is None:
-            raise DataError(f'{path}: {layer} of {part} is missing; not a file of SurrealGAN 0.1')
-        matrix = value[None] if value.ndim == 1 else value.T
-        if matrix.shape != shapes[name]:
-            raise DataError(
-                f'{path}: {layer} of {part} is {tuple(matrix.shape)}, expected {shapes[name]}'
-            )
-        weights[name] = matrix.float().contiguous()[None]
+        n_inputs, n_outputs = shapes[name]
+        shape = (n_outputs,) if layer.endswith('.bias') else (n_outputs, n_inputs)
+        array = _array(path, _part(path, saved, part), layer, shape, part)
+        matrix = np.ascontiguousarray(array.reshape(n_outputs, -1).T, dtype=np.float32)
+        weights[name] = torch.from_numpy(matrix)[None]
     return weights

@@ -286,7 +286,7 @@ def test_what_does_not_fit_the_file_is_explained(checkpoint, features, covariate
         (lambda c: c[6000]['netDecomposer'].pop('model.1.bias'), 'model.1.bias .* is missing'),
         (lambda c: c[6000].pop('netMapping'), 'netMapping is missing'),
         (lambda c: c.update(npattern=4), 'expected'),
-        (lambda c: c.update(nROI='many'), 'are not numbers'),
+        (lambda c: c.update(nROI='many'), "nROI is 'many'"),
         (lambda c: [c.pop(4000), c.pop(6000)], 'holds none'),
     ],
 )
