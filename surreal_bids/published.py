@@ -1,7 +1,7 @@
 """The models that the authors of Surreal-GAN published, which are part of this package.
 
-Their repository is https://github.com/zhijian-yang/SurrealGAN (MIT). `surreal-gan import-checkpoint`
-wrote the folders `data/models/*` from the checkpoints there.
+Their repository is https://github.com/zhijian-yang/SurrealGAN (MIT). The checkpoints there were
+converted by `surreal-gan import-checkpoint`.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def _features(card: Card) -> list[str]:
 def _preprocessing(state: Mapping[str, Any]) -> dict[str, str]:
     options = state['options']
     encoder = (state['residualiser'] or {}).get('encoder', {})
-    icv = options['icv_column'] or column_of(options['covariates'], 'icv')
+    icv = str(options['icv_column'] or column_of(options['covariates'], 'icv'))
     handling = 'covariate' if icv in options['covariates'] else options['icv']
     facts = {'head size': HEAD_SIZE[handling].format(icv)}
     if state['imputer'] is not None:

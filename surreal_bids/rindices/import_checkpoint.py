@@ -211,8 +211,7 @@ def _require_covariates(
     """Check the number, names and order of the covariates that the user names."""
     if len({normalise_name(name) for name in covariates}) < len(covariates):
         raise UsageError(f'--covariates {" ".join(covariates)}: name each covariate once')
-    correction = _correction(path, content)
-    expected = 0 if correction is None else np.size(correction.get('min_cov'))
+    expected = _n_covariates(path, content)
     if len(covariates) != expected:
         raise DataError(
             f'{path}: the model has {expected} covariates, but {len(covariates)} are named '
@@ -223,6 +222,16 @@ def _require_covariates(
             f'{path}: the covariates of {published.title} are {" and ".join(published.covariates)} '
             f'in this order, not {" and ".join(covariates)}; name columns accordingly'
         )
+
+
+def _n_covariates(path: Path, content: Mapping[Any, Any]) -> int:
+    correction = _correction(path, content)
+    if correction is None:
+        return 0
+    low = correction.get('min_cov')
+    if not isinstance(low, np.ndarray) or low.ndim != 1:
+        raise _damaged(path, 'min_cov of correction_variables is missing')
+    return len(low)
 
 
 def _correction(path: Path, content: Mapping[Any, Any]) -> Mapping[Any, Any] | None:

@@ -1,6 +1,7 @@
 import io
 import os
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,11 @@ from surreal_bids.bids.tabular import Table
 from surreal_bids.cohort.features import column_features, named_features
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.regions import build_features, feature_set
-from surreal_bids.rindices.import_checkpoint import import_checkpoint, read_checkpoint
+from surreal_bids.rindices.import_checkpoint import (
+    find_checkpoint,
+    import_checkpoint,
+    read_checkpoint,
+)
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.simulation.tables import simulate_table
 from tests.shared_data import shared_data
@@ -262,8 +267,126 @@ def test_a_state_dict_of_something_else(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r'nowhere\.pt'):
-        read_checkpoint(tmp_path / 'nowhere.pt')
+    with pytest.raises(DataError, match=r'nowhere\.pt: no such file'):
+        import_checkpoint(tmp_path / 'nowhere.pt', FEATURES, ['sex', 'age'])
+
+
+@pytest.mark.parametrize('level', ['', 'ad_2rindices', 'pretrained_models/ad_2rindices'])
+def test_a_folder_of_the_authors_repository_is_accepted(tmp_path, checkpoint, level):
+    folder = tmp_path / 'clone'
+    (folder / level).mkdir(parents=True)
+    shutil.copy(checkpoint, folder / level / 'saved_model')
+    assert find_checkpoint(folder) == folder / level / 'saved_model'
+    model = import_checkpoint(folder, FEATURES, ['sex', 'age'])
+    assert model.notes['Imported']['File'] == 'saved_model'
+
+
+def test_a_folder_with_no_or_two_checkpoints_is_refused(tmp_path, checkpoint):
+    folder = tmp_path / 'pretrained_models'
+    (folder / 'a').mkdir(parents=True)
+    with pytest.raises(DataError, match='pretrained_models: holds no saved_model'):
+        find_checkpoint(folder)
+    (folder / 'b').mkdir()
+    for name in ('a', 'b'):
+        shutil.copy(checkpoint, folder / name / 'saved_model')
+    with pytest.raises(DataError, match=r'a/saved_model.*b/saved_model'):
+        find_checkpoint(folder)
+
+
+def test_what_is_no_file_is_refused():
+    with pytest.raises(DataError, match='/dev/zero'):
+        import_checkpoint(Path('/dev/zero'), FEATURES, ['sex', 'age'])
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_words_that_contain_a_meaning_do_not_have_it(seed):
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(['unisex_toilet', 'sextant', 'Essex', 'asexual', 'middlesex_score'])
+    age = rng.choice(['dosage', 'wage', 'language', 'image_id', 'storage', 'cabbage'])
+    path = shared_data('official/ad_2rindices.pt')
+    with pytest.raises(UsageError, match=f'in this order, not {sex} and {age}'):
+        import_checkpoint(path, named_features('muse72'), [str(sex), str(age)])
+
+
+def test_a_covariate_is_named_once(checkpoint):
+    with pytest.raises(UsageError, match='Sex sex'):
+        import_checkpoint(checkpoint, FEATURES, ['Sex', 'sex'])
+
+
+WRONG = [
+    *('text', '', float('nan'), float('inf'), None, [], [1.0, 2.0], {}, {'a': 1}, True, False),
+    *(0, -1, 3, 10**30, 2.5, b'bytes', np.zeros(()), np.zeros((5, 7)), np.full((2, 12), np.nan)),
+    *(torch.zeros(5, 7), torch.full((6, 12), np.nan), torch.zeros(12, dtype=torch.int64)),
+    *(torch.zeros(6, 12, dtype=torch.complex64), torch.zeros(12, dtype=torch.bfloat16)),
+    *(torch.zeros(3, 3).to_sparse(), torch.full((6,), 1e300, dtype=torch.float64)),
+]
+"""Values in place of those of a checkpoint."""
+
+
+def places(part, way=()):
+    """All keys of nested dictionaries, as tuples."""
+    for key, value in part.items():
+        yield (*way, key)
+        if isinstance(value, dict):
+            yield from places(value, (*way, key))
+
+
+def damage(content, rng) -> None:
+    """Delete or replace a random value, or a number in a random array."""
+    found = list(places(content))
+    *way, key = found[rng.integers(len(found))]
+    holder = content
+    for step in way:
+        holder = holder[step]
+    kind = rng.integers(4)
+    if kind == 0:
+        del holder[key]
+    elif kind == 1 and isinstance(holder[key], np.ndarray | torch.Tensor):
+        holder[key] = holder[key] * rng.choice([np.nan, np.inf])
+    else:
+        holder[key] = WRONG[rng.integers(len(WRONG))]
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_random_damage_is_named_or_without_effect(checkpoint, tmp_path, seed):
+    """What the model does not need may be damaged; all else is an error that names the file."""
+    rng = np.random.default_rng(seed)
+    people = pd.DataFrame({'sex': [0.0, 1.0], 'age': [55.0, 80.0]})
+    volumes = pd.DataFrame(rng.uniform(400, 1000, (2, 12)), columns=FEATURES.names)
+    sound = checkpoint.read_bytes()
+    expected = import_checkpoint(checkpoint, FEATURES, ['sex', 'age']).compute(volumes, people)
+    path = tmp_path / 'damaged.pt'
+    refused = []
+    for _ in range(40):
+        content = torch.load(io.BytesIO(sound), weights_only=False)
+        damage(content, rng)
+        torch.save(content, path)
+        try:
+            model = import_checkpoint(path, FEATURES, ['sex', 'age'], 6000)
+        except (DataError, UsageError) as error:
+            refused.append(str(error))
+        else:
+            model.save(tmp_path / 'model')
+            TableModel.load(tmp_path / 'model')
+            pd.testing.assert_frame_equal(model.compute(volumes, people), expected)
+    assert len(refused) > 15
+    assert all('damaged.pt' in error for error in refused)
+
+
+@pytest.mark.parametrize(
+    ('part', 'name', 'change', 'message'),
+    [
+        ('normalization_variables', 'cn_std', lambda v: v * 0, 'cn_std .* not positive'),
+        ('normalization_variables', 'cn_std', lambda v: -v, 'cn_std .* not positive'),
+        ('correction_variables', 'max_cov', lambda v: v * 0, 'max_cov .* not above min_cov'),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(checkpoint, part, name, change, message):
+    content = read_checkpoint(checkpoint)
+    content[part][name] = change(content[part][name])
+    torch.save(content, checkpoint)
+    with pytest.raises(DataError, match=message):
+        import_checkpoint(checkpoint, FEATURES, ['sex', 'age'])
 
 
 @pytest.mark.parametrize(

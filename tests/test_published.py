@@ -1,0 +1,169 @@
+import json
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from surreal_bids.cli.gan import main
+from surreal_bids.cohort.features import named_features
+from surreal_bids.exceptions import DataError
+from surreal_bids.model.bundle import save_bundle
+from surreal_bids.published import CHECKPOINTS, NAMES, find_model, is_published
+from surreal_bids.regions import build_features, feature_set
+from surreal_bids.rindices.import_checkpoint import ALLOWED, import_checkpoint
+from surreal_bids.rindices.model import TableModel
+from surreal_bids.simulation.tables import simulate_table
+from tests.shared_data import shared_data
+
+OFFICIAL = {
+    'ad': ('ad_2rindices', ('sex', 'age'), 15000),
+    'ageing': ('brain_aging_5rindices', ('sex', 'icv'), 50000),
+}
+CHECKPOINTS_OF = dict(zip(OFFICIAL, CHECKPOINTS.values()))
+SPELLINGS = {
+    'age': ('age', 'Age', 'AGE_AT_SCAN', 'age_years'),
+    'sex': ('sex', 'Sex', 'PTGENDER', 'gender'),
+    'icv': ('icv', 'DLICV', 'MUSE_702', '702', 'MUSE_Volume_702', 'eTIV'),
+}
+
+
+@pytest.fixture(scope='module')
+def simulated():
+    return simulate_table('basic', n_cn=12, n_pt=20, seed=5)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_published_models_are_found_by_name(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    model = TableModel.load(name)
+    assert model.notes['Imported']['Title'] in {each.title for each in CHECKPOINTS.values()}
+    assert (find_model(name) / 'LICENSE').read_text().startswith('MIT License')
+
+
+def test_a_folder_of_the_user_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert is_published(Path('ad'))
+    Path('ad').mkdir()
+    assert find_model('ad') == Path('ad')
+    with pytest.raises(DataError, match='ad is not a model'):
+        TableModel.load('ad')
+    assert find_model(tmp_path / 'ageing') == tmp_path / 'ageing'
+
+
+@pytest.mark.parametrize('name', ['AD model', 'agein', 'dementia'])
+def test_unknown_names_list_the_published_models(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    assert main(['card', name]) == 65
+    error = capsys.readouterr().err
+    assert name in error
+    assert all(each in error for each in NAMES)
+
+
+@pytest.mark.parametrize('name', OFFICIAL)
+def test_the_files_are_those_of_the_authors(tmp_path, name):
+    """Only the versions that wrote the card may differ."""
+    file, covariates, _ = OFFICIAL[name]
+    path = shared_data(f'official/{file}.pt')
+    tensors, card = import_checkpoint(path, named_features('muse72'), covariates).state()
+    shipped = find_model(name)
+    made = json.loads((shipped / 'model.json').read_text())['GeneratedBy']
+    save_bundle(tmp_path, tensors, card | {'GeneratedBy': made})
+    for file in ('model.json', 'model.safetensors'):
+        assert (tmp_path / file).read_bytes() == (shipped / file).read_bytes()
+
+
+@pytest.mark.parametrize('name', OFFICIAL)
+def test_r_indices_equal_those_of_the_authors_program(tmp_path, monkeypatch, simulated, name):
+    pytest.importorskip('SurrealGAN', reason='SurrealGAN 0.1.1 is not installed')
+    # It needs lifelines to compare models, which this test does not do.
+    lifelines = SimpleNamespace(concordance_index=None)
+    monkeypatch.setitem(sys.modules, 'lifelines', SimpleNamespace(utils=lifelines))
+    monkeypatch.setitem(sys.modules, 'lifelines.utils', lifelines)
+    program = pytest.importorskip('SurrealGAN.utils')
+    file, covariates, epoch = OFFICIAL[name]
+    path = shared_data(f'official/{file}.pt')
+    people = simulated.participants.set_index('participant_id')
+    volumes = simulated.volumes.set_index('participant_id')
+    features = build_features(volumes, feature_set('muse72'))
+    numbers = people.assign(sex=(people['sex'] == 'M').astype(float))[list(covariates)]
+    ids = {'participant_id': features.index, 'diagnosis': 1}
+    tables = [table.reset_index(drop=True).assign(**ids) for table in (features, numbers)]
+    with torch.serialization.safe_globals(ALLOWED):
+        expected = program.apply_saved_model(str(path), tables[0], epoch, tables[1])
+    write(tmp_path, simulated)
+    found = apply(tmp_path, name)
+    assert np.abs(found[list(CHECKPOINTS_OF[name].patterns)].to_numpy() - expected).max() < 1e-5
+
+
+def write(folder, simulated, rng=None) -> None:
+    """Write both tables; with a generator of random numbers, columns are spelled at random."""
+    people = simulated.participants
+    if rng is not None:
+        people = people.rename(columns={key: rng.choice(SPELLINGS[key]) for key in SPELLINGS})
+    people.to_csv(folder / 'participants.csv', index=False)
+    simulated.volumes.drop(columns='icv', errors='ignore').to_csv(
+        folder / 'volumes.csv', index=False
+    )
+
+
+def apply(folder, model, *more) -> pd.DataFrame:
+    tables = [folder / 'volumes.csv', '--participants', folder / 'participants.csv']
+    out = folder / 'rindices.tsv'
+    words = ['apply', *tables, '--model', model, '--out', out, '--overwrite', *more]
+    assert main([str(word) for word in words]) == 0
+    return pd.read_csv(out, sep='\t', index_col='participant_id')
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_columns_are_found_by_their_meaning(tmp_path, simulated, seed):
+    rng = np.random.default_rng(seed)
+    write(tmp_path, simulated)
+    model = sorted(OFFICIAL)[seed % 2]
+    expected = apply(tmp_path, model)
+    write(tmp_path, simulated, rng)
+    pd.testing.assert_frame_equal(apply(tmp_path, model), expected)
+
+
+def test_the_card_has_licence_citation_and_meaning(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(['card', 'ageing']) == 0
+    card = capsys.readouterr().out
+    published = CHECKPOINTS_OF['ageing']
+    for text in (published.citation, 'CBICA', 'MIT', *published.patterns.values()):
+        assert text in card
+    assert 'None in controls' not in card
+
+
+def test_patterns_are_those_of_the_papers(simulated):
+    """The regions that raise an R-index most when all are smaller belong to its meaning."""
+    telling = {
+        'ad': {'r2': {'hippocampus', 'amygdala', 'parahippocampal gyrus'}},
+        'ageing': {
+            'r1': {'pallidum', 'caudate', 'accumbens area'},
+            'r2': {'hippocampus', 'amygdala'},
+            'r3': {'angular gyrus', 'middle occipital gyrus', 'middle temporal gyrus'},
+            'r4': {'middle frontal gyrus', 'supplementary motor cortex'},
+            'r5': {'posterior insula', 'anterior insula'},
+        },
+    }
+    for name, patterns in telling.items():
+        model = TableModel.load(name)
+        regions = model.preprocessing.features.names
+        _, contributions = model.gan.contributions(pd.DataFrame([[0.9] * 72], columns=regions))
+        for index, found in zip(model.pattern_names, contributions[0]):
+            first = {regions[k] for k in np.argsort(-found)[:4]}
+            assert patterns.get(index, first) <= first
+
+
+def test_the_package_contains_the_models():
+    pyproject = Path(__file__).resolve().parents[1] / 'pyproject.toml'
+    wheel = tomllib.loads(pyproject.read_text())['tool']['hatch']['build']['targets']['wheel']
+    assert wheel == {'packages': ['surreal_bids']}
+    assert {path.name for name in OFFICIAL for path in find_model(name).iterdir()} == {
+        *('LICENSE', 'model.json', 'model.safetensors')
+    }
