@@ -3,6 +3,12 @@
 x_ijg = alpha_g + c_ij beta_g + sigma_g (gamma_ig + sqrt(delta_ig) e_ijg) for participant j at site
 i and feature g. The covariate effects beta are kept; the site's shift gamma and variance ratio
 delta are estimated by empirical Bayes and removed. Fortin et al. (NeuroImage 167:104-120, 2018).
+
+Where rows are visits of participants, alpha_g has a random intercept of each participant (Beer et
+al., NeuroImage 220:117129, 2020): sites are compared within participants who were scanned at
+several. Only gamma is removed then. Intercepts are estimated from the visits themselves, which
+leaves residuals too small: about half the variance if everyone has two visits. Dividing them by
+delta, as longCombat does, would enlarge every change by as much.
 """
 
 from __future__ import annotations
@@ -19,8 +25,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.empirical_bayes import (
+    CONVERGED,
     MIN_FOR_SCALE,
     MOST_COVARYING,
+    TOLERANCE,
     ShiftPrior,
     SitePrior,
     estimate_new_site,
@@ -41,7 +49,9 @@ from surreal_bids.harmonization.encoding import (
     as_labels,
     as_mask,
     as_vector,
+    constant_features,
     fit_site_regression,
+    fit_visit_regression,
     gather_sites,
     group_means,
     like,
@@ -49,6 +59,7 @@ from surreal_bids.harmonization.encoding import (
     order_features,
     require_finite,
     require_separable,
+    tied_features,
 )
 from surreal_bids.text import counted, list_briefly
 
@@ -60,9 +71,6 @@ UnseenSite = Literal['error', 'skip']
 HARMONIZED, UNHARMONIZED, EXCLUDED = 'harmonized', 'unharmonized', 'excluded'
 """Status of a participant: harmonized; from an unseen site and returned unchanged; or excluded
 because the site or a covariate is missing."""
-
-MOSTLY = 0.5
-"""A feature is tied if more than this share of the participants have the same value."""
 
 STORED_LISTS = ('features', 'constant', 'tied', 'sites', 'site_sizes', 'excluded')
 STORED_ARRAYS = ('grand_mean', 'scale', 'slopes', 'shift', 'ratio')
@@ -112,7 +120,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         Features with the same value in most participants. They are harmonized, but should rather
         be excluded.
     sites_, site_sizes_ : list of str, list of int
-        Names of the fitted sites, and the number of participants of each.
+        Names of the fitted sites, and the number of participants (or visits) of each.
     reference_ : str or None
         Name of the reference site.
     fit_on_ : {'all', 'controls'}
@@ -133,6 +141,9 @@ class ComBat(TransformerMixin, BaseEstimator):
     shift_prior_ : ShiftPrior or None
         Covariance of site shifts across features, for sites added later. None without empirical
         Bayes or with more than `MOST_COVARYING` features: features are then independent.
+    shift_error_ : ndarray of shape (n_fitted_sites, n_fitted_sites), or None
+        Variance of the difference of two sites' shifts, in units of `scale_`**2 and averaged over
+        features, if the fit had several visits of some participants. Otherwise None.
     """
 
     reference_: str | None
@@ -143,6 +154,7 @@ class ComBat(TransformerMixin, BaseEstimator):
     slopes_: NDArray[np.float64]
     shift_: NDArray[np.float64]
     ratio_: NDArray[np.float64]
+    shift_error_: NDArray[np.float64] | None
 
     def __init__(
         self,
@@ -167,6 +179,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         *,
         fit_on: FitOn = 'all',
         is_control: pd.Series[Any] | ArrayLike | None = None,
+        participants: pd.Series[Any] | ArrayLike | None = None,
     ) -> ComBat:
         """Estimate the effects of sites and covariates.
 
@@ -183,6 +196,10 @@ class ComBat(TransformerMixin, BaseEstimator):
             Use all participants, or controls only.
         is_control : Series or array of bool of shape (n,), optional
             True for controls; required for `fit_on='controls'`.
+        participants : Series or array of shape (n,), optional
+            Participant of each row. If some have several rows (visits), each participant gets a
+            random intercept, and only shifts are removed. Include the age at each visit in the
+            covariates: what changes in everyone is otherwise taken for a site effect.
 
         Returns
         -------
@@ -195,13 +212,15 @@ class ComBat(TransformerMixin, BaseEstimator):
             A missing feature value, or a covariate confounded with site.
         """
         table = as_features(X)
-        sample = gather_sites(table, site, covariates, _choose(table.index, fit_on, is_control))
+        chosen = _choose(table.index, fit_on, is_control)
+        sample = gather_sites(table, site, covariates, chosen, participants)
         self.features_ = [str(name) for name in table.columns]
         self.fit_on_: str = fit_on
         self.excluded_ = sample.excluded
         self.sites_, self.site_sizes_ = sample.sites, sample.sizes
-        self.constant_ = _constant_features(sample)
-        self.tied_ = _tied_features(sample)
+        self.constant_ = constant_features(sample)
+        self.tied_ = tied_features(sample)
+        self.shift_error_ = None
         if len(self.sites_) == 1:
             self._learn_one_site(sample)
         else:
@@ -256,9 +275,11 @@ class ComBat(TransformerMixin, BaseEstimator):
         *,
         fit_on: FitOn = 'all',
         is_control: pd.Series[Any] | ArrayLike | None = None,
+        participants: pd.Series[Any] | ArrayLike | None = None,
     ) -> Table:
         """Fit, then harmonize the same participants; arguments as in `fit`."""
-        self.fit(X, site, covariates, fit_on=fit_on, is_control=is_control)
+        options = {'is_control': is_control, 'participants': participants}
+        self.fit(X, site, covariates, fit_on=fit_on, **options)
         return self.transform(X, site, covariates)
 
     def status(
@@ -388,6 +409,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         if 'within' in state:
             combat.shift_prior_ = ShiftPrior(state['within'], state['between'])
             np.linalg.cholesky(combat.shift_prior_.within)
+        combat.shift_error_ = state.get('shift_error')
         for name in STORED_LISTS:
             setattr(combat, f'{name}_', list(state[name]))
         for name in STORED_ARRAYS:
@@ -395,9 +417,10 @@ class ComBat(TransformerMixin, BaseEstimator):
         return combat
 
     def _covariances(self) -> dict[str, NDArray[np.float64]]:
-        """Return the state of the prior of shifts, or nothing if there is none."""
-        prior = self.shift_prior_
-        return {} if prior is None else {'within': prior.within, 'between': prior.between}
+        """Return the state of the prior of shifts and of their errors, as far as there are any."""
+        prior, error = self.shift_prior_, self.shift_error_
+        of_prior = {} if prior is None else {'within': prior.within, 'between': prior.between}
+        return of_prior if error is None else {**of_prior, 'shift_error': error}
 
     def _learn_one_site(self, sample: SiteSample) -> None:
         """Return features unchanged: with one site there is no site effect to estimate."""
@@ -421,26 +444,43 @@ class ComBat(TransformerMixin, BaseEstimator):
         require_separable(columns, self.encoder_.column_names_, sample.codes, sample.sites)
         self._choose_reference()
         values = sample.features.to_numpy()[:, self._varying()]
-        site_means, self.slopes_ = fit_site_regression(values, columns, sample.codes)
-        self._locate(site_means, values - columns @ self.slopes_, sample)
-        self._estimate_sites(self._standardise(values, columns), sample)
+        if sample.participants is None:
+            site_means, self.slopes_ = fit_site_regression(values, columns, sample.codes)
+            self._locate(site_means, sample)
+            self._set_scale(values - columns @ self.slopes_ - site_means[sample.codes], sample)
+            z = self._standardise(values, columns)
+            self._estimate_sites(z, z, sample)
+        else:
+            visits = fit_visit_regression(values, columns, sample.codes, sample.participants)
+            self.slopes_, self.scale_ = visits.slopes, visits.sigma
+            self.shift_error_ = visits.shift_error
+            self._locate(visits.site_means, sample)
+            z = self._standardise(values, columns)
+            self._estimate_sites(z - visits.intercepts / self.scale_, z, sample)
 
-    def _locate(
-        self, site_means: NDArray[np.float64], adjusted: NDArray[np.float64], sample: SiteSample
-    ) -> None:
-        """Set alpha and sigma: of everyone, or of the reference site."""
-        squares = (adjusted - site_means[sample.codes]) ** 2
+    def _locate(self, site_means: NDArray[np.float64], sample: SiteSample) -> None:
+        """Set alpha: of everyone, or of the reference site."""
         sizes = np.asarray(sample.sizes, dtype=np.float64)
         self.grand_mean_ = sizes @ site_means / sizes.sum()
+        if self.reference_ is not None:
+            self.grand_mean_ = site_means[sample.sites.index(self.reference_)]
+
+    def _set_scale(self, residuals: NDArray[np.float64], sample: SiteSample) -> None:
+        """Set sigma: of everyone, or of the reference site."""
+        squares = residuals**2
         self.scale_ = np.sqrt(squares.mean(axis=0))
         if self.reference_ is not None:
             number = sample.sites.index(self.reference_)
-            self.grand_mean_ = site_means[number]
             own = np.sqrt(squares[sample.codes == number].mean(axis=0))
             self.scale_ = np.where(own > CONSTANT * self.scale_, own, self.scale_)
 
-    def _estimate_sites(self, z: NDArray[np.float64], sample: SiteSample) -> None:
-        """Set gamma and delta of each site, and the priors for sites added later."""
+    def _estimate_sites(
+        self, z: NDArray[np.float64], of_people: NDArray[np.float64], sample: SiteSample
+    ) -> None:
+        """Set gamma and delta of each site, and the priors for sites added later.
+
+        `z` are standardised features, without the random intercepts that `of_people` still has.
+        """
         self._warn_without_shrinkage()
         estimates, pooled = [], []
         for number, name in enumerate(sample.sites):
@@ -454,7 +494,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         self.prior_, self.shift_prior_ = None, None
         if pooled and self._borrows():
             self.prior_ = pooled_prior([(shift, ratio) for _, shift, ratio in pooled])
-            self._learn_covariances(z, sample, [number for number, *_ in pooled])
+            self._learn_covariances(of_people, sample, [number for number, *_ in pooled])
 
     def _warn_without_shrinkage(self) -> None:
         if self.empirical_bayes and not self._borrows():
@@ -486,7 +526,8 @@ class ComBat(TransformerMixin, BaseEstimator):
                 name,
                 len(z),
             )
-        return estimate_site(z, prior, mean_only=self.mean_only)
+        tolerance = TOLERANCE if self.shift_error_ is None else CONVERGED
+        return estimate_site(z, prior, mean_only=self.mean_only, tolerance=tolerance)
 
     def _estimate_new_site(
         self, z: NDArray[np.float64]
@@ -512,7 +553,9 @@ class ComBat(TransformerMixin, BaseEstimator):
         codes = np.array([number[label] for label in labels], dtype=np.intp)
         expected = self.grand_mean_ + self.encoder_.transform(covariates) @ self.slopes_
         rest = values - expected - self.scale_ * self.shift_[codes]
-        harmonized = expected + rest / np.sqrt(self.ratio_[codes])
+        if self.shift_error_ is None:
+            rest /= np.sqrt(self.ratio_[codes])
+        harmonized = expected + rest
         return np.where((labels == self.reference_)[:, None], values, harmonized)
 
     def _varying(self) -> NDArray[np.bool_]:
@@ -568,39 +611,6 @@ def _require_enough(sample: SiteSample, n_columns: int) -> None:
             f'{len(sample.codes)} participants for {len(sample.sites)} sites and {n_columns} '
             f'covariate columns; ComBat needs at least {needed}: use fewer covariates'
         )
-
-
-def _constant_features(sample: SiteSample) -> list[str]:
-    """List and log the features that do not vary within any site."""
-    values = sample.features.to_numpy()
-    within = values - group_means(values, sample.codes, len(sample.sites))[sample.codes]
-    still = np.abs(within).max(axis=0) <= CONSTANT * np.abs(values).max(axis=0)
-    names = [str(name) for name in sample.features.columns[still]]
-    if names:
-        LOGGER.warning(
-            'ComBat: features that are constant within every site are returned unchanged: %s',
-            list_briefly(names),
-        )
-    return names
-
-
-def _tied_features(sample: SiteSample) -> list[str]:
-    """List and log the varying features with the same value in more than half the participants.
-
-    Harmonizing such a value (no lesion: 0) gives it another value at each site. A nonlinear model
-    can then distinguish the sites better than before.
-    """
-    values = sample.features.to_numpy()
-    shared = (values == np.median(values, axis=0)).mean(axis=0)
-    tied = (shared > MOSTLY) & (np.ptp(values, axis=0) > 0)
-    names = [str(name) for name in sample.features.columns[tied]]
-    if names:
-        LOGGER.warning(
-            'ComBat: most participants have the same value in %s, and harmonization makes this '
-            'value differ between sites. Exclude these features.',
-            list_briefly(names),
-        )
-    return names
 
 
 def _log_status(status: pd.Series[str]) -> None:

@@ -25,6 +25,9 @@ It leaves an error of at most about 1e-4 sd. A finer one would be no more right,
 moments of noisy estimates, but it would differ from those programs in the fifth digit.
 """
 
+CONVERGED = 1e-10
+"""The same for visits: longCombat alternates 30 times, after which nothing changes any more."""
+
 MAX_STEPS = 10_000
 """The alternation takes tens of steps; this only bounds it."""
 
@@ -165,7 +168,11 @@ def estimate_new_site(
 
 
 def estimate_site(
-    z: NDArray[np.float64], prior: SitePrior | None, *, mean_only: bool = False
+    z: NDArray[np.float64],
+    prior: SitePrior | None,
+    *,
+    mean_only: bool = False,
+    tolerance: float = TOLERANCE,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Estimate shift and variance ratio (n_features,) of a site.
 
@@ -177,6 +184,8 @@ def estimate_site(
         Priors to shrink to; None for least squares alone.
     mean_only : bool
         Leave the variance, as is always done below `MIN_FOR_SCALE` participants.
+    tolerance : float
+        Relative change at which the alternation ends.
     """
     shift, ratio = least_squares(z)
     unscaled = np.ones_like(ratio)
@@ -186,7 +195,7 @@ def estimate_site(
         return posterior_shift(shift, 1.0, MEAN_ONLY_WEIGHT, prior), unscaled
     if len(z) < MIN_FOR_SCALE:
         return posterior_shift(shift, 1.0, len(z), prior), unscaled
-    return shrink(z, prior)
+    return shrink(z, prior, tolerance)
 
 
 def least_squares(z: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -224,7 +233,7 @@ def posterior_ratio(
 
 
 def shrink(
-    z: NDArray[np.float64], prior: SitePrior
+    z: NDArray[np.float64], prior: SitePrior, tolerance: float = TOLERANCE
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Alternate between the posterior shift and the posterior ratio until both stand still.
 
@@ -234,6 +243,8 @@ def shrink(
         Standardised data of one site.
     prior : SitePrior
         Its priors.
+    tolerance : float
+        Relative change at which the alternation ends.
 
     Returns
     -------
@@ -248,7 +259,7 @@ def shrink(
         shift = posterior_shift(shift_hat, ratio, len(z), prior)
         ratio = posterior_ratio(scatter + len(z) * (shift_hat - shift) ** 2, len(z), prior)
         change = max(_relative_change(shift, old_shift), _relative_change(ratio, old_ratio))
-        if change <= TOLERANCE:
+        if change <= tolerance:
             break
     return shift, ratio
 

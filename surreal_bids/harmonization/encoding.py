@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import CovariateError, DataError
+from surreal_bids.stats.mixed import fit_random_intercepts
 from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
@@ -403,6 +404,60 @@ def fit_site_regression(
     return feature_means - column_means @ slopes, slopes
 
 
+class VisitRegression(NamedTuple):
+    """Features regressed on site, covariates and participant.
+
+    Attributes
+    ----------
+    site_means, slopes : ndarrays of shape (n_sites, n_features) and (n_columns, n_features)
+        As of :func:`fit_site_regression`, by generalised least squares.
+    sigma : ndarray of shape (n_features,)
+        Residual standard deviation.
+    intercepts : ndarray of shape (n, n_features)
+        Random intercept of the participant of each row.
+    shift_error : ndarray of shape (n_sites, n_sites)
+        Variance of the difference of two site means, in residual variances; the mean of features.
+    """
+
+    site_means: NDArray[np.float64]
+    slopes: NDArray[np.float64]
+    sigma: NDArray[np.float64]
+    intercepts: NDArray[np.float64]
+    shift_error: NDArray[np.float64]
+
+
+def fit_visit_regression(
+    X: NDArray[np.float64],
+    columns: NDArray[np.float64],
+    codes: NDArray[np.intp],
+    participants: NDArray[np.intp],
+) -> VisitRegression:
+    """Regress features of visits on site and covariates, with a random intercept per participant.
+
+    Parameters
+    ----------
+    X, columns, codes
+        As of :func:`fit_site_regression`, one row per visit.
+    participants : ndarray of shape (n,)
+        Number of the participant of each visit.
+    """
+    n_sites = int(codes.max()) + 1
+    # Columns are scaled first, because ICV is a million times sex.
+    center, scale = columns.mean(axis=0), columns.std(axis=0)
+    design = np.hstack([np.eye(n_sites)[codes], (columns - center) / scale])
+    fitted = fit_random_intercepts(X, design, participants)
+    slopes = fitted.coefficients[n_sites:] / scale[:, None]
+    covariance = fitted.covariance[:n_sites, :n_sites]
+    variance = np.diag(covariance)
+    return VisitRegression(
+        fitted.coefficients[:n_sites] - center @ slopes,
+        slopes,
+        fitted.sigma,
+        fitted.intercepts,
+        variance[:, None] + variance - 2 * covariance,
+    )
+
+
 def require_separable(
     columns: NDArray[np.float64],
     names: Sequence[str],
@@ -485,6 +540,8 @@ class SiteSample:
         Index of each participant's site in `sites`.
     excluded : list of str
         Participants without a site or a covariate.
+    participants : ndarray of shape (n,), or None
+        Number of the participant of each row, where rows are visits and some have several.
     """
 
     features: pd.DataFrame
@@ -492,6 +549,7 @@ class SiteSample:
     sites: list[str]
     codes: NDArray[np.intp]
     excluded: list[str]
+    participants: NDArray[np.intp] | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -504,6 +562,7 @@ def gather_sites(
     site: pd.Series[Any] | ArrayLike,
     covariates: pd.DataFrame | ArrayLike | None,
     chosen: NDArray[np.bool_],
+    participants: pd.Series[Any] | ArrayLike | None = None,
 ) -> SiteSample:
     """Gather the chosen participants; exclude those without a site or covariate."""
     places = as_vector(site, features.index, 'site')
@@ -525,4 +584,48 @@ def gather_sites(
     require_finite(features.loc[kept], 'features', FILL_OR_EXCLUDE)
     sites, codes = np.unique(as_labels(places[kept]), return_inverse=True)
     names = [str(person) for person in excluded]
-    return SiteSample(features.loc[kept], covariate_table.loc[kept], sites.tolist(), codes, names)
+    who = None
+    if participants is not None:
+        known = as_labels(as_vector(participants, features.index, 'participants')[kept])
+        people, who = np.unique(known, return_inverse=True)
+        who = None if len(people) == len(who) else who
+    return SiteSample(
+        *(features.loc[kept], covariate_table.loc[kept], sites.tolist(), codes, names, who)
+    )
+
+
+MOSTLY = 0.5
+"""A feature is tied if more than this share of the participants have the same value."""
+
+
+def constant_features(sample: SiteSample) -> list[str]:
+    """List and log the features that do not vary within any site."""
+    values = sample.features.to_numpy()
+    within = values - group_means(values, sample.codes, len(sample.sites))[sample.codes]
+    still = np.abs(within).max(axis=0) <= CONSTANT * np.abs(values).max(axis=0)
+    names = [str(name) for name in sample.features.columns[still]]
+    if names:
+        LOGGER.warning(
+            'ComBat: features that are constant within every site are returned unchanged: %s',
+            list_briefly(names),
+        )
+    return names
+
+
+def tied_features(sample: SiteSample) -> list[str]:
+    """List and log the varying features with the same value in more than half the participants.
+
+    Harmonizing such a value (no lesion: 0) gives it another value at each site. A nonlinear model
+    can then distinguish the sites better than before.
+    """
+    values = sample.features.to_numpy()
+    shared = (values == np.median(values, axis=0)).mean(axis=0)
+    tied = (shared > MOSTLY) & (np.ptp(values, axis=0) > 0)
+    names = [str(name) for name in sample.features.columns[tied]]
+    if names:
+        LOGGER.warning(
+            'ComBat: most participants have the same value in %s, and harmonization makes this '
+            'value differ between sites. Exclude these features.',
+            list_briefly(names),
+        )
+    return names
