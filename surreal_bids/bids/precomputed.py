@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from surreal_bids.bids.layout import DESCRIPTION, T1wImage, is_label, read_description
@@ -32,9 +32,15 @@ RECONSTRUCTIONS = {
 """Segmentations in the folder `mri` of each subject, by program, in order of preference.
 FastSurfer comes first because it also writes files with the names of FreeSurfer."""
 
-SUBFOLDERS = {name: (name,) for name in ANATOMY} | {
-    name: (name, f'sourcedata/{name}') for name in RECONSTRUCTIONS
-}
+NICHART, NICHART_ENDING = 'dlmuse', '_DLMUSE.nii.gz'
+"""Name and files of NiChart, which adds the ending to the name of the image: `01_T1_DLMUSE.nii.gz`
+for `01_T1.nii.gz`."""
+
+SUBFOLDERS = (
+    {name: (name,) for name in ANATOMY}
+    | {name: (name, f'sourcedata/{name}') for name in RECONSTRUCTIONS}
+    | {NICHART: ('DLMUSE', 'DLMUSE_seg', 'dlmuse_seg')}
+)
 """Folders below the output folder that may hold the results: `OUT/fmriprep` until fMRIPrep 20.2 and
 with `--output-layout legacy`, `OUT/sourcedata/freesurfer` in later versions."""
 
@@ -115,10 +121,12 @@ def _recognise(text: str, path: Path) -> str:
     for name, files in RECONSTRUCTIONS.items():
         if any(next(path.glob(f'*/mri/{file}'), None) for file in files):
             return name
+    if any(next(path.glob(f'{below}*{NICHART_ENDING}'), None) for below in ('', '*/')):
+        return NICHART
     raise UsageError(
         f'--derivatives {text}: the program is not recognised; the folder has no {DESCRIPTION} '
-        'with GeneratedBy and no mri/aparc+aseg.mgz of FreeSurfer; give a name, such as '
-        f'fmriprep={text}'
+        'with GeneratedBy, no mri/aparc+aseg.mgz of FreeSurfer and no '
+        f'*{NICHART_ENDING} of NiChart; give a name, such as fmriprep={text}'
     )
 
 
@@ -335,7 +343,8 @@ def _add_segmentation(found: Reusable, name: str, folder: Path, image: T1wImage)
         if any(each.ends_in(ending) for ending in SEGMENTATIONS)
         and (name not in SHARED_NAMES or each.entities.get('desc') == name)
     ]
-    dseg = _choose([*candidates, *_reconstructions(name, folder, image)], image, name)
+    others = (*_reconstructions(name, folder, image), *_named_like_image(folder, image))
+    dseg = _choose([*candidates, *others], image, name)
     if dseg is None:
         return found
     if reason := _why_not(dseg, image, _sources(dseg.path)):
@@ -356,6 +365,34 @@ def _reconstructions(name: str, folder: Path, image: T1wImage) -> Iterator[_File
         entities = _entities(subject.name)
         if paths and _may_belong(entities, image):
             yield _File(paths[0], entities)
+
+
+def _named_like_image(folder: Path, image: T1wImage) -> list[_File]:
+    """List segmentations of NiChart whose names have the participant's label, but no `sub-`."""
+    index = _index_of_nichart(folder, folder.stat().st_mtime_ns)
+    of_all = [_File(path, {}) for path in index.get((image.participant, ''), [])]
+    if image.session is None:
+        return of_all
+    own = index.get((image.participant, image.session), [])
+    return [*(_File(path, {'ses': image.session}) for path in own), *of_all]
+
+
+@lru_cache(maxsize=4)
+def _index_of_nichart(folder: Path, changed: int) -> dict[tuple[str, str], list[Path]]:
+    """Index the segmentations of NiChart by participant and session, which may be empty.
+
+    Labels in BIDS have letters and digits only: `IXI012-HH-1211_T1` is of `sub-IXI012HH1211`, and
+    `01_ses-2_T1` of session 2 of `sub-01`. `1-1` may be another participant than `sub-11`, so that
+    numbers are not joined. `changed`, the time of the last change, is only a key.
+    """
+    index: dict[tuple[str, str], list[Path]] = {}
+    for path in sorted(folder.glob(f'*{NICHART_ENDING}')):
+        made_from = re.sub('_T1w?$', '', path.name.removesuffix(NICHART_ENDING))
+        participant, _, session = made_from.partition('_')
+        joined = participant.replace('-', '')
+        label = participant if joined.isdecimal() else joined
+        index.setdefault((label, session.removeprefix('ses-')), []).append(path)
+    return index
 
 
 def _files_of(folder: Path, image: T1wImage) -> list[_File]:

@@ -1,6 +1,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from surreal_bids.bids.layout import T1wImage, _describe
@@ -34,8 +35,8 @@ def _touch(folder, *names):
     return folder
 
 
-def _image(session=None, run=None):
-    return T1wImage('01', session, run, Path('T1w.nii.gz'))
+def _image(session=None, run=None, participant='01'):
+    return T1wImage(participant, session, run, Path('T1w.nii.gz'))
 
 
 @pytest.mark.parametrize('name', ['fmriprep', 'smriprep'])
@@ -331,3 +332,31 @@ def test_the_table_of_fmriprep_lists_too_much(tmp_path):
     _touch(tmp_path, 'desc-aparcaseg_dseg.tsv', 'desc-aseg_dseg.tsv')
     found = find_reusable({'aparcaseg': tmp_path}, _image(), TEMPLATE)
     assert (found.dseg_table, found.numbering) == (None, 'aparc+aseg')
+
+
+NICHART_NAMES = {
+    ('IXI012HH1211', None): ('IXI012-HH-1211_T1', 'IXI012-HH-1211', 'IXI012HH1211_T1w'),
+    ('01', None): ('01_T1', '01_T1w', '01', 'sub-01_T1w'),
+    ('01', 'b2'): ('01_b2_T1', '01_ses-b2_T1w', 'sub-01_ses-b2_T1w'),
+    ('1', '1'): ('1_1_T1', '1_ses-1'),
+}
+"""Names of images that NiChart was given, by participant and session."""
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_segmentations_of_nichart_are_found_without_renaming(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    folder = tmp_path / rng.choice(['.', 'DLMUSE', 'DLMUSE_seg'])
+    names = {key: f'{rng.choice(some)}_DLMUSE.nii.gz' for key, some in NICHART_NAMES.items()}
+    _touch(folder, *names.values(), 'DLMUSE_Volumes.csv')
+    folders = derivative_folders(
+        AppConfig(Path('in'), Path('out'), (), derivatives=(str(tmp_path),))
+    )
+    assert list(folders) == ['dlmuse']
+    for (participant, session), name in names.items():
+        image = _image(participant=participant, session=session)
+        found = find_reusable(folders, image, TEMPLATE)
+        assert (found.dseg.name, found.numbering) == (name, 'muse')
+    _touch(folder, '2-1_T1_DLMUSE.nii.gz', 'A3_1_T1_DLMUSE.nii.gz')
+    for other in ('IXI012', '11', '21', 'A31', 'A3'):
+        assert find_reusable(folders, _image(participant=other), TEMPLATE).dseg is None
