@@ -127,9 +127,13 @@ def write_json(path: str | Path, content: Any) -> Path:
 
 
 def write_tsv(path: str | Path, table: pd.DataFrame) -> Path:
-    """Write a table in the format of BIDS: tab-separated, no index, `n/a` for missing values."""
+    """Write a table in the format of BIDS: tab-separated, no index, `n/a` for missing values.
+
+    The values of a CSV file are separated by commas.
+    """
+    separator = ',' if Path(path).suffix.lower() == '.csv' else '\t'
     with atomic_path(path) as temporary:
-        table.to_csv(temporary, sep='\t', index=False, na_rep=MISSING, lineterminator='\n')
+        table.to_csv(temporary, sep=separator, index=False, na_rep=MISSING, lineterminator='\n')
     return Path(path)
 
 

@@ -1,6 +1,5 @@
 import json
 import sys
-import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ from surreal_bids.cohort.features import named_features
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.bundle import save_bundle
 from surreal_bids.published import CHECKPOINTS, NAMES, find_model, is_published
-from surreal_bids.regions import build_features, feature_set
+from surreal_bids.regions import build_features, feature_set, recognise
 from surreal_bids.rindices.import_checkpoint import ALLOWED, import_checkpoint
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.simulation.tables import simulate_table
@@ -160,10 +159,46 @@ def test_patterns_are_those_of_the_papers(simulated):
             assert patterns.get(index, first) <= first
 
 
-def test_the_package_contains_the_models():
-    pyproject = Path(__file__).resolve().parents[1] / 'pyproject.toml'
-    wheel = tomllib.loads(pyproject.read_text())['tool']['hatch']['build']['targets']['wheel']
-    assert wheel == {'packages': ['surreal_bids']}
-    assert {path.name for name in OFFICIAL for path in find_model(name).iterdir()} == {
-        *('LICENSE', 'model.json', 'model.safetensors')
+DERIVED = (702, 701, *(600, 601, 604, 606, 607, 613, 614), *range(501, 526), *range(401, 437))
+"""Sums of regions, with which tables of NiChart begin; 702 is the head size."""
+
+
+def write_nichart(folder, simulated, seed) -> None:
+    """Write files with the names and columns of NiChart's public demo."""
+    rng = np.random.default_rng(seed)
+    people = simulated.participants
+    numbers = recognise(simulated.volumes.columns)
+    regions = simulated.volumes[list(numbers)].set_axis(map(str, numbers.values()), axis=1)
+    n_people = len(people)
+    mrids = [
+        f'IXI{k:03d}-{rng.choice(["HH", "Guys"])}-{rng.integers(1000, 9999)}'
+        for k in range(n_people)
+    ]
+    derived = {str(k): rng.uniform(1e4, 1e6, n_people).round() for k in DERIVED} | {
+        '702': people['icv'].to_numpy()
     }
+    volumes = pd.concat([pd.DataFrame({'MRID': mrids} | derived), regions], axis=1)
+    volumes.to_csv(folder / 'DLMUSE_Volumes.csv', index=False)
+    known = {'MRID': mrids, 'Age': people['age'], 'Sex': people['sex'], 'Batch': 'IXI_Batch2'}
+    pd.DataFrame(known | {'IsCN': 1}).sample(frac=1, random_state=seed).to_csv(
+        folder / 'participants.csv', index=False
+    )
+
+
+@pytest.mark.parametrize(('model', 'n_patterns'), [('ageing', 5), ('ad', 2)])
+def test_files_of_nichart_go_in_and_out_without_renaming(tmp_path, simulated, model, n_patterns):
+    write_nichart(tmp_path, simulated, seed=n_patterns)
+    tables = ['DLMUSE_Volumes.csv', '--participants', 'participants.csv']
+    words = [str(tmp_path / word) if '.' in word else word for word in tables]
+    out = tmp_path / 'SurrealGAN_RScores.csv'
+    for _ in range(2):
+        assert main(['apply', *words, '--model', model, '--out', str(out), '--overwrite']) == 0
+    found = pd.read_csv(out)
+    names = [f'SurrealGAN_R{k}' for k in range(1, n_patterns + 1)]
+    assert list(found.columns[: n_patterns + 1]) == ['MRID', *names]
+    assert list(json.loads(out.with_suffix('.json').read_text())) == list(found.columns)
+    ids = pd.read_csv(tmp_path / 'DLMUSE_Volumes.csv')['MRID']
+    assert list(found['MRID']) == list(ids)
+    write(tmp_path, simulated)
+    expected = apply(tmp_path, model)[[f'r{k}' for k in range(1, n_patterns + 1)]]
+    assert np.abs(found[names].to_numpy() - expected.to_numpy()).max() < 1e-5

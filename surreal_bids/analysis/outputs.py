@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,8 @@ def write_tables(found: Analysis, places: Mapping[str, Path]) -> None:
         All results.
     places
         File of each table to write, by its name in `TABLES`. A table that does not apply to these
-        results is not written; a file of that name from an earlier run is removed.
+        results is not written; a file of that name from an earlier run is removed. A CSV file has
+        the columns of NiChart.
     """
     for name, path in places.items():
         table = TABLES[name](found)
@@ -65,8 +66,20 @@ def write_tables(found: Analysis, places: Mapping[str, Path]) -> None:
             path.unlink(missing_ok=True)
             path.with_suffix('.json').unlink(missing_ok=True)
         else:
+            described = _describe(name, table, found)
+            if path.suffix.lower() == '.csv':
+                names = nichart_names(table.columns, found.names)
+                table = table[list(names)].rename(columns=names)
+                described = {names[column]: described[column] for column in names}
             write_tsv(path, table)
-            write_json(path.with_suffix('.json'), _describe(name, table, found))
+            write_json(path.with_suffix('.json'), described)
+
+
+def nichart_names(columns: Iterable[str], patterns: Iterable[str]) -> dict[str, str]:
+    """Return the names of columns in tables of NiChart, with the R-indices in their order."""
+    numbered = sorted(patterns, key=lambda name: (len(name), name))
+    changed = {PARTICIPANT: 'MRID'} | {name: f'SurrealGAN_{name.upper()}' for name in numbered}
+    return {name: changed.get(name, name) for name in dict.fromkeys((*changed, *columns))}
 
 
 def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]:

@@ -178,8 +178,10 @@ def _write_fit(folder: Path, found: Analysis) -> None:
 def run_apply(arguments: argparse.Namespace) -> int:
     """Read a model and a table; write R-indices and report what was found."""
     out = arguments.out
-    if out.suffix.lower() != '.tsv':
-        raise UsageError(f'--out {out}: the output is a TSV file; use a name that ends in .tsv')
+    if out.suffix.lower() not in ('.tsv', '.csv'):
+        raise UsageError(
+            f'--out {out}: use a name that ends in .tsv, or in .csv for the columns of NiChart'
+        )
     places = {
         'rindices': out,
         **{name: out.with_name(f'{out.stem}_{name}.tsv') for name in ('contributions', 'changes')},
@@ -224,7 +226,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
 
 def _require_free_files(arguments: argparse.Namespace, tables: Iterable[Path]) -> None:
     """Refuse outputs of `apply` that are inputs, or that exist unless told to overwrite them."""
-    outputs = [path.with_suffix(end) for path in tables for end in ('.tsv', '.json')]
+    outputs = [each for path in tables for each in (path, path.with_suffix('.json'))]
     model_files = [arguments.model / name for name in OWN_FILES]
     refuse_inputs(outputs, [arguments.table, arguments.participants, *model_files])
     for path in outputs:

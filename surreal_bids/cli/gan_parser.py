@@ -59,7 +59,7 @@ def _add_fit(commands: Any) -> None:
 def _add_apply(commands: Any) -> None:
     parser = commands.add_parser(
         'apply',
-        usage='surreal-gan apply TABLE --model MODEL --out TSV [options]',
+        usage='surreal-gan apply TABLE --model MODEL --out FILE [options]',
         help='compute R-indices of new participants, one or many',
         description='Compute R-indices of one or many participants with a trained model. Columns '
         'are found by name, in any order; columns that the model does not need are listed and '
@@ -72,8 +72,9 @@ def _add_apply(commands: Any) -> None:
     _add_path(
         parser,
         '--out',
-        'TSV',
-        'file to write, such as rindices.tsv. A JSON file with the same name describes the '
+        'FILE',
+        'file to write, such as rindices.tsv, or rindices.csv with the names of columns of NiChart '
+        '(MRID, SurrealGAN_R1, ...). A JSON file with the same name describes the '
         'columns, rindices_contributions.tsv contains the contribution of each region, and '
         'rindices_changes.tsv contains the changes of participants with several visits',
     )
