@@ -6,8 +6,6 @@ A file appears under its final name when it is complete, or not at all.
 from __future__ import annotations
 
 import errno
-import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -16,15 +14,18 @@ import shutil
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import dropwhile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from surreal_bids.exceptions import OutputError, UsageError
 
 if TYPE_CHECKING:
     import nibabel as nib
     import pandas as pd
+    from filelock import BaseFileLock
 
 LOGGER = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def remove_leftovers(target: str | Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR)  # Windows flushes only what can be written
     try:
         os.fsync(descriptor)
     finally:
@@ -117,7 +118,7 @@ def _flush(path: Path) -> None:
 def write_text(path: str | Path, text: str) -> Path:
     """Write a text file atomically."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding='utf-8')
+        temporary.write_text(text, encoding='utf-8', newline='\n')
     return Path(path)
 
 
@@ -152,7 +153,16 @@ def write_image(path: str | Path, image: nib.Nifti1Image) -> Path:
 
 
 LOCK = '.surreal_bids.lock'
-"""File that lists the processes that use a folder; deleted by the last one."""
+"""File that a process locks while it reads and writes the list of runs."""
+
+RUNS = '.surreal_bids.runs.json'
+"""List of the runs that use a folder; the last one deletes it."""
+
+LOCK_SECONDS = 60.0
+"""Longest wait for the list of runs, which each run only needs for a moment."""
+
+OWN: set[str] = set()
+"""Names of the runs of this process, which may lock a folder twice."""
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without locks."""
@@ -163,9 +173,9 @@ def sole_use(folder: str | Path, parts: Iterable[str]) -> Iterator[None]:
     """Lock parts of a folder against other processes.
 
     A part is a unit of work, such as a participant; jobs with different participants can share a
-    folder. The system releases these POSIX locks whenever a process ends. On NFS they also work
-    between machines, unless it is mounted without locks. File systems without locks only give a
-    warning.
+    folder. Each run locks a file of its own for as long as it lasts. The system releases this lock
+    whenever a process ends, also between machines that share a disk. File systems without locks
+    only give a warning.
 
     Raises
     ------
@@ -174,59 +184,159 @@ def sole_use(folder: str | Path, parts: Iterable[str]) -> Iterator[None]:
     """
     folder = Path(folder)
     is_new = not folder.exists()
+    run = Run.this_process(parts)
     try:
-        file = _lock(folder, sorted(set(parts)))
+        with _locked(folder, run):
+            yield
+    finally:
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()  # unless there is something in it
+
+
+@contextmanager
+def _locked(folder: Path, run: Run) -> Iterator[None]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _enter(folder, run)
     except OutputError:
         raise
     except OSError as error:
         raise OutputError(cannot_write(folder, error)) from error
+    OWN.add(run.name)
     try:
         yield
     finally:
-        # Only the last process that uses the folder gets a lock on all of the file.
-        with file, suppress(OSError):
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (folder / LOCK).unlink()
-            if is_new and not any(folder.iterdir()):
-                folder.rmdir()
+        OWN.remove(run.name)
+        with suppress(OSError):
+            _leave(folder, run, lock)
 
 
-def _lock(folder: Path, parts: list[str]) -> IO[str]:
-    """Lock one byte per part, far beyond the end of the file, and register this process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK
-    file = path.open('a+', encoding='utf-8')
-    for part in parts:
-        place = int.from_bytes(hashlib.sha256(part.encode()).digest()[:7], 'big')
+@dataclass(frozen=True)
+class Run:
+    """A process that uses parts of a folder."""
+
+    name: str
+    pid: int
+    host: str
+    since: str
+    parts: tuple[str, ...]
+
+    @classmethod
+    def this_process(cls, parts: Iterable[str]) -> Run:
+        """Describe this process under a new name."""
+        since = f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}'
+        name = secrets.token_hex(RANDOM_BYTES)
+        return cls(name, os.getpid(), socket.gethostname(), since, tuple(sorted(set(parts))))
+
+    def __str__(self) -> str:
+        return f'process {self.pid} on {self.host}, since {self.since}'
+
+    def shared(self, other: Run) -> set[str]:
+        """Return the parts that another run also uses."""
+        return set(self.parts) & set(other.parts)
+
+    def lock(self, folder: Path) -> BaseFileLock:
+        """Return the lock that the process holds while it runs."""
+        return _file_lock(folder / f'.surreal_bids.{self.name}.lock')
+
+    def has_ended(self, folder: Path) -> bool:
+        """Tell whether the process no longer holds its lock; its file is then deleted."""
+        lock = self.lock(folder)
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-        except OSError as error:
-            if error.errno in NO_LOCKS:
-                LOGGER.warning(
-                    '%s: this file system has no locks. Make sure that no other run uses it.',
-                    folder,
-                )
-                break
-            raise OutputError(
-                f'{folder}: another run is using it for {part} ({_user_of(file, part)}); wait '
-                'until it ends, or choose another folder'
-            ) from error
-    if not (path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())):
-        # Its last user has deleted it between opening and locking.
-        file.close()
-        return _lock(folder, parts)
-    now = f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}'
-    user = {'pid': os.getpid(), 'host': socket.gethostname(), 'since': now, 'parts': parts}
-    file.write(json.dumps(user) + '\n')
-    file.flush()
-    return file
+            lock.acquire(timeout=0)
+        except TimeoutError:
+            return False
+        _remove(lock)
+        return True
 
 
-def _user_of(file: IO[str], part: str) -> str:
-    """Describe the process that last locked a part."""
-    file.seek(0)
-    with suppress(ValueError):
-        for user in reversed([json.loads(line) for line in file]):
-            if part in user['parts']:
-                return f'process {user["pid"]} on {user["host"]}, since {user["since"]}'
-    return f'see {file.name}'
+def _enter(folder: Path, run: Run) -> BaseFileLock | None:
+    """Lock the parts of a run; None on a file system without locks."""
+    try:
+        with _list_of_runs(folder) as runs:
+            others = [each for each in runs if not (each.shared(run) and each.has_ended(folder))]
+            for other in others:
+                if other.shared(run) and other.name not in OWN:
+                    raise OutputError(
+                        f'{folder}: another run is using it for {min(other.shared(run))} '
+                        f'({other}); wait until it ends, or choose another folder'
+                    )
+            _write_runs(folder, [*others, run])
+            lock = run.lock(folder)
+            lock.acquire()
+            return lock
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        LOGGER.warning(
+            '%s: this file system has no locks. Make sure that no other run uses it.', folder
+        )
+        return None
+
+
+def _leave(folder: Path, run: Run, lock: BaseFileLock | None) -> None:
+    """Release the lock of a run. The last one deletes all files of locks."""
+    if lock is None:
+        return
+    with _list_of_runs(folder) as runs:
+        _remove(lock)
+        others = [other for other in runs if other.name != run.name]
+        # From the first that still runs on, no other has to be asked.
+        _write_runs(folder, list(dropwhile(lambda other: other.has_ended(folder), others)))
+
+
+@contextmanager
+def _list_of_runs(folder: Path) -> Iterator[list[Run]]:
+    """Yield the runs of a folder while no other process can change the list."""
+    lock = _file_lock(folder / LOCK)
+    try:
+        lock.acquire(timeout=LOCK_SECONDS)
+    except TimeoutError as error:
+        raise OutputError(
+            f'{folder}: another run is using it and keeps {lock.lock_file} locked; wait until it '
+            'ends, or choose another folder'
+        ) from error
+    try:
+        yield _read_runs(folder)
+    finally:
+        if (folder / RUNS).exists():
+            lock.release()
+        else:
+            _remove(lock)
+
+
+def _read_runs(folder: Path) -> list[Run]:
+    """Read the list of runs; a missing or damaged list is empty."""
+    try:
+        listed = json.loads((folder / RUNS).read_text(encoding='utf-8'))
+        return [Run(**{**each, 'parts': tuple(each['parts'])}) for each in listed]
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return []
+
+
+def _write_runs(folder: Path, runs: list[Run]) -> None:
+    if runs:
+        write_json(folder / RUNS, [asdict(run) for run in runs])
+    else:
+        (folder / RUNS).unlink(missing_ok=True)
+
+
+def _file_lock(path: Path) -> BaseFileLock:
+    # Imported here, because it takes as long as the rest of this module.
+    from filelock import FileLock
+
+    return FileLock(path, fallback_to_soft=False)
+
+
+def _remove(lock: BaseFileLock) -> None:
+    """Release a lock and delete its file: while it is locked, or afterwards on Windows."""
+    from filelock import has_fcntl
+
+    path = Path(lock.lock_file)
+    if has_fcntl:
+        path.unlink(missing_ok=True)
+    lock.release()
+    if os.name == 'nt':
+        with suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -1,6 +1,5 @@
 """Fixtures that several packages use."""
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import pytest
+from filelock import FileLock
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -47,8 +47,7 @@ def build_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pa
     def once(name: str, build: Callable[[Path], object]) -> Path:
         folder, done = root / 'shared' / name, root / 'shared' / f'{name}.done'
         folder.mkdir(parents=True, exist_ok=True)
-        with done.with_suffix('.lock').open('w') as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with FileLock(done.with_suffix('.lock')):
             if not done.exists():
                 build(folder)
                 done.touch()

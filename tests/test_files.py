@@ -13,6 +13,7 @@ import pytest
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import (
     LOCK,
+    RUNS,
     atomic_path,
     remove_leftovers,
     sole_use,
@@ -136,7 +137,7 @@ def test_a_folder_in_use_is_refused_and_its_user_named(tmp_path, holder):
 
 def test_others_may_use_other_parts_and_the_last_tidies_up(tmp_path, holder):
     with sole_use(tmp_path, ['sub-02']):
-        assert len((tmp_path / LOCK).read_text().splitlines()) == 2
+        assert len(json.loads((tmp_path / RUNS).read_text())) == 2
     assert (tmp_path / LOCK).exists()
     holder.communicate('')
     assert holder.returncode == 0
@@ -152,11 +153,60 @@ def test_a_killed_user_is_forgotten(tmp_path, holder):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_killed_user_of_another_part_is_forgotten_by_the_last(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+    with sole_use(tmp_path, ['sub-02']):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_process_may_lock_a_folder_twice(tmp_path):
+    with sole_use(tmp_path, ['sub-01']), sole_use(tmp_path, ['sub-01', 'sub-02']):
+        assert len(json.loads((tmp_path / RUNS).read_text())) == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('damage', ['', '{"half', '[{"name": "0"}]', '[1]'])
+def test_a_damaged_list_of_runs_is_replaced(tmp_path, damage):
+    (tmp_path / RUNS).write_text(damage)
+    with sole_use(tmp_path, ['sub-01']):
+        (run,) = json.loads((tmp_path / RUNS).read_text())
+        assert run['parts'] == ['sub-01']
+    assert not list(tmp_path.iterdir())
+
+
+RACE = (
+    'import sys; from surreal_bids.files import sole_use\n'
+    'from surreal_bids.exceptions import OutputError\n'
+    'won = 0\n'
+    'for _ in range(20):\n'
+    '    try:\n'
+    '        with sole_use(sys.argv[1] + "/out", ["sub-01"]):\n'
+    '            open(sys.argv[1] + "/mark", "x").close()\n'
+    '            __import__("os").unlink(sys.argv[1] + "/mark")\n'
+    '            won += 1\n'
+    '    except OutputError:\n'
+    '        pass\n'
+    'print(won)\n'
+)
+
+
+def test_of_several_processes_only_one_is_inside_at_a_time(tmp_path):
+    """Each marks that it is inside; a mark that exists would be an error."""
+    command = [sys.executable, '-c', RACE, str(tmp_path)]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    won = [int(run.communicate()[0]) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0]
+    assert sum(won) > 0
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, caplog):
     def refuse(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr('fcntl.lockf', refuse)
+    monkeypatch.setattr('fcntl.flock', refuse)
     with sole_use(tmp_path, ['a', 'b']):
         pass
     assert [record.message.count('has no locks') for record in caplog.records] == [1]

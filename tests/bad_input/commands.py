@@ -360,7 +360,8 @@ def in_use(patch, _):
     def refuse(*_):
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    patch.setattr('fcntl.lockf', refuse)
+    patch.setattr('fcntl.flock', refuse)
+    patch.setattr('surreal_bids.files.LOCK_SECONDS', 0.0)
 
 
 LOCKS = [
