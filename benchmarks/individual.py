@@ -113,7 +113,7 @@ def score_new(task: str, model: TableModel, seed: int) -> Row:
         write_simulated_table(folder, table)
         tables = (Path(folder) / f'{name}.tsv' for name in ('roi_volumes', 'participants'))
         steps = model.with_unseen_site('skip').preprocessing
-        cohort = read_cohort(*tables, CohortOptions(), model=steps, with_groups=False, adapt=False)
+        cohort = read_cohort(*tables, CohortOptions(), model=steps, groups='ignored', adapt=False)
     results = model.with_unseen_site('skip').apply(cohort)
     known = table.severities.set_index('participant_id')[SEVERITY_COLUMNS]
     truth = known.loc[cohort.visits['participant_id']].to_numpy()

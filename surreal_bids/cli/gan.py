@@ -206,7 +206,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
             arguments.participants,
             _options(arguments, CohortOptions),
             model=model.preprocessing.requirements,
-            with_groups=False,
+            groups='ignored',
             adapt=False,
         )
     with _naming_table(arguments):
@@ -253,7 +253,6 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     refuse_inputs([out / name for name in OWN_FILES], [table, arguments.participants, *own])
 
     from surreal_bids.analysis.descriptions import write_described
-    from surreal_bids.cohort.groups import GroupLabels
     from surreal_bids.files import write_text
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import (
@@ -265,11 +264,8 @@ def run_add_site(arguments: argparse.Namespace) -> int:
 
     model = TableModel.load(arguments.model)
     options = _options(arguments, CohortOptions)
-    group_labels = GroupLabels(arguments.group_column, tuple(arguments.control_label))
     with _suggest_participants(arguments):
-        controls = read_site_controls(
-            model, table, arguments.participants, options, group_labels, arguments.site
-        )
+        controls = read_site_controls(model, table, arguments.participants, options, arguments.site)
     with _naming_table(arguments):
         taught, added = add_sites(model, controls)
     text = summarise_added(added, controls)

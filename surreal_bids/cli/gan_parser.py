@@ -114,13 +114,14 @@ def _add_site(commands: Any) -> None:
     add_option(
         parser,
         'group_column',
-        help='column with the diagnosis, if not all participants are controls (default: '
-        'diagnosis, group or dx, if present)',
+        help='column with the diagnosis (default: diagnosis, group or dx)',
     )
     add_option(
         parser,
         'control_label',
-        help='values of the group column that mark controls; other participants are not used',
+        help='values of the group column that mark controls; other participants are not used. '
+        '"all" states that everyone in a table without a diagnosis is a control (default: CN, '
+        'control, HC or similar)',
     )
     _add_overwrite(parser, 'replace the model in OUT')
 

@@ -33,6 +33,8 @@ from surreal_bids.cohort.groups import (
     UNDIVIDED,
     Grouping,
     GroupLabels,
+    GroupUse,
+    find_controls,
     find_groups,
     names_no_controls,
 )
@@ -299,7 +301,7 @@ def read_cohort(
     options: CohortOptions = DEFAULTS,
     expected: Sequence[Visit] = (),
     model: Requirements | None = None,
-    with_groups: bool = True,
+    groups: GroupUse = 'known',
     adapt: bool = True,
 ) -> Cohort:
     """Read volumes and facts about participants, and screen them.
@@ -319,8 +321,9 @@ def read_cohort(
         Requirements of the model to apply; None: a model is trained, and `options` names the
         columns. A model learns sites from all controls, so the cohort then holds everyone;
         :meth:`Cohort.of_participants` applies `--participant-label`.
-    with_groups
-        Whether controls and patients are told apart; a model can be applied without groups.
+    groups
+        `known`: tell controls from patients, as far as a model to apply can do without; `controls`:
+        keep controls only, which a model learns from; `ignored`: keep everyone.
     adapt
         Whether the model learns the sites of these participants first.
 
@@ -332,11 +335,15 @@ def read_cohort(
     """
     tables = _read_tables(volumes, participants, options)
     screen = start_screen(tables.volumes, tables.people, expected, options)
-    if model is None or not with_groups:
+    if model is None or groups == 'ignored':
         screen.select(options.participant_label)
     described, times = _describe_in_order(tables, screen)
     refuse_id_columns(options, described, {each.id_column for each in tables if each})
-    grouping = _find_groups(tables, described, screen, options, model) if with_groups else UNDIVIDED
+    grouping = UNDIVIDED
+    if groups != 'ignored':
+        known = described if model is None else _describe(tables, screen.visits)
+        grouping = _divide(known, screen, options, model, groups)
+        _exclude_other_groups(screen, grouping, training=model is None)
     choice = _choose(options, described, model, grouping, adapt)
     table, unified = screen_people(screen, described, choice, model)
     used = {*choice.columns.values(), grouping.column}
@@ -345,7 +352,7 @@ def read_cohort(
     )
     features = screen_features(screen, tables.volumes, wanted, choice, table, described, model)
     choice = _screen_groups(screen, features, table, grouping, choice, model)
-    visits = add_years(_visits_with_groups(screen, grouping, with_groups), times)
+    visits = add_years(_visits_with_groups(screen, grouping, groups), times)
     ordered = describe_order(visits, learns=adapt and not grouping.lacking)
     columns = _others(described, tables, options.group_column)
     others = replace(described, text=described.text[columns])
@@ -412,40 +419,32 @@ def _describe_in_order(tables: _Tables, screen: Screen) -> tuple[Table, pd.DataF
     return described.rows(screen.remaining), times
 
 
-def _find_groups(
-    tables: _Tables,
-    described: Table,
+def _divide(
+    known: Table,
     screen: Screen,
     options: CohortOptions,
     model: Requirements | None,
+    groups: GroupUse = 'known',
 ) -> Grouping:
-    """Find controls and patients, and exclude all other participants.
+    """Tell controls from patients, and count the controls that a model can learn from.
 
     A model can be applied without controls, for example to one new participant. Its groups are
     looked for among all participants, whether or not they have volumes.
     """
-    known = described if model is None else _describe(tables, screen.visits)
-    grouping = _divide(known, screen, options, model)
-    _exclude_other_groups(screen, grouping, training=model is None)
-    return grouping
-
-
-def _divide(
-    known: Table, screen: Screen, options: CohortOptions, model: Requirements | None
-) -> Grouping:
-    """Tell controls from patients, and count the controls that a model can learn from."""
     group_labels = GroupLabels(
         options.group_column, options.control_label, options.patient_label, options.no_guess
     )
     if model is None:
         return Grouping(find_groups(known, group_labels))
+    if groups == 'controls':
+        return Grouping(find_controls(known, group_labels))
     if names_no_controls(known, group_labels):
         return Grouping(lacking='no diagnosis is known to mean controls; set --control-label')
-    groups = find_groups(known, group_labels, both=False)
-    n_controls = len(screen.participants(groups.labels == CONTROL))
+    divided = find_groups(known, group_labels, both=False)
+    n_controls = len(screen.participants(divided.labels == CONTROL))
     if n_controls >= MIN_FOR_SCALE:
-        return Grouping(groups)
-    return Grouping(groups, f'{counted(n_controls, "control")}, at least {MIN_FOR_SCALE} needed')
+        return Grouping(divided)
+    return Grouping(divided, f'{counted(n_controls, "control")}, at least {MIN_FOR_SCALE} needed')
 
 
 def _exclude_other_groups(screen: Screen, grouping: Grouping, training: bool) -> None:
@@ -581,10 +580,10 @@ def _others(described: Table, tables: _Tables, group_column: str | None) -> list
     ]
 
 
-def _visits_with_groups(screen: Screen, grouping: Grouping, with_groups: bool) -> pd.DataFrame:
+def _visits_with_groups(screen: Screen, grouping: Grouping, groups: GroupUse) -> pd.DataFrame:
     """Return remaining visits with their group, which is missing where it is not known."""
     visits = visit_columns(screen.remaining_visits().values(), screen.prefix)
-    if not with_groups:
+    if groups == 'ignored':
         return visits
     labels = pd.Series(dtype=object) if grouping.groups is None else grouping.groups.labels
     return visits.assign(group=labels.reindex(visits.index))

@@ -165,10 +165,11 @@ def _without_volumes(screen: Screen, volumes: VisitTable) -> Reasons:
 
 def of_other_groups(groups: Groups) -> Reasons:
     """Return the reasons for excluding visits that belong to neither group."""
+    neither = 'neither control nor patient' if groups.patient_labels else 'not a control'
     return {
         name: f'{groups.column} is missing'
         if value is None
-        else f'{groups.column} is {value}, which is neither control nor patient'
+        else f'{groups.column} is {value}, which is {neither}'
         for name, value in groups.left_out.items()
     }
 

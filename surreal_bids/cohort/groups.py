@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
 from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, names, require_columns
-from surreal_bids.columns import SPELLINGS, column_of
+from surreal_bids.columns import SPELLINGS, column_of, normalise_name
 from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.text import alternatives, list_briefly
 
@@ -17,16 +19,29 @@ GROUP_NAMES = {group: f'{name}s' for group, name in SINGULAR.items()}
 """Nouns for a participant of each group, and for several."""
 
 CONTROL_WORDS = frozenset(
-    {'cn', 'control', 'controls', 'con', 'ctl', 'ctrl', 'cu', 'hc', 'healthy', 'healthy control',
-     'healthy_control', 'hv', 'nc', 'normal', 'td'}
+    {'cn', 'cognitivelynormal', 'cognitivelyunimpaired', 'con', 'control', 'controls', 'ctl',
+     'ctrl', 'cu', 'hc', 'hcs', 'healthy', 'healthycontrol', 'healthycontrols', 'healthyvolunteer',
+     'healthyvolunteers', 'hv', 'nc', 'normal', 'normalcontrol', 'td', 'typicallydeveloping'}
 )  # fmt: skip
-"""Values of a diagnosis that mean a control, in lower case."""
+"""Values of a diagnosis that mean a control, as `normalise_name` writes them."""
 
-PATIENT_WORDS = frozenset({'pt', 'patient', 'patients', 'case', 'cases', 'diseased', 'affected'})
-"""Values of a diagnosis that cannot mean a control, in lower case."""
+PATIENT_WORDS = frozenset(
+    {'ad', 'adhd', 'affected', 'alzheimer', 'alzheimers', 'alzheimersdisease', 'als', 'asd',
+     'autism', 'bipolar', 'bvftd', 'case', 'cases', 'demented', 'dementia', 'depressed',
+     'depression', 'diseased', 'epilepsy', 'ftd', 'mdd', 'ms', 'parkinson', 'parkinsons',
+     'patient', 'patients', 'pd', 'pt', 'pts', 'schizophrenia', 'scz', 'stroke', 'sz'}
+)  # fmt: skip
+"""Values of a diagnosis that cannot mean a control, as `normalise_name` writes them."""
 
 CODES = ({'0': CONTROL, '1': PATIENT}, {'-1': CONTROL, '1': PATIENT})
 """Numbers that stand for the groups; the authors' program uses the second set."""
+
+EVERYONE = 'all'
+"""Label of controls that states that a table without a diagnosis has controls only."""
+
+
+GroupUse = Literal['known', 'controls', 'ignored']
+"""How the participants of a cohort are divided; see `read_cohort`."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +80,7 @@ class Groups:
     Attributes
     ----------
     column
-        Column of the diagnosis.
+        Column of the diagnosis; empty where all participants are controls without one.
     control_labels, patient_labels
         Its values that mean a control and a patient.
     recognised
@@ -93,6 +108,8 @@ class Groups:
         how = 'as given'
         if self.recognised:
             how = 'detected automatically; override with --control-label and --patient-label'
+        if not self.column:
+            return 'all participants are controls (as given)'
         groups = {'controls': self.control_labels, 'patients': self.patient_labels}
         who = [f'{group}: {", ".join(labels)}' for group, labels in groups.items() if labels]
         return f'column {self.column}, {", ".join(who)} ({how})'
@@ -116,28 +133,89 @@ def find_groups(people: Table, group_labels: GroupLabels = NO_LABELS, both: bool
         There is no such column or value, or groups cannot be recognised; the error lists the
         values and names the option to use.
     """
-    column = _group_column(people, group_labels.column)
-    values = names(people, column)
-    present = sorted(set(values.dropna()))
-    _require_labels(people, column, present, (*group_labels.controls, *group_labels.patients))
-    try:
+    if not both and _states_everyone(people, group_labels):
+        return _everyone(people)
+    column, values, present = _diagnoses(people, group_labels)
+    with _naming_column(people, column):
         controls, patients = _complete_labels(
-            present, tuple(group_labels.controls), tuple(group_labels.patients), both
+            column, present, tuple(group_labels.controls), tuple(group_labels.patients), both
         )
-    except DataError as error:
-        raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
-    _refuse_opposite(column, controls, patients)
+        _refuse_opposite(column, controls, patients)
     if group_labels.no_guess and not group_labels.is_complete:
         raise UsageError(
             '--no-guess: set --group-column, --control-label and --patient-label; recognised: '
             f'{column}, {" ".join(controls)} and {" ".join(patients)}'
         )
+    return _divide(column, values, controls, patients, not group_labels.is_complete)
+
+
+def find_controls(people: Table, group_labels: GroupLabels = NO_LABELS) -> Groups:
+    """Find the controls of a table; all other participants are left out.
+
+    Raises
+    ------
+    DataError
+        There is no such column or value, controls cannot be recognised, or the label of controls
+        means patients.
+    """
+    if _states_everyone(people, group_labels):
+        return _everyone(people)
+    remedy = f', or state that everyone is a control with --control-label {EVERYONE}'
+    column, values, present = _diagnoses(people, group_labels, remedy)
+    with _naming_column(people, column):
+        controls = tuple(group_labels.controls) or _recognised_controls(column, present)
+        known = {value for value in present if normalise_name(value) in CONTROL_WORDS}
+        spare = known if known & set(controls) else set()
+        _refuse_opposite(column, controls, [v for v in present if v not in {*controls, *spare}])
+    return _divide(column, values, controls, (), not group_labels.controls)
+
+
+def _states_everyone(people: Table, group_labels: GroupLabels) -> bool:
+    """Whether the user stated that a table without a diagnosis has controls only."""
+    return (
+        tuple(group_labels.controls) == (EVERYONE,)
+        and group_labels.column is None
+        and column_of(people.columns, 'diagnosis') is None
+    )
+
+
+def _everyone(people: Table) -> Groups:
+    return Groups('', (EVERYONE,), (), False, pd.Series(False, people.text.index), {})
+
+
+def _diagnoses(
+    people: Table, group_labels: GroupLabels, remedy: str = ''
+) -> tuple[str, pd.Series, list[str]]:
+    """Return the column of the diagnosis, its values, and each value once; check the labels."""
+    column = _group_column(people, group_labels.column, remedy)
+    values = names(people, column)
+    present = sorted(set(values.dropna()))
+    _require_labels(people, column, present, (*group_labels.controls, *group_labels.patients))
+    return column, values, present
+
+
+@contextmanager
+def _naming_column(people: Table, column: str) -> Iterator[None]:
+    """Prefix errors with the file and the column of the diagnosis."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
+
+
+def _divide(
+    column: str,
+    values: pd.Series,
+    controls: tuple[str, ...],
+    patients: tuple[str, ...],
+    recognised: bool,
+) -> Groups:
     in_group = values.isin((*controls, *patients))
     return Groups(
         column,
         controls,
         patients,
-        not group_labels.is_complete,
+        recognised,
         values[in_group].isin(patients),
         {str(person): value for person, value in values[~in_group].items()},
     )
@@ -150,37 +228,10 @@ def names_no_controls(people: Table, group_labels: GroupLabels = NO_LABELS) -> b
         return column is None and not (group_labels.controls or group_labels.patients)
     present = set(names(people, require_columns(people, [column])[column]).dropna())
     is_code = any(present == set(codes) for codes in CODES)
-    return not is_code and not any(value.lower() in CONTROL_WORDS for value in present)
+    return not is_code and not any(normalise_name(value) in CONTROL_WORDS for value in present)
 
 
-def find_controls(people: Table, group_labels: GroupLabels = NO_LABELS) -> pd.Series:
-    """Find controls in a table that may have no patients: booleans (n_participants,).
-
-    Without a column of the diagnosis, everyone is a control.
-
-    Raises
-    ------
-    DataError
-        There is no such column or value, or controls cannot be recognised.
-    """
-    if (
-        group_labels.column is None
-        and not group_labels.controls
-        and column_of(people.columns, 'diagnosis') is None
-    ):
-        return pd.Series(True, people.text.index)
-    column = _group_column(people, group_labels.column)
-    values = names(people, column)
-    present = sorted(set(values.dropna()))
-    _require_labels(people, column, present, group_labels.controls)
-    try:
-        controls = tuple(group_labels.controls) or _recognised_controls(present)
-    except DataError as error:
-        raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
-    return values.isin(controls)
-
-
-def _group_column(people: Table, column: str | None) -> str:
+def _group_column(people: Table, column: str | None, remedy: str) -> str:
     if column is not None:
         return require_columns(people, [column])[column]
     found = column_of(people.columns, 'diagnosis')
@@ -188,7 +239,7 @@ def _group_column(people: Table, column: str | None) -> str:
         usual = SPELLINGS['diagnosis']
         raise MissingColumnError(
             f'{people.source}: no column {" or ".join(usual)}{people.also_lacking}; choose the '
-            f'diagnosis column with --group-column ({alternatives(usual, people.own_columns)})'
+            f'diagnosis column with --group-column ({alternatives(usual, people.own_columns)}){remedy}'
         )
     return found
 
@@ -203,7 +254,11 @@ def _require_labels(people: Table, column: str, present: list[str], labels: Sequ
 
 
 def _complete_labels(
-    present: list[str], controls: tuple[str, ...], patients: tuple[str, ...], both: bool
+    column: str,
+    present: list[str],
+    controls: tuple[str, ...],
+    patients: tuple[str, ...],
+    both: bool,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Complete the labels of the two groups; one group is enough unless both are needed."""
     same = set(controls) & set(patients)
@@ -215,29 +270,39 @@ def _complete_labels(
         return controls, patients
     if patients:
         return _only_other(present, patients, CONTROL, both), patients
-    controls = controls or _recognised_controls(present)
+    controls = controls or _recognised_controls(column, present)
     return controls, _only_other(present, controls, PATIENT, both)
 
 
 def _refuse_opposite(column: str, controls: Sequence[str], patients: Sequence[str]) -> None:
     """Refuse labels that mean the opposite group."""
-    wrong = [label for label in patients if label.lower() in CONTROL_WORDS]
-    wrong += [label for label in controls if label.lower() in PATIENT_WORDS]
+    wrong = [label for label in patients if normalise_name(label) in CONTROL_WORDS]
+    wrong += [label for label in controls if normalise_name(label) in PATIENT_WORDS]
+    codes = _codes_of(column, [*controls, *patients])
+    wrong += [label for label in controls if codes.get(label) == PATIENT]
     if wrong:
         raise DataError(
-            f'column {column}: the labels look swapped: controls are set to '
-            f'{list_briefly(controls)} and patients to {list_briefly(patients)}. Swap '
-            '--control-label and --patient-label, or rename the values'
+            f'has labels that look swapped: controls are set to {list_briefly(controls)}'
+            f'{f", patients to {list_briefly(patients)}" if patients else ""}, but '
+            f'{list_briefly(wrong)} means the opposite. Correct --control-label and '
+            '--patient-label, or rename the values'
         )
 
 
-def _recognised_controls(present: list[str]) -> tuple[str, ...]:
+def _codes_of(column: str, present: Sequence[str]) -> dict[str, str]:
+    """Return the groups of 0 and 1, or -1 and 1; in a column called `healthy`, 1 is a control."""
+    codes = next((codes for codes in CODES if set(present) == set(codes)), {})
+    if normalise_name(column).removeprefix('is') not in CONTROL_WORDS:
+        return codes
+    return {code: PATIENT if group == CONTROL else CONTROL for code, group in codes.items()}
+
+
+def _recognised_controls(column: str, present: list[str]) -> tuple[str, ...]:
     if not present:
         raise DataError('is empty; fill it in, or choose another column with --group-column')
-    for codes in CODES:
-        if set(present) == set(codes):
-            return tuple(code for code, group in codes.items() if group == CONTROL)
-    controls = tuple(value for value in present if value.lower() in CONTROL_WORDS)
+    if codes := _codes_of(column, present):
+        return tuple(code for code, group in codes.items() if group == CONTROL)
+    controls = tuple(value for value in present if normalise_name(value) in CONTROL_WORDS)
     if len(controls) != 1:
         count = 'more than one' if controls else 'none'
         raise DataError(

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.tabular import Table
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.features import NONE, SITE
-from surreal_bids.cohort.groups import GroupLabels, find_controls
 from surreal_bids.cohort.warnings import FEW_FOR_A_MODEL
 from surreal_bids.columns import means
 from surreal_bids.config import CohortOptions
@@ -200,7 +198,6 @@ def read_site_controls(
     table: Path,
     participants: Path | None,
     options: CohortOptions,
-    group_labels: GroupLabels,
     site: str | None = None,
 ) -> Cohort:
     """Read the controls of new sites: the first visit of each, with all that a model needs.
@@ -211,29 +208,23 @@ def read_site_controls(
         The model that is to know the sites.
     table, participants, options
         As of :func:`~surreal_bids.cohort.cohort.read_cohort`.
-    group_labels
-        Column of the diagnosis and what it has for controls; everyone is one if there is none.
     site
         Name of the site, where it is not a column of the tables.
 
     Raises
     ------
     DataError
-        A table cannot be read or cannot be true, a column is missing, or nobody is a control.
+        A table cannot be read or cannot be true, a column is missing, or controls are too few.
     """
     steps = model.preprocessing
     column = NONE if site else options.site_column or steps.options.site_column or SITE
     options = replace(options, site_column=column)
-    cohort = read_cohort(table, participants, options, model=steps.requirements, with_groups=False)
+    cohort = read_cohort(table, participants, options, model=steps.requirements, groups='controls')
     if site:
         _require_one_site(cohort, site)
         named = cohort.people.assign(**{str(cohort.options.site_column): site})
         cohort = replace(cohort, people=named)
-    first = cohort.first_visits()
-    controls = first.select(find_controls(Table(participants or table, first.others), group_labels))
-    if not len(controls):
-        raise DataError(f'{table}: no controls remain; correct --control-label')
-    return controls
+    return cohort.first_visits()
 
 
 def _require_one_site(cohort: Cohort, site: str) -> None:
@@ -336,7 +327,7 @@ def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
                 *(each.name, each.n_controls, FEW_FOR_A_MODEL),
             )
     lines = describe_added({each.name: each.to_json() for each in added})
-    lines += controls.notes
+    lines += [*controls.notes, *(f'WARNING: {text}' for text in controls.warnings)]
     for why, who in controls.exclusions.groupby('reason').groups.items():
         lines.append(f'{counted(len(who), "participant")} excluded ({why}): {list_briefly(who)}')
     return '\n'.join(lines) + '\n'

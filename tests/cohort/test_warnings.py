@@ -95,7 +95,7 @@ def test_ages_that_a_model_has_not_seen_are_a_warning(model, tmp_path, older, ex
     study = make_study(30, 30, seed=2, n_sites=1)
     study.people['age'] += older
     cohort = read_cohort(
-        *study.write(tmp_path), model=model.preprocessing.requirements, with_groups=False
+        *study.write(tmp_path), model=model.preprocessing.requirements, groups='ignored'
     )
     assert any(text.startswith('Training ages') for text in cohort.warnings) == expected
 

@@ -100,13 +100,15 @@ def test_people_trained_on_are_not_touched(model, tmp_path):
     pd.testing.assert_frame_equal(found, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_patients_do_not_teach_and_a_table_of_controls_needs_no_diagnosis(model, tmp_path):
+def test_patients_do_not_teach_and_a_table_of_controls_needs_no_diagnosis(model, tmp_path, capsys):
     study, code = add(model, tmp_path)
     assert code == 0
     controls = study.features.join(study.people.drop(columns='diagnosis'))[~study.is_patient]
     controls.drop(columns='site').to_csv(tmp_path / 'controls.csv')
     table, out = tmp_path / 'controls.csv', tmp_path / 'again'
-    assert run('add-site', model, table, out, '--site', 'new') == 0
+    assert run('add-site', model, table, out, '--site', 'new') == 65
+    assert '--control-label all' in capsys.readouterr().err
+    assert run('add-site', model, table, out, '--site', 'new', '--control-label', 'all') == 0
     for name in ('site_shifts.tsv', 'model.safetensors'):
         assert (out / name).read_bytes() == (tmp_path / 'out' / name).read_bytes()
 
@@ -164,7 +166,9 @@ def test_sites_can_be_added_one_after_the_other(model, tmp_path):
 @pytest.mark.parametrize(
     ('more', 'study', 'words'),
     [
-        ((), {'n_cn': 2}, 'site new: 2 controls, but at least 3 are required'),
+        ((), {'n_cn': 2}, '2 controls left, but at least 3 are needed'),
+        (('--control-label', 'all'), {}, 'nobody has all'),
+        (('--control-label', 'PT'), {}, 'PT means the opposite'),
         (('--control-label', 'healthy'), {}, 'nobody has healthy'),
         (('--site', 'a', '--site-column', 'site'), {}, 'give one of them'),
         (('--site-column', 'place'), {}, 'place'),
