@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING as REQUIRED
 from dataclasses import dataclass, field, fields, replace
@@ -57,11 +56,11 @@ class Option:
         Name of the value in the help; None: one that suits its type.
     choices
         Allowed words.
-    minimum
-        Smallest allowed number.
+    minimum, maximum
+        Smallest and largest allowed number.
     aliases
         Other names on the command line.
-    nargs, action
+    nargs
         How argparse collects the values of a list.
     """
 
@@ -70,9 +69,9 @@ class Option:
     metavar: str | None = None
     choices: tuple[str, ...] | None = None
     minimum: float | None = None
+    maximum: float = 2**31 - 1
     aliases: tuple[str, ...] = ()
     nargs: str = '+'
-    action: str = 'store'
 
 
 def option(text: str, default: Any = None, **details: Any) -> Any:
@@ -218,6 +217,7 @@ class TrainingOptions:
         'number of ensemble members trained for each M and LAMBDA (default: until their consensus '
         'no longer changes, at most 20; other presets: 10)',
         minimum=1,
+        maximum=10_000,
     )
     iterations: int | None = option(
         'number of training iterations: the maximum for the preset sparse (default: 2000), the '
@@ -291,7 +291,6 @@ class AppConfig(CohortOptions, TrainingOptions):
         'computed',
         metavar='NAME=PATH',
         aliases=('-d',),
-        action='extend',
     )
     derivatives_optional: bool = switch(
         'continue if a folder of --derivatives has no results for the selected images (default: '
@@ -353,12 +352,14 @@ class AppConfig(CohortOptions, TrainingOptions):
         8.0,
         metavar='MM',
         minimum=0,
+        maximum=100,
     )
     permutations: int = option(
         'number of permutations for the family-wise error rate in these maps. With 0, only the '
         'false discovery rate is controlled',
         0,
         minimum=0,
+        maximum=1_000_000,
     )
     work_dir: Path = option(
         'folder for intermediate results, which the next run reuses',
@@ -368,10 +369,16 @@ class AppConfig(CohortOptions, TrainingOptions):
         aliases=('-w',),
     )
     nprocs: int | None = option(
-        'number of parallel processes (default: all cores)', minimum=1, aliases=('--n-cpus',)
+        'number of parallel processes (default: all cores)',
+        minimum=1,
+        maximum=4096,
+        aliases=('--n-cpus',),
     )
     omp_nthreads: int = option(
-        'number of threads per process. More processes are faster than more threads', 1, minimum=1
+        'number of threads per process. More processes are faster than more threads',
+        1,
+        minimum=1,
+        maximum=4096,
     )
     mem_gb: float | None = option(
         'maximum memory (default: 90 % of the memory of the machine)', metavar='GB', minimum=1
@@ -459,6 +466,20 @@ def _problem(value: Any, about: Option) -> str | None:
     """Describe the values that an option expects, unless this is one of them."""
     if about.choices and value not in about.choices:
         return ', '.join(about.choices)
-    if about.minimum is not None and not (math.isfinite(value) and value >= about.minimum):
+    if about.minimum is not None and not value >= about.minimum:
         return f'{about.minimum:g} or more'
-    return None
+    if about.minimum is not None and value > about.maximum:
+        return f'{about.maximum:g} or less'
+    return None if about.minimum is not None else text_problem(str(value))
+
+
+def text_problem(text: str) -> str | None:
+    """Describe the text that an option expects, unless this is one."""
+    if not text.strip() or '\0' in text:
+        return 'text that is not empty'
+    return None if _is_unicode(text) else 'UTF-8 text'
+
+
+def _is_unicode(text: str) -> bool:
+    """Check whether the system could decode all bytes of an argument."""
+    return not any('\ud800' <= character <= '\udfff' for character in text)

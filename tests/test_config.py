@@ -7,16 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surreal_bids.cli.config_file import config_to_toml, make_config, read_options, write_config
+from surreal_bids.cli.config_file import (
+    config_to_toml,
+    item_type,
+    make_config,
+    read_options,
+    write_config,
+)
 from surreal_bids.config import AppConfig, flag_of, options_of
 from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.model.settings import PRESETS
 
-TEXT = st.text(st.characters(exclude_categories=['Cs']), min_size=1)
-PATH = TEXT.filter(lambda text: '\x00' not in text).map(Path)
-WHOLE = st.integers(1, 2**31)
-NUMBER = st.floats(1, 1e300)
+TEXT = st.text(
+    st.characters(exclude_categories=['Cs'], exclude_characters='\0'), min_size=1
+).filter(str.strip)
+PATH = TEXT.map(Path)
+WHOLE = st.integers(1, 100)
+NUMBER = st.floats(1, 100)
 STRATEGIES = {str: TEXT, Path: PATH, int: WHOLE, float: NUMBER, bool: st.booleans()}
 OPTIONS = options_of(AppConfig)
 CHOICES = {name: option.choices for name, option in OPTIONS.items() if option.choices}
@@ -68,6 +76,34 @@ def test_defaults_are_those_of_the_model():
     assert AppConfig.preset == next(iter(PRESETS))
 
 
+@pytest.mark.parametrize('name', [name for name in KINDS if name not in MINIMUMS])
+@pytest.mark.parametrize('text', ['', ' ', '\0', 'a\udcff'], ids=ascii)
+def test_text_that_cannot_be_meant_is_refused(name, text):
+    kind = item_type(KINDS[name])
+    if kind is bool or (kind is Path and not text):
+        return
+    value = kind(text)
+    with pytest.raises(UsageError, match=flag_of(name)):
+        make_config({**REQUIRED, name: (value,) if get_origin(KINDS[name]) is tuple else value})
+
+
+@pytest.mark.parametrize('name', MINIMUMS)
+@pytest.mark.parametrize('number', [10**400, float('inf'), 2.0**32])
+def test_numbers_that_are_too_large_are_refused(name, number):
+    value = (number,) if get_origin(KINDS[name]) is tuple else number
+    with pytest.raises(UsageError, match=f'{flag_of(name)} .*or less'):
+        make_config({**REQUIRED, name: value})
+
+
+@pytest.mark.parametrize('text', ['', ' '])
+@pytest.mark.parametrize('name', [name for name, kind in KINDS.items() if item_type(kind) is Path])
+def test_empty_paths_of_a_file_are_refused(name, text, tmp_path):
+    path = tmp_path / 'options.toml'
+    path.write_text(f'{name} = "{text}"\n')
+    with pytest.raises(UsageError, match=name):
+        read_options(path)
+
+
 @pytest.mark.parametrize('name', CHOICES)
 def test_wrong_words_are_refused(name):
     value = ('red',) if get_origin(KINDS[name]) is tuple else 'red'
@@ -108,7 +144,7 @@ def test_the_command_line_wins_over_the_file(tmp_path, given_options, expected):
         ('colour = "red"', 'unknown option colour; valid options: bids_dir, output_dir'),
         ('participant_label = [1]', r'participant_label = \[1\]; expected a list of text'),
         ('group_column = 1', 'group_column = 1; expected text'),
-        ('bids_filter_file = true', 'bids_filter_file = True; expected text'),
+        ('bids_filter_file = true', 'bids_filter_file = True; expected a path'),
         ('nprocs = 1.5', 'nprocs = 1.5; expected a whole number'),
         ('nprocs = true', 'nprocs = True; expected a whole number'),
         ('map_smoothing = "8"', "map_smoothing = '8'; expected a number"),

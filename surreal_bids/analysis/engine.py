@@ -258,18 +258,30 @@ def analyse_trained(cohort: Cohort, trained: Trained, random_seed: int = 0) -> A
     )
 
 
-def analyse_applied(cohort: Cohort, model: TableModel, random_seed: int = 0) -> Analysis:
+def analyse_applied(
+    cohort: Cohort, model: TableModel, random_seed: int = 0, labels: Sequence[str] = ()
+) -> Analysis:
     """Compute the R-indices of a cohort by a model that was trained on other participants.
 
-    Centiles refer to the controls of the cohort where these are known and enough.
+    Parameters
+    ----------
+    cohort
+        Participants; centiles refer to its controls where these are known and enough.
+    model
+        A model that knows their sites.
+    random_seed
+        Seed of everything that is sampled.
+    labels
+        Participants to analyse; no label: everyone.
     """
     results = model.apply(cohort)
     if 'group' in cohort.visits:
         results = with_centiles(results, cohort, model.pattern_names)
+    chosen = cohort.of_participants(labels)
     return Analysis(
-        cohort=cohort,
+        cohort=chosen,
         model=model,
-        results=results,
+        results=results.loc[chosen.visits.index],
         trained_here=False,
         random_seed=random_seed,
     )

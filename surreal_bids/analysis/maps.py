@@ -14,7 +14,7 @@ import pandas as pd
 
 from surreal_bids.analysis.descriptions import write_described
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.bids.layout import without_prefix
+from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.outputs import output_path, write_sidecar
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.files import copy_file, write_image, write_json, write_tsv
@@ -83,17 +83,25 @@ class VoxelMaps:
 def ravens_files(
     output_dir: Path, visits: pd.DataFrame, template: str, tissue: str
 ) -> dict[str, Path]:
-    """Find the RAVENS maps of these visits, by visit; those that exist."""
+    """Find the RAVENS maps of these visits, by visit; those that exist.
+
+    Visits of tables may have ids that are not BIDS labels; these have no images.
+    """
+    labels = {
+        str(visit): (without_prefix(row[PARTICIPANT], 'sub'), _session(row.get(SESSION)))
+        for visit, row in visits.iterrows()
+    }
     paths = {
-        str(visit): output_path(
+        visit: output_path(
             output_dir,
             'ravens',
-            participant=without_prefix(row[PARTICIPANT], 'sub'),
-            session=_session(row.get(SESSION)),
+            participant=participant,
+            session=session,
             template=template,
             tissue=tissue,
         )
-        for visit, row in visits.iterrows()
+        for visit, (participant, session) in labels.items()
+        if is_label(participant) and (session is None or is_label(session))
     }
     return {visit: path for visit, path in paths.items() if path.is_file()}
 

@@ -326,10 +326,16 @@ def record_path(root: Path, visit: Visit) -> Path:
     return output_path(root, 'record', participant=participant, session=session)
 
 
-def digest_of_records(root: Path, visits: Iterable[Visit]) -> str:
-    """Return one digest of the records of visits; it changes when an image is processed again."""
+def digest_of_records(root: Path, visits: Mapping[Visit, Sequence[Any]]) -> str:
+    """Return one digest of what reports of visits are made from.
+
+    It changes when an image is processed again, and when what is known of a visit, such as the age,
+    is corrected.
+    """
     paths = (record_path(root, visit) for visit in visits)
-    return digest_of_files(path for path in paths if path.is_file())
+    records = digest_of_files(path for path in paths if path.is_file())
+    known = json.dumps([list(each) for each in visits.values()])
+    return hashlib.sha256(f'{records} {known}'.encode()).hexdigest()
 
 
 def write_record(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from surreal_bids.cli.aliases import with_our_names
@@ -18,8 +17,18 @@ from surreal_bids.cli.main import (
     set_up_logging,
     with_hyphens,
 )
-from surreal_bids.cli.options import add_options
-from surreal_bids.config import ARGUMENTS, RUNNING, SECTIONS, AppConfig
+from surreal_bids.cli.options import OPTIONS, add_options, path_of
+from surreal_bids.config import (
+    ARGUMENTS,
+    CLUSTER,
+    PATTERNS,
+    RUNNING,
+    SECTIONS,
+    TRAINING,
+    VOLUMES,
+    AppConfig,
+    flag_of,
+)
 from surreal_bids.files import sole_use
 from surreal_bids.text import list_briefly
 
@@ -40,7 +49,20 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
     verbosity = given.pop('verbosity')
     config_file = given.pop('config_file')
     given = {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
-    return make_config(given, config_file), verbosity
+    config = make_config(given, config_file)
+    _warn_of_unused(config, given)
+    return config, verbosity
+
+
+def _warn_of_unused(config: AppConfig, given: Iterable[str]) -> None:
+    """Warn of options of the command line that have no effect in this run."""
+    unused = {} if config.write_slurm else {CLUSTER: 'without --write-slurm'}
+    if 'group' not in config.analysis_levels:
+        unused |= dict.fromkeys((VOLUMES, PATTERNS, TRAINING), 'at the participant level')
+    for name in given:
+        section = OPTIONS[name].section
+        if section in unused and name not in ('device', 'random_seed'):
+            LOGGER.warning('%s: no effect %s', flag_of(name), unused[section])
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -62,7 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
         if title == RUNNING:
             section.add_argument(
                 '--config-file',
-                type=Path,
+                type=path_of,
                 metavar='FILE',
                 help='TOML file with options, named as here but with underscores. Options of the '
                 'command line take precedence',

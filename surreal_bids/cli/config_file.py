@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from surreal_bids.config import AppConfig, check_config
+from surreal_bids.config import AppConfig, check_config, text_problem
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import read_option_file, write_text
 
@@ -19,7 +19,7 @@ TYPES = {name: _HINTS[name] for name in (*AppConfig.__annotations__, *_HINTS)}
 
 EXPECTED: Mapping[type, tuple[str, str]] = {
     str: ('text', 'a list of text'),
-    Path: ('text', 'a list of text'),
+    Path: ('a path', 'a list of paths'),
     int: ('a whole number', 'a list of whole numbers'),
     float: ('a number', 'a list of numbers'),
     bool: ('true or false', 'a list of true or false'),
@@ -54,7 +54,7 @@ def read_options(path: Path) -> dict[str, Any]:
     text = read_option_file('--config-file', path)
     try:
         content = tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f'--config-file {path}: cannot be read as TOML ({error})') from error
     unknown = [name for name in content if name not in TYPES]
     if unknown:
@@ -90,7 +90,9 @@ def _fits(value: Any, kind: type) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, str if kind is Path else kind)
+    if kind is Path:
+        return isinstance(value, str) and text_problem(value) is None
+    return isinstance(value, kind)
 
 
 def make_config(given: Mapping[str, Any], config_file: Path | None = None) -> AppConfig:

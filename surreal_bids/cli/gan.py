@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from surreal_bids.cli.gan_parser import build_parser
 from surreal_bids.cli.main import run_command, set_up_logging, usable_cores, with_hyphens
-from surreal_bids.config import CohortOptions, TrainingOptions, check_config, training_options
+from surreal_bids.config import (
+    CohortOptions,
+    TrainingOptions,
+    check_config,
+    text_problem,
+    training_options,
+)
 from surreal_bids.exceptions import (
     CovariateError,
     DataError,
@@ -245,6 +251,8 @@ def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:
 
 def run_add_site(arguments: argparse.Namespace) -> int:
     """Read a model and controls; write the model that knows their sites, and what is left open."""
+    if arguments.site is not None and (problem := text_problem(arguments.site)):
+        raise UsageError(f'--site {arguments.site!r}: expected {problem}')
     if arguments.site and arguments.site_column:
         raise UsageError('--site and --site-column: give one of them')
     out, table = arguments.out, arguments.table

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from surreal_bids.cli.main import Parser, add_common_options
-from surreal_bids.cli.options import add_option, add_options
+from surreal_bids.cli.options import add_option, add_options, path_of
 from surreal_bids.config import GROUPS, SECTIONS, TRAINING, VOLUMES
 
 MODEL = 'folder of the model, or a published model: ad or ageing'
@@ -104,9 +103,9 @@ def _add_site(commands: Any) -> None:
         '(site_shifts.tsv), the excluded participants (exclusions.tsv), and summary.txt.',
         allow_abbrev=False,
     )
-    parser.add_argument('model', type=Path, metavar='MODEL', help=MODEL)
+    parser.add_argument('model', type=path_of, metavar='MODEL', help=MODEL)
     _add_tables(parser)
-    parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the new model to')
+    parser.add_argument('out', type=path_of, metavar='OUT', help='folder to write the new model to')
     _add_columns(parser)
     parser.add_argument(
         '--site', metavar='NAME', help='name of the site, if TABLE has no column for it'
@@ -138,7 +137,7 @@ def _add_import(commands: Any) -> None:
         'may be coded F and M, or 0 (F) and 1 (M). Nothing in the file is executed.',
         allow_abbrev=False,
     )
-    parser.add_argument('file', type=Path, metavar='FILE', help='checkpoint file')
+    parser.add_argument('file', type=path_of, metavar='FILE', help='checkpoint file')
     add_option(
         parser,
         'features',
@@ -161,14 +160,14 @@ def _add_card(commands: Any) -> None:
         description='Describe a model: its training sample, preprocessing and selection, with the '
         'numbers of each feature.',
     )
-    parser.add_argument('model', type=Path, metavar='MODEL', help=MODEL)
+    parser.add_argument('model', type=path_of, metavar='MODEL', help=MODEL)
 
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:
     """Add TABLE and `--participants`."""
     parser.add_argument(
         'table',
-        type=Path,
+        type=path_of,
         metavar='TABLE',
         help='TSV or CSV file with one row per participant (or per visit, with a column '
         'session_id) and one column per region, as written by DLMUSE or FreeSurfer '
@@ -176,7 +175,7 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         '--participants',
-        type=Path,
+        type=path_of,
         metavar='TSV',
         help='second table with diagnosis, age, site and other participant information (default: '
         'read them from TABLE). If both tables have a column, this table takes precedence',
@@ -192,7 +191,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
 
 def _add_path(parser: argparse.ArgumentParser, name: str, metavar: str, text: str) -> None:
     """Add an option that is required and takes a path."""
-    parser.add_argument(name, type=Path, required=True, metavar=metavar, help=text)
+    parser.add_argument(name, type=path_of, required=True, metavar=metavar, help=text)
 
 
 def _add_overwrite(parser: argparse.ArgumentParser, text: str) -> None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,13 @@ from surreal_bids.cli.plan import template_name
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort
 from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.volumes import collect_volumes
-from surreal_bids.config import AppConfig, training_options
+from surreal_bids.config import (
+    AppConfig,
+    CohortOptions,
+    TrainingOptions,
+    flag_of,
+    training_options,
+)
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 from surreal_bids.files import sole_use, write_text
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
@@ -52,6 +58,7 @@ from surreal_bids.rindices.model import (
     time_training,
 )
 from surreal_bids.rindices.new_sites import adapt_to_controls, sites_by_name
+from surreal_bids.text import list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
 LOGGER = logging.getLogger(__name__)
@@ -60,8 +67,17 @@ LOGGER = logging.getLogger(__name__)
 FAILURES = 'failures'
 """Folder beside a cohort that says why reports could not be written."""
 
-DONE = 'done'
-"""File beside a cohort for which all results have been computed."""
+DONE, DONE_HALVES = 'done', 'done-split-half'
+"""Files beside a cohort for which all results have been computed, those of halves too."""
+
+
+SET_BY_MODEL = {'--covariates', '--icv', '--features', '--combat-fit-on', '--impute'}
+"""Options of preprocessing, which a model to apply brings along."""
+
+ONLY_TRAINING = {flag_of(each.name) for each in fields(TrainingOptions)} - {
+    *('--device', '--random-seed'),
+}
+"""Options that have no effect on a model to apply."""
 
 
 def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
@@ -85,7 +101,6 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     """
     check_output_folder(config.bids_dir, config.output_dir)
     check_work_folder(config.bids_dir, config.work_dir)
-    _check_model_options(config)
     _require_inputs_kept(config)
     model = None if config.model is None else TableModel.load(config.model)
     cohort = _read_cohort(config, model, expected)
@@ -96,12 +111,16 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
         source, cohort = adapt_to_controls(model, cohort)
     else:
         source = model.with_unseen_site('skip')
-    cohort = cohort.of_participants(config.participant_label)
+    chosen = cohort.of_participants(config.participant_label)
+    _warn_of_ids(chosen)
+    # A model that is applied compares with all controls, whoever is chosen.
+    analysed = chosen if model is None else cohort
+    folder = _folder(config, analysed)
     if config.dry_run:
         return 0
     group = ['the group level']
     with sole_use(config.output_dir, group), sole_use(config.work_dir, group):
-        failures = _run(config, cohort, source)
+        failures = _run(config, analysed, source, folder)
     sys.stdout.write(f'Done; open {output_path(config.output_dir, "group_report")}.\n')
     for label, reason in failures.items():
         LOGGER.warning('sub-%s: the report lacks R-indices: %s', label, reason)
@@ -177,6 +196,21 @@ def _check_model_options(config: AppConfig) -> None:
         return
     if config.split_half:
         raise UsageError('--split-half trains models, --model applies one; remove one of them')
+    given = {
+        flag_of(each.name)
+        for kind in (CohortOptions, TrainingOptions)
+        for each in fields(kind)
+        if getattr(config, each.name) != each.default
+    }
+    fixed = sorted(given & SET_BY_MODEL)
+    if fixed:
+        raise UsageError(
+            f'{", ".join(fixed)}: the model of --model defines its preprocessing; remove '
+            f'{"this option" if len(fixed) == 1 else "these options"}, or --model to train a model'
+        )
+    ignored = sorted(given & ONLY_TRAINING)
+    if ignored:
+        LOGGER.warning('%s: no effect with --model, which trains nothing', ', '.join(ignored))
     if os.path.realpath(config.model) == os.path.realpath(
         output_path(config.output_dir, 'model_card').parent
     ):
@@ -240,18 +274,39 @@ def _plan_training(config: AppConfig, cohort: Cohort) -> TrainingPlan:
     return TrainingPlan(data, n_folds, len(HALVES))
 
 
-def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingPlan) -> dict[str, str]:
-    """Write what the steps need, run them, and delete outputs of earlier runs.
+def _warn_of_ids(cohort: Cohort) -> None:
+    """Warn of participants without a report, because their ids cannot be names of files."""
+    others = set(cohort.visits[PARTICIPANT]) - set(reported(cohort))
+    if others:
+        LOGGER.warning(
+            '%s: no report of the participant, because the id is not a BIDS label. Use only '
+            'letters and digits to get one',
+            list_briefly(sorted(others)),
+        )
 
-    Returns why reports of participants could not be written, by label.
-    """
-    identity = cohort.fingerprint(asdict(training_options(config)), _checksum(config), __version__)
+
+def _folder(config: AppConfig, cohort: Cohort) -> Path:
+    """Return the work folder of a cohort; for `--reports-only`, it has to hold results."""
+    identity = cohort.fingerprint(
+        asdict(training_options(config)), _checksum(config), __version__, config.participant_label
+    )
     folder = config.work_dir.absolute() / 'group' / identity
-    if config.reports_only and not (folder / DONE).is_file():
+    needed = DONE_HALVES if config.split_half else DONE
+    if config.reports_only and not (folder / needed).is_file():
         raise UsageError(
             f'--reports-only: {config.work_dir} holds no results for these participants and '
             'options; run once without it'
         )
+    return folder
+
+
+def _run(
+    config: AppConfig, cohort: Cohort, source: TableModel | TrainingPlan, folder: Path
+) -> dict[str, str]:
+    """Write what the steps need, run them, and delete outputs of earlier runs.
+
+    Returns why reports of participants could not be written, by label.
+    """
     shutil.rmtree(folder / FAILURES, ignore_errors=True)
     workflow = make_workflow(config, cohort.save(folder), cohort, source)
     description = read_description(config.bids_dir)
@@ -261,7 +316,8 @@ def _run(config: AppConfig, cohort: Cohort, source: TableModel | TrainingPlan) -
         sys.stdout.write(_announce(config, source))
         sys.stdout.flush()
     raise_crashes(config, run_workflow(workflow, config))
-    write_text(folder / DONE, '')
+    for name in (DONE, DONE_HALVES) if config.split_half else (DONE,):
+        write_text(folder / name, '')
     _remove_outdated(config, begun)
     if not config.participant_label:
         from surreal_bids.reports.assembly import remove_others
@@ -281,6 +337,7 @@ def make_workflow(
 ) -> Any:
     """Build the graph for a cohort that is kept in `folder`: train as planned, or apply a model."""
     template, options = template_name(config), asdict(training_options(config))
+    chosen = cohort.of_participants(config.participant_label)
     if isinstance(source, TableModel):
         model = os.fspath(source.save(folder / 'model') / CARD)
     else:
@@ -297,10 +354,11 @@ def make_workflow(
         'title': read_description(config.bids_dir).get('Name', config.bids_dir.name),
         'template': config.template,
         'template_name': template,
-        'methods': _methods(config, cohort, _mapped_tissues(config, cohort, template)),
+        'methods': _methods(config, chosen, _mapped_tissues(config, chosen, template)),
+        'labels': list(config.participant_label),
     }
     individuals: dict[str, Any] = {
-        'participants': reported(cohort),
+        'participants': reported(chosen),
         'failures_dir': os.fspath(folder / FAILURES),
         'again': config.reports_only,
         'adapted': config.model is None or cohort.has_enough_controls,

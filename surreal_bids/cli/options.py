@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Any, get_origin
 
 from surreal_bids.cli.config_file import TYPES, item_type
-from surreal_bids.config import ARGUMENTS, AppConfig, Option, flag_of, options_of
+from surreal_bids.config import ARGUMENTS, AppConfig, Option, flag_of, options_of, text_problem
 
 METAVARS: Mapping[type, str] = {int: 'N', float: 'X', str: 'NAME', Path: 'FILE'}
 """Names of values in the help, by type."""
 
 OPTIONS = options_of(AppConfig)
 DEFAULTS = {each.name: each.default for each in fields(AppConfig)}
+
+
+def path_of(text: str) -> Path:
+    """Return the path of an argument; an empty one would mean the current folder."""
+    if problem := text_problem(text):
+        raise argparse.ArgumentTypeError(f'expected {problem}')
+    return Path(text)
 
 
 def add_options(target: Any, section: str) -> None:
@@ -39,21 +46,25 @@ def _names(name: str, option: Option) -> list[str]:
 
 def _arguments(name: str, option: Option) -> dict[str, Any]:
     """Arguments of `add_argument` for an option."""
-    kind = TYPES[name]
-    shared = {'help': _help(name, option).replace('%', '%%'), 'default': DEFAULTS[name]}
+    kind, default = TYPES[name], DEFAULTS[name]
+    is_list = get_origin(kind) is tuple and option.section != ARGUMENTS
+    shared = {
+        'help': _help(name, option).replace('%', '%%'),
+        'default': list(default) if is_list else default,
+    }
     if kind is bool:
         return shared | {'action': 'store_true'}
-    is_list = get_origin(kind) is tuple
     if option.choices:
         metavar = f'{{{",".join(option.choices)}}}'
     else:
         metavar = option.metavar or METAVARS[item_type(kind)]
     return shared | {
-        'type': item_type(kind),
+        'type': path_of if item_type(kind) is Path else item_type(kind),
         'metavar': metavar,
         'choices': option.choices,
-        'action': option.action,
-        'nargs': option.nargs if is_list else None,
+        # A list that is given twice is one list.
+        'action': 'extend' if is_list else 'store',
+        'nargs': option.nargs if get_origin(kind) is tuple else None,
     }
 
 

@@ -281,7 +281,9 @@ class Processing:
         if not done or self._config.reports_only or not report_path(root, label).is_file():
             return bool(done)
         stored = read_fragment(root, label, ANATOMY)
-        made_from = digest_of_records(root, [job.image.visit for job in done])
+        visits = [job.image.visit for job in done]
+        known = {visit: age_and_sex(self._config.bids_dir, visit) for visit in visits}
+        made_from = digest_of_records(root, known)
         return stored is None or stored.made_from != made_from
 
     def _reports(self, labels: Sequence[str]) -> pe.Workflow:

@@ -339,11 +339,9 @@ def read_cohort(
         screen.select(options.participant_label)
     described, times = _describe_in_order(tables, screen)
     refuse_id_columns(options, described, {each.id_column for each in tables if each})
-    grouping = UNDIVIDED
-    if groups != 'ignored':
-        known = described if model is None else _describe(tables, screen.visits)
-        grouping = _divide(known, screen, options, model, groups)
-        _exclude_other_groups(screen, grouping, training=model is None)
+    known = described if model is None else _describe(tables, screen.visits)
+    grouping = _divide(known, screen, options, model, groups)
+    _exclude_other_groups(screen, grouping, training=model is None)
     choice = _choose(options, described, model, grouping, adapt)
     table, unified = screen_people(screen, described, choice, model)
     used = {*choice.columns.values(), grouping.column}
@@ -431,6 +429,8 @@ def _divide(
     A model can be applied without controls, for example to one new participant. Its groups are
     looked for among all participants, whether or not they have volumes.
     """
+    if groups == 'ignored':
+        return UNDIVIDED
     group_labels = GroupLabels(
         options.group_column, options.control_label, options.patient_label, options.no_guess
     )

@@ -136,7 +136,7 @@ def start_screen(
 
 
 def require_labels(
-    visits: Iterable[Visit], participant_label: Sequence[str], session_label: Sequence[str] = ()
+    visits: Sequence[Visit], participant_label: Sequence[str], session_label: Sequence[str] = ()
 ) -> None:
     """Refuse labels of participants and sessions that no visit has."""
     participants, sessions = zip(*visits)
@@ -151,6 +151,15 @@ def require_labels(
                 f'{option} {" ".join(absent)}: no such label; '
                 f'{alternatives(absent, sorted({*filter(None, known)}))}'
             )
+    of_session = {participant for participant, _ in of_sessions(visits, session_label)}
+    absent = [
+        label for label in participant_label if without_prefix(label, 'sub') not in of_session
+    ]
+    if absent:
+        raise NothingMatchedError(
+            f'--participant-label {" ".join(absent)}: no visit in --session-label '
+            f'{" ".join(session_label)}; select other participants or sessions'
+        )
 
 
 def _without_volumes(screen: Screen, volumes: VisitTable) -> Reasons:

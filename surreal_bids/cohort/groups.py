@@ -239,7 +239,8 @@ def _group_column(people: Table, column: str | None, remedy: str) -> str:
         usual = SPELLINGS['diagnosis']
         raise MissingColumnError(
             f'{people.source}: no column {" or ".join(usual)}{people.also_lacking}; choose the '
-            f'diagnosis column with --group-column ({alternatives(usual, people.own_columns)}){remedy}'
+            f'diagnosis column with --group-column{remedy} '
+            f'({alternatives(usual, people.own_columns)})'
         )
     return found
 

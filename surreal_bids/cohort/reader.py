@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -44,6 +46,9 @@ _LIKE_VISIT = re.compile(
 MAX_VISITS = 10
 """Number of ids such as `HC_M_01` with one stem above which the stem is not a participant."""
 
+
+MAX_LABEL = 64
+"""Maximum length of an id or session: names of files hold both, and at most 255 bytes."""
 
 VISIT = 'name of the visit'
 """Column of our own files that names a visit: `sub-01` or `sub-01_ses-2`."""
@@ -116,12 +121,14 @@ def read_visit_table(path: Path, id_column: str | None = None) -> VisitTable:
     """
     table = read_table(path)
     column = find_id_column(table, id_column)
-    ids = table.categories(column)
+    # One letter may be written in two ways, which look alike.
+    ids = table.categories(column).map(partial(normalize, 'NFC'), na_action='ignore')
     if not len(table):
         raise DataError(f'{path}: the table has no rows; add one row per participant')
     _check_ids(path, ids)
     session = _session_column(table, ids)
     sessions = table.categories(session) if session else [None] * len(ids)
+    _check_lengths(path, ids, sessions)
     visits = [_parse_visit(*cells) for cells in zip(ids, sessions)]
     prefix = 'sub-' if ids.str.startswith('sub-').any() else ''
     names = [visit_name(visit, prefix) for visit in visits]
@@ -147,6 +154,17 @@ def _check_ids(path: Path, ids: pd.Series) -> None:
         raise DataError(
             f'{path}: ids are decimal numbers such as {ids.iloc[0]}; write whole numbers'
         )
+
+
+def _check_lengths(path: Path, ids: pd.Series, sessions: Iterable[str | None]) -> None:
+    """Refuse ids and sessions that are too long for the names of files."""
+    for (line, name), session in zip(ids.items(), sessions):
+        for label in (name, session or ''):
+            if len(label) > MAX_LABEL:
+                raise DataError(
+                    f'{path}: {line} has a label of {len(label)} characters ({label[:20]}...); '
+                    f'use at most {MAX_LABEL}'
+                )
 
 
 def _session_column(table: Table, ids: pd.Series) -> str | None:
@@ -234,7 +252,7 @@ def read_others(
     """
     sources = [described.source]
     tables = [described.text.loc[list(visits), [n for n in described.columns if n not in used]]]
-    for path in files:
+    for path in dict.fromkeys(files):
         measures = rows_of(read_visit_table(path), visits)
         if measures.isna().all(axis=None):
             raise DataError(

@@ -109,6 +109,7 @@ class _AnalyseGroupInput(BaseInterfaceInputSpec):
     template = traits.Str(mandatory=True, desc='name or folder of the template')
     template_name = traits.Str(mandatory=True, desc='its name in names of files')
     methods = traits.Dict(mandatory=True, desc='fields of GroupMethods that are not results')
+    labels = traits.List(traits.Str(), desc='participants to analyse; none: everyone')
     atlas_dir = traits.Str(desc='where the atlas is kept, to show patterns on it')
     n_threads = traits.Int(1, usedefault=True, nohash=True, desc='images read at once')
 
@@ -171,7 +172,7 @@ class AnalyseGroup(Step):
         inputs, options = self.inputs, TrainingOptions(**self.inputs.options)
         cohort, model = Cohort.load(inputs.cohort_dir), load_model(inputs.model_card)
         if inputs.methods['model'] is not None:
-            return analyse_applied(cohort, model, options.random_seed)
+            return analyse_applied(cohort, model, options.random_seed, self._given('labels'))
         trained = load_trained(
             cohort, options, model, self._given('fold_cards'), self._given('half_cards')
         )

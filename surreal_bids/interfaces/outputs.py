@@ -187,7 +187,10 @@ class WriteReport(Step):
             version=__version__,
             configuration=inputs.configuration or '',
         )
-        visits = [(inputs.participant, session['session']) for session in inputs.sessions]
+        visits = {
+            (inputs.participant, session['session']): (session['age'], session['sex'])
+            for session in inputs.sessions
+        }
         made_from = digest_of_records(Path(inputs.output_dir), visits)
         path = write_participant_report(inputs.output_dir, report, made_from)
         self._results['out_file'] = os.fspath(path)
