@@ -13,6 +13,9 @@ from surreal_bids.exceptions import UsageError
 BUILTIN_ATLAS = 'muse'
 BUILTIN_TEMPLATE = 'MNI152NLin2009cAsym'
 
+VOLUME, ZSCORE = 'volume', 'zscore'
+"""Kinds of features."""
+
 NETWORK = 'network'
 """Segmentation by the built-in network; also its label in the names of outputs."""
 
@@ -156,6 +159,12 @@ class CohortOptions:
         'other columns',
         section=VOLUMES,
         metavar='{muse72,muse139,FILE}',
+    )
+    features_kind: str | None = option(
+        'what the columns of the regions hold. zscore: deviations from a normative model, which '
+        'may be negative; they are adjusted for covariates and head size only if --covariates or '
+        '--icv is given (default: volume; with a model, what it was trained on)',
+        choices=(VOLUME, ZSCORE),
     )
     covariates: tuple[str, ...] = several(
         'columns whose effect is estimated in controls and removed. Numbers are modelled '

@@ -69,6 +69,10 @@ _WORDS = {
 }
 
 
+Z_SCORE = 'z-score'
+"""Unit of features that are deviations from a normative model."""
+
+
 class Feature(NamedTuple):
     """A feature of a model: the sum of the volumes of some MUSE regions."""
 
@@ -106,6 +110,11 @@ class FeatureList:
     def names(self) -> list[str]:
         """Names of the features, in order."""
         return [feature.name for feature in self.features]
+
+    @property
+    def are_z_scores(self) -> bool:
+        """Whether the numbers are z-scores, not volumes."""
+        return self.unit == Z_SCORE
 
     @property
     def atlas(self) -> str | None:

@@ -142,7 +142,9 @@ def describe_changes(
         for each in (100 * of_region.sd, of_region.df)
     )
     measured = harmonized.where(is_measured)
-    of_regions = _changes(pairs, measured, Noise(sd, df), same_site, in_percent=True)
+    of_regions = _changes(
+        *(pairs, measured, Noise(sd, df), same_site), in_percent=not cohort.wanted.are_z_scores
+    )
     tables = [
         table.round(dict.fromkeys(('change', 'per_year', 'noise', 'limit'), decimals))
         for table, decimals in ((of_indices, DECIMALS), (of_regions, PERCENT_DECIMALS))

@@ -152,7 +152,8 @@ def _volumes(
 
 def _are_volumes(name: str, cohort: Cohort) -> bool:
     """Whether a table holds volumes; harmonized ones may be proportions of the ICV."""
-    return name == 'roi_volumes' or cohort.options.icv != 'proportion'
+    is_proportion = name == 'harmonized_volumes' and cohort.options.icv == 'proportion'
+    return not (is_proportion or cohort.wanted.are_z_scores)
 
 
 def _identifiers(visits: pd.DataFrame) -> pd.DataFrame:

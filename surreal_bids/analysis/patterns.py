@@ -42,7 +42,8 @@ def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFra
     -------
     DataFrame, one row per pattern and feature
         `pattern` (its R-index), `region` (or sum of regions), `muse_regions` (their MUSE indices),
-        `change_percent` (mean change of the volume, in per cent of the mean of controls) with
+        `change_percent` (mean change of the volume, in per cent of the mean of controls; missing
+        for z-scores) with
         `change_percent_member_spread` (over the members of the consensus), and `change_sd` (the
         same change in standard deviations of controls).
     """
@@ -54,6 +55,8 @@ def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFra
     seen = torch.tensor(X.to_numpy(dtype=np.float32))
     in_sd = pattern_changes(model.gan.weights_, seen) / CN_SD
     relative = 100 * np.asarray(steps.normaliser.sd_) / np.asarray(steps.normaliser.mean_)
+    if steps.features.are_z_scores:
+        relative = np.full_like(relative, np.nan)
     spread = in_sd.std(axis=0, ddof=1) if len(in_sd) > 1 else np.full(in_sd.shape[1:], np.nan)
     tables = [
         pd.DataFrame(

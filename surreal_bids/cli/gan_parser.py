@@ -185,6 +185,7 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
 def _add_columns(parser: argparse.ArgumentParser) -> None:
     """Add the options that name the columns of a table for an existing model."""
     add_option(parser, 'id_column')
+    add_option(parser, 'features_kind')
     add_option(parser, 'icv_column', help='column with the intracranial volume')
     add_option(parser, 'site_column', help='column with the site')
 

@@ -349,7 +349,8 @@ def read_cohort(
         tables.volumes, screen, used | tables.people_columns, options, model
     )
     features = screen_features(screen, tables.volumes, wanted, choice, table, described, model)
-    choice = _screen_groups(screen, features, table, grouping, choice, model)
+    screen.exclude(outlying(features.loc[screen.remaining], grouping.learned_from, wanted))
+    choice = _screen_groups(screen, table, grouping, choice, model)
     visits = add_years(_visits_with_groups(screen, grouping, groups), times)
     ordered = describe_order(visits, learns=adapt and not grouping.lacking)
     columns = _others(described, tables, options.group_column)
@@ -472,17 +473,15 @@ def _choose(
 
 def _screen_groups(
     screen: Screen,
-    features: pd.DataFrame,
     table: pd.DataFrame,
     grouping: Grouping,
     choice: Choice,
     model: Requirements | None,
 ) -> Choice:
-    """Exclude failed segmentations and sites without controls; require enough participants."""
+    """Exclude sites without controls; require enough participants."""
     groups = grouping.learned_from
     if groups is None:
         return choice
-    screen.exclude(outlying(features.loc[screen.remaining], groups))
     choice = screen_sites(screen, table, groups, choice, model)
     require_groups(groups, screen, training=model is None)
     return choice
@@ -510,7 +509,8 @@ def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[str]:
     options = cohort.options
     column = options.icv_column if options.uses_icv else None
     size = cohort.features.sum(axis=1) if column is None else cohort.people[column]
-    yield from exchanged_sexes(cohort.people, size)
+    if column is not None or not cohort.wanted.are_z_scores:
+        yield from exchanged_sexes(cohort.people, size)
     yield from warn_of_ages(cohort.visits, cohort.people)
     if model is not None:
         yield from outside_training_ages(cohort.first_visits().people, model.ranges)

@@ -15,6 +15,7 @@ from surreal_bids.cohort.features import (
     choose_features,
     column_features,
     listed_features,
+    of_kind,
     read_features,
     unused_columns,
 )
@@ -58,9 +59,10 @@ from surreal_bids.cohort.requirements import (
     Requirements,
     read_person_columns,
 )
+from surreal_bids.cohort.zscores import check_z_scores, missing_scores, unusable_scores
 from surreal_bids.columns import means
-from surreal_bids.config import CohortOptions
-from surreal_bids.exceptions import DataError, NothingMatchedError
+from surreal_bids.config import ZSCORE, CohortOptions
+from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
 from surreal_bids.regions import FeatureList
@@ -254,12 +256,15 @@ def find_features(
         unused = unused_columns(volumes.table, model.features, others)
         return model.features, [f'Columns not used: {list_briefly(unused)}'] if unused else []
     if options.features is not None:
-        return listed_features(options.features), []
+        return of_kind(listed_features(options.features), options.features_kind), []
     table = Table(volumes.source, rows_of(volumes, screen.remaining_visits()))
     wanted, notes = choose_features(table, others)
     features = pd.DataFrame({name: table.numbers(name) for name in wanted.names})
-    refuse_negative(features, str(volumes.source))
-    unusable = unusable_regions(features)
+    if options.features_kind == ZSCORE:
+        unusable = unusable_scores(features)
+    else:
+        refuse_negative(features, str(volumes.source))
+        unusable = unusable_regions(features)
     kept = [name for name in wanted.names if name not in unusable]
     if len(kept) < MIN_FEATURES:
         raise DataError(
@@ -268,7 +273,7 @@ def find_features(
             + ''.join(f'; {name}: {why}' for name, why in list(unusable.items())[:3])
         )
     notes += [f'{volumes.names.get(n, n)} is not used: {why}' for n, why in unusable.items()]
-    return column_features(kept), notes
+    return of_kind(column_features(kept), options.features_kind), notes
 
 
 def screen_features(
@@ -280,13 +285,38 @@ def screen_features(
     described: Table,
     model: Requirements | None,
 ) -> pd.DataFrame:
-    """Read volumes, refuse impossible ones, and exclude visits with missing ones.
+    """Read volumes or z-scores, refuse impossible ones, and exclude visits with missing ones.
 
-    Missing volumes are kept if they are to be imputed.
+    Missing ones are kept if they are to be imputed.
     """
     table = Table(volumes.source, rows_of(volumes, screen.remaining_visits()))
     refuse_separators(table, [name for name in table.columns if name not in people])
     features = read_features(table, wanted)
+    if wanted.are_z_scores:
+        if not volumes.source.is_file():
+            raise UsageError(
+                'the participant level measures volumes, not z-scores; use --roi-table with a '
+                'table of z-scores'
+            )
+        check_z_scores(features.loc[screen.remaining], str(volumes.source))
+    else:
+        _screen_volumes(screen, volumes, features, wanted, choice, model)
+    _check_people(people.loc[screen.remaining], described, features, wanted, choice, model)
+    empty = features.where(features.notna(), 1.0) if choice.options.impute else features
+    is_empty = missing_scores if wanted.are_z_scores else empty_regions
+    screen.exclude(is_empty(empty.rename(columns=volumes.names)))
+    return features
+
+
+def _screen_volumes(
+    screen: Screen,
+    volumes: VisitTable,
+    features: pd.DataFrame,
+    wanted: FeatureList,
+    choice: Choice,
+    model: Requirements | None,
+) -> None:
+    """Refuse impossible volumes; exclude those of the participant level."""
     measured_here = not volumes.source.is_file()
     if measured_here:  # Users cannot correct volumes of the participant level.
         screen.exclude(far_volumes(features.rename(columns=volumes.names)))
@@ -298,10 +328,6 @@ def screen_features(
             str(volumes.source),
             _unit(model.features if model else wanted),
         )
-    _check_people(people.loc[screen.remaining], described, features, wanted, choice, model)
-    empty = features.where(features.notna(), 1.0) if choice.options.impute else features
-    screen.exclude(empty_regions(empty.rename(columns=volumes.names)))
-    return features
 
 
 def _unit(features: FeatureList) -> str:
@@ -320,7 +346,7 @@ def _check_people(
 ) -> None:
     """Compare the codes of the sexes and the unit of head size with the volumes."""
     for name in model.ranges if model is not None else ():
-        if model is not None and means(name, 'sex'):
+        if model is not None and means(name, 'sex') and not wanted.are_z_scores:
             with prefix_errors(described.source_of(choice.columns[name])):
                 refuse_other_codes(people[name], model, features.loc[people.index])
     column = choice.options.icv_column
@@ -333,10 +359,12 @@ def _check_people(
                 require_varying(people[column].rename(own))
 
 
-def outlying(features: pd.DataFrame, groups: Groups) -> Reasons:
-    """Return the reasons for excluding visits with volumes far from those of their group."""
+def outlying(features: pd.DataFrame, groups: Groups | None, wanted: FeatureList) -> Reasons:
+    """Return the reasons for excluding visits with features far from those of their group."""
+    if groups is None:
+        return {}
     complete = features.dropna()
-    return outlying_volumes(complete, groups.is_patient[complete.index])
+    return outlying_volumes(complete, groups.is_patient[complete.index], wanted.are_z_scores)
 
 
 def screen_sites(

@@ -16,7 +16,7 @@ from surreal_bids.bids.tabular import (
 )
 from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
 from surreal_bids.columns import Meaning, column_of, columns_of, describes_participants, means
-from surreal_bids.config import CohortOptions
+from surreal_bids.config import VOLUME, ZSCORE, CohortOptions
 from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.regions import (
@@ -25,6 +25,7 @@ from surreal_bids.regions import (
     FREESURFER_OTHERS,
     FREESURFER_REGION,
     VENTRICLES,
+    Z_SCORE,
     Feature,
     FeatureList,
     build_features,
@@ -67,6 +68,11 @@ def column_features(columns: Iterable[str]) -> FeatureList:
         features = tuple(Feature(column, (index,)) for column, index in regions.items())
         return FeatureList('columns', features, VOLUME_UNIT)
     return FeatureList('columns', tuple(Feature(name, ()) for name in columns), UNKNOWN_UNIT)
+
+
+def of_kind(features: FeatureList, kind: str | None) -> FeatureList:
+    """Mark features as z-scores, if that is their kind."""
+    return replace(features, unit=Z_SCORE) if kind == ZSCORE else features
 
 
 def listed_features(wanted: str) -> FeatureList:
@@ -208,10 +214,19 @@ def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
         return pd.DataFrame({name: table.numbers(column) for name, column in found.items()})
     needed = {index for feature in wanted.features for index in feature.indices}
     with prefix_errors(table.source):
+        _refuse_sums_of_scores(wanted)
         regions = recognise(table.columns)
         _refuse_freesurfer(table.columns, needed - {*regions.values()})
         volumes = {name: table.numbers(name) for name, index in regions.items() if index in needed}
         return build_features(pd.DataFrame(volumes, table.text.index), wanted.features)
+
+
+def _refuse_sums_of_scores(wanted: FeatureList) -> None:
+    if wanted.are_z_scores and any(len(feature.indices) > 1 for feature in wanted.features):
+        raise DataError(
+            f'{wanted.name} sums regions of both sides, but a sum of z-scores is no z-score; use '
+            '--features muse139, or a file with the names of columns'
+        )
 
 
 def _refuse_freesurfer(columns: Iterable[str], missing: Collection[int]) -> None:
@@ -333,6 +348,8 @@ def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
     if config.covariates:
         asked = list(dict.fromkeys(config.covariates))
         return ([] if asked == [NONE] else asked), True
+    if config.features_kind == ZSCORE:
+        return [], False
     usual = [_first_useful(people, columns_of(people.columns, 'age'))]
     usual.append(_first_useful(people, columns_of(people.columns, 'sex')))
     return [name for name in usual if name is not None], False
@@ -348,18 +365,25 @@ def _is_useful(people: Table, column: str) -> bool:
 
 
 def _icv_column(config: CohortOptions, people: Table, covariates: Sequence[str]) -> str | None:
-    if config.icv_column or config.icv == NONE:
+    is_asked_for = config.features_kind != ZSCORE or config.icv is not None
+    if config.icv_column or config.icv == NONE or not is_asked_for:
         return config.icv_column
     usual = [name for name in columns_of(people.columns, 'icv') if name not in covariates]
     return next((name for name in usual if _is_useful(people, name)), None)
 
 
 def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
+    are_z_scores = config.features_kind == ZSCORE
+    if are_z_scores and config.icv in ('power', 'proportion'):
+        raise UsageError(
+            f'--icv {config.icv} needs volumes; use --icv covariate or none with --features-kind '
+            f'{ZSCORE}'
+        )
     if config.icv == 'proportion':
         return 'proportion'
     if config.icv == NONE or column is None:
         return 'none'
-    return 'covariate' if config.icv == 'covariate' else 'power'
+    return 'covariate' if are_z_scores or config.icv == 'covariate' else 'power'
 
 
 def _site_column(config: CohortOptions, people: Table) -> str | None:
@@ -375,6 +399,12 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
         raise UsageError(
             '--model: the model defines the covariates and the correction for head size; remove '
             '--covariates and --icv'
+        )
+    kind = ZSCORE if model.features.are_z_scores else VOLUME
+    if config.features_kind not in (None, kind):
+        raise UsageError(
+            f'--features-kind {config.features_kind}: the model was trained on features of the '
+            f'kind {kind}; use such a table, or another model'
         )
     site = model.options.site_column or (SITE if adapt else None)
     options = replace(model.options, site_column=site)

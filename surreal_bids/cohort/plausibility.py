@@ -401,7 +401,7 @@ def check_volumes(
         Negative or repeated volumes, or volumes in other or mixed units.
     """
     refuse_negative(features, source)
-    _refuse_copies(features, source)
+    refuse_copies(features, source)
     logs = _logs(features)
     _refuse_mixed_units(logs.median(axis=1), source)
     _refuse_far_values(features, logs, source)
@@ -415,8 +415,8 @@ def refuse_negative(features: pd.DataFrame, source: str) -> None:
         return
     remedy = 'volumes cannot be negative; correct it, or write n/a if it is missing'
     if negative.any(axis=1).mean() > MOSTLY:
-        remedy = 'most participants have negative values; use volumes as measured, not z-scores or '
-        remedy += 'residuals'
+        remedy = 'most participants have negative values; use volumes as measured, not residuals. '
+        remedy += 'For z-scores, train a model with --features-kind zscore'
     raise DataError(f'{source}: {_first(features, negative)}; {remedy}')
 
 
@@ -427,7 +427,8 @@ def _first(features: pd.DataFrame, wrong: pd.DataFrame) -> str:
     return f'{region} of {visit} is {features.iloc[row, column]:.10g}'
 
 
-def _refuse_copies(features: pd.DataFrame, source: str) -> None:
+def refuse_copies(features: pd.DataFrame, source: str) -> None:
+    """Refuse participants with the same numbers in all regions."""
     measured = features[features.notna().any(axis=1) & (features != 0).any(axis=1)]
     copies = measured.duplicated()
     if measured.shape[1] >= MIN_ALIKE and copies.any():
@@ -557,23 +558,28 @@ def empty_regions(features: pd.DataFrame) -> Reasons:
     }
 
 
-def outlying_volumes(features: pd.DataFrame, is_patient: pd.Series) -> Reasons:
+def outlying_volumes(
+    features: pd.DataFrame, is_patient: pd.Series, are_z_scores: bool = False
+) -> Reasons:
     """Return the reasons for excluding participants with many outlying regions.
 
-    Log volumes are compared with the median of the own group, to keep patients with marked disease,
-    and with the spread of all participants. At least `MIN_FOR_OUTLIERS` participants are needed.
+    Log volumes, or z-scores, are compared with the median of the own group, to keep patients with
+    marked disease, and with the spread of all participants. At least `MIN_FOR_OUTLIERS`
+    participants are needed.
 
     Parameters
     ----------
     features : frame of shape (n_visits, n_features)
-        Volumes, all greater than 0.
+        Volumes, all greater than 0, or z-scores.
     is_patient : Series of bool
         The group of each.
+    are_z_scores
+        Whether features are z-scores.
     """
     if len(features) < MIN_FOR_OUTLIERS:
         return {}
-    logs = features.transform('log')
-    distance = logs - logs.groupby(is_patient).transform('median')
+    compared = features if are_z_scores else features.transform('log')
+    distance = compared - compared.groupby(is_patient).transform('median')
     sd = NORMAL_SD_PER_MAD * distance.abs().median()
     share = (distance.abs() > OUTLYING * sd).mean(axis=1)
     return {

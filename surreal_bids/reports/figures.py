@@ -294,7 +294,7 @@ def plot_regions(patterns: pd.DataFrame, whose: str = 'patients') -> Figure:
     ----------
     patterns : frame
         `pattern`, `region`, `change_percent`, `change_percent_member_spread`, and perhaps
-        `contribution`.
+        `contribution`; where there are no percentages (z-scores), `change_sd`.
     whose
         In whom all this is the mean.
     """
@@ -307,17 +307,25 @@ def plot_regions(patterns: pd.DataFrame, whose: str = 'patients') -> Figure:
     of_changes = panels[:, 0] if beside else panels.ravel()
     for axes in of_changes[len(names) :]:
         axes.set_axis_off()
+    measure, unit = _measure_of_change(patterns)
     for number, (axes, name) in enumerate(zip(of_changes, names)):
         mine = patterns[patterns['pattern'] == name]
-        order = mine['change_percent'].abs().sort_values(ascending=False).index[:SHOWN_REGIONS]
+        order = mine[measure].abs().sort_values(ascending=False).index[:SHOWN_REGIONS]
         shown, colour = mine.loc[order[::-1]], SERIES[number % len(SERIES)]
         spread = shown['change_percent_member_spread'].fillna(0)
-        _region_bars(axes, shown, 'change_percent', colour, spread)
-        axes.set(title=name, xlabel='change (% of the mean of controls)')
+        _region_bars(axes, shown, measure, colour, spread)
+        axes.set(title=name, xlabel=f'change ({unit})')
         if beside:
             _region_bars(panels[number, 1], shown, 'contribution', colour)
             panels[number, 1].set(xlabel=f'mean part of {name} in {whose}')
     return figure
+
+
+def _measure_of_change(patterns: pd.DataFrame) -> tuple[str, str]:
+    """Return the column to draw and its unit; z-scores do not change by percentages."""
+    if patterns['change_percent'].notna().any():
+        return 'change_percent', '% of the mean of controls'
+    return 'change_sd', 'SD of controls'
 
 
 def _region_bars(

@@ -110,8 +110,8 @@ class GroupMethods:
 
     Attributes
     ----------
-    n_controls, n_patients, n_features
-        Who and what was included.
+    n_controls, n_patients, n_features, features
+        Who and what was included: volumes or z-scores.
     harmonized
         Whether sites were harmonized with ComBat.
     covariates
@@ -138,6 +138,7 @@ class GroupMethods:
     n_controls: int
     n_patients: int
     n_features: int
+    features: Literal['volumes', 'z-scores'] = 'volumes'
     harmonized: bool = False
     covariates: tuple[str, ...] = ()
     icv: Literal['power', 'covariate', 'proportion', 'none'] = 'none'
@@ -183,6 +184,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         n_patterns=len(found.names),
         folds=0 if found.fitted is None else found.fitted.folds.count,
         covariates=cohort.options.covariates,
+        features='z-scores' if cohort.wanted.are_z_scores else 'volumes',
         icv=cohort.options.icv,
         associations=cohort.counts['PT'] > 0,
         slopes=() if change is None else tuple(change['slopes'].dropna().unique()),

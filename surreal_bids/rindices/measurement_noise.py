@@ -83,9 +83,10 @@ def noise_of_features(features: FeatureList) -> Noise[pd.Series]:
     Returns
     -------
     Noise of Series, by the name of the feature
-        NaN where a feature is not made of MUSE regions whose noise is known.
+        NaN where a feature is no volume of MUSE regions whose noise is known.
     """
-    own = [_noise_of_sum(feature) for feature in features.features]
+    unknown = [(np.nan, np.nan)] * len(features)
+    own = unknown if features.are_z_scores else [_noise_of_sum(f) for f in features.features]
     table = pd.DataFrame(own, features.names, ['sd', 'df'], dtype=np.float64)
     return Noise(table['sd'], table['df'])
 

@@ -133,7 +133,8 @@ class Preprocessing:
         """Mean relative change of the features per unit of each numeric covariate."""
         if self.residualiser is None:
             return {}
-        scale = 1.0 if self.options.icv == 'power' else self.normaliser.mean_
+        by_ratio = self.options.icv == 'power' or self.features.are_z_scores
+        scale = 1.0 if by_ratio else self.normaliser.mean_
         encoder, coefficients = self.residualiser.encoder_, self.residualiser.coefficients_
         rows = {name: encoder.column_names_.index(name) for name in encoder.range_}
         return {name: float((coefficients[row] / scale).mean()) for name, row in rows.items()}

@@ -423,7 +423,7 @@ def test_columns_that_are_something_else_are_an_error(tmp_path, change, message)
 @pytest.mark.parametrize(
     ('change', 'message'),
     [
-        (lambda f: f - 300, 'not z-scores'),
+        (lambda f: f - 300, 'For z-scores'),
         (lambda f: f.mul(np.where(np.arange(71) < 40, 1, 0.001), axis=0), 'cm3 and mm3'),
         (lambda f: f.assign(**{n: f[n].mask(f.index == 'sub-009', f[n]['sub-002']) for n in f}),
          'sub-002 and sub-009 have identical volumes'),
