@@ -141,7 +141,7 @@ def test_a_model_takes_its_own_kind_only(tables):
             tables / f'{table}.tsv',
             options=options,
             model=steps[model],
-            with_groups=False,
+            groups='ignored',
             adapt=False,
         )
 
