@@ -1,6 +1,7 @@
-"""Atomic writes, and locks on folders.
+"""Atomic writes of files and of sets of files, errors of the system, and locks on folders.
 
-A file appears under its final name when it is complete, or not at all.
+A file appears under its final name when it is complete, or not at all. Files that belong together
+are staged, then replaced together.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surreal_bids.exceptions import OutputError, UsageError
+from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 
 if TYPE_CHECKING:
     import nibabel as nib
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""Errors of writing only: full disk or quota, read-only file system."""
-CANNOT_WRITE = (*DISK_FULL, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ENOTCONN)
-"""Also missing permission, and a disk or server that is no longer available."""
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+"""Errors of writing only: full disk or quota, read-only file system, limit of file sizes."""
+NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ENOTCONN)
+"""Missing permission, and a disk or server that is no longer available."""
 RANDOM_BYTES = 4
 """Random part of a temporary name."""
 MISSING = 'n/a'
@@ -61,7 +62,8 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
         _flush(temporary)
         temporary.replace(target)
     except OSError as error:
-        if error.errno not in CANNOT_WRITE and target.parent.is_dir():
+        is_ours = error.filename == os.fspath(temporary) or not target.parent.is_dir()
+        if not is_ours and error.errno not in (*CANNOT_WRITE, *NO_ACCESS):
             raise
         raise OutputError(cannot_write(target, error)) from error
     finally:
@@ -69,24 +71,91 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), 'free some space and rerun the command'),
+    errno.EFBIG: 'raise the limit of file sizes (ulimit -f) and rerun the command',
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), 'raise the limit of open files (ulimit -n)'),
+    **dict.fromkeys(
+        (errno.EIO, errno.ESTALE, errno.ENOTCONN), 'check the disk and rerun the command'
+    ),
+    errno.ENAMETOOLONG: 'use a shorter name',
+    errno.ELOOP: 'correct the links, which form a circle',
+    errno.ENOTDIR: 'part of the path is a file; correct the path',
+    errno.EISDIR: 'give the name of a file',
+    errno.EINVAL: 'correct the path',
+    errno.ENOENT: 'correct the path',
+    errno.ENOMEM: 'use a machine with more memory',
+}
+"""What to do about errors of the system."""
+
+
 def cannot_write(target: str | Path, error: OSError) -> str:
     """Compose the error message for a file or folder that cannot be written."""
-    remedy = 'choose an output folder with write permission'
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        remedy = 'free some space and rerun the command to resume'
-    return f'{target}: cannot be written ({error.strerror}); {remedy}'
+    remedy = REMEDIES.get(error.errno or 0, 'choose an output folder with write permission')
+    return f'{published(target)}: cannot be written ({error.strerror}); {remedy}'
+
+
+def cannot_read(source: str | Path, error: OSError) -> str:
+    """Compose the error message for a file or folder that cannot be read."""
+    remedy = REMEDIES.get(error.errno or 0, 'check the path and its permissions')
+    return f'{source}: cannot be read ({error.strerror}); {remedy}'
+
+
+def explain(error: BaseException, place: str = 'the output') -> SurrealError | None:
+    """Turn an error of the system into one for users; None if it may be a bug.
+
+    Parameters
+    ----------
+    error
+        The error.
+    place
+        What was written if the error names no file.
+    """
+    if isinstance(error, MemoryError):
+        return DataError(f'the data do not fit into the memory; {REMEDIES[errno.ENOMEM]}')
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    if error.errno in CANNOT_WRITE:
+        return OutputError(cannot_write(error.filename or place, error))
+    if error.errno not in REMEDIES and error.errno not in NO_ACCESS:
+        return None
+    remedy = REMEDIES.get(error.errno, 'check its permissions')
+    return DataError(f'{error.filename or "a file"}: cannot be used ({error.strerror}); {remedy}')
+
+
+LARGEST = 1 << 30
+"""Size from which a file of text is refused: the largest studies have tables of 0.1 GB."""
+
+
+def read_file(path: str | Path, largest: int = LARGEST) -> bytes:
+    """Read a file; devices and pipes, which may never end, and huge files are refused."""
+    require_regular(path)
+    size = Path(path).stat().st_size
+    if size > largest:
+        raise DataError(
+            f'{path}: {size / 1e9:.1f} GB, but at most {largest / 1e9:.1f} GB can be read; '
+            'check that it is the right file'
+        )
+    return Path(path).read_bytes()
+
+
+def require_regular(path: str | Path) -> None:
+    """Refuse devices, pipes and sockets; whatever is missing or a folder fails when it is read."""
+    path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(f'{path}: a device or a pipe, not a file; save the content to a file')
 
 
 def read_option_file(option: str, path: Path) -> str:
     """Read the text of a file that was given with an option."""
     try:
-        return path.read_text(encoding='utf-8-sig')
+        return read_file(path).decode('utf-8-sig')
+    except DataError as error:
+        raise UsageError(f'{option} {error}') from error
     except FileNotFoundError as error:
         raise UsageError(f'{option} {path}: no such file; correct the path') from error
     except OSError as error:
-        raise UsageError(
-            f'{option} {path}: cannot be read ({error.strerror}); check the path'
-        ) from error
+        raise UsageError(f'{option} {cannot_read(path, error)}') from error
     except UnicodeDecodeError as error:
         raise UsageError(f'{option} {path}: not UTF-8 text; correct the file') from error
 
@@ -150,6 +219,110 @@ def write_image(path: str | Path, image: nib.Nifti1Image) -> Path:
     with atomic_path(path) as temporary:
         image.to_filename(temporary)
     return Path(path)
+
+
+STAGING = '.surreal_bids-'
+"""Start of the names of hidden folders with new outputs that are not complete yet."""
+
+NEW, OLD, JOURNAL = 'new', 'old', 'journal.json'
+"""In such a folder: new outputs, those they have replaced, and a file that exists meanwhile."""
+
+
+@contextmanager
+def staged(folder: str | Path, part: str, owned: Iterable[Path] = ()) -> Iterator[Path]:
+    """Yield a folder for new outputs; at the end, they replace earlier outputs all together.
+
+    After an error, the earlier outputs are there. After a kill while they were being replaced,
+    :func:`restore` puts them back. The caller locks `part` with :func:`sole_use`.
+
+    Parameters
+    ----------
+    folder
+        Where the outputs belong. Paths below the yielded folder are those below this one.
+    part
+        Name of this set of outputs.
+    owned
+        Outputs of earlier runs; those without a successor are removed.
+    """
+    folder = Path(folder)
+    staging = folder / f'{STAGING}{part}'
+    restore(folder, part)
+    try:
+        (staging / NEW).mkdir(parents=True)
+    except OSError as error:
+        raise OutputError(cannot_write(folder, error)) from error
+    try:
+        yield staging / NEW
+        _replace_all(folder, staging, owned)
+    finally:
+        # If this fails too, the journal stays, and the next command restores the outputs.
+        with suppress(OSError):
+            restore(folder, part)
+
+
+def _replace_all(folder: Path, staging: Path, owned: Iterable[Path]) -> None:
+    """Keep earlier outputs in the staging folder while they are replaced one by one."""
+    new = staging / NEW
+    names = sorted(path.relative_to(new) for path in new.rglob('*') if path.is_file())
+    known = [path.relative_to(folder) for path in owned if os.path.lexists(path)]
+    names += [name for name in dict.fromkeys(known) if name not in names]
+    write_json(
+        staging / JOURNAL, {name.as_posix(): os.path.lexists(folder / name) for name in names}
+    )
+    for name in names:
+        try:
+            _replace(folder / name, new / name, staging / OLD / name)
+        except OSError as error:
+            raise OutputError(cannot_write(folder / name, error)) from error
+    (staging / JOURNAL).unlink()
+
+
+def _replace(target: Path, new: Path, old: Path) -> None:
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, 'a folder of this name exists')
+    if os.path.lexists(target):
+        _move(target, old)
+    if new.exists():
+        _move(new, target)
+
+
+def _move(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.replace(target)
+
+
+def restore(folder: str | Path, part: str) -> None:
+    """Put back the outputs of which only some were replaced; delete unfinished new ones."""
+    staging = Path(folder) / f'{STAGING}{part}'
+    journal = staging / JOURNAL
+    if journal.is_file():
+        for name, existed in reversed(json.loads(journal.read_text(encoding='utf-8')).items()):
+            target, old, new = Path(folder) / name, staging / OLD / name, staging / NEW / name
+            if os.path.lexists(old):
+                _move(old, target)
+            elif not existed and not new.exists() and target.exists():
+                _move(target, new)
+        journal.unlink()
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def restore_interrupted(folder: str | Path, part: str) -> None:
+    """Restore outputs whose replacement was killed, unless their writer still runs."""
+    if (Path(folder) / f'{STAGING}{part}').exists():
+        with sole_use(folder, [part]):
+            restore(folder, part)
+
+
+def is_interrupted(folder: str | Path) -> bool:
+    """Whether only some outputs in a folder are replaced: its writer still runs, or was killed."""
+    return any(Path(folder).glob(f'{STAGING}*/{JOURNAL}'))
+
+
+def published(path: str | Path) -> Path:
+    """Return the path that a file in a staging folder gets in the end."""
+    parts = Path(path).parts
+    at = [number for number, part in enumerate(parts) if part.startswith(STAGING)]
+    return Path(*parts[: at[0]], *parts[at[0] + 2 :]) if at else Path(path)
 
 
 LOCK = '.surreal_bids.lock'

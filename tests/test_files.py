@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,12 @@ from surreal_bids.files import (
     LOCK,
     RUNS,
     atomic_path,
+    is_interrupted,
+    published,
     remove_leftovers,
+    restore,
     sole_use,
+    staged,
     write_json,
     write_text,
     write_tsv,
@@ -234,6 +239,93 @@ def test_a_folder_that_was_made_and_not_used_goes_again(tmp_path):
     with sole_use(tmp_path / 'out', ['a']):
         assert (tmp_path / 'out' / LOCK).exists()
     assert not list(tmp_path.iterdir())
+
+
+EARLIER = {'a.tsv': 'old', 'b/c.json': 'old', 'gone.tsv': 'old', 'own.txt': 'by hand'}
+REPLACED = {'a.tsv': 'new', 'b/c.json': 'new', 'd/e.txt': 'new', 'own.txt': 'by hand'}
+
+
+def replace_outputs(folder):
+    with staged(folder, 'set', [folder / 'gone.tsv', folder / 'a.tsv']) as new:
+        for name in ('a.tsv', 'b/c.json', 'd/e.txt'):
+            write_text(new / name, 'new')
+
+
+def texts(folder):
+    found = (path for path in folder.rglob('*') if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in found}
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    folder = tmp_path / 'out'
+    for name, text in EARLIER.items():
+        write_text(folder / name, text)
+    return folder
+
+
+def test_staged_files_replace_earlier_ones_together(outputs):
+    replace_outputs(outputs)
+    assert texts(outputs) == REPLACED
+
+
+def test_an_error_leaves_all_earlier_files(outputs):
+    with pytest.raises(ZeroDivisionError), staged(outputs, 'set', outputs.iterdir()) as new:
+        write_text(new / 'a.tsv', str(1 / 0))
+    assert texts(outputs) == EARLIER
+
+
+@pytest.mark.parametrize('end', ['error', 'interruption', 'kill'])
+def test_earlier_or_new_files_are_there_whatever_call_fails(outputs, end, monkeypatch):
+    monkeypatch.setattr(os, 'fsync', bool)
+    at, ended = 0, False
+    while not ended:
+        at += 1
+        shutil.rmtree(outputs)
+        for name, text in EARLIER.items():
+            write_text(outputs / name, text)
+        ended = fails_at(at, end, lambda: replace_outputs(outputs))
+        assert end == 'kill' or not is_interrupted(outputs)
+        restore(outputs, 'set')
+        assert texts(outputs) == REPLACED or (texts(outputs) == EARLIER and not ended)
+    assert at > 30
+
+
+def fails_at(at, end, function):
+    """Fail at one call of the system, in a copy of this process; return whether it has ended."""
+    process = os.fork()
+    if process:
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    calls = []
+
+    def failing(real):
+        def call(*arguments, **options):
+            calls.append(real)
+            if len(calls) != at:
+                return real(*arguments, **options)
+            if end == 'kill':
+                os._exit(1)
+            raise KeyboardInterrupt if end == 'interruption' else OSError(28, 'full')
+
+        return call
+
+    for name in ('fsync', 'replace', 'mkdir', 'unlink', 'rmdir', 'open'):
+        setattr(os, name, failing(getattr(os, name)))
+    with suppress(OSError, KeyboardInterrupt):
+        function()
+    os._exit(len(calls) >= at)
+
+
+def test_a_folder_in_the_place_of_a_file_stays(outputs):
+    (outputs / 'd' / 'e.txt').mkdir(parents=True)
+    with pytest.raises(OutputError, match=r'e\.txt: .*a folder'):
+        replace_outputs(outputs)
+    assert texts(outputs) == EARLIER
+
+
+def test_messages_name_the_final_place(outputs):
+    assert published(outputs / '.surreal_bids-set' / 'new' / 'b' / 'c') == outputs / 'b' / 'c'
+    assert published(outputs / 'b') == outputs / 'b'
 
 
 @pytest.fixture

@@ -57,15 +57,11 @@ def write_tables(found: Analysis, places: Mapping[str, Path]) -> None:
         All results.
     places
         File of each table to write, by its name in `TABLES`. A table that does not apply to these
-        results is not written; a file of that name from an earlier run is removed. A CSV file has
-        the columns of NiChart.
+        results is not written. A CSV file has the columns of NiChart.
     """
     for name, path in places.items():
         table = TABLES[name](found)
-        if table is None:
-            path.unlink(missing_ok=True)
-            path.with_suffix('.json').unlink(missing_ok=True)
-        else:
+        if table is not None:
             described = _describe(name, table, found)
             if path.suffix.lower() == '.csv':
                 names = nichart_names(table.columns, found.names)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,14 @@ from surreal_bids.exceptions import (
     OutputError,
     UsageError,
 )
-from surreal_bids.files import refuse_inputs
+from surreal_bids.files import (
+    read_file,
+    refuse_inputs,
+    restore_interrupted,
+    sole_use,
+    staged,
+    write_text,
+)
 from surreal_bids.text import list_briefly
 
 if TYPE_CHECKING:
@@ -46,7 +54,10 @@ OWN_FILES = (
     *(f'{name}{end}' for name in (*FIT_TABLES, 'site_shifts') for end in ('.tsv', '.json')),
     *(CARD, TENSORS, CHECKPOINTS, SUMMARY),
 )
-"""What a folder may hold for a fit to resume in it."""
+"""What the commands write into the folder of a model."""
+
+MODEL = 'model'
+"""The part of such a folder that is locked and replaced."""
 
 BLAS_THREADS = 4
 """With 16, matrices as small as these took a third longer in all."""
@@ -56,7 +67,12 @@ BLAS_THREADS = 4
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `surreal-gan`; returns the exit code."""
-    arguments = build_parser().parse_args(with_hyphens(sys.argv[1:] if argv is None else argv))
+    return run_command(run, sys.argv[1:] if argv is None else argv)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Parse a command line and run the command."""
+    arguments = build_parser().parse_args(with_hyphens(argv))
     set_up_logging(arguments.verbosity)
     if 'OMP_NUM_THREADS' not in os.environ:
         # Of NumPy and SciPy, which are not imported yet; PyTorch has its own.
@@ -68,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         'import-checkpoint': run_import,
         'card': run_card,
     }
-    return run_command(runs[arguments.command], arguments)
+    return runs[arguments.command](arguments)
 
 
 def run_fit(arguments: argparse.Namespace) -> int:
@@ -78,10 +94,11 @@ def run_fit(arguments: argparse.Namespace) -> int:
     require_free_folder(out, arguments.overwrite)
     refuse_inputs([out, *(out / name for name in OWN_FILES)], inputs)
 
+    from surreal_bids import __version__
     from surreal_bids.analysis.engine import analyse_trained
     from surreal_bids.analysis.outputs import summarise_cohort
     from surreal_bids.cohort.cohort import read_cohort
-    from surreal_bids.files import sole_use
+    from surreal_bids.model.bundle import claim_checkpoints
     from surreal_bids.rindices.crossfit import prepare_folds, train
     from surreal_bids.rindices.model import prepare, require_trainable
 
@@ -94,10 +111,11 @@ def run_fit(arguments: argparse.Namespace) -> int:
         training = training_options(training)
         require_trainable(data, training)
         folds = prepare_folds(cohort, training)
-    with sole_use(out, ['model']), _naming_table(arguments):
+    with sole_use(out, [MODEL]), _naming_table(arguments):
         require_free_folder(out, arguments.overwrite)
         if arguments.overwrite:
-            shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
+            owner = cohort.fingerprint(asdict(training), __version__)
+            claim_checkpoints(out / CHECKPOINTS, owner)
         trained = train(data, folds, training, out / CHECKPOINTS)
         _write_fit(out, analyse_trained(cohort, trained, training.random_seed))
     return 0
@@ -118,17 +136,46 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
     """Refuse a folder that holds a model, unless told to overwrite it, or anything foreign."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f'{folder}: a file of this name exists; choose another output folder')
-    if overwrite or not folder.exists():
+    if not folder.exists():
+        return
+    restore_interrupted(folder, MODEL)
+    if overwrite:
+        outputs = (folder / name for name in OWN_FILES if name != CHECKPOINTS)
+        _refuse_foreign(outputs, _owned(folder))
         return
     if (folder / CARD).exists():
         raise OutputError(f'{folder}: holds a model; choose another folder or use --overwrite')
     there = sorted(path.name for path in folder.iterdir() if not path.name.startswith('.'))
-    foreign = [name for name in there if name not in OWN_FILES]
-    if foreign:
+    others = [name for name in there if name != CHECKPOINTS]
+    if others:
         raise OutputError(
-            f'{folder}: holds {list_briefly(foreign)}, which is not part of a model; choose '
-            'another folder, or use --overwrite to write the model there anyway'
+            f'{folder}: holds {list_briefly(others)}; choose another folder, or use --overwrite to '
+            'write the model there anyway'
         )
+
+
+def _refuse_foreign(outputs: Iterable[Path], owned: Iterable[Path]) -> None:
+    """Refuse to replace files that this program has not written."""
+    for path in outputs:
+        if path.is_dir() or (os.path.lexists(path) and path not in owned):
+            raise OutputError(
+                f'{path}: was not written by surreal-gan, or was changed since; move it, or choose '
+                'another output'
+            )
+
+
+def _owned(folder: Path) -> list[Path]:
+    """List the outputs of earlier commands in the folder of a model."""
+    from surreal_bids.analysis.descriptions import own_files
+
+    tables = [own_files(name, folder / f'{name}.tsv') for name in (*FIT_TABLES, 'site_shifts')]
+    try:
+        card = json.loads(read_file(folder / CARD))
+        is_own = card['GeneratedBy']['Name'] == 'surreal_bids'
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        is_own = False
+    model = [folder / name for name in (CARD, TENSORS, SUMMARY)] if is_own else []
+    return [*chain(*tables), *model]
 
 
 @contextmanager
@@ -163,20 +210,20 @@ def _naming_table(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def _write_fit(folder: Path, found: Analysis) -> None:
-    """Write all outputs, the card last: a folder with a card is complete."""
+    """Write all outputs, then remove the checkpoints."""
     from surreal_bids.analysis.outputs import summarise_cohort, write_tables
-    from surreal_bids.files import write_text
+    from surreal_bids.model.bundle import remove_checkpoints
     from surreal_bids.reports.model_card import card_text
     from surreal_bids.rindices.control_sensitivity import describe_shift
 
-    (folder / CARD).unlink(missing_ok=True)
-    write_tables(found, {name: folder / f'{name}.tsv' for name in FIT_TABLES})
     card = card_text(found.model.state()[1], details=False)
     shift = describe_shift(found.shift)
     card = f'{card}\n\n{shift}.' if shift else card
-    write_text(folder / SUMMARY, f'{summarise_cohort(found.cohort)}\n{card}\n')
-    found.model.save(folder)
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    with staged(folder, MODEL, _owned(folder)) as new:
+        write_tables(found, {name: new / f'{name}.tsv' for name in FIT_TABLES})
+        write_text(new / SUMMARY, f'{summarise_cohort(found.cohort)}\n{card}\n')
+        found.model.save(new)
+    remove_checkpoints(folder / CHECKPOINTS)
     what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
     sys.stdout.write(f'\n{card}\n\n{what} in {folder}.\n')
 
@@ -192,7 +239,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
         'rindices': out,
         **{name: out.with_name(f'{out.stem}_{name}.tsv') for name in ('contributions', 'changes')},
     }
-    _require_free_files(arguments, places.values())
+    _require_free_files(arguments, places)
 
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import (
@@ -218,7 +265,9 @@ def run_apply(arguments: argparse.Namespace) -> int:
     with _naming_table(arguments):
         found = analyse_applied(cohort, model)
         found = replace(found, results=with_excluded(found.results, cohort))
-        write_tables(found, places)
+        owned = _owned_tables(places)
+        with sole_use(out.parent, [out.name]), staged(out.parent, out.name, owned) as new:
+            write_tables(found, {name: new / path.name for name, path in places.items()})
     notes = [*cohort.notes, *_site_notes(model, cohort)]
     doubts = (
         *cohort.warnings,
@@ -230,14 +279,24 @@ def run_apply(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _require_free_files(arguments: argparse.Namespace, tables: Iterable[Path]) -> None:
+def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path]) -> None:
     """Refuse outputs of `apply` that are inputs, or that exist unless told to overwrite them."""
-    outputs = [each for path in tables for each in (path, path.with_suffix('.json'))]
+    outputs = [each for path in places.values() for each in (path, path.with_suffix('.json'))]
     model_files = [arguments.model / name for name in OWN_FILES]
     refuse_inputs(outputs, [arguments.table, arguments.participants, *model_files])
+    restore_interrupted(arguments.out.parent, arguments.out.name)
     for path in outputs:
         if path.is_dir() or (path.exists() and not arguments.overwrite):
             raise OutputError(f'{path}: already exists; choose another name or use --overwrite')
+    _refuse_foreign(outputs, [arguments.out, *_owned_tables(places)])
+
+
+def _owned_tables(places: Mapping[str, Path]) -> list[Path]:
+    """List tables of an earlier `apply`, with their sidecars."""
+    from surreal_bids.analysis.descriptions import own_files
+
+    there = {name: path for name, path in places.items() if path.exists()}
+    return [*chain(*(own_files(name, path) for name, path in there.items()))]
 
 
 def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:
@@ -261,7 +320,6 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     refuse_inputs([out / name for name in OWN_FILES], [table, arguments.participants, *own])
 
     from surreal_bids.analysis.descriptions import write_described
-    from surreal_bids.files import write_text
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import (
         add_sites,
@@ -277,11 +335,11 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     with _naming_table(arguments):
         taught, added = add_sites(model, controls)
     text = summarise_added(added, controls)
-    (out / CARD).unlink(missing_ok=True)
-    write_described('site_shifts', out / SHIFTS, shift_table(added))
-    write_described('exclusions', out / EXCLUSIONS, controls.exclusions)
-    write_text(out / SUMMARY, text)
-    taught.save(out)
+    with sole_use(out, [MODEL]), staged(out, MODEL, _owned(out)) as new:
+        write_described('site_shifts', new / SHIFTS, shift_table(added))
+        write_described('exclusions', new / EXCLUSIONS, controls.exclusions)
+        write_text(new / SUMMARY, text)
+        taught.save(new)
     sys.stdout.write(f'{text}\nThe model is in {out}.\n')
     return 0
 
@@ -309,8 +367,8 @@ def run_import(arguments: argparse.Namespace) -> int:
     model = import_checkpoint(
         arguments.file, listed_features(arguments.features), arguments.covariates, arguments.epoch
     )
-    model.save(arguments.out)
-    sys.stdout.write(
-        f'{card_text(model.state()[1], details=False)}\n\nThe model is in {arguments.out}.\n'
-    )
+    out = arguments.out
+    with sole_use(out, [MODEL]), staged(out, MODEL, _owned(out)) as new:
+        model.save(new)
+    sys.stdout.write(f'{card_text(model.state()[1], details=False)}\n\nThe model is in {out}.\n')
     return 0

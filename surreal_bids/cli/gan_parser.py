@@ -50,7 +50,7 @@ def _add_fit(commands: Any) -> None:
     )
     _add_tables(parser)
     _add_path(parser, '--out', 'MODEL', 'folder to write the model to')
-    _add_overwrite(parser, 'replace the model in MODEL and start from the beginning')
+    _add_overwrite(parser, 'replace the model in MODEL')
     for title in (GROUPS, VOLUMES, TRAINING):
         add_options(parser.add_argument_group(title, SECTIONS[title]), title)
 

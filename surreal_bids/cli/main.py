@@ -8,13 +8,15 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from difflib import get_close_matches
+from pathlib import Path
 from traceback import format_exception
 from typing import NoReturn, TypeVar
 
 from surreal_bids import __version__
 from surreal_bids.exceptions import OutputError, SurrealError
-from surreal_bids.files import DISK_FULL, cannot_write
+from surreal_bids.files import cannot_write, explain
 from surreal_bids.progress import PROGRESS
 
 LOGGER = logging.getLogger(__name__)
@@ -51,27 +53,59 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
         standard error; 130 after an interruption; 70 after an unexpected error, whose traceback
         is saved to a file.
     """
+    _replace_closed_streams()
     try:
-        code = function(arguments) or 0
+        code = _run(function, arguments)
+    except SystemExit as ending:  # Of the parser, after help or wrong usage.
+        raise SystemExit(_flush_output(int(ending.code or 0))) from None
+    return _flush_output(code)
+
+
+def _flush_output(code: int) -> int:
+    """Write the remaining output; return the exit code, or that of an error of the output."""
+    try:
         sys.stdout.flush()
-    except SurrealError as error:
-        LOGGER.debug('Raised here:', exc_info=True)
-        sys.stderr.write(f'error: {error}\n')
-        return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write('interrupted; rerun the command to resume\n')
-        return EXIT_INTERRUPTED
     except BrokenPipeError:
         _discard_remaining_output()
         return EXIT_BROKEN_PIPE
     except OSError as error:
-        if error.errno not in DISK_FULL:
-            return _report_unexpected(error)
-        sys.stderr.write(f'error: {cannot_write(error.filename or "the output", error)}\n')
-        return OutputError.exit_code
-    except Exception as error:
-        return _report_unexpected(error)
+        _discard_remaining_output()
+        return code or _report(OutputError(cannot_write('the standard output', error)))
     return code
+
+
+def _run(function: Callable[[Arguments], int | None], arguments: Arguments) -> int:
+    try:
+        return function(arguments) or 0
+    except SurrealError as error:
+        return _report(error)
+    except KeyboardInterrupt:
+        _tell('interrupted; rerun the command to resume')
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
+    except Exception as error:
+        known = explain(error)
+        return _report_unexpected(error) if known is None else _report(known)
+
+
+def _report(error: SurrealError) -> int:
+    LOGGER.debug('Raised here:', exc_info=True)
+    _tell(f'error: {error}')
+    return error.exit_code
+
+
+def _tell(text: str) -> None:
+    """Write to the standard error, if possible."""
+    with suppress(OSError):
+        sys.stderr.write(f'{text}\n')
+
+
+def _replace_closed_streams() -> None:
+    """Discard what is written to a standard stream that the shell has closed (`>&-`)."""
+    for name in ('stdout', 'stderr'):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open('w', encoding='utf-8'))  # noqa: SIM115
 
 
 def _report_unexpected(error: Exception) -> int:
@@ -85,9 +119,9 @@ def _report_unexpected(error: Exception) -> int:
         where = log.name
     except OSError:
         where = f'this traceback:\n{traceback}'
-    sys.stderr.write(
+    _tell(
         f'error: unexpected {type(error).__name__}: {error}\n'
-        f'This is a bug in surreal_bids; please report it with {where}\n'
+        f'This is a bug in surreal_bids; please report it with {where}'
     )
     return EXIT_INTERNAL
 

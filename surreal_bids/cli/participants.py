@@ -74,8 +74,8 @@ BATCH = 64
 """Images per workflow on a cluster: enough to keep it busy. A workflow with thousands of images
 would slow Nipype down."""
 
-DISK_FULL = re.compile(r'\[Errno (28|30|122)\]')
-"""Errors of Nipype for a full disk or quota, or a read-only file system."""
+DISK_FULL = re.compile(r'\[Errno (27|28|30|122)\]')
+"""Errors of Nipype for a full disk or quota, a limit of file sizes, or a read-only file system."""
 
 
 def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:

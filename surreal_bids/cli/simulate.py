@@ -74,9 +74,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `surreal-simulate`; returns the exit code."""
-    arguments = build_parser().parse_args(with_hyphens(sys.argv[1:] if argv is None else argv))
+    return run_command(run, sys.argv[1:] if argv is None else argv)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Parse a command line and run the command."""
+    arguments = build_parser().parse_args(with_hyphens(argv))
     set_up_logging(arguments.verbosity)
-    return run_command(arguments.run, arguments)
+    return int(arguments.run(arguments))
 
 
 def add_table_parser(subparsers: Any) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from nipype.interfaces.base import SimpleInterface
 
-from surreal_bids.exceptions import OutputError, SurrealError
-from surreal_bids.files import DISK_FULL, cannot_write, write_json
+from surreal_bids.exceptions import SurrealError
+from surreal_bids.files import explain, write_json
 
 ERROR = 'error.json'
 """File with the `exit_code` and `message` of an error, in the folder of the step that failed.
@@ -32,12 +32,12 @@ class Step(SimpleInterface):
         except SurrealError as error:
             _keep_error(record, error)
             raise
-        except OSError as error:
-            if error.errno not in DISK_FULL:
+        except (OSError, MemoryError) as error:
+            known = explain(error, runtime.cwd)
+            if known is None:
                 raise
-            full = OutputError(cannot_write(error.filename or runtime.cwd, error))
-            _keep_error(record, full)
-            raise full from error
+            _keep_error(record, known)
+            raise known from error
 
     def _run_step(self, runtime: Any) -> Any:
         """Run the step and return `runtime`."""

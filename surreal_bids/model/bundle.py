@@ -7,7 +7,7 @@ import json
 import logging
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,14 @@ from torch import Tensor
 
 from surreal_bids import __version__
 from surreal_bids.exceptions import DataError, SurrealError
-from surreal_bids.files import atomic_path
+from surreal_bids.files import (
+    atomic_path,
+    cannot_read,
+    is_interrupted,
+    read_file,
+    remove_leftovers,
+    write_text,
+)
 from surreal_bids.model.settings import HyperParameters
 from surreal_bids.published import NAMES, find_model
 
@@ -29,8 +36,12 @@ TENSORS = 'model.safetensors'
 CARD = 'model.json'
 CHECKPOINTS = 'checkpoints'
 """Subfolder with the state of an unfinished training."""
+OWNER = 'run.txt'
+"""File beside checkpoints that identifies the training."""
 FORMAT = 1
 """Increased when older versions cannot read a model of this version."""
+LARGEST_MODEL = 1 << 33
+"""Size in bytes from which a file is not taken for a model."""
 TENSORS_SHA256, CARD_SHA256 = 'TensorsSHA256', 'CardSHA256'
 """Keys of the card: checksums of the tensors' file, and of all other values of the card."""
 
@@ -68,6 +79,11 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         The folder is not a model, or a file is damaged, edited or replaced.
     """
     folder = find_model(folder)
+    if is_interrupted(folder):
+        raise DataError(
+            f'{folder}: the command that writes this model has not ended, or was interrupted; wait '
+            'for it, or rerun it'
+        )
     with reading_model(folder):
         missing = [name for name in (CARD, TENSORS) if not (folder / name).is_file()]
     if missing:
@@ -79,14 +95,14 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             remedy = 'training is not finished: rerun the same surreal-gan fit to resume'
         raise DataError(f'{folder} is not a model: no {" and no ".join(missing)}; {remedy}')
     with reading_model(folder / CARD):
-        card = dict(json.loads((folder / CARD).read_text(encoding='utf-8')))
+        card = dict(json.loads(read_file(folder / CARD).decode()))
     if card.get('Format') != FORMAT:
         raise DataError(
             f'{folder / CARD}: the model has format {card.get("Format")}, but this version reads '
             f'format {FORMAT}; use the version that wrote it: {card.get("GeneratedBy")}'
         )
     with reading_model(folder / TENSORS):
-        data = (folder / TENSORS).read_bytes()
+        data = read_file(folder / TENSORS, LARGEST_MODEL)
         _verify(folder, card, data)
         return load(data), card
 
@@ -120,9 +136,7 @@ def reading_model(path: Path) -> Iterator[None]:
     except SurrealError:
         raise
     except OSError as error:
-        raise DataError(
-            f'{path}: cannot be read ({error.strerror}); check its permissions'
-        ) from error
+        raise DataError(cannot_read(path, error)) from error
     except (
         *(SafetensorError, ArithmeticError, AttributeError, LookupError, RecursionError),
         *(RuntimeError, TypeError, ValueError),
@@ -195,6 +209,25 @@ def checkpoint_path(folder: Path, n_patterns: int, first: int | None) -> Path:
     """Return the checkpoint of all members, or of those of a round that begins with `first`."""
     part = '' if first is None else f'_members-{first:02d}'
     return folder / f'patterns-{n_patterns}{part}.safetensors'
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove all checkpoints below a folder, and folders that are then empty."""
+    for path in [*folder.rglob('patterns-*.safetensors'), folder / OWNER]:
+        remove_leftovers(path)
+        path.unlink(missing_ok=True)
+    for path in sorted([*folder.rglob('*'), folder], reverse=True):
+        with suppress(OSError):  # It holds files of others, or is a file.
+            path.rmdir()
+
+
+def claim_checkpoints(folder: Path, owner: str) -> Path:
+    """Keep checkpoints of the same training, to resume it; remove those of another one."""
+    path = folder / OWNER
+    if not (path.is_file() and read_file(path) == owner.encode()):
+        remove_checkpoints(folder)
+        write_text(path, owner)
+    return folder
 
 
 def generated_by() -> dict[str, str]:
