@@ -247,7 +247,12 @@ class TrainingOptions:
         5,
         minimum=0,
     )
-    device: str = option('device used for computations', 'auto', choices=('auto', 'cpu', 'cuda'))
+    device: str = option(
+        'device used for computations: auto uses CUDA if available; mps (Apple, experimental) '
+        'only trains models, and images are processed on the CPU',
+        'auto',
+        choices=('auto', 'cpu', 'cuda', 'mps'),
+    )
     random_seed: int = option('seed of all random numbers', 0, minimum=0)
     gamma: float | None = _hyper_parameter('weight of the change loss')
     kappa: float | None = _hyper_parameter('weight of the decomposition loss')

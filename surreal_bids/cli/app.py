@@ -162,7 +162,7 @@ def check_options(config: AppConfig) -> None:
         from surreal_bids.cli.group import check_group_options
 
         check_group_options(config)
-    elif config.device == 'cuda':
+    elif config.device in ('cuda', 'mps'):
         from surreal_bids.model.train import find_device
 
         find_device(config.device)

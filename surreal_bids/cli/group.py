@@ -442,7 +442,7 @@ def _estimate(config: AppConfig, data: TrainingData) -> str:
     torch.set_num_threads(threads)
     seconds = time_training(data, options)
     at_once = max((config.nprocs or usable_cores()) // threads, 1)
-    if find_device(config.device).type == 'cuda':
+    if find_device(config.device).type != 'cpu':
         at_once = 1
     total = longest_first(list(seconds.values()), at_once)
     if options.preset == 'sparse':

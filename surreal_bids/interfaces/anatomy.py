@@ -64,9 +64,13 @@ def load_template(folder: str) -> Template:
 
 
 def torch_device(name: str) -> str:
-    """Return the device for torch; `auto` is a GPU if there is one."""
+    """Return the device for torch; `auto` is a GPU if there is one.
+
+    Images are processed on the CPU with `mps`, which has neither double precision nor all
+    operations on volumes.
+    """
     if name != 'auto':
-        return name
+        return 'cpu' if name == 'mps' else name
     import torch
 
     return 'cuda' if torch.cuda.is_available() else 'cpu'

@@ -185,12 +185,10 @@ def save_checkpoint(
         temporary.write_bytes(data)
 
 
-def load_checkpoint(
-    path: Path, owner: str, device: torch.device
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read tensors and progress of a checkpoint; raise an error if it is from another run."""
+def load_checkpoint(path: Path, owner: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors, on the CPU, and progress of a checkpoint; those of another run are an error."""
     try:
-        with safe_open(path, framework='pt', device=str(device)) as file:
+        with safe_open(path, framework='pt') as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:

@@ -61,6 +61,7 @@ def fused(function: Function, device: torch.device) -> Function:
     return cast('Function', torch.compile(function))
 
 
+CPU = torch.device('cpu')
 WORD = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -223,7 +224,8 @@ class Stack:
         self.hyper = hyper
         self.device = device
         self.ortho = tuple(ortho)
-        self.keys_E2 = member_keys(seeds, device)
+        # Of the GPUs, only CUDA is known to multiply 64-bit integers exactly.
+        self.keys_E2 = member_keys(seeds, device if device.type == 'cuda' else CPU)
         self.ortho_E = torch.tensor(ortho, dtype=torch.float32, device=device)
         self.weights = {name: value.to(device).requires_grad_() for name, value in weights.items()}
         self.optimisers = self._optimisers()
@@ -286,7 +288,7 @@ class Stack:
         with torch.no_grad():
             for e, member in enumerate(members):
                 for name, value in member.weights.items():
-                    self.weights[name][e] = torch.from_numpy(value)
+                    self.weights[name][e] = torch.from_numpy(value).to(torch.float32)
         controls, patients = (
             torch.from_numpy(np.stack(rows)).to(self.device)
             for rows in zip(*((member.controls, member.patients) for member in members))

@@ -98,7 +98,7 @@ class Steps:
             n_words = -(-self._n_coins() // WORD_BITS)
             words = random_words(keys, iterations, Stream.NOISE, n_words)
             drawn['noise'] = (words - 2**31).to(torch.int32)
-        return drawn
+        return {name: value.to(self.stack.device) for name, value in drawn.items()}
 
     def _n_people(self, group: int) -> int:
         """Participants of a group that one member is trained on."""
@@ -430,11 +430,11 @@ class Training:
         remove_leftovers(self.checkpoint)
         if not self.checkpoint.exists():
             return
-        tensors, progress = load_checkpoint(self.checkpoint, self.owner, self.stack.device)
+        tensors, progress = load_checkpoint(self.checkpoint, self.owner)
         self.progress = Progress(**progress)
         self.stack.restore(tensors)
         self.losses.copy_(tensors['losses'])
-        self.seen = tensors['seen'].cpu().numpy()
+        self.seen = tensors['seen'].numpy()
         for name, value in self.final.items():
             value.copy_(tensors[f'final/{name}'])
         LOGGER.info('%s: resumed at iteration %d', self.checkpoint, self.progress.iteration)
@@ -515,6 +515,8 @@ def _wait(device: torch.device) -> None:
     """Let a GPU finish what it was given."""
     if device.type == 'cuda':
         torch.cuda.synchronize(device)
+    elif device.type == 'mps':
+        torch.mps.synchronize()
 
 
 def longest_first(seconds: list[float], at_once: int) -> float:
@@ -527,11 +529,19 @@ def longest_first(seconds: list[float], at_once: int) -> float:
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device to train on."""
-    if name not in ('auto', 'cpu', 'cuda'):
-        raise UsageError(f'unknown device {name!r}; choose auto, cpu or cuda')
-    if name == 'cuda' and not torch.cuda.is_available():
-        raise UsageError('no CUDA device is available; choose device cpu or auto')
+    """Return the device to train on.
+
+    `auto` does not choose `mps`, the GPU of Apple: it is not tested on every change.
+    """
+    available = {
+        'cpu': True,
+        'cuda': torch.cuda.is_available(),
+        'mps': torch.backends.mps.is_available(),
+    }
     if name == 'auto':
-        name = 'cuda' if torch.cuda.is_available() else 'cpu'
+        name = 'cuda' if available['cuda'] else 'cpu'
+    if name not in available:
+        raise UsageError(f'unknown device {name!r}; choose auto, {", ".join(available)}')
+    if not available[name]:
+        raise UsageError(f'no {name.upper()} device is available; choose device cpu or auto')
     return torch.device(name)

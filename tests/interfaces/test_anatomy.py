@@ -94,6 +94,10 @@ def test_devices(name):
     assert torch_device(name) in ({name} if name != 'auto' else {'cpu', 'cuda'})
 
 
+def test_images_stay_on_the_cpu_with_the_gpu_of_apple():
+    assert torch_device('mps') == 'cpu'
+
+
 @pytest.mark.slow
 def test_bias_is_removed(files, tmp_path):
     clean = nib.Nifti1Image.from_filename(files['t1w']).get_fdata()

@@ -19,7 +19,7 @@ from surreal_bids.model.bundle import (
     save_checkpoint,
 )
 from surreal_bids.model.settings import hyperparameters
-from tests.model.tiny import CPU, assert_same, people
+from tests.model.tiny import assert_same, people
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def tensors():
 def test_round_trip_to_the_last_bit(tmp_path):
     path = tmp_path / 'folder' / 'run.safetensors'
     save_checkpoint(path, tensors(), PROGRESS, 'me')
-    loaded, progress = load_checkpoint(path, 'me', CPU)
+    loaded, progress = load_checkpoint(path, 'me')
     assert progress == PROGRESS
     assert_same(loaded, tensors())
     assert {name: value.dtype for name, value in loaded.items()} == {
@@ -174,7 +174,7 @@ def test_round_trip_to_the_last_bit(tmp_path):
 @pytest.mark.parametrize('value', [0.1, 1 / 3, float(np.float32(0.2)), 1e-300])
 def test_floats_of_the_progress_come_back_exactly(value, tmp_path):
     save_checkpoint(tmp_path / 'run', tensors(), {'agreement': value}, 'me')
-    assert load_checkpoint(tmp_path / 'run', 'me', CPU)[1]['agreement'] == value
+    assert load_checkpoint(tmp_path / 'run', 'me')[1]['agreement'] == value
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
@@ -182,14 +182,14 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     save_checkpoint(path, tensors(), PROGRESS, 'somebody else')
     before = path.read_bytes()
     with pytest.raises(DataError, match=r'run\.safetensors.*other data, settings.*delete'):
-        load_checkpoint(path, 'me', CPU)
+        load_checkpoint(path, 'me')
     assert path.read_bytes() == before
 
 
 def test_a_newer_checkpoint_replaces_the_older(tmp_path):
     for iteration in (50, 100):
         save_checkpoint(tmp_path / 'run', tensors(), {'iteration': iteration}, 'me')
-    assert load_checkpoint(tmp_path / 'run', 'me', CPU)[1] == {'iteration': 100}
+    assert load_checkpoint(tmp_path / 'run', 'me')[1] == {'iteration': 100}
     assert [path.name for path in tmp_path.iterdir()] == ['run']
 
 
@@ -209,7 +209,7 @@ def test_a_half_written_file_never_counts(first, tmp_path, monkeypatch):
         save_checkpoint(path, tensors(), {'iteration': 100}, 'me')
     assert path.exists() is not first
     if not first:
-        assert load_checkpoint(path, 'me', CPU)[1] == PROGRESS
+        assert load_checkpoint(path, 'me')[1] == PROGRESS
     assert len(list(tmp_path.iterdir())) == (0 if first else 1)
 
 
@@ -252,11 +252,11 @@ def test_a_damaged_checkpoint_is_an_error_that_names_it(content, tmp_path):
     path = tmp_path / 'run.safetensors'
     path.write_bytes(content)
     with pytest.raises(DataError, match=r'run\.safetensors'):
-        load_checkpoint(path, 'me', CPU)
+        load_checkpoint(path, 'me')
 
 
 def test_a_file_of_another_program_is_an_error_that_names_it(tmp_path):
     path = tmp_path / 'run.safetensors'
     save_file({'a': torch.zeros(2)}, path)
     with pytest.raises(DataError, match=r'run\.safetensors'):
-        load_checkpoint(path, 'me', CPU)
+        load_checkpoint(path, 'me')

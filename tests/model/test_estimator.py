@@ -307,6 +307,19 @@ def test_asking_for_a_gpu_that_is_not_there_is_an_error():
     assert find_device('auto').type == 'cpu'
 
 
+@pytest.mark.parametrize('there', [False, True])
+def test_the_gpu_of_apple_is_used_only_if_it_is_asked_for(monkeypatch, there):
+    monkeypatch.setattr('torch.backends.mps.is_available', lambda: there)
+    monkeypatch.setattr('torch.cuda.is_available', lambda: False)
+    assert find_device('auto').type == 'cpu'
+    if there:
+        assert find_device('mps').type == 'mps'
+    else:
+        with pytest.raises(UsageError, match='no MPS device'):
+            find_device('mps')
+
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('preset', ['iclr2022', 'correlated', 'robust'])
 def test_every_preset_trains(table, is_patient, preset):

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from surreal_bids.model.ensemble import LOSSES, Batch, batches, random_words, uniforms
 from surreal_bids.model.latent import latents
@@ -146,3 +147,35 @@ def test_training_lowers_the_losses_it_weighs_most():
         for name, value in stack.weights_now().items()
         if name.split('.')[0] in ('f', 'g1', 'g2')
     )
+
+
+class NoDoubles(TorchDispatchMode):
+    """Raises an error where a step makes a tensor that the GPUs of Apple do not have."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, list | tuple) else [made]:
+            assert getattr(tensor, 'dtype', None) is not torch.float64, function
+        return made
+
+
+@pytest.mark.parametrize('preset', ['iclr2022', 'sparse', 'correlated', 'robust'])
+def test_training_never_needs_double_precision(preset):
+    stack, sample = tiny_stack(preset=preset), tiny_sample()
+    assert all(value.dtype == torch.float32 for value in stack.state().values())
+    with NoDoubles():
+        Steps(stack, *sample).run(range(2))
+        with pytest.raises(AssertionError):
+            torch.ones(2).double()
+
+
+@pytest.mark.skipif(not torch.backends.mps.is_available(), reason='needs a GPU of Apple')
+def test_the_gpu_of_apple_trains_as_the_cpu_does():
+    expected, _ = trained(tiny_stack(), 20)
+    device = torch.device('mps')
+    stack = tiny_stack(device=device)
+    sample = tiny_sample()
+    steps = Steps(stack, sample.cn.to(device), sample.pt.to(device), sample.batch_size)
+    steps.run(range(20))
+    for name, value in stack.weights_now().items():
+        np.testing.assert_allclose(value.cpu(), expected[name], atol=1e-3, err_msg=name)

@@ -34,11 +34,15 @@ def tiny_sample(seed: int = 0, batch_size: int = BATCH_SIZE) -> Sample:
 
 
 def tiny_stack(
-    ortho: Sequence[float] = ORTHO, preset: str = 'iclr2022', random_state: int = 0, **changes: Any
+    ortho: Sequence[float] = ORTHO,
+    preset: str = 'iclr2022',
+    random_state: int = 0,
+    device: torch.device = CPU,
+    **changes: Any,
 ) -> Stack:
     """A fresh stack for the tiny sample."""
     hyper = hyperparameters(preset, **changes)
-    return Stack(N_REGIONS, N_PATTERNS, ortho, hyper, random_state, CPU)
+    return Stack(N_REGIONS, N_PATTERNS, ortho, hyper, random_state, device)
 
 
 def tiny_training(
