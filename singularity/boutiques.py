@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from surreal_bids import __version__
 from surreal_bids.cli.app import build_parser
+from surreal_bids.cli.options import path_of
 
 FIRST = ('participant_label', 'session_label')
 """Options that BIDS Apps name right after the analysis level."""
@@ -34,7 +34,7 @@ SKIPPED = ('help', 'version', 'write_slurm', 'slurm_container')
 NUMBERS: dict[Any, dict[str, Any]] = {
     int: {'type': 'Number', 'integer': True},
     float: {'type': 'Number'},
-    Path: {'type': 'File'},
+    path_of: {'type': 'File'},
     str: {'type': 'String'},
 }
 """Boutiques types of the values."""

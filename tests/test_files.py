@@ -28,6 +28,9 @@ from surreal_bids.files import (
 )
 
 
+POSIX = pytest.mark.skipif(os.name != 'posix', reason='signals and flock are of POSIX')
+
+
 def test_an_error_inside_the_block_leaves_the_old_file_and_no_litter(tmp_path):
     target = tmp_path / 'table.tsv'
     write_text(target, 'old')
@@ -37,6 +40,7 @@ def test_an_error_inside_the_block_leaves_the_old_file_and_no_litter(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ['table.tsv']
 
 
+@POSIX
 def test_a_killed_writer_leaves_nothing_under_the_final_name(tmp_path):
     target = tmp_path / 'image.nii.gz'
     code = (
@@ -207,6 +211,7 @@ def test_of_several_processes_only_one_is_inside_at_a_time(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@POSIX
 def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, caplog):
     def refuse(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

@@ -1,5 +1,6 @@
 """What a release says of itself, in all the places that say it."""
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from surreal_bids import __version__
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = {
     'CITATION.cff': r'^version: (\S+)$',
+    '.zenodo.json': r'"version": "([^"]+)"',
     'Dockerfile': r'image\.version="([^"]+)"',
     'singularity/surreal_bids.def': r'^ +Version (\S+)$',
     'singularity/boutiques.json': r'"tool-version": "([^"]+)"',
@@ -59,6 +61,38 @@ def test_the_public_ci_runs_what_ours_does_on_both_architectures():
     assert supported
     versions = [f'3.{minor}' for minor in range(int(supported[1]), int(supported[2]))]
     assert jobs['install']['strategy']['matrix']['python'] == versions
+
+
+def test_the_archive_is_told_what_the_citation_says():
+    citation, archive = yaml.safe_load(read('CITATION.cff')), json.loads(read('.zenodo.json'))
+    assert archive['title'].startswith(f'{citation["title"]}: ')
+    assert archive['license'] == citation['license']
+    assert archive['keywords'] == citation['keywords']
+    assert archive['creators'] == citation['authors']
+    assert archive['upload_type'] == 'software'
+    (paper,) = archive['related_identifiers']
+    assert paper['identifier'] == citation['preferred-citation']['url']
+
+
+def test_a_tag_builds_attests_and_publishes_package_and_image():
+    jobs = yaml.safe_load(read('.github/workflows/release.yml'))['jobs']
+    used = {name: [step.get('uses', '') for step in job['steps']] for name, job in jobs.items()}
+    for name in ('package', 'image'):
+        assert any(step.startswith('actions/attest-build-provenance@') for step in used[name])
+        assert jobs[name]['permissions']['attestations'] == 'write'
+    assert set(jobs['publish']['needs']) == {'package', 'image'}
+    assert '${{ vars.REGISTRY }}' in jobs['image']['env']['SURREAL_IMAGE']
+    assert len(jobs['image']['strategy']['matrix']['include']) == 2
+    version = "__version__ = '${GITHUB_REF_NAME#v}'"
+    assert any(version in step.get('run', '') for step in jobs['package']['steps'])
+
+
+def test_tables_are_tested_on_other_platforms():
+    jobs = yaml.safe_load(read('.github/workflows/ci.yml'))['jobs']
+    machines = jobs['tables']['strategy']['matrix']['machine']
+    assert {machine.split('-')[0] for machine in machines} == {'macos', 'windows'}
+    (tests,) = (step['run'] for step in jobs['tables']['steps'] if 'pytest' in step.get('run', ''))
+    assert all((ROOT / name).exists() for name in tests.split() if name.startswith('tests/'))
 
 
 def read(name: str) -> str:

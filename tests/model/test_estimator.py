@@ -319,7 +319,6 @@ def test_the_gpu_of_apple_is_used_only_if_it_is_asked_for(monkeypatch, there):
             find_device('mps')
 
 
-
 @pytest.mark.slow
 @pytest.mark.parametrize('preset', ['iclr2022', 'correlated', 'robust'])
 def test_every_preset_trains(table, is_patient, preset):
