@@ -27,7 +27,6 @@ from surreal_bids.files import (
     write_tsv,
 )
 
-
 POSIX = pytest.mark.skipif(os.name != 'posix', reason='signals and flock are of POSIX')
 
 
