@@ -1,5 +1,6 @@
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -126,6 +127,18 @@ def test_columns_are_found_by_their_meaning(tmp_path, simulated, seed):
     expected = apply(tmp_path, model)
     write(tmp_path, simulated, rng)
     pd.testing.assert_frame_equal(apply(tmp_path, model), expected)
+
+
+@pytest.mark.parametrize('name', OFFICIAL)
+def test_a_scanner_is_added_to_a_published_model(tmp_path, simulated, name):
+    one_scanner = replace(simulated, participants=simulated.participants.drop(columns='site'))
+    write(tmp_path, one_scanner, np.random.default_rng(0))
+    tables = [tmp_path / 'volumes.csv', '--participants', tmp_path / 'participants.csv']
+    words = ['add-site', name, tables[0], tmp_path / 'model', *tables[1:], '--site', 'mine']
+    assert main([str(word) for word in words]) == 0
+    model = TableModel.load(tmp_path / 'model')
+    assert list(model.notes['AddedSites']) == ['mine']
+    assert model.notes['Imported'] == TableModel.load(name).notes['Imported']
 
 
 def test_the_card_has_licence_citation_and_meaning(tmp_path, monkeypatch, capsys):

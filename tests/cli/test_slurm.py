@@ -225,6 +225,7 @@ def test_a_container_sees_what_it_needs_and_no_more(config, program, stand_in, t
     atlas.mkdir()
     sif.touch()
     config = replace(config, slurm_container=sif, atlas=str(atlas), derivatives=(f'x={atlas}',))
+    config = replace(config, model=Path('ad'))  # published models are in the container
     write_jobs(config, ['01'], NEEDS, GROUP)
     _run(config.write_slurm / 'participant.sbatch', task=1)
     (call,) = _calls(tmp_path)
@@ -248,6 +249,7 @@ def test_options_are_those_of_the_configuration(config, tmp_path, monkeypatch):
         covariates=('age', 'sex'),
         phenotype=(tmp_path.relative_to(tmp_path) / 'scores.tsv',),
         derivatives=('synthseg=seg',),
+        model=Path('ageing'),
         atlas='seg',
         nprocs=4,
         slurm_time='04:00:00',
@@ -259,6 +261,7 @@ def test_options_are_those_of_the_configuration(config, tmp_path, monkeypatch):
     assert options.derivatives == (f'synthseg={tmp_path / "seg"}',)
     assert options.derivatives_optional, 'one participant may have nothing there'
     assert options.atlas == str(tmp_path / 'seg')
+    assert options.model == Path('ageing')
     assert options.template == config.template
     assert options.covariates == config.covariates
     assert not [name for name in tomllib.loads(path.read_text()) if 'slurm' in name]
