@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote, unquote, urlsplit
+from urllib.request import url2pathname
 
 import yaml  # type: ignore[import-untyped]
 
@@ -20,7 +23,7 @@ from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_json, write_text
 from surreal_bids.text import alternatives
 
-BIDS_VERSION = '1.10.0'
+BIDS_VERSION = '1.11.2'
 """Version of BIDS that the outputs follow."""
 
 BIDSIGNORE = (
@@ -217,6 +220,7 @@ def _fill_in(content: Any, values: Mapping[str, object]) -> Any:
 
 
 def dataset_description(
+    root: Path,
     source: Path,
     source_description: Mapping[str, Any],
     derivatives: Mapping[str, Path] | None = None,
@@ -226,6 +230,8 @@ def dataset_description(
 
     Parameters
     ----------
+    root
+        Root of the outputs.
     source
         Root of the source dataset, which becomes `bids:raw:`.
     source_description
@@ -235,9 +241,9 @@ def dataset_description(
     earlier
         Dataset links of existing outputs.
     """
-    links = {name: path.resolve().as_uri() for name, path in (derivatives or {}).items()}
+    links = {name: link_to(path, root) for name, path in (derivatives or {}).items()}
     links = {name: url for name, url in (earlier or {}).items() if name != 'raw'} | links
-    origin = {'URL': source.resolve().as_uri()}
+    origin = {'URL': link_to(source, root)}
     doi = source_description.get('DatasetDOI')
     return {
         'Name': f'surreal_bids outputs of {source_description.get("Name", source.name)}',
@@ -248,6 +254,7 @@ def dataset_description(
                 'Name': 'surreal_bids',
                 'Version': __version__,
                 'Description': 'R-indices of disease-related brain patterns (Surreal-GAN)',
+                **_code_and_container(),
             }
         ],
         'DatasetLinks': {'raw': origin['URL'], **links},
@@ -258,6 +265,38 @@ def dataset_description(
     }
 
 
+def link_to(target: Path, root: Path) -> str:
+    """Return the location of a dataset for the description of another.
+
+    It is relative to `root` if both are in one folder, so that they can be moved together; and
+    absolute if they have nothing in common but the file system.
+    """
+    target, root = target.resolve(), root.resolve()
+    if target.anchor != root.anchor or target.parts[1:2] != root.parts[1:2]:
+        return target.as_uri()
+    return quote(Path(os.path.relpath(target, root)).as_posix())
+
+
+def follow_link(link: str, root: Path) -> Path | None:
+    """Return the folder that a link of a dataset description leads to; None if it is remote."""
+    parts = urlsplit(link)
+    if parts.scheme == 'file':
+        return Path(url2pathname(parts.path))
+    return None if parts.scheme else (root.resolve() / unquote(link)).resolve()
+
+
+def _code_and_container() -> dict[str, Any]:
+    """Describe where the code and the container came from, which only the container knows."""
+    image, source = os.environ.get('SURREAL_BIDS_IMAGE'), os.environ.get('SURREAL_BIDS_SOURCE')
+    described: dict[str, Any] = {'CodeURL': source} if source else {}
+    if image:
+        inside = {'APPTAINER_CONTAINER', 'SINGULARITY_CONTAINER'} & set(os.environ)
+        uri = {'URI': f'docker://{image}'} if '/' in image else {}
+        kind = 'singularity' if inside else 'docker'
+        described['Container'] = {'Type': kind, 'Tag': image, **uri}
+    return described
+
+
 def start_dataset(
     root: Path,
     source: Path,
@@ -266,7 +305,7 @@ def start_dataset(
 ) -> None:
     """Write `dataset_description.json` and `.bidsignore`."""
     path = output_path(root, 'dataset_description')
-    content = dataset_description(source, source_description, derivatives, _links(path))
+    content = dataset_description(root, source, source_description, derivatives, _links(path))
     write_json(path, content)
     write_text(output_path(root, 'bidsignore'), '\n'.join(BIDSIGNORE) + '\n')
 
@@ -274,7 +313,9 @@ def start_dataset(
 def other_source(root: Path, source: Path) -> str | None:
     """Return the source dataset of existing outputs if it is not `source`."""
     earlier = _links(output_path(root, 'dataset_description')).get('raw')
-    return None if earlier == source.resolve().as_uri() else earlier
+    if earlier is None or (place := follow_link(earlier, root)) == source.resolve():
+        return None
+    return str(place or earlier)
 
 
 def _links(path: Path) -> dict[str, str]:

@@ -65,7 +65,7 @@ MOST_PEOPLE = 9999
 THREAD_SETTINGS = ('OMP_NUM_THREADS', 'MKL_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
 """Environment variables that the numerical libraries read when a process starts."""
 
-BIDS_VERSION = '1.10.0'
+BIDS_VERSION = '1.11.2'
 
 TRUTH = Path('sourcedata', 'truth')
 ATLASES = Path('sourcedata', 'atlases')

@@ -8,16 +8,21 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from bidsschematools.schema import load_schema
 
 from surreal_bids import __version__
 from surreal_bids.bids.outputs import (
+    BIDS_VERSION,
     Record,
     VisitOutputs,
     dataset_description,
     digest_of_files,
     fingerprint,
+    follow_link,
+    link_to,
     list_outputs,
     output_names,
+    other_source,
     output_path,
     record_path,
     sidecar_path,
@@ -27,6 +32,7 @@ from surreal_bids.bids.outputs import (
 )
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_image, write_text, write_tsv
+from surreal_bids.simulation import cohort
 
 GOLDEN = Path(__file__).with_name('golden_outputs.txt')
 EXAMPLES = {
@@ -139,7 +145,7 @@ def test_links_to_what_earlier_runs_used_stay(tmp_path):
     start_dataset(out, tmp_path / 'moved', {}, {'dlmuse': tmp_path / 'dlmuse'})
     links = json.loads((out / 'dataset_description.json').read_text())['DatasetLinks']
     names = {'raw': 'moved', 'fmriprep': 'fmriprep', 'dlmuse': 'dlmuse'}
-    assert links == {name: (tmp_path / folder).as_uri() for name, folder in names.items()}
+    assert links == {name: f'../{folder}' for name, folder in names.items()}
 
 
 @pytest.mark.parametrize(
@@ -147,18 +153,82 @@ def test_links_to_what_earlier_runs_used_stay(tmp_path):
 )
 def test_links_that_cannot_be_read_are_forgotten(tmp_path, content):
     (tmp_path / 'dataset_description.json').write_text(content)
-    start_dataset(tmp_path, tmp_path, {})
+    start_dataset(tmp_path, tmp_path.parent, {})
     description = json.loads((tmp_path / 'dataset_description.json').read_text())
-    assert description['DatasetLinks'] == {'raw': tmp_path.as_uri()}
+    assert description['DatasetLinks'] == {'raw': '..'}
 
 
 def test_description(tmp_path):
     source = {'Name': 'Study', 'DatasetDOI': 'doi:10.0/x'}
-    description = dataset_description(tmp_path, source)
+    description = dataset_description(tmp_path / 'out', tmp_path / 'raw', source)
     assert description['GeneratedBy'][0]['Version'] == __version__
-    assert description['DatasetLinks'] == {'raw': tmp_path.as_uri()}
-    assert description['SourceDatasets'] == [{'URL': tmp_path.as_uri(), 'DOI': 'doi:10.0/x'}]
-    assert 'DOI' not in dataset_description(tmp_path, {})['SourceDatasets'][0]
+    assert description['DatasetLinks'] == {'raw': '../raw'}
+    assert description['SourceDatasets'] == [{'URL': '../raw', 'DOI': 'doi:10.0/x'}]
+    without = dataset_description(tmp_path / 'out', tmp_path / 'raw', {})
+    assert 'DOI' not in without['SourceDatasets'][0]
+
+
+PLACES = [
+    ('study', 'study/derivatives/surreal_bids'),
+    ('data/my study', 'data/derivatives/surreal_bids'),
+    ('a', 'b'),
+    ('100 % raw: ä#?', 'out'),
+    ('x/out/raw', 'x/out'),
+]
+
+
+@pytest.mark.parametrize(('source', 'outputs'), PLACES)
+def test_links_survive_a_move_of_both_datasets(tmp_path, source, outputs):
+    old, new = tmp_path / 'old place', tmp_path / 'new' / 'place'
+    for name in (source, outputs):
+        (old / name).mkdir(parents=True, exist_ok=True)
+    start_dataset(old / outputs, old / source, {}, {'fmriprep': old / source / 'derivatives'})
+    new.parent.mkdir()
+    old.rename(new)
+    description = json.loads((new / outputs / 'dataset_description.json').read_text())
+    links = description['DatasetLinks']
+    assert follow_link(links['raw'], new / outputs) == new / source
+    assert follow_link(links['fmriprep'], new / outputs) == new / source / 'derivatives'
+    assert other_source(new / outputs, new / source) is None
+    assert other_source(new / outputs, tmp_path) == str(new / source)
+
+
+def test_links_across_the_file_system_are_absolute(tmp_path):
+    elsewhere = Path('/nowhere/raw data')
+    link = link_to(elsewhere, tmp_path)
+    assert link == 'file:///nowhere/raw%20data'
+    assert follow_link(link, tmp_path) == elsewhere
+    assert follow_link('https://example.org/ds', tmp_path) is None
+
+
+@pytest.mark.parametrize('variable', [None, 'APPTAINER_CONTAINER', 'SINGULARITY_CONTAINER'])
+def test_the_container_is_described(tmp_path, monkeypatch, variable):
+    monkeypatch.setenv('SURREAL_BIDS_IMAGE', 'host.example/lab/surreal_bids:v1')
+    monkeypatch.setenv('SURREAL_BIDS_SOURCE', 'https://example.org/code')
+    if variable:
+        monkeypatch.setenv(variable, '/images/surreal_bids.sif')
+    (made,) = dataset_description(tmp_path / 'out', tmp_path, {})['GeneratedBy']
+    assert made['CodeURL'] == 'https://example.org/code'
+    assert made['Container'] == {
+        'Type': 'singularity' if variable else 'docker',
+        'Tag': 'host.example/lab/surreal_bids:v1',
+        'URI': 'docker://host.example/lab/surreal_bids:v1',
+    }
+
+
+def test_variables_of_provenance_are_those_of_the_image():
+    text = (Path(__file__).parents[2] / 'Dockerfile').read_text()
+    assert 'SURREAL_BIDS_IMAGE=' in text
+    assert 'SURREAL_BIDS_SOURCE=' in text
+
+
+def test_the_version_of_bids_is_one_that_the_validator_knows():
+    assert BIDS_VERSION == cohort.BIDS_VERSION
+    ours, current = (
+        list(map(int, v.split('.'))) for v in (BIDS_VERSION, load_schema().bids_version)
+    )
+    assert current[0] == ours[0]
+    assert current >= ours
 
 
 def test_bidsignore_is_that_of_the_design(tmp_path):
@@ -226,6 +296,8 @@ def test_the_validator_accepts_every_name_and_no_other(tmp_path, monkeypatch, se
     for name, row, path in _all_outputs(tmp_path):
         if name not in {'dataset_description', 'bidsignore'}:
             _write_example(name, row, path)
+    monkeypatch.setenv('SURREAL_BIDS_IMAGE', 'host.example/lab/surreal_bids:v1')
+    monkeypatch.setenv('SURREAL_BIDS_SOURCE', 'https://example.org/code')
     start_dataset(tmp_path, tmp_path.parent, {'Name': 'Study'})
     assert _validation_errors(tmp_path) == []
     write_text(tmp_path / 'sub-01' / 'anat' / 'sub-01_colour-red_T1w.nii.gz', '')

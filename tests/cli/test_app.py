@@ -59,7 +59,7 @@ def test_outputs_of_another_dataset_are_warned_of(check, dataset, tmp_path, own)
     start_dataset(tmp_path / 'out', made_from, {})
     code, _, err = check()
     assert code == 0
-    assert (f'contains outputs of another dataset, {made_from.as_uri()}' in err) != own
+    assert (f'contains outputs of another dataset, {made_from}' in err) != own
 
 
 def test_a_good_dataset(check, dataset, tmp_path):
