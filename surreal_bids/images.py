@@ -17,6 +17,7 @@ from nibabel.spatialimages import HeaderDataError, SpatialImage
 from numpy.typing import DTypeLike, NDArray
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.files import require_regular
 
 if TYPE_CHECKING:
     import ants
@@ -38,7 +39,15 @@ SAME_PLACE_MM = 0.05
 SCANNER_CODE = 1
 """NIfTI code of scanner coordinates, the default without a reference."""
 
-UNREADABLE = (ImageFileError, HeaderDataError, OSError, EOFError, zlib.error, ValueError)
+UNREADABLE = (
+    ImageFileError,
+    HeaderDataError,
+    OSError,
+    EOFError,
+    zlib.error,
+    ValueError,
+    MemoryError,
+)
 """Exceptions of nibabel for files that are missing, damaged, truncated or not images."""
 
 
@@ -69,6 +78,7 @@ def load_image(path: str | Path) -> Image:
 
 def open_image(path: str | Path) -> SpatialImage:
     """Read the header of an image, without its voxels."""
+    require_regular(path)
     with reading(path):
         image = nib.load(path)
     if not isinstance(image, SpatialImage):

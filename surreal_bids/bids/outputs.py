@@ -322,7 +322,7 @@ def _links(path: Path) -> dict[str, str]:
     """Read the links of a dataset description; empty if there is none."""
     try:
         links = json.loads(path.read_text(encoding='utf-8')).get('DatasetLinks')
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return {}
     links = links if isinstance(links, dict) else {}
     return {name: url for name, url in links.items() if isinstance(url, str)}
@@ -432,7 +432,7 @@ class Record:
         """Read the record of a visit; without a valid one, return an empty record."""
         try:
             content = json.loads(record_path(root, visit).read_text(encoding='utf-8'))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return cls(root)
         parts = ('made_from', 'outputs')
         if not isinstance(content, dict) or any(type(content.get(p)) is not dict for p in parts):

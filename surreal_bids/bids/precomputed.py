@@ -498,7 +498,7 @@ def _sources(path: Path | None) -> list[str]:
     sidecar = path.with_name(f'{_stem(path.name)}.json')
     try:
         content = json.loads(sidecar.read_text(encoding='utf-8'))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return []
     if not isinstance(content, dict):
         return []

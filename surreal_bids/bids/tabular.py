@@ -16,7 +16,7 @@ import pandas as pd
 from surreal_bids.bids.layout import Visit, is_label, without_prefix
 from surreal_bids.columns import column_of, sex_of
 from surreal_bids.exceptions import DataError, MissingColumnError
-from surreal_bids.files import MISSING
+from surreal_bids.files import MISSING, cannot_read, read_file
 from surreal_bids.text import alternatives, counted, list_briefly
 
 PARTICIPANT = 'participant_id'
@@ -197,7 +197,7 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
 def _read_rows(path: Path) -> dict[int, list[str]]:
     """Read rows by line number; empty lines are skipped."""
     try:
-        text = _decode(path, path.read_bytes())
+        text = _decode(path, read_file(path))
         first = text.lstrip().partition('\n')[0]
         separator = next((mark for mark in SEPARATORS if mark in first), SEPARATORS[0])
         reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator, strict=True)
@@ -205,7 +205,7 @@ def _read_rows(path: Path) -> dict[int, list[str]]:
         if '\0' in text:
             raise DataError(f'{path}: holds bytes that are not text; save it again as .tsv or .csv')
     except OSError as error:
-        raise DataError(f'{path}: cannot be read ({error.strerror}); check the path') from error
+        raise DataError(cannot_read(path, error)) from error
     except UnicodeDecodeError as error:
         raise DataError(
             f'{path}: not a table in UTF-8 text ({error}); save it as .tsv or .csv'

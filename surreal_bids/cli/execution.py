@@ -484,7 +484,7 @@ def read_plugin(path: Path) -> dict[str, Any]:
     text = read_option_file('--use-plugin', path)
     try:
         settings = yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f'--use-plugin {path}: cannot be read as YAML ({error})') from error
     if not (isinstance(settings, dict) and isinstance(settings.get('plugin'), str)):
         raise UsageError(

@@ -28,7 +28,15 @@ from surreal_bids.cli.main import (
 )
 from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.files import write_json
+from surreal_bids.files import (
+    cannot_read,
+    published,
+    read_file,
+    restore_interrupted,
+    sole_use,
+    staged,
+    write_json,
+)
 from surreal_bids.simulation.anatomy import PATTERNS
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
 from surreal_bids.simulation.population import read_controls
@@ -153,10 +161,14 @@ def run_table(arguments: argparse.Namespace) -> int:
         controls=None if source is None else read_controls(source),
         resample=arguments.resample,
     )
-    claim_folder(arguments.out, RECORD, record, overwrite=arguments.overwrite)
+    out, part = arguments.out, 'simulation'
+    restore_interrupted(out, part)
+    claim_folder(out, RECORD, record, overwrite=arguments.overwrite)
     description = {'Name': f'Simulated cohort, task {arguments.task}', 'BIDSVersion': BIDS_VERSION}
-    write_json(arguments.out / DESCRIPTION, description)
-    written = write_simulated_table(arguments.out, simulated)
+    with sole_use(out, [part]), staged(out, part) as new:
+        write_json(new / RECORD, record)
+        write_json(new / DESCRIPTION, description)
+        written = write_simulated_table(new, simulated)
     unknown = simulated.participants.columns[simulated.participants.isna().all()]
     if len(unknown):
         LOGGER.warning(
@@ -165,7 +177,7 @@ def run_table(arguments: argparse.Namespace) -> int:
         )
     sys.stdout.write(
         f'{arguments.n_cn} controls and {arguments.n_pt} patients, task {arguments.task}:\n'
-        + ''.join(f'  {path}\n' for path in written)
+        + ''.join(f'  {published(path)}\n' for path in written)
     )
     return 0
 
@@ -393,6 +405,6 @@ def _checksum(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_file(path)).hexdigest()
     except OSError as error:
-        raise DataError(f'{path}: cannot be read ({error.strerror}); see --from-table') from error
+        raise DataError(f'--from-table {cannot_read(path, error)}') from error

@@ -18,6 +18,7 @@ from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
 from surreal_bids.columns import Meaning, column_of, columns_of, describes_participants, means
 from surreal_bids.config import VOLUME, ZSCORE, CohortOptions
 from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
+from surreal_bids.files import read_file
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.regions import (
     DERIVED,
@@ -81,7 +82,7 @@ def listed_features(wanted: str) -> FeatureList:
         return named_features(wanted)
     path = Path(wanted)
     try:
-        lines = [line.strip() for line in path.read_text(encoding='utf-8-sig').splitlines()]
+        lines = [line.strip() for line in read_file(path).decode('utf-8-sig').splitlines()]
     except OSError as error:
         raise UsageError(
             f'--features {wanted}: neither {" nor ".join(NAMED_SETS)} nor a readable file '

@@ -98,7 +98,9 @@ def read_atlas_set(folder: str | Path) -> AtlasSet:
         name=''.join(filter(str.isalnum, folder.resolve().name)),
         atlases=atlases,
         regions=regions,
-        licence=licence.read_text('utf-8').strip() if licence.is_file() else 'not stated',
+        licence=licence.read_text('utf-8', 'replace').strip()
+        if licence.is_file()
+        else 'not stated',
     )
 
 
@@ -159,7 +161,15 @@ def read_regions(path: Path) -> pd.DataFrame:
             f'{path}: not found; add a tab-separated table of the regions with the columns index '
             'and name'
         )
-    table = pd.read_csv(path, sep='\t', dtype=str, keep_default_na=False, na_values=[MISSING, ''])
+    missing_cells = [MISSING, '']
+    try:
+        table = pd.read_csv(
+            path, sep='\t', dtype=str, keep_default_na=False, na_values=missing_cells
+        )
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f'{path}: cannot be read as a table ({error}); save it as tab-separated text in UTF-8'
+        ) from error
     missing = sorted({'index', 'name'} - set(table.columns))
     if missing:
         raise DataError(f'{path}: no column {" or ".join(missing)}; it has {list(table.columns)}')

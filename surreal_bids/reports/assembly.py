@@ -40,7 +40,7 @@ def read_fragment(root: Path, label: str, name: str) -> Fragment | None:
     """Read a stored fragment; None where there is none that can be read."""
     try:
         return Fragment(**json.loads(_fragment_path(root, label, name).read_text(encoding='utf-8')))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

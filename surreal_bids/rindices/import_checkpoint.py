@@ -24,8 +24,9 @@ from torch import Tensor
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.columns import means, normalise_name
 from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.files import read_file, require_regular
 from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
-from surreal_bids.model.bundle import reading_model
+from surreal_bids.model.bundle import LARGEST_MODEL, reading_model
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import weight_shapes
 from surreal_bids.published import CHECKPOINTS, Published, describe
@@ -105,7 +106,7 @@ def import_checkpoint(
     """
     path = find_checkpoint(path)
     content = read_checkpoint(path)
-    published = CHECKPOINTS.get(hashlib.sha256(path.read_bytes()).hexdigest())
+    published = CHECKPOINTS.get(hashlib.sha256(read_file(path, LARGEST_MODEL)).hexdigest())
     with reading_model(path):
         _require_sizes(path, content, len(features))
         _require_covariates(path, content, covariates, published)
@@ -139,8 +140,9 @@ def find_checkpoint(path: Path) -> Path:
     DataError
         There is no such file, or the folder holds none or several.
     """
+    require_regular(path)
     if not path.exists():
-        raise DataError(f'{path}: no such file')
+        raise DataError(f'{path}: no such file; correct the path')
     if path.is_file():
         return path
     found = [file for level in ('', '*/', '*/*/') for file in sorted(path.glob(f'{level}{SAVED}'))]

@@ -232,7 +232,9 @@ def simulate_cohort(root: Path, plan: CohortPlan, nprocs: int = 1) -> None:
 
 def start_dataset(root: Path, plan: CohortPlan) -> None:
     """Start a plan in a folder, or resume the same plan."""
-    claim_folder(root, RECORD, asdict(plan) | {'surreal_bids': __version__})
+    record = asdict(plan) | {'surreal_bids': __version__}
+    claim_folder(root, RECORD, record)
+    write_json(root / RECORD, record)
 
 
 def write_tables(root: Path, plan: CohortPlan, people: list[Person]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -259,25 +260,28 @@ def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list
     return written
 
 
-TEMPORARY_FILES = '.????????.*'
-"""Files left by a write that was killed."""
+LEFTOVER = re.compile(
+    r'\.surreal_bids|\.[0-9a-f]{8}\.(sub-|atlas-|cohort|dseg|patterns|participants|regions|roi_|severities|volumes|'
+    r'simulation|dataset_description|README)'
+)
+"""Names of files that a killed simulation leaves."""
 
 
 def claim_folder(
     folder: Path, record_file: str | Path, record: Mapping[str, Any], *, overwrite: bool = False
 ) -> None:
-    """Start a simulation in a folder, or resume the same simulation.
+    """Check that a folder may hold a simulation, and clean up an interrupted one.
 
     Parameters
     ----------
     folder
         Output folder.
     record_file
-        File in the folder that identifies the simulation; it is written first.
+        File in the folder that identifies the simulation.
     record
         Everything that the simulation depends on.
     overwrite
-        Replace existing files.
+        Whether another simulation may be replaced.
 
     Raises
     ------
@@ -287,21 +291,21 @@ def claim_folder(
     if folder.exists() and not folder.is_dir():
         raise OutputError(f'{folder}: this is a file; choose another output folder')
     path = folder / record_file
-    leftovers = list(folder.rglob(TEMPORARY_FILES))
-    if not overwrite:
-        if path.is_file():
+    leftovers = [each for each in folder.rglob('.*') if LEFTOVER.match(each.name)]
+    if path.is_file():
+        if not overwrite:
             _require_same(path, record)
-        elif any(each.is_file() and each not in leftovers for each in folder.rglob('*')):
-            raise OutputError(f'{folder}: contains other files; choose an empty or a new folder')
+    elif any(each.is_file() and each not in leftovers for each in folder.rglob('*')):
+        raise OutputError(f'{folder}: contains other files; choose an empty or a new folder')
     for leftover in leftovers:
-        leftover.unlink()
-    write_json(path, record)
+        if leftover.is_file():
+            leftover.unlink()
 
 
 def _require_same(path: Path, record: Mapping[str, Any]) -> None:
     try:
         found = dict(json.loads(path.read_text(encoding='utf-8')))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OutputError(f'{path}: not readable ({error}); choose another folder') from error
     different = [
         f'{name} {found.get(name)} (now {record.get(name)})'
