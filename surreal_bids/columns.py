@@ -222,6 +222,15 @@ VOLUMES: tuple[Meaning, ...] = ('total', 'fluid')
 DOUBTFUL: tuple[Meaning, ...] = ('sex', 'age', 'site', 'icv')
 """Meanings that a column may have although an unknown word stands beside theirs."""
 
+NOUNS: dict[Meaning, str] = {
+    'participant': 'id',
+    'repeat': 'visit',
+    'icv': 'head size',
+    'birth': 'year or date of birth',
+    'total': 'sum of regions',
+}
+"""Words for meanings that do not explain themselves."""
+
 SEXES = {
     'F': frozenset(
         {'f', 'female', 'w', 'woman', 'women', 'females', 'weiblich', 'frau', 'femme', 'mujer',
@@ -338,6 +347,16 @@ def column_of(columns: Iterable[Hashable], meaning: Meaning) -> str | None:
 def describes_participants(name: Hashable) -> bool:
     """Check whether a column is known to hold facts about participants, not volumes."""
     return meaning_of(str(name)) not in (None, 'row number', *VOLUMES)
+
+
+def noun(meaning: Meaning | None) -> str:
+    """Say what a meaning is; empty if there is none."""
+    return '' if meaning is None else NOUNS.get(meaning, meaning)
+
+
+def noun_of(name: str) -> str:
+    """Say what the name of a column means; empty if it is not known."""
+    return noun(meaning_of(name))
 
 
 def sex_of(word: str) -> str | None:

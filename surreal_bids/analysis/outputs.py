@@ -24,6 +24,7 @@ from surreal_bids.bids.tabular import (
     SESSION,
 )
 from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.uses import describe_uses
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.regions import recognise
@@ -192,6 +193,7 @@ def summarise_cohort(cohort: Cohort) -> str:
     lines = [
         f'{who}, {counted(len(cohort), "visit")}, {counted(len(cohort.wanted), "region")}',
         *(f'  {note}' for note in cohort.notes),
+        *(f'  {line}' for line in describe_uses(cohort.uses)),
         *(f'  WARNING: {text}' for text in cohort.warnings),
         f'{len(out)} excluded' + (':' if len(out) else ''),
         *(f'  {visit}: {reason}' for visit, reason in out['reason'].head(SHOWN).items()),

@@ -248,6 +248,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
         write_tables,
     )
     from surreal_bids.cohort.cohort import read_cohort
+    from surreal_bids.cohort.uses import describe_uses
     from surreal_bids.rindices.crossfit import doubts_of_model
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import sites_by_name
@@ -268,7 +269,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
         owned = _owned_tables(places)
         with sole_use(out.parent, [out.name]), staged(out.parent, out.name, owned) as new:
             write_tables(found, {name: new / path.name for name, path in places.items()})
-    notes = [*cohort.notes, *_site_notes(model, cohort)]
+    notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
     doubts = (
         *cohort.warnings,
         *sites_by_name(model, cohort),

@@ -19,14 +19,17 @@ from surreal_bids.cohort.exclusions import (
     Screen,
     exclusion_table,
     find_features,
+    measured_volumes,
     of_other_groups,
     outlying,
     require_groups,
+    require_known,
     require_labels,
     screen_features,
     screen_people,
     screen_sites,
     start_screen,
+    visits_with_groups,
 )
 from surreal_bids.cohort.features import Choice, choose_options
 from surreal_bids.cohort.groups import (
@@ -49,7 +52,6 @@ from surreal_bids.cohort.reader import (
     read_visit_table,
     rows_of,
     sessions_of,
-    visit_columns,
     with_sessions,
 )
 from surreal_bids.cohort.requirements import (
@@ -58,6 +60,7 @@ from surreal_bids.cohort.requirements import (
     refuse_id_columns,
     require_distinct,
 )
+from surreal_bids.cohort.uses import FRAME, uses_of_columns
 from surreal_bids.cohort.visits import (
     add_years,
     describe_order,
@@ -115,6 +118,8 @@ class Cohort:
         Reasons to doubt the results, such as few controls, as sentences for the report.
     n_controls
         Number of controls that were read; None: those in `visits`.
+    uses : frame
+        What each column of the tables was taken for: `table`, `column`, `taken_for` and `why`.
     """
 
     visits: pd.DataFrame
@@ -128,6 +133,7 @@ class Cohort:
     measured: pd.DataFrame = field(default_factory=pd.DataFrame)
     warnings: tuple[str, ...] = ()
     n_controls: int | None = None
+    uses: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(FRAME)))
 
     @classmethod
     def read(
@@ -248,7 +254,7 @@ class Cohort:
 
     def save(self, folder: Path) -> Path:
         """Write the cohort; the record is written last and marks a complete folder."""
-        for name in (*FRAMES, 'exclusions', 'measured'):
+        for name in (*FRAMES, 'exclusions', 'measured', 'uses'):
             table = getattr(self, name).copy().rename_axis(VISIT).reset_index()
             write_tsv(folder / f'{name}.tsv', table)
         write_json(folder / RECORD, self._record())
@@ -272,6 +278,7 @@ class Cohort:
             read_exact(folder / 'measured.tsv', (PARTICIPANT, SESSION)),
             tuple(record['warnings']),
             record['n_controls'],
+            read_exact(folder / 'uses.tsv', None).fillna(''),
         )
 
 
@@ -343,15 +350,15 @@ def read_cohort(
     grouping = _divide(known, screen, options, model, groups)
     _exclude_other_groups(screen, grouping, training=model is None)
     choice = _choose(options, described, model, grouping, adapt)
+    require_known(screen, described, choice, grouping.groups)
     table, unified = screen_people(screen, described, choice, model)
     used = {*choice.columns.values(), grouping.column}
-    wanted, dropped = find_features(
-        tables.volumes, screen, used | tables.people_columns, options, model
-    )
+    chosen = find_features(tables.volumes, screen, used, tables.people_columns, options, model)
+    wanted = chosen.wanted
     features = screen_features(screen, tables.volumes, wanted, choice, table, described, model)
     screen.exclude(outlying(features.loc[screen.remaining], grouping.learned_from, wanted))
     choice = _screen_groups(screen, table, grouping, choice, model)
-    visits = add_years(_visits_with_groups(screen, grouping, groups), times)
+    visits = add_years(visits_with_groups(screen, grouping, groups), times)
     ordered = describe_order(visits, learns=adapt and not grouping.lacking)
     columns = _others(described, tables, options.group_column)
     others = replace(described, text=described.text[columns])
@@ -362,10 +369,13 @@ def read_cohort(
         read_others(others, used, options.phenotype, screen.remaining_visits()),
         wanted,
         choice.options,
-        (*grouping.notes, *choice.notes, *unified, *ordered, *dropped),
+        (*grouping.notes, *choice.notes, *unified, *ordered),
         exclusion_table(screen),
-        _measured(tables.volumes, screen.prefix),
-        tuple(warn_of_order(visits, described)),
+        measured_volumes(tables.volumes, screen.prefix),
+        (*chosen.doubts, *warn_of_order(visits, described)),
+        uses=uses_of_columns(
+            [each for each in tables if each], options, described, choice, chosen, grouping.column
+        ),
     )
     return _with_warnings(cohort, grouping, model)
 
@@ -557,6 +567,7 @@ def check_participants(
     choice = _choose(options, known, model, grouping)
     read_others(known, {grouping.column, *choice.columns.values()}, options.phenotype, everyone)
     _exclude_other_groups(screen, grouping, training=model is None)
+    require_known(screen, known, choice, grouping.groups)
     screen_people(screen, known, choice, model)
     if grouping.learned_from is not None:
         require_groups(grouping.learned_from, screen, training=model is None)
@@ -578,19 +589,3 @@ def _others(described: Table, tables: _Tables, group_column: str | None) -> list
             and (name not in own if has_people else describes_participants(name))
         )
     ]
-
-
-def _visits_with_groups(screen: Screen, grouping: Grouping, groups: GroupUse) -> pd.DataFrame:
-    """Return remaining visits with their group, which is missing where it is not known."""
-    visits = visit_columns(screen.remaining_visits().values(), screen.prefix)
-    if groups == 'ignored':
-        return visits
-    labels = pd.Series(dtype=object) if grouping.groups is None else grouping.groups.labels
-    return visits.assign(group=labels.reindex(visits.index))
-
-
-def _measured(volumes: VisitTable, prefix: str) -> pd.DataFrame:
-    """Return the volumes of everyone, excluded or not, with the columns that name visits."""
-    visits = visit_columns(volumes.visits, prefix)
-    numbers = volumes.table.typed().select_dtypes('number').set_axis(visits.index)
-    return pd.concat([visits, numbers], axis=1)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit, visit_name, without_prefix
 from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, prefix_errors
+from surreal_bids.cohort.content import refuse_codes
 from surreal_bids.cohort.features import (
+    GO_WITHOUT,
     VOLUME_UNIT,
     Choice,
     choose_features,
     column_features,
+    judge_listed,
     listed_features,
     of_kind,
     read_features,
-    unused_columns,
 )
-from surreal_bids.cohort.groups import SINGULAR, Groups
+from surreal_bids.cohort.groups import SINGULAR, Grouping, Groups, GroupUse
 from surreal_bids.cohort.plausibility import (
+    MIN_AT_SITE,
     Reasons,
     check_head_size,
     check_volumes,
@@ -67,6 +71,10 @@ from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import alternatives, counted, list_briefly
+
+MOST_LEFT = 0.5
+"""Share of a group that must have a value in the columns that are used by default, and be at sites
+with controls."""
 
 ONE_SITE = 'everyone'
 """Name of the site of all participants in a dataset without a site column."""
@@ -185,6 +193,39 @@ def of_other_groups(groups: Groups) -> Reasons:
     }
 
 
+def require_known(screen: Screen, people: Table, choice: Choice, groups: Groups | None) -> None:
+    """Refuse columns used by default that most participants of a group lack.
+
+    Raises
+    ------
+    DataError
+        More than half of a group, or too many for training, would be excluded.
+    """
+    cells = people.text.loc[screen.remaining, list(choice.defaults)]
+    counts = cells.isna().sum()
+    lacking = counts.index[counts > 0]
+    is_known = cells.notna().all(axis=1)
+    if groups is None:
+        return
+    for group in (CONTROL, PATIENT):
+        of_group = groups.labels[screen.remaining] == group
+        everyone = screen.participants(of_group)
+        left = screen.participants(of_group & is_known)
+        if _are_too_few(len(left), len(everyone)):
+            listed = ', '.join(f'{name} ({counts[name]})' for name in lacking)
+            without = dict.fromkeys(GO_WITHOUT[choice.defaults[name]] for name in lacking)
+            raise DataError(
+                f'{people.source_of(lacking[0])}: missing values of {listed} would exclude '
+                f'{len(everyone) - len(left)} of {counted(len(everyone), SINGULAR[group])}; fill '
+                f'them in, or go without: {"; ".join(without)}'
+            )
+
+
+def _are_too_few(n_left: int, n_all: int) -> bool:
+    """Check whether an exclusion would take most of a group, or too many to train."""
+    return n_left < n_all and (n_left < n_all * MOST_LEFT or n_left < MIN_PEOPLE)
+
+
 def screen_people(
     screen: Screen, people: Table, choice: Choice, model: Requirements | None
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -223,13 +264,14 @@ def _type_people(
             require_numbers(table[name])
             table[name], note = unify_sex(table[name], levels)
             if means(name, 'age'):
+                refuse_codes(table[name])
                 require_years(table[name])
         notes += [note] if note else []
     for column in table.select_dtypes(exclude='number'):
         with prefix_errors(known.source_of(str(column))):
             refuse_spellings(table[column])
             if model is None:
-                require_levels(table[column])
+                require_levels(table[column], column == options.site_column)
     return table, notes
 
 
@@ -244,21 +286,40 @@ def _note_ranges(table: pd.DataFrame, model: Requirements) -> list[str]:
     return notes
 
 
+class Features(NamedTuple):
+    """The features, what the other columns of volumes hold, and doubts about them."""
+
+    wanted: FeatureList
+    judged: Mapping[str, str] = {}
+    doubts: Sequence[str] = ()
+
+
 def find_features(
     volumes: VisitTable,
     screen: Screen,
-    others: Collection[str],
+    used: Collection[str],
+    people: Collection[str],
     options: CohortOptions,
     model: Requirements | None,
-) -> tuple[FeatureList, list[str]]:
-    """Return the features, and notes on columns that are not used."""
+) -> Features:
+    """Find the features: those of the model, those that the user listed, or all regions.
+
+    Parameters
+    ----------
+    volumes, screen
+        The table, and who remains.
+    used, people
+        Columns with another use, and those of the table of participants.
+    options, model
+        As of :func:`~surreal_bids.cohort.cohort.read_cohort`.
+    """
     if model is not None:
-        unused = unused_columns(volumes.table, model.features, others)
-        return model.features, [f'Columns not used: {list_briefly(unused)}'] if unused else []
-    if options.features is not None:
-        return of_kind(listed_features(options.features), options.features_kind), []
+        return Features(model.features)
     table = Table(volumes.source, rows_of(volumes, screen.remaining_visits()))
-    wanted, notes = choose_features(table, others)
+    if options.features is not None:
+        listed = of_kind(listed_features(options.features), options.features_kind)
+        return Features(listed, doubts=judge_listed(table, listed, used))
+    wanted, judged = choose_features(table, {*used, *people}, options.features_kind)
     features = pd.DataFrame({name: table.numbers(name) for name in wanted.names})
     if options.features_kind == ZSCORE:
         unusable = unusable_scores(features)
@@ -272,8 +333,7 @@ def find_features(
             f'{MIN_FEATURES} are needed'
             + ''.join(f'; {name}: {why}' for name, why in list(unusable.items())[:3])
         )
-    notes += [f'{volumes.names.get(n, n)} is not used: {why}' for n, why in unusable.items()]
-    return of_kind(column_features(kept), options.features_kind), notes
+    return Features(of_kind(column_features(kept), options.features_kind), judged | unusable)
 
 
 def screen_features(
@@ -382,13 +442,32 @@ def screen_sites(
     person = pd.Series([screen.visits[name][0] for name in site.index], site.index)
     is_learned_from = ~person.duplicated() & ~groups.is_patient[site.index]
     if choice.options.combat_fit_on == 'controls':
-        screen.exclude(sites_without_controls(site, is_learned_from))
+        reasons = sites_without_controls(site, is_learned_from)
+        if model is None:
+            _refuse_small_sites(screen, groups, site, reasons)
+        screen.exclude(reasons)
     if model is not None or len(set(site[screen.remaining])) > 1:
         return choice
     note = f'Harmonization: none, because column {column} has only one site'
     return replace(
         choice, options=replace(choice.options, site_column=None), notes=(*choice.notes, note)
     )
+
+
+def _refuse_small_sites(screen: Screen, groups: Groups, site: pd.Series, reasons: Reasons) -> None:
+    """Refuse a site column if most participants are at sites with too few controls."""
+    for group in (CONTROL, PATIENT):
+        of_group = groups.labels[site.index] == group
+        everyone = screen.participants(of_group)
+        left = screen.participants(of_group & ~site.index.isin(list(reasons)))
+        if _are_too_few(len(left), len(everyone)):
+            small = site[list(reasons)].nunique()
+            raise DataError(
+                f'column {site.name}: {small} of {counted(site.nunique(), "site")} have fewer than '
+                f'{MIN_AT_SITE} controls, which would exclude {len(everyone) - len(left)} of '
+                f'{counted(len(everyone), SINGULAR[group])}; merge sites, choose another column '
+                'with --site-column, or do not harmonize (--site-column none)'
+            )
 
 
 def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
@@ -413,3 +492,19 @@ def exclusion_table(screen: Screen) -> pd.DataFrame:
     """Return the excluded visits with the reason for each."""
     everyone = visit_columns(screen.visits.values(), screen.prefix)
     return everyone.assign(reason=pd.Series(screen.reasons, dtype=object)).dropna(subset='reason')
+
+
+def visits_with_groups(screen: Screen, grouping: Grouping, groups: GroupUse) -> pd.DataFrame:
+    """Return remaining visits with their group, which is missing where it is not known."""
+    visits = visit_columns(screen.remaining_visits().values(), screen.prefix)
+    if groups == 'ignored':
+        return visits
+    labels = pd.Series(dtype=object) if grouping.groups is None else grouping.groups.labels
+    return visits.assign(group=labels.reindex(visits.index))
+
+
+def measured_volumes(volumes: VisitTable, prefix: str) -> pd.DataFrame:
+    """Return the volumes of everyone, excluded or not, with the columns that name visits."""
+    visits = visit_columns(volumes.visits, prefix)
+    numbers = volumes.table.typed().select_dtypes('number').set_axis(visits.index)
+    return pd.concat([visits, numbers], axis=1)

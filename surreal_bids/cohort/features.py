@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,8 +14,18 @@ from surreal_bids.bids.tabular import (
     prefix_errors,
     require_columns,
 )
+from surreal_bids.cohort.content import may_hold, sums_of_others, unlike_others, what_it_holds
 from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
-from surreal_bids.columns import Meaning, column_of, columns_of, describes_participants, means
+from surreal_bids.columns import (
+    VOLUMES,
+    Meaning,
+    column_of,
+    columns_of,
+    may_mean,
+    means,
+    noun,
+    noun_of,
+)
 from surreal_bids.config import VOLUME, ZSCORE, CohortOptions
 from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.files import read_file
@@ -44,11 +54,18 @@ NAMED_SETS = ('muse72', 'muse139')
 VOLUME_UNIT = 'mm3'
 UNKNOWN_UNIT = 'as in the table'
 
-MOSTLY_NUMBERS = 0.5
-"""Share of values that begin like a number above which a column is numeric."""
-
 MIN_COUNTED = 5
 """Number of rows above which the values 1, 2, 3 ... count rows."""
+
+
+NO_FEATURE: tuple[Meaning, ...] = (
+    'participant', 'session', 'repeat', 'diagnosis', 'age', 'sex', 'site', 'date', 'birth',
+    'row number',
+)  # fmt: skip
+"""Meanings of columns that cannot be features, even if the user lists them."""
+
+IMPOSSIBLE = ('text', 'dates', 'years', 'ids')
+"""Contents of such columns."""
 
 
 def named_features(name: str) -> FeatureList:
@@ -100,11 +117,13 @@ def listed_features(wanted: str) -> FeatureList:
         return column_features(names)
 
 
-def choose_features(table: Table, others: Iterable[str]) -> tuple[FeatureList, list[str]]:
+def choose_features(
+    table: Table, others: Iterable[str], kind: str | None = None
+) -> tuple[FeatureList, dict[str, str]]:
     """Find the regions of a table, which are its features by default.
 
     If most columns are regions of MUSE or FreeSurfer, these are used, except ventricles; else all
-    numeric columns that neither describe participants nor sum other columns.
+    columns that behave like regional volumes and are not called otherwise.
 
     Parameters
     ----------
@@ -112,50 +131,113 @@ def choose_features(table: Table, others: Iterable[str]) -> tuple[FeatureList, l
         Volumes.
     others
         Columns with another use, or that are also in the table of participants.
+    kind
+        What the features are: volumes or z-scores.
 
     Returns
     -------
-    features, notes
-        The features, and the columns that are not used.
+    features, judged
+        The features, and what the columns hold that are not used.
 
     Raises
     ------
     DataError
-        A column counts rows, or there is no region.
+        A column counts rows or does not behave like a region, or there is no region.
     """
     used = set(others)
     refuse_index_columns(table, used)
     columns = [name for name in table.columns if name not in used]
     numbered = _is_numbered_otherwise(columns)
-    totals = [name for name in columns if is_total(name) and not (numbered and name.isdecimal())]
-    columns = [name for name in columns if name not in totals]
-    regions = _regions(table, columns, numbered)
-    rest = sorted({*columns} - {*regions}, key=columns.index)
+    judged = {
+        name: noun_of(name) or 'sum of regions or fluid'
+        for name in columns
+        if is_total(name) and not (numbered and name.isdecimal())
+    }
+    columns = [name for name in columns if name not in judged]
+    regions, rest = _atlas_regions(table, columns, numbered)
+    if not regions:
+        regions, rest = _regions_by_content(table, columns, kind)
     if not regions:
         raise DataError(
             f'{table.source}: no column holds regional volumes; the columns are '
-            f'{list_briefly(table.columns) or "ids only"}'
+            f'{list_briefly(table.columns) or "ids only"}. List regions in a file and name it with '
+            '--features'
         )
-    kinds = {
-        'Sums and fluid, not used as features': totals,
-        'Columns not used as features (use --features to include them)': rest,
-    }
-    return column_features(regions), [f'{k}: {list_briefly(n)}' for k, n in kinds.items() if n]
+    return column_features(regions), judged | rest
 
 
-def _regions(table: Table, columns: list[str], numbered: bool) -> list[str]:
-    """Return the columns of an atlas if these are the majority, else all possible regions."""
+def _atlas_regions(
+    table: Table, columns: list[str], numbered: bool
+) -> tuple[list[str], dict[str, str]]:
+    """Return the columns of an atlas if these are the majority, and what the others hold."""
+    known, fluid = _known_regions(table, columns, numbered)
+    if len(known) <= (len(columns) - len(fluid)) / 2:
+        return [], {}
+    rest = [name for name in columns if name not in {*known, *fluid}]
+    held = dict.fromkeys(rest, 'no region of the atlas') | _held(table, rest)
+    return known, dict.fromkeys(fluid, 'fluid') | held
+
+
+def _known_regions(table: Table, columns: list[str], numbered: bool) -> tuple[list[str], list[str]]:
+    """Return the regions of FreeSurfer, else those of MUSE and its ventricles."""
     if any(FREESURFER.fullmatch(name) for name in columns):
-        known = [name for name in columns if FREESURFER_REGION.fullmatch(name)]
-    else:
-        with prefix_errors(table.source):
-            muse = {} if numbered else recognise(columns)
-        known = [name for name, index in muse.items() if index not in VENTRICLES]
-        columns = [name for name in columns if muse.get(name) not in VENTRICLES]
-    if len(known) > len(columns) / 2:
-        return known
-    numbers = [name for name in columns if _some_numbers(table, name)]
-    return [name for name in numbers if not describes_participants(name)]
+        return [name for name in columns if FREESURFER_REGION.fullmatch(name)], []
+    with prefix_errors(table.source):
+        muse = {} if numbered else recognise(columns)
+    fluid = [name for name, index in muse.items() if index in VENTRICLES]
+    return [name for name in muse if name not in fluid], fluid
+
+
+def _held(table: Table, columns: Iterable[str]) -> dict[str, str]:
+    """Return what columns hold that cannot be volumes, by their names or content."""
+    held = {name: noun_of(name) or what_it_holds(table.text[name]) for name in columns}
+    return {name: what for name, what in held.items() if what}
+
+
+def _regions_by_content(
+    table: Table, columns: list[str], kind: str | None
+) -> tuple[list[str], dict[str, str]]:
+    """Return the columns that behave like regional volumes, and what the others hold."""
+    judged = _held(table, columns)
+    numbers = pd.DataFrame({name: table.numbers(name) for name in columns if name not in judged})
+    judged |= sums_of_others(numbers)
+    numbers = numbers.drop(columns=[name for name in numbers if name in judged])
+    strange = {} if kind == ZSCORE else unlike_others(numbers)
+    if strange:
+        listed = list_briefly((f'{name} ({why})' for name, why in strange.items()), 5)
+        raise DataError(
+            f'{table.source}: {listed} does not behave like the other regional volumes; list the '
+            'regions to use in a file for --features, or move other measures to a table given with '
+            '--participants'
+        )
+    return [name for name in columns if name in numbers], judged
+
+
+def judge_listed(table: Table, wanted: FeatureList, used: Collection[str]) -> list[str]:
+    """Refuse listed features that cannot be regions; warn of those that may not be.
+
+    Parameters
+    ----------
+    table
+        Volumes.
+    wanted
+        The features that the user listed.
+    used
+        Columns with another use.
+    """
+    names = [feature.name for feature in wanted.features if not feature.indices]
+    columns = [column for name in names if (column := find_column(table.columns, name))]
+    held = dict.fromkeys((name for name in columns if name in used), 'it is used otherwise')
+    held |= _held(table, columns)
+    for name, what in held.items():
+        if name in used or means(name, *NO_FEATURE) or what in IMPOSSIBLE:
+            raise DataError(
+                f'--features: column {name} of {table.source} is no regional volume ({what}); '
+                'remove it from the list'
+            )
+    doubts = list_briefly(f'{name} ({what})' for name, what in held.items())
+    listed = f'Features: {doubts} may not be a regional volume; check --features'
+    return [listed] if doubts else []
 
 
 def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:
@@ -170,7 +252,7 @@ def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:
 
 def is_total(column: str) -> bool:
     """Check whether a column is called like a sum of regions or fluid in MUSE or FreeSurfer."""
-    if means(column, 'icv') or muse_number(column) in DERIVED:
+    if means(column, 'icv', *VOLUMES) or muse_number(column) in DERIVED:
         return True
     return FREESURFER_OTHERS.fullmatch(column) is not None
 
@@ -186,12 +268,6 @@ def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
     """Check whether the names of columns are numbers other than those of MUSE."""
     known = {*region_names(), *DERIVED}
     return any(int(name) not in known for name in columns if name.isdecimal())
-
-
-def _some_numbers(table: Table, name: str) -> bool:
-    """Check whether most values of a column begin like a number."""
-    cells = table.text[name].dropna()
-    return not len(cells) or bool(cells.str.match(r'[+-]?[.,]?\d').mean() > MOSTLY_NUMBERS)
 
 
 def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
@@ -242,13 +318,12 @@ def _refuse_freesurfer(columns: Iterable[str], missing: Collection[int]) -> None
         )
 
 
-def unused_columns(table: Table, wanted: FeatureList, used: Iterable[str]) -> list[str]:
-    """Return the columns of a table that are not used."""
-    known = {*wanted.names, *used}
+def region_columns(table: Table, wanted: FeatureList) -> list[str]:
+    """Return the columns of a table that are features, or parts of them."""
+    folded = {name.lower() for name in wanted.names}
     needed = {index for feature in wanted.features for index in feature.indices}
-    known |= {name for name, index in recognise(table.columns).items() if index in needed}
-    folded = {name.lower() for name in known}
-    return [name for name in table.columns if name.lower() not in folded]
+    parts = {name for name, index in recognise(table.columns).items() if index in needed}
+    return [name for name in table.columns if name in parts or name.lower() in folded]
 
 
 SITE = 'site'
@@ -258,9 +333,21 @@ NONE = 'none'
 """Option value that disables a column used by default."""
 
 
-MOSTLY_KNOWN = 0.9
-"""Share of participants with a known value from which a column is used by default."""
+WITHOUT: dict[Meaning, str] = {
+    'age': '--covariates',
+    'sex': '--covariates',
+    'site': '--site-column',
+    'icv': '--icv-column',
+}
+"""Option that names the column of each meaning that is used by default."""
 
+GO_WITHOUT: dict[Meaning, str] = {
+    'age': '--covariates none, or a list without it',
+    'sex': '--covariates none, or a list without it',
+    'site': '--site-column none',
+    'icv': '--icv none',
+}
+"""Options to do without a column that is used by default."""
 
 ICV_WORDS = {
     'power': 'corrected with an allometric (log-log) model fitted in controls ({})',
@@ -283,6 +370,8 @@ class Choice:
         Column of the dataset for each column of `options`.
     one_site
         Whether the dataset lacks a site column that the model needs.
+    defaults
+        Meaning of each column that is used by default.
     notes
         Choices, as sentences for the report.
     """
@@ -290,6 +379,7 @@ class Choice:
     options: PreprocessingOptions
     columns: Mapping[str, str]
     one_site: bool = False
+    defaults: Mapping[str, Meaning] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default_factory=tuple)
 
 
@@ -319,10 +409,20 @@ def choose_options(
     return _for_model(config, people, model, adapt)
 
 
+SHARED: tuple[Meaning, ...] = ('age', 'sex')
+"""Meanings of covariates that are used by default, and that may have another name in a dataset than
+in a model."""
+
+
 def _for_training(config: CohortOptions, people: Table) -> Choice:
-    covariates, are_named = _covariates(config, people)
-    icv_column = _icv_column(config, people, covariates)
-    site_column = _site_column(config, people)
+    defaults = _defaults(people, _not_named(config), config.covariates)
+    usual = {meaning: name for name, meaning in defaults.items()}
+    covariates = list(dict.fromkeys(config.covariates)) or [
+        name for name, meaning in defaults.items() if meaning in SHARED
+    ]
+    covariates = [] if covariates == [NONE] else covariates
+    icv_column = config.icv_column or usual.get('icv')
+    site_column = _named_site(config) or usual.get('site')
     options = PreprocessingOptions(
         covariates=tuple(covariates),
         icv_column=icv_column,
@@ -335,42 +435,75 @@ def _for_training(config: CohortOptions, people: Table) -> Choice:
     regions = [name for name in covariates if recognise([name])]
     if regions:
         raise DataError(f'{list_briefly(regions)} is a region and cannot also be a covariate')
-    removed = ', '.join(covariates) or NONE
-    notes = (
-        f'Covariates: {removed}' + ('' if are_named else ' (default)'),
-        f'Head size: {ICV_WORDS[options.icv].format(icv_column)}',
-        f'Site: {site_column or "not known; volumes are not harmonized"}',
-    )
-    return Choice(options, found, notes=notes)
+    return Choice(options, found, defaults=defaults, notes=tuple(_describe_options(options)))
 
 
-def _covariates(config: CohortOptions, people: Table) -> tuple[list[str], bool]:
-    """Return the covariates, and whether the user named them."""
-    if config.covariates:
-        asked = list(dict.fromkeys(config.covariates))
-        return ([] if asked == [NONE] else asked), True
-    if config.features_kind == ZSCORE:
-        return [], False
-    usual = [_first_useful(people, columns_of(people.columns, 'age'))]
-    usual.append(_first_useful(people, columns_of(people.columns, 'sex')))
-    return [name for name in usual if name is not None], False
+def _not_named(config: CohortOptions) -> Iterator[Meaning]:
+    """Return the meanings of the columns to find, because the user named none."""
+    are_volumes = config.features_kind != ZSCORE
+    if not config.covariates and are_volumes:
+        yield from ('age', 'sex')
+    is_asked_for = are_volumes or config.icv is not None
+    if not config.icv_column and config.icv != NONE and is_asked_for:
+        yield 'icv'
+    if not config.site_column:
+        yield 'site'
 
 
-def _first_useful(people: Table, columns: Iterable[str]) -> str | None:
-    return next((name for name in columns if _is_useful(people, name)), None)
+def _describe_options(options: PreprocessingOptions) -> Iterator[str]:
+    """Describe the correction for head size, and what is not corrected for."""
+    yield f'Head size: {ICV_WORDS[options.icv].format(options.icv_column)}'
+    if not options.covariates:
+        yield 'Covariates: none'
+    if options.site_column is None:
+        yield 'Site: not known; volumes are not harmonized'
 
 
-def _is_useful(people: Table, column: str) -> bool:
-    cells = people.categories(column)
-    return bool(cells.notna().mean() >= MOSTLY_KNOWN and len(set(cells.dropna())) > 1)
+def _defaults(
+    people: Table, meanings: Iterable[Meaning], covariates: Collection[str] = ()
+) -> dict[str, Meaning]:
+    """Find the column with each meaning that varies; the most complete one if there are several.
+
+    Head size is not corrected for twice if it is among the covariates that the user named.
+
+    Raises
+    ------
+    DataError
+        There is none, but a column that may have this meaning.
+    """
+    chosen: dict[str, Meaning] = {}
+    for meaning in meanings:
+        others = covariates if meaning == 'icv' else ()
+        known = [name for name in columns_of(people.columns, meaning) if name not in others]
+        varying = [name for name in known if len(set(people.categories(name).dropna())) > 1]
+        if varying:
+            best = min(varying, key=lambda name: _flaws(people.categories(name), meaning))
+            chosen[best] = meaning
+        elif not known:
+            _refuse_doubtful(people, meaning, others)
+    return chosen
 
 
-def _icv_column(config: CohortOptions, people: Table, covariates: Sequence[str]) -> str | None:
-    is_asked_for = config.features_kind != ZSCORE or config.icv is not None
-    if config.icv_column or config.icv == NONE or not is_asked_for:
-        return config.icv_column
-    usual = [name for name in columns_of(people.columns, 'icv') if name not in covariates]
-    return next((name for name in usual if _is_useful(people, name)), None)
+def _flaws(cells: pd.Series, meaning: Meaning) -> tuple[bool, int]:
+    """Return whether a column does not hold what its name says, and how many values are missing."""
+    return not may_hold(cells, meaning), int(cells.isna().sum())
+
+
+def _refuse_doubtful(people: Table, meaning: Meaning, others: Collection[str]) -> None:
+    """Refuse columns that may have a meaning, if no column is known to have it."""
+    doubtful = [
+        name
+        for name in people.columns
+        if name not in others
+        and may_mean(name, meaning)
+        and may_hold(people.categories(name), meaning)
+    ]
+    if doubtful:
+        raise DataError(
+            f'{people.source_of(doubtful[0])}: column {list_briefly(doubtful)} may hold the '
+            f'{noun(meaning)}; choose the column with {WITHOUT[meaning]}, or go without '
+            f'({GO_WITHOUT[meaning]})'
+        )
 
 
 def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
@@ -387,11 +520,14 @@ def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
     return 'covariate' if are_z_scores or config.icv == 'covariate' else 'power'
 
 
+def _named_site(config: CohortOptions) -> str | None:
+    return None if config.site_column == NONE else config.site_column
+
+
 def _site_column(config: CohortOptions, people: Table) -> str | None:
     if config.site_column:
-        return None if config.site_column == NONE else config.site_column
-    usual = columns_of(people.columns, 'site')
-    return next((name for name in usual if _is_useful(people, name)), None)
+        return _named_site(config)
+    return next(iter(_defaults(people, ['site'])), None)
 
 
 def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt: bool) -> Choice:
@@ -414,13 +550,10 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
         return Choice(options, found)
     own_site = _site_column(config, people) if adapt else config.site_column or site
     if own_site is None:
-        return Choice(options, found, True, ('Site: all participants are treated as one site',))
+        note = 'Site: all participants are treated as one site'
+        return Choice(options, found, one_site=True, notes=(note,))
     found |= {site: require_columns(people, [own_site], '; the model needs it')[own_site]}
-    return Choice(options, found, notes=(f'Site: {own_site}',))
-
-
-SHARED: tuple[Meaning, ...] = ('age', 'sex')
-"""Meanings of covariates that may have another name in a dataset than in a model."""
+    return Choice(options, found)
 
 
 def _model_columns(

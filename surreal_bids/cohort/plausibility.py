@@ -207,6 +207,7 @@ def unify_sex(column: pd.Series, levels: Sequence[str] = ()) -> tuple[pd.Series,
         return column, None
     meant = known.map(lambda word: sex_of(str(word)))
     if meant.isna().all():
+        _require_two_codes(known)
         return column, None
     _require_one_coding(known, meant)
     names = {str(sex_of(level)): level for level in levels}
@@ -228,7 +229,7 @@ def _rename_sexes(
 
 def _require_two_codes(known: pd.Series) -> None:
     if known.nunique() > 2:
-        codes = list_briefly(f'{code:g}' for code in sorted(set(known)))
+        codes = list_briefly(str(code).removesuffix('.0') for code in sorted(set(known)))
         raise DataError(
             f'column {known.name} holds {codes}; write F and M, or n/a for unknown values'
         )
@@ -332,14 +333,15 @@ def _spelling(level: str) -> str:
     return re.sub(r'(?<=[^\d ]) | (?=[^\d ])', '', ' '.join(parts))
 
 
-def require_levels(column: pd.Series) -> None:
+def require_levels(column: pd.Series, is_site: bool = False) -> None:
     """Refuse categories that have almost one level per participant."""
+    other = 'another column' + is_site * ' with --site-column (none: do not harmonize)'
     levels = sorted(set(column.dropna()))
     if len(levels) > MAX_LEVELS and len(levels) > len(column) / 2:
         raise DataError(
             f'column {column.name} has {len(levels)} levels among {len(column)} visits '
             f'({list_briefly(levels, 3)}), too many for a category; correct it, or choose '
-            'another column'
+            f'{other}'
         )
 
 

@@ -72,6 +72,8 @@ class VisitTable:
         `sub-`, or empty if ids are written without it.
     id_column
         Column of the ids.
+    session_column
+        Column of the sessions, if there is one.
     """
 
     visits: list[Visit]
@@ -80,6 +82,7 @@ class VisitTable:
     source: Path
     prefix: str = 'sub-'
     id_column: str = PARTICIPANT
+    session_column: str | None = None
 
 
 def in_order(visits: Iterable[Visit]) -> list[Visit]:
@@ -136,7 +139,8 @@ def read_visit_table(path: Path, id_column: str | None = None) -> VisitTable:
     text = table.text.drop(columns=[name for name in (column, session) if name])
     with prefix_errors(path):
         regions = {name: region_names()[index] for name, index in recognise(text).items()}
-    return VisitTable(visits, Table(path, text.set_axis(names)), regions, path, prefix, column)
+    own = Table(path, text.set_axis(names))
+    return VisitTable(visits, own, regions, path, prefix, column, session)
 
 
 def _check_ids(path: Path, ids: pd.Series) -> None:

@@ -17,6 +17,7 @@ from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
+from surreal_bids.cohort.uses import group_uses
 from surreal_bids.reports import figures
 from surreal_bids.reports.flags import (
     HOW_TO_READ,
@@ -162,6 +163,9 @@ def _participants(report: GroupReport) -> Section:
         )
         blocks.append(report.figure('people', drawn, 'Covariates of the two groups', caption))
     blocks.append(Facts(dict(note.split(': ', 1) for note in cohort.notes)))
+    if len(cohort.uses):
+        fold = 'What each column of the tables was taken for'
+        blocks.append(Table(group_uses(cohort.uses), fold=fold))
     return Section('Participants', (*blocks, exclusion_table(cohort.exclusions)))
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.features import NONE, SITE
+from surreal_bids.cohort.uses import describe_uses
 from surreal_bids.cohort.warnings import FEW_FOR_A_MODEL
 from surreal_bids.columns import means
 from surreal_bids.config import CohortOptions
@@ -328,6 +329,7 @@ def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
             )
     lines = describe_added({each.name: each.to_json() for each in added})
     lines += [*controls.notes, *(f'WARNING: {text}' for text in controls.warnings)]
+    lines += describe_uses(controls.uses)
     for why, who in controls.exclusions.groupby('reason').groups.items():
         lines.append(f'{counted(len(who), "participant")} excluded ({why}): {list_briefly(who)}')
     return '\n'.join(lines) + '\n'

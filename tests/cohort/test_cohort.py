@@ -30,7 +30,11 @@ def test_everyone_of_a_good_study_is_in(tmp_path):
     assert cohort.wanted.names == REGIONS
     assert list(cohort.people) == ['age', 'sex', 'icv', 'site']
     assert reasons(found) == {}
-    assert any('(default)' in note for note in cohort.notes)
+    uses = cohort.uses.set_index('column')['taken_for']
+    assert uses[['age', 'sex', 'icv', 'site']].tolist() == [
+        'covariate age', 'covariate sex', 'head size', 'site'
+    ]  # fmt: skip
+    assert set(uses[REGIONS]) == {'region'}
     pd.testing.assert_frame_equal(
         cohort.features, make_study().features, check_index_type=False, check_names=False
     )

@@ -11,7 +11,7 @@ from surreal_bids.cohort.features import (
     listed_features,
     named_features,
     read_features,
-    unused_columns,
+    region_columns,
 )
 from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
 from surreal_bids.regions import FeatureList, label_table, muse_indices, region_names
@@ -153,9 +153,10 @@ def test_neither_set_nor_file():
 )  # fmt: skip
 def test_what_is_no_region_is_no_feature(columns, used, names, note):
     values = np.random.default_rng(0).uniform(100, 900, (3, len(columns)))
-    wanted, notes = choose_features(text_table(pd.DataFrame(values, columns=columns)), used)
+    wanted, judged = choose_features(text_table(pd.DataFrame(values, columns=columns)), used)
     assert wanted.names == names
-    assert note is None or any(note in line for line in notes)
+    assert {*judged, *names, *used} == {*columns}
+    assert {*(note or '').split(', ')} - {''} <= {*judged}
 
 
 @pytest.mark.parametrize('name', ['', 'Unnamed: 0', 'index', 'X', 'row', 'number'])
@@ -167,17 +168,17 @@ def test_columns_that_count_rows_are_refused(name):
 
 def test_text_is_no_feature():
     table = Table(Path('t.tsv'), pd.DataFrame({'a': ['1', '2'], 'scan': ['x', 'y']}, dtype=object))
-    wanted, notes = choose_features(table, [])
+    wanted, judged = choose_features(table, [])
     assert wanted.names == ['a']
-    assert 'scan' in notes[0]
+    assert judged == {'scan': 'text'}
 
 
 @pytest.mark.parametrize('name', ['acq_time', 'scan_date', 'ExamDate'])
 def test_dates_of_visits_are_no_feature(name):
     cells = pd.DataFrame({'a': ['1', '2'], name: ['2010-03-01', '2012-03-01']}, dtype=object)
-    wanted, notes = choose_features(Table(Path('t.tsv'), cells), [])
+    wanted, judged = choose_features(Table(Path('t.tsv'), cells), [])
     assert wanted.names == ['a']
-    assert name in notes[0]
+    assert judged == {name: 'date'}
 
 
 def test_nothing_left_to_be_a_feature():
@@ -185,6 +186,7 @@ def test_nothing_left_to_be_a_feature():
         choose_features(text_table(pd.DataFrame({'age': [2.0]})), ['age'])
 
 
-def test_unused_columns_are_told_from_used_ones_in_any_spelling():
+def test_columns_of_regions_are_found_in_any_spelling():
     table = text_table(pd.DataFrame(1.0, ['sub-1'], ['MUSE_47', 'MUSE_4', 'Age', 'note']))
-    assert unused_columns(table, named_features('muse139'), ['age']) == ['MUSE_4', 'note']
+    assert region_columns(table, named_features('muse139')) == ['MUSE_47']
+    assert region_columns(table, column_features(['NOTE'])) == ['note']
