@@ -137,7 +137,12 @@ def _add_import(commands: Any) -> None:
         'may be coded F and M, or 0 (F) and 1 (M). Nothing in the file is executed.',
         allow_abbrev=False,
     )
-    parser.add_argument('file', type=path_of, metavar='FILE', help='checkpoint file')
+    parser.add_argument(
+        'file',
+        type=path_of,
+        metavar='FILE',
+        help="checkpoint, or the folder that holds it in the authors' repository",
+    )
     add_option(
         parser,
         'features',

@@ -23,6 +23,7 @@ from surreal_bids.images import Image, like, voxel_volume
 from surreal_bids.imaging.deformation import LocalCorrelation
 from surreal_bids.imaging.registration import normalise_intensity
 from surreal_bids.imaging.transforms import Transform, resample, voxel_coordinates
+from surreal_bids.regions import DERIVED, region_names
 from surreal_bids.text import list_briefly
 
 LOGGER = logging.getLogger(__name__)
@@ -349,7 +350,7 @@ def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.Data
     -------
     pandas.DataFrame
         `index`, `name` and `volume_mm3`. Missing regions have volume 0; labels that are not
-        listed are excluded and logged.
+        listed are excluded and logged, except those that MUSE adds to its regions, such as fluid.
 
     Raises
     ------
@@ -357,12 +358,13 @@ def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.Data
         None of the labels is listed.
     """
     listed = regions['index'].tolist()
-    others = sorted(set(volumes) - set(listed))
-    if len(others) == len(volumes):
+    if set(volumes).isdisjoint(listed):
         raise DataError(
-            f'none of the labels {others[:5]} is among the {len(listed)} regions of the atlas; '
-            'give the table of regions of this segmentation'
+            f'none of the labels {sorted(volumes)[:5]} is among the {len(listed)} regions of the '
+            'atlas; give the table of regions of this segmentation'
         )
+    expected = DERIVED if set(listed) == set(region_names()) else frozenset()
+    others = sorted(set(volumes) - {*listed, *expected})
     if others:
         share = sum(volumes[label] for label in others) / (sum(volumes.values()) or 1.0)
         level = logging.WARNING if share > MUCH_EXCLUDED else logging.INFO

@@ -27,6 +27,7 @@ from surreal_bids.imaging.fusion import (
     volumes_of_labels,
 )
 from surreal_bids.imaging.transforms import Transform, compose, identity_transform, invert, resample
+from surreal_bids.regions import label_table
 from tests.imaging.brains import AFFINE, SHAPE, brain, mean_dice, smooth_displacement
 
 VOXEL_MM3 = 64.0
@@ -321,3 +322,13 @@ def test_the_table_follows_the_regions(caplog, excluded, level):
 def test_volumes_of_another_atlas_are_refused(volumes):
     with pytest.raises(DataError, match='regions of the atlas'):
         volume_table(volumes, REGIONS)
+
+
+@pytest.mark.parametrize(('label', 'level'), [(1, None), (46, None), (3, 'WARNING')])
+def test_fluid_that_dlmuse_adds_to_its_regions_is_no_surprise(caplog, label, level):
+    """Label 1, fluid around the brain, is about 8 % of a map of NiChart."""
+    caplog.set_level('INFO', 'surreal_bids')
+    regions = label_table('muse')
+    volumes = dict.fromkeys(regions['index'], 100.0) | {label: 2000.0}
+    assert set(volume_table(volumes, regions)['volume_mm3']) == {100.0}
+    assert [record.levelname for record in caplog.records] == ([level] if level else [])
