@@ -11,8 +11,20 @@ extensions = [
     'myst_parser',
     'sphinx.ext.autodoc',
     'sphinx.ext.napoleon',
+    'sphinx_gallery.gen_gallery',
     'sphinxcontrib.mermaid',
 ]
+exclude_patterns = ['tutorials']
+sphinx_gallery_conf = {
+    'examples_dirs': 'tutorials',
+    'gallery_dirs': 'gallery',
+    'within_subsection_order': 'FileNameSortKey',
+    'abort_on_example_error': True,
+    'download_all_examples': False,
+    'remove_config_comments': True,
+    'show_memory': False,
+    'matplotlib_animations': False,
+}
 html_theme = 'furo'
 html_title = f'surreal_bids {release}'
 html_copy_source = False
@@ -28,9 +40,13 @@ nitpicky = False
 ELSEWHERE = re.compile(r'\[([^\]]+)\]\(\.\./([^)]+)\)')
 """Links to files of the repository outside docs/."""
 
+TUTORIALS = re.compile(r'\]\(tutorials/(\w+)\.py\)')
+"""Links to the scripts of the gallery."""
+
 
 def name_other_files(app, name, source):
-    """Replace links to files outside docs/ by their paths."""
+    """Link scripts to their pages, and replace links to files outside docs/ by their paths."""
+    source[0] = TUTORIALS.sub(r'](gallery/\1.rst)', source[0])
     source[0] = ELSEWHERE.sub(
         lambda link: f'`{link[2]}`' if link[1] == link[2] else f'{link[1]} (`{link[2]}`)', source[0]
     )

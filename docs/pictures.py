@@ -1,4 +1,4 @@
-"""Draw the figures of docs/demo.md and docs/first_table.md.
+"""Draw the figures of docs/demo.md.
 
     python docs/pictures.py head ANAT_DIR OUT.png
     python docs/pictures.py indices RINDICES.tsv SEVERITIES.tsv OUT.png

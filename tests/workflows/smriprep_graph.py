@@ -1,42 +1,27 @@
-"""Build the graph of docs/plugging_in.md with the real sMRIPrep, and check every connection.
+"""Build the graph of a tutorial with the real sMRIPrep, and check every connection.
 
-    python smriprep_graph.py PAGE WORK_DIR
+    python smriprep_graph.py SCRIPT
 
 Run by test_smriprep.py in an environment that has sMRIPrep. It writes, as JSON, the connections
 between the two programs after workflows and buffers have been taken out of the graph.
 """
 
 import json
-import re
 import sys
 from pathlib import Path
 
-import nibabel as nib
-import numpy as np
-import templateflow.conf
 from nipype.interfaces.base import traits
 from nipype.interfaces.base.traits_extension import MultiObject
 from nipype.pipeline.engine.utils import generate_expanded_graph
 
-TEMPLATES = ('MNI152NLin6Asym', 'MNI152NLin2009cAsym', 'OASIS30ANTs')
+RUN = '# The same stage, run'
+"""Heading of the part of the script that runs the graph."""
 
 
-def fill_templates(image: Path) -> None:
-    """Put an image in the place of each template, which sMRIPrep would download."""
-    for template in TEMPLATES:
-        for path in (templateflow.conf.TF_HOME / f'tpl-{template}').rglob('*.nii.gz'):
-            path.write_bytes(image.read_bytes())
-
-
-def run_page(page: Path, work_dir: Path) -> dict:
-    """Execute the blocks of the page as one script, without what is under `__main__`."""
-    blocks = re.findall(r'```python\n(.+?)```', page.read_text(), re.DOTALL)
-    image = work_dir / 'sub-01_T1w.nii.gz'
-    nib.save(nib.Nifti1Image(np.ones((7, 8, 9), np.float32), np.eye(4)), image)
-    fill_templates(image)
-    sys.argv = ['script.py', str(image), str(work_dir), str(work_dir / 'out'), str(work_dir)]
-    names = {'__name__': 'page'}
-    exec(compile('\n'.join(blocks), str(page), 'exec'), names)  # noqa: S102
+def build(script: Path) -> dict:
+    """Execute the script up to the part that runs the graph."""
+    names = {'__name__': 'tutorial'}
+    exec(compile(script.read_text().partition(RUN)[0], str(script), 'exec'), names)  # noqa: S102
     return names
 
 
@@ -69,5 +54,5 @@ def is_ours(node) -> bool:
 
 
 if __name__ == '__main__':
-    graph = run_page(Path(sys.argv[1]), Path(sys.argv[2]))['host_wf']._create_flat_graph()
+    graph = build(Path(sys.argv[1]))['host_wf']._create_flat_graph()
     sys.stdout.write(json.dumps(check(generate_expanded_graph(graph))) + '\n')

@@ -1,31 +1,33 @@
-"""The script of docs/plugging_in.md, with the real sMRIPrep in an environment of its own."""
+"""The tutorial of sMRIPrep, with the real sMRIPrep in an environment of its own."""
 
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / 'docs' / 'plugging_in.md'
+TUTORIAL = ROOT / 'docs' / 'tutorials' / 'plot_3_smriprep.py'
 HOST_PYTHON = Path(os.environ.get('HOST_VENV', ROOT / '.venv-smriprep')) / 'bin' / 'python'
 
 
 @pytest.fixture(scope='module')
 def connections(tmp_path_factory) -> list[list[str]]:
-    """Connections to and from our steps in the graph of the page."""
+    """Connections to and from our steps in the graph of the tutorial."""
     if not HOST_PYTHON.exists():
         pytest.fail(f'{HOST_PYTHON}: no environment with sMRIPrep; `make test` makes it')
-    work_dir = tmp_path_factory.mktemp('host')
     environment = {
         **os.environ,
         'PYTHONPATH': str(ROOT),
-        'TEMPLATEFLOW_HOME': str(work_dir / 'templateflow'),
+        'PATH': f'{Path(sys.executable).parent}:{os.environ["PATH"]}',
+        'MPLBACKEND': 'Agg',
+        'TMPDIR': str(tmp_path_factory.mktemp('host')),
     }
     script = Path(__file__).with_name('smriprep_graph.py')
     done = subprocess.run(
-        [HOST_PYTHON, script, PAGE, work_dir],
+        [HOST_PYTHON, script, TUTORIAL],
         env=environment,
         capture_output=True,
         text=True,
