@@ -124,8 +124,9 @@ def read_visit_table(path: Path, id_column: str | None = None) -> VisitTable:
     """
     table = read_table(path)
     column = find_id_column(table, id_column)
+    cells = table.categories(column)
     # One letter may be written in two ways, which look alike.
-    ids = table.categories(column).map(partial(normalize, 'NFC'), na_action='ignore')
+    ids = cells.where(cells.isna(), cells.fillna('').map(partial(normalize, 'NFC')))
     if not len(table):
         raise DataError(f'{path}: the table has no rows; add one row per participant')
     _check_ids(path, ids)

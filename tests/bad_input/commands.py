@@ -303,8 +303,8 @@ OUTPUTS = [
         USAGE,
     ),
     Case(
-        'out-is-csv',
-        into('--out', '{folder}/results.csv'),
+        'out-is-xlsx',
+        into('--out', '{folder}/results.xlsx'),
         ['results', r'\.tsv'],
         ('apply',),
         USAGE,

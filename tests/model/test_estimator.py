@@ -271,7 +271,7 @@ def test_groups_that_cannot_be_trained_on_are_named(table, patient, message):
         ({'hyperparameters': {'batch_size': 41}}, DataError, 'at most 40'),
         ({'preset': 'iclr'}, UsageError, 'iclr2022, correlated, robust'),
         ({'hyperparameters': {'gama': 3}}, UsageError, 'gama.*gamma'),
-        ({'device': 'tpu'}, UsageError, 'auto, cpu or cuda'),
+        ({'device': 'tpu'}, UsageError, 'auto, cpu, cuda'),
         ({'n_patterns': -1}, UsageError, 'at least 1'),
         ({'repetitions': 0}, UsageError, 'at least 1'),
     ],
