@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -18,7 +19,6 @@ from surreal_bids.analysis.maps import ravens_files
 from surreal_bids.analysis.outputs import summarise_cohort
 from surreal_bids.bids.layout import Visit, is_label, read_description, without_prefix
 from surreal_bids.bids.outputs import (
-    OutputName,
     output_names,
     output_path,
     sidecar_path,
@@ -43,7 +43,7 @@ from surreal_bids.config import (
     training_options,
 )
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
-from surreal_bids.files import sole_use, write_text
+from surreal_bids.files import read_file, sole_use, staged, write_json, write_text
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
@@ -223,20 +223,47 @@ def _check_model_options(config: AppConfig) -> None:
 
 def _require_inputs_kept(config: AppConfig) -> None:
     """Refuse tables that this run would replace by its own."""
+    written = [path for path in _written(config.output_dir) if path.exists()]
     for table in filter(None, (config.roi_table, *config.phenotype)):
-        if table.exists() and any(table.samefile(path) for path, _ in _written(config)):
+        if table.exists() and any(table.samefile(path) for path in written):
             raise OutputError(
                 f'{table}: this run would overwrite it; copy it elsewhere, or choose another '
                 'output folder'
             )
 
 
-def _written(config: AppConfig) -> Iterator[tuple[Path, OutputName]]:
-    """Outputs of the group level that are there."""
+def _written(root: Path) -> Iterator[Path]:
+    """Outputs of the group level that are there, and their sidecars, which may not be."""
     for row in output_names().values():
         if row.level == 'group':
-            for path in config.output_dir.glob(row.fill(dict.fromkeys(row.entities, '*'))):
-                yield path, row
+            for path in root.glob(row.fill(dict.fromkeys(row.entities, '*'))):
+                yield path
+                if row.metadata is not None:
+                    yield sidecar_path(path)
+
+
+def _owned(root: Path) -> list[Path]:
+    """Outputs of an earlier run, as its record lists them, and crash reports of Nipype."""
+    crashes = root.glob(output_names()['group_crash'].fill({'step': '*'}))
+    owned = [path for path in crashes if b'Working directory: ' in read_file(path)]
+    try:
+        listed = json.loads(read_file(output_path(root, 'group_record')))['outputs']
+        owned += [path for path in _written(root) if path.relative_to(root).as_posix() in listed]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        if output_path(root, 'group_report').exists():
+            LOGGER.warning(
+                '%s: holds group outputs of an earlier version. Delete group_* files and maps that '
+                'this run does not replace.',
+                root,
+            )
+    return owned
+
+
+def _write_record(root: Path) -> None:
+    """List the outputs of this run; those that the next run does not write are then removed."""
+    paths = sorted(path for path in set(_written(root)) if path.is_file())
+    outputs = [path.relative_to(root).as_posix() for path in paths]
+    write_json(output_path(root, 'group_record'), {'outputs': outputs})
 
 
 class TrainingPlan(NamedTuple):
@@ -308,17 +335,19 @@ def _run(
     Returns why reports of participants could not be written, by label.
     """
     shutil.rmtree(folder / FAILURES, ignore_errors=True)
-    workflow = make_workflow(config, cohort.save(folder), cohort, source)
-    description = read_description(config.bids_dir)
-    start_dataset(config.output_dir, config.bids_dir, description)
-    begun = write_config(output_path(config.output_dir, 'configuration'), config)
+    cohort.save(folder)
+    root = config.output_dir.absolute()
+    start_dataset(root, config.bids_dir, read_description(config.bids_dir))
     if isinstance(source, TrainingPlan) and not config.reports_only:
         sys.stdout.write(_announce(config, source))
         sys.stdout.flush()
-    raise_crashes(config, run_workflow(workflow, config))
+    with staged(root, 'group', _owned(root)) as new:
+        write_config(output_path(new, 'configuration'), config)
+        workflow = make_workflow(config, folder, cohort, source, new)
+        raise_crashes(config, run_workflow(workflow, config))
+        _write_record(new)
     for name in (DONE, DONE_HALVES) if config.split_half else (DONE,):
         write_text(folder / name, '')
-    _remove_outdated(config, begun)
     if not config.participant_label:
         from surreal_bids.reports.assembly import remove_others
 
@@ -333,9 +362,27 @@ def _checksum(config: AppConfig) -> str | None:
 
 
 def make_workflow(
-    config: AppConfig, folder: Path, cohort: Cohort, source: TableModel | TrainingPlan
+    config: AppConfig,
+    folder: Path,
+    cohort: Cohort,
+    source: TableModel | TrainingPlan,
+    output_dir: Path,
 ) -> Any:
-    """Build the graph for a cohort that is kept in `folder`: train as planned, or apply a model."""
+    """Build the graph that trains as planned, or applies a model.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    folder
+        Where the cohort is kept.
+    cohort
+        The participants.
+    source
+        What to train, or the model to apply.
+    output_dir
+        Where the outputs are staged.
+    """
     template, options = template_name(config), asdict(training_options(config))
     chosen = cohort.of_participants(config.participant_label)
     if isinstance(source, TableModel):
@@ -370,7 +417,7 @@ def make_workflow(
         analysis['atlas_dir'] = individuals['atlas_dir'] = atlas_dir
     return init_group_wf(
         cohort_dir=os.fspath(folder),
-        output_dir=os.fspath(config.output_dir.absolute()),
+        output_dir=os.fspath(output_dir),
         model=model,
         analysis=analysis,
         individuals=individuals,
@@ -468,16 +515,3 @@ def raise_crashes(config: AppConfig, crashes: Sequence[Crash]) -> None:
         )
         error.exit_code = first.exit_code
         raise error
-
-
-def _remove_outdated(config: AppConfig, begun: Path) -> None:
-    """Delete what an earlier run has written and this one has not, such as maps of a pattern.
-
-    Every run writes all of its outputs; those older than `begun`, its first file, are not of it.
-    """
-    start = begun.stat().st_mtime_ns
-    for path, row in list(_written(config)):
-        if path.stat().st_mtime_ns < start:
-            path.unlink()
-            if row.metadata is not None:
-                sidecar_path(path).unlink(missing_ok=True)

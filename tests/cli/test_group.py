@@ -18,7 +18,7 @@ from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.cli.app import main
 from surreal_bids.cli.group import check_group_options, reported, run_group_level
 from surreal_bids.exceptions import SurrealError
-from surreal_bids.files import write_image, write_tsv
+from surreal_bids.files import _replace, is_interrupted, restore, write_image, write_tsv
 from surreal_bids.regions import label_table
 from surreal_bids.rindices.model import TableModel
 from tests.analysis.group_study import make_config, with_sessions, write_dataset
@@ -245,17 +245,59 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     kept.write_text(stored.read_text())
     lost.unlink()
     stem = f'group_space-{TEMPLATE}_label-GM_contrast-r9slope_stat-t_statmap'
-    names = ('group_label-WM_contrasts.tsv', f'{stem}.nii.gz', f'{stem}.json', 'mine.tsv')
-    outdated = [done.parent / 'out' / name for name in names]
+    names = ['group_label-WM_contrasts.tsv', f'{stem}.nii.gz', f'{stem}.json', '../work/mine.tsv']
+    record = output_path(done.parent / 'out', 'group_record')
+    listed = json.loads(record.read_text())['outputs']
+    record.write_text(json.dumps({'outputs': [*listed, *names]}))
+    own = ['group_figures/group_desc-mine.svg', 'group_label-mine_contrasts.tsv', names[-1]]
+    outdated = [done.parent / 'out' / name for name in (*names[:-1], *own)]
     for each in outdated:
-        each.write_text('of an earlier run')
-        os.utime(each, (0, 0))
+        each.write_text('of an earlier run, or by hand')
     assert run(done, '--split-half', '--reports-only') == 0
     assert path.read_bytes() == before
-    assert [each.name for each in outdated if each.is_file()] == ['mine.tsv']
+    assert [each for each in outdated if each.is_file()] == outdated[-len(own) :]
+    assert json.loads(record.read_text())['outputs'] == listed
     assert 'Comparison with controls' in lost.read_text()
     assert not kept.exists()
     assert not stranger.exists()  # R-indices of somebody who is not of the cohort any more.
+
+
+def contents(folder) -> dict[Path, bytes]:
+    files = (path for path in folder.rglob('*') if path.is_file() and 'crash' not in path.name)
+    return {path: path.read_bytes() for path in files}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('end', ['error', 'kill'])
+def test_a_run_that_fails_while_it_writes_leaves_the_earlier_outputs(done, monkeypatch, end):
+    """Tables and figures are written when a report fails, some replaced when the process ends."""
+    out = done.parent / 'out'
+    before = contents(out)
+    replaced = []
+
+    def full(*_, **__):
+        raise OSError(28, 'No space left on device')
+
+    def kill(*paths):
+        replaced.append(paths)
+        if len(replaced) == 9:
+            os._exit(9)
+        _replace(*paths)
+
+    if end == 'error':
+        monkeypatch.setattr('surreal_bids.reports.group.write_page', full)
+        assert run(done, '--split-half', '--reports-only') == 73
+    else:
+        process = os.fork()
+        if not process:
+            monkeypatch.setattr('surreal_bids.files._replace', kill)
+            os._exit(run(done, '--split-half', '--reports-only'))
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 9
+        assert is_interrupted(out)
+        restore(out, 'group')
+        for path in out.glob('.surreal_bids*'):
+            path.unlink()
+    assert contents(out) == before
 
 
 @pytest.mark.parametrize(
