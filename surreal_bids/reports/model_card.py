@@ -172,8 +172,7 @@ def _origin(card: Card) -> list[str]:
         title = imported['Title'] or 'a SurrealGAN checkpoint'
         lines.append(f'imported from {imported["File"]}, epoch {imported["Epoch"]}: {title}')
         lines.append(imported['Note'])
-        lines += [f'{name}: {what}' for name, what in sorted(imported.get('Patterns', {}).items())]
-        shown = {'Source': 'source', 'Citation': 'cite', 'License': 'licence'}
+        shown = {'Source': 'source', 'License': 'licence'}
         lines += [f'{word}: {imported[key]}' for key, word in shown.items() if key in imported]
     return lines
 
@@ -266,7 +265,7 @@ def model_facts(card: Card) -> Facts:
 
 def _member_facts(card: Card) -> dict[str, str]:
     if 'Imported' in card:
-        return {'members': 'one, as saved by its authors'}
+        return {'members': 'one, as saved by its authors'} | _published_facts(card['Imported'])
     chosen, limit = card['Selected'], 'maximum' if card['Preset'] == 'sparse' else 'minimum'
     return {
         'members': f'{len(chosen["members"])} of {card["Repetitions"]} are averaged (a member is '
@@ -275,6 +274,12 @@ def _member_facts(card: Card) -> dict[str, str]:
         'agreement of members': _index(chosen['agreement']),
         f'{limit} iterations per member': f'{card["Iterations"]:,}',
     }
+
+
+def _published_facts(imported: Mapping[str, Any]) -> dict[str, str]:
+    """Return the meaning of the R-indices of a published model, and the paper."""
+    meanings = dict(sorted(imported.get('Patterns', {}).items()))
+    return meanings | ({'cite': imported['Citation']} if 'Citation' in imported else {})
 
 
 def chance_of(card: Card) -> float:
