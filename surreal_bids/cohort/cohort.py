@@ -5,21 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit, without_prefix
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION, Table, find_column
+from surreal_bids.cohort.consistency import contradicting_visits
 from surreal_bids.cohort.exclusions import (
     Screen,
     exclusion_table,
     find_features,
-    measured_volumes,
     of_other_groups,
     outlying,
     require_groups,
@@ -40,6 +40,13 @@ from surreal_bids.cohort.groups import (
     find_controls,
     find_groups,
     names_no_controls,
+)
+from surreal_bids.cohort.joined import (
+    Tables,
+    describe_visits,
+    measured_volumes,
+    read_tables,
+    screen_rows,
 )
 from surreal_bids.cohort.plausibility import exchanged_sexes, require_people
 from surreal_bids.cohort.reader import (
@@ -340,13 +347,13 @@ def read_cohort(
         A table cannot be read or holds impossible values; a column is missing; there are too few
         controls or patients; or everyone is excluded.
     """
-    tables = _read_tables(volumes, participants, options)
+    tables = read_tables(volumes, participants, options)
     screen = start_screen(tables.volumes, tables.people, expected, options)
     if model is None or groups == 'ignored':
         screen.select(options.participant_label)
     described, times = _describe_in_order(tables, screen)
     refuse_id_columns(options, described, {each.id_column for each in tables if each})
-    known = described if model is None else _describe(tables, screen.visits)
+    known = described if model is None else describe_visits(tables, screen.visits)
     grouping = _divide(known, screen, options, model, groups)
     _exclude_other_groups(screen, grouping, training=model is None)
     choice = _choose(options, described, model, grouping, adapt)
@@ -356,6 +363,8 @@ def read_cohort(
     chosen = find_features(tables.volumes, screen, used, tables.people_columns, options, model)
     wanted = chosen.wanted
     features = screen_features(screen, tables.volumes, wanted, choice, table, described, model)
+    in_rows = described.rows(tables.in_file_order(screen.remaining_visits()))
+    doubts = screen_rows(screen, features, table, in_rows, choice, wanted)
     screen.exclude(outlying(features.loc[screen.remaining], grouping.learned_from, wanted))
     choice = _screen_groups(screen, table, grouping, choice, model)
     visits = add_years(visits_with_groups(screen, grouping, groups), times)
@@ -372,7 +381,7 @@ def read_cohort(
         (*grouping.notes, *choice.notes, *unified, *ordered),
         exclusion_table(screen),
         measured_volumes(tables.volumes, screen.prefix),
-        (*chosen.doubts, *warn_of_order(visits, described)),
+        (*chosen.doubts, *doubts, *warn_of_order(visits, described)),
         uses=uses_of_columns(
             [each for each in tables if each], options, described, choice, chosen, grouping.column
         ),
@@ -380,51 +389,13 @@ def read_cohort(
     return _with_warnings(cohort, grouping, model)
 
 
-class _Tables(NamedTuple):
-    """The table of volumes, and that of participants if there is one."""
-
-    volumes: VisitTable
-    people: VisitTable | None
-
-    @property
-    def people_columns(self) -> set[str]:
-        """Columns of the table of participants."""
-        return set() if self.people is None else set(self.people.table.columns)
-
-
-def _read_tables(
-    volumes: VisitTable | Path | str, participants: Path | str | None, options: CohortOptions
-) -> _Tables:
-    if not isinstance(volumes, VisitTable):
-        volumes = read_visit_table(Path(volumes), options.id_column)
-    if participants is None:
-        return _Tables(volumes, None)
-    return _Tables(
-        volumes,
-        read_visit_table(Path(participants), own_id_column(Path(participants), options.id_column)),
-    )
-
-
-def _describe(tables: _Tables, visits: Mapping[str, Visit]) -> Table:
-    """Join the facts about visits: columns about participants, then those of volumes."""
-    own = rows_of(tables.volumes, visits)
-    if tables.people is None:
-        return Table(tables.volumes.source, own)
-    known = with_sessions(tables.people, rows_of(tables.people, visits), visits)
-    new = own[[name for name in own if name not in known]]
-    return Table(
-        tables.people.source,
-        pd.concat([known, new], axis=1),
-        dict.fromkeys(map(str, new), tables.volumes.source),
-    )
-
-
-def _describe_in_order(tables: _Tables, screen: Screen) -> tuple[Table, pd.DataFrame]:
+def _describe_in_order(tables: Tables, screen: Screen) -> tuple[Table, pd.DataFrame]:
     """Return the facts about remaining visits, and their times; order the screen by time."""
-    described = _describe(tables, screen.remaining_visits())
+    described = describe_visits(tables, screen.remaining_visits())
     folder = None if tables.people is None else tables.people.source.parent
     times = order_visits(described, screen.remaining_visits(), folder)
     screen.order(times.index)
+    screen.exclude(contradicting_visits(described, screen.remaining_visits(), times))
     return described.rows(screen.remaining), times
 
 
@@ -563,6 +534,8 @@ def check_participants(
     sizes = {} if ICV in text else {ICV: [str(USUAL_ICV + n) for n in range(len(text))]}
     known = Table(people.source, text.assign(**sizes))
     refuse_id_columns(options, known, {people.id_column})
+    times = order_visits(known, screen.visits, people.source.parent)
+    screen.exclude(contradicting_visits(known, screen.visits, times))
     grouping = _divide(known, screen, options, model)
     choice = _choose(options, known, model, grouping)
     read_others(known, {grouping.column, *choice.columns.values()}, options.phenotype, everyone)
@@ -571,12 +544,16 @@ def check_participants(
     screen_people(screen, known, choice, model)
     if grouping.learned_from is not None:
         require_groups(grouping.learned_from, screen, training=model is None)
+    screen.order(times.index)
+    remaining = add_years(visits_with_groups(screen, grouping, 'known'), times)
+    for warning in warn_of_order(remaining, known):
+        LOGGER.warning(warning)
     if screen.reasons:
         excluded = [f'{name} ({reason})' for name, reason in screen.reasons.items()]
         LOGGER.warning('The group level will exclude %s', list_briefly(excluded))
 
 
-def _others(described: Table, tables: _Tables, group_column: str | None) -> list[str]:
+def _others(described: Table, tables: Tables, group_column: str | None) -> list[str]:
     """Find the columns about participants, except dates."""
     own = set(tables.volumes.table.columns) - tables.people_columns
     has_people = tables.people is not None

@@ -10,6 +10,7 @@ import pandas as pd
 
 from surreal_bids.bids.layout import Visit, visit_name, without_prefix
 from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, prefix_errors
+from surreal_bids.cohort.consistency import near_copies
 from surreal_bids.cohort.content import refuse_codes
 from surreal_bids.cohort.features import (
     GO_WITHOUT,
@@ -388,6 +389,9 @@ def _screen_volumes(
             str(volumes.source),
             _unit(model.features if model else wanted),
         )
+    with prefix_errors(volumes.source):
+        participants = [screen.visits[name][0] for name in screen.remaining]
+        screen.exclude(near_copies(features.loc[screen.remaining], participants))
 
 
 def _unit(features: FeatureList) -> str:
@@ -501,10 +505,3 @@ def visits_with_groups(screen: Screen, grouping: Grouping, groups: GroupUse) -> 
         return visits
     labels = pd.Series(dtype=object) if grouping.groups is None else grouping.groups.labels
     return visits.assign(group=labels.reindex(visits.index))
-
-
-def measured_volumes(volumes: VisitTable, prefix: str) -> pd.DataFrame:
-    """Return the volumes of everyone, excluded or not, with the columns that name visits."""
-    visits = visit_columns(volumes.visits, prefix)
-    numbers = volumes.table.typed().select_dtypes('number').set_axis(visits.index)
-    return pd.concat([visits, numbers], axis=1)

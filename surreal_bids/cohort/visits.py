@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
@@ -13,7 +12,9 @@ import pandas as pd
 
 from surreal_bids.bids.layout import Visit, visit_name
 from surreal_bids.bids.tabular import (
+    CONTROL,
     PARTICIPANT,
+    PATIENT,
     SESSION,
     Table,
     prefix_errors,
@@ -106,10 +107,10 @@ def _dates(
 ) -> list[float]:
     """Return the dates of a participant's visits: from a column, else from scans.tsv."""
     own = [cells.get(label) for label in labels]
-    dates = [_years(cell) for cell in own]
+    dates = [to_years(cell) for cell in own]
     if len(visits) > 1 and bids_dir is not None and not _tell_apart(dates):
         own = [scan_time(bids_dir, *visit) for visit in visits]
-        dates = [_years(cell) for cell in own]
+        dates = [to_years(cell) for cell in own]
     _refuse_mixed_zones(labels, own, dates)
     return dates
 
@@ -156,8 +157,10 @@ def _stage(session: str) -> tuple[float, float, str]:
     The scale is empty for words that can be compared with all others, and `?` if a label has no
     known meaning.
     """
-    parts = re.fullmatch(r'(\D*)(\d*)|(\d+)(\D+)', normalise_name(session))
-    word, number = ('', '') if parts is None else (parts[1] or parts[4] or '', parts[2] or parts[3])
+    label = normalise_name(session)
+    word, number = label.strip('0123456789'), ''.join(filter(str.isdecimal, label))
+    if label not in (word + number, number + word):
+        return LATER, 0, '?'
     if word in STAGES:
         return STAGES[word], float(number or 0), 'word' if STAGES[word] == LATER else ''
     if number:
@@ -193,7 +196,7 @@ def _cells(described: Table, column: str | None) -> Mapping[str, str | None]:
     return {} if column is None else dict(zip(described.text.index, described.categories(column)))
 
 
-def _years(cell: str | None) -> float:
+def to_years(cell: str | None) -> float:
     """Convert a date to years since the year 1 in UTC; NaN if missing or not in BIDS format."""
     try:
         date = datetime.fromisoformat(cell or '')
@@ -235,6 +238,10 @@ def add_years(visits: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+CONVERSION = [CONTROL, PATIENT]
+"""Groups of a participant who became a patient after the first visit."""
+
+
 def describe_order(visits: pd.DataFrame, learns: bool = True) -> list[str]:
     """Describe how the visits of participants with several visits are sorted.
 
@@ -251,10 +258,20 @@ def describe_order(visits: pd.DataFrame, learns: bool = True) -> list[str]:
     first = visits[visits[PARTICIPANT].isin(several) & visits['is_first']]
     counts = first['order_by'].value_counts()
     how = ', '.join(f'by {by} in {counts[by]}' for by in (DATE, AGE, NAME) if by in counts)
+    converted = [who for who, groups in _group_changes(visits) if groups == CONVERSION]
     return [
         f'Visits: {counted(len(several), "participant")} with several visits, sorted {how}'
         + ('; models learn from the first visit only' if learns else '')
+        + (f'; {list_briefly(converted, 5)} became a patient after the first' if converted else '')
     ]
+
+
+def _group_changes(visits: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
+    """Yield each participant with the groups of the visits in order, without repeats."""
+    if 'group' not in visits:
+        return
+    for who, groups in visits['group'].dropna().groupby(visits[PARTICIPANT], sort=False):
+        yield str(who), groups[groups != groups.shift()].tolist()
 
 
 SECRET_BEFORE, FIRST_MRI = 1925, 1970
@@ -274,21 +291,35 @@ def warn_of_order(visits: pd.DataFrame, described: Table) -> Iterator[str]:
     """
     several = visits[visits[PARTICIPANT].duplicated(keep=False)]
     cells = _cells(described, column_of(described.columns, 'date'))
-    shown = {name: f'{name} ({cells[name]})' for name in visits.index if cells.get(name)}
-    unread = [text for name, text in shown.items() if np.isnan(_years(cells[name]))]
+    dates = {
+        f'{name} ({cells[name]})': to_years(cells[name]) for name in visits.index if cells.get(name)
+    }
+    unread = [text for text, date in dates.items() if np.isnan(date)]
     if unread and len(several):
         yield (
             f'Dates of {list_briefly(unread, 3)} are not written like 2019-03-31, and were not '
             'used to sort visits. Correct them if the first visit could be another one'
         )
-    impossible = [text for name, text in shown.items() if _is_impossible(_years(cells[name]))]
+    impossible = [text for text, date in dates.items() if _is_impossible(date)]
     if impossible:
         yield (
             f'Dates of {list_briefly(impossible, 3)} are in the future or before {FIRST_MRI}; '
             'correct them'
         )
+    yield from _warn_of_groups(several)
     if SESSION in several:
         yield from _warn_of_labels(several)
+
+
+def _warn_of_groups(several: pd.DataFrame) -> Iterator[str]:
+    """Warn of patients who become controls."""
+    changes = dict(_group_changes(several))
+    reverted = [who for who, groups in changes.items() if groups not in ([groups[0]], CONVERSION)]
+    if reverted:
+        yield (
+            f'Diagnosis: {list_briefly(reverted, 5)} changed from patient to control between '
+            'visits. Correct the diagnosis or the order of visits if this is an error'
+        )
 
 
 def _warn_of_labels(several: pd.DataFrame) -> Iterator[str]:
@@ -317,7 +348,7 @@ def _warn_of_labels(several: pd.DataFrame) -> Iterator[str]:
 
 def _is_impossible(years: float) -> bool:
     """Check whether a scan cannot have this date, in years since the year 1."""
-    tomorrow = _years(datetime.now(UTC).isoformat()) + 1 / DAYS_PER_YEAR
+    tomorrow = to_years(datetime.now(UTC).isoformat()) + 1 / DAYS_PER_YEAR
     return SECRET_BEFORE <= years + 1 < FIRST_MRI or years > tomorrow
 
 
