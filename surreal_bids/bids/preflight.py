@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import shutil
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -262,6 +263,11 @@ def _resolve(folder: Path) -> Path:
 def _nearest_existing(folder: Path) -> Path:
     target = _resolve(folder)
     return next(each for each in [target, *target.parents] if each.exists())
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free space of the disk of a folder that may not exist yet."""
+    return shutil.disk_usage(_nearest_existing(folder)).free
 
 
 def _refuse_file(folder: Path) -> None:

@@ -13,6 +13,7 @@ from nibabel.filebasedimages import ImageFileError
 from nibabel.spatialimages import HeaderDataError, SpatialImage
 
 from surreal_bids.bids.layout import T1wImage
+from surreal_bids.bids.preflight import free_bytes
 from surreal_bids.cli.plan import Job
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig, uses_network
 from surreal_bids.workflows.anatomy import registration_settings
@@ -108,6 +109,18 @@ def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
         output_gb=voxels * OUTPUT_BYTES_PER_VOXEL / 1e9,
         work_gb=voxels * (WORK_BYTES_PER_VOXEL + n_registrations * ATLAS_BYTES_PER_VOXEL) / 1e9,
     )
+
+
+def lacking_space(config: AppConfig, expected: Estimate) -> list[str]:
+    """Name the folders that have less free space than a run is estimated to need."""
+    needed = {config.output_dir: expected.output_gb, config.work_dir: expected.work_gb}
+    free = {folder: free_bytes(folder) / 1e9 for folder in needed}
+    return [
+        f'{folder}: {free[folder]:.1f} GB are free, but about {size:.1f} GB are needed; free some '
+        'space, or choose another folder'
+        for folder, size in needed.items()
+        if free[folder] < size
+    ]
 
 
 def _count_registrations(config: AppConfig) -> int:

@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from pathlib import Path
@@ -31,7 +31,7 @@ from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.crashes import Crash
 from surreal_bids.cli.execution import run_workflow
 from surreal_bids.cli.main import usable_cores
-from surreal_bids.cli.plan import template_name
+from surreal_bids.cli.plan import check_template, template_name
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort
 from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.volumes import collect_volumes
@@ -49,7 +49,7 @@ from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.train import find_device, longest_first
 from surreal_bids.published import find_model
-from surreal_bids.rindices.crossfit import HALVES, prepare_folds, prepare_half
+from surreal_bids.rindices.crossfit import HALVES, prepare_folds, prepare_half, usable_folds
 from surreal_bids.rindices.model import (
     TableModel,
     TrainingData,
@@ -152,6 +152,7 @@ def check_group_options(config: AppConfig) -> None:
     """
     _check_model_options(config)
     _require_inputs_kept(config)
+    check_template(config)
     if config.model is not None:
         TableModel.load(config.model)
     else:
@@ -175,9 +176,13 @@ def check_group_tables(config: AppConfig) -> None:
     )
     participants = _find_participants(config)
     if config.roi_table is None:
-        check_participants(participants, config, needs)
+        counts = check_participants(participants, config, needs)
     else:
-        read_cohort(config.roi_table, participants, config, model=needs)
+        counts = read_cohort(config.roi_table, participants, config, model=needs).counts
+    if config.split_half:
+        _require_halves(counts)
+    if config.model is None:
+        usable_folds(counts, config.folds)
 
 
 def _find_participants(config: AppConfig) -> Path:
@@ -290,12 +295,7 @@ def _plan_training(config: AppConfig, cohort: Cohort) -> TrainingPlan:
     n_folds = 0 if folds is None else folds.count
     if not config.split_half:
         return TrainingPlan(data, n_folds, 0)
-    for group, count in cohort.counts.items():
-        if count < 2 * MIN_PEOPLE:
-            raise DataError(
-                f'--split-half: {count} {GROUP_NAMES[group]}, but each half needs {MIN_PEOPLE}; '
-                'remove this option'
-            )
+    _require_halves(cohort.counts)
     for half in HALVES:
         prepare_half(cohort, config.random_seed, half)
     return TrainingPlan(data, n_folds, len(HALVES))
@@ -325,6 +325,15 @@ def _folder(config: AppConfig, cohort: Cohort) -> Path:
             'options; run once without it'
         )
     return folder
+
+
+def _require_halves(counts: Mapping[str, int]) -> None:
+    for group, count in counts.items():
+        if count < 2 * MIN_PEOPLE:
+            raise DataError(
+                f'--split-half: {count} {GROUP_NAMES[group]}, but each half needs {MIN_PEOPLE}; '
+                'remove this option'
+            )
 
 
 def _run(

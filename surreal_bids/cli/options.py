@@ -15,7 +15,7 @@ METAVARS: Mapping[type, str] = {int: 'N', float: 'X', str: 'NAME', Path: 'FILE'}
 """Names of values in the help, by type."""
 
 OPTIONS = options_of(AppConfig)
-DEFAULTS = {each.name: each.default for each in fields(AppConfig)}
+DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(AppConfig)}
 
 
 def path_of(text: str) -> Path:

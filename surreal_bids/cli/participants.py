@@ -30,7 +30,7 @@ from surreal_bids.bids.precomputed import derivative_folders
 from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cli.config_file import config_to_toml, write_config
-from surreal_bids.cli.costs import SECONDS
+from surreal_bids.cli.costs import SECONDS, estimate, lacking_space
 from surreal_bids.cli.crashes import Crash
 from surreal_bids.cli.execution import RESOURCES, run_workflows, runs_here
 from surreal_bids.cli.plan import (
@@ -100,6 +100,10 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
     log_licence(study, plan.pending)
     for job in plan.jobs:
         log_job(job)
+    if plan.pending and not config.reports_only:
+        expected = estimate(config, plan.pending, 1)
+        for text in lacking_space(config, expected):
+            LOGGER.warning('%s', text)
     write_citation(config, study, plan)
     problems = [*plan.problems, *Processing(config, study, plan).run()]
     write_citation(config, study, plan)

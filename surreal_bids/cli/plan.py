@@ -299,12 +299,17 @@ def template_name(config: AppConfig) -> str:
 
 def check_anatomy_options(config: AppConfig) -> None:
     """Check the template and atlases of the user before any processing."""
+    check_template(config)
+    if config.atlas != BUILTIN_ATLAS:
+        read_atlas_set(Path(config.atlas))
+
+
+def check_template(config: AppConfig) -> None:
+    """Check the template, which both levels need."""
     if template_name(config) != BUILTIN_TEMPLATE:
         read_template(Path(config.template))
     else:
         check_resolution(config.template_resolution)
-    if config.atlas != BUILTIN_ATLAS:
-        read_atlas_set(Path(config.atlas))
 
 
 @dataclass(frozen=True)

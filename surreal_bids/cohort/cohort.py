@@ -18,9 +18,10 @@ from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION, Ta
 from surreal_bids.cohort.consistency import contradicting_visits
 from surreal_bids.cohort.exclusions import (
     Screen,
+    divide_people,
+    exclude_other_groups,
     exclusion_table,
     find_features,
-    of_other_groups,
     outlying,
     require_groups,
     require_known,
@@ -33,13 +34,8 @@ from surreal_bids.cohort.exclusions import (
 )
 from surreal_bids.cohort.features import Choice, choose_options
 from surreal_bids.cohort.groups import (
-    UNDIVIDED,
     Grouping,
-    GroupLabels,
     GroupUse,
-    find_controls,
-    find_groups,
-    names_no_controls,
 )
 from surreal_bids.cohort.joined import (
     Tables,
@@ -87,7 +83,7 @@ from surreal_bids.config import CohortOptions, check_config
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.regions import FeatureList
-from surreal_bids.text import counted, list_briefly
+from surreal_bids.text import list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
@@ -354,8 +350,8 @@ def read_cohort(
     described, times = _describe_in_order(tables, screen)
     refuse_id_columns(options, described, {each.id_column for each in tables if each})
     known = described if model is None else describe_visits(tables, screen.visits)
-    grouping = _divide(known, screen, options, model, groups)
-    _exclude_other_groups(screen, grouping, training=model is None)
+    grouping = divide_people(known, screen, options, model, groups)
+    exclude_other_groups(screen, grouping, training=model is None)
     choice = _choose(options, described, model, grouping, adapt)
     require_known(screen, described, choice, grouping.groups)
     table, unified = screen_people(screen, described, choice, model)
@@ -397,43 +393,6 @@ def _describe_in_order(tables: Tables, screen: Screen) -> tuple[Table, pd.DataFr
     screen.order(times.index)
     screen.exclude(contradicting_visits(described, screen.remaining_visits(), times))
     return described.rows(screen.remaining), times
-
-
-def _divide(
-    known: Table,
-    screen: Screen,
-    options: CohortOptions,
-    model: Requirements | None,
-    groups: GroupUse = 'known',
-) -> Grouping:
-    """Tell controls from patients, and count the controls that a model can learn from.
-
-    A model can be applied without controls, for example to one new participant. Its groups are
-    looked for among all participants, whether or not they have volumes.
-    """
-    if groups == 'ignored':
-        return UNDIVIDED
-    group_labels = GroupLabels(
-        options.group_column, options.control_label, options.patient_label, options.no_guess
-    )
-    if model is None:
-        return Grouping(find_groups(known, group_labels))
-    if groups == 'controls':
-        return Grouping(find_controls(known, group_labels))
-    if names_no_controls(known, group_labels):
-        return Grouping(lacking='no diagnosis is known to mean controls; set --control-label')
-    divided = find_groups(known, group_labels, both=False)
-    n_controls = len(screen.participants(divided.labels == CONTROL))
-    if n_controls >= MIN_FOR_SCALE:
-        return Grouping(divided)
-    return Grouping(divided, f'{counted(n_controls, "control")}, at least {MIN_FOR_SCALE} needed')
-
-
-def _exclude_other_groups(screen: Screen, grouping: Grouping, training: bool) -> None:
-    if grouping.groups is not None:
-        screen.exclude(of_other_groups(grouping.groups))
-    if grouping.learned_from is not None:
-        require_groups(grouping.learned_from, screen, training)
 
 
 def _choose(
@@ -503,13 +462,18 @@ USUAL_ICV = 1_400_000
 
 def check_participants(
     participants: Path | str, options: CohortOptions, model: Requirements | None = None
-) -> None:
+) -> dict[str, int]:
     """Check groups, columns and measures of a cohort before there are volumes.
 
     Parameters
     ----------
     participants, options, model
         As of :func:`read_cohort`.
+
+    Returns
+    -------
+    dict
+        Number of participants in each group; empty where groups are not known.
 
     Raises
     ------
@@ -536,10 +500,10 @@ def check_participants(
     refuse_id_columns(options, known, {people.id_column})
     times = order_visits(known, screen.visits, people.source.parent)
     screen.exclude(contradicting_visits(known, screen.visits, times))
-    grouping = _divide(known, screen, options, model)
+    grouping = divide_people(known, screen, options, model)
     choice = _choose(options, known, model, grouping)
     read_others(known, {grouping.column, *choice.columns.values()}, options.phenotype, everyone)
-    _exclude_other_groups(screen, grouping, training=model is None)
+    exclude_other_groups(screen, grouping, training=model is None)
     require_known(screen, known, choice, grouping.groups)
     screen_people(screen, known, choice, model)
     if grouping.learned_from is not None:
@@ -551,6 +515,7 @@ def check_participants(
     if screen.reasons:
         excluded = [f'{name} ({reason})' for name, reason in screen.reasons.items()]
         LOGGER.warning('The group level will exclude %s', list_briefly(excluded))
+    return screen.counts(grouping.groups)
 
 
 def _others(described: Table, tables: Tables, group_column: str | None) -> list[str]:

@@ -23,7 +23,17 @@ from surreal_bids.cohort.features import (
     of_kind,
     read_features,
 )
-from surreal_bids.cohort.groups import SINGULAR, Grouping, Groups, GroupUse
+from surreal_bids.cohort.groups import (
+    SINGULAR,
+    UNDIVIDED,
+    Grouping,
+    GroupLabels,
+    Groups,
+    GroupUse,
+    find_controls,
+    find_groups,
+    names_no_controls,
+)
 from surreal_bids.cohort.plausibility import (
     MIN_AT_SITE,
     Reasons,
@@ -119,6 +129,12 @@ class Screen:
         """Return the participants with a remaining visit that is chosen: booleans by visit."""
         return {visit[0] for name, visit in self.remaining_visits().items() if chosen.get(name)}
 
+    def counts(self, groups: Groups | None) -> dict[str, int]:
+        """Return the number of remaining participants in each group; empty without groups."""
+        if groups is None:
+            return {}
+        return {name: len(self.participants(groups.labels == name)) for name in (CONTROL, PATIENT)}
+
 
 def start_screen(
     volumes: VisitTable,
@@ -183,7 +199,45 @@ def _without_volumes(screen: Screen, volumes: VisitTable) -> Reasons:
     return {name: reason for name, visit in screen.visits.items() if visit not in there}
 
 
-def of_other_groups(groups: Groups) -> Reasons:
+def divide_people(
+    known: Table,
+    screen: Screen,
+    options: CohortOptions,
+    model: Requirements | None,
+    groups: GroupUse = 'known',
+) -> Grouping:
+    """Tell controls from patients, and count the controls that a model can learn from.
+
+    A model can be applied without controls, for example to one new participant. Its groups are
+    looked for among all participants, whether or not they have volumes.
+    """
+    if groups == 'ignored':
+        return UNDIVIDED
+    group_labels = GroupLabels(
+        options.group_column, options.control_label, options.patient_label, options.no_guess
+    )
+    if model is None:
+        return Grouping(find_groups(known, group_labels))
+    if groups == 'controls':
+        return Grouping(find_controls(known, group_labels))
+    if names_no_controls(known, group_labels):
+        return Grouping(lacking='no diagnosis is known to mean controls; set --control-label')
+    divided = find_groups(known, group_labels, both=False)
+    n_controls = screen.counts(divided)[CONTROL]
+    if n_controls >= MIN_FOR_SCALE:
+        return Grouping(divided)
+    return Grouping(divided, f'{counted(n_controls, "control")}, at least {MIN_FOR_SCALE} needed')
+
+
+def exclude_other_groups(screen: Screen, grouping: Grouping, training: bool) -> None:
+    """Exclude visits of neither group; refuse groups that are too small."""
+    if grouping.groups is not None:
+        screen.exclude(_of_other_groups(grouping.groups))
+    if grouping.learned_from is not None:
+        require_groups(grouping.learned_from, screen, training)
+
+
+def _of_other_groups(groups: Groups) -> Reasons:
     """Return the reasons for excluding visits that belong to neither group."""
     neither = 'neither control nor patient' if groups.patient_labels else 'not a control'
     return {
@@ -483,8 +537,9 @@ def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
     if screen.reasons:
         reasons = summarise_reasons(screen.reasons.values())
         remedy = f'{counted(len(screen.reasons), "visit")} excluded: {reasons}'
+    counts = screen.counts(groups)
     for group, minimum in needed.items():
-        n_left = len(screen.participants(groups.labels == group))
+        n_left = counts[group]
         if n_left < minimum:
             raise DataError(
                 f'{counted(n_left, SINGULAR[group])} left, but at least {minimum} are needed; '

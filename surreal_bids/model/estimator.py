@@ -374,6 +374,10 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         )
         return time_iteration(self._stack(n_patterns, sample, self._ortho(), 0, count), sample)
 
+    def check_sample(self, X: ArrayLike | pd.DataFrame, y: ArrayLike) -> None:
+        """Raise an error if the settings do not suit a training sample."""
+        self._sample(*feature_matrix(X), np.array(y))
+
     def _sample(
         self, values: Floats, names: list[str] | None, patient: NDArray[np.bool_]
     ) -> Sample:

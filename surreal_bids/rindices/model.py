@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -229,6 +230,7 @@ class TableModel:
                 {name: card[name] for name in NOTES if name in card},
             )
             problems = model._problems(tensors)
+            json.dumps(model.state()[1], allow_nan=False)
         if problems:
             raise invalid_model(folder, list_briefly(problems))
         return model
@@ -236,6 +238,7 @@ class TableModel:
     def _problems(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """List what is wrong with a damaged or forged model; it computes R-indices of a control."""
         steps, patterns, domain = self.preprocessing, self.pattern_names, self.gan.domain_
+        fitted = (steps.normaliser, steps.residualiser, steps.combat)
         average = pd.DataFrame(np.ones((1, len(steps.features))), columns=steps.features.names)
         sound = {
             'a number is not finite': all(bool(t.isfinite().all()) for t in tensors.values()),
@@ -244,6 +247,9 @@ class TableModel:
                 self.gan.feature_names_in_
             )
             == steps.features.names,
+            'the steps of preprocessing have different features': all(
+                each is None or list(each.features_) == steps.features.names for each in fitted
+            ),
             'the preprocessing has a covariate that is not among its columns': self._covariates()
             <= {*steps.options.columns, ICV, LOG_ICV},
             'the mean of a feature is 0 or negative': steps.options.icv != 'power'
@@ -429,12 +435,13 @@ def prepare(cohort: Cohort) -> TrainingData:
 
 
 def require_trainable(data: TrainingData, options: TrainingOptions) -> None:
-    """Refuse more patterns than there are features; warn of what will not be known."""
+    """Refuse settings that do not suit the sample; warn of what will not be known."""
     most, n_features = max(options.n_patterns, default=0), data.normalised.shape[1]
     if most > n_features:
         raise DataError(
             f'--n-patterns {most} exceeds the number of features ({n_features}); reduce it'
         )
+    make_gan(options).check_sample(*data.arrays)
     if options.repetitions == 1:
         LOGGER.warning(
             '--repetitions 1: the agreement of members cannot be measured; use 2 or more'

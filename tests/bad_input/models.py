@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 
 from tests.bad_input.cases import Case
 
-DOORS = ('apply', 'card', 'group_apply')
-COMPUTING = ('apply', 'group_apply')
+DOORS = ('apply', 'card', 'group_apply', 'add_site')
+COMPUTING = ('apply', 'group_apply', 'add_site')
 CARD, TENSORS = 'model.json', 'model.safetensors'
 CHECKSUMS = ('TensorsSHA256', 'CardSHA256')
 MODEL = r'[/ ]model\b'

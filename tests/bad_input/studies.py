@@ -156,6 +156,11 @@ def apply(study: Study) -> list[str]:
     return _words(words, ['--out', study.results], study.options)
 
 
+def add_site(study: Study) -> list[str]:
+    words = ['add-site', study.model, study.volumes, study.out, '--participants', study.people]
+    return _words(words, study.options)
+
+
 def card(study: Study) -> list[str]:
     return _words(['card', study.model])
 
@@ -195,6 +200,7 @@ class Door:
 DOORS = {
     'fit': Door(surreal_gan, fit),
     'apply': Door(surreal_gan, apply),
+    'add_site': Door(surreal_gan, add_site),
     'card': Door(surreal_gan, card),
     'group': Door(surreal_bids, group, ('--dry-run',)),
     'group_apply': Door(surreal_bids, group_apply, ('--dry-run',)),
