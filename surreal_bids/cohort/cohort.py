@@ -18,21 +18,23 @@ from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION, Ta
 from surreal_bids.cohort.consistency import contradicting_visits
 from surreal_bids.cohort.exclusions import (
     Screen,
-    divide_people,
-    exclude_other_groups,
     exclusion_table,
     find_features,
     outlying,
-    require_groups,
     require_known,
     require_labels,
     screen_features,
     screen_people,
     screen_sites,
     start_screen,
-    visits_with_groups,
 )
 from surreal_bids.cohort.features import Choice, choose_options
+from surreal_bids.cohort.grouping import (
+    divide_people,
+    exclude_other_groups,
+    require_groups,
+    visits_with_groups,
+)
 from surreal_bids.cohort.groups import (
     Grouping,
     GroupUse,

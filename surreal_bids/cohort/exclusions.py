@@ -25,14 +25,7 @@ from surreal_bids.cohort.features import (
 )
 from surreal_bids.cohort.groups import (
     SINGULAR,
-    UNDIVIDED,
-    Grouping,
-    GroupLabels,
     Groups,
-    GroupUse,
-    find_controls,
-    find_groups,
-    names_no_controls,
 )
 from surreal_bids.cohort.plausibility import (
     MIN_AT_SITE,
@@ -55,7 +48,6 @@ from surreal_bids.cohort.plausibility import (
     require_varying,
     require_years,
     sites_without_controls,
-    summarise_reasons,
     unify_sex,
     unusable_regions,
     usual_head_size,
@@ -78,7 +70,6 @@ from surreal_bids.cohort.zscores import check_z_scores, missing_scores, unusable
 from surreal_bids.columns import means
 from surreal_bids.config import ZSCORE, CohortOptions
 from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
-from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import alternatives, counted, list_briefly
@@ -197,55 +188,6 @@ def _without_volumes(screen: Screen, volumes: VisitTable) -> Reasons:
     )
     there = set(volumes.visits)
     return {name: reason for name, visit in screen.visits.items() if visit not in there}
-
-
-def divide_people(
-    known: Table,
-    screen: Screen,
-    options: CohortOptions,
-    model: Requirements | None,
-    groups: GroupUse = 'known',
-) -> Grouping:
-    """Tell controls from patients, and count the controls that a model can learn from.
-
-    A model can be applied without controls, for example to one new participant. Its groups are
-    looked for among all participants, whether or not they have volumes.
-    """
-    if groups == 'ignored':
-        return UNDIVIDED
-    group_labels = GroupLabels(
-        options.group_column, options.control_label, options.patient_label, options.no_guess
-    )
-    if model is None:
-        return Grouping(find_groups(known, group_labels))
-    if groups == 'controls':
-        return Grouping(find_controls(known, group_labels))
-    if names_no_controls(known, group_labels):
-        return Grouping(lacking='no diagnosis is known to mean controls; set --control-label')
-    divided = find_groups(known, group_labels, both=False)
-    n_controls = screen.counts(divided)[CONTROL]
-    if n_controls >= MIN_FOR_SCALE:
-        return Grouping(divided)
-    return Grouping(divided, f'{counted(n_controls, "control")}, at least {MIN_FOR_SCALE} needed')
-
-
-def exclude_other_groups(screen: Screen, grouping: Grouping, training: bool) -> None:
-    """Exclude visits of neither group; refuse groups that are too small."""
-    if grouping.groups is not None:
-        screen.exclude(_of_other_groups(grouping.groups))
-    if grouping.learned_from is not None:
-        require_groups(grouping.learned_from, screen, training)
-
-
-def _of_other_groups(groups: Groups) -> Reasons:
-    """Return the reasons for excluding visits that belong to neither group."""
-    neither = 'neither control nor patient' if groups.patient_labels else 'not a control'
-    return {
-        name: f'{groups.column} is missing'
-        if value is None
-        else f'{groups.column} is {value}, which is {neither}'
-        for name, value in groups.left_out.items()
-    }
 
 
 def require_known(screen: Screen, people: Table, choice: Choice, groups: Groups | None) -> None:
@@ -528,35 +470,7 @@ def _refuse_small_sites(screen: Screen, groups: Groups, site: pd.Series, reasons
             )
 
 
-def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
-    """Refuse groups that are too small, and name the most frequent reasons for exclusion."""
-    needed = {CONTROL: MIN_PEOPLE, PATIENT: MIN_PEOPLE}
-    if not training:
-        needed = {CONTROL: MIN_FOR_SCALE, PATIENT: 0}
-    remedy = 'add participants, or correct --control-label and --patient-label'
-    if screen.reasons:
-        reasons = summarise_reasons(screen.reasons.values())
-        remedy = f'{counted(len(screen.reasons), "visit")} excluded: {reasons}'
-    counts = screen.counts(groups)
-    for group, minimum in needed.items():
-        n_left = counts[group]
-        if n_left < minimum:
-            raise DataError(
-                f'{counted(n_left, SINGULAR[group])} left, but at least {minimum} are needed; '
-                f'{remedy}'
-            )
-
-
 def exclusion_table(screen: Screen) -> pd.DataFrame:
     """Return the excluded visits with the reason for each."""
     everyone = visit_columns(screen.visits.values(), screen.prefix)
     return everyone.assign(reason=pd.Series(screen.reasons, dtype=object)).dropna(subset='reason')
-
-
-def visits_with_groups(screen: Screen, grouping: Grouping, groups: GroupUse) -> pd.DataFrame:
-    """Return remaining visits with their group, which is missing where it is not known."""
-    visits = visit_columns(screen.remaining_visits().values(), screen.prefix)
-    if groups == 'ignored':
-        return visits
-    labels = pd.Series(dtype=object) if grouping.groups is None else grouping.groups.labels
-    return visits.assign(group=labels.reindex(visits.index))
