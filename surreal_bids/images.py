@@ -91,6 +91,8 @@ def reading(path: str | Path) -> Iterator[None]:
     """Convert read errors to a DataError that names the file."""
     try:
         yield
+    except PermissionError as error:
+        raise DataError(f'{path}: no permission to read it; change its permissions') from error
     except UNREADABLE as error:
         raise DataError(
             f'{path}: cannot be read as an image ({error}); copy or convert it again'

@@ -246,6 +246,28 @@ def _spelling_key(label: str) -> tuple[str, str]:
     return 'none', ''.join(words)
 
 
+def side_of(name: str) -> str:
+    """Return the side in the name of a region: `L`, `R`, or `none`; `ctx-lh-cuneus` has one."""
+    words = _words(name)
+    if words and words[0] in {'ctx', 'whitematter'}:
+        words = words[1:]
+    return _spelling_key(' '.join(words))[0]
+
+
+def tissue_of(name: str) -> str:
+    """Return the tissue of a region by its name: `GM`, `WM` or `CSF` of MUSE, or `none`."""
+    index = _recognise_one(name)
+    if index is not None:
+        table = _read_muse_table()
+        return str(table.loc[table['index'] == index, 'tissue'].iloc[0])
+    letters = ''.join(_words(name))
+    if 'hypointens' in letters or 'subcort' in letters:
+        return 'none'
+    if 'whitematter' in letters:
+        return 'WM'
+    return 'GM' if re.search('cortex|^ctx|gyrus|gr[ae]ymatter', letters) else 'none'
+
+
 @cache
 def _index_by_spelling() -> dict[tuple[str, str], int]:
     spellings = {}

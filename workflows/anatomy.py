@@ -448,6 +448,8 @@ def init_existing_segmentation_wf(
 
     Inputs
     ------
+    t1w_preproc
+        Corrected T1w image, whose tissue the segmentation must fit.
     t1w_mask
         Brain mask, which the segmentation must overlap.
 
@@ -462,4 +464,4 @@ def init_existing_segmentation_wf(
     measure = pe.Node(interface, name='measure', mem_gb=1.0)
     if regions_file is not None:
         measure.inputs.regions_file = regions_file
-    return one_step_wf(name, measure, {'t1w_mask': 'mask_file'}, REGIONS)
+    return one_step_wf(name, measure, BRAIN, REGIONS)

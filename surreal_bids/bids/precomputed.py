@@ -7,7 +7,6 @@ average is used only if all its sources are of the same session and acquisition.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
+from surreal_bids.bids.image_files import require_file
 from surreal_bids.bids.layout import DESCRIPTION, T1wImage, is_label, read_description
+from surreal_bids.bids.provenance import RAW_FIELDS, named_sources, require_own_sources
 from surreal_bids.config import BUILTIN_ATLAS, NETWORK, AppConfig, uses_network
 from surreal_bids.exceptions import DataError, NotBIDSError, UsageError
 from surreal_bids.regions import FREESURFER_KINDS, MUSE
@@ -267,6 +268,9 @@ def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -
             found = _add_anatomy(found, name, folder, image, template)
         else:
             found = _add_segmentation(found, name, folder, image)
+    for path in found.files.values():
+        require_file(path)
+        require_own_sources(path, image)
     return found
 
 
@@ -361,7 +365,7 @@ def _reconstructions(name: str, folder: Path, image: T1wImage) -> Iterator[_File
     usual = [file for file in wanted if file != 'aseg.mgz']
     sub = f'sub-{image.participant}'
     for subject in (folder / sub, *_starting_with(folder, f'{sub}_'), folder / image.participant):
-        paths = [path for file in named or usual if (path := subject / 'mri' / file).is_file()]
+        paths = [path for file in named or usual if os.path.lexists(path := subject / 'mri' / file)]
         entities = _entities(subject.name)
         if paths and _may_belong(entities, image):
             yield _File(paths[0], entities)
@@ -403,7 +407,7 @@ def _files_of(folder: Path, image: T1wImage) -> list[_File]:
         visit = folder / sub / f'ses-{image.session}'
         places = [visit / 'anat', visit, *places]
     paths = [path for place in places for path in _starting_with(place, f'{sub}_')]
-    files = [_File(path, _entities(path.name)) for path in paths if path.is_file()]
+    files = [_File(path, _entities(path.name)) for path in paths]
     return [
         each
         for each in files
@@ -495,16 +499,8 @@ def _sources(path: Path | None) -> list[str]:
     """Read the names of the raw T1w images from the sidecar of a result; empty if unknown."""
     if path is None:
         return []
-    sidecar = path.with_name(f'{_stem(path.name)}.json')
-    try:
-        content = json.loads(sidecar.read_text(encoding='utf-8'))
-    except (OSError, ValueError, RecursionError):
-        return []
-    if not isinstance(content, dict):
-        return []
-    fields = [content.get(key) for key in ('RawSources', 'Sources')]
-    listed = [each for some in fields for each in (some if isinstance(some, list) else [some])]
-    names = dict.fromkeys(re.split('[/:]', str(each))[-1] for each in listed)
+    listed = named_sources(path, RAW_FIELDS)
+    names = dict.fromkeys(re.split('[/:]', each)[-1] for each in listed)
     return [name for name in names if _is_raw_t1w(name)]
 
 

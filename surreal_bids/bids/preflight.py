@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import os
 import shutil
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import nibabel as nib
-import numpy as np
-from nibabel.arrayproxy import ArrayProxy
 from tqdm import tqdm
 
+from surreal_bids.bids.image_files import Voxels, check_image
 from surreal_bids.bids.layout import (
     T1wImage,
     Visit,
@@ -35,7 +30,6 @@ from surreal_bids.bids.tabular import PARTICIPANT, read_participants, read_visit
 from surreal_bids.columns import column_of
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
-from surreal_bids.images import open_image
 from surreal_bids.text import list_briefly
 
 
@@ -283,22 +277,6 @@ def _check_writable(folder: Path) -> None:
         raise OutputError(f'{folder}: {existing} is not writable; choose another folder')
 
 
-CHUNK = 1 << 20
-"""Bytes of an image that are read at a time."""
-
-
-SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
-"""Plausible voxel sizes; others are errors or in another unit."""
-
-
-@dataclass(frozen=True)
-class Voxels:
-    """Digest of the voxels of an image, and the number of voxels that are not finite."""
-
-    digest: str
-    not_finite: int
-
-
 def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Problem]]:
     """Read every image completely and report all that are damaged.
 
@@ -354,111 +332,6 @@ def _copies(sound: Mapping[T1wImage, Voxels]) -> list[Problem]:
         if len(same) > 1
         for image in same
     ]
-
-
-def check_image(path: Path) -> Voxels:
-    """Check that a file is a complete three-dimensional NIfTI image.
-
-    A compressed image is decompressed to its end (0.25 s for 60 MB of voxels), because only the
-    checksum at the end proves that it is complete.
-
-    Raises
-    ------
-    DataError
-        The file is missing, empty, truncated, damaged or no NIfTI image; it is not one volume of
-        real numbers; its affine is not valid; or all voxels have the same value.
-    """
-    if not path.exists():
-        raise DataError(f'{path}: broken link; fetch the content (datalad get)')
-    try:
-        if path.stat().st_size == 0:
-            raise DataError(f'{path}: the file is empty; copy or convert it again')
-        image = _open(path)
-        _check_shape(path, image)
-        _check_place(path, image)
-        return _read_voxels(path, image)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(
-            f'{path}: truncated or damaged ({error}); copy or convert it again'
-        ) from error
-
-
-def _open(path: Path) -> nib.Nifti1Image:
-    image = open_image(path)
-    if not isinstance(image, nib.Nifti1Image):
-        raise DataError(f'{path}: {type(image).__name__}, not NIfTI; convert it to NIfTI')
-    return image
-
-
-def _check_shape(path: Path, image: nib.Nifti1Image) -> None:
-    shape = image.shape
-    size = ' x '.join(map(str, shape))
-    if len(shape) != 3 and not (len(shape) == 4 and shape[3] == 1):
-        raise DataError(
-            f'{path}: {len(shape)} dimensions ({size}), but a T1w image has 3; '
-            'extract one volume, or choose another image with --bids-filter-file'
-        )
-    if min(shape) < 1:
-        raise DataError(f'{path}: no voxels ({size}); convert it again')
-    if min(shape[:3]) == 1:
-        raise DataError(f'{path}: one slice ({size}), but a T1w image has 3 dimensions')
-    if image.get_data_dtype().kind not in 'iuf':
-        kind = image.header.get_value_label('datatype')
-        raise DataError(f'{path}: voxels of type {kind}; store one real number per voxel')
-
-
-def _check_place(path: Path, image: nib.Nifti1Image) -> None:
-    affine = image.affine
-    if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < np.finfo(float).tiny:
-        raise DataError(
-            f'{path}: the affine is not finite and invertible; convert the image again. The affine '
-            f'is {np.array2string(affine[:3], separator=", ")}'
-        )
-    sizes = nib.affines.voxel_sizes(affine)
-    if not (sizes.min() >= SMALLEST_VOXEL_MM and sizes.max() <= LARGEST_VOXEL_MM):
-        raise DataError(
-            f'{path}: voxels of {" x ".join(f"{size:g}" for size in sizes)} mm; correct the '
-            'header, or convert it again'
-        )
-
-
-def _read_voxels(path: Path, image: nib.Nifti1Image) -> Voxels:
-    """Read the stored voxels in chunks, without scaling."""
-    dtype = image.get_data_dtype()
-    # nibabel resets the offset in the header to 0; the array proxy keeps that of the file.
-    proxy = cast(ArrayProxy, image.dataobj)
-    offset = proxy.offset
-    expected = int(np.prod(image.shape, dtype=np.int64)) * dtype.itemsize
-    digest = hashlib.sha256(f'{dtype} {image.shape}'.encode())
-    least, most, not_finite, length = np.inf, -np.inf, 0, 0
-    with gzip.open(path) if path.suffix == '.gz' else path.open('rb') as stream:
-        stream.read(offset)
-        while chunk := stream.read(min(CHUNK, expected - length)):
-            length += len(chunk)
-            digest.update(chunk)
-            values = np.frombuffer(chunk, dtype, len(chunk) // dtype.itemsize)
-            finite = values[np.isfinite(values)]
-            not_finite += len(values) - len(finite)
-            if len(finite):
-                least, most = min(least, float(finite.min())), max(most, float(finite.max()))
-        while stream.read(CHUNK):
-            # Read to the end of the stream, which contains the checksum.
-            pass
-    if length < expected:
-        raise DataError(
-            f'{path}: truncated: {offset + length} bytes instead of {offset + expected}; copy or '
-            'convert it again'
-        )
-    if not least < most:
-        shown = 'NaN or infinite' if least > most else f'{least:g}'
-        raise DataError(f'{path}: all voxels are {shown}; convert it again, or exclude it')
-    largest = max(abs(float(least)), abs(float(most))) * abs(float(proxy.slope))
-    if largest > float(np.finfo(np.float32).max):
-        raise DataError(
-            f'{path}: voxels scaled by scl_slope {proxy.slope:g} exceed the range of float32; '
-            'correct scl_slope, or convert it again'
-        )
-    return Voxels(digest.hexdigest(), not_finite)
 
 
 def _read_groups(config: AppConfig, images: list[T1wImage]) -> GroupLabels | None:

@@ -169,10 +169,13 @@ def check_options(config: AppConfig) -> None:
 
 
 def _show(config: AppConfig, survey: Survey) -> int:
+    from surreal_bids.cli.contents import without_bad_results
     from surreal_bids.cli.dry_run import summarise
     from surreal_bids.cli.plan import make_plan
 
-    plan = make_plan(config, survey) if 'participant' in config.analysis_levels else None
+    plan = None
+    if 'participant' in config.analysis_levels:
+        plan = without_bad_results(make_plan(config, survey))
     sys.stdout.write(summarise(config, survey, plan))
     sys.stdout.flush()
     if plan is None:

@@ -30,6 +30,7 @@ from surreal_bids.bids.precomputed import derivative_folders
 from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cli.config_file import config_to_toml, write_config
+from surreal_bids.cli.contents import without_bad_results
 from surreal_bids.cli.costs import SECONDS, estimate, lacking_space
 from surreal_bids.cli.crashes import Crash
 from surreal_bids.cli.execution import RESOURCES, run_workflows, runs_here
@@ -94,6 +95,8 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
         Images and participants without complete outputs, and why.
     """
     plan = make_plan(config, survey)
+    if not config.reports_only:
+        plan = without_bad_results(plan)
     start_outputs(config, survey, plan)
     study = prepare_study(config)
     log_reuse(config, plan.jobs)

@@ -436,9 +436,8 @@ class LabelRegions(ImageStep):
         return runtime
 
 
-class _MeasureSegmentationInput(BaseInterfaceInputSpec):
+class _MeasureSegmentationInput(_BrainInput):
     in_file = File(exists=True, mandatory=True, desc='segmentation')
-    mask_file = File(exists=True, mandatory=True, desc='brain mask, which it must overlap')
     regions_file = File(exists=True, desc='table of its labels')
     numbering = traits.Enum(
         MUSE, *FREESURFER_KINDS, usedefault=True, desc='numbering of labels without a table'
@@ -453,13 +452,17 @@ class MeasureSegmentation(ImageStep):
 
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import read_regions
+        from surreal_bids.imaging.belonging import check_segmentation
         from surreal_bids.imaging.fusion import require_overlap, volumes_of_labels
 
         dseg, table = load_image(self.inputs.in_file), self.inputs.regions_file
         with prefix_errors(Path(self.inputs.in_file)):
             volumes = volumes_of_labels(dseg)
             require_overlap(dseg, load_image(self.inputs.mask_file))
-        listed = read_regions(Path(table)) if table else label_table(self.inputs.numbering, volumes)
+            listed = (
+                read_regions(Path(table)) if table else label_table(self.inputs.numbering, volumes)
+            )
+            check_segmentation(dseg, listed, load_image(self.inputs.t1w_file))
         self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', dseg)
         self._results['volumes_file'] = save_volumes(runtime, volumes, listed)
         return runtime

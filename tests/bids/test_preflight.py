@@ -6,9 +6,9 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from surreal_bids.bids.image_files import check_image
 from surreal_bids.bids.layout import find_t1w
 from surreal_bids.bids.preflight import (
-    check_image,
     check_images,
     check_output_folder,
     check_work_folder,

@@ -46,7 +46,8 @@ def t1w(seed: int = 0) -> nib.Nifti1Image:
 
 def labels() -> nib.Nifti1Image:
     """Left and right half of the tissue: 47 and 48 of MUSE."""
-    left = np.arange(SHAPE[0])[:, None, None] < SHAPE[0] // 2
+    # The first axis grows to the left.
+    left = np.arange(SHAPE[0])[:, None, None] >= SHAPE[0] // 2
     halves = np.where(left, 48, 47) * (_radius() < 0.85)
     return nib.Nifti1Image(halves.astype(np.int16), AFFINE)
 

@@ -167,7 +167,9 @@ def test_labels_of_an_atlas_in_place_are_kept(files, identity, tmp_path):
     ('with_table', 'names'), [(True, 'Right half'), (False, 'Right hippocampus')]
 )
 def test_an_existing_segmentation_is_measured(files, tmp_path, with_table, names):
-    interface = MeasureSegmentation(in_file=files['labels'], mask_file=files['mask'])
+    interface = MeasureSegmentation(
+        in_file=files['labels'], t1w_file=files['t1w'], mask_file=files['mask']
+    )
     if with_table:
         interface.inputs.regions_file = files['regions']
     table = pd.read_csv(_run(interface, tmp_path).volumes_file, sep='\t').set_index('index')
@@ -195,7 +197,12 @@ def test_volumes_of_freesurfer_are_of_its_own_voxels(files, tmp_path):
     affine[:3, 3] -= 0.25 * phantom.AFFINE[:3, :3].sum(axis=1)
     path = tmp_path / 'aparc+aseg.mgz'
     nib.save(_conformed(fine, affine), path)
-    step = MeasureSegmentation(in_file=path, mask_file=files['mask'], numbering='aparc+aseg')
+    step = MeasureSegmentation(
+        in_file=path,
+        t1w_file=files['t1w'],
+        mask_file=files['mask'],
+        numbering='aparc+aseg',
+    )
     outputs = _run(step, tmp_path)
     table = pd.read_csv(outputs.volumes_file, sep='\t').set_index('name')['volume_mm3']
     assert table['ctx-lh-precentral'] == pytest.approx((halves == 47).sum() * 64)
@@ -204,7 +211,7 @@ def test_volumes_of_freesurfer_are_of_its_own_voxels(files, tmp_path):
     assert nib.load(outputs.dseg_file).shape == (80, 72, 96)
 
 
-@pytest.mark.parametrize(('shift_mm', 'fits'), [(20, True), (400, False), (90, False)])
+@pytest.mark.parametrize(('shift_mm', 'fits'), [(8, True), (400, False), (90, False), (30, False)])
 def test_a_segmentation_that_lies_elsewhere_is_refused(files, tmp_path, shift_mm, fits):
     labels = phantom.labels()
     affine = labels.affine.copy()
@@ -212,7 +219,7 @@ def test_a_segmentation_that_lies_elsewhere_is_refused(files, tmp_path, shift_mm
     path = write_image(
         tmp_path / 'moved.nii.gz', nib.Nifti1Image(np.asarray(labels.dataobj), affine)
     )
-    step = MeasureSegmentation(in_file=path, mask_file=files['mask'])
+    step = MeasureSegmentation(in_file=path, t1w_file=files['t1w'], mask_file=files['mask'])
     if fits:
         _run(step, tmp_path)
     else:

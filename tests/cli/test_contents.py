@@ -1,0 +1,254 @@
+"""Results in `--derivatives` are read and compared before any work; the bad ones are named."""
+
+import gzip
+import os
+import shutil
+from dataclasses import replace
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from surreal_bids.bids.preflight import survey_dataset
+from surreal_bids.cli.contents import without_bad_results
+from surreal_bids.cli.plan import make_plan
+from surreal_bids.config import AppConfig
+from surreal_bids.files import write_image
+from tests.bids.fmriprep_trees import IMAGES, write_json
+from tests.interfaces import phantom
+
+LABELS = ('01', '02', '03')
+TABLE = (
+    'index\tname\n1\tLeft cortex\n2\tRight cortex\n3\tLeft white matter\n4\tRight white matter\n'
+)
+
+
+def _rolled(image, number):
+    """Each participant has the brain elsewhere, so that no two files are the same."""
+    return nib.Nifti1Image(np.roll(np.asarray(image.dataobj), number, 1), image.affine)
+
+
+def _dseg():
+    tissues = {name: np.asarray(image.dataobj) > 0 for name, image in phantom.tissues().items()}
+    right = np.arange(phantom.SHAPE[0])[:, None, None] < phantom.SHAPE[0] // 2
+    values = (tissues['GM'] + 3 * tissues['WM'] + right) * (tissues['GM'] | tissues['WM'])
+    return nib.Nifti1Image(values.astype(np.int16), phantom.AFFINE)
+
+
+@pytest.fixture(scope='module')
+def sound(tmp_path_factory):
+    """Three participants with results of fMRIPrep and of a segmentation."""
+    root = tmp_path_factory.mktemp('sound')
+    write_json_in(root / 'raw', {'Name': 'Tiny', 'BIDSVersion': '1.9.0'})
+    for number, label in enumerate(LABELS):
+        name = f'sub-{label}/anat/sub-{label}'
+        t1w = _rolled(phantom.t1w(number), number)
+        write_image(root / 'raw' / f'{name}_T1w.nii.gz', t1w)
+        images = {'t1w': t1w, 'mask': _rolled(phantom.mask(), number)}
+        images |= {tissue: _rolled(each, number) for tissue, each in phantom.tissues().items()}
+        for key, ending in IMAGES.items():
+            write_image(root / 'fmriprep' / f'{name}_{ending}.nii.gz', images[key])
+        write_image(root / 'halves' / f'{name}_dseg.nii.gz', _rolled(_dseg(), number))
+    (root / 'halves' / 'dseg.tsv').write_text(TABLE)
+    return root
+
+
+def write_json_in(folder, description):
+    folder.mkdir(parents=True)
+    write_json(folder / 'dataset_description.json', description)
+
+
+def _checked(root):
+    config = AppConfig(
+        root / 'raw',
+        root / 'out',
+        ('participant',),
+        work_dir=root / 'work',
+        derivatives=(f'fmriprep={root / "fmriprep"}', f'halves={root / "halves"}'),
+    )
+    return without_bad_results(make_plan(config, survey_dataset(config)))
+
+
+def _changed(path, change):
+    """Write an image again with other voxels or another affine."""
+    image = nib.Nifti1Image.from_filename(path)
+    values, affine = change(image.get_fdata(dtype=np.float32), image.affine.copy())
+    write_image(path, nib.Nifti1Image(values, affine))
+
+
+def _header(path, field, value):
+    content = bytearray(gzip.decompress(path.read_bytes()))
+    header = nib.Nifti1Header(bytes(content[:348]), check=False)
+    header[field] = value
+    path.write_bytes(gzip.compress(header.binaryblock + bytes(content[348:])))
+
+
+def truncated(path, rng):
+    path.write_bytes(path.read_bytes()[: int(rng.uniform(0.2, 0.99) * path.stat().st_size)])
+
+
+def flipped_byte(path, rng):
+    content = bytearray(path.read_bytes())
+    content[-int(rng.integers(1, 9))] ^= 255
+    path.write_bytes(content)
+
+
+def not_gzip(path, _):
+    path.write_bytes(gzip.decompress(path.read_bytes()))
+
+
+def empty(path, _):
+    path.write_bytes(b'')
+
+
+def absurd_size(path, rng):
+    _header(path, 'dim', [3, *rng.integers(900, 1200, 3), 1, 1, 1, 1])
+
+
+def far_away(path, rng):
+    def change(values, affine):
+        affine[int(rng.integers(3)), 3] += 500
+        return values, affine
+
+    _changed(path, change)
+
+
+def four_dimensions(path, rng):
+    _changed(path, lambda v, a: (np.stack([v] * int(rng.integers(2, 5)), -1), a))
+
+
+def not_finite(path, rng):
+    def change(values, affine):
+        values[tuple(rng.integers(0, size) for size in values.shape)] = rng.choice([np.nan, np.inf])
+        return values, affine
+
+    _changed(path, change)
+
+
+def all_zero(path, _):
+    _changed(path, lambda v, a: (0 * v, a))
+
+
+def fractions(path, rng):
+    _changed(path, lambda v, a: (v * np.float32(rng.uniform(1.3, 1.6)), a))
+
+
+def no_voxel_size(path, rng):
+    axis = 'srow_' + rng.choice(list('xyz'))
+    content = gzip.decompress(path.read_bytes())
+    assert content
+    _header(path, axis, [0, 0, 0, 0])
+
+
+def folder(path, _):
+    path.unlink()
+    path.mkdir()
+
+
+def pipe(path, _):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def device(path, _):
+    path.unlink()
+    path.symlink_to('/dev/zero')
+
+
+def broken_link(path, _):
+    path.unlink()
+    path.symlink_to('nowhere.nii.gz')
+
+
+def other_axis(path, _):
+    _changed(path, lambda v, a: (v.transpose(1, 0, 2), a))
+
+
+ANY = (
+    truncated, flipped_byte, not_gzip, empty, absurd_size, far_away, four_dimensions, not_finite,
+    all_zero, no_voxel_size, folder, pipe, device, broken_link, other_axis,
+)  # fmt: skip
+FILES = {'mask': 'fmriprep', 'GM': 'fmriprep', 'dseg': 'halves', 't1w': 'fmriprep'}
+
+
+def _path(root, key, label):
+    ending = IMAGES.get(key, 'dseg')
+    return root / FILES[key] / f'sub-{label}' / 'anat' / f'sub-{label}_{ending}.nii.gz'
+
+
+def test_sound_results_are_used(sound, caplog):
+    plan = _checked(sound)
+    assert plan.problems == []
+    assert len(plan.jobs) == len(LABELS)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize('damage', [*ANY, fractions], ids=lambda each: each.__name__)
+def test_one_damaged_file_excludes_one_participant(sound, tmp_path, damage):
+    rng = np.random.default_rng(list(damage.__name__.encode()))
+    root = shutil.copytree(sound, tmp_path / 'study', symlinks=True)
+    key = 'dseg' if damage is fractions else str(rng.choice(list(FILES)))
+    label = str(rng.choice(LABELS))
+    path = _path(root, key, label)
+    damage(path, rng)
+    plan = _checked(root)
+    assert {problem.name for problem in plan.problems} == {f'sub-{label}'}
+    assert any(str(path) in problem.reason for problem in plan.problems)
+    assert len(plan.jobs) == len(LABELS) - 1
+
+
+def test_all_problems_are_listed(sound, tmp_path):
+    root = shutil.copytree(sound, tmp_path / 'study')
+    rng = np.random.default_rng(0)
+    paths = [
+        _path(root, key, label) for key, label in (('mask', '01'), ('dseg', '01'), ('GM', '03'))
+    ]
+    for path in paths:
+        truncated(path, rng)
+    told = '\n'.join(map(str, _checked(root).problems))
+    assert all(str(path) in told for path in paths)
+
+
+@pytest.mark.parametrize('key', list(FILES))
+def test_results_of_another_participant(sound, tmp_path, key):
+    """A copy names both; a file that only this participant has does not fit the T1w image."""
+    root = shutil.copytree(sound, tmp_path / 'study')
+    image = nib.Nifti1Image.from_filename(_path(root, key, '01'))
+    write_image(_path(root, key, '02'), image)
+    problems = _checked(root).problems
+    assert {problem.name for problem in problems} >= {'sub-01', 'sub-02'}
+    assert any('identical' in problem.reason for problem in problems)
+
+
+@pytest.mark.parametrize('key', list(FILES))
+@pytest.mark.parametrize('field', ['Sources', 'RawSources', 'SpatialReference'])
+def test_sources_of_another_participant(sound, tmp_path, key, field):
+    root = shutil.copytree(sound, tmp_path / 'study')
+    path = _path(root, key, '02')
+    sidecar = path.with_name(path.name.replace('.nii.gz', '.json'))
+    write_json(sidecar, {field: ['bids:raw:sub-01/anat/sub-01_T1w.nii.gz']})
+    plan = _checked(root)
+    assert [problem.name for problem in plan.problems] == ['sub-02']
+    assert 'sub-01' in plan.problems[0].reason
+    assert str(path) in plan.problems[0].reason
+
+
+@pytest.mark.parametrize('content', [b'[1]', b'\xff\xfe{', b'{"Sources": {"a": 3}}', b'3', b'{'])
+def test_odd_sidecars_do_not_stop_anyone(sound, tmp_path, content):
+    root = shutil.copytree(sound, tmp_path / 'study')
+    path = _path(root, 'dseg', '02')
+    path.with_name(path.name.replace('.nii.gz', '.json')).write_bytes(content)
+    assert _checked(root).problems == []
+
+
+def test_finished_images_are_not_read_again(sound):
+    config = AppConfig(
+        sound / 'raw',
+        sound / 'out',
+        ('participant',),
+        work_dir=sound / 'work',
+        derivatives=(f'halves={sound / "nothing"}',),
+    )
+    (sound / 'nothing').mkdir(exist_ok=True)
+    plan = make_plan(replace(config, derivatives_optional=True), survey_dataset(config))
+    assert without_bad_results(plan) == plan

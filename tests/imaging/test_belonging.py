@@ -1,0 +1,139 @@
+"""Results of the same head pass; those of another head, mirrored or moved ones are refused."""
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+from nibabel.affines import apply_affine
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.images import load_image
+from surreal_bids.imaging.belonging import (
+    check_known,
+    check_mask,
+    check_same_head,
+    check_segmentation,
+    check_tissue_maps,
+)
+from surreal_bids.regions import label_table, structure_of
+from tests.imaging import heads
+from tests.shared_data import shared_data
+
+WHITE_OF_HAND_LABELS = pd.DataFrame(
+    {'index': [44, 45], 'name': ['Right white matter', 'Left white matter']}
+)
+MUSE_REGIONS = pd.concat([label_table('muse'), WHITE_OF_HAND_LABELS])
+
+
+def _moved(image, shift):
+    affine = image.affine.copy()
+    affine[:3, 3] += shift
+    return nib.Nifti1Image(np.asarray(image.dataobj), affine)
+
+
+def _rolled(image, shift, axis):
+    """Move the voxels of an image along an axis."""
+    return nib.Nifti1Image(np.roll(np.asarray(image.dataobj), shift, axis), image.affine)
+
+
+def _centre(image):
+    return apply_affine(image.affine, np.argwhere(np.asarray(image.dataobj) > 0)).mean(axis=0)
+
+
+def _direction(rng):
+    vector = rng.normal(size=3)
+    return vector / np.linalg.norm(vector)
+
+
+@pytest.mark.parametrize('seed', [0, 1])
+def test_simulated_heads(seed):
+    rng = np.random.default_rng(seed)
+    scan, other = heads.scan(seed), heads.scan(1 - seed)
+    maps = list(heads.true_tissue(scan.t1w, seed).values())
+    check_segmentation(scan.labels, MUSE_REGIONS, scan.t1w)
+    check_tissue_maps(maps, scan.t1w)
+    check_mask(scan.brain, scan.t1w)
+    check_same_head(scan.t1w, scan.t1w)
+    moved = _moved(scan.labels, rng.uniform(12, 20) * _direction(rng))
+    centred = _moved(other.labels, _centre(scan.labels) - _centre(other.labels))
+    for wrong in (moved, centred):
+        with pytest.raises(DataError, match='white and grey matter'):
+            check_segmentation(wrong, MUSE_REGIONS, scan.t1w)
+    with pytest.raises(DataError, match='field of view'):
+        check_segmentation(_moved(scan.labels, 500 * _direction(rng)), MUSE_REGIONS, scan.t1w)
+    axis, shift = rng.integers(3), rng.integers(4, 8) * rng.choice([-1, 1])
+    with pytest.raises(DataError, match='better 4 mm away'):
+        check_mask(_rolled(scan.brain, shift, axis), scan.t1w)
+    with pytest.raises(DataError, match='white and grey matter'):
+        check_tissue_maps([_rolled(each, shift, axis) for each in maps], scan.t1w)
+    with pytest.raises(DataError, match='raw T1w image'):
+        check_same_head(other.t1w, scan.t1w)
+
+
+@pytest.mark.parametrize(
+    ('share', 'message'), [(1.0, 'left and right are exchanged'), (0.4, 'on the other side')]
+)
+def test_sides(share, message):
+    rng = np.random.default_rng(0)
+    scan = heads.scan(0)
+    sides = {'Left': 'Right', 'Right': 'Left'}
+    words = MUSE_REGIONS['name'].str.split(' ', n=1)
+    exchanged = [f'{sides.get(side, side)} {rest}' for side, rest in words]
+    structures = MUSE_REGIONS['name'].map(structure_of)
+    chosen = {each for each in structures.unique() if rng.random() < share}
+    names = MUSE_REGIONS['name'].mask(structures.isin(chosen), exchanged)
+    with pytest.raises(DataError, match=message):
+        check_segmentation(scan.labels, MUSE_REGIONS.assign(name=names), scan.t1w)
+
+
+@pytest.mark.parametrize(
+    ('values', 'message'),
+    [
+        (lambda m: m * np.linspace(0.5, 1, m.shape[0])[:, None, None], 'more than two values'),
+        (lambda m: np.pad(np.ones((1, 1, 1)), [(0, n - 1) for n in m.shape]), 'litres'),
+        (lambda m: np.where(np.arange(m.shape[0])[:, None, None] > 0, 1, 0 * m), 'litres'),
+        (lambda m: m[1:], 'grid'),
+    ],
+)
+def test_masks_that_are_none(values, message):
+    t1w, mask = heads.scan(0).t1w, heads.scan(0).brain
+    changed = nib.Nifti1Image(values(np.asarray(mask.dataobj, np.float32)), mask.affine)
+    with pytest.raises(DataError, match=message):
+        check_mask(changed, t1w)
+
+
+def test_labels_that_the_table_does_not_know():
+    check_known({47: 60.0, 999: 40.0}, label_table('muse'))
+    with pytest.raises(DataError, match=r'only 40% .* 999'):
+        check_known({47: 40.0, 999: 60.0}, label_table('muse'))
+
+
+def _real(folder, name):
+    root = shared_data(folder)
+    return load_image(root / f'T1w/{name}'), load_image(root / f'dseg/{name}')
+
+
+@pytest.mark.parametrize(
+    ('folder', 'names'),
+    [
+        ('ixi2mm', ('IXI012-HH-1211.nii.gz', 'IXI612-HH-2688.nii.gz')),
+        ('oasis35', ('1000.nii.gz', '1128.nii.gz')),
+    ],
+)
+def test_labels_of_real_heads(folder, names):
+    (t1w, own), (_, other) = (_real(folder, name) for name in names)
+    check_segmentation(own, MUSE_REGIONS, t1w)
+    with pytest.raises(DataError, match='white and grey matter'):
+        check_segmentation(_moved(other, _centre(own) - _centre(other)), MUSE_REGIONS, t1w)
+    mirror = np.diag([-1.0, 1, 1, 1])
+    mirror[0, 3] = 2 * _centre(own)[0]
+    mirrored = nib.Nifti1Image(np.asarray(own.dataobj), mirror @ own.affine)
+    with pytest.raises(DataError, match='left and right are exchanged'):
+        check_segmentation(mirrored, MUSE_REGIONS, t1w)
+
+
+@pytest.mark.parametrize('name', ['IXI256-HH-1723.nii.gz', 'IXI438-HH-2155.nii.gz'])
+def test_real_labels_on_the_wrong_side(name):
+    t1w, dseg = _real('ixi2mm_more', name)
+    with pytest.raises(DataError, match='on the other side'):
+        check_segmentation(dseg, MUSE_REGIONS, t1w)
