@@ -146,8 +146,9 @@ def _check_shape(path: Path, image: SpatialImage) -> None:
     if min(shape[:3]) == 1:
         raise DataError(f'{path}: one slice ({size}), expected 3 dimensions')
     if image.get_data_dtype().kind not in 'iuf':
-        nifti = isinstance(image, nib.Nifti1Image)
-        kind = image.header.get_value_label('datatype') if nifti else image.get_data_dtype()
+        kind = str(image.get_data_dtype())
+        if isinstance(image, nib.Nifti1Image):
+            kind = image.header.get_value_label('datatype')
         raise DataError(f'{path}: voxels of type {kind}; store one real number per voxel')
 
 
