@@ -20,9 +20,15 @@ from surreal_bids.cohort.visits import NAME
 from surreal_bids.columns import column_of
 from surreal_bids.regions import readable_name
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
-from surreal_bids.rindices.measurement_noise import Noise, noise_of_indices, noise_of_volumes
+from surreal_bids.rindices.measurement_noise import (
+    Noise,
+    noise_of_indices,
+    noise_of_volumes,
+    widening_between_sites,
+)
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import HERE
+from surreal_bids.rindices.preprocessing import Preprocessing
 from surreal_bids.stats.mixed import Comparison, compare_change
 from surreal_bids.text import counted, list_briefly
 
@@ -97,10 +103,12 @@ def follow_visits(
     if not cohort.visits[PARTICIPANT].duplicated().any():
         return None, None
     harmonized = model.preprocessing.harmonize(cohort.features, cohort.people)
-    changes = describe_changes(cohort, results, harmonized, noise_of_results(cohort, model, fitted))
+    noise = noise_of_results(cohort, model, fitted)
+    changes = describe_changes(cohort, results, harmonized, noise, model.preprocessing)
     if 'group' not in cohort.visits:
         return changes, None
-    return changes, compare_groups_over_time(cohort, results, model.pattern_names)
+    linked = _is_linked(cohort, model.preprocessing)
+    return changes, compare_groups_over_time(cohort, results, model.pattern_names, linked)
 
 
 def describe_changes(
@@ -108,6 +116,7 @@ def describe_changes(
     results: pd.DataFrame,
     harmonized: pd.DataFrame,
     noise: Noise[pd.DataFrame],
+    steps: Preprocessing | None = None,
 ) -> pd.DataFrame:
     """Compare each visit of a participant with the next, and the last with the first.
 
@@ -121,6 +130,8 @@ def describe_changes(
         Volumes of every visit.
     noise : of frames of shape (n_visits, M)
         Noise of R-indices (:func:`noise_of_results`); its columns name them.
+    steps
+        Fitted steps, by which changes between sites can be judged; None: they are not.
 
     Returns
     -------
@@ -128,14 +139,15 @@ def describe_changes(
         One row per pair of visits and measure; `bids/columns.yaml` describes them.
     """
     pairs = _pairs(cohort)
+    pairs['widening'] = _widening(pairs, cohort, steps)
     is_sound = _is_sound(results)
-    same_site = pairs['site_changed'].ne('true').to_numpy()
+    comparable = pairs['widening'].notna().to_numpy()
     # What was filled in is no measurement, and has more noise than one.
     is_measured = cohort.features.notna()
     is_sound &= is_measured.all(axis=1).reindex(is_sound.index, fill_value=False)
     both_sound = is_sound[pairs['from']].to_numpy() & is_sound[pairs['to']].to_numpy()
     names = list(noise.sd)
-    of_indices = _changes(pairs, results[names], noise, same_site & both_sound)
+    of_indices = _changes(pairs, results[names], noise, comparable & both_sound)
     of_region = noise_of_volumes(cohort.wanted, cohort.options.icv == 'proportion')
     sd, df = (
         pd.DataFrame(dict(each), harmonized.index)[list(harmonized)]
@@ -143,7 +155,7 @@ def describe_changes(
     )
     measured = harmonized.where(is_measured)
     of_regions = _changes(
-        *(pairs, measured, Noise(sd, df), same_site), in_percent=not cohort.wanted.are_z_scores
+        *(pairs, measured, Noise(sd, df), comparable), in_percent=not cohort.wanted.are_z_scores
     )
     tables = [
         table.round(dict.fromkeys(('change', 'per_year', 'noise', 'limit'), decimals))
@@ -182,6 +194,28 @@ def _pairs(cohort: Cohort) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _widening(
+    pairs: pd.DataFrame, cohort: Cohort, steps: Preprocessing | None
+) -> NDArray[np.float64]:
+    """Widening of noise between sites: 1 at one site, NaN where sites cannot be compared."""
+    changed = pairs['site_changed'].eq('true').to_numpy()
+    widening = np.where(changed, np.nan, 1.0)
+    column = cohort.options.site_column
+    if steps is not None and column is not None and changed.any():
+        site = cohort.people[column]
+        ends = (pairs.loc[changed, end].map(site) for end in ('from', 'to'))
+        widening[changed] = widening_between_sites(steps, *ends)
+    return widening
+
+
+def _is_linked(cohort: Cohort, steps: Preprocessing) -> pd.Series:
+    """Say of each visit whether ComBat has compared its site with others within participants."""
+    combat, column = steps.combat, cohort.options.site_column
+    if column is None or combat is None or combat.shift_error_ is None:
+        return pd.Series(False, cohort.visits.index)
+    return cohort.people[column].isin(combat.sites_[: len(combat.shift_error_)])
 
 
 def _visits(cohort: Cohort) -> pd.DataFrame:
@@ -228,7 +262,7 @@ def _changes(
     Parameters
     ----------
     pairs : (n_pairs, ...)
-        Visits to compare.
+        Visits to compare, with `widening` of noise between sites.
     values : frame of shape (n_visits, n_measures)
         What was measured.
     noise : of frames of the same shape
@@ -241,6 +275,7 @@ def _changes(
     before, after = (values.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to'))
     change = 100 * (after / before - 1) if in_percent else after - before
     sd = np.hypot(*(noise.sd.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')))
+    sd *= pairs['widening'].fillna(1.0).to_numpy()[:, np.newaxis]
     # Both visits have the same noise, so that it is no better known of their difference.
     df = np.fmin(*(noise.df.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')))
     limit = sd * limit_in_sd(values.shape[1], df)
@@ -273,12 +308,13 @@ def limit_in_sd(n_measures: int, df: NDArray[np.float64]) -> NDArray[np.float64]
 
 
 def compare_groups_over_time(
-    cohort: Cohort, results: pd.DataFrame, names: Sequence[str]
+    cohort: Cohort, results: pd.DataFrame, names: Sequence[str], linked: pd.Series | None = None
 ) -> pd.DataFrame:
     """Compare change per year of R-indices between patients and controls by a mixed model.
 
     Only visits whose R-indices can be compared, at the site of the participant's first such visit
-    (at any, where no site of the participant is known).
+    (at any, where no site of the participant is known). If that visit is `linked`, since ComBat has
+    compared its site with others within participants, the other linked ones are used too.
 
     Returns
     -------
@@ -290,7 +326,7 @@ def compare_groups_over_time(
         difference, patients less controls, with its standard error, 95 % interval and p; `slopes`,
         how those of groups were found; and `outcome`, which says why nothing was compared if so.
     """
-    used, left_out = _visits_at_one_site(cohort, results)
+    used, left_out = _visits_at_one_site(cohort, results, linked)
     trained_on = HELD_OUT in results and not results[HELD_OUT].any()
     rows = []
     for name in names:
@@ -304,13 +340,16 @@ def compare_groups_over_time(
 
 
 def _visits_at_one_site(
-    cohort: Cohort, results: pd.DataFrame
+    cohort: Cohort, results: pd.DataFrame, linked: pd.Series | None
 ) -> tuple[pd.DataFrame, dict[str, int]]:
     """Visits that tell of change, of participants with several; and how many were left out."""
     sound = _of_several(_visits(cohort)[_is_sound(results)].dropna(subset=['group']))
     known = _of_several(sound.dropna(subset=['years']))
     first_site = known.groupby(PARTICIPANT)['site'].transform('first')
     at_first = known['site'].eq(first_site) | first_site.isna()
+    if linked is not None:
+        own = linked[known.index]
+        at_first |= own & own.groupby(known[PARTICIPANT]).transform('first')
     left_out = known[~at_first]
     nowhere = left_out['site'].isna()
     if nowhere.any():

@@ -66,6 +66,7 @@ from surreal_bids.cohort.requirements import (
     Requirements,
     read_person_columns,
 )
+from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.cohort.zscores import check_z_scores, missing_scores, unusable_scores
 from surreal_bids.columns import means
 from surreal_bids.config import ZSCORE, CohortOptions
@@ -440,7 +441,12 @@ def screen_sites(
         return choice
     site = table.loc[screen.remaining, column]
     person = pd.Series([screen.visits[name][0] for name in site.index], site.index)
-    is_learned_from = ~person.duplicated() & ~groups.is_patient[site.index]
+    is_control = ~groups.is_patient[site.index]
+    is_learned_from = ~person.duplicated() & is_control
+    if model is None and learns_from_visits(
+        person[is_control], table.loc[site.index[is_control]], choice.options
+    ):
+        is_learned_from = is_control
     if choice.options.combat_fit_on == 'controls':
         reasons = sites_without_controls(site, is_learned_from)
         if model is None:

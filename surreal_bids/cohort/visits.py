@@ -22,6 +22,7 @@ from surreal_bids.bids.tabular import (
     session_values,
 )
 from surreal_bids.cohort.reader import in_order
+from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.columns import column_of, columns_of, normalise_name
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import counted, list_briefly
@@ -390,3 +391,32 @@ def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> list[str]:
             'dates or ages. The first visit may be wrong too; correct them'
         )
     return warnings
+
+
+MIN_ACROSS_SITES = 5
+"""Participants seen at several sites that a comparison of sites within participants needs."""
+
+
+def learns_from_visits(
+    participant: pd.Series, people: pd.DataFrame, options: PreprocessingOptions
+) -> bool:
+    """Check whether enough participants came to several sites to compare sites within participants.
+
+    Participants count if age is a covariate and differs between their visits: what changes with age
+    would otherwise be taken for a difference between sites. Imputation knows the sites of first
+    visits only.
+
+    Parameters
+    ----------
+    participant : Series of shape (n_visits,)
+        Who, of those that ComBat is fitted on.
+    people : frame of shape (n_visits, n_columns)
+        Their covariates and sites.
+    options
+        Columns, and how ComBat is fitted.
+    """
+    age = column_of(options.covariates, 'age')
+    if age is None or options.site_column is None or options.impute:
+        return False
+    different = people.groupby(participant)[[age, options.site_column]].nunique().gt(1)
+    return int(different.all(axis=1).sum()) >= MIN_ACROSS_SITES

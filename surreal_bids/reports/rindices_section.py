@@ -358,7 +358,8 @@ def _changes(one: Individual) -> list[Block]:
     text = (
         'A change is reliable if it exceeds a limit derived from repeated scans of the same brains '
         '(noise: standard deviation of the difference of two such scans). Changes between sites '
-        'are not rated. Volumes also change with normal ageing. The noise was estimated in '
+        'are rated only if the sites were compared within participants. Volumes also change with '
+        'normal ageing. The noise was estimated in '
         f'{PAIRS} people, and limits account for this small number. In simulations, 6% of people '
         'without change exceeded the limit of at least one R-index (5% intended); with the errors '
         f'of the {PAIRS} people themselves, 15% did. Interpret changes near the limit with care.'

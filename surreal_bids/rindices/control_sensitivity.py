@@ -111,8 +111,10 @@ def _learn_again(
     """The model with what its preprocessing would be with these controls."""
     if not trained_here:
         return adapt_to_controls(model, cohort)
+    # Sites that were learned from later visits are unseen among first visits.
+    options = replace(cohort.options, unseen_site='skip')
     steps, _ = fit_preprocessing(
-        cohort.wanted, cohort.options, cohort.features, cohort.people, ~cohort.is_patient
+        cohort.wanted, options, cohort.features, cohort.people, ~cohort.is_patient
     )
     return replace(model, preprocessing=steps), cohort
 

@@ -166,6 +166,40 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
     return Noise(*tables)
 
 
+def widening_between_sites(
+    steps: Preprocessing, before: pd.Series, after: pd.Series
+) -> NDArray[np.float64]:
+    """How much more noise a change between two sites has than one at a single site (n_pairs,).
+
+    The shift between sites has an error, which all participants share: it is added to noise, not
+    averaged with it, so that few changes are called in most studies, not only on average. If
+    participants whom ComBat was fitted on vary more between visits than measurements of volumes do,
+    for whatever reason, their variation counts. NaN where the two sites were not
+    compared within participants.
+
+    Parameters
+    ----------
+    steps
+        Fitted steps.
+    before, after : Series of shape (n_pairs,)
+        Sites of the earlier and the later visit.
+    """
+    combat = steps.combat
+    widening = np.full(len(before), np.nan)
+    if combat is None or combat.shift_error_ is None:
+        return widening
+    code = {name: number for number, name in enumerate(combat.sites_[: len(combat.shift_error_)])}
+    codes = np.array([before.map(code), after.map(code)], dtype=np.float64)
+    known = np.isfinite(codes).all(axis=0)
+    error = combat.shift_error_[tuple(codes[:, known].astype(np.intp))]
+    varying = ~np.isin(steps.features.names, combat.constant_)
+    size = 1.0 if steps.options.icv == 'power' else np.abs(steps.normaliser.mean_[varying])
+    expected = noise_of_volumes(steps.features, steps.options.icv == 'proportion').sd[varying]
+    excess = float(np.median(np.square(combat.scale_ / size / expected.to_numpy())))
+    widening[known] = np.sqrt(max(1.0, excess)) * (1 + np.sqrt(error / 2))
+    return widening
+
+
 Known = tuple[pd.DataFrame, pd.DataFrame]
 """Features, and what is known of participants."""
 

@@ -15,11 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from surreal_bids.bids.tabular import CONTROL, PATIENT, SPREAD_SUFFIX, Table
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFFIX, Table
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import read_features
 from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
+from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UnseenSite
@@ -39,6 +40,7 @@ from surreal_bids.rindices.preprocessing import (
     COMPLETE,
     Prepared,
     Preprocessing,
+    Visits,
     fit_preprocessing,
 )
 from surreal_bids.text import list_briefly
@@ -362,6 +364,8 @@ class TrainingData:
         Numbers, covariates and sites of the two groups, for the card.
     features, people : frames of shape (n_participants, n_features) and (n_participants, n_columns)
         What preprocessing was fitted to.
+    visits
+        All visits, where ComBat was fitted to these.
     """
 
     preprocessing: Preprocessing
@@ -370,6 +374,7 @@ class TrainingData:
     sample: dict[str, Any]
     features: pd.DataFrame
     people: pd.DataFrame
+    visits: Visits | None = None
 
     @property
     def arrays(self) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
@@ -389,7 +394,7 @@ class TrainingData:
                     _, prepared = fit_preprocessing(
                         self.preprocessing.features,
                         self.preprocessing.options,
-                        *(self.features, self.people, ~patient),
+                        *(self.features, self.people, ~patient, self.visits),
                     )
             except DataError as error:
                 reason = error
@@ -422,8 +427,9 @@ def prepare(cohort: Cohort) -> TrainingData:
             raise DataError(
                 f'{count} {name}, but training needs at least {MIN_PEOPLE}; add participants'
             )
+    visits = _visits_across_sites(cohort)
     steps, prepared = fit_preprocessing(
-        cohort.wanted, cohort.options, first.features, first.people, ~first.is_patient
+        cohort.wanted, cohort.options, first.features, first.people, ~first.is_patient, visits
     )
     normalised = prepared.normalised
     normalised = normalised[prepared.status[normalised.index] == COMPLETE]
@@ -431,7 +437,17 @@ def prepare(cohort: Cohort) -> TrainingData:
     people = first.people.loc[normalised.index, cohort.options.columns]
     sample = describe_sample(people, is_patient, cohort.options)
     features = first.features.loc[normalised.index]
-    return TrainingData(steps, normalised, is_patient, sample, features, people)
+    return TrainingData(steps, normalised, is_patient, sample, features, people, visits)
+
+
+def _visits_across_sites(cohort: Cohort) -> Visits | None:
+    """All visits, if ComBat is to compare sites within participants; None: it uses first visits."""
+    person, is_first = cohort.visits[PARTICIPANT], cohort.visits['is_first']
+    used = ~cohort.is_patient | (cohort.options.combat_fit_on == 'all')
+    if not learns_from_visits(person[used], cohort.people[used], cohort.options):
+        return None
+    first = dict(zip(person[is_first], cohort.visits.index[is_first]))
+    return Visits(cohort.features, cohort.people, person.map(first))
 
 
 def require_trainable(data: TrainingData, options: TrainingOptions) -> None:

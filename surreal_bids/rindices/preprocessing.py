@@ -59,6 +59,23 @@ _PARTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
+class Visits:
+    """All visits of participants, from which ComBat compares sites within participants.
+
+    Attributes
+    ----------
+    features, people : frames of shape (n_visits, n_features) and (n_visits, n_columns)
+        As for `fit_preprocessing`.
+    first : Series of shape (n_visits,)
+        Name of the first visit of the same participant.
+    """
+
+    features: pd.DataFrame
+    people: pd.DataFrame
+    first: pd.Series
+
+
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """People as the model sees them.
 
@@ -273,6 +290,7 @@ def fit_preprocessing(
     features: pd.DataFrame,
     people: pd.DataFrame,
     is_control: pd.Series,
+    visits: Visits | None = None,
 ) -> tuple[Preprocessing, Prepared]:
     """Learn all steps, and prepare the people they were learned from.
 
@@ -290,6 +308,8 @@ def fit_preprocessing(
         Covariates, ICV and site, as `read_person_columns` gives them.
     is_control : Series of bool of shape (n_people,)
         Who is CN.
+    visits
+        Where ComBat compares sites within participants: all visits of the same people.
 
     Raises
     ------
@@ -307,7 +327,10 @@ def fit_preprocessing(
     imputer = _fit_imputer(inputs, control) if options.impute else None
     filled = _fill(imputer, inputs)
     _require_informative(filled)
-    combat = _fit_combat(filled, inputs, control, options)
+    if visits is None:
+        combat = _fit_combat(filled, inputs, control, options)
+    else:
+        combat = _fit_combat_to_visits(visits, control, options)
     harmonized, unharmonized = _harmonize(combat, filled, inputs)
     residualiser = None
     if not inputs.covariates.columns.empty:
@@ -380,6 +403,22 @@ def _fit_combat(
         inputs.covariates,
         fit_on=options.combat_fit_on,
         is_control=is_control,
+    )
+
+
+def _fit_combat_to_visits(
+    visits: Visits, is_control: pd.Series, options: PreprocessingOptions
+) -> ComBat:
+    """Fit longitudinal ComBat to all visits of the participants."""
+    used = is_complete(visits.people, options) & visits.first.isin(is_control.index)
+    inputs = prepare_inputs(visits.features[used], visits.people[used], options)
+    return ComBat(unseen_site=options.unseen_site).fit(
+        inputs.features,
+        visits.people.loc[used, str(options.site_column)],
+        inputs.covariates,
+        fit_on=options.combat_fit_on,
+        is_control=visits.first[used].map(is_control).astype(bool),
+        participants=visits.first[used],
     )
 
 

@@ -1,0 +1,138 @@
+"""Participants who change scanners between visits: what is learned, and what is called a change."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.analysis.change import compare_groups_over_time, describe_changes
+from surreal_bids.cohort.cohort import read_cohort
+from surreal_bids.config import CohortOptions
+from surreal_bids.rindices.measurement_noise import Noise, noise_of_volumes
+from surreal_bids.rindices.model import prepare
+from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing
+from surreal_bids.simulation.tables import simulate_table
+
+YEARS = 2
+
+
+def make_visits(seed=0, people=(60, 16), later_only=False, moved=2, noise=1.0):
+    """Two visits of everyone; every second participant (`moved`) is then at another scanner."""
+    rng = np.random.default_rng(seed)
+    simulated = simulate_table('basic', *people, seed=seed)
+    known = simulated.participants.drop(columns=['participant_id', 'site'])
+    volumes = simulated.volumes.set_index('participant_id').iloc[:, :40]
+    start = np.zeros(len(volumes), int) if later_only else np.arange(len(volumes)) // 2 % 2
+    change = np.arange(len(volumes)) % moved == 0
+    shifts = rng.normal(0, 0.04, (2, 40))
+    tables = []
+    for visit, site in enumerate((start, np.abs(start - change))):
+        errors = noise * rng.normal(0, 0.015, volumes.shape)
+        known_then = known.assign(
+            session_id=f'{visit + 1}',
+            scan_date=f'{2010 + YEARS * visit}-06-01',
+            age=known['age'] + YEARS * visit,
+            site=np.array(['Aarhus', 'Bern'])[site],
+        )
+        measured = volumes * np.exp(errors + shifts[site])
+        tables.append(pd.concat([measured.reset_index(), known_then], axis=1))
+    return pd.concat(tables), shifts[1] - shifts[0]
+
+
+def read(table, tmp_path, **options):
+    path = tmp_path / 'visits.tsv'
+    table.to_csv(path, sep='\t', index=False)
+    return read_cohort(path, options=CohortOptions(**options))
+
+
+def of_first_visits(cohort) -> Preprocessing:
+    first = cohort.first_visits()
+    options = replace(cohort.options, unseen_site='skip')
+    return fit_preprocessing(
+        cohort.wanted, options, first.features, first.people, ~first.is_patient
+    )[0]
+
+
+def follow(cohort, steps, judging=True):
+    """Changes of regions."""
+    harmonized = steps.harmonize(cohort.features, cohort.people)
+    none = pd.DataFrame(index=cohort.visits.index)
+    known = steps if judging else None
+    return describe_changes(cohort, none, harmonized, Noise(none, none), known)
+
+
+def bias(cohort, steps, shift):
+    """RMS over regions of the error of a change from the first to the second scanner (log)."""
+    at = {site: cohort.people.assign(site=site) for site in ('Aarhus', 'Bern')}
+    logs = {site: np.log(steps.harmonize(cohort.features, people)) for site, people in at.items()}
+    found = (logs['Aarhus'] - logs['Bern']).mean()
+    return np.sqrt(np.mean(np.square(found.to_numpy() - shift)))
+
+
+@pytest.mark.parametrize('later_only', [False, True], ids=['change', 'upgrade'])
+def test_the_bias_of_a_scanner_change_falls_by_four_fifths(tmp_path, later_only):
+    before, after = [], []
+    for seed in range(3):
+        table, shift = make_visits(seed, later_only=later_only)
+        cohort = read(table, tmp_path)
+        assert len(cohort) == len(table)
+        before.append(bias(cohort, of_first_visits(cohort), shift))
+        after.append(bias(cohort, prepare(cohort).preprocessing, shift))
+    assert np.mean(after) < 0.2 * np.mean(before)
+
+
+def test_few_of_those_who_only_changed_scanners_seem_to_change(tmp_path):
+    table, _ = make_visits(1)
+    cohort = read(table, tmp_path)
+    steps = prepare(cohort).preprocessing
+    # Errors as large as the noise that changes are compared with.
+    rng = np.random.default_rng(0)
+    noise = noise_of_volumes(cohort.wanted).sd.to_numpy()
+    errors = rng.normal(size=cohort.features.shape) * noise
+    exact, _ = make_visits(1, noise=1e-6)
+    measured = replace(cohort, features=read(exact, tmp_path).features * np.exp(errors))
+    changes = follow(measured, steps)
+    moved = changes[changes['site_changed'] == 'true']
+    assert moved['reliable'].notna().all()
+    assert (moved['reliable'] == 'true').groupby(moved['participant_id']).any().mean() <= 0.05
+
+
+def test_a_change_of_sites_is_judged_with_more_noise(tmp_path):
+    cohort = read(make_visits()[0], tmp_path)
+    steps = prepare(cohort).preprocessing
+    changes = follow(cohort, steps)
+    noise = changes.pivot_table('noise', 'measure', 'site_changed')
+    assert (noise['true'] > noise['false']).all()
+    unjudged = follow(cohort, steps, judging=False)
+    assert unjudged.loc[unjudged['site_changed'] == 'true', 'reliable'].isna().all()
+
+
+@pytest.mark.parametrize(
+    ('options', 'moved'),
+    [
+        ({'covariates': ('sex',)}, 2),
+        ({'impute': True}, 2),
+        ({'site_column': 'none'}, 2),
+        ({}, 20),
+        ({}, 1000),
+    ],
+    ids=['no age', 'imputed', 'no site', 'few', 'nobody'],
+)
+def test_otherwise_sites_are_learned_from_first_visits(tmp_path, options, moved):
+    cohort = read(make_visits(moved=moved)[0], tmp_path, **options)
+    steps, expected = prepare(cohort).preprocessing, of_first_visits(cohort)
+    assert steps.combat is None or steps.combat.shift_error_ is None
+    ours, theirs = (each.harmonize(cohort.features, cohort.people) for each in (steps, expected))
+    pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
+
+
+def test_groups_are_compared_across_sites_that_are_linked(tmp_path):
+    cohort = read(make_visits()[0], tmp_path)
+    results = pd.DataFrame({'r1': np.random.default_rng(0).uniform(size=len(cohort))})
+    results = results.set_index(cohort.visits.index)
+    linked = pd.Series(True, cohort.visits.index)
+    alone = compare_groups_over_time(cohort, results, ['r1']).iloc[0]
+    together = compare_groups_over_time(cohort, results, ['r1'], linked).iloc[0]
+    assert (together['visits'], together['visits_elsewhere']) == (len(cohort), 0)
+    assert alone['visits'] < together['visits']
