@@ -111,7 +111,8 @@ def check_transform(path: Path) -> Voxels:
 def _check_hdf5(path: Path) -> None:
     with path.open('rb') as stream:
         start = stream.read(64)
-    position = HDF5_END.get(start[8]) if start.startswith(HDF5_SIGNATURE) else None
+    known = len(start) == 64 and start.startswith(HDF5_SIGNATURE)
+    position = HDF5_END.get(start[8]) if known else None
     if position is None:
         raise DataError(f'{path}: not an HDF5 file; copy it again')
     expected = int.from_bytes(start[position : position + 8], 'little')
