@@ -17,6 +17,7 @@ from surreal_bids.bids.outputs import (
     VisitOutputs,
     dataset_description,
     digest_of_files,
+    digest_of_records,
     fingerprint,
     follow_link,
     link_to,
@@ -392,3 +393,13 @@ def test_sidecars_of_a_visit(tmp_path):
     path.parent.mkdir(parents=True)
     path.with_name('sub-01_desc-brain_mask.json').write_text(json.dumps({'Type': 'Brain'}))
     assert visit.sidecar('brain_mask') == {'Type': 'Brain'}
+
+
+def test_the_digest_of_records_follows_corrected_ages(tmp_path):
+    visits = [('01', None), ('02', 'a')]
+    digests = {
+        digest_of_records(tmp_path, dict.fromkeys(visits, known))
+        for known in [(61.0, 'F'), (62.0, 'F'), (61.0, 'M'), (None, None)]
+    }
+    assert len(digests) == 4
+    assert digest_of_records(tmp_path, dict.fromkeys(visits, (61.0, 'F'))) in digests

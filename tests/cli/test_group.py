@@ -337,18 +337,20 @@ def test_a_model_is_applied_to_other_people(done, tmp_path, by_site, capsys):
 
 @pytest.mark.slow
 def test_selected_participants_have_the_r_indices_of_a_run_with_everyone(done, tmp_path, capsys):
-    study = make_study(20, 15, seed=8, n_sites=2)
+    study = make_study(40, 15, seed=8, n_sites=2)
     study.features += 60
     model = done.parent / 'out' / 'models'
     tables = []
-    for folder, words in (('all', ()), ('some', ('--participant-label', '030', 'sub-033'))):
+    for folder, words in (('all', ()), ('some', ('--participant-label', '050', 'sub-053'))):
         (tmp_path / folder).mkdir()
         root = write_dataset(tmp_path / folder, study)
         assert run(root, '--model', model, '--control-label', 'CN', *words) == 0
         tables.append(read(root.parent / 'out' / 'phenotype' / 'rindices.tsv'))
     everyone, some = (table.set_index('participant_id') for table in tables)
-    assert list(some.index) == ['sub-030', 'sub-033']
-    np.testing.assert_array_equal(some[['r1', 'r2']], everyone.loc[some.index, ['r1', 'r2']])
+    assert list(some.index) == ['sub-050', 'sub-053']
+    same = ['r1', 'r2', 'r1_centile', 'r2_centile', 'centile_controls']
+    np.testing.assert_array_equal(some[same], everyone.loc[some.index, same])
+    assert some['centile_controls'].min() >= 30
     assert 'not adapted' not in capsys.readouterr().out
 
 
