@@ -97,7 +97,8 @@ NUMBERING = _words('id ids no nr num number code name label key identifier numme
 REGIONAL = _words(
     'left right lh rh volume vol thickness area gyrus sulcus lobe cortex cortical hippocampus '
     'hippocampal amygdala thalamus caudate putamen pallidum accumbens insula cerebellum cerebellar '
-    'cingulate entorhinal fusiform temporal frontal parietal occipital muse'
+    'cingulate entorhinal fusiform temporal frontal parietal occipital anterior posterior central '
+    'ventral dorsal stem chiasm callosum muse'
 )
 """Words in the names of regions."""
 
@@ -291,10 +292,9 @@ def _meaning_of_words(found: frozenset[str]) -> Meaning | None:
     for meaning, words in VOCABULARY.items():
         if _fits(found, words):
             return meaning
-    is_regional = not found.isdisjoint(REGIONAL)
     others = (words.carry for meaning, words in VOCABULARY.items() if meaning not in VOLUMES)
     known = MEASURES.union(*others)
-    return None if is_regional or found.isdisjoint(known) else 'measure'
+    return None if not found.isdisjoint(REGIONAL) or found.isdisjoint(known) else 'measure'
 
 
 def _fits(found: frozenset[str], words: Words) -> bool:
@@ -347,6 +347,11 @@ def column_of(columns: Iterable[Hashable], meaning: Meaning) -> str | None:
 def describes_participants(name: Hashable) -> bool:
     """Check whether a column is known to hold facts about participants, not volumes."""
     return meaning_of(str(name)) not in (None, 'row number', *VOLUMES)
+
+
+def names_region(name: str) -> bool:
+    """Check whether a name has a word of regions, such as left, gyrus or volume."""
+    return not set(words_of(name)).isdisjoint(REGIONAL)
 
 
 def noun(meaning: Meaning | None) -> str:

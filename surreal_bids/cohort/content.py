@@ -44,13 +44,13 @@ FEW_COLUMNS, FEW_OF_ALL = 3, 0.15
 cortical thicknesses and volumes, both are many."""
 
 OFTEN_NEGATIVE = 0.05
-WIDER = 3.0
-"""Ratio of interquartile ranges, relative to the median, that is unusual between regions. Their
-coefficients of variation are 0.06 to 0.29 in real tables of volumes and thicknesses."""
+WIDER = 2.5
+"""Ratio to the upper quartile of the interquartile ranges, relative to the median, that is unusual
+for regions. Their coefficients of variation are 0.06 to 0.29 in real tables."""
 
-COMMON = 0.3
-"""Correlation with the mean of all other columns from which columns hang together. It is 0.70 for
-MUSE volumes, 0.40 for a table of thicknesses and volumes, and 0 in simulated features."""
+BY_CHANCE = 0.025
+"""Probability that a column without any relation has a larger correlation with some other. Of MUSE
+volumes in 291 participants, the least related one reaches 0.42, where 0.24 is expected."""
 
 ROUNDING = 1e-3
 """Relative difference up to which a sum equals its parts."""
@@ -264,15 +264,18 @@ def _only_whole(table: pd.DataFrame) -> Signs:
 def _wide(table: pd.DataFrame) -> Signs:
     low, middle, high = (table.quantile(share) for share in (0.25, 0.5, 0.75))
     variation = (high - low) / middle.abs()
-    wide = variation.index[variation > WIDER * variation.median()]
+    wide = variation.index[variation > WIDER * variation.quantile(0.75)]
     return dict.fromkeys(wide, 'it varies more than the others')
 
 
 def _unrelated(table: pd.DataFrame) -> Signs:
-    ranks = table.rank(pct=True).fillna(0.5) - 0.5
-    others = ranks.rsub(ranks.sum(axis=1), axis=0)
-    related = ranks.corrwith(others).abs().fillna(0)
-    if related.median() < COMMON:
+    """Find columns that correlate with no other by more than chance, where most do."""
+    ranks = table.rank()
+    centred = (ranks - ranks.mean()).fillna(0).to_numpy()
+    correlations = np.nan_to_num(np.corrcoef(centred, rowvar=False))
+    np.fill_diagonal(correlations, 0)
+    related = pd.Series(np.abs(correlations).max(axis=0), table.columns)
+    chance = np.sqrt(2 * np.log(table.shape[1] / BY_CHANCE) / len(table))
+    if related.median() < chance:
         return {}
-    alone = related.index[related < 2 / np.sqrt(len(table))]
-    return dict.fromkeys(alone, 'it is not related to the others')
+    return dict.fromkeys(related.index[related < chance], 'it is not related to the others')

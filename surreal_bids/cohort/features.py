@@ -23,6 +23,7 @@ from surreal_bids.columns import (
     columns_of,
     may_mean,
     means,
+    names_region,
     noun,
     noun_of,
 )
@@ -202,9 +203,10 @@ def _regions_by_content(
     numbers = pd.DataFrame({name: table.numbers(name) for name in columns if name not in judged})
     judged |= sums_of_others(numbers)
     numbers = numbers.drop(columns=[name for name in numbers if name in judged])
-    strange = {} if kind == ZSCORE else unlike_others(numbers)
+    unlike = {} if kind == ZSCORE else unlike_others(numbers)
+    strange = [f'{name} ({why})' for name, why in unlike.items() if not names_region(name)]
     if strange:
-        listed = list_briefly((f'{name} ({why})' for name, why in strange.items()), 5)
+        listed = list_briefly(strange, 5)
         raise DataError(
             f'{table.source}: {listed} does not behave like the other regional volumes; list the '
             'regions to use in a file for --features, or move other measures to a table given with '

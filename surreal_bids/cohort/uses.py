@@ -11,7 +11,7 @@ from surreal_bids.bids.tabular import Table
 from surreal_bids.cohort.exclusions import Features
 from surreal_bids.cohort.features import Choice, region_columns
 from surreal_bids.cohort.reader import VisitTable, read_visit_table
-from surreal_bids.columns import column_of, meaning_of, noun_of
+from surreal_bids.columns import column_of, describes_participants, meaning_of, noun_of
 from surreal_bids.config import CohortOptions
 from surreal_bids.text import align, list_briefly
 
@@ -95,18 +95,18 @@ def _use_of_volumes(name: str, uses: _Uses, alone: bool) -> Use | None:
     """Return the use of a column of the table of volumes; None for facts about participants."""
     if name in uses.regions:
         return REGION, ''
-    if name in uses.judged:
-        return NOT_USED, uses.judged[name]
-    return None if alone and noun_of(name) else (NOT_USED, noun_of(name))
+    if alone and describes_participants(name):
+        return None
+    return NOT_USED, uses.judged.get(name, noun_of(name))
 
 
 def _use_of_fact(name: str, uses: _Uses) -> Use:
     """Return the use of a column without a role: measures are compared with R-indices."""
     meaning = meaning_of(name)
-    if meaning in ('date', 'participant', 'row number'):
-        return noun_of(name), ''
-    used = None if meaning in (None, MEASURE) else column_of(uses.roles, meaning)
-    return (NOT_USED, f'{noun_of(name)}: {used} is used') if used else (MEASURE, '')
+    if meaning in (None, MEASURE):
+        return MEASURE, ''
+    used = column_of(uses.roles, meaning)
+    return (NOT_USED, f'{noun_of(name)}: {used} is used') if used else (noun_of(name), '')
 
 
 def group_uses(uses: pd.DataFrame) -> pd.DataFrame:

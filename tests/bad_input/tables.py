@@ -115,6 +115,11 @@ def german(t):
     return t.map(lambda cell: f'{round(float(cell)):,}'.replace(',', '.'))
 
 
+def by_default(study):
+    """Name no columns, so that the usual ones are used."""
+    study.columns.clear()
+
+
 def each(name, change):
     """Change every cell of a column of the participants."""
     return people(lambda t: t.assign(**{name: t[name].map(change)}))
@@ -469,6 +474,12 @@ COLUMNS = [
     Case(
         'column-one-only', volumes(lambda t: t[['MUSE_31']]), ['volumes', 'region|feature'], TRAIN
     ),
+    Case(
+        'column-of-another-measure-among-unknown-regions',
+        volumes(lambda t: t.add_prefix('量').assign(foo=[f'{k % 7 + 0.3}' for k in range(len(t))])),
+        ['volumes', r'\bfoo\b', '--features'],
+        TRAIN,
+    ),
     Case('column-none', volumes(lambda t: t[[]]), ['volumes', 'region|feature|column'], TRAIN),
     Case(
         'column-missing-for-model',
@@ -666,6 +677,9 @@ AGES = [
     ),
     Case('age-missing', person('age', 'n/a'), ['sub-005', 'age', 'missing'], code=ACCEPTED),
     Case('ages-missing', each('age', lambda _: 'n/a'), ['age', 'missing']),
+    Case(
+        'age-codes', each('age', lambda age: str(int(float(age)) % 2 + 1)), ['participants', 'age']
+    ),
     Case('age-column-absent', people(lambda t: t.drop(columns='age')), ['participants', 'age']),
     Case('age-inf', person('age', 'inf'), ['sub-005', 'age', 'inf']),
 ]
@@ -826,7 +840,19 @@ SITES = [
     Case(
         'site-of-each',
         people(lambda t: t.assign(site=[f's{k}' for k in range(len(t))])),
-        ['site'],
+        ['site', '--site-column'],
+        TRAIN,
+    ),
+    Case(
+        'site-missing-in-most',
+        several(by_default, person('site', 'n/a', PATIENTS[4:])),
+        ['participants', r'\bsite\b.*20', '--site-column none'],
+        TRAIN,
+    ),
+    Case(
+        'site-of-two',
+        several(by_default, people(lambda t: t.assign(site=[f's{k // 4}' for k in range(len(t))]))),
+        [r'\bsite\b', '--site-column none'],
         TRAIN,
     ),
     Case(
