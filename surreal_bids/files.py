@@ -172,7 +172,7 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> Non
 def remove_leftovers(target: str | Path) -> None:
     """Delete temporary files of interrupted writers; only for files with a single writer."""
     target = Path(target)
-    for leftover in target.parent.glob(f'.{"?" * 2 * RANDOM_BYTES}.{target.name}'):
+    for leftover in target.parent.glob(f'.{"[0-9a-f]" * 2 * RANDOM_BYTES}.{target.name}'):
         leftover.unlink(missing_ok=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from tqdm import tqdm
 
 from surreal_bids.bids.image_files import Voxels, check_image
 from surreal_bids.bids.layout import (
+    DESCRIPTION,
     T1wImage,
     Visit,
     find_t1w,
@@ -30,6 +32,7 @@ from surreal_bids.bids.tabular import PARTICIPANT, read_participants, read_visit
 from surreal_bids.columns import column_of
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
+from surreal_bids.files import read_file
 from surreal_bids.text import list_briefly
 
 
@@ -230,7 +233,21 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
         raise OutputError(f'{output_dir}: the output folder is inside the dataset; {remedy}')
     if source.is_relative_to(target):
         raise OutputError(f'{output_dir}: the dataset is inside the output folder; {remedy}')
+    _refuse_other_outputs(output_dir)
     _check_writable(output_dir)
+
+
+def _refuse_other_outputs(output_dir: Path) -> None:
+    """Refuse a folder with the outputs of another program, whose files would be replaced."""
+    try:
+        content = json.loads(read_file(output_dir / DESCRIPTION))
+        programs = [str(each['Name']) for each in content.get('GeneratedBy', [])]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return
+    if programs and 'surreal_bids' not in programs:
+        raise OutputError(
+            f'{output_dir}: holds the outputs of {", ".join(programs)}; choose another folder'
+        )
 
 
 def check_work_folder(bids_dir: Path, work_dir: Path) -> None:

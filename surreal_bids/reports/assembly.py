@@ -66,8 +66,8 @@ def assemble_report(root: Path, label: str, changed: Mapping[str, Fragment | Non
     there = [fragment for fragment in fragments if fragment is not None]
     if there:
         write_fragments(path, there)
-    else:
-        path.unlink(missing_ok=True)
+    elif path.is_file() and is_own_page(path):
+        path.unlink()
     for name, fragment in changed.items():
         if fragment is None:
             _fragment_path(root, label, name).unlink(missing_ok=True)
@@ -82,6 +82,7 @@ def write_anatomy(root: Path, label: str, fragment: Fragment) -> Path:
     R-indices in the report stay as long as the images are those that they were computed from; once
     an image was processed again, they are removed until the group level has run again.
     """
+    require_own_report(root, label)
     earlier = read_fragment(root, label, ANATOMY)
     if earlier is not None and earlier.made_from == fragment.made_from:
         return assemble_report(root, label, {ANATOMY: fragment})
@@ -90,12 +91,12 @@ def write_anatomy(root: Path, label: str, fragment: Fragment) -> Path:
 
 
 def require_own_report(root: Path, label: str) -> None:
-    """Refuse to replace a report that was not assembled from fragments."""
+    """Refuse to replace a report of another program, such as one of fMRIPrep."""
     path = published(report_path(root, label))
     if path.is_file() and not is_own_page(path):
         raise DataError(
-            f'{path}: not a report of this version of surreal_bids, so R-indices cannot be added; '
-            'delete it and run the participant level with --reports-only'
+            f'{path}: not a report of this version of surreal_bids; move it, and run the '
+            'participant level with --reports-only'
         )
 
 

@@ -132,6 +132,9 @@ def impose_atrophy(
 RESAMPLINGS = {'gaussian': resample_gaussian}
 """Methods to sample more participants than a table has."""
 
+MOST_PEOPLE = 1_000_000
+"""Most participants of a simulated table, which then takes some gigabytes."""
+
 SEVERITY_COLUMNS = [f'r{pattern}' for pattern in range(1, N_PATTERNS + 1)]
 
 DECIMALS = {'roi_volumes': 2, 'severities': 6}
@@ -182,6 +185,8 @@ def simulate_table(
         raise UsageError(
             f'--n-cn {n_cn} --n-pt {n_pt}: at least one control and one patient are required'
         )
+    if n_cn + n_pt > MOST_PEOPLE:
+        raise UsageError(f'--n-cn {n_cn} --n-pt {n_pt}: at most {MOST_PEOPLE} participants')
     if seed < 0:
         raise UsageError(f'--seed {seed}: use 0 or a positive number')
     people_rng, severity_rng, noise_rng = np.random.default_rng(seed).spawn(3)

@@ -1,5 +1,7 @@
 import gzip
+import json
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 
 import nibabel as nib
@@ -250,3 +252,15 @@ def test_intermediate_results_stay_out_of_the_dataset(tmp_path, name):
     with pytest.raises(OutputError, match='inside the dataset; choose'):
         check_work_folder(tmp_path / 'data', tmp_path / 'data' / name)
     check_work_folder(tmp_path / 'data', tmp_path / 'data2' / name)
+
+
+@pytest.mark.parametrize(('name', 'is_refused'), [('fMRIPrep', True), ('surreal_bids', False)])
+def test_outputs_of_another_program_are_left_alone(tmp_path, name, is_refused):
+    out = tmp_path / 'out'
+    out.mkdir()
+    text = json.dumps({'Name': 'x', 'GeneratedBy': [{'Name': name}]})
+    (out / 'dataset_description.json').write_text(text)
+    refused = pytest.raises(OutputError, match='outputs of fMRIPrep')
+    with refused if is_refused else nullcontext():
+        check_output_folder(tmp_path / 'bids', out)
+    assert (out / 'dataset_description.json').read_text() == text
