@@ -14,7 +14,7 @@ extensions = [
     'sphinx_gallery.gen_gallery',
     'sphinxcontrib.mermaid',
 ]
-exclude_patterns = ['tutorials']
+exclude_patterns = ['joss', 'tutorials']
 sphinx_gallery_conf = {
     'examples_dirs': 'tutorials',
     'gallery_dirs': 'gallery',

@@ -142,7 +142,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         Covariance of site shifts across features, for sites added later. None without empirical
         Bayes or with more than `MOST_COVARYING` features: features are then independent.
     shift_error_ : ndarray of shape (n_fitted_sites, n_fitted_sites), or None
-        Variance of the difference of two sites' shifts, in units of `scale_`**2 and averaged over
+        Variance of the difference of two sites' shifts, in units of squared `scale_`, averaged over
         features, if the fit had several visits of some participants. Otherwise None.
     """
 

@@ -1,0 +1,62 @@
+"""Examples for clusters and data management name options that the program has."""
+
+import re
+import shlex
+from pathlib import Path
+
+import yaml
+
+from surreal_bids import __version__
+from surreal_bids.cli.app import build_parser
+from surreal_bids.cli.slurm import MOST_TASKS, participants_per_task
+
+DOCS = Path(__file__).resolve().parents[1] / 'docs'
+
+
+def page() -> str:
+    return (DOCS / 'cluster.md').read_text()
+
+
+def test_babs_calls_the_app_with_options_that_it_has():
+    config = yaml.safe_load((DOCS / 'babs.yaml').read_text())
+    assert config['zip_foldernames'] == {'surreal_bids': __version__.replace('.', '-')}
+    words = ['/bids', '/out', 'participant']
+    for name, value in config['bids_app_args'].items():
+        if name == '$SUBJECT_SELECTION_FLAG':
+            words += [value, 'sub-01']
+        else:
+            words += [name, *([value] if value else [])]
+    parsed = build_parser().parse_args(words)
+    assert parsed.participant_label == ['sub-01']
+    memory = re.search(r'--mem=(\d+)G', config['cluster_resources']['customized_text'])
+    assert parsed.mem_gb == float(memory[1])
+    cores = re.search(r'--cpus-per-task=(\d+)', config['cluster_resources']['customized_text'])
+    assert parsed.nprocs == int(cores[1])
+
+
+def test_datalad_calls_the_app_with_options_that_it_has():
+    blocks = re.findall(r'```bash\n(.*?)```', page(), re.DOTALL)
+    (block,) = (block for block in blocks if 'datalad containers-run' in block)
+    commands = [shlex.split(line) for line in block.replace('\\\n', ' ').splitlines() if line]
+    (run,) = (words for words in commands if words[:2] == ['datalad', 'containers-run'])
+    parsed = build_parser().parse_args(shlex.split(run[-1]))
+    given = [run[k + 1] for k, word in enumerate(run) if word == '--output']
+    assert str(parsed.output_dir) in given
+    assert list(parsed.analysis_levels) == ['participant']
+
+
+def test_figures_for_many_participants_follow_from_those_of_one():
+    """Of 50,000 participants: core hours, disk space and files, each within a tenth."""
+    text = page()
+    seconds, cores = map(int, re.search(r'(\d+) s on (\d+) cores', text).groups())
+    files, megabytes = (int(re.search(rf'(\d+) {unit}\b', text)[1]) for unit in ('files', 'MB'))
+    expected = {
+        'core hours': 50_000 * seconds * cores / 3600,
+        'TB': 50_000 * megabytes / 1e6,
+        'million files': 50_000 * files / 1e6,
+    }
+    for unit, value in expected.items():
+        found = re.search(rf'([\d.,]+) {unit}', text)
+        assert found, unit
+        assert abs(float(found[1].replace(',', '')) / value - 1) < 0.1, unit
+    assert f'{MOST_TASKS:,} tasks of {participants_per_task(50_000)} participants' in text
