@@ -279,6 +279,7 @@ def test_an_error_leaves_all_earlier_files(outputs):
     assert texts(outputs) == EARLIER
 
 
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='Windows has no fork')
 @pytest.mark.parametrize('end', ['error', 'interruption', 'kill'])
 def test_earlier_or_new_files_are_there_whatever_call_fails(outputs, end, monkeypatch):
     monkeypatch.setattr(os, 'fsync', bool)

@@ -296,15 +296,14 @@ def claim_folder(
     if folder.exists() and not folder.is_dir():
         raise OutputError(f'{folder}: this is a file; choose another output folder')
     path = folder / record_file
-    leftovers = [each for each in folder.rglob('.*') if LEFTOVER.match(each.name)]
-    if path.is_file():
-        if not overwrite:
-            _require_same(path, record)
-    elif any(each.is_file() and each not in leftovers for each in folder.rglob('*')):
+    files = [each for each in folder.rglob('*') if each.is_file()]
+    leftovers = [each for each in files if LEFTOVER.match(each.name)]
+    if path.is_file() and not overwrite:
+        _require_same(path, record)
+    if not path.is_file() and len(files) > len(leftovers):
         raise OutputError(f'{folder}: contains other files; choose an empty or a new folder')
     for leftover in leftovers:
-        if leftover.is_file():
-            leftover.unlink()
+        leftover.unlink()
 
 
 def _require_same(path: Path, record: Mapping[str, Any]) -> None:

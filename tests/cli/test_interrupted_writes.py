@@ -4,7 +4,6 @@ import errno
 import os
 import pathlib
 import re
-import resource
 import shutil
 import sys
 from collections.abc import Callable
@@ -20,6 +19,8 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import is_interrupted, restore_interrupted
 from surreal_bids.rindices.model import TableModel
 from tests.cohort.study import QUICK_WORDS, make_study
+
+resource = pytest.importorskip('resource', reason='Windows has no limits of file sizes')
 
 pytestmark = pytest.mark.usefixtures('few_draws')
 

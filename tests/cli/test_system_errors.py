@@ -12,6 +12,8 @@ from surreal_bids.cli import app, gan, simulate
 from surreal_bids.cli.main import run_command
 from tests.cohort.study import make_study
 
+pytestmark = pytest.mark.skipif(os.name == 'nt', reason='Windows has no devices and pipes')
+
 MAINS = {'gan': gan.main, 'bids': app.main, 'simulate': simulate.main}
 
 
