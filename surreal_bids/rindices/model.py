@@ -232,9 +232,10 @@ class TableModel:
                 {name: card[name] for name in NOTES if name in card},
             )
             problems = model._problems(tensors)
-            json.dumps(model.state()[1], allow_nan=False)
         if problems:
             raise invalid_model(folder, list_briefly(problems))
+        with reading_model(Path(folder)):
+            json.dumps(model.state()[1], allow_nan=False)
         return model
 
     def _problems(self, tensors: Mapping[str, Tensor]) -> list[str]:

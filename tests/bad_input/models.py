@@ -297,7 +297,7 @@ CASES = [
     Case(
         'model-other-feature',
         card(lambda c: first_feature(c, 'thickness')),
-        ['thickness|damaged'],
+        ['thickness|different features'],
         COMPUTING,
     ),
     Case(
