@@ -13,6 +13,7 @@ from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import column_features
 from surreal_bids.cohort.requirements import PreprocessingOptions
+from surreal_bids.cohort.uses import FRAME
 from surreal_bids.files import write_image
 from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.methods import GroupMethods
@@ -41,6 +42,9 @@ def make_cohort(rng, n_cn=N_CN, n_pt=N_PT) -> Cohort:
         PreprocessingOptions(('age',), site_column='site'),
         ('Groups: as given', f'Odd: {HOSTILE}'),
         pd.DataFrame({'participant_id': ['sub-99'], 'reason': [HOSTILE]}),
+        uses=pd.DataFrame(
+            [('volumes.tsv', HOSTILE, 'not used', 'small whole numbers')], columns=FRAME
+        ),
     )
 
 

@@ -36,6 +36,7 @@ def test_everything_is_told(report):
     for words in (
         'Members found the same patterns',
         'sub-99',
+        'small whole numbers',
         FLAGGED,
         '1 of 32 participants has a quality flag',
         'Not for diagnosis',
