@@ -451,6 +451,7 @@ class ComBat(TransformerMixin, BaseEstimator):
             z = self._standardise(values, columns)
             self._estimate_sites(z, z, sample)
         else:
+            LOGGER.info('ComBat: sites are compared within participants (longitudinal ComBat)')
             visits = fit_visit_regression(values, columns, sample.codes, sample.participants)
             self.slopes_, self.scale_ = visits.slopes, visits.sigma
             self.shift_error_ = visits.shift_error
