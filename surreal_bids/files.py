@@ -341,6 +341,11 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of file systems without locks."""
 
 
+def is_lock(path: Path) -> bool:
+    """Whether a file belongs to the locks of a folder."""
+    return path.name == RUNS or (path.name.startswith('.surreal_bids.') and path.suffix == '.lock')
+
+
 @contextmanager
 def sole_use(folder: str | Path, parts: Iterable[str]) -> Iterator[None]:
     """Lock parts of a folder against other processes.

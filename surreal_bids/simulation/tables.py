@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from surreal_bids.exceptions import DataError, OutputError, UsageError
-from surreal_bids.files import write_json, write_tsv
+from surreal_bids.files import is_lock, write_json, write_tsv
 from surreal_bids.regions import muse_indices, recognise, region_names
 from surreal_bids.simulation.population import Controls, resample_gaussian, sample_controls
 
@@ -266,7 +266,7 @@ def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list
 
 
 LEFTOVER = re.compile(
-    r'\.surreal_bids|\.[0-9a-f]{8}\.(sub-|atlas-|cohort|dseg|patterns|participants|regions|roi_|severities|volumes|'
+    r'\.[0-9a-f]{8}\.(sub-|atlas-|cohort|dseg|patterns|participants|regions|roi_|severities|volumes|'
     r'simulation|dataset_description|README)'
 )
 """Names of files that a killed simulation leaves."""
@@ -296,7 +296,8 @@ def claim_folder(
     if folder.exists() and not folder.is_dir():
         raise OutputError(f'{folder}: this is a file; choose another output folder')
     path = folder / record_file
-    files = [each for each in folder.rglob('*') if each.is_file()]
+    # Locks belong to the process that holds them.
+    files = [each for each in folder.rglob('*') if each.is_file() and not is_lock(each)]
     leftovers = [each for each in files if LEFTOVER.match(each.name)]
     if path.is_file() and not overwrite:
         _require_same(path, record)
