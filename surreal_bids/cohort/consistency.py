@@ -283,7 +283,7 @@ def refuse_other_rows(icv: pd.Series, total: pd.Series) -> list[str]:
     ):
         rows = counted(abs(shift.lag), 'row')
         raise DataError(
-            f'column {icv.name} seems shifted by {rows} from {icv.index[shift.start]} on: it '
+            f'column {icv.name} seems shifted by {rows} from about {icv.index[shift.start]} on: it '
             f'agrees with the volumes {rows} {"above" if shift.lag > 0 else "below"} (correlation '
             f'{shift.correlation:.2f}, {own:.2f} as it is); correct the rows'
         )

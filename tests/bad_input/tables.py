@@ -59,6 +59,28 @@ def index_column(name):
     return lambda t: t.assign(**{name: [str(k) for k in range(len(t))]})
 
 
+def shifted(name, lag, start=0):
+    """Move the cells of a column from a row on."""
+    return people(lambda t: t.assign(**{name: [*t[name][:start], *np.roll(t[name][start:], lag)]}))
+
+
+def permuted(t):
+    """Leave the ids, and exchange everything else."""
+    order = np.random.default_rng(0).permutation(len(t))
+    return t.iloc[order].set_axis(t.index)
+
+
+def noisy_copy(t):
+    noise = np.random.default_rng(0).normal(1, 0.01, t.shape[1])
+    t.loc['sub-006'] = t.loc['sub-005'] * noise
+    return t
+
+
+def scaled_copy(t):
+    t.loc['sub-006'] = (t.loc['sub-005'] * 1.03).round(1)
+    return t
+
+
 def repeated_row(t):
     return pd.concat([t, t.loc[['sub-005']]])
 
@@ -1017,7 +1039,28 @@ FEATURES = [
     ),
 ]
 
+JOINED = [
+    Case('rows-permuted', people(permuted), [FILE['people'], 'icv', 'rows|participants']),
+    Case('rows-shifted', shifted('icv', 1), [FILE['people'], 'icv', 'shifted by 1 row']),
+    Case(
+        'rows-shifted-from',
+        shifted('icv', -2, 15),
+        ['icv', 'shifted by 2 rows', r'about sub-0[12]'],
+    ),
+    Case('rows-copied-with-noise', numbers(noisy_copy), ['sub-005', 'sub-006'], code=ACCEPTED),
+    Case('rows-copied-scaled', numbers(scaled_copy), ['sub-005', 'sub-006']),
+    *(
+        Case(f'id-of-a-second-scan{end}', second_visit(f'sub-005{end}'), ['sub-005', 'session_id'])
+        for end in ('_run-2', '_acq-highres', '_2', 'rescan', '.1')
+    ),
+    *(
+        Case(f'site-written-{name}', person('site', name), ['site', name])
+        for name in ('a', 'A.', 'A-')
+    ),
+]
+
 CASES = [
+    *JOINED,
     *OTHERS,
     *IDS,
     *FILES,

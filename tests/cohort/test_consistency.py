@@ -174,7 +174,7 @@ def test_shifted_rows_are_found(tmp_path, seed):
     message = str(caught.value)
     assert 'column icv seems shifted' in message
     assert f'by {abs(lag)} row' in message
-    named = int(message.partition('from sub-')[2][:4]) - 1
+    named = int(message.partition('from about sub-')[2][:4]) - 1
     assert abs(named - start) <= 3
 
 
