@@ -189,7 +189,7 @@ def _read_voxels(path: Path, image: SpatialImage) -> Voxels:
     proxy = cast(ArrayProxy, image.dataobj)
     offset = proxy.offset
     expected = int(np.prod(image.shape, dtype=np.int64)) * dtype.itemsize
-    digest = hashlib.sha256(str(image.shape[:3]).encode())
+    digest = hashlib.sha256(' '.join(map(str, image.shape[:3])).encode())
     least, most, not_finite, length, rest = np.inf, -np.inf, 0, 0, 0
     packed = path.suffix in {'.gz', '.mgz'}
     with gzip.open(path) if packed else path.open('rb') as stream:

@@ -114,7 +114,8 @@ def test_volumes_of_freesurfer_are_measured(processed, tmp_path):
     path = processed / 'out' / HEAD / 'anat' / f'{HEAD}_seg-network_dseg.nii.gz'
     dseg = nib.Nifti1Image.from_filename(path)
     muse = np.asarray(dseg.dataobj)
-    labels = np.select([muse == 47, (muse > 100) & (muse % 2 == 1)], [53, 1024], 0)
+    parts = [muse == 47, muse == 48, (muse > 100) & (muse % 2 == 1), muse > 100]
+    labels = np.select(parts, [53, 17, 1024, 2024], 0)
     fine = labels.repeat(2, 0).repeat(2, 1).repeat(2, 2).astype(np.int32)
     affine = dseg.affine @ np.diag([0.5, 0.5, 0.5, 1])
     affine[:3, 3] -= 0.25 * dseg.affine[:3, :3].sum(axis=1)
