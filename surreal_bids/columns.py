@@ -87,7 +87,7 @@ class Words(NamedTuple):
 ANYWHERE = _words(
     'at of in the for scan scanning mri mr t 1 image imaging visit baseline bl screening entry '
     'enrollment enrolment inclusion exam examination assessment acquisition acq study test session '
-    'time participant subject subj sub patient pt person demographics demog demo value final '
+    'time participant subject subj sub patient pt person demographics demo value final '
     'current raw x y'
 )
 """Words that do not change the meaning of most names."""

@@ -12,8 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 
 TEXT = re.compile(r'(^|/)(licen[cs]es?|copying)', re.IGNORECASE)
-ELSEWHERE = {'fastremap': 'fill-voids'}
-"""Packages without a text, and a package that has the same licence with its text: LGPL-3.0."""
+ELSEWHERE = {'fastremap': 'fill-voids', 'docopt': 'urllib3'}
+"""Packages without a text, and one with the text of the same licence: LGPL-3.0, MIT."""
 
 
 def with_texts() -> dict[str, bool]:
