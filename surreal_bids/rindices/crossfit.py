@@ -18,7 +18,7 @@ import pandas as pd
 
 from surreal_bids.bids.tabular import SPREAD_SUFFIX, TRAINED_ON_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.groups import GROUP_NAMES
+from surreal_bids.cohort.groups import GROUP_NAMES, SINGULAR
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.quality import without_warnings
@@ -38,6 +38,7 @@ from surreal_bids.rindices.model import (
 )
 from surreal_bids.rindices.preprocessing import COMPLETE, Preprocessing
 from surreal_bids.stats.concordance import match_patterns
+from surreal_bids.text import counted
 
 LOGGER = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ def usable_folds(counts: Mapping[str, int], wanted: int) -> int:
     group, smallest = min(counts.items(), key=lambda item: item[1])
     n_folds = min(wanted, smallest)
     if n_folds and smallest - -(-smallest // n_folds) < MIN_PEOPLE:
-        few = f'{smallest} {GROUP_NAMES[group]} are too few for cross-fitting'
+        few = f'{counted(smallest, SINGULAR[group])}: too few for cross-fitting'
         LOGGER.warning('%s. Add participants', IN_SAMPLE.format(few))
         return 0
     if n_folds < wanted:

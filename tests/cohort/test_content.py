@@ -134,7 +134,8 @@ def test_each_of_two_tables_and_of_measures_is_shown(tmp_path):
      ('yob', True), ('MMSE', False), ('ICV2', False)],
 )  # fmt: skip
 def test_listed_features_that_are_no_regions(tmp_path, name, refused):
-    table = make_table().assign(yob=np.arange(60) % 30 + 1930)
+    table = make_table()
+    table['yob'] = pd.to_datetime(table['EXAMDATE']).dt.year - table['AGE_AT_BASELINE'].astype(int)
     table['ICV2'] = np.arange(60) % 7 / 2
     table.to_csv(tmp_path / 't.csv', index=False)
     (tmp_path / 'list.txt').write_text('\n'.join([*REGIONS, name]))
