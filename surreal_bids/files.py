@@ -325,10 +325,13 @@ def published(path: str | Path) -> Path:
     return Path(*parts[: at[0]], *parts[at[0] + 2 :]) if at else Path(path)
 
 
-LOCK = '.surreal_bids.lock'
+LOCKS = '.surreal_bids.'
+"""Start of the names of hidden files with locks."""
+
+LOCK = f'{LOCKS}lock'
 """File that a process locks while it reads and writes the list of runs."""
 
-RUNS = '.surreal_bids.runs.json'
+RUNS = f'{LOCKS}runs.json'
 """List of the runs that use a folder; the last one deletes it."""
 
 LOCK_SECONDS = 60.0
@@ -343,7 +346,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 def is_lock(path: Path) -> bool:
     """Whether a file belongs to the locks of a folder."""
-    return path.name == RUNS or (path.name.startswith('.surreal_bids.') and path.suffix == '.lock')
+    return path.name.startswith(LOCKS)
 
 
 @contextmanager
@@ -352,8 +355,8 @@ def sole_use(folder: str | Path, parts: Iterable[str]) -> Iterator[None]:
 
     A part is a unit of work, such as a participant; jobs with different participants can share a
     folder. Each run locks a file of its own for as long as it lasts. The system releases this lock
-    whenever a process ends, also between machines that share a disk. File systems without locks
-    only give a warning.
+    whenever a process ends, also between machines that share a disk. What a killed run leaves in
+    the list of runs is deleted by the next one. File systems without locks only give a warning.
 
     Raises
     ------
@@ -386,6 +389,7 @@ def _locked(folder: Path, run: Run) -> Iterator[None]:
         yield
     finally:
         OWN.remove(run.name)
+        # If this fails, the run stays in the list without a lock, and the next one deletes it.
         with suppress(OSError):
             _leave(folder, run, lock)
 
@@ -416,7 +420,7 @@ class Run:
 
     def lock(self, folder: Path) -> BaseFileLock:
         """Return the lock that the process holds while it runs."""
-        return _file_lock(folder / f'.surreal_bids.{self.name}.lock')
+        return _file_lock(folder / f'{LOCKS}{self.name}.lock')
 
     def has_ended(self, folder: Path) -> bool:
         """Tell whether the process no longer holds its lock; its file is then deleted."""
@@ -447,6 +451,7 @@ def _enter(folder: Path, run: Run) -> BaseFileLock | None:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
+        (folder / LOCK).unlink(missing_ok=True)
         LOGGER.warning(
             '%s: this file system has no locks. Make sure that no other run uses it.', folder
         )
@@ -457,11 +462,14 @@ def _leave(folder: Path, run: Run, lock: BaseFileLock | None) -> None:
     """Release the lock of a run. The last one deletes all files of locks."""
     if lock is None:
         return
-    with _list_of_runs(folder) as runs:
-        _remove(lock)
-        others = [other for other in runs if other.name != run.name]
-        # From the first that still runs on, no other has to be asked.
-        _write_runs(folder, list(dropwhile(lambda other: other.has_ended(folder), others)))
+    try:
+        with _list_of_runs(folder) as runs:
+            _remove(lock)
+            others = [other for other in runs if other.name != run.name]
+            # From the first that still runs on, no other has to be asked.
+            _write_runs(folder, list(dropwhile(lambda other: other.has_ended(folder), others)))
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -472,8 +480,8 @@ def _list_of_runs(folder: Path) -> Iterator[list[Run]]:
         lock.acquire(timeout=LOCK_SECONDS)
     except TimeoutError as error:
         raise OutputError(
-            f'{folder}: another run is using it and keeps {lock.lock_file} locked; wait until it '
-            'ends, or choose another folder'
+            f'{folder}: another run is using it and does not answer; wait until it ends, or '
+            'choose another folder'
         ) from error
     try:
         yield _read_runs(folder)
@@ -494,10 +502,13 @@ def _read_runs(folder: Path) -> list[Run]:
 
 
 def _write_runs(folder: Path, runs: list[Run]) -> None:
-    if runs:
-        write_json(folder / RUNS, [asdict(run) for run in runs])
-    else:
+    if not runs:
         (folder / RUNS).unlink(missing_ok=True)
+        return
+    # Only one process writes at a time: what a killed one leaves, the next one replaces.
+    temporary = folder / f'{RUNS}.new'
+    temporary.write_text(json.dumps([asdict(run) for run in runs]), encoding='utf-8')
+    temporary.replace(folder / RUNS)
 
 
 def _file_lock(path: Path) -> BaseFileLock:
@@ -508,13 +519,11 @@ def _file_lock(path: Path) -> BaseFileLock:
 
 
 def _remove(lock: BaseFileLock) -> None:
-    """Release a lock and delete its file: while it is locked, or afterwards on Windows."""
+    """Release a lock and delete its file; Windows deletes it by itself."""
     from filelock import has_fcntl
 
-    path = Path(lock.lock_file)
-    if has_fcntl:
-        path.unlink(missing_ok=True)
-    lock.release()
-    if os.name == 'nt':
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+    try:
+        if has_fcntl:
+            Path(lock.lock_file).unlink(missing_ok=True)
+    finally:
+        lock.release()

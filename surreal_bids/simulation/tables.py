@@ -296,8 +296,7 @@ def claim_folder(
     if folder.exists() and not folder.is_dir():
         raise OutputError(f'{folder}: this is a file; choose another output folder')
     path = folder / record_file
-    # Locks belong to the process that holds them.
-    files = [each for each in folder.rglob('*') if each.is_file() and not is_lock(each)]
+    files = _files(folder)
     leftovers = [each for each in files if LEFTOVER.match(each.name)]
     if path.is_file() and not overwrite:
         _require_same(path, record)
@@ -305,6 +304,11 @@ def claim_folder(
         raise OutputError(f'{folder}: contains other files; choose an empty or a new folder')
     for leftover in leftovers:
         leftover.unlink()
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return all files but locks, which belong to the processes that hold them."""
+    return [each for each in folder.rglob('*') if each.is_file() and not is_lock(each)]
 
 
 def _require_same(path: Path, record: Mapping[str, Any]) -> None:
