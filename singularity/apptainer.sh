@@ -42,7 +42,10 @@ enter() {
         mkdir -p ".$folder"
         mount --rbind "$folder" ".$folder"
     done
-    if [ ! -c /dev/fuse ]; then mknod -m 0666 ./dev/fuse c 10 229; fi
+    # On a cluster, every user may open it.
+    [ -c fuse ] || mknod -m 0666 fuse c 10 229
+    [ -e dev/fuse ] || touch dev/fuse
+    mount --bind fuse dev/fuse
     pivot_root . old
     cd /home/hpc
     umount -l /old
