@@ -104,10 +104,10 @@ def follow_visits(
         return None, None
     harmonized = model.preprocessing.harmonize(cohort.features, cohort.people)
     noise = noise_of_results(cohort, model, fitted)
-    changes = describe_changes(cohort, results, harmonized, noise, model.preprocessing)
+    linked = is_linked(cohort, model, fitted)
+    changes = describe_changes(cohort, results, harmonized, noise, model.preprocessing, linked)
     if 'group' not in cohort.visits:
         return changes, None
-    linked = _is_linked(cohort, model.preprocessing)
     return changes, compare_groups_over_time(cohort, results, model.pattern_names, linked)
 
 
@@ -117,6 +117,7 @@ def describe_changes(
     harmonized: pd.DataFrame,
     noise: Noise[pd.DataFrame],
     steps: Preprocessing | None = None,
+    linked: pd.Series | None = None,
 ) -> pd.DataFrame:
     """Compare each visit of a participant with the next, and the last with the first.
 
@@ -132,6 +133,8 @@ def describe_changes(
         Noise of R-indices (:func:`noise_of_results`); its columns name them.
     steps
         Fitted steps, by which changes between sites can be judged; None: they are not.
+    linked : Series of bool of shape (n_visits,)
+        Result of :func:`is_linked`; R-indices of other visits are not compared between sites.
 
     Returns
     -------
@@ -145,9 +148,12 @@ def describe_changes(
     # What was filled in is no measurement, and has more noise than one.
     is_measured = cohort.features.notna()
     is_sound &= is_measured.all(axis=1).reindex(is_sound.index, fill_value=False)
-    both_sound = is_sound[pairs['from']].to_numpy() & is_sound[pairs['to']].to_numpy()
+    at_one_site = pairs['site_changed'].ne('true').to_numpy()
+    judged = comparable & _both(is_sound, pairs)
+    if linked is not None:
+        judged &= at_one_site | _both(linked, pairs)
     names = list(noise.sd)
-    of_indices = _changes(pairs, results[names], noise, comparable & both_sound)
+    of_indices = _changes(pairs, results[names], noise, judged)
     of_region = noise_of_volumes(cohort.wanted, cohort.options.icv == 'proportion')
     sd, df = (
         pd.DataFrame(dict(each), harmonized.index)[list(harmonized)]
@@ -210,12 +216,32 @@ def _widening(
     return widening
 
 
-def _is_linked(cohort: Cohort, steps: Preprocessing) -> pd.Series:
-    """Say of each visit whether ComBat has compared its site with others within participants."""
-    combat, column = steps.combat, cohort.options.site_column
-    if column is None or combat is None or combat.shift_error_ is None:
-        return pd.Series(False, cohort.visits.index)
-    return cohort.people[column].isin(combat.sites_[: len(combat.shift_error_)])
+def _both(chosen: pd.Series, pairs: pd.DataFrame) -> NDArray[np.bool_]:
+    """Check whether both visits of each pair are among those chosen: booleans by visit."""
+    return np.asarray(chosen[pairs['from']].to_numpy() & chosen[pairs['to']].to_numpy(), dtype=bool)
+
+
+def is_linked(cohort: Cohort, model: TableModel, fitted: CrossFit | None) -> pd.Series:
+    """Say of each visit whether its R-indices can be compared with those at other sites.
+
+    They can if the model that gave them, which may be that of a fold, has compared the site with
+    others within participants.
+    """
+    linked = pd.Series(False, cohort.visits.index)
+    column = cohort.options.site_column
+    if column is None:
+        return linked
+    if fitted is None:
+        return cohort.people[column].isin(_compared_sites(model))
+    for fold, known in fitted.models.items():
+        own = fitted.folds.number == fold
+        linked |= own & cohort.people[column].isin(_compared_sites(known))
+    return linked
+
+
+def _compared_sites(model: TableModel) -> list[str]:
+    combat = model.preprocessing.combat
+    return [] if combat is None else combat.compared_sites_
 
 
 def _visits(cohort: Cohort) -> pd.DataFrame:

@@ -368,6 +368,11 @@ class ComBat(TransformerMixin, BaseEstimator):
         return self
 
     @property
+    def compared_sites_(self) -> list[str]:
+        """Sites that were compared within participants; those added later were not."""
+        return [] if self.shift_error_ is None else self.sites_[: len(self.shift_error_)]
+
+    @property
     def n_features_in_(self) -> int:
         """Number of features seen during `fit`."""
         return len(self.features_)

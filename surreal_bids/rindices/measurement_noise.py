@@ -188,7 +188,7 @@ def widening_between_sites(
     widening = np.full(len(before), np.nan)
     if combat is None or combat.shift_error_ is None:
         return widening
-    code = {name: number for number, name in enumerate(combat.sites_[: len(combat.shift_error_)])}
+    code = {name: number for number, name in enumerate(combat.compared_sites_)}
     codes = np.array([before.map(code), after.map(code)], dtype=np.float64)
     known = np.isfinite(codes).all(axis=0)
     error = combat.shift_error_[tuple(codes[:, known].astype(np.intp))]

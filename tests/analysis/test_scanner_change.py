@@ -1,12 +1,13 @@
 """Participants who change scanners between visits: what is learned, and what is called a change."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.analysis.change import compare_groups_over_time, describe_changes
+from surreal_bids.analysis.change import compare_groups_over_time, describe_changes, is_linked
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import CohortOptions
 from surreal_bids.rindices.measurement_noise import Noise, noise_of_volumes
@@ -136,3 +137,26 @@ def test_groups_are_compared_across_sites_that_are_linked(tmp_path):
     together = compare_groups_over_time(cohort, results, ['r1'], linked).iloc[0]
     assert (together['visits'], together['visits_elsewhere']) == (len(cohort), 0)
     assert alone['visits'] < together['visits']
+
+
+def test_the_model_of_a_fold_decides_whether_sites_are_linked(tmp_path):
+    # Without the second fold, too few change scanners, and sites are learned from first visits.
+    cohort = read(make_visits()[0], tmp_path)
+    linking, other = prepare(cohort).preprocessing, of_first_visits(cohort)
+    model, unlinked = (SimpleNamespace(preprocessing=steps) for steps in (linking, other))
+    fold = 1 + pd.Series(np.arange(len(cohort)) // 4 % 2, cohort.visits.index)
+    fitted = SimpleNamespace(models={1: model, 2: unlinked}, folds=SimpleNamespace(number=fold))
+    linked = is_linked(cohort, model, fitted)
+    pd.testing.assert_series_equal(linked, fold == 1, check_names=False)
+    rindices = pd.DataFrame({'r1': 0.5}, cohort.visits.index)
+    noise = Noise(rindices, rindices + 10)
+    harmonized = linking.harmonize(cohort.features, cohort.people)
+    changes = describe_changes(cohort, rindices, harmonized, noise, linking, linked)
+    moved = changes[changes['site_changed'] == 'true']
+    fold_of = fold.groupby(cohort.visits['participant_id']).first()
+    of_index = moved[moved['measure'] == 'r1']
+    judged = of_index['participant_id'].map(fold_of) == 1
+    assert set(judged) == {True, False}
+    assert (of_index['reliable'].notna() == judged).all()
+    assert moved.loc[moved['measure'] != 'r1', 'reliable'].notna().all()
+    assert changes.loc[changes['site_changed'] == 'false', 'reliable'].notna().all()
