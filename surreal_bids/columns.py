@@ -18,19 +18,22 @@ Meaning = Literal[
     'participant', 'session', 'repeat', 'diagnosis', 'age', 'sex', 'site', 'icv', 'date', 'birth',
     'total', 'fluid', 'measure', 'row number',
 ]  # fmt: skip
-"""What a column can hold. `repeat` tells visits apart where the ids alone do not; `birth` is a year
-or date of birth; `total` is the volume of the brain or of a tissue."""
+"""What a column can hold. `repeat` tells visits apart where the ids alone do not; otherwise it may
+be another fact (SES: socio-economic status). `birth` is a year or date of birth; `total` is the
+volume of the brain or of a tissue."""
 
 SPELLINGS: dict[Meaning, tuple[str, ...]] = {
     'participant': (
         'participantid', 'participant', 'mrid', 'subjectid', 'subject', 'subid', 'sub', 'subj',
         'ptid', 'rid', 'id', 'eid', 'subjectkey', 'srcsubjectid', 'pseudonym', 'guid',
     ),
-    'session': ('sessionid', 'session', 'ses', 'sesid'),
-    'repeat': ('visit', 'viscode', 'timepoint', 'wave', 'viscode2', 'eventname', 'redcapeventname'),
+    'session': ('sessionid', 'session', 'sesid'),
+    'repeat': (
+        'visit', 'viscode', 'timepoint', 'wave', 'viscode2', 'eventname', 'redcapeventname', 'ses',
+    ),
     'diagnosis': ('diagnosis', 'group', 'dx', 'diagnose', 'diagnostic', 'diagnostico', 'gruppe'),
     'age': ('age', 'ageatscan', 'ageyears', 'ageatvisit', 'ageatmri', 'ageinyears', 'ageyrs'),
-    'sex': ('sex', 'gender', 'ptgender'),
+    'sex': ('sex', 'gender', 'ptgender', 'mf'),
     'site': ('site', 'scanner', 'siteid', 'center', 'centre'),
     'icv': (
         'icv', 'tiv', 'etiv', 'dlicv', 'estimatedtotalintracranialvol', 'intracranialvolume',
@@ -168,7 +171,7 @@ VOCABULARY: dict[Meaning, Words] = {
         (*NUMBERING, 'src', 'study'),
         needs=NUMBERING,
     ),
-    'session': Words(('session', 'ses'), NUMBERING),
+    'session': Words(('session',), NUMBERING),
     'repeat': Words(('visit', 'viscode', 'timepoint', 'wave', 'followup'), NUMBERING),
     'icv': Words(
         _words('icv tiv etiv dlicv icvol intracranial cranial headsize'),

@@ -111,6 +111,9 @@ SURELY, PROBABLY = 3.1, 2.0
 MAX_LAG = 3
 """Maximum number of rows by which a column is tested to be shifted."""
 
+MOST_CORRELATED = 1 - 1e-9
+"""Correlation of columns of the same order, which would gain an infinite likelihood."""
+
 MIN_GAIN = 15.0
 """Log likelihood that a shift must gain, for shifts are tried at each row."""
 
@@ -220,7 +223,7 @@ def find_shift(moved: Array, fixed: Array) -> Shift:
         Normal scores in the order of the rows of a table. Row i of `fixed` is compared with row i
         of `moved` before `start`, and with row i + lag from there on.
     """
-    own = float(np.corrcoef(moved, fixed)[0, 1])
+    own = min(float(np.corrcoef(moved, fixed)[0, 1]), MOST_CORRELATED)
     best = Shift(0, 0, own, 0.0)
     rows = np.arange(len(moved))
     for lag in (lag for lag in range(-MAX_LAG, MAX_LAG + 1) if lag):
@@ -241,7 +244,7 @@ def find_shift(moved: Array, fixed: Array) -> Shift:
         n, x, y, xx, yy, xy = (each[: len(rows) - MIN_SHIFTED] for each in sums)
         correlation = (n * xy - x * y) / np.sqrt((n * xx - x**2) * (n * yy - y**2))
         start = int(np.argmax(correlation))
-        r = float(correlation[start])
+        r = min(float(correlation[start]), MOST_CORRELATED)
         gain = len(rows) / 2 * np.log((1 - own**2) / (1 - r**2)) if r > max(own, 0) else 0.0
         best = max(best, Shift(lag, start, r, gain), key=lambda shift: shift.gain)
     return best
@@ -292,8 +295,8 @@ def refuse_other_rows(icv: pd.Series, total: pd.Series) -> list[str]:
     remedy = 'check that the rows of the tables belong to the same participants'
     if missing > SURELY:
         raise DataError(
-            f'column {text}, which is above {LEAST_CORRELATION} in sound data; {remedy}, or remove '
-            'the column'
+            f'column {text}, which is above {LEAST_CORRELATION} in sound data; {remedy}. If '
+            'volumes are corrected for head size already, use --icv none'
         )
     return [f'Head size: {text}; {remedy}'] if missing > PROBABLY else []
 
@@ -422,7 +425,7 @@ def near_copies(features: pd.DataFrame, participant: Sequence[str]) -> Reasons:
         The volumes of two participants differ by rounding or by a factor only.
     """
     positive = (features > 0).all(axis=1).to_numpy()
-    names, who = features.index[positive], np.asarray(participant)[positive]
+    names, who = features.index[positive], pd.factorize(np.asarray(participant)[positive])[0]
     shapes = _shapes(features[positive])
     if len(names) < 3 or shapes.shape[1] < MIN_FOR_COPIES:
         return {}
@@ -455,7 +458,7 @@ def _shapes(features: pd.DataFrame) -> Array:
     return shapes
 
 
-def _nearest(shapes: Array, who: NDArray[np.str_]) -> tuple[NDArray[np.intp], Array]:
+def _nearest(shapes: Array, who: NDArray[np.intp]) -> tuple[NDArray[np.intp], Array]:
     """Find the most similar other participant of each row, and the distance."""
     squares = (shapes**2).sum(axis=1)
     nearest, distances = [], []
@@ -499,7 +502,7 @@ def contradicting_visits(
         age = pd.to_numeric(table.text[column], errors='coerce')
         for found, n_compared in (
             _ages_against_dates(age, dates, person),
-            _ages_against_birth(age, dates, table),
+            _ages_against_birth(age, dates, table, person),
         ):
             n_wrong = person[list(found)].nunique()
             if n_wrong > max(MAX_SINGLE, OFTEN_WRONG * n_compared):
@@ -539,8 +542,14 @@ def _ages_against_dates(age: pd.Series, dates: pd.Series, person: pd.Series) -> 
     return reasons, person[known].nunique()
 
 
-def _ages_against_birth(age: pd.Series, dates: pd.Series, table: Table) -> tuple[Reasons, int]:
-    """Compare ages with dates or years of birth; dates moved to secret years are not compared."""
+def _ages_against_birth(
+    age: pd.Series, dates: pd.Series, table: Table, person: pd.Series
+) -> tuple[Reasons, int]:
+    """Compare ages with dates or years of birth.
+
+    Dates moved to secret years are not compared, and neither are later visits of participants with
+    one age, which is that at baseline.
+    """
     column = column_of(table.columns, 'birth')
     if column is None:
         return {}, 0
@@ -548,7 +557,9 @@ def _ages_against_birth(age: pd.Series, dates: pd.Series, table: Table) -> tuple
     # A year of birth stands for its middle.
     born = cells.map(lambda cell: to_years(f'{cell}-07-01' if len(cell) == 4 else cell), 'ignore')
     expected = dates.where(dates + 1 >= SECRET_BEFORE) - born.astype(float)
-    off = (age - expected).abs()
+    is_first = dates == dates.groupby(person).transform('min')
+    is_own = is_first | (age.groupby(person).transform('nunique') > 1)
+    off = (age - expected).abs().where(is_own)
     allowed = MAX_YEARS_OFF + 0.5 * (cells.str.len() == 4)
     reasons = {
         str(name): f'{age.name} is {age[name]:g}, but {column} and the date of the visit make '

@@ -236,6 +236,8 @@ Signs = dict[object, str]
 def _of_other_scale(table: pd.DataFrame) -> Signs:
     medians = table.abs().median()
     logs = np.log10(medians[medians > 0]).sort_values()
+    if logs.empty:
+        return {}
     clusters = (logs.diff() >= np.log10(OTHER_SCALE)).cumsum()
     sizes = clusters.value_counts()
     few = max(FEW_COLUMNS, FEW_OF_ALL * len(logs))
@@ -272,7 +274,8 @@ def _unrelated(table: pd.DataFrame) -> Signs:
     """Find columns that correlate with no other by more than chance, where most do."""
     ranks = table.rank()
     centred = (ranks - ranks.mean()).fillna(0).to_numpy()
-    correlations = np.nan_to_num(np.corrcoef(centred, rowvar=False))
+    with np.errstate(invalid='ignore'):  # A constant column has no correlations.
+        correlations = np.nan_to_num(np.corrcoef(centred, rowvar=False))
     np.fill_diagonal(correlations, 0)
     related = pd.Series(np.abs(correlations).max(axis=0), table.columns)
     chance = np.sqrt(2 * np.log(table.shape[1] / BY_CHANCE) / len(table))

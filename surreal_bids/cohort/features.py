@@ -486,9 +486,14 @@ def _defaults(
     return chosen
 
 
-def _flaws(cells: pd.Series, meaning: Meaning) -> tuple[bool, int]:
-    """Return whether a column does not hold what its name says, and how many values are missing."""
-    return not may_hold(cells, meaning), int(cells.isna().sum())
+def _flaws(cells: pd.Series, meaning: Meaning) -> tuple[bool, bool, int]:
+    """Return whether a column does not hold what its name says, and how many values are missing.
+
+    If a participant has several visits, the age at baseline is worse than the age at each visit.
+    """
+    values_of_each = cells.groupby(cells.index.str.partition('_ses-').get_level_values(0)).nunique()
+    is_of_baseline = meaning == 'age' and bool(values_of_each.max() < 2)
+    return not may_hold(cells, meaning), is_of_baseline, int(cells.isna().sum())
 
 
 def _refuse_doubtful(people: Table, meaning: Meaning, others: Collection[str]) -> None:

@@ -23,6 +23,7 @@ from surreal_bids.cohort.reader import (
 )
 from surreal_bids.columns import column_of
 from surreal_bids.config import CohortOptions
+from surreal_bids.exceptions import DataError
 from surreal_bids.regions import FeatureList
 
 
@@ -104,13 +105,16 @@ def screen_rows(
         else column_of(known.columns, 'icv')
     )
     icv = None if own is None else pd.to_numeric(known.text[own], errors='coerce')
+    rows = features.loc[known.text.index], people.loc[known.text.index]
+    participants = [screen.visits[name][0] for name in known.text.index]
     with prefix_errors(known.source_of(own or '')):
-        reasons, warnings = compare_rows(
-            features.loc[known.text.index],
-            people.loc[known.text.index],
-            icv,
-            [screen.visits[name][0] for name in known.text.index],
-            wanted,
-        )
+        try:
+            reasons, warnings = compare_rows(*rows, icv, participants, wanted)
+        except DataError as error:
+            if icv is None or options.uses_icv:
+                raise
+            # Volumes that are corrected for head size are no longer related to it.
+            reasons, warnings = compare_rows(*rows, None, participants, wanted)
+            warnings = [f'Head size (not used): {error}', *warnings]
     screen.exclude(reasons)
     return warnings

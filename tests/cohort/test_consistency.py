@@ -10,6 +10,7 @@ import pytest
 from surreal_bids.cohort.cohort import check_participants, read_cohort
 from surreal_bids.cohort.plausibility import refuse_spellings
 from surreal_bids.cohort.reader import read_visit_table
+from surreal_bids.columns import column_of
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.simulation.tables import simulate_table
@@ -70,6 +71,17 @@ def test_two_scans_without_a_bare_id_are_one_participant(tmp_path, first, second
     path = write_ids(tmp_path, ['01', '02', f'03{first}', f'03{second}'])
     with pytest.raises(DataError, match=f'03{first} and 03{second}'):
         read_visit_table(path)
+
+
+def test_socio_economic_status_is_no_session(tmp_path):
+    # Columns of OASIS.
+    path = tmp_path / 'oasis.csv'
+    path.write_text('ID,M/F,Age,SES\nA1,F,74,2\nA2,M,55,\nA3,F,60,4\n')
+    table = read_visit_table(path)
+    assert table.visits == [('A1', None), ('A2', None), ('A3', None)]
+    assert column_of(table.table.columns, 'sex') == 'M/F'
+    path.write_text('subject,ses,hippocampus\n01,1,5.1\n01,2,5.0\n')
+    assert read_visit_table(path).visits == [('01', '1'), ('01', '2')]
 
 
 def test_a_prefix_of_many_ids_is_not_a_participant(tmp_path):
@@ -178,6 +190,26 @@ def test_shifted_rows_are_found(tmp_path, seed):
     assert abs(named - start) <= 3
 
 
+def test_a_shift_is_found_in_sizes_that_follow_from_the_volumes(tmp_path):
+    study = simulated(0)
+    study.people['icv'] = np.roll(1.3 * study.volumes.sum(axis=1), 1)
+    with pytest.raises(DataError, match='column icv seems shifted by 1 row'):
+        study.read(tmp_path)
+
+
+@pytest.mark.parametrize('seed', range(2))
+def test_volumes_corrected_for_head_size_need_no_head_size(tmp_path, seed):
+    study = simulated(seed)
+    icv = study.people['icv'] = study.people['icv'] * np.random.default_rng(seed).uniform(0.7, 1.4)
+    study.volumes = study.volumes.div(study.volumes.sum(axis=1) / 1e6, axis=0)
+    study.volumes *= np.random.default_rng(seed).normal(1, 0.03, (len(icv), 1))
+    with pytest.raises(DataError, match=r'column icv is hardly related.*--icv none'):
+        study.read(tmp_path)
+    assert any(
+        'icv is hardly related' in text for text in study.read(tmp_path, icv='none').warnings
+    )
+
+
 @pytest.mark.parametrize('column', ['age', 'sex'])
 @pytest.mark.parametrize('seed', range(2))
 def test_shifted_ages_and_sexes_are_found_without_a_head_size(tmp_path, column, seed):
@@ -260,6 +292,20 @@ def test_sound_visits_are_accepted(tmp_path):
     cohort = study.read(tmp_path)
     assert len(cohort) == 120
     assert new_warnings(cohort) == []
+
+
+def test_the_age_at_baseline_is_not_that_of_later_visits(tmp_path):
+    study = with_visits(0, n_visits=4)
+    age = study.people['age']
+    baseline = age.groupby(level=0).transform('min')
+    study.people['birth_year'] = (2010.45 - baseline).astype(int)
+    # Another column is more complete, but it is not the age at each visit.
+    missing = study.people['session_id'] == 'ses-2'
+    study.people = study.people.assign(age_at_baseline=baseline, age=age.mask(missing))
+    cohort = study.read(tmp_path)
+    assert cohort.options.covariates == ('age', 'sex')
+    assert len(cohort) == 180
+    assert set(cohort.exclusions['reason']) == {'age is missing'}
 
 
 def put(study: Joined, row: int, **values) -> str:

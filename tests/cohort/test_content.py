@@ -216,3 +216,8 @@ def test_codes_of_age_groups(values, expected):
 )  # fmt: skip
 def test_content_fits_the_name(meaning, cells, expected):
     assert may_hold(pd.Series(cells, dtype=object), meaning) == expected
+
+
+def test_columns_of_zeros_are_not_compared():
+    empty = pd.DataFrame(np.zeros((30, 6)), columns=list('abcdef'))
+    assert unlike_others(empty) == {}
