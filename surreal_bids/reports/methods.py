@@ -112,8 +112,8 @@ class GroupMethods:
     ----------
     n_controls, n_patients, n_features, features
         Who and what was included: volumes or z-scores.
-    harmonized
-        Whether sites were harmonized with ComBat.
+    harmonized, longitudinal
+        Whether sites were harmonized with ComBat, and were compared within participants.
     covariates
         What was residualised.
     icv
@@ -140,6 +140,7 @@ class GroupMethods:
     n_features: int
     features: Literal['volumes', 'z-scores'] = 'volumes'
     harmonized: bool = False
+    longitudinal: bool = False
     covariates: tuple[str, ...] = ()
     icv: Literal['power', 'covariate', 'proportion', 'none'] = 'none'
     model: str | None = None
@@ -168,6 +169,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         Fields of `GroupMethods` that are no results: `harmonized`, `model`, `map_tissues` ...
     """
     cohort, change, gan = found.cohort, found.group_change, found.model.gan
+    combat = found.model.preprocessing.combat
     trained: dict[str, Any] = {}
     if found.trained_here:
         tried = gan.number_.stabilities if gan.number_ else gan.members_
@@ -186,6 +188,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         covariates=cohort.options.covariates,
         features='z-scores' if cohort.wanted.are_z_scores else 'volumes',
         icv=cohort.options.icv,
+        longitudinal=combat is not None and combat.shift_error_ is not None,
         associations=cohort.counts['PT'] > 0,
         slopes=() if change is None else tuple(change['slopes'].dropna().unique()),
         **{**asked, 'map_tissues': tuple(asked['map_tissues'])},
