@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from surreal_bids.exceptions import UsageError
 
-BUILTIN_ATLAS = 'muse'
-BUILTIN_TEMPLATE = 'MNI152NLin2009cAsym'
+BUILTIN_ATLAS, BUILTIN_TEMPLATE = 'muse', 'MNI152NLin2009cAsym'
 
 VOLUME, ZSCORE = 'volume', 'zscore'
 """Kinds of features."""
@@ -31,16 +30,11 @@ RUNNING = 'Options for running'
 CLUSTER = 'Options for clusters'
 
 SECTIONS: Mapping[str, str | None] = {
-    FILTERS: None,
-    ANATOMY: None,
+    **dict.fromkeys((FILTERS, ANATOMY)),
     GROUPS: 'Columns and labels that are not given are inferred and reported. Participants with '
     'other values in the group column are excluded.',
     VOLUMES: 'These settings are stored in the model and applied to new data.',
-    PATTERNS: None,
-    TRAINING: None,
-    RESOURCES: None,
-    RUNNING: None,
-    CLUSTER: None,
+    **dict.fromkeys((PATTERNS, TRAINING, RESOURCES, RUNNING, CLUSTER)),
 }
 """Sections of the help, in order, with their introductions."""
 
@@ -470,8 +464,7 @@ def check_config(config: Options) -> Options:
         if each.default is REQUIRED and value == ():
             raise UsageError(f'{flag_of(each.name)}: expected at least one value')
         for one in value if isinstance(value, tuple) else (value,):
-            problem = None if one is None else _problem(one, about)
-            if problem:
+            if one is not None and (problem := _problem(one, about)):
                 raise UsageError(f'{flag_of(each.name)} {one}: expected {problem}')
     return config
 
@@ -480,20 +473,17 @@ def _problem(value: Any, about: Option) -> str | None:
     """Describe the values that an option expects, unless this is one of them."""
     if about.choices and value not in about.choices:
         return ', '.join(about.choices)
-    if about.minimum is not None and not value >= about.minimum:
+    if about.minimum is None:
+        return text_problem(str(value))
+    if not value >= about.minimum:
         return f'{about.minimum:g} or more'
-    if about.minimum is not None and value > about.maximum:
-        return f'{about.maximum:g} or less'
-    return None if about.minimum is not None else text_problem(str(value))
+    return f'{about.maximum:g} or less' if value > about.maximum else None
 
 
 def text_problem(text: str) -> str | None:
     """Describe the text that an option expects, unless this is one."""
     if not text.strip() or '\0' in text:
         return 'text that is not empty'
-    return None if _is_unicode(text) else 'UTF-8 text'
-
-
-def _is_unicode(text: str) -> bool:
-    """Check whether the system could decode all bytes of an argument."""
-    return not any('\ud800' <= character <= '\udfff' for character in text)
+    # Of bytes of an argument that are no text, the system makes such characters.
+    is_unicode = not any('\ud800' <= character <= '\udfff' for character in text)
+    return None if is_unicode else 'UTF-8 text'

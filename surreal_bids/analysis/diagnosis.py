@@ -12,7 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.plausibility import USUAL_ICV_MM3
+from surreal_bids.cohort.requirements import USUAL_ICV_MM3
 from surreal_bids.columns import means
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.model import TableModel

@@ -84,7 +84,7 @@ def _changed_sizes(icv: pd.Series, person: pd.Series) -> list[str]:
     """Warn of head sizes that change between visits."""
     sizes = icv.groupby(person)
     ratio = sizes.max() / sizes.min()
-    changed = [f'{who} ({part - 1:.0%})' for who, part in ratio[ratio > OTHER_HEAD].items()]
+    changed = [f'{who} ({part - 1:.0%})' for who, part in ratio[ratio > CHANGED_HEAD].items()]
     if not changed:
         return []
     return [
@@ -193,7 +193,7 @@ def contradicted_sizes(
     ]
 
 
-OTHER_HEAD = 1.15
+CHANGED_HEAD = 1.15
 """Ratio of head sizes of one participant at different visits that causes a warning. Scanners and
 programs differ by a few per cent."""
 

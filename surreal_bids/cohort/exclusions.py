@@ -33,7 +33,6 @@ from surreal_bids.cohort.plausibility import (
     check_head_size,
     check_volumes,
     empty_regions,
-    expected_volumes,
     far_volumes,
     implausible_values,
     missing_values,
@@ -50,7 +49,6 @@ from surreal_bids.cohort.plausibility import (
     sites_without_controls,
     unify_sex,
     unusable_regions,
-    usual_head_size,
 )
 from surreal_bids.cohort.reader import (
     VisitTable,
@@ -64,7 +62,9 @@ from surreal_bids.cohort.reader import (
 from surreal_bids.cohort.requirements import (
     PreprocessingOptions,
     Requirements,
+    expected_volumes,
     read_person_columns,
+    usual_head_size,
 )
 from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.cohort.zscores import check_z_scores, missing_scores, unusable_scores

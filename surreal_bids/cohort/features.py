@@ -539,17 +539,7 @@ def _site_column(config: CohortOptions, people: Table) -> str | None:
 
 def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt: bool) -> Choice:
     """Choose the columns of a model; ICV and site may have another name, the site may lack."""
-    if config.covariates or config.icv:
-        raise UsageError(
-            '--model: the model defines the covariates and the correction for head size; remove '
-            '--covariates and --icv'
-        )
-    kind = ZSCORE if model.features.are_z_scores else VOLUME
-    if config.features_kind not in (None, kind):
-        raise UsageError(
-            f'--features-kind {config.features_kind}: the model was trained on features of the '
-            f'kind {kind}; use such a table, or another model'
-        )
+    _refuse_options(config, model)
     site = model.options.site_column or (SITE if adapt else None)
     options = replace(model.options, site_column=site)
     found = _model_columns(config, people, options)
@@ -561,6 +551,21 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
         return Choice(options, found, one_site=True, notes=(note,))
     found |= {site: require_columns(people, [own_site], '; the model needs it')[own_site]}
     return Choice(options, found)
+
+
+def _refuse_options(config: CohortOptions, model: Requirements) -> None:
+    """Refuse options that a model defines."""
+    if config.covariates or config.icv:
+        raise UsageError(
+            '--model: the model defines the covariates and the correction for head size; remove '
+            '--covariates and --icv'
+        )
+    kind = ZSCORE if model.features.are_z_scores else VOLUME
+    if config.features_kind not in (None, kind):
+        raise UsageError(
+            f'--features-kind {config.features_kind}: the model was trained on features of the '
+            f'kind {kind}; use such a table, or another model'
+        )
 
 
 def _model_columns(

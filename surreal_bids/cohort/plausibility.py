@@ -15,10 +15,9 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.tabular import Table
-from surreal_bids.cohort.requirements import Requirements
+from surreal_bids.cohort.requirements import OTHER_HEAD, Requirements
 from surreal_bids.columns import SEXES, means, sex_of
 from surreal_bids.exceptions import DataError
-from surreal_bids.regions import FeatureList, muse_table
 from surreal_bids.text import counted, list_briefly
 
 Reasons = dict[str, str]
@@ -69,12 +68,6 @@ MIN_TO_SCALE = 5
 
 OTHER_UNIT = 10.0
 """Factor between volumes that shows different units."""
-
-USUAL_ICV_MM3 = (3e5, 5e6)
-"""Range of intracranial volumes in mm3, including those of children."""
-
-OTHER_HEAD = 2.5
-"""Largest plausible ratio between a head size and the median."""
 
 MISSING_CODES = (-9999.0, -999.0, -99.0, -9.0, -8.0, -1.0, 0.0, 99.0, 999.0, 9999.0, 99999.0)
 """Numbers that stand for missing values."""
@@ -628,22 +621,3 @@ def require_people(remaining: Sequence[object] | pd.Index, reasons: Reasons) -> 
             f'{who} excluded: {summarise_reasons(reasons.values())}; correct the tables or the '
             'options'
         )
-
-
-def expected_volumes(wanted: FeatureList, model: Requirements | None) -> pd.Series:
-    """Return the usual values of features: those of a model, or of MUSE regions."""
-    if model is not None:
-        return model.mean_volumes
-    usual = muse_table().set_index('index')['volume_mm3']
-    known = {f.name: usual[list(f.indices)].sum() for f in wanted.features if f.indices}
-    return pd.Series(known, dtype=np.float64)
-
-
-def usual_head_size(
-    column: str, wanted: FeatureList, model: Requirements | None
-) -> tuple[float, float]:
-    """Return the range of plausible median head sizes, for a model or for MUSE volumes."""
-    if model is not None:
-        seen = model.ranges.get(column)
-        return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)
-    return USUAL_ICV_MM3 if wanted.atlas else (0.0, np.inf)

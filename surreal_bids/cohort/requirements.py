@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
@@ -15,7 +16,7 @@ from surreal_bids.config import CohortOptions, flag_of
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.combat import FitOn, UnseenSite
 from surreal_bids.harmonization.covariates import ICVHandling
-from surreal_bids.regions import FeatureList
+from surreal_bids.regions import FeatureList, muse_table
 
 Codes = Mapping[str, Mapping[str, float]]
 """Numbers for the words, in lower case, that may stand in a numeric covariate."""
@@ -193,3 +194,29 @@ def refuse_id_columns(options: CohortOptions, people: Table, ids: Collection[str
                 raise DataError(
                     f'{flag_of(use)} {name}: the id column cannot be {what}; choose another column'
                 )
+
+
+USUAL_ICV_MM3 = (3e5, 5e6)
+"""Range of intracranial volumes in mm3, including those of children."""
+
+OTHER_HEAD = 2.5
+"""Largest plausible ratio between a head size and the median."""
+
+
+def expected_volumes(wanted: FeatureList, model: Requirements | None) -> pd.Series:
+    """Return the usual values of features: those of a model, or of MUSE regions."""
+    if model is not None:
+        return model.mean_volumes
+    usual = muse_table().set_index('index')['volume_mm3']
+    known = {f.name: usual[list(f.indices)].sum() for f in wanted.features if f.indices}
+    return pd.Series(known, dtype=np.float64)
+
+
+def usual_head_size(
+    column: str, wanted: FeatureList, model: Requirements | None
+) -> tuple[float, float]:
+    """Return the range of plausible median head sizes, for a model or for MUSE volumes."""
+    if model is not None:
+        seen = model.ranges.get(column)
+        return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)
+    return USUAL_ICV_MM3 if wanted.atlas else (0.0, np.inf)

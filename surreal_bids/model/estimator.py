@@ -358,8 +358,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             The checkpoint. It contains the trained members; with `sparse`, the first round of them.
         """
         self.history_ = []
-        values, names = feature_matrix(X)
-        self._train(n_patterns, self._sample(values, names, np.array(y)), checkpoint_dir)
+        self._train(n_patterns, self._sample(*feature_matrix(X), np.array(y)), checkpoint_dir)
         first = 0 if self._hyper.start == 'factors' else None
         return checkpoint_path(Path(checkpoint_dir), n_patterns, first)
 
@@ -367,8 +366,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self, X: ArrayLike | pd.DataFrame, y: ArrayLike, n_patterns: int
     ) -> float:
         """Time one iteration of all members of one number of patterns on this machine."""
-        values, names = feature_matrix(X)
-        sample = self._sample(values, names, np.array(y))
+        sample = self._sample(*feature_matrix(X), np.array(y))
         count = self.repetitions or (
             ROUND if self._hyper.start == 'factors' else RANDOM_REPETITIONS
         )

@@ -165,8 +165,7 @@ def _participants(report: GroupReport) -> Section:
         blocks.append(report.figure('people', drawn, 'Covariates of the two groups', caption))
     blocks.append(Facts(dict(note.split(': ', 1) for note in cohort.notes)))
     if len(cohort.uses):
-        fold = 'What each column of the tables was taken for'
-        blocks.append(Table(group_uses(cohort.uses), fold=fold))
+        blocks.append(Table(group_uses(cohort.uses), fold='What each column was taken for'))
     return Section('Participants', (*blocks, exclusion_table(cohort.exclusions)))
 
 
