@@ -160,3 +160,16 @@ def test_the_model_of_a_fold_decides_whether_sites_are_linked(tmp_path):
     assert (of_index['reliable'].notna() == judged).all()
     assert moved.loc[moved['measure'] != 'r1', 'reliable'].notna().all()
     assert changes.loc[changes['site_changed'] == 'false', 'reliable'].notna().all()
+
+
+@pytest.mark.parametrize('elsewhere', [0, 1])
+def test_participants_at_excluded_sites_do_not_link_sites(tmp_path, elsewhere):
+    # Five controls move, the last perhaps to a site of its own, which has too few controls.
+    table, _ = make_visits(moved=1000)
+    later = (table['session_id'] == '2').to_numpy()
+    moved = np.flatnonzero(later)[[1, 3, 5, 7, 9]]
+    table['site'] = 'Aarhus'
+    table.iloc[moved, table.columns.get_loc('site')] = ['Bern'] * 4 + [['Bern', 'Cork'][elsewhere]]
+    cohort = read(table, tmp_path)
+    assert len(cohort) == len(table) - 5 * elsewhere
+    prepare(cohort).preprocessing.harmonize(cohort.features, cohort.people)
