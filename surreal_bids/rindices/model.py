@@ -442,13 +442,18 @@ def prepare(cohort: Cohort) -> TrainingData:
 
 
 def _visits_across_sites(cohort: Cohort) -> Visits | None:
-    """All visits, if ComBat is to compare sites within participants; None: it uses first visits."""
+    """Visits, if ComBat is to compare sites within participants; None: it uses first visits.
+
+    Without those after a change of the group: disease would be taken for a difference of sites.
+    """
     person, is_first = cohort.visits[PARTICIPANT], cohort.visits['is_first']
-    used = ~cohort.is_patient | (cohort.options.combat_fit_on == 'all')
+    first = person.map(dict(zip(person[is_first], cohort.visits.index[is_first])))
+    fits_all = cohort.options.combat_fit_on == 'all'
+    kept = cohort.is_patient.eq(cohort.is_patient[first].to_numpy()) | fits_all
+    used = kept & (~cohort.is_patient | fits_all)
     if not learns_from_visits(person[used], cohort.people[used], cohort.options):
         return None
-    first = dict(zip(person[is_first], cohort.visits.index[is_first]))
-    return Visits(cohort.features, cohort.people, person.map(first))
+    return Visits(cohort.features[kept], cohort.people[kept], first[kept])
 
 
 def require_trainable(data: TrainingData, options: TrainingOptions) -> None:

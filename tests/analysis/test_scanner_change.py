@@ -9,6 +9,7 @@ import pytest
 
 from surreal_bids.analysis.change import compare_groups_over_time, describe_changes, is_linked
 from surreal_bids.cohort.cohort import read_cohort
+from surreal_bids.columns import column_of
 from surreal_bids.config import CohortOptions
 from surreal_bids.rindices.measurement_noise import Noise, noise_of_volumes
 from surreal_bids.rindices.model import prepare
@@ -173,3 +174,18 @@ def test_participants_at_excluded_sites_do_not_link_sites(tmp_path, elsewhere):
     cohort = read(table, tmp_path)
     assert len(cohort) == len(table) - 5 * elsewhere
     prepare(cohort).preprocessing.harmonize(cohort.features, cohort.people)
+
+
+def test_visits_of_those_who_became_patients_are_not_learned_from(tmp_path):
+    table, _ = make_visits()
+    column = column_of(table.columns, 'diagnosis')
+    converted = np.flatnonzero(table['session_id'] == '2')[:20]
+    rows = np.delete(np.arange(len(table)), converted)
+    expected = prepare(read(table.iloc[rows], tmp_path)).preprocessing.combat
+    table.iloc[converted, table.columns.get_loc(column)] = table[column].iloc[-1]
+    table.iloc[converted, 1:41] *= 0.8
+    cohort = read(table, tmp_path)
+    assert len(cohort) == len(table)
+    found = prepare(cohort).preprocessing.combat
+    assert len(found.compared_sites_) == 2
+    np.testing.assert_array_equal(found.shift_, expected.shift_)
