@@ -309,7 +309,7 @@ def volumes_of_labels(labels: Image) -> dict[int, float]:
     return {int(v): float(n * size) for v, n in zip(values, counts) if v > 0}
 
 
-def require_overlap(labels: Image, mask: Image) -> None:
+def require_overlap(labels: Image, mask: Image, regions: pd.DataFrame) -> None:
     """Check that a segmentation overlaps the brain mask.
 
     Parameters
@@ -318,14 +318,18 @@ def require_overlap(labels: Image, mask: Image) -> None:
         Label map on any grid, such as that of FreeSurfer.
     mask
         Brain mask on the grid of the T1w image.
+    regions
+        Columns `index` and `name`. CSF around the brain, which SynthSeg labels, is not compared:
+        some masks are without it.
 
     Raises
     ------
     DataError
         Much of the segmentation is outside the mask, or it is larger than the mask.
     """
-    voxels = np.argwhere(np.asarray(labels.dataobj) > 0)
-    voxels = voxels[:: max(1, len(voxels) // OVERLAP_POINTS)]
+    fluid = regions.loc[regions['name'].str.contains('csf', case=False), 'index']
+    brain = np.argwhere(~np.isin(np.asarray(labels.dataobj), [0, *fluid]))
+    voxels = brain[:: max(1, len(brain) // OVERLAP_POINTS)]
     to_mask = np.linalg.inv(mask.affine) @ labels.affine
     places = np.rint(apply_affine(to_mask, voxels)).astype(int)
     within = ((places >= 0) & (places < mask.shape)).all(axis=1)
@@ -336,7 +340,7 @@ def require_overlap(labels: Image, mask: Image) -> None:
             f'only {share:.0%} of the segmentation is inside the brain mask of the T1w image; '
             'check that both are from the same image and that their headers match'
         )
-    labelled = np.count_nonzero(np.asarray(labels.dataobj) > 0) * voxel_volume(labels)
+    labelled = len(brain) * voxel_volume(labels)
     masked = np.count_nonzero(np.asarray(mask.dataobj) > 0) * voxel_volume(mask)
     if labelled > MOST_OF_MASK * masked:
         raise DataError(

@@ -458,10 +458,10 @@ class MeasureSegmentation(ImageStep):
         dseg, table = load_image(self.inputs.in_file), self.inputs.regions_file
         with prefix_errors(Path(self.inputs.in_file)):
             volumes = volumes_of_labels(dseg)
-            require_overlap(dseg, load_image(self.inputs.mask_file))
             listed = (
                 read_regions(Path(table)) if table else label_table(self.inputs.numbering, volumes)
             )
+            require_overlap(dseg, load_image(self.inputs.mask_file), listed)
             check_segmentation(dseg, listed, load_image(self.inputs.t1w_file))
         self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', dseg)
         self._results['volumes_file'] = save_volumes(runtime, volumes, listed)

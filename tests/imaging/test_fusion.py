@@ -2,6 +2,7 @@
 mask."""
 
 from collections import Counter, defaultdict
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from surreal_bids.imaging.fusion import (
     Votes,
     corner_labels,
     fuse_labels,
+    require_overlap,
     shares_by_intensity,
     volume_table,
     volumes_of_labels,
@@ -332,3 +334,14 @@ def test_fluid_that_dlmuse_adds_to_its_regions_is_no_surprise(caplog, label, lev
     volumes = dict.fromkeys(regions['index'], 100.0) | {label: 2000.0}
     assert set(volume_table(volumes, regions)['volume_mm3']) == {100.0}
     assert [record.levelname for record in caplog.records] == ([level] if level else [])
+
+
+@pytest.mark.parametrize(('label', 'fits'), [(24, True), (3, False)])
+def test_csf_around_the_brain_may_be_outside_the_mask(label, fits):
+    axes = (np.arange(size) - size // 2 for size in (40, 42, 44))
+    radius = np.sqrt(sum(np.square(axis) for axis in np.meshgrid(*axes, indexing='ij')))
+    mask = Nifti1Image((radius < 14).astype(np.int16), np.eye(4))
+    labels = np.where(radius < 14, 2, np.where(radius < 16, label, 0)).astype(np.int16)
+    expected = nullcontext() if fits else pytest.raises(DataError, match='brain mask')
+    with expected:
+        require_overlap(Nifti1Image(labels, np.eye(4)), mask, label_table('synthseg'))
