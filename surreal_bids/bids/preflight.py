@@ -238,16 +238,18 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
 
 
 def _refuse_other_outputs(output_dir: Path) -> None:
-    """Refuse a folder with the outputs of another program, whose files would be replaced."""
+    """Refuse a folder with another dataset, or the outputs of another program.
+
+    Their `dataset_description.json` would be replaced.
+    """
     try:
         content = json.loads(read_file(output_dir / DESCRIPTION))
         programs = [str(each['Name']) for each in content.get('GeneratedBy', [])]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return
-    if programs and 'surreal_bids' not in programs:
-        raise OutputError(
-            f'{output_dir}: holds the outputs of {", ".join(programs)}; choose another folder'
-        )
+    if 'surreal_bids' not in programs:
+        what = f'the outputs of {", ".join(programs)}' if programs else 'another dataset'
+        raise OutputError(f'{output_dir}: holds {what}; choose another folder')
 
 
 def check_work_folder(bids_dir: Path, work_dir: Path) -> None:

@@ -254,13 +254,20 @@ def test_intermediate_results_stay_out_of_the_dataset(tmp_path, name):
     check_work_folder(tmp_path / 'data', tmp_path / 'data2' / name)
 
 
-@pytest.mark.parametrize(('name', 'is_refused'), [('fMRIPrep', True), ('surreal_bids', False)])
-def test_outputs_of_another_program_are_left_alone(tmp_path, name, is_refused):
+@pytest.mark.parametrize(
+    ('more', 'found'),
+    [
+        ({'GeneratedBy': [{'Name': 'fMRIPrep'}]}, 'outputs of fMRIPrep'),
+        ({'GeneratedBy': [{'Name': 'surreal_bids'}]}, None),
+        ({'BIDSVersion': '1.8.0', 'DatasetType': 'raw'}, 'another dataset'),
+        ({'PipelineDescription': {'Name': 'fMRIPrep'}}, 'another dataset'),
+    ],
+)
+def test_other_datasets_and_outputs_are_left_alone(tmp_path, more, found):
     out = tmp_path / 'out'
     out.mkdir()
-    text = json.dumps({'Name': 'x', 'GeneratedBy': [{'Name': name}]})
+    text = json.dumps({'Name': 'x', **more})
     (out / 'dataset_description.json').write_text(text)
-    refused = pytest.raises(OutputError, match='outputs of fMRIPrep')
-    with refused if is_refused else nullcontext():
+    with pytest.raises(OutputError, match=found) if found else nullcontext():
         check_output_folder(tmp_path / 'bids', out)
     assert (out / 'dataset_description.json').read_text() == text
