@@ -449,7 +449,7 @@ def _visits_across_sites(cohort: Cohort) -> Visits | None:
     person, is_first = cohort.visits[PARTICIPANT], cohort.visits['is_first']
     first = person.map(dict(zip(person[is_first], cohort.visits.index[is_first])))
     fits_all = cohort.options.combat_fit_on == 'all'
-    kept = cohort.is_patient.eq(cohort.is_patient[first].to_numpy()) | fits_all
+    kept = (cohort.is_patient == first.map(cohort.is_patient)) | fits_all
     used = kept & (~cohort.is_patient | fits_all)
     if not learns_from_visits(person[used], cohort.people[used], cohort.options):
         return None
