@@ -549,7 +549,8 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
     if own_site is None:
         note = 'Site: all participants are treated as one site'
         return Choice(options, found, one_site=True, notes=(note,))
-    found |= {site: require_columns(people, [own_site], '; the model needs it')[own_site]}
+    remedy = '; the model needs the site of each participant, spelled as in "surreal-gan card"'
+    found |= {site: require_columns(people, [own_site], remedy)[own_site]}
     return Choice(options, found)
 
 

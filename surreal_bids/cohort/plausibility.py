@@ -313,8 +313,8 @@ def refuse_spellings(column: pd.Series) -> None:
     same = [' = '.join(levels) for levels in spellings.values() if len(levels) > 1]
     if same:
         raise DataError(
-            f'column {column.name}: {list_briefly(same)} differ only in case, spaces, punctuation '
-            'or zeros; use one spelling'
+            f'column {column.name}: {list_briefly(same)} (they differ only in case, spaces, '
+            'punctuation or zeros); use one spelling'
         )
 
 

@@ -439,8 +439,9 @@ def _harmonize(
         status = combat.status(features, inputs.site, inputs.covariates)
     except UnseenSiteError as error:
         raise CovariateError(
-            f'{error.found}; add the site from its controls (surreal-gan add-site), or use volumes '
-            'as measured (--unseen-site skip)'
+            f'{error.found}; sites of the model: {list_briefly(combat.sites_)}. Use one of these '
+            'names, add the site from its controls (surreal-gan add-site), or use volumes as '
+            'measured (--unseen-site skip)'
         ) from error
     harmonized = combat.transform(features, inputs.site, inputs.covariates)
     return harmonized, (status == UNHARMONIZED).to_numpy()

@@ -370,7 +370,7 @@ def with_value(study, column, value, who='sub-004'):
         ('region_c', '1,234', 'sub-004 has "1,234"; use a decimal point'),
         ('sex', 'x', 'sex: sub-004 has x, others have F, M'),
         ('sex', '1', r'column sex holds numbers \(1\) but text for sub-001'),
-        ('site', 'SITE0', 'SITE0 = site0 differ only in case'),
+        ('site', 'SITE0', 'SITE0 = site0'),
     ],
 )
 def test_what_cannot_be_true_is_an_error(tmp_path, column, value, message):
