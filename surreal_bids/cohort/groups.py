@@ -249,7 +249,8 @@ def _require_labels(people: Table, column: str, present: list[str], labels: Sequ
     absent = [label for label in labels if label not in present]
     if absent:
         raise DataError(
-            f'{people.source_of(column)}: nobody has {list_briefly(absent)} in column {column}; '
+            f'{people.source_of(column)}: no participant has the value '
+            f'{list_briefly(absent)} in column {column}; '
             f'{alternatives(absent, present)}; correct --control-label or --patient-label'
         )
 

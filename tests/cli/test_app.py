@@ -189,7 +189,7 @@ def test_options_that_cannot_be_met(check, options, expected, message):
         (['--covariates', 'height'], 65, 'no column height; there are:'),
         (['--site-column', 'scanner'], 65, 'no column scanner; there are:'),
         (['--group-column', 'dx'], 65, 'no column dx; there are:'),
-        (['--control-label', 'HC'], 65, 'nobody has HC in column diagnosis; there are: CN, PT'),
+        (['--control-label', 'HC'], 65, 'the value HC in column diagnosis; there are: CN, PT'),
         (['--use-plugin', 'nowhere.yml'], 2, 'nowhere.yml: no such file'),
         (['--atlas', 'nowhere'], 65, 'nowhere: no such folder'),
         (['--template', 'nowhere'], 65, '--template nowhere: 0 files tpl-NAME_T1w.nii.gz'),

@@ -74,7 +74,7 @@ def test_people_of_no_group_are_left_out_with_their_value():
         (('CN', 'MCI', 'AD'), GroupLabels(), r'besides CN \(AD, MCI\).*--patient-label'),
         (('CN', 'CN'), GroupLabels(), 'besides CN; no patients .*--group-column'),
         ((None, None), GroupLabels(), 'column diagnosis is empty.*--group-column'),
-        (('CN', 'AD'), GroupLabels(controls=['HC']), 'nobody has HC .*there are: AD, CN'),
+        (('CN', 'AD'), GroupLabels(controls=['HC']), 'the value HC .*there are: AD, CN'),
         (('CN', 'AD'), GroupLabels(controls=['CN'], patients=['CN']), 'CN as label of both'),
         (('CN', 'AD'), GroupLabels('status'), 'no column status; there are: diagnosis'),
     ],

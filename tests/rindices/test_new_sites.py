@@ -167,9 +167,9 @@ def test_sites_can_be_added_one_after_the_other(model, tmp_path):
     ('more', 'study', 'words'),
     [
         ((), {'n_cn': 2}, '2 controls left, but at least 3 are needed'),
-        (('--control-label', 'all'), {}, 'nobody has all'),
+        (('--control-label', 'all'), {}, 'the value all'),
         (('--control-label', 'PT'), {}, 'PT means the opposite'),
-        (('--control-label', 'healthy'), {}, 'nobody has healthy'),
+        (('--control-label', 'healthy'), {}, 'the value healthy'),
         (('--site', 'a', '--site-column', 'site'), {}, 'give one of them'),
         (('--site-column', 'place'), {}, 'place'),
     ],
