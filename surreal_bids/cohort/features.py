@@ -65,7 +65,8 @@ NO_FEATURE: tuple[Meaning, ...] = (
 )  # fmt: skip
 """Meanings of columns that cannot be features, even if the user lists them."""
 
-IMPOSSIBLE = ('text', 'dates', 'years', 'ids')
+IDS = 'ids'
+IMPOSSIBLE = ('text', 'dates', 'years', IDS)
 """Contents of such columns."""
 
 
@@ -192,7 +193,8 @@ def _known_regions(table: Table, columns: list[str], numbered: bool) -> tuple[li
 def _held(table: Table, columns: Iterable[str]) -> dict[str, str]:
     """Return what columns hold that cannot be volumes, by their names or content."""
     held = {name: noun_of(name) or what_it_holds(table.text[name]) for name in columns}
-    return {name: what for name, what in held.items() if what}
+    # Rows may be sorted by the volume of a region, which then grows like ids.
+    return {n: what for n, what in held.items() if what and not (what == IDS and names_region(n))}
 
 
 def _regions_by_content(

@@ -1,5 +1,7 @@
 """Columns whose names say nothing, judged by what they hold."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -221,3 +223,12 @@ def test_content_fits_the_name(meaning, cells, expected):
 def test_columns_of_zeros_are_not_compared():
     empty = pd.DataFrame(np.zeros((30, 6)), columns=list('abcdef'))
     assert unlike_others(empty) == {}
+
+
+@pytest.mark.parametrize(('name', 'is_region'), [('left_hippocampus', True), ('pat', False)])
+def test_rows_may_be_sorted_by_a_region(name, is_region):
+    rng = np.random.default_rng(0)
+    columns = {f'r_{k}_gyrus': rng.normal(4000, 400, 30).round() for k in range(6)}
+    table = pd.DataFrame(columns | {name: np.sort(rng.permutation(2000)[:30] + 3000)})
+    wanted, _ = choose_features(Table(Path('volumes.tsv'), table.astype(str)), [])
+    assert (name in wanted.names) == is_region
