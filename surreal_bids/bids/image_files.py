@@ -7,7 +7,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -26,13 +26,17 @@ CHUNK = 1 << 20
 SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
 """Plausible voxel sizes; others are errors or in another unit."""
 
+SLAB_MM, LARGEST_VIEW_MM = 60.0, 600.0
+"""Edges of an image of a part of a head, and of no head; a brain is longer than twice the first."""
+
 
 @dataclass(frozen=True)
 class Voxels:
-    """Digest of the voxels of an image, and the number of voxels that are not finite."""
+    """Digest of the voxels of an image, the number that are not finite, and a doubt or nothing."""
 
     digest: str
     not_finite: int
+    doubt: str = ''
 
 
 FIELD_AXES = (1, 3)
@@ -89,7 +93,19 @@ def check_image(path: Path, *, mgh: bool = False) -> Voxels:
         image = _open(path, mgh)
         _check_shape(path, image)
         _check_place(path, image)
-        return _read_voxels(path, image)
+        return replace(_read_voxels(path, image), doubt=_doubt(image))
+
+
+def _doubt(image: SpatialImage) -> str:
+    edges = np.array(image.shape[:3]) * nib.affines.voxel_sizes(image.affine)
+    if edges.min() < SLAB_MM < edges.max() / 2 or edges.max() > LARGEST_VIEW_MM:
+        shown = ' x '.join(f'{edge:.0f}' for edge in edges)
+        return f'{shown} mm is no field of view of a head; check the image and its header'
+    if isinstance(image, nib.Nifti1Image) and not any(
+        image.header[code] > 0 for code in ('sform_code', 'qform_code')
+    ):
+        return 'no orientation in the header; left and right may be swapped'
+    return ''
 
 
 def check_transform(path: Path) -> Voxels:

@@ -326,6 +326,11 @@ def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Proble
         for image, voxels in sound.items()
         if voxels.not_finite
     ]
+    notes += [
+        Problem(image.name, f'{image.path}: {voxels.doubt}')
+        for image, voxels in sound.items()
+        if voxels.doubt
+    ]
     return [*problems, *_copies(sound)], notes
 
 

@@ -119,11 +119,12 @@ def run(arguments: Sequence[str]) -> int:
             *(config.output_dir, other),
         )
     check_options(config)
+    writes_jobs = config.write_slurm is not None and not config.dry_run
     if config.roi_table is not None and config.analysis_levels == ('group',):
         check_output_folder(config.bids_dir, config.output_dir)
-        return _write_slurm(config, None) if config.write_slurm else _run_group(config, ())
+        return _write_slurm(config, None) if writes_jobs else _run_group(config, ())
     survey = survey_dataset(config)
-    if config.write_slurm:
+    if writes_jobs:
         return _write_slurm(config, survey)
     if config.dry_run:
         return _show(config, survey)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,15 +31,18 @@ from surreal_bids.imaging.fusion import volumes_of_labels
 from surreal_bids.regions import label_table
 from surreal_bids.text import list_briefly
 
+LOGGER = logging.getLogger(__name__)
+
 AT_A_TIME = 4
 """Images checked at a time; each needs up to 1 GB."""
 
 
 @dataclass
 class Findings:
-    """Reasons why results of other programs cannot be used, and digests of those that can."""
+    """Reasons why results of other programs cannot be used, doubts, and digests of the others."""
 
     reasons: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     digests: dict[Path, str] = field(default_factory=dict)
 
     @contextmanager
@@ -49,6 +53,11 @@ class Findings:
                 yield
         except DataError as error:
             self.reasons.append(str(error))
+
+    def doubt(self, path: Path, text: str) -> None:
+        """Store a doubt about a file, unless the text is empty."""
+        if text:
+            self.doubts.append(f'{path}: {text}')
 
 
 def without_bad_results(plan: Plan) -> Plan:
@@ -73,6 +82,9 @@ def without_bad_results(plan: Plan) -> Plan:
         for reason in findings.reasons
     ]
     problems += _copies(dict(zip((job.image.name for job in reusing), found)), reusing)
+    for job, findings in zip(reusing, found):
+        for doubt in findings.doubts:
+            LOGGER.warning('%s: %s', job.image.name, doubt)
     bad = {problem.name for problem in problems}
     kept = [job for job in plan.jobs if job.image.name not in bad]
     return replace(plan, jobs=kept, problems=[*plan.problems, *problems])
@@ -139,18 +151,20 @@ def _compare(findings: Findings, job: Job, t1w: Image) -> None:
             check_mask(load_image(reusable.mask), t1w)
     if reusable.tpms and all(path in sound for path in reusable.tpms):
         with findings.collecting(reusable.tpms[0]):
-            check_tissue_maps([load_image(path) for path in reusable.tpms], t1w)
+            maps = [load_image(path) for path in reusable.tpms]
+            findings.doubt(reusable.tpms[0], check_tissue_maps(maps, t1w))
     if reusable.dseg in sound:
         with findings.collecting(reusable.dseg):
-            _check_segmentation(reusable, reusable.dseg, t1w)
+            for doubt in _check_segmentation(reusable, reusable.dseg, t1w):
+                findings.doubt(reusable.dseg, doubt)
 
 
-def _check_segmentation(reusable: Reusable, path: Path, t1w: Image) -> None:
+def _check_segmentation(reusable: Reusable, path: Path, t1w: Image) -> Iterator[str]:
     dseg = load_image(path)
     volumes = volumes_of_labels(dseg)
     if reusable.dseg_table is not None:
         regions = read_regions(reusable.dseg_table)
     else:
         regions = label_table(reusable.numbering, volumes)
-        check_known(volumes, regions)
-    check_segmentation(dseg, regions, t1w)
+        yield check_known(volumes, regions)
+    yield check_segmentation(dseg, regions, t1w)

@@ -173,11 +173,14 @@ def read_regions(path: Path) -> pd.DataFrame:
     missing = sorted({'index', 'name'} - set(table.columns))
     if missing:
         raise DataError(f'{path}: no column {" or ".join(missing)}; it has {list(table.columns)}')
-    whole = table['index'].str.fullmatch(r'\d+').fillna(False).astype(bool)
+    whole = table['index'].str.fullmatch(r'\d{1,9}').fillna(False).astype(bool)
     _refuse(path, table.loc[~whole, 'index'], 'no whole number in column index')
     table['index'] = table['index'].astype(int)
     table = table[table['index'] > 0].reset_index(drop=True)
     _refuse(path, table.loc[table['name'].isna(), 'index'], 'no name for index')
+    numbers = table['name'].str.fullmatch(r'\s*\d+\s*')
+    # A column 47 of the group level is a MUSE region.
+    _refuse(path, table.loc[numbers, 'name'], 'numbers, which mean regions of MUSE, as name')
     for column in ('index', 'name'):
         _refuse(path, table.loc[table[column].duplicated(), column], f'duplicate {column}')
     if table.empty:

@@ -49,6 +49,13 @@ LEAST_PEAK = 0.2
 head, at most 0.13 in another one, at most 0.17 for mirrored labels. Simulated heads of 3 mm, which
 have a smooth cortex, lose 0.15 of a contrast of 0.45."""
 
+WEAK_CONTRAST, WEAK_PEAK = 0.05, 0.14
+"""From these to the limits above, the same head with much noise, low contrast or smooth labels is
+likelier than another one, and there is only a warning."""
+
+INVERTED_CONTRAST = -0.3
+"""Contrast of images in which white matter is dark."""
+
 LEAST_CORRELATION, LEAST_DROP = 0.8, 0.25
 """A corrected T1w image of the same head correlates with the raw one at least so much, or loses so
 much of the correlation when it is moved. At most 0.68 and 0.20 in another head."""
@@ -62,6 +69,9 @@ LEAST_ALONG_X = 0.5
 
 LEAST_KNOWN = 0.5
 """Minimum share of a segmentation in regions of a built-in table."""
+
+MOST_REGIONS = 0.75
+"""Share of the regions of a built-in table below which a segmentation is in doubt."""
 
 MARGIN_MM, BIN_MM = 10.0, 2.0
 """Distance from the surface of a mask up to which intensities are compared, in bins."""
@@ -93,7 +103,7 @@ class Head:
         return score(self.at(points)), [score(self.at(points + move)) for move in moves]
 
 
-def check_segmentation(dseg: Image, regions: pd.DataFrame, t1w: Image) -> None:
+def check_segmentation(dseg: Image, regions: pd.DataFrame, t1w: Image) -> str:
     """Check that a segmentation shows the head of a T1w image.
 
     Parameters
@@ -104,6 +114,11 @@ def check_segmentation(dseg: Image, regions: pd.DataFrame, t1w: Image) -> None:
         Columns `index` and `name`. Names tell side and tissue; other regions are not checked.
     t1w
         The T1w image, with or without a skull.
+
+    Returns
+    -------
+    str
+        Doubts that are no proof; empty without doubts.
 
     Raises
     ------
@@ -120,7 +135,8 @@ def check_segmentation(dseg: Image, regions: pd.DataFrame, t1w: Image) -> None:
         )
     names = dict(zip(regions['index'].tolist(), regions['name'].astype(str).tolist()))
     check_sides(points, _mapped(labels, {i: side_of(name) for i, name in names.items()}))
-    check_tissue(head, points, _mapped(labels, {i: tissue_of(name) for i, name in names.items()}))
+    tissues = _mapped(labels, {i: tissue_of(name) for i, name in names.items()})
+    return check_tissue(head, points, tissues)
 
 
 def _mapped(labels: NDArray[np.int64], meaning: dict[int, str]) -> NDArray[np.str_]:
@@ -137,8 +153,8 @@ def _labelled(image: Image) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     return apply_affine(image.affine, voxels), values.ravel()[flat].astype(np.int64)
 
 
-def check_known(volumes: dict[int, float], regions: pd.DataFrame) -> None:
-    """Check that most of a segmentation is in regions of its table."""
+def check_known(volumes: dict[int, float], regions: pd.DataFrame) -> str:
+    """Check that most of a segmentation is in regions of its table; return a doubt if few are."""
     listed = set(regions['index'].tolist())
     total = sum(volumes.values())
     share = sum(volume for label, volume in volumes.items() if label in listed) / (total or 1.0)
@@ -148,6 +164,10 @@ def check_known(volumes: dict[int, float], regions: pd.DataFrame) -> None:
             f'only {share:.0%} of the segmentation is in known regions (unknown labels: '
             f'{", ".join(map(str, others))}...); name its labels in a dseg.tsv, or replace it'
         )
+    found = len(listed.intersection(volumes))
+    if found >= MOST_REGIONS * len(listed):
+        return ''
+    return f'has {found} of {len(listed)} regions; check that it is complete'
 
 
 def check_sides(points: NDArray[np.float64], sides: NDArray[np.str_]) -> None:
@@ -179,8 +199,10 @@ def check_sides(points: NDArray[np.float64], sides: NDArray[np.str_]) -> None:
         raise DataError(f'left and right of the segmentation are not along the x axis; {remedy}')
 
 
-def check_tissue(head: Head, points: NDArray[np.float64], tissues: NDArray[np.str_]) -> None:
+def check_tissue(head: Head, points: NDArray[np.float64], tissues: NDArray[np.str_]) -> str:
     """Check that white matter is brighter than grey matter, and most where the labels are.
+
+    The doubts of :func:`check_segmentation` are returned.
 
     Parameters
     ----------
@@ -194,7 +216,7 @@ def check_tissue(head: Head, points: NDArray[np.float64], tissues: NDArray[np.st
     used = np.isin(tissues, ['GM', 'WM'])
     white = tissues[used] == 'WM'
     if min(white.sum(), (~white).sum()) < LEAST_TISSUE * len(points):
-        return
+        return ''
 
     def contrast(values: NDArray[np.float64]) -> float:
         """Probability that white matter is brighter than grey matter (Mann-Whitney), minus 0.5."""
@@ -204,10 +226,17 @@ def check_tissue(head: Head, points: NDArray[np.float64], tissues: NDArray[np.st
         return float(above / (n_white * (~white).sum()) - 0.5)
 
     here, moved = head.scores(points[used], contrast)
-    if here >= SURE_CONTRAST:
-        return
-    if here < LEAST_CONTRAST or 1 - np.mean(moved) / here < LEAST_PEAK:
+    lost = 1 - np.mean(moved) / max(here, 1e-6)
+    if here >= SURE_CONTRAST or (here >= LEAST_CONTRAST and lost >= LEAST_PEAK):
+        return ''
+    if here >= max(WEAK_CONTRAST, *moved) and lost >= WEAK_PEAK:
+        return 'its white and grey matter fit the T1w image only roughly; compare them in a viewer'
+    if here > INVERTED_CONTRAST:
         _refuse('its white and grey matter do not fit the T1w image')
+    raise DataError(
+        'its white matter is darker than its grey matter in the T1w image; replace the image if it '
+        'has another contrast, or the segmentation if its tissues are exchanged'
+    )
 
 
 def _refuse(what: str) -> NoReturn:
@@ -266,8 +295,8 @@ def _near_surface(mask: Image) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     return apply_affine(mask.affine, voxels * strides), bins
 
 
-def check_tissue_maps(maps: Sequence[Image], t1w: Image) -> None:
-    """Check that maps of GM, WM and CSF are probabilities and fit a T1w image."""
+def check_tissue_maps(maps: Sequence[Image], t1w: Image) -> str:
+    """Check that maps of GM, WM and CSF are probabilities and fit a T1w image; return doubts."""
     for each in maps:
         _require_grid(each, t1w)
         values = np.asarray(each.dataobj)
@@ -279,7 +308,7 @@ def check_tissue_maps(maps: Sequence[Image], t1w: Image) -> None:
     grey, white = (np.asarray(each.dataobj) > 0.5 for each in maps[:2])
     numbers = Image((grey + 2 * (white & ~grey)).astype(np.int16), t1w.affine)
     points, tissues = _labelled(numbers)
-    check_tissue(Head(t1w), points, np.array(['none', 'GM', 'WM'])[tissues])
+    return check_tissue(Head(t1w), points, np.array(['none', 'GM', 'WM'])[tissues])
 
 
 def _require_grid(image: Image, t1w: Image) -> None:

@@ -271,3 +271,28 @@ def test_other_datasets_and_outputs_are_left_alone(tmp_path, more, found):
     with pytest.raises(OutputError, match=found) if found else nullcontext():
         check_output_folder(tmp_path / 'bids', out)
     assert (out / 'dataset_description.json').read_text() == text
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_slabs_huge_views_and_headers_without_orientation_are_noted(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    edges = rng.uniform(130, 260, 3)
+    sizes = {'slab': edges.copy(), 'huge': 6 * edges, 'lost': edges, 'sound': edges}
+    sizes['slab'][rng.integers(3)] = rng.uniform(8, 50)
+    voxels = np.array([19, 20, 21])
+    doubts = {}
+    for name, size in sizes.items():
+        scale = 20 if name == 'huge' else 1
+        shape = np.ceil(size / 20).astype(int) if scale > 1 else voxels
+        steps = [20.0] * 3 if scale > 1 else (size / voxels).tolist()
+        image = nib.Nifti1Image(_ramp(shape, np.int16), np.diag([*steps, 1.0]))
+        if name == 'lost':
+            image.set_sform(None, 0)
+            image.set_qform(None, 0)
+        path = tmp_path / f'{name}.nii.gz'
+        image.to_filename(path)
+        doubts[name] = check_image(path).doubt
+    assert 'field of view' in doubts['slab']
+    assert 'field of view' in doubts['huge']
+    assert 'orientation' in doubts['lost']
+    assert doubts['sound'] == ''

@@ -327,6 +327,15 @@ def test_the_command_writes_jobs_and_runs_nothing(dataset, tmp_path, levels, cap
         assert not (jobs / 'participant.sbatch').exists()
 
 
+@pytest.mark.parametrize('levels', [['participant'], ['participant', 'group']])
+def test_a_dry_run_writes_no_jobs(dataset, tmp_path, levels, capsys):
+    jobs = tmp_path / 'jobs'
+    words = [*levels, '--write-slurm', str(jobs), '--dry-run']
+    main([str(dataset), str(tmp_path / 'out'), *words, '-w', str(tmp_path / 'work')])
+    assert 'To process' in capsys.readouterr().out
+    assert not jobs.exists()
+
+
 @pytest.mark.parametrize('more', [[], ['--dry-run']])
 def test_no_jobs_are_written_where_the_group_level_could_not_run(dataset, tmp_path, more, capsys):
     (dataset / 'participants.tsv').unlink()

@@ -323,3 +323,19 @@ def test_lobar_white_matter_touches_its_lobe(lobe, side):
 )
 def test_deep_white_matter_touches_what_it_should(index, neighbours):
     assert neighbours <= touching(divided()[1], index)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_numbers_as_names_and_huge_labels_are_refused(folder, seed):
+    rng = np.random.default_rng(seed)
+    row = rng.integers(len(REGIONS))
+    names = REGIONS['name'].copy()
+    names[row] = f'{"" if seed else " "}{rng.integers(1, 300)}'
+    write_regions(folder, REGIONS.assign(name=names))
+    with pytest.raises(DataError, match=f'MUSE, as name: .*{names[row].strip()}'):
+        read_atlas_set(folder)
+    indices = REGIONS['index'].astype(str)
+    indices[row] = '9' * int(rng.integers(10, 30))
+    write_regions(folder, REGIONS.assign(index=indices))
+    with pytest.raises(DataError, match=f'column index: {indices[row]}'):
+        read_atlas_set(folder)

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from nibabel.affines import apply_affine
+from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import load_image
@@ -15,7 +16,7 @@ from surreal_bids.imaging.belonging import (
     check_segmentation,
     check_tissue_maps,
 )
-from surreal_bids.regions import label_table, structure_of
+from surreal_bids.regions import label_table, muse_table, structure_of
 from tests.imaging import heads
 from tests.shared_data import shared_data
 
@@ -137,3 +138,56 @@ def test_real_labels_on_the_wrong_side(name):
     t1w, dseg = _real('ixi2mm_more', name)
     with pytest.raises(DataError, match='on the other side'):
         check_segmentation(dseg, MUSE_REGIONS, t1w)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_doubts_are_no_errors(seed):
+    rng = np.random.default_rng(seed)
+    regions = label_table('muse')
+    listed = regions['index'].tolist()
+    few = rng.choice(listed, int(rng.uniform(0.05, 0.7) * len(listed)), replace=False)
+    most = rng.choice(listed, int(rng.uniform(0.8, 1) * len(listed)), replace=False)
+    assert f'{len(few)} of {len(listed)} regions' in check_known(dict.fromkeys(few, 1.0), regions)
+    assert check_known(dict.fromkeys(most, 1.0), regions) == ''
+
+
+def _bias(shape, rng):
+    """A smooth field that changes by up to a factor of four."""
+    axes = np.meshgrid(*(np.linspace(-1, 1, n) for n in shape), indexing='ij')
+    return np.exp(sum(rng.uniform(-0.35, 0.35) * axis for axis in axes))
+
+
+@pytest.mark.parametrize('seed', range(2))
+def test_real_heads_with_bias_noise_and_coarse_labels_are_accepted(seed):
+    rng = np.random.default_rng(seed)
+    t1w, labels = _real('ixi2mm', 'IXI012-HH-1211.nii.gz')
+    values, numbers = (np.asarray(each.dataobj) for each in (t1w, labels))
+    noise = rng.normal(0, 0.5 * values[numbers > 0].std(), values.shape)
+    changed = nib.Nifti1Image(values * _bias(values.shape, rng) + noise, t1w.affine)
+    every_third = labels.affine @ np.array([[3, 0, 0, 1], [0, 3, 0, 1], [0, 0, 3, 1], [0, 0, 0, 1]])
+    coarse = nib.Nifti1Image(numbers[1::3, 1::3, 1::3], every_third)
+    assert check_segmentation(labels, MUSE_REGIONS, changed) == ''
+    assert check_segmentation(coarse, MUSE_REGIONS, changed) == ''
+
+
+def test_images_in_which_white_matter_is_dark():
+    t1w, labels = _real('ixi2mm', 'IXI012-HH-1211.nii.gz')
+    dark = nib.Nifti1Image(4000 - np.asarray(t1w.dataobj, np.float32), t1w.affine)
+    with pytest.raises(DataError, match='darker'):
+        check_segmentation(labels, MUSE_REGIONS, dark)
+
+
+def test_smooth_tissue_maps_are_in_doubt():
+    t1w, labels = _real('ixi2mm', 'IXI105-HH-1471.nii.gz')
+    tissues = muse_table().set_index('index')['tissue']
+    numbers = np.asarray(labels.dataobj)
+    maps = [
+        nib.Nifti1Image(
+            ndimage.gaussian_filter(
+                np.isin(numbers, tissues.index[tissues == tissue]).astype(float), 1.0
+            ),
+            t1w.affine,
+        )
+        for tissue in ('GM', 'WM', 'CSF')
+    ]
+    assert 'only roughly' in check_tissue_maps(maps, t1w)
