@@ -149,8 +149,8 @@ class CohortOptions:
         'summed, as in the original implementation), or a text file with one column name per '
         'line. MUSE regions are recognised under their common names (MUSE_47, DL_MUSE_Volume_47, '
         '47, Right hippocampus). Default: the MUSE regions without the ventricles; in tables '
-        'without MUSE regions, all numeric columns except participant information and sums of '
-        'other columns',
+        'without MUSE regions, all columns that behave like volumes of regions; the summary lists '
+        'what each column was taken for',
         section=VOLUMES,
         metavar='{muse72,muse139,FILE}',
     )
@@ -177,7 +177,7 @@ class CohortOptions:
     )
     site_column: str | None = option(
         'column with the site. ComBat removes site effects and keeps covariate effects. "none" '
-        'skips harmonization (default: site, scanner, site_id, center or centre, if it has several '
+        'skips harmonization (default: a column called like a site or scanner, if it has several '
         'values)'
     )
     combat_fit_on: str = option(

@@ -92,7 +92,7 @@ REMEDIES = {
 def cannot_write(target: str | Path, error: OSError) -> str:
     """Compose the error message for a file or folder that cannot be written."""
     remedy = REMEDIES.get(error.errno or 0, 'choose an output folder with write permission')
-    return f'{published(target)}: cannot be written ({error.strerror}); {remedy}'
+    return f'{final_path(target)}: cannot be written ({error.strerror}); {remedy}'
 
 
 def cannot_read(source: str | Path, error: OSError) -> str:
@@ -318,7 +318,7 @@ def is_interrupted(folder: str | Path) -> bool:
     return any(Path(folder).glob(f'{STAGING}*/{JOURNAL}'))
 
 
-def published(path: str | Path) -> Path:
+def final_path(path: str | Path) -> Path:
     """Return the path that a file in a staging folder gets in the end."""
     parts = Path(path).parts
     at = [number for number, part in enumerate(parts) if part.startswith(STAGING)]

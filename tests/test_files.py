@@ -16,8 +16,8 @@ from surreal_bids.files import (
     LOCK,
     RUNS,
     atomic_path,
+    final_path,
     is_interrupted,
-    published,
     remove_leftovers,
     restore,
     sole_use,
@@ -331,8 +331,8 @@ def test_a_folder_in_the_place_of_a_file_stays(outputs):
 
 
 def test_messages_name_the_final_place(outputs):
-    assert published(outputs / '.surreal_bids-set' / 'new' / 'b' / 'c') == outputs / 'b' / 'c'
-    assert published(outputs / 'b') == outputs / 'b'
+    assert final_path(outputs / '.surreal_bids-set' / 'new' / 'b' / 'c') == outputs / 'b' / 'c'
+    assert final_path(outputs / 'b') == outputs / 'b'
 
 
 @pytest.fixture

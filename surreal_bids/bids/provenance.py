@@ -73,5 +73,5 @@ def require_own_sources(path: Path, image: T1wImage) -> None:
 
 
 def _labels(sources: Iterable[str], entity: str) -> set[str]:
-    """Return all labels of an entity in the names of sources."""
-    return {label for source in sources for label in _NAMED[entity].findall(source)}
+    """Return the label of an entity in each source: the last one, since any folder may be above."""
+    return {label for source in sources for label in _NAMED[entity].findall(source)[-1:]}

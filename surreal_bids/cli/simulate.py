@@ -30,7 +30,7 @@ from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import (
     cannot_read,
-    published,
+    final_path,
     read_file,
     restore_interrupted,
     sole_use,
@@ -177,7 +177,7 @@ def run_table(arguments: argparse.Namespace) -> int:
         )
     sys.stdout.write(
         f'{arguments.n_cn} controls and {arguments.n_pt} patients, task {arguments.task}:\n'
-        + ''.join(f'  {published(path)}\n' for path in written)
+        + ''.join(f'  {final_path(path)}\n' for path in written)
     )
     return 0
 

@@ -27,7 +27,7 @@ from surreal_bids.bids.outputs import output_path
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import published, write_json, write_tsv
+from surreal_bids.files import final_path, write_json, write_tsv
 from surreal_bids.interfaces import Step
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class AnalyseGroup(Step):
         visits = found.cohort.first_visits().visits
         written = {}
         for tissue in inputs.methods['map_tissues']:
-            files = ravens_files(published(root), visits, inputs.template_name, tissue)
+            files = ravens_files(final_path(root), visits, inputs.template_name, tissue)
             maps = map_tissue(found, files, folder / tissue, options, inputs.n_threads)
             written[tissue] = write_maps(root, maps, tissue, inputs.template_name)
         return written

@@ -18,7 +18,7 @@ from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.cohort.uses import group_uses
-from surreal_bids.files import published
+from surreal_bids.files import final_path
 from surreal_bids.reports import figures
 from surreal_bids.reports.flags import (
     HOW_TO_READ,
@@ -96,7 +96,7 @@ class GroupReport:
     @cached_property
     def flags(self) -> pd.Series:
         """Quality flags of every visit."""
-        return visit_flags(self.found, published(self.output_dir))
+        return visit_flags(self.found, final_path(self.output_dir))
 
     def figure_path(self, name: str) -> Path:
         """Return the path of a figure."""

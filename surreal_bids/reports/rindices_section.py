@@ -21,7 +21,7 @@ from surreal_bids.bids.tabular import SESSION
 from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.cohort.warnings import NOT_ADAPTED
 from surreal_bids.columns import sex_of
-from surreal_bids.files import published
+from surreal_bids.files import final_path
 from surreal_bids.reports.assembly import (
     RINDICES,
     assemble_report,
@@ -84,7 +84,7 @@ def write_individual(
     again
         Also write R-indices that the report already shows.
     """
-    root, path = one.tables.root, published(report_path(one.tables.root, one.label))
+    root, path = one.tables.root, final_path(report_path(one.tables.root, one.label))
     require_own_report(root, one.label)
     made_from = one.digest()
     stored = read_fragment(root, one.label, RINDICES)
@@ -95,7 +95,7 @@ def write_individual(
 
 def write_failure(one: Individual, reason: str) -> None:
     """Report why there are no R-indices, unless the report is a file of another program."""
-    path = published(report_path(one.tables.root, one.label))
+    path = final_path(report_path(one.tables.root, one.label))
     if not path.is_file() or is_own_page(path):
         text = f'The R-indices could not be reported: {reason}'
         _write(one, Section('R-indices', (Notice(text, 'warning'),)), FAILED)
@@ -186,7 +186,7 @@ def _doubts(one: Individual) -> list[str]:
     for flag in flags:
         unusual = _unusual(one) if flag is OUTSIDE else ''
         doubts.append(f'{flag.long[0].upper()}{flag.long[1:]}{unusual}')
-    images = image_flags(published(one.tables.root), one.name, one.last.get(SESSION))
+    images = image_flags(final_path(one.tables.root), one.name, one.last.get(SESSION))
     doubts += [flag.long for flag in images]
     if one.last.get(HELD_OUT) in (False,):
         doubts.append(
