@@ -31,12 +31,22 @@ SPELLINGS: dict[Meaning, tuple[str, ...]] = {
     'repeat': (
         'visit', 'viscode', 'timepoint', 'wave', 'viscode2', 'eventname', 'redcapeventname', 'ses',
     ),
-    'diagnosis': ('diagnosis', 'group', 'dx', 'diagnose', 'diagnostic', 'diagnostico', 'gruppe'),
-    'age': ('age', 'ageatscan', 'ageyears', 'ageatvisit', 'ageatmri', 'ageinyears', 'ageyrs'),
-    'sex': ('sex', 'gender', 'ptgender', 'mf'),
+    'diagnosis': (
+        'diagnosis', 'group', 'dx', 'diagnose', 'diagnostic', 'diagnostico', 'gruppe',
+        'casecontrol',
+    ),
+    'age': (
+        'age', 'ageatscan', 'ageyears', 'ageatvisit', 'ageatmri', 'ageinyears', 'ageyrs', 'età',
+        'eta', 'ålder', 'alder', 'wiek', 'yaş', 'ikä', 'věk',
+    ),
+    'sex': (
+        'sex', 'gender', 'ptgender', 'mf', 'kön', 'køn', 'kjønn', 'płeć', 'cinsiyet', 'sukupuoli',
+        'pohlaví',
+    ),
     'site': ('site', 'scanner', 'siteid', 'center', 'centre'),
     'icv': (
-        'icv', 'tiv', 'etiv', 'dlicv', 'estimatedtotalintracranialvol', 'intracranialvolume',
+        'icv', 'headsize', 'headvolume', 'tiv', 'etiv', 'dlicv', 'estimatedtotalintracranialvol',
+        'intracranialvolume',
         'totalintracranialvolume', 'musevolume702', 'muse702', '702', 'dlmusevolume702',
         'hmusevolume702',
     ),
@@ -48,6 +58,7 @@ SPELLINGS: dict[Meaning, tuple[str, ...]] = {
     'fluid': ('csf',),
     'measure': (
         'cdr', 'date', 'handedness', 'label', 'r1', 'r2', 'r3', 'r4', 'r5', 'r6', 'run', 'hba1c',
+        'nwbv', 'mpaccdigit', 'mpacctrailsb',
     ),
     'row number': (
         '', 'index', 'row', 'rows', 'rowname', 'rownames', 'x', 'unnamed0', 'rownumber',
@@ -91,7 +102,7 @@ ANYWHERE = _words(
     'at of in the for scan scanning mri mr t 1 image imaging visit baseline bl screening entry '
     'enrollment enrolment inclusion exam examination assessment acquisition acq study test session '
     'time participant subject subj sub patient pt person demographics demo value final '
-    'current raw x y'
+    'current raw x y v tp interview bei mrt'
 )
 """Words that do not change the meaning of most names."""
 
@@ -115,7 +126,10 @@ VOCABULARY: dict[Meaning, Words] = {
         ),
         ANYWHERE
         + NUMBERING
-        + _words('biological bio birth assigned self reported legal is m f 0 2 binary bin'),
+        + _words(
+            'biological bio birth assigned self reported legal is m f w mf fm wm mw 0 2 01 binary '
+            'bin'
+        ),
         _words(
             'hormone hormones partner partners orientation drive ratio chromosome chromosomes '
             'function satisfaction same interaction age'
@@ -126,7 +140,7 @@ VOCABULARY: dict[Meaning, Words] = {
         ANYWHERE
         + _words(
             'years year yr yrs decimal exact rounded int calculated calc chronological when '
-            'attended centre center jahre jahren anos ans'
+            'attended centre center jahre jahren jaren anos anni ans'
         ),
         _words(
             'onset diagnosis dx group groups category cat bin bins band bands class range brain '
@@ -138,10 +152,11 @@ VOCABULARY: dict[Meaning, Words] = {
     'site': Words(
         _words(
             'site sites siteid scanner scanners scannerid center centre centro zentrum standort '
-            'hospital institution institute facility station device manufacturer manufacturers '
+            'hospital hopital klinik klinikum krankenhaus clinic ospedale sede studienzentrum 施設 '
+            'institution institute facility station device manufacturer manufacturers '
             'vendor'
         ),
-        ANYWHERE + NUMBERING + _words('model serial type make l recruitment collection data'),
+        ANYWHERE + NUMBERING + _words('model serial type make l recruitment collection data info'),
         _words(
             'upgrade upgrades drift effect change software version investigator pi distance field '
             'strength years months'
@@ -174,12 +189,12 @@ VOCABULARY: dict[Meaning, Words] = {
     'session': Words(('session',), NUMBERING),
     'repeat': Words(('visit', 'viscode', 'timepoint', 'wave', 'followup'), NUMBERING),
     'icv': Words(
-        _words('icv tiv etiv dlicv icvol intracranial cranial headsize'),
+        _words('icv tiv ticv etiv dlicv icvol intracranial intracranialv cranial'),
         ANYWHERE
         + UNITS
         + _words(
             'total estimated est e volume vol head size dl muse dlmuse h fs freesurfer spm cat 12 '
-            'intra measure measured'
+            'intra measure measured smri scs manual vault'
         ),
         _words(
             'to per by ratio fraction percent percentage pct norm normalized normalised adjusted'
@@ -215,7 +230,8 @@ MEASURES = frozenset(
         'centiloid nfl gfap fdg pib dose dosage medication duration onset months month years year '
         'days day weeks date time hour qc snr cnr efc fwhm motion quality rating tesla strength id '
         'uid uuid number code serial version status phenotype genotype allele pack blood pressure '
-        'heart rate bildung email phone zip address'
+        'heart rate bildung email phone zip address av45 av ecog mpacc ldeltotal digitscor '
+        'trabscor asf delay hand fldstreng fsversion colprot origprot wmh'
     )
 )
 """Words of other facts about participants, unless a name also has a word of regions."""
@@ -238,15 +254,28 @@ NOUNS: dict[Meaning, str] = {
 SEXES = {
     'F': frozenset(
         {'f', 'female', 'w', 'woman', 'women', 'females', 'weiblich', 'frau', 'femme', 'mujer',
-         'femenino', 'féminin', '女', '女性'}
+         'femenino', 'féminin', 'feminino', 'femmina', 'donna', 'vrouw', 'kvinna', 'kvinne',
+         'kvinde', 'kobieta', 'k', 'girl', 'ж', 'жен', 'женский', '여', '여성', '女', '女性'}
     ),
     'M': frozenset(
         {'m', 'male', 'man', 'men', 'males', 'männlich', 'mann', 'homme', 'hombre', 'masculino',
-         'masculin', '男', '男性'}
+         'masculin', 'maschio', 'uomo', 'mand', 'mężczyzna', 'erkek', 'h', 'boy', 'м', 'муж',
+         'мужской', '남', '남성', '男', '男性'}
     ),
 }  # fmt: skip
 """Words for each sex, in lower case."""
 
+UK_BIOBANK: dict[int, Meaning] = {
+    31: 'sex', 34: 'birth', 53: 'date', 54: 'site', 21003: 'age', 26521: 'icv',
+}  # fmt: skip
+"""Fields of UK Biobank, whose columns are called `f.21003.2.0`, `21003-2.0` or `p21003_i2`."""
+
+FIXED = (31, 34)
+"""Fields that do not change between visits."""
+
+_BIOBANK = re.compile(
+    r'(?:[fnpx][._]?)?(\d+)(?:[-._](?=\d[._]\d)|_i)(\d)([._]a?\d+)?', re.IGNORECASE
+)
 _PARTS = re.compile(r'\d+|[^\W\d_]+')
 _HUMP = re.compile(r'(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])')
 
@@ -288,7 +317,20 @@ def meaning_of(name: str) -> Meaning | None:
     """Return the meaning of the name of a column; None if it may be a region."""
     normalised = normalise_name(name)
     exact = (meaning for meaning, known in SPELLINGS.items() if normalised in known)
-    return next(exact, None) or _meaning_of_words(frozenset(words_of(name)))
+    return (
+        next(exact, None)
+        or _meaning_in_biobank(name)
+        or _meaning_of_words(frozenset(words_of(name)))
+    )
+
+
+def _meaning_in_biobank(name: str) -> Meaning | None:
+    """Return the meaning of a field of UK Biobank; images are of visits 2 and 3."""
+    field = _BIOBANK.fullmatch(name)
+    if field is None:
+        return None
+    number, visit = int(field[1]), int(field[2])
+    return UK_BIOBANK.get(number) if number in FIXED or visit > 1 else None
 
 
 def _meaning_of_words(found: frozenset[str]) -> Meaning | None:

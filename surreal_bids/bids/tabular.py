@@ -167,9 +167,26 @@ def read_table(path: Path) -> Table:
     header = rows.pop(min(rows), None) if rows else None
     if header is None:
         raise DataError(f'{path}: the table is empty; it needs a header and rows below it')
+    header, rows = _without_empty_columns(header, rows)
     _check_shape(path, header, rows)
+    again = [line for line, row in rows.items() if row == header]
+    if again:
+        raise DataError(f'{path}: line {again[0]} repeats the header; remove it')
     cells = [[None if c.lower() in MISSING_CELLS else c for c in row] for row in rows.values()]
     return Table(path, pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object))
+
+
+def _without_empty_columns(
+    header: list[str], rows: dict[int, list[str]]
+) -> tuple[list[str], dict[int, list[str]]]:
+    """Remove columns at the end without a name and values, which spreadsheets add."""
+    while (
+        header
+        and not header[-1]
+        and all(len(r) == len(header) > 1 and not r[-1] for r in rows.values())
+    ):
+        header, rows = header[:-1], {line: row[:-1] for line, row in rows.items()}
+    return header, rows
 
 
 def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> None:
@@ -180,6 +197,8 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
         raise DataError(
             f'{path}: more than one column {list_briefly(repeated)}; rename or remove one'
         )
+    if header.count('') > 1:
+        raise DataError(f'{path}: {header.count("")} columns have no name; name or remove them')
     broken = [name for name in header if not name.isprintable()]
     if broken:
         raise DataError(

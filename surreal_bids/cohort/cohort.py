@@ -28,6 +28,7 @@ from surreal_bids.cohort.exclusions import (
     screen_sites,
     start_screen,
 )
+from surreal_bids.cohort.facts import disagreeing_columns, doubtful_numbers, exchanged_sexes
 from surreal_bids.cohort.features import Choice, choose_options
 from surreal_bids.cohort.grouping import (
     divide_people,
@@ -46,7 +47,7 @@ from surreal_bids.cohort.joined import (
     read_tables,
     screen_rows,
 )
-from surreal_bids.cohort.plausibility import exchanged_sexes, require_people
+from surreal_bids.cohort.plausibility import require_people
 from surreal_bids.cohort.reader import (
     VISIT,
     VisitTable,
@@ -454,8 +455,11 @@ def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[str]:
     if column is not None or not cohort.wanted.are_z_scores:
         yield from exchanged_sexes(cohort.people, size)
     yield from warn_of_ages(cohort.visits, cohort.people)
+    first = cohort.first_visits()
+    yield from doubtful_numbers(first.people)
+    yield from disagreeing_columns(first.people, first.others)
     if model is not None:
-        yield from outside_training_ages(cohort.first_visits().people, model.ranges)
+        yield from outside_training_ages(first.people, model.ranges)
 
 
 USUAL_ICV = 1_400_000

@@ -6,11 +6,14 @@ A column whose name says nothing is judged by its content. `what_it_holds` looks
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from surreal_bids.columns import Meaning
+from surreal_bids.columns import Meaning, may_mean, meaning_of, sex_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import list_briefly
 
@@ -56,7 +59,7 @@ ROUNDING = 1e-3
 """Relative difference up to which a sum equals its parts."""
 
 _DATE = r'\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(\D.*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})(\D.*)?'
-_NUMBER = r'[+-]?[.,]?\d.*'
+_NUMBER = r"[+-]?[.,]?\d[\d.,' ]*([eE][+-]?\d+)?( ?(mm|cm|cc|ml)\S*|[^\w\s])?"
 
 
 def what_it_holds(cells: pd.Series) -> str | None:
@@ -132,6 +135,37 @@ def may_hold(cells: pd.Series, meaning: Meaning) -> bool:
     return is_number and not (meaning == 'age' and looks_like_codes(values))
 
 
+HEADS = (9e5, 2.2e6)
+HEADS_VARY = (0.03, 0.25)
+"""Range of median head sizes in mm3, and of their standard deviation relative to the median."""
+
+
+def is_doubtful(cells: pd.Series, meaning: Meaning) -> bool:
+    """Check whether a column may have a meaning, by its name and content or its content alone."""
+    name = str(cells.name)
+    if may_mean(name, meaning):
+        return may_hold(cells, meaning)
+    return meaning_of(name) is None and _seems_to_hold(cells, meaning)
+
+
+def _seems_to_hold(cells: pd.Series, meaning: Meaning) -> bool:
+    """Check whether content shows a meaning: sex or head size; others cannot be told by it."""
+    known = cells.dropna()
+    if len(known) < MIN_TO_JUDGE:
+        return False
+    if meaning == 'sex':
+        return {sex_of(str(word)) for word in set(known)} == {'F', 'M'}
+    if meaning != 'icv':
+        return False
+    values = pd.to_numeric(known, errors='coerce')
+    middle = values.median()
+    return bool(
+        values.notna().all()
+        and HEADS[0] <= middle <= HEADS[1]
+        and HEADS_VARY[0] <= values.std() / middle <= HEADS_VARY[1]
+    )
+
+
 def looks_like_codes(values: pd.Series) -> bool:
     """Check whether numbers called ages are codes of age groups: 1, 2, 3 ..."""
     known = values.dropna()
@@ -152,7 +186,7 @@ def refuse_codes(ages: pd.Series) -> None:
 
 
 def sums_of_others(table: pd.DataFrame) -> dict[str, str]:
-    """Find columns that are the sum of two or of all others.
+    """Find columns that are a copy of another, or the sum or mean of two or of all others.
 
     Parameters
     ----------
@@ -173,7 +207,19 @@ def sums_of_others(table: pd.DataFrame) -> dict[str, str]:
         for name in complete
         if _same(2 * complete[name], total)
     }
+    found |= _copies(complete)
     return found | _sums_of_two(complete.drop(columns=list(found)))
+
+
+def _copies(table: pd.DataFrame) -> dict[str, str]:
+    """Find columns with the values of a column before them."""
+    columns = list(table)
+    return {
+        str(name): f'the same as {first}'
+        for place, name in enumerate(columns)
+        for first in columns[:place]
+        if table[name].iloc[0] == table[first].iloc[0] and table[name].equals(table[first])
+    }
 
 
 def _same(first: ArrayLike, second: ArrayLike) -> bool:
@@ -181,22 +227,61 @@ def _same(first: ArrayLike, second: ArrayLike) -> bool:
 
 
 def _sums_of_two(table: pd.DataFrame) -> dict[str, str]:
-    """Find columns that are the sum of two others, such as both sides of a region."""
+    """Find columns that are the sum or mean of two others, such as both sides of a region."""
     values = table.to_numpy()
     found = {}
     for place, name in enumerate(table):
-        pairs = np.ones((values.shape[1],) * 2, dtype=bool)
-        pairs[place], pairs[:, place] = False, False
-        np.fill_diagonal(pairs, False)
-        for row in values[:MIN_TO_JUDGE]:
-            if pairs.any():
-                pairs &= np.abs(row[:, None] + row - row[place]) <= ROUNDING * abs(row[place])
-        for one, other in np.argwhere(pairs):
-            if _same(values[:, place], values[:, one] + values[:, other]):
-                pair = f'{table.columns[one]} and {table.columns[other]}'
-                found[str(name)] = f'the sum of {pair}'
-                break
+        for what, column in (('sum', values[:, place]), ('mean', 2 * values[:, place])):
+            pair = _adds_up(values, place, column)
+            if pair:
+                one, other = (table.columns[k] for k in pair)
+                found[str(name)] = f'the {what} of {one} and {other}'
     return found
+
+
+def _adds_up(values: NDArray[np.float64], place: int, column: NDArray[np.float64]) -> list[int]:
+    """Find two columns, other than that at `place`, that add up to a column; empty if none do."""
+    pairs = np.ones((values.shape[1],) * 2, dtype=bool)
+    pairs[place], pairs[:, place] = False, False
+    np.fill_diagonal(pairs, False)
+    for row, whole in zip(values[:MIN_TO_JUDGE], column):
+        if pairs.any():
+            pairs &= np.abs(row[:, None] + row - whole) <= ROUNDING * abs(whole)
+    for pair in np.argwhere(pairs).tolist():
+        if _same(column, values[:, pair].sum(axis=1)):
+            return list(pair)
+    return []
+
+
+MIN_REPEATED = 5
+"""Minimum number of regions with several columns that shows a table to repeat regions."""
+
+_TIME = (
+    r'bl|baseline|screening|sc|pre|post|test|retest|follow-?up|[23][.-]0|i[23]|'
+    r'(?:fu|m|mo|month|y|yr|year|w|wave|v|visit|t|tp|time|timepoint|ses|session)[-_]?\d+|'
+    r'raw|norm\w*|adj\w*|corr\w*|res(?:id\w*)?|z|z-?score|pct|perc\w*|harmoni[sz]ed|combat'
+)
+_VARIANT = re.compile(
+    rf'(?P<region>.+)[-_. ](?:{_TIME})|(?:{_TIME})[-_. ](?P<after>.+)', re.IGNORECASE
+)
+"""Names of columns that begin or end with a visit or correction: `hippocampus_m12`, `T2.insula`."""
+
+
+def refuse_repeated(columns: Sequence[str]) -> None:
+    """Refuse a table with the same regions of several visits, or corrected ones, side by side."""
+    of_region: dict[str, list[str]] = {}
+    for name in columns:
+        mark = _VARIANT.fullmatch(name)
+        region = name if mark is None else mark['region'] or mark['after']
+        of_region.setdefault(region, []).append(name)
+    repeated = [names for names in of_region.values() if len(names) > 1]
+    if len(repeated) >= MIN_REPEATED and sum(map(len, repeated)) > MOSTLY * len(columns):
+        first, second, *_ = repeated[0]
+        raise DataError(
+            f'columns {first} and {second} seem to hold one region twice '
+            f'({len(repeated)} such regions). Write one row per visit with a column session_id, or '
+            'list the regions to use in a file for --features'
+        )
 
 
 def unlike_others(table: pd.DataFrame) -> dict[str, str]:
@@ -216,6 +301,7 @@ def unlike_others(table: pd.DataFrame) -> dict[str, str]:
     dict
         What is unusual about each of these columns.
     """
+    table = table.dropna(axis=1, how='all')
     if len(table) < 2 * MIN_TO_JUDGE or table.shape[1] <= FEW_COLUMNS:
         return {}
     weak = [_only_whole(table), _wide(table), _unrelated(table)]

@@ -12,6 +12,14 @@ from surreal_bids.bids.layout import Visit, visit_name, without_prefix
 from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, prefix_errors
 from surreal_bids.cohort.consistency import near_copies
 from surreal_bids.cohort.content import refuse_codes
+from surreal_bids.cohort.facts import (
+    refuse_other_codes,
+    refuse_placeholders,
+    refuse_spellings,
+    require_levels,
+    require_years,
+    unify_sex,
+)
 from surreal_bids.cohort.features import (
     GO_WITHOUT,
     VOLUME_UNIT,
@@ -38,16 +46,11 @@ from surreal_bids.cohort.plausibility import (
     missing_values,
     outlying_volumes,
     refuse_negative,
-    refuse_other_codes,
     refuse_separators,
-    refuse_spellings,
-    require_levels,
     require_numbers,
     require_people,
     require_varying,
-    require_years,
     sites_without_controls,
-    unify_sex,
     unusable_regions,
 )
 from surreal_bids.cohort.reader import (
@@ -268,6 +271,7 @@ def _type_people(
     for column in table.select_dtypes(exclude='number'):
         with prefix_errors(known.source_of(str(column))):
             refuse_spellings(table[column])
+            refuse_placeholders(table[column])
             if model is None:
                 require_levels(table[column], column == options.site_column)
     return table, notes

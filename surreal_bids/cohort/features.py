@@ -14,14 +14,20 @@ from surreal_bids.bids.tabular import (
     prefix_errors,
     require_columns,
 )
-from surreal_bids.cohort.content import may_hold, sums_of_others, unlike_others, what_it_holds
+from surreal_bids.cohort.content import (
+    is_doubtful,
+    may_hold,
+    refuse_repeated,
+    sums_of_others,
+    unlike_others,
+    what_it_holds,
+)
 from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
 from surreal_bids.columns import (
     VOLUMES,
     Meaning,
     column_of,
     columns_of,
-    may_mean,
     means,
     names_region,
     noun,
@@ -205,14 +211,15 @@ def _regions_by_content(
     numbers = pd.DataFrame({name: table.numbers(name) for name in columns if name not in judged})
     judged |= sums_of_others(numbers)
     numbers = numbers.drop(columns=[name for name in numbers if name in judged])
+    with prefix_errors(table.source):
+        refuse_repeated([str(name) for name in numbers])
     unlike = {} if kind == ZSCORE else unlike_others(numbers)
     strange = [f'{name} ({why})' for name, why in unlike.items() if not names_region(name)]
     if strange:
-        listed = list_briefly(strange, 5)
         raise DataError(
-            f'{table.source}: {listed} does not behave like the other regional volumes; list the '
-            'regions to use in a file for --features, or move other measures to a table given with '
-            '--participants'
+            f'{table.source}: {list_briefly(strange, 5)} does not behave like the other regional '
+            'volumes; list the regions to use in a file for --features, or move other measures to '
+            'a table given with --participants'
         )
     return [name for name in columns if name in numbers], judged
 
@@ -503,9 +510,7 @@ def _refuse_doubtful(people: Table, meaning: Meaning, others: Collection[str]) -
     doubtful = [
         name
         for name in people.columns
-        if name not in others
-        and may_mean(name, meaning)
-        and may_hold(people.categories(name), meaning)
+        if name not in others and is_doubtful(people.categories(name), meaning)
     ]
     if doubtful:
         raise DataError(

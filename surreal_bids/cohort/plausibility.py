@@ -8,15 +8,14 @@ Participants with missing values, an impossible age or head size are excluded wi
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.tabular import Table
-from surreal_bids.cohort.requirements import OTHER_HEAD, Requirements
-from surreal_bids.columns import SEXES, means, sex_of
+from surreal_bids.cohort.requirements import OTHER_HEAD
+from surreal_bids.columns import means
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import counted, list_briefly
 
@@ -54,11 +53,12 @@ OFTEN_WRONG = 0.2
 MOSTLY = 0.5
 """Share of participants above which negative values are the rule."""
 
-MAX_LEVELS = 10
-"""Number of levels that a category may have in any sample."""
-
 MIN_ALIKE = 3
 """Minimum number of equal regions that shows two participants to be copies."""
+
+MIN_TO_AVERAGE, AVERAGED = 10, 1e-4
+"""Minimum number of participants and regions to recognise an average, and the difference relative
+to the median up to which volumes equal it."""
 
 MIN_AT_SITE = 3
 """Minimum number of controls per site: one or two would be moved to the overall mean."""
@@ -74,12 +74,6 @@ MISSING_CODES = (-9999.0, -999.0, -99.0, -9.0, -8.0, -1.0, 0.0, 99.0, 999.0, 999
 
 MAX_CODES = 5
 """Number of distinct values up to which a covariate holds codes, where 0 or -1 can be valid."""
-
-MIN_OF_A_SEX = 10
-MIN_SEX_DIFFERENCE = 0.02
-CERTAIN = 4.0
-"""Minimum number of participants per sex, relative difference of volumes in the model, and standard
-errors of an opposite difference to conclude that the codes are reversed."""
 
 _THOUSANDS = re.compile(r'\d{1,3}(\.\d{3})*')
 
@@ -156,188 +150,6 @@ def _missing_codes(values: pd.Series) -> pd.Series:
     return is_code & (below | (values > rest.max() + width))
 
 
-def require_years(ages: pd.Series) -> None:
-    """Refuse a column of birth years, months or days; single impossible ages are excluded later."""
-    known = ages.dropna()
-    if known.empty or (known > POSSIBLE_AGE[1]).mean() <= OFTEN_WRONG:
-        return
-    found = known.median()
-    meant = 'days'
-    if found < 1900:
-        meant = 'months'
-    elif found < 2100:
-        meant = 'birth years'
-    raise DataError(
-        f'column {ages.name} has a median of {found:g}, like {meant}; write ages in years'
-    )
-
-
-def unify_sex(column: pd.Series, levels: Sequence[str] = ()) -> tuple[pd.Series, str | None]:
-    """Unify the words for each sex: those of a model, or F and M if a table mixes spellings.
-
-    Parameters
-    ----------
-    column : Series of text
-        A column; returned unchanged unless its name means sex.
-    levels
-        Words of a model for the sexes.
-
-    Returns
-    -------
-    column, note
-        The column, and the spellings that were unified.
-
-    Raises
-    ------
-    DataError
-        The column mixes words for a sex with other values.
-    """
-    known = column.dropna()
-    if not means(column.name, 'sex') or known.empty:
-        return column, None
-    if pd.api.types.is_numeric_dtype(known):
-        _require_two_codes(known)
-        return column, None
-    meant = known.map(lambda word: sex_of(str(word)))
-    if meant.isna().all():
-        _require_two_codes(known)
-        return column, None
-    _require_one_coding(known, meant)
-    names = {str(sex_of(level)): level for level in levels}
-    return _rename_sexes(column, meant, names)
-
-
-def _rename_sexes(
-    column: pd.Series, meant: pd.Series, names: dict[str, str]
-) -> tuple[pd.Series, str | None]:
-    """Rename the sexes to these names, or to F and M if a sex has more than one word."""
-    spellings = {sex: sorted(set(column[meant.index][meant == sex])) for sex in SEXES}
-    if not names and max(map(len, spellings.values())) < 2:
-        return column, None
-    unified = meant.map(names or {sex: sex for sex in SEXES}).reindex(column.index)
-    unified = unified.where(unified.notna(), None).astype(object)
-    listed = '; '.join(f'{", ".join(words)} = {sex}' for sex, words in spellings.items() if words)
-    return unified, None if unified.equals(column) else f'{column.name}: {listed}'
-
-
-def _require_two_codes(known: pd.Series) -> None:
-    if known.nunique() > 2:
-        codes = list_briefly(str(code).removesuffix('.0') for code in sorted(set(known)))
-        raise DataError(
-            f'column {known.name} holds {codes}; write F and M, or n/a for unknown values'
-        )
-
-
-def _require_one_coding(known: pd.Series, meant: pd.Series) -> None:
-    if meant.isna().any():
-        who = str(meant.isna().idxmax())
-        raise DataError(
-            f'column {known.name}: {who} has {known[who]}, others have '
-            f'{list_briefly(sorted(set(known) - {known[who]}))}; write F and M, or n/a'
-        )
-
-
-def refuse_other_codes(sex: pd.Series, model: Requirements, features: pd.DataFrame) -> None:
-    """Refuse numeric codes of the sexes that differ from those of a model.
-
-    Reversed codes are detected from brain size, if there are enough participants and the model has
-    a difference between the sexes that head size does not explain.
-
-    Parameters
-    ----------
-    sex, features
-        A numeric covariate of the model that means sex, and volumes in the same rows.
-    model
-        Requirements of a model.
-    """
-    name = str(sex.name)
-    low, high = model.ranges[name]
-    strange = sex[sex.notna() & ~sex.isin((low, high))]
-    if len(strange):
-        raise DataError(
-            f'column {name}: {strange.index[0]} has {strange.iloc[0]:g}, but the model was '
-            f'trained with {low:g} and {high:g}; use the codes of the training sample'
-        )
-    size = (features / model.mean_volumes.to_numpy()).mean(axis=1)
-    expected = model.effects[name] * (high - low)
-    _refuse_reversed(name, size[sex == low].dropna(), size[sex == high].dropna(), expected)
-
-
-def _refuse_reversed(name: str, low: pd.Series, high: pd.Series, expected: float) -> None:
-    """Refuse brain sizes of two codes that differ in the opposite direction than expected."""
-    if min(len(low), len(high)) < MIN_OF_A_SEX or abs(expected) < MIN_SEX_DIFFERENCE:
-        return
-    difference = high.mean() - low.mean()
-    error = np.sqrt(low.var() / len(low) + high.var() / len(high))
-    if difference * expected < 0 and abs(difference) > CERTAIN * error:
-        raise DataError(
-            f'column {name}: brains of participants with the higher code are '
-            f'{abs(difference):.0%} {"smaller" if difference < 0 else "larger"}, but the opposite '
-            'was found in training; check whether the codes are reversed'
-        )
-
-
-def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
-    """Warn if women have larger heads than men, which suggests exchanged labels.
-
-    Parameters
-    ----------
-    people
-        Covariates; columns of sexes that hold words are checked.
-    size
-        Head size, or the sum of all regions.
-    """
-    found = []
-    for name in people.select_dtypes(exclude='number'):
-        if not means(name, 'sex'):
-            continue
-        meant = people[name].map(lambda word: sex_of(str(word)), na_action='ignore')
-        women, men = (size[meant == sex].dropna() for sex in SEXES)
-        if min(len(women), len(men)) < MIN_OF_A_SEX:
-            continue
-        ratio = women.mean() / men.mean() - 1
-        error = np.sqrt(women.var() / len(women) + men.var() / len(men)) / men.mean()
-        if ratio > max(MIN_SEX_DIFFERENCE, CERTAIN * error):
-            found.append(
-                f'Sex: women have {ratio:.0%} larger heads than men; check whether the values of '
-                f'column {name} are exchanged'
-            )
-    return found
-
-
-def refuse_spellings(column: pd.Series) -> None:
-    """Refuse categories written in several ways, such as `site1`, `SITE 1` and `Site-01`."""
-    spellings: dict[str, list[str]] = {}
-    for level in sorted(set(column.dropna())):
-        spellings.setdefault(_spelling(level), []).append(level)
-    same = [' = '.join(levels) for levels in spellings.values() if len(levels) > 1]
-    if same:
-        raise DataError(
-            f'column {column.name}: {list_briefly(same)} (they differ only in case, spaces, '
-            'punctuation or zeros); use one spelling'
-        )
-
-
-def _spelling(level: str) -> str:
-    """Reduce a name to what distinguishes it: `site1` for `Site-01`, but `1.1` is not `11`."""
-    folded = unicodedata.normalize('NFKC', level).casefold()
-    named = re.sub(r'^(site|scanner|cent(re|er))(?=[\W_]*\d)', '', folded)
-    parts = [part.lstrip('0') or '0' for part in re.findall(r'\d+|[^\W\d_]+|\+', named)]
-    return re.sub(r'(?<=[^\d ]) | (?=[^\d ])', '', ' '.join(parts))
-
-
-def require_levels(column: pd.Series, is_site: bool = False) -> None:
-    """Refuse categories that have almost one level per participant."""
-    other = 'another column' + is_site * ' with --site-column (none: do not harmonize)'
-    levels = sorted(set(column.dropna()))
-    if len(levels) > MAX_LEVELS and len(levels) > len(column) / 2:
-        raise DataError(
-            f'column {column.name} has {len(levels)} levels among {len(column)} visits '
-            f'({list_briefly(levels, 3)}), too many for a category; correct it, or choose '
-            f'{other}'
-        )
-
-
 def refuse_separators(table: Table, columns: Iterable[str]) -> None:
     """Refuse numbers with thousands separators, such as `1.234` next to `987`."""
     for name in columns:
@@ -397,6 +209,7 @@ def check_volumes(
     """
     refuse_negative(features, source)
     refuse_copies(features, source)
+    _refuse_averages(features, source)
     logs = _logs(features)
     _refuse_mixed_units(logs.median(axis=1), source)
     _refuse_far_values(features, logs, source)
@@ -435,6 +248,20 @@ def refuse_copies(features: pd.DataFrame, source: str) -> None:
             f'{source}: {first} and {copy} have identical volumes in all regions '
             f'({counted(int(copies.sum()), "copied row")} in total); keep one of them'
         )
+
+
+def _refuse_averages(features: pd.DataFrame, source: str) -> None:
+    """Refuse a row with the mean or median of all others, which spreadsheets add."""
+    if min(features.shape) < MIN_TO_AVERAGE:
+        return
+    mean = (features.sum() - features) / (len(features) - 1)
+    for what, average in (('mean', mean), ('median', features.median())):
+        near = ((features - average).abs() <= AVERAGED * features.median()).all(axis=1)
+        if near.any():
+            raise DataError(
+                f'{source}: the volumes of {near.idxmax()} are the {what} of those of all others; '
+                'remove this row'
+            )
 
 
 def _refuse_mixed_units(scale: pd.Series, source: str) -> None:

@@ -29,7 +29,10 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.text import list_briefly
 
-SUMMARIES = frozenset({'mean', 'average', 'median', 'sum', 'total', 'sd', 'std', 'unit', 'units'})
+SUMMARIES = frozenset(
+    {'mean', 'average', 'median', 'sum', 'total', 'sd', 'std', 'unit', 'units',
+     'count', 'mittelwert', 'summe', 'gesamt', 'moyenne', 'media', 'promedio', 'gemiddelde'}
+)  # fmt: skip
 """Ids of rows that summarise participants."""
 
 _NAMED_VISIT = re.compile(r'(.+)_ses-([A-Za-z0-9]+)')
@@ -37,11 +40,14 @@ _PLAIN_ID = re.compile(r'[^\s/\\]+')
 _LIKE_VISIT = re.compile(
     r'(.+?)[_.-]?(?:[_.-](?:bl|baseline|sc|screening|fu|followup|pre|post|test|t1w)'
     r'|(?:19|20)\d\d-?\d\d-?\d\d|re(?:scan|test|peat)\d*'
-    r'|[_.-](?:v|visit|ses|session|m|mo|month|y|yr|year|t|tp|time|timepoint|w|wave|scan|fu|run)'
-    r'[_.-]?\d+|(?:_(?:acq|ce|rec|run|echo|part|desc)-[a-z0-9]+)+)',
+    r'|[_.-](?:v|visit|ses|session|m|mo|month|y|yr|year|t|tp|time|timepoint|w|wave|scan|fu|run|mr|mri)'
+    r'[_.-]?\d+(?:[_.-](?:mr|mri|t1|t1w))?|(?:_(?:acq|ce|rec|run|echo|part|desc)-[a-z0-9]+)+)',
     re.IGNORECASE,
 )
 """Ids that end like the name of a visit or scan: `0001_M12`, `A_v2`, `A_2019-03-02`, `A_run-2`."""
+
+_ADDED = re.compile(r'[_.(-]|(?<=\d)(?:[a-d]|[^\W\d_]{2,}\d*)$')
+"""Where an id may end and a suffix begin: `01_2`, `01b`, `01bis`, `01(2)`."""
 
 MAX_VISITS = 10
 """Number of ids such as `HC_M_01` with one stem above which the stem is not a participant."""
@@ -155,7 +161,7 @@ def _check_ids(path: Path, ids: pd.Series) -> None:
             )
         if name.lower() in SUMMARIES:
             raise DataError(f'{path}: {line} ({name}) is not a participant; remove it')
-    if ids.str.fullmatch(r'\d+\.0+').all():
+    if ids.str.fullmatch(r'\d+(\.0+|\.\d+[eE]\+\d+)').all():
         raise DataError(
             f'{path}: ids are decimal numbers such as {ids.iloc[0]}; write whole numbers'
         )
@@ -228,7 +234,7 @@ def _refuse_hidden_visits(path: Path, names: list[str]) -> None:
 
 def _stem(name: str, known: Collection[str]) -> str:
     """Return the id to which a name adds a visit or a number; the name itself if it adds none."""
-    stems = [name[: mark.start()] for mark in re.finditer(r'[_.-]|(?<=\d)[a-d]$', name)]
+    stems = [name[: mark.start()] for mark in _ADDED.finditer(name)]
     listed = next((stem for stem in stems if stem in known), None)
     like = _LIKE_VISIT.fullmatch(name)
     return listed or (like[1] if like else name)
@@ -291,19 +297,24 @@ def own_id_column(path: Path, id_column: str | None) -> str | None:
 
 def require_ids(volumes: VisitTable, people: VisitTable) -> None:
     """Refuse two tables with different spellings of the same ids."""
-    known = {participant for participant, _ in people.visits}
-    absent = [participant for participant, _ in volumes.visits if participant not in known]
-    folded = {name.lower(): name for name in known}
-    alike = [name for name in absent if name.lower().removeprefix('sub-') in folded]
-    if not alike and len(absent) < len(volumes.visits):
+    known, measured = (dict.fromkeys(p for p, _ in each.visits) for each in (people, volumes))
+    absent = [name for name in measured if name not in known]
+    alike = {*map(_key, absent)} & {_key(name) for name in known if name not in measured}
+    if not alike and len(absent) < len(measured):
         return
-    listed = list_briefly(_written_id(name, volumes.prefix) for name in dict.fromkeys(absent))
+    listed = list_briefly(_written_id(name, volumes.prefix) for name in absent)
     there = list_briefly((_written_id(name, people.prefix) for name in sorted(known)), 3)
-    hint = 'ids are case-sensitive: ' if alike else ''
+    hint = 'ids differ in case, zeros or punctuation only: ' if alike else ''
     raise DataError(
         f'{listed}: in {volumes.source} but not in {people.source} (ids there: {there}); '
         f'{hint}write them alike in both tables'
     )
+
+
+def _key(participant: str) -> tuple[str, ...]:
+    """Reduce an id to its letters and numbers; `A-01` is like `a_1`, but `A-1-1` not like `A11`."""
+    parts = re.findall(r'\d+|[^\W\d_]+', participant.lower().removeprefix('sub-'))
+    return tuple(part.lstrip('0') or '0' for part in parts)
 
 
 def _written_id(participant: str, prefix: str) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.cohort.cohort import check_participants, read_cohort
-from surreal_bids.cohort.plausibility import refuse_spellings
+from surreal_bids.cohort.facts import refuse_spellings
 from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.columns import column_of
 from surreal_bids.config import CohortOptions

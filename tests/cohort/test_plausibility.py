@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.cohort.facts import exchanged_sexes
 from surreal_bids.cohort.plausibility import (
     empty_regions,
-    exchanged_sexes,
     implausible_values,
     missing_values,
     outlying_volumes,
