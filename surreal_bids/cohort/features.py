@@ -247,8 +247,7 @@ def judge_listed(table: Table, wanted: FeatureList, used: Collection[str]) -> li
                 'remove it from the list'
             )
     doubts = list_briefly(f'{name} ({what})' for name, what in held.items())
-    listed = f'Features: {doubts} may not be a regional volume; check --features'
-    return [listed] if doubts else []
+    return [f'Features: {doubts} may not be a regional volume; check --features'] if doubts else []
 
 
 def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:
@@ -433,12 +432,11 @@ def _for_training(config: CohortOptions, people: Table) -> Choice:
     ]
     covariates = [] if covariates == [NONE] else covariates
     icv_column = config.icv_column or usual.get('icv')
-    site_column = _named_site(config) or usual.get('site')
     options = PreprocessingOptions(
         covariates=tuple(covariates),
         icv_column=icv_column,
         icv=_icv_handling(config, icv_column),
-        site_column=site_column,
+        site_column=_named_site(config) or usual.get('site'),
         combat_fit_on='all' if config.combat_fit_on == 'all' else 'controls',
         impute=config.impute,
     )
