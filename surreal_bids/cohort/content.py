@@ -186,7 +186,7 @@ def refuse_codes(ages: pd.Series) -> None:
 
 
 def sums_of_others(table: pd.DataFrame) -> dict[str, str]:
-    """Find columns that are a copy of another, or the sum or mean of two or of all others.
+    """Find columns that are the sum or mean of two, or the sum of all others.
 
     Parameters
     ----------
@@ -207,19 +207,7 @@ def sums_of_others(table: pd.DataFrame) -> dict[str, str]:
         for name in complete
         if _same(2 * complete[name], total)
     }
-    found |= _copies(complete)
     return found | _sums_of_two(complete.drop(columns=list(found)))
-
-
-def _copies(table: pd.DataFrame) -> dict[str, str]:
-    """Find columns with the values of a column before them."""
-    columns = list(table)
-    return {
-        str(name): f'the same as {first}'
-        for place, name in enumerate(columns)
-        for first in columns[:place]
-        if table[name].iloc[0] == table[first].iloc[0] and table[name].equals(table[first])
-    }
 
 
 def _same(first: ArrayLike, second: ArrayLike) -> bool:
