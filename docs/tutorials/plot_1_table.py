@@ -43,12 +43,12 @@ pd.read_table(folder / 'study' / 'participants.tsv').head(3)
 # ---
 # The first lines show how the tables were understood: the diagnosis column, the controls, the
 # covariates, the site, and who is excluded and why. Check them: no later step can correct a wrong
-# choice, and an option overrides each of them. ``--iterations 500`` keeps this page fast; omit it
-# for real data. If the command is interrupted, rerun it to resume.
+# choice, and an option overrides each of them. ``--iterations 300`` and ``--folds 2`` keep this
+# page fast; omit them for real data. If the command is interrupted, rerun it to resume.
 
 run(
     'surreal-gan fit study/roi_volumes.tsv --participants study/participants.tsv '
-    '--iterations 500 --out model'
+    '--iterations 300 --folds 2 --out model'
 )
 
 # %%

@@ -149,7 +149,7 @@ nx.draw_networkx(
     ax=axis,
 )
 axis.set_axis_off()
-axis.margins(0.15)
+axis.margins(0.2, 0.35)
 plt.show()
 
 # %%
