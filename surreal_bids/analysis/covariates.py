@@ -24,7 +24,7 @@ def describe_covariates(first: Cohort, indices: pd.DataFrame) -> pd.DataFrame:
     """
     tables = []
     for group, name in GROUP_NAMES.items():
-        chosen = first.select(first.visits['group'] == group)
+        chosen = first.select(first.groups == group)
         covariates, _ = chosen.covariates_and_measures()
         table = associate_covariates(covariates, indices.loc[chosen.visits.index])
         table.insert(0, 'group', name)

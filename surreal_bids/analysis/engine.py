@@ -79,12 +79,6 @@ class Analysis:
         return [name for name in self.names if self.results[name].notna().any()]
 
     @property
-    def first_visits(self) -> pd.DataFrame:
-        """Results of first visits, one row per participant, with the group."""
-        first = self.cohort.first_visits().visits
-        return self.results.loc[first.index].assign(group=first['group'])
-
-    @property
     def _patients(self) -> Cohort:
         first = self.cohort.first_visits()
         return first.select(first.is_patient)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -161,9 +161,14 @@ class Cohort:
         return len(self.visits)
 
     @property
+    def groups(self) -> pd.Series:
+        """Group of each visit; missing where it is not known, and if groups were ignored."""
+        return self.visits.get('group', pd.Series(None, self.visits.index, dtype=object))
+
+    @property
     def is_patient(self) -> pd.Series:
         """Whether each visit is of a patient: booleans (n_visits,)."""
-        return self.visits['group'] == PATIENT
+        return self.groups == PATIENT
 
     @property
     def has_enough_controls(self) -> bool:
@@ -179,13 +184,13 @@ class Cohort:
     @property
     def counts(self) -> dict[str, int]:
         """Number of participants in each group."""
-        first = self.visits.loc[self.visits['is_first'], 'group']
+        first = self.groups[self.visits['is_first']]
         return {group: int((first == group).sum()) for group in (CONTROL, PATIENT)}
 
     @property
     def n_without_group(self) -> int:
         """Number of participants without a known group."""
-        return int(self.visits.loc[self.visits['is_first'], 'group'].isna().sum())
+        return int(self.groups[self.visits['is_first']].isna().sum())
 
     def select(self, chosen: pd.Series | Sequence[bool]) -> Cohort:
         """Keep some of the visits."""
@@ -242,12 +247,13 @@ class Cohort:
     def fingerprint(self, *more: Any) -> str:
         """Compute a short hash of the cohort and of further values that results depend on."""
         digest = hashlib.sha256(json.dumps(more, sort_keys=True, default=str).encode())
-        digest.update(json.dumps(self._record(), sort_keys=True).encode())
+        digest.update(json.dumps(self.record(), sort_keys=True).encode())
         for name in FRAMES:
             digest.update(getattr(self, name).to_csv(sep='\t').encode())
         return digest.hexdigest()[:12]
 
-    def _record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
+        """Return everything that is not a frame, as plain JSON values."""
         text = [n for n in self.people if not pd.api.types.is_numeric_dtype(self.people[n])]
         return {
             'wanted': self.wanted.to_json(),
@@ -263,7 +269,7 @@ class Cohort:
         for name in (*FRAMES, 'exclusions', 'measured', 'uses'):
             table = getattr(self, name).copy().rename_axis(VISIT).reset_index()
             write_tsv(folder / f'{name}.tsv', table)
-        write_json(folder / RECORD, self._record())
+        write_json(folder / RECORD, self.record())
         return folder
 
     @classmethod
@@ -271,20 +277,22 @@ class Cohort:
         """Read what `save` wrote, exact to the last digit."""
         folder = Path(folder)
         record = json.loads((folder / RECORD).read_text(encoding='utf-8'))
-        visits = read_exact(folder / 'visits.tsv', None)
+        text = dict.fromkeys(('visits', 'others', 'exclusions', 'uses'), None)
+        text |= {'people': record['text'], 'measured': (PARTICIPANT, SESSION), 'features': ()}
+        frames = {name: read_exact(folder / f'{name}.tsv', each) for name, each in text.items()}
+        frames |= {'visits': _typed_visits(frames['visits']), 'uses': frames['uses'].fillna('')}
+        return cls.from_record(record, frames)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], frames: Mapping[str, Any]) -> Cohort:
+        """Make a cohort of its frames and of what `record` returned."""
         return cls(
-            _typed_visits(visits),
-            read_exact(folder / 'features.tsv'),
-            read_exact(folder / 'people.tsv', record['text']),
-            read_exact(folder / 'others.tsv', None),
-            FeatureList.from_json(record['wanted']),
-            PreprocessingOptions.from_json(record['options']),
-            tuple(record['notes']),
-            read_exact(folder / 'exclusions.tsv', None),
-            read_exact(folder / 'measured.tsv', (PARTICIPANT, SESSION)),
-            tuple(record['warnings']),
-            record['n_controls'],
-            read_exact(folder / 'uses.tsv', None).fillna(''),
+            wanted=FeatureList.from_json(record['wanted']),
+            options=PreprocessingOptions.from_json(record['options']),
+            notes=tuple(record['notes']),
+            warnings=tuple(record['warnings']),
+            n_controls=record['n_controls'],
+            **frames,
         )
 
 
@@ -443,7 +451,7 @@ def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | Non
             for text, is_serious in compare_ages(age, first.is_patient):
                 (ages if is_serious else notes).append(text)
     warnings = (*few, *ages, *cohort.warnings, *_doubts(cohort, model))
-    n_controls = cohort.counts[CONTROL] if 'group' in cohort.visits else 0
+    n_controls = cohort.counts[CONTROL]
     return replace(cohort, notes=tuple(notes), warnings=warnings, n_controls=n_controls)
 
 

@@ -132,6 +132,7 @@ class AnalyseGroup(Step):
     _always_run = True
 
     def _run_step(self, runtime: Any) -> Any:
+        from surreal_bids.analysis.findings import findings_of
         from surreal_bids.analysis.outputs import TABLES, write_tables
         from surreal_bids.analysis.patterns import write_pattern_maps
         from surreal_bids.reports.group import GroupReport, write_group_report
@@ -154,7 +155,7 @@ class AnalyseGroup(Step):
         report = GroupReport(
             output_dir=root,
             title=inputs.title,
-            found=found,
+            found=findings_of(found),
             card=found.model.state()[1],
             methods=describe_group_methods(found, inputs.methods),
             pattern_maps=pattern_maps,

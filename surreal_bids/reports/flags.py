@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
 
-from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.findings import Findings
 from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.outputs import Record, output_path
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
@@ -135,7 +135,7 @@ def report_links(output_dir: Path, participants: Iterable[str], folder: Path) ->
     return [None if path is None else quote(os.path.relpath(path, folder)) for path in reports]
 
 
-def visit_flags(found: Analysis, output_dir: Path) -> pd.Series:
+def visit_flags(found: Findings, output_dir: Path) -> pd.Series:
     """Return the flags of every visit with results, in a few words; empty if there are none."""
     visits = found.cohort.visits.loc[found.results.index].to_dict('records')
     flags = [
@@ -146,7 +146,7 @@ def visit_flags(found: Analysis, output_dir: Path) -> pd.Series:
     return pd.Series(words, found.results.index, dtype=object)
 
 
-def flag_notice(found: Analysis, flags: pd.Series) -> list[Notice]:
+def flag_notice(found: Findings, flags: pd.Series) -> list[Notice]:
     """Return how many participants have a quality flag, if any."""
     who = found.cohort.visits.loc[flags.index, PARTICIPANT]
     count = who[flags != ''].nunique()
@@ -155,17 +155,21 @@ def flag_notice(found: Analysis, flags: pd.Series) -> list[Notice]:
     return [Notice(text)] if count else []
 
 
-def participant_table(found: Analysis, output_dir: Path, flags: pd.Series) -> Table:
+def participant_table(
+    found: Findings, flags: pd.Series, links: Sequence[str | None], source: str
+) -> Table:
     """Return the table of all visits with R-indices, intervals, centiles and flags.
 
     Parameters
     ----------
     found
         Results of the analysis.
-    output_dir
-        Root of the outputs.
     flags
         What :func:`visit_flags` returned.
+    links
+        The report of each visit's participant, if there is one.
+    source
+        Name of the table with the same results.
     """
     visits, results = found.cohort.visits, found.results
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
@@ -184,12 +188,11 @@ def participant_table(found: Analysis, output_dir: Path, flags: pd.Series) -> Ta
             centile = f'{name}, centile among controls'
             table[centile] = results[f'{name}_centile']
             formats[centile] = '{:.0f}'
-    links = report_links(output_dir, visits.loc[results.index, PARTICIPANT], output_dir)
     table['flags'] = flags
     return Table(
         table.reset_index(drop=True),
-        'All participants, with links to their reports. For training participants, flags refer to '
-        'the model of their fold. phenotype/rindices.tsv has more digits',
+        f'All participants{", with links to their reports" if any(links) else ""}. For training '
+        f'participants, flags refer to the model of their fold. {source} has more digits',
         formats,
         marked=flags.ne('').tolist(),
         links={'participant': links},
@@ -210,7 +213,7 @@ def exclusion_table(exclusions: pd.DataFrame) -> Block:
     return Table(exclusions, 'Excluded participants', fold=fold)
 
 
-def not_held_out(found: Analysis) -> list[Block]:
+def not_held_out(found: Findings) -> list[Block]:
     """Return the participants without out-of-fold R-indices, and why."""
     lacking = found.results[found.results['status'] == NOT_HELD_OUT]
     if lacking.empty:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.analysis.diagnosis import describe_indices, with_units
-from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
@@ -55,9 +55,14 @@ from surreal_bids.reports.pages import (
     write_page,
 )
 from surreal_bids.reports.viewers import Background, DrawnMap, draw_mosaic, write_viewer
-from surreal_bids.rindices.control_sensitivity import describe_shift
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.stats.glm import HIGH, LOW
+
+
+def _group_tables() -> dict[str, str]:
+    """Return the names of the tables of the group level, relative to its report."""
+    names = ('rindices', 'patterns', 'changes', 'group_change')
+    return {name: output_path('', name).as_posix() for name in names}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,21 +87,32 @@ class GroupReport:
         By tissue.
     background
         Template that maps are drawn on; None without maps.
+    tables
+        Names of the tables of results that the text refers to, as far as they were written.
+    has_individuals
+        Whether participants have reports of their own, below `output_dir`.
     """
 
     output_dir: Path
     title: str
-    found: Analysis
+    found: Findings
     card: Mapping[str, Any]
     methods: GroupMethods
     pattern_maps: Mapping[str, Path] = field(default_factory=dict)
     voxel_maps: Mapping[str, VoxelMaps] = field(default_factory=dict)
     background: Background | None = None
+    tables: Mapping[str, str] = field(default_factory=_group_tables)
+    has_individuals: bool = True
 
     @cached_property
     def flags(self) -> pd.Series:
         """Quality flags of every visit."""
         return visit_flags(self.found, final_path(self.output_dir))
+
+    def links(self, visits: pd.Index, folder: Path) -> list[str | None]:
+        """Return links from files in `folder` to the reports of the participants of visits."""
+        who = self.found.cohort.visits.loc[visits, PARTICIPANT]
+        return report_links(self.output_dir, who, folder) if self.has_individuals else []
 
     def figure_path(self, name: str) -> Path:
         """Return the path of a figure."""
@@ -138,26 +154,19 @@ def _summary(report: GroupReport) -> Section:
     ]
     numbers += [*against_chance(report.card), *concordance_of_members(report.card)]
     notices = [Notice(text, 'warning') for text in cohort.warnings]
-    notices += verdict(_card_with_folds(report), applied=HELD_OUT not in report.found.results)
+    notices += verdict(report.card, applied=HELD_OUT not in report.found.results)
     notices += flag_notice(report.found, report.flags)
     notices.sort(key=lambda notice: ('warning', 'note', 'good').index(notice.level))
     return Section('Summary', (Numbers(tuple(numbers)), *notices, *not_held_out(report.found)))
 
 
-def _card_with_folds(report: GroupReport) -> Mapping[str, Any]:
-    """Return the card with the note of cross-fitting, which is added to the card when published."""
-    found = report.found
-    note = found.model.notes.get('CrossFit') if found.fitted is None else found.fitted.note
-    return report.card if note is None else {**report.card, 'CrossFit': note}
-
-
 def _participants(report: GroupReport) -> Section:
     """Return who was included and excluded."""
-    cohort = report.found.cohort
-    first = cohort.first_visits()
+    cohort, people = report.found.cohort, report.found.people
     blocks: list[Block] = []
-    if first.people.shape[1] and first.visits['group'].notna().any():
-        drawn = figures.plot_participants(first.people, first.visits['group'])
+    if not people.empty:
+        group = pd.Series(people.index)
+        drawn = figures.plot_participants(people.reset_index(drop=True), group)
         caption = (
             'Groups that differ in covariates may differ in brain structure for reasons other than '
             'disease. Effects of covariates were estimated in controls and removed.'
@@ -217,27 +226,26 @@ def _r_indices(report: GroupReport) -> Section:
     if not names:
         return Section('R-indices')
     first = report.found.first_visits.dropna(subset=report.found.reproduced)
-    shift = describe_shift(report.found.shift)
     shown = first['group'].notna().any() and report.found.reproduced
     blocks = _by_group(report, first) if shown else []
-    if shift:
-        text = f'{shift}. Do not interpret differences between samples below twice this value.'
-        blocks.append(Paragraph(text))
-    table = participant_table(report.found, report.output_dir, report.flags)
+    if report.found.shift:
+        advice = 'Do not interpret differences between samples below twice this value.'
+        blocks.append(Paragraph(f'{report.found.shift}. {advice}'))
+    links = report.links(report.found.results.index, report.output_dir)
+    table = participant_table(report.found, report.flags, links, report.tables['rindices'])
     return Section('R-indices', (*blocks, table))
 
 
 def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
     """Return R-indices of controls and patients, as a figure and as a table."""
     names = report.found.reproduced
-    who = report.found.cohort.visits.loc[first.index, PARTICIPANT]
-    links = report_links(report.output_dir, who, report.figure_path('rindices').parent)
+    links = report.links(first.index, report.figure_path('rindices').parent)
     drawn = figures.plot_r_indices(first[names], first['group'], links)
     caption = (
-        'Each point is a participant and links to the report; controls are rings. Dotted lines '
-        f'mark {LOW:g} and {HIGH:g}, the thresholds of the Surreal-GAN paper for subgroups (low, '
-        f'intermediate, high); they are not clinical cut-offs. {HOW_TO_READ} An R-index is not a '
-        'probability.'
+        f'Each point is a participant{" and links to the report" if links else ""}; controls are '
+        f'rings. Dotted lines mark {LOW:g} and {HIGH:g}, the thresholds of the Surreal-GAN paper '
+        'for subgroups (low, intermediate, high); they are not clinical cut-offs. '
+        f'{HOW_TO_READ} An R-index is not a probability.'
     )
     formats = dict.fromkeys(('mean', 'sd', 'spread over members'), '{:.2f}')
     return [
@@ -259,9 +267,10 @@ def _patterns(report: GroupReport) -> Section:
     drawn = figures.plot_regions(report.found.patterns, whose)
     caption = (
         f'{attributed}. Thin lines are the standard deviation over members. If shown, the right '
-        f'panel is the mean contribution of the same regions to the R-index in {whose}. All '
-        'regions are in group_patterns.tsv.'
+        f'panel is the mean contribution of the same regions to the R-index in {whose}.'
     )
+    if 'patterns' in report.tables:
+        caption = f'{caption} All regions are in {report.tables["patterns"]}.'
     figure = report.figure('regions', drawn, 'Regions with the largest changes', caption)
     maps = [
         DrawnMap(
@@ -402,8 +411,8 @@ def _change(report: GroupReport) -> Section:
     title = (
         'Change per year in patients minus change per year in controls, with its 95% interval, '
         'from a mixed model or, if that cannot be fitted, from one slope per participant. '
-        'phenotype/changes.tsv has the changes of each participant, group_change.tsv all columns '
-        'of this table'
+        f'{report.tables["changes"]} has the changes of each participant, '
+        f'{report.tables["group_change"]} all columns of this table'
     )
     blocks += _excluded_visits(found.group_change)
     unneeded = [*EXCLUDED_VISITS, 'standard_error']

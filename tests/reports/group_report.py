@@ -1,14 +1,11 @@
 """A group report of simulated results, for tests that look at the page."""
 
-from dataclasses import replace
-from types import SimpleNamespace
-
 import nibabel as nib
 import numpy as np
 import pandas as pd
 
 from surreal_bids.analysis.diagnosis import compare_groups
-from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import column_features
@@ -83,13 +80,6 @@ def make_map(folder, name, rng):
     return write_image(folder / f'{name}.nii.gz', nib.Nifti1Image(data, AFFINE))
 
 
-def with_results(found: Analysis, **tables) -> Analysis:
-    """Return the same results with other fields, or with tables that are given, not computed."""
-    copy = replace(found)
-    copy.__dict__.update({**found.__dict__, **tables})
-    return copy
-
-
 def make_report(
     folder, title='Study', halves=True, maps=True, sizes=(N_CN, N_PT), **changes
 ) -> GroupReport:
@@ -121,20 +111,21 @@ def make_report(
         }
     )
     images = {name: make_map(folder, name, rng) for name in summary['contrast']}
-    model = SimpleNamespace(pattern_names=('r1', 'r2'), notes={})
     both = pd.DataFrame({'comparison': ['half 1 and half 2'], 'c_index': [0.9]})
-    found = with_results(
-        Analysis(cohort=cohort, model=model, results=results),
-        harmonized=cohort.features,
+    found = Findings(
+        cohort=cohort,
+        people=cohort.people.set_axis(cohort.visits['group'], axis=0),
+        names=['r1', 'r2'],
+        reproduced=['r1', 'r2'],
+        whose='patients',
+        results=results,
         patterns=patterns,
-        _associated=(associations, {each.name: each.reason for each in skipped}),
+        associations=associations,
+        untested={each.name: each.reason for each in skipped},
         covariates=pd.DataFrame(),
-        shift=pd.Series(dtype=float),
-        quality=None,
         diagnosis=pd.DataFrame({'by': ['all regions'], 'auc': [0.71]}),
         differences=compare_groups(cohort),
         split_half=both if halves else None,
-        _followed=(None, None),
     )
     drawn = {
         'pattern_maps': {'r1': make_map(folder, 'r1', rng)},

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
 from surreal_bids.rindices.crossfit import PATTERN_LOST
-from tests.reports.group_report import N_CN, N_PT, make_card, make_report, with_results
+from tests.reports.group_report import N_CN, N_PT, make_card, make_report
 from tests.reports.html_page import HOSTILE, Page
 
 FLAGGED = (
@@ -68,7 +67,7 @@ def test_what_else_groups_differ_in_is_beside_the_diagnosis(tmp_path):
     cohort = report.found.cohort
     people = cohort.people.assign(age=cohort.people['age'] + 12 * cohort.is_patient)
     differences = compare_groups(replace(cohort, people=people))
-    found = with_results(report.found, differences=differences)
+    found = replace(report.found, differences=differences)
     words = Page(write_group_report(replace(report, found=found))).words
     assert re.search(
         r'patients are \d+\.\d years older \(p = .*Part of the area under the curve', words
@@ -101,9 +100,9 @@ def test_by_which_models_r_indices_are_is_told(tmp_path, held_out):
     results = report.found.results.assign(held_out=held_out, reason=None)
     results.loc['sub-05', ['status', 'reason']] = ['not_held_out', 'its site is small']
     note = {'Folds': 5, 'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}
-    fitted = SimpleNamespace(note=note) if held_out else None
-    found = with_results(report.found, results=results, fitted=fitted)
-    words = Page(write_group_report(replace(report, found=found))).words
+    card = report.card | ({'CrossFit': note} if held_out else {})
+    found = replace(report.found, results=results)
+    words = Page(write_group_report(replace(report, found=found, card=card))).words
     assert ('trained without them (5-fold cross-fitting)' in words) == held_out
     assert 'its site is small' in words
     assert (
@@ -118,9 +117,8 @@ def test_patterns_that_the_training_sample_did_not_show_again_are_told_where_a_m
     report = make_report(tmp_path, maps=False)
     results = report.found.results.drop(columns='held_out', errors='ignore')
     note = {'CrossFit': {'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}}
-    model = SimpleNamespace(pattern_names=('r1', 'r2'), notes=note)
-    found = with_results(report.found, results=results, fitted=None, model=model)
-    words = Page(write_group_report(replace(report, found=found))).words
+    found = replace(report.found, results=results)
+    words = Page(write_group_report(replace(report, found=found, card=report.card | note))).words
     assert 'of the training sample: r2 (correlation 0.40). Interpret these' in words
 
 
@@ -205,10 +203,9 @@ def test_an_applied_model_is_named(tmp_path):
 
 
 def test_good_agreement_is_no_comfort_where_a_fold_lost_a_pattern(tmp_path):
-    report = make_report(tmp_path, card=make_card(0.9), maps=False)
     note = {'Folds': 5, 'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}
-    found = with_results(report.found, fitted=SimpleNamespace(note=note))
-    words = Page(write_group_report(replace(report, found=found))).words
+    report = make_report(tmp_path, card=make_card(0.9) | {'CrossFit': note}, maps=False)
+    words = Page(write_group_report(report)).words
     assert 'Good: Members' not in words
     assert 'change when some participants are excluded' in words
 
@@ -220,8 +217,8 @@ def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
     results.loc['sub-07', ['r1_low', 'r1_centile']] = np.nan
     results = results.astype({'brain_in_range': object})
     results.loc['sub-08', ['status', 'brain_in_range']] = ['unharmonized', None]
-    found = with_results(report.found, results=results.assign(fold_correlation=0.9, n_imputed=0))
-    table = participant_table(found, tmp_path, visit_flags(found, tmp_path))
+    found = replace(report.found, results=results.assign(fold_correlation=0.9, n_imputed=0))
+    table = participant_table(found, visit_flags(found, tmp_path), [], 'rindices.tsv')
     assert list(table.frame) == [
         *(
             'participant',
@@ -248,7 +245,8 @@ def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
     report = make_report(tmp_path, maps=False)
     visits = report.found.cohort.visits.assign(group=None)
     cohort = replace(report.found.cohort, visits=visits)
-    found = with_results(report.found, cohort=cohort, diagnosis=None)
+    none = report.found.people.iloc[:0]
+    found = replace(report.found, cohort=cohort, people=none, whose='participants', diagnosis=None)
     methods = GroupMethods(0, 0, 5, model='ad')
     words = Page(write_group_report(replace(report, found=found, methods=methods))).words
     assert 'R-indices of controls and patients' not in words
@@ -281,18 +279,15 @@ def test_change_of_groups_is_drawn_and_told(tmp_path):
     table = pd.DataFrame(
         {'r_index': ['r1', 'r2'], 'difference': [0.1234, np.nan], 'p': [0.01, np.nan]}
     )
-    found = with_results(
+    found = replace(
         report.found,
         cohort=replace(first, **both),
         results=pd.concat([report.found.results, again]),
-        _followed=(
-            None,
-            table.assign(
-                outcome=['compared', 'too few visits'],
-                visits_elsewhere=7,
-                visits_without_site=3,
-                visits_without_time=2,
-            ),
+        group_change=table.assign(
+            outcome=['compared', 'too few visits'],
+            visits_elsewhere=7,
+            visits_without_site=3,
+            visits_without_time=2,
         ),
     )
     page = Page(write_group_report(replace(report, found=found)))
@@ -326,7 +321,8 @@ def test_a_pattern_that_folds_lost_is_not_drawn_for_them(tmp_path, monkeypatch, 
     results = report.found.results.copy()
     results.loc[results.index[lost], 'r2'] = np.nan
     results.loc[results.index[lost], 'status'] = PATTERN_LOST
-    write_group_report(replace(report, found=with_results(report.found, results=results)))
+    found = replace(report.found, results=results, reproduced=['r1', 'r2'][: shape[1]])
+    write_group_report(replace(report, found=found))
     assert drawn == [shape]
 
 
