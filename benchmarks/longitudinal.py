@@ -1,6 +1,6 @@
 """Tests whether a change of scanners is taken for a change of the brain.
 
-    python benchmarks/longitudinal.py [--seeds 10] [--controls 100] [--nprocs N]
+    python benchmarks/longitudinal.py [--seeds 10] [--first-seed 0] [--controls 100] [--nprocs N]
 
 Participants have two visits two years apart, with the noise of the package. Half of them change
 scanners, whose shifts differ between regions (SD 4 % of the volume). Sites are learned from
@@ -173,11 +173,13 @@ def draw(model: TableModel, n_controls: int, design: str, seed: int) -> list[dic
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--seeds', type=int, default=10)
+    parser.add_argument('--first-seed', type=int, default=0)
     parser.add_argument('--controls', type=int, default=100)
     parser.add_argument('--nprocs', type=int, default=2)
     options = parser.parse_args()
-    model = TableModel.fit(learn(DESIGNS[0], options.controls, 0)[0], TRAINING)
-    cases = [(design, seed) for design in DESIGNS for seed in range(options.seeds)]
+    model = TableModel.fit(learn(DESIGNS[0], options.controls, options.first_seed)[0], TRAINING)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    cases = [(design, seed) for design in DESIGNS for seed in seeds]
     with ProcessPoolExecutor(options.nprocs, get_context('spawn')) as pool:
         drawn = pool.map(partial(draw, model, options.controls), *zip(*cases))
         rows = [row for rows in drawn for row in rows]
@@ -192,7 +194,7 @@ def main() -> None:
     numbers['bias_removed'] = 1 - numbers['rms_bias_per_year'] / before
     summary = numbers.reset_index().round(4)
     summary.insert(0, 'controls', options.controls)
-    summary.insert(1, 'seeds', options.seeds)
+    summary.insert(1, 'seeds', f'{seeds[0]}-{seeds[-1]}')
     print(summary.to_string(index=False))
     write_results('longitudinal', summary, 'surreal_bids', 'torch')
 

@@ -242,7 +242,7 @@ class TrainingOptions:
         minimum=0,
     )
     device: str = option(
-        'device used for computations: auto uses CUDA if available; mps (Apple, experimental) '
+        'device used for computations: auto uses CUDA if available; mps (Apple, not tried yet) '
         'only trains models, and images are processed on the CPU',
         'auto',
         choices=('auto', 'cpu', 'cuda', 'mps'),

@@ -129,7 +129,7 @@ LARGEST = 1 << 30
 
 def read_file(path: str | Path, largest: int = LARGEST) -> bytes:
     """Read a file; devices and pipes, which may never end, and huge files are refused."""
-    require_regular(path)
+    require_file(path)
     size = Path(path).stat().st_size
     if size > largest:
         raise DataError(
@@ -139,11 +139,13 @@ def read_file(path: str | Path, largest: int = LARGEST) -> bytes:
     return Path(path).read_bytes()
 
 
-def require_regular(path: str | Path) -> None:
-    """Refuse devices, pipes and sockets; whatever is missing or a folder fails when it is read."""
+def require_file(path: str | Path) -> None:
+    """Refuse broken links, folders, devices and pipes; what is missing fails when it is read."""
     path = Path(path)
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise DataError(f'{path}: a device or a pipe, not a file; save the content to a file')
+    if path.is_symlink() and not path.exists():
+        raise DataError(f'{path}: broken link; fetch the content (datalad get)')
+    if path.exists() and not path.is_file():
+        raise DataError(f'{path}: a folder, device or pipe; replace it with a file')
 
 
 def read_option_file(option: str, path: Path) -> str:
@@ -292,7 +294,7 @@ def _move(source: Path, target: Path) -> None:
 
 
 def restore(folder: str | Path, part: str) -> None:
-    """Put back the outputs of which only some were replaced; delete unfinished new ones."""
+    """Undo a replacement that was interrupted: earlier outputs return, new ones are deleted."""
     staging = Path(folder) / f'{STAGING}{part}'
     journal = staging / JOURNAL
     if journal.is_file():

@@ -17,7 +17,7 @@ from nibabel.spatialimages import HeaderDataError, SpatialImage
 from numpy.typing import DTypeLike, NDArray
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import require_regular
+from surreal_bids.files import require_file
 
 if TYPE_CHECKING:
     import ants
@@ -78,7 +78,7 @@ def load_image(path: str | Path) -> Image:
 
 def open_image(path: str | Path) -> SpatialImage:
     """Read the header of an image, without its voxels."""
-    require_regular(path)
+    require_file(path)
     with reading(path):
         image = nib.load(path)
     if not isinstance(image, SpatialImage):

@@ -1,6 +1,7 @@
 """What only some platforms have is not needed: import, and tables to R-indices.
 
-The public CI runs the tests of tables on macOS and Windows; here their missing modules are hidden.
+The public CI is meant to run the tests of tables on macOS and Windows; here their missing modules
+are hidden.
 """
 
 import subprocess

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -83,11 +83,25 @@ def describe_table(name: str, columns: Iterable[str]) -> dict[str, Column]:
     return {str(column): known[str(column)] for column in columns}
 
 
-def describe_results(columns: Iterable[str], pattern_names: Sequence[str]) -> dict[str, Column]:
-    """Return the sidecar of a table of R-indices."""
+def describe_results(
+    columns: Iterable[str], pattern_names: Sequence[str], meanings: Mapping[str, str]
+) -> dict[str, Column]:
+    """Return the sidecar of a table of R-indices.
+
+    Parameters
+    ----------
+    columns
+        Columns of the table.
+    pattern_names
+        Names of the R-indices.
+    meanings
+        Meaning of R-indices by name, as far as the model tells.
+    """
     known = describe_columns('rindices', **CONSTANTS)
     for pattern in pattern_names:
         known |= describe_columns('rindices_pattern', pattern=pattern, **CONSTANTS)
+    for pattern, meaning in meanings.items():
+        known[pattern] = {'LongName': meaning, **known[pattern]}
     return {column: known[column] for column in columns}
 
 

@@ -82,7 +82,7 @@ def nichart_names(columns: Iterable[str], patterns: Iterable[str]) -> dict[str, 
 def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]:
     """Describe the columns of a table."""
     if name == 'rindices':
-        return describe_results(table.columns, found.names)
+        return describe_results(table.columns, found.names, found.model.meanings)
     if name == 'contributions':
         return describe_contributions(table.columns)
     if name in ('roi_volumes', 'harmonized_volumes'):

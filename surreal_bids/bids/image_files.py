@@ -17,6 +17,7 @@ from nibabel.arrayproxy import ArrayProxy
 from nibabel.spatialimages import SpatialImage
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.files import require_file
 from surreal_bids.images import open_image
 
 CHUNK = 1 << 20
@@ -27,7 +28,7 @@ SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
 """Plausible voxel sizes; others are errors or in another unit."""
 
 SLAB_MM, LARGEST_VIEW_MM = 60.0, 600.0
-"""Edges of an image of a part of a head, and of no head; a brain is longer than twice the first."""
+"""Fields of view shorter than the first show a part of a head; longer than the second, no head."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,6 @@ FIELD_AXES = (1, 3)
 HDF5_SIGNATURE = b'\x89HDF\r\n\x1a\n'
 HDF5_END = {0: 40, 1: 44, 2: 28, 3: 28}
 """Position of the file's length in the first bytes of HDF5, by version (8-byte addresses)."""
-
-
-def require_file(path: Path) -> None:
-    """Check that a path leads to a file, not to a folder, pipe or device."""
-    if not path.exists():
-        raise DataError(f'{path}: broken link; fetch the content (datalad get)')
-    if not path.is_file():
-        raise DataError(f'{path}: a folder, pipe or device; replace it with a file')
 
 
 @contextmanager

@@ -47,6 +47,7 @@ from surreal_bids.imaging.atlas import (
     read_atlas_set,
     strip_atlases,
 )
+from surreal_bids.progress import PROGRESS
 from surreal_bids.templates import (
     MUSE_LABELS,
     TISSUES,
@@ -402,7 +403,7 @@ def log_licence(study: Study, jobs: Iterable[Job]) -> None:
     """Log that the segmentation of images is not for commercial use, where this is so."""
     terms = NON_COMMERCIAL.search(study.atlas_licence)
     if terms and any(job.reusable.dseg is None for job in jobs):
-        LOGGER.warning('Licence of the segmentation (%s): %s', study.atlas, terms[0])
+        PROGRESS.info('Licence of the segmentation (%s): %s', study.atlas, terms[0])
 
 
 def make_workflow(config: AppConfig, study: Study, job: Job) -> Workflow:

@@ -1,8 +1,8 @@
 """Consistency of what is joined: rows of two tables, columns, and rows of different participants.
 
-The checks use relations that hold in every study: larger heads hold larger brains, men have larger
-heads than women, volumes depend on age, and no two brains are alike. Limits are such that sound
-tables pass (benchmarks/false_alarms.py).
+The checks use known relations: larger heads hold larger brains, men have larger heads than women,
+volumes depend on age, and no two brains are alike. Limits were set on IXI, fcon1000 and simulated
+tables, which all pass (benchmarks/false_alarms.py); other studies may differ more.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ MIN_REGIONS = 10
 """Minimum number of regions without a known name that are compared with head size."""
 
 LEAST_CORRELATION = 0.6
-"""Correlation of head size with the sum of volumes that every study exceeds, if regions are at
-least `PART_OF_HEAD`: 0.97 in IXI, 0.95 in simulated cohorts, 0.80 in fcon1000 (FreeSurfer), 0.68 in
-small sets of regions of the latter."""
+"""Correlation of head size with the sum of volumes that the tables exceed on which limits were set,
+if regions are at least `PART_OF_HEAD`: 0.97 in IXI, 0.95 in simulated cohorts, 0.80 in fcon1000
+(FreeSurfer), 0.68 in small sets of regions of the latter."""
 
 SURELY, PROBABLY = 3.1, 2.0
 """Standard errors below `LEAST_CORRELATION` of a correlation that is an error or a warning."""
@@ -295,8 +295,8 @@ def refuse_other_rows(icv: pd.Series, total: pd.Series) -> list[str]:
     remedy = 'check that the rows of the tables belong to the same participants'
     if missing > SURELY:
         raise DataError(
-            f'column {text}, which is above {LEAST_CORRELATION} in sound data; {remedy}. If '
-            'volumes are corrected for head size already, use --icv none'
+            f'column {text}, and at least {LEAST_CORRELATION} is expected; {remedy}. If volumes '
+            'are corrected for head size already, use --icv none'
         )
     return [f'Head size: {text}; {remedy}'] if missing > PROBABLY else []
 
@@ -305,7 +305,7 @@ N_COMPONENTS: Mapping[Meaning, int] = {'age': 15, 'sex': 1}
 """Number of components of volumes that a column is compared with; the first is their sum."""
 
 MIN_RELATED: Mapping[Meaning, int] = {'age': 150, 'sex': 80}
-"""Participants from which volumes are related to sex and to varying ages in every study."""
+"""Participants from which volumes are expected to be related to varying ages and to sex."""
 
 MIN_FOR_SHIFT = 50
 """Participants from which rows nearby are compared."""
@@ -314,7 +314,7 @@ UNRELATED, RELATED = 0.02, 1e-7
 """p-values above which a column is not related to volumes, and below which it is, in other rows."""
 
 VARYING_AGE = 8.0
-"""Standard deviation of ages from which volumes depend on age in every study."""
+"""Standard deviation of ages from which volumes are expected to depend on age."""
 
 
 def refuse_other_facts(

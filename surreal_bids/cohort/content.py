@@ -17,7 +17,7 @@ from surreal_bids.columns import Meaning, may_mean, meaning_of, sex_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import list_briefly
 
-MIN_TO_JUDGE = 10
+MIN_VALUES = 10
 """Minimum number of values to judge a column by."""
 
 MOSTLY = 0.5
@@ -78,7 +78,7 @@ def what_it_holds(cells: pd.Series) -> str | None:
     if known.str.fullmatch(_NUMBER).mean() <= MOSTLY:
         return 'text'
     values = pd.to_numeric(known, errors='coerce')
-    if len(known) < MIN_TO_JUDGE or values.isna().any():
+    if len(known) < MIN_VALUES or values.isna().any():
         return None
     return _kind_of_numbers(values)
 
@@ -151,7 +151,7 @@ def is_doubtful(cells: pd.Series, meaning: Meaning) -> bool:
 def _seems_to_hold(cells: pd.Series, meaning: Meaning) -> bool:
     """Check whether content shows a meaning: sex or head size; others cannot be told by it."""
     known = cells.dropna()
-    if len(known) < MIN_TO_JUDGE:
+    if len(known) < MIN_VALUES:
         return False
     if meaning == 'sex':
         return {sex_of(str(word)) for word in set(known)} == {'F', 'M'}
@@ -169,7 +169,7 @@ def _seems_to_hold(cells: pd.Series, meaning: Meaning) -> bool:
 def looks_like_codes(values: pd.Series) -> bool:
     """Check whether numbers called ages are codes of age groups: 1, 2, 3 ..."""
     known = values.dropna()
-    if len(known) < 2 * MIN_TO_JUDGE or (known % 1 != 0).any():
+    if len(known) < 2 * MIN_VALUES or (known % 1 != 0).any():
         return False
     return bool(known.min() in (0, 1) and known.max() < 10)
 
@@ -199,7 +199,7 @@ def sums_of_others(table: pd.DataFrame) -> dict[str, str]:
         What each of these columns is.
     """
     complete = table.dropna()
-    if len(complete) < MIN_TO_JUDGE or table.shape[1] < 3:
+    if len(complete) < MIN_VALUES or table.shape[1] < 3:
         return {}
     total = complete.sum(axis=1)
     found = {
@@ -232,7 +232,7 @@ def _adds_up(values: NDArray[np.float64], place: int, column: NDArray[np.float64
     pairs = np.ones((values.shape[1],) * 2, dtype=bool)
     pairs[place], pairs[:, place] = False, False
     np.fill_diagonal(pairs, False)
-    for row, whole in zip(values[:MIN_TO_JUDGE], column):
+    for row, whole in zip(values[:MIN_VALUES], column):
         if pairs.any():
             pairs &= np.abs(row[:, None] + row - whole) <= ROUNDING * abs(whole)
     for pair in np.argwhere(pairs).tolist():
@@ -290,7 +290,7 @@ def unlike_others(table: pd.DataFrame) -> dict[str, str]:
         What is unusual about each of these columns.
     """
     table = table.dropna(axis=1, how='all')
-    if len(table) < 2 * MIN_TO_JUDGE or table.shape[1] <= FEW_COLUMNS:
+    if len(table) < 2 * MIN_VALUES or table.shape[1] <= FEW_COLUMNS:
         return {}
     weak = [_only_whole(table), _wide(table), _unrelated(table)]
     strong = _of_other_scale(table) | _negative(table)

@@ -30,13 +30,13 @@ PLACEHOLDERS = frozenset(
 )  # fmt: skip
 """Words for a missing value, which a table should write as n/a."""
 
-MIN_TO_JUDGE = 20
+MIN_TO_DOUBT = 20
 """Minimum number of participants to judge how numbers were written."""
 
 OLDEST = 100.0
 DECADES, FRACTIONS = 10, 1.5
-"""Ages above which few participants are, and below which whole numbers and all others suggest
-another unit."""
+"""Few participants are older than the first. If all ages are below the second (whole numbers) or
+the third, they have another unit."""
 
 AGE_STEP = 5
 """Years of which all ages are multiples if they are groups."""
@@ -260,7 +260,7 @@ def doubtful_numbers(people: pd.DataFrame) -> Iterator[str]:
     people
         Covariates, one row per participant.
     """
-    if len(people) < MIN_TO_JUDGE:
+    if len(people) < MIN_TO_DOUBT:
         return
     for name in people.select_dtypes('number'):
         values = people[name].dropna()

@@ -50,7 +50,7 @@ OFTEN_EMPTY = 0.05
 OFTEN_WRONG = 0.2
 """Share of impossible ages above which a column does not hold ages in years."""
 
-MOSTLY = 0.5
+MOSTLY_NEGATIVE = 0.5
 """Share of participants above which negative values are the rule."""
 
 MIN_ALIKE = 3
@@ -222,7 +222,7 @@ def refuse_negative(features: pd.DataFrame, source: str) -> None:
     if not negative.any(axis=None):
         return
     remedy = 'volumes cannot be negative; correct it, or write n/a if it is missing'
-    if negative.any(axis=1).mean() > MOSTLY:
+    if negative.any(axis=1).mean() > MOSTLY_NEGATIVE:
         remedy = 'most participants have negative values; use volumes as measured, not residuals. '
         remedy += 'For z-scores, train a model with --features-kind zscore'
     raise DataError(f'{source}: {_first(features, negative)}; {remedy}')

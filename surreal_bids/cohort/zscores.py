@@ -18,7 +18,7 @@ USUAL_MEDIAN = 5.0
 USUAL_SD = 0.1
 """Median SD of features, 1 in controls, below which a table holds something else."""
 
-MIN_TO_JUDGE = 5
+MIN_ROWS = 5
 """Participants from which z-scores have both signs and an SD that tells."""
 
 REMEDY = 'use z-scores, or --features-kind volume and a model of volumes'
@@ -53,9 +53,9 @@ def check_z_scores(features: pd.DataFrame, source: str) -> None:
             f'{features.iloc[row, column]:g}, which is no z-score; correct it, or write n/a if it '
             'is missing'
         )
-    if len(features) >= MIN_TO_JUDGE and not (features < 0).any(axis=None):
+    if len(features) >= MIN_ROWS and not (features < 0).any(axis=None):
         raise DataError(f'{found}, and no value is negative, so these are no z-scores; {REMEDY}')
-    if len(features) >= MIN_TO_JUDGE and features.std().median() < USUAL_SD:
+    if len(features) >= MIN_ROWS and features.std().median() < USUAL_SD:
         raise DataError(
             f'{source}: features have an SD of {features.std().median():.2g}, which z-scores do '
             f'not have; {REMEDY}'

@@ -409,7 +409,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         combat.encoder_ = encoder
         combat.reference_ = state['reference_site']
         combat.fit_on_ = state['fit_on']
-        combat.prior_ = None if state['prior'] is None else SitePrior(**state['prior'])
+        combat.prior_ = None if state['prior'] is None else SitePrior.from_json(state['prior'])
         combat.shift_prior_ = None
         if 'within' in state:
             combat.shift_prior_ = ShiftPrior(state['within'], state['between'])
@@ -420,6 +420,21 @@ class ComBat(TransformerMixin, BaseEstimator):
         for name in STORED_ARRAYS:
             setattr(combat, f'{name}_', np.asarray(state[name], dtype=np.float64))
         return combat
+
+    def is_consistent(self) -> bool:
+        """Whether the learned arrays match the features and sites; a forged model may not."""
+        n_sites, n_varying = len(self.sites_), len(self.features_) - len(self.constant_)
+        shapes = {
+            **dict.fromkeys(('grand_mean', 'scale'), (n_varying,)),
+            **dict.fromkeys(('shift', 'ratio'), (n_sites, n_varying)),
+            **dict.fromkeys(('within', 'between'), (n_varying, n_varying)),
+            'slopes': (len(self.encoder_.column_names_), n_varying),
+            'shift_error': (len(self.compared_sites_),) * 2,
+        }
+        state = self.to_arrays()
+        return len(self.site_sizes_) == n_sites and all(
+            np.shape(state[name]) == shape for name, shape in shapes.items() if name in state
+        )
 
     def _covariances(self) -> dict[str, NDArray[np.float64]]:
         """Return the state of the prior of shifts and of their errors, as far as there are any."""

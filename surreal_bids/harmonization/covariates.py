@@ -226,11 +226,6 @@ class CNNormaliser(LearnedFromControls):
         require_finite(table, 'features', FILL_OR_EXCLUDE)
         return like(CN_MEAN + CN_SD * (table.to_numpy() - self.mean_) / self.sd_, X, table)
 
-    def inverse_transform(self, X: Table) -> Table:
-        """Return normalised values in their original unit."""
-        table = self._known_features(X)
-        return like(self.mean_ + self.sd_ * (table.to_numpy() - CN_MEAN) / CN_SD, X, table)
-
 
 class CNImputer(LearnedFromControls):
     """Replace missing features by the predictions of a linear regression among CN.

@@ -8,8 +8,9 @@ delta_ig ~ InverseGamma(lambda_i, theta_i), with hyper-parameters by the method 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,11 @@ class SitePrior:
     def to_json(self) -> dict[str, float]:
         """Return the four moments by name."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, moments: Mapping[str, Any]) -> SitePrior:
+        """Rebuild a prior from `to_json`."""
+        return cls(**{name: float(moments[name]) for name in moments})
 
 
 def moments_prior(shift: NDArray[np.float64], ratio: NDArray[np.float64]) -> SitePrior:

@@ -594,7 +594,7 @@ def gather_sites(
     )
 
 
-MOSTLY = 0.5
+MOSTLY_TIED = 0.5
 """A feature is tied if more than this share of the participants have the same value."""
 
 
@@ -620,7 +620,7 @@ def tied_features(sample: SiteSample) -> list[str]:
     """
     values = sample.features.to_numpy()
     shared = (values == np.median(values, axis=0)).mean(axis=0)
-    tied = (shared > MOSTLY) & (np.ptp(values, axis=0) > 0)
+    tied = (shared > MOSTLY_TIED) & (np.ptp(values, axis=0) > 0)
     names = [str(name) for name in sample.features.columns[tied]]
     if names:
         LOGGER.warning(

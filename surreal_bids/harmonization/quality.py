@@ -99,11 +99,6 @@ class HarmonizationQuality:
         before, after = self.features['effect_before'], self.features['effect_after']
         return float(after.abs().mean() / before.abs().mean())
 
-    def signs_changed(self) -> list[str]:
-        """Features with a detectable effect whose sign changed."""
-        flipped = self.features['effect_before'] * self.features['effect_after'] < 0
-        return [str(name) for name in self.features.index[flipped & self.features['detectable']]]
-
 
 def assess_harmonization(
     before: pd.DataFrame,

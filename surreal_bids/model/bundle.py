@@ -93,7 +93,8 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         )
         if (folder / CHECKPOINTS).is_dir():
             remedy = 'training is not finished: rerun the same surreal-gan fit to resume'
-        raise DataError(f'{folder} is not a model: no {" and no ".join(missing)}; {remedy}')
+        found = f'no {" and no ".join(missing)}' if folder.exists() else 'no such folder'
+        raise DataError(f'{folder} is not a model: {found}; {remedy}')
     with reading_model(folder / CARD):
         card = dict(json.loads(read_file(folder / CARD).decode()))
     if card.get('Format') != FORMAT:

@@ -531,7 +531,7 @@ def longest_first(seconds: list[float], at_once: int) -> float:
 def find_device(name: str) -> torch.device:
     """Return the device to train on.
 
-    `auto` does not choose `mps`, the GPU of Apple: it is not tested on every change.
+    `auto` does not choose `mps`, the GPU of Apple: it has not been tried.
     """
     available = {
         'cpu': True,

@@ -24,12 +24,12 @@ from torch import Tensor
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.columns import means, normalise_name
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.files import read_file, require_regular
+from surreal_bids.files import read_file, require_file
 from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
 from surreal_bids.model.bundle import LARGEST_MODEL, reading_model
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import weight_shapes
-from surreal_bids.published import CHECKPOINTS, Published, describe
+from surreal_bids.published import CHECKPOINTS, NAMES, Published, describe
 from surreal_bids.regions import FeatureList
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing
@@ -140,10 +140,13 @@ def find_checkpoint(path: Path) -> Path:
     DataError
         There is no such file, or the folder holds none or several.
     """
-    require_regular(path)
     if not path.exists():
-        raise DataError(f'{path}: no such file; correct the path')
-    if path.is_file():
+        raise DataError(
+            f'{path}: no such file or folder; correct the path. The published models need no '
+            f'checkpoint: --model {" or ".join(dict.fromkeys(NAMES.values()))}'
+        )
+    if not path.is_dir():
+        require_file(path)
         return path
     found = [file for level in ('', '*/', '*/*/') for file in sorted(path.glob(f'{level}{SAVED}'))]
     files = [file for file in found if file.is_file()]

@@ -57,7 +57,7 @@ HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 """Options of training that replace a value of the preset."""
 
 ATTEMPTS = 10
-"""Shufflings that are tried where nothing can be learned from the shuffled controls."""
+"""Number of shufflings that are tried until preprocessing can be fitted to the controls."""
 
 NOTES = (
     *('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters', 'AddedSites'),
@@ -262,10 +262,18 @@ class TableModel:
                 map(str.isidentifier, patterns)
             )
             and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
+            'the site effects do not match the features and sites': steps.combat is None
+            or steps.combat.is_consistent(),
+            'the meanings do not match the patterns': set(self.meanings) <= set(patterns),
             'the covariance of the training sample is invalid': domain is None
             or np.linalg.eigvalsh(domain.precision + domain.precision.T).min() > 0 < domain.limit,
         }
         return [problem for problem, is_sound_ in sound.items() if not is_sound_]
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        """Meaning of the R-indices by name; empty unless the model was published."""
+        return dict(self.notes.get('Imported', {}).get('Patterns', {}))
 
     def _covariates(self) -> set[str]:
         """Names of covariates in all that was learned of them; of head size also those of ours."""
@@ -385,8 +393,8 @@ class TrainingData:
     def shuffle(self, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         """Normalise again with shuffled labels: controls and patients (n_people, n_features).
 
-        Labels are shuffled within sites and categories, so that what could be learned from the
-        controls can be learned from the shuffled ones.
+        Labels are shuffled within sites and categories. Every site and category then keeps its
+        number of controls, and the preprocessing can be fitted to them.
         """
         for _ in range(ATTEMPTS):
             patient = self._shuffled_labels(rng)

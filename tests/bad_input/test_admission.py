@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import random
 import string
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from surreal_bids.cli.app import parse_arguments
 from surreal_bids.cohort.groups import CONTROL_WORDS, PATIENT_WORDS
 from surreal_bids.cohort.reader import MAX_LABEL
 from surreal_bids.model.bundle import CARD_SHA256, TENSORS_SHA256, _card_checksum
+from tests.bad_input.models import tensors
 from tests.bad_input.studies import N_CONTROLS, Study
 from tests.bad_input.test_bad_input import run, take
 
@@ -216,6 +219,25 @@ def forge(study: Study, rng: random.Random) -> None:
         key = rng.choice(sorted(place) if isinstance(place, dict) else range(len(place)))
     place[key] = rng.choice(ODD)
     path.write_text(json.dumps(card | {CARD_SHA256: _card_checksum(card)}))
+
+
+WRONG: tuple[Callable[[Any], Any], ...] = (
+    lambda values: values[:-1],
+    lambda values: values[..., 1:],
+    lambda values: values[None],
+    lambda values: np.concatenate([values, values], axis=-1),
+)
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_site_effects_of_the_wrong_shape_are_an_error(attempt, seed):
+    def reshape(values):
+        rng = seeded(seed)
+        name = rng.choice(sorted(name for name in values if '/combat/' in name))
+        values[name] = np.ascontiguousarray(rng.choice(WRONG)(values[name]))
+
+    code, said = attempt(tensors(reshape), ('add_site', 'apply')[seed % 2])
+    assert (code, 'the model is invalid' in said) == (DATA, True), said
 
 
 @pytest.mark.parametrize('seed', range(12))

@@ -245,13 +245,15 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     kept.write_text(stored.read_text())
     lost.unlink()
     stem = f'group_space-{TEMPLATE}_label-GM_contrast-r9slope_stat-t_statmap'
-    names = ['group_label-WM_contrasts.tsv', f'{stem}.nii.gz', f'{stem}.json', '../work/mine.tsv']
+    names = ['group_label-WM_contrasts.tsv', f'{stem}.nii.gz', f'{stem}.json']
+    names.append('../elsewhere/mine.tsv')
     record = output_path(done.parent / 'out', 'group_record')
     listed = json.loads(record.read_text())['outputs']
     record.write_text(json.dumps({'outputs': [*listed, *names]}))
     own = ['group_figures/group_desc-mine.svg', 'group_label-mine_contrasts.tsv', names[-1]]
     outdated = [done.parent / 'out' / name for name in (*names[:-1], *own)]
     for each in outdated:
+        each.parent.mkdir(exist_ok=True)
         each.write_text('of an earlier run, or by hand')
     assert run(done, '--split-half', '--reports-only') == 0
     assert path.read_bytes() == before

@@ -114,7 +114,7 @@ def test_the_held_out_have_intervals_and_centiles(cohort, fitted):
     assert list(results)[4:10] == [
         *('r1_low', 'r1_high', 'r2_low', 'r2_high', 'r1_centile', 'r2_centile'),
     ]
-    assert list(describe_results(results, NAMES)) == list(results)
+    assert list(describe_results(results, NAMES, {})) == list(results)
     json.dumps(notes, allow_nan=False)
     reference = notes[REFERENCE]
     assert {group: each['Number'] for group, each in reference.items()} == {'CN': 70, 'PT': 41}
