@@ -102,3 +102,9 @@ def find_model(model: str | Path) -> Path:
     if not is_published(path):
         return path
     return Path(str(package_files('surreal_bids') / 'data' / 'models' / NAMES[str(path)]))
+
+
+def model_name(model: Path) -> str:
+    """Return how reports call a model: by its folder, and the one above if ours, `models`."""
+    folder = model.absolute()
+    return f'{folder.parent.name}/{folder.name}' if folder.name == 'models' else folder.name

@@ -30,6 +30,7 @@ from surreal_bids.exceptions import (
     UsageError,
 )
 from surreal_bids.files import (
+    final_path,
     read_file,
     refuse_inputs,
     restore_interrupted,
@@ -37,6 +38,7 @@ from surreal_bids.files import (
     staged,
     write_text,
 )
+from surreal_bids.published import is_published, model_name
 from surreal_bids.text import list_briefly
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from surreal_bids.cohort.cohort import Cohort
     from surreal_bids.rindices.model import TableModel
 
-FIT_TABLES = ('rindices', 'contributions', 'changes', 'group_change', 'exclusions')
+FIT_TABLES = ('rindices', 'contributions', 'patterns', 'changes', 'group_change', 'exclusions')
 """Tables of results that `fit` writes."""
 
 RINDICES, EXCLUSIONS = 'rindices.tsv', 'exclusions.tsv'
@@ -55,6 +57,9 @@ OWN_FILES = (
     *(CARD, TENSORS, CHECKPOINTS, SUMMARY),
 )
 """What the commands write into the folder of a model."""
+
+REPORT = 'report'
+"""Folder of the report, in the folder of a model; `apply` puts it beside its table."""
 
 MODEL = 'model'
 """The part of such a folder that is locked and replaced."""
@@ -80,6 +85,7 @@ def run(argv: Sequence[str]) -> int:
     runs = {
         'fit': run_fit,
         'apply': run_apply,
+        'report': run_report,
         'add-site': run_add_site,
         'import-checkpoint': run_import,
         'card': run_card,
@@ -117,7 +123,8 @@ def run_fit(arguments: argparse.Namespace) -> int:
             owner = cohort.fingerprint(asdict(training), __version__)
             claim_checkpoints(out / CHECKPOINTS, owner)
         trained = train(data, folds, training, out / CHECKPOINTS)
-        _write_fit(out, analyse_trained(cohort, trained, training.random_seed))
+        found = analyse_trained(cohort, trained, training.random_seed)
+        _write_fit(out, found, arguments.table.name)
     return 0
 
 
@@ -140,8 +147,10 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
         return
     restore_interrupted(folder, MODEL)
     if overwrite:
-        outputs = (folder / name for name in OWN_FILES if name != CHECKPOINTS)
-        _refuse_foreign(outputs, _owned(folder))
+        from surreal_bids.reports.stored import report_files
+
+        outputs = [folder / name for name in OWN_FILES if name != CHECKPOINTS]
+        _refuse_foreign([*outputs, *report_files(folder / REPORT)], _owned(folder))
         return
     if (folder / CARD).exists():
         raise OutputError(f'{folder}: holds a model; choose another folder or use --overwrite')
@@ -167,6 +176,7 @@ def _refuse_foreign(outputs: Iterable[Path], owned: Iterable[Path]) -> None:
 def _owned(folder: Path) -> list[Path]:
     """List the outputs of earlier commands in the folder of a model."""
     from surreal_bids.analysis.descriptions import own_files
+    from surreal_bids.reports.stored import own_report
 
     tables = [own_files(name, folder / f'{name}.tsv') for name in (*FIT_TABLES, 'site_shifts')]
     try:
@@ -175,7 +185,7 @@ def _owned(folder: Path) -> list[Path]:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         is_own = False
     model = [folder / name for name in (CARD, TENSORS, SUMMARY)] if is_own else []
-    return [*chain(*tables), *model]
+    return [*chain(*tables), *model, *own_report(folder / REPORT)]
 
 
 @contextmanager
@@ -209,23 +219,27 @@ def _naming_table(arguments: argparse.Namespace) -> Iterator[None]:
         raise DataError(f'{participants}: {about}') from about
 
 
-def _write_fit(folder: Path, found: Analysis) -> None:
+def _write_fit(folder: Path, found: Analysis, title: str) -> None:
     """Write all outputs, then remove the checkpoints."""
     from surreal_bids.analysis.outputs import summarise_cohort, write_tables
     from surreal_bids.model.bundle import remove_checkpoints
     from surreal_bids.reports.model_card import card_text
+    from surreal_bids.reports.stored import write_and_store
     from surreal_bids.rindices.control_sensitivity import describe_shift
 
     card = card_text(found.model.state()[1], details=False)
     shift = describe_shift(found.shift)
     card = f'{card}\n\n{shift}.' if shift else card
     with staged(folder, MODEL, _owned(folder)) as new:
-        write_tables(found, {name: new / f'{name}.tsv' for name in FIT_TABLES})
+        names = {name: f'{name}.tsv' for name in FIT_TABLES}
+        write_tables(found, {name: new / file for name, file in names.items()})
+        report = final_path(write_and_store(new / REPORT, found, title, names))
         write_text(new / SUMMARY, f'{summarise_cohort(found.cohort)}\n{card}\n')
         found.model.save(new)
     remove_checkpoints(folder / CHECKPOINTS)
     what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
     sys.stdout.write(f'\n{card}\n\n{what} in {folder}.\n')
+    sys.stdout.write(f'The report is {report}.\n')
 
 
 def run_apply(arguments: argparse.Namespace) -> int:
@@ -249,6 +263,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     )
     from surreal_bids.cohort.cohort import read_cohort
     from surreal_bids.cohort.uses import describe_uses
+    from surreal_bids.reports.stored import write_and_store
     from surreal_bids.rindices.crossfit import doubts_of_model
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import sites_by_name
@@ -263,26 +278,69 @@ def run_apply(arguments: argparse.Namespace) -> int:
             groups='ignored',
             adapt=False,
         )
+    cohort = replace(cohort, warnings=(*cohort.warnings, *sites_by_name(model, cohort)))
     with _naming_table(arguments):
         found = analyse_applied(cohort, model)
-        found = replace(found, results=with_excluded(found.results, cohort))
+        everyone = with_excluded(found.results, cohort)
         owned = _owned_tables(places)
         with sole_use(out.parent, [out.name]), staged(out.parent, out.name, owned) as new:
-            write_tables(found, {name: new / path.name for name, path in places.items()})
+            names = {name: path.name for name, path in places.items()}
+            folder, name = _report_folder(new / out.name), model_name(arguments.model)
+            report = write_and_store(folder, found, arguments.table.name, names, name)
+            found = replace(found, results=everyone)
+            write_tables(found, {name: new / file for name, file in names.items()})
     notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
-    doubts = (
-        *cohort.warnings,
-        *sites_by_name(model, cohort),
-        *doubts_of_model(model.state()[1]),
-    )
+    doubts = (*cohort.warnings, *doubts_of_model(model.state()[1]))
     notes += [f'WARNING: {text}' for text in doubts]
-    sys.stdout.write(summarise_results(found.results, notes) + f'  {out}\n')
+    sys.stdout.write(summarise_results(everyone, notes) + f'  {out}\n')
+    sys.stdout.write(f'  {final_path(report)}\n')
     return 0
+
+
+def _report_folder(results: Path) -> Path:
+    """Return the folder of the report of a model, or of a table of R-indices."""
+    return results / REPORT if results.is_dir() else results.with_name(f'{results.stem}_{REPORT}')
+
+
+def run_report(arguments: argparse.Namespace) -> int:
+    """Write the report of a finished command again."""
+    from surreal_bids.reports.stored import STORED, write_again
+
+    results = arguments.results
+    if is_published(results):
+        raise DataError(
+            f'{results}: a published model has no report, because its training sample is not part '
+            f'of it; "surreal-gan card {results}" describes the model, and "surreal-gan apply" '
+            'writes a report of your participants'
+        )
+    if not results.exists():
+        raise DataError(f'{results}: no such file or folder; give {REPORTED}')
+    if not (_report_folder(results) / STORED).exists():
+        raise DataError(f'{_report_folder(results) / STORED}: no such file, {_without(results)}')
+    sys.stdout.write(f'The report is {write_again(_report_folder(results))}.\n')
+    return 0
+
+
+REPORTED = 'the folder of a model that "surreal-gan fit" wrote, or the table of "surreal-gan apply"'
+
+
+def _without(results: Path) -> str:
+    """Say why there is nothing to write a report from, and what to do."""
+    if not (results / CARD).exists():
+        return f'so there are no results to report; give {REPORTED}'
+    return (
+        'so the model has no results to report: it was written by an earlier version, by another '
+        'command than "surreal-gan fit", or without its training sample. Run "surreal-gan fit" '
+        'again, or see "surreal-gan card"'
+    )
 
 
 def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path]) -> None:
     """Refuse outputs of `apply` that are inputs, or that exist unless told to overwrite them."""
+    from surreal_bids.reports.stored import report_files
+
     outputs = [each for path in places.values() for each in (path, path.with_suffix('.json'))]
+    outputs += report_files(_report_folder(arguments.out))
     model_files = [arguments.model / name for name in OWN_FILES]
     refuse_inputs(outputs, [arguments.table, arguments.participants, *model_files])
     restore_interrupted(arguments.out.parent, arguments.out.name)
@@ -295,9 +353,11 @@ def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path
 def _owned_tables(places: Mapping[str, Path]) -> list[Path]:
     """List tables of an earlier `apply`, with their sidecars."""
     from surreal_bids.analysis.descriptions import own_files
+    from surreal_bids.reports.stored import own_report
 
     there = {name: path for name, path in places.items() if path.exists()}
-    return [*chain(*(own_files(name, path) for name, path in there.items()))]
+    tables = chain(*(own_files(name, path) for name, path in there.items()))
+    return [*tables, *own_report(_report_folder(places['rindices']))]
 
 
 def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:

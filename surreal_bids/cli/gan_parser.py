@@ -25,10 +25,10 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest='command',
         required=True,
-        metavar='{fit,apply,add-site,import-checkpoint,card}',
+        metavar='{fit,apply,report,add-site,import-checkpoint,card}',
         title='Commands',
     )
-    for add in (_add_fit, _add_apply, _add_site, _add_import, _add_card):
+    for add in (_add_fit, _add_apply, _add_report, _add_site, _add_import, _add_card):
         add(commands)
     return parser
 
@@ -42,8 +42,9 @@ def _add_fit(commands: Any) -> None:
         'resume it after an interruption. "surreal-bids ... group --roi-table TABLE" gives the '
         'same model from the same table and options.',
         epilog='MODEL will contain the model (model.safetensors and its description, model.json), '
-        'the R-indices (rindices.tsv, described in rindices.json), the contribution of each region '
-        '(contributions.tsv), the changes between visits, if there are several (changes.tsv, '
+        'the report (report/group.html), the R-indices (rindices.tsv, described in rindices.json), '
+        'the contribution of each region (contributions.tsv), the regional changes of each pattern '
+        '(patterns.tsv), the changes between visits, if there are several (changes.tsv, '
         'group_change.tsv), the excluded participants with reasons (exclusions.tsv), and '
         'summary.txt.',
         allow_abbrev=False,
@@ -74,8 +75,9 @@ def _add_apply(commands: Any) -> None:
         'FILE',
         'file to write, such as rindices.tsv, or rindices.csv with the names of columns of NiChart '
         '(MRID, SurrealGAN_R1, ...). A JSON file with the same name describes the '
-        'columns, rindices_contributions.tsv contains the contribution of each region, and '
-        'rindices_changes.tsv contains the changes of participants with several visits',
+        'columns, rindices_contributions.tsv contains the contribution of each region, '
+        'rindices_changes.tsv contains the changes of participants with several visits, and '
+        'rindices_report/group.html is the report',
     )
     _add_overwrite(parser, 'replace the output')
     parser.add_argument(
@@ -86,6 +88,23 @@ def _add_apply(commands: Any) -> None:
         'volumes as measured and marks them as unharmonized (they still get R-indices). '
         '"surreal-gan add-site" and '
         '"surreal-bids ... group --model" add new sites to a model (default: error)',
+    )
+
+
+def _add_report(commands: Any) -> None:
+    parser = commands.add_parser(
+        'report',
+        help='write the report of "fit" or "apply" again, without training',
+        description='Write the report of a finished "surreal-gan fit" or "surreal-gan apply" again '
+        'from their outputs. Nothing is trained. It is the report of "surreal-bids ... group" '
+        'without maps.',
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        'results',
+        type=path_of,
+        metavar='RESULTS',
+        help='folder of the model that "fit" wrote, or table of R-indices that "apply" wrote',
     )
 
 

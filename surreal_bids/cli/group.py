@@ -48,7 +48,7 @@ from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.train import find_device, longest_first
-from surreal_bids.published import find_model
+from surreal_bids.published import find_model, model_name
 from surreal_bids.rindices.crossfit import HALVES, prepare_folds, prepare_half, usable_folds
 from surreal_bids.rindices.model import (
     TableModel,
@@ -420,7 +420,7 @@ def make_workflow(
         'adapted': config.model is None or cohort.has_enough_controls,
     }
     if config.model is not None:
-        individuals['model'] = _model_name(config.model)
+        individuals['model'] = model_name(config.model)
     if cohort.wanted.atlas is not None:
         atlas_dir = os.fspath(config.work_dir.absolute() / 'atlases')
         analysis['atlas_dir'] = individuals['atlas_dir'] = atlas_dir
@@ -449,17 +449,11 @@ def _mapped_tissues(config: AppConfig, cohort: Cohort, template: str) -> list[st
     return [each for each in tissues if ravens_files(config.output_dir, visits, template, each)]
 
 
-def _model_name(model: Path) -> str:
-    """How reports call a model: by its folder, and the one above if ours, which is `models`."""
-    folder = model.absolute()
-    return f'{folder.parent.name}/{folder.name}' if folder.name == 'models' else folder.name
-
-
 def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> dict[str, Any]:
     """Fields of `GroupMethods` that are known before anything is found."""
     return {
         'harmonized': cohort.options.site_column is not None and cohort.has_enough_controls,
-        'model': None if config.model is None else _model_name(config.model),
+        'model': None if config.model is None else model_name(config.model),
         'map_tissues': tissues,
         'map_smoothing': config.map_smoothing,
         'permutations': config.permutations,

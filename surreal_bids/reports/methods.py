@@ -133,6 +133,8 @@ class GroupMethods:
         How change per year was compared between groups; see :mod:`surreal_bids.stats.mixed`.
     split_half
         Training was repeated on two halves of the participants.
+    from_table
+        Volumes are from a table outside of a BIDS dataset.
     """
 
     n_controls: int
@@ -156,6 +158,7 @@ class GroupMethods:
     associations: bool = False
     slopes: tuple[str, ...] = ()
     split_half: bool = False
+    from_table: bool = False
 
 
 def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMethods:

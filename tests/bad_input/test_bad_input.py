@@ -33,7 +33,9 @@ OWN = {case.id for case in commands.CASES}
 
 pytestmark = pytest.mark.usefixtures('few_draws')
 
-OUTPUTS = re.compile(r'(out|work|rindices(_contributions|_changes)?\.(tsv|json))(/|$)')
+OUTPUTS = re.compile(
+    r'(out|work|rindices_report|rindices(_contributions|_changes)?\.(tsv|json))(/|$)'
+)
 """What an accepted command may write, below the folder of a study."""
 
 LONGEST_MESSAGE = 2500

@@ -18,13 +18,13 @@ from tests.analysis.group_study import with_sessions
 from tests.cohort.study import QUICK_WORDS, make_study
 from tests.shared_data import shared_data
 
-pytestmark = pytest.mark.usefixtures('few_draws')
+pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
 PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 'site')
 OUTPUTS = {
     *('model.json', 'model.safetensors', 'rindices.json', 'rindices.tsv'),
     *('contributions.json', 'contributions.tsv', 'exclusions.tsv', 'summary.txt'),
-    'exclusions.json',
+    *('exclusions.json', 'patterns.json', 'patterns.tsv', 'report'),
 }
 
 
@@ -310,7 +310,7 @@ def test_a_failed_fit_leaves_the_old_model_alone(home, tmp_path):
     out = tmp_path / 'model'
     command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
     assert run(*command, '--out', out, *QUICK_WORDS) == 0
-    before = {path: path.read_bytes() for path in out.iterdir()}
+    before = {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
     collapsing = (*QUICK_WORDS, '--preset', 'iclr2022', '--lr', 1e-9, '--overwrite')
     assert run(*command, '--out', out, *collapsing) == 65
     assert {path: path.read_bytes() for path in before} == before
@@ -335,7 +335,7 @@ def test_apply_replaces_only_on_demand(home, tmp_path, existing):
     assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv', '--overwrite') == 73 * (
         not is_named
     )
-    written = {'r.tsv', 'r.json', 'r_contributions.tsv', 'r_contributions.json'}
+    written = {'r.tsv', 'r.json', 'r_contributions.tsv', 'r_contributions.json', 'r_report'}
     assert listing(tmp_path) == (written if is_named else {existing})
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -22,7 +23,7 @@ from tests.cohort.study import QUICK_WORDS, make_study
 
 resource = pytest.importorskip('resource', reason='Windows has no limits of file sizes')
 
-pytestmark = pytest.mark.usefixtures('few_draws')
+pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
 CALLS = (
     *((os, name) for name in ('fsync', 'replace', 'mkdir', 'unlink', 'rmdir')),
@@ -149,7 +150,7 @@ def scenario(request, home, tmp_path):
     assert run(*words('apply' if command == 'apply' else 'fit', home, out)) == 0
     table = pd.DataFrame({'participant_id': ['sub-1'], 'measure': ['r1']})
     write_described('changes', out / f'{"r_" * (command == "apply")}changes.tsv', table)
-    for path in out.iterdir():
+    for path in filter(Path.is_file, out.rglob('*')):
         path.write_bytes(path.read_bytes() + b'\n')
     for name, text in FOREIGN.items():
         (out / name).parent.mkdir(exist_ok=True)
