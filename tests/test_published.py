@@ -209,7 +209,9 @@ def test_files_of_nichart_go_in_and_out_without_renaming(tmp_path, simulated, mo
     found = pd.read_csv(out)
     names = [f'SurrealGAN_R{k}' for k in range(1, n_patterns + 1)]
     assert list(found.columns[: n_patterns + 1]) == ['MRID', *names]
-    assert list(json.loads(out.with_suffix('.json').read_text())) == list(found.columns)
+    described = json.loads(out.with_suffix('.json').read_text())
+    assert list(described) == list(found.columns)
+    assert sum('LongName' in column for column in described.values()) == n_patterns
     ids = pd.read_csv(tmp_path / 'DLMUSE_Volumes.csv')['MRID']
     assert list(found['MRID']) == list(ids)
     write(tmp_path, simulated)
