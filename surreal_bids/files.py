@@ -21,6 +21,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 
 if TYPE_CHECKING:
@@ -455,7 +456,11 @@ def _enter(folder: Path, run: Run) -> BaseFileLock | None:
             raise
         (folder / LOCK).unlink(missing_ok=True)
         LOGGER.warning(
-            '%s: this file system has no locks. Make sure that no other run uses it.', folder
+            Caution(
+                f'{folder}: this file system has no locks',
+                'Two runs at once would mix their outputs',
+                'Make sure that no other run uses the folder',
+            )
         )
         return None
 

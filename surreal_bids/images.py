@@ -16,6 +16,7 @@ from nibabel.filebasedimages import ImageFileError
 from nibabel.spatialimages import HeaderDataError, SpatialImage
 from numpy.typing import DTypeLike, NDArray
 
+from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import require_file
 
@@ -173,10 +174,30 @@ def _without_long_integers(path: Path, values: NDArray) -> NDArray:
     return values.astype(np.int32)
 
 
+def not_finite(path: Path, count: int) -> Caution:
+    """Warn of voxels without a value."""
+    return Caution(
+        f'{path}: {count} voxels are NaN or infinite',
+        'They are set to 0, and regions there may be too small',
+        'Check the image, or convert it again',
+        FIGURES,
+    )
+
+
+def no_orientation(path: Path) -> Caution:
+    """Warn of a header without orientation."""
+    return Caution(
+        f'{path}: no orientation in the header',
+        'Left and right may be swapped',
+        'Convert the image again from DICOM, or check the sides in the figures',
+        FIGURES,
+    )
+
+
 def _finite(path: Path, values: NDArray[np.float32]) -> NDArray[np.float32]:
     bad = ~np.isfinite(values)
     if bad.any():
-        LOGGER.warning('%s: %d voxels are NaN or infinite and are set to 0', path, bad.sum())
+        LOGGER.warning(not_finite(path, bad.sum()))
         values[bad] = 0
     return values
 
@@ -200,11 +221,16 @@ def _nifti_affine(path: Path, image: nib.Nifti1Pair) -> NDArray[np.float64]:
     """
     sform, qform = (int(image.header[name]) for name in ('sform_code', 'qform_code'))
     if not sform and not qform:
-        LOGGER.warning('%s: no orientation in the header; left and right may be swapped', path)
+        LOGGER.warning(no_orientation(path))
     if sform and not _to_scale(image):
         chosen = 'qform' if qform else 'sform because there is no qform'
         LOGGER.warning(
-            '%s: the scale of the sform does not match the voxel size; using the %s', path, chosen
+            Caution(
+                f'{path}: the scale of the sform does not match the voxel size',
+                f'Volumes are measured with the {chosen}',
+                'Check the voxel size, and correct the header if it is wrong',
+                FIGURES,
+            )
         )
         return image.get_qform() if qform else image.affine
     return image.affine

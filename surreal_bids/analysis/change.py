@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -30,9 +29,6 @@ from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import HERE
 from surreal_bids.rindices.preprocessing import Preprocessing
 from surreal_bids.stats.mixed import Comparison, compare_change
-from surreal_bids.text import counted, list_briefly
-
-LOGGER = logging.getLogger(__name__)
 
 FALSE_ALARMS = 0.05
 """Share of pairs of visits without any change in which that of some R-index is called reliable."""
@@ -378,12 +374,6 @@ def _visits_at_one_site(
         at_first |= own & own.groupby(known[PARTICIPANT]).transform('first')
     left_out = known[~at_first]
     nowhere = left_out['site'].isna()
-    if nowhere.any():
-        LOGGER.warning(
-            'change per year: %s excluded because their site is missing, while other visits of the '
-            'same participants have one (%s). Complete the column of the site',
-            *(counted(int(nowhere.sum()), 'visit'), list_briefly(left_out.index[nowhere])),
-        )
     used = known[at_first]
     counts = {
         'visits_elsewhere': int((~nowhere).sum()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,20 +11,30 @@ from typing import TYPE_CHECKING, Literal
 import pandas as pd
 
 from surreal_bids.analysis.change import follow_visits, sites_of
+from surreal_bids.bids.tabular import PARTICIPANT
+from surreal_bids.cautions import CHANGE, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.covariates import CN_SD
+from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.rindices.control_sensitivity import shift_of_controls
 from surreal_bids.rindices.crossfit import (
+    HELD_OUT,
+    IN_SAMPLE,
+    NOT_HELD_OUT,
     CrossFit,
     Trained,
     cross_fit,
+    doubts_of_model,
     final_results,
+    in_sample,
     split_halves,
     warn_of_lost,
+    warn_of_not_held_out,
 )
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
+from surreal_bids.text import list_briefly
 
 if TYPE_CHECKING:
     from surreal_bids.harmonization.quality import HarmonizationQuality
@@ -200,6 +210,42 @@ class Analysis:
         return self._followed[1]
 
     @cached_property
+    def cautions(self) -> list[Caution]:
+        """What to check before the results are used."""
+        card = self.model.state()[1]
+        who = self.cohort.visits[PARTICIPANT].reindex(self.results.index)
+        found = [*self.cohort.warnings, *doubts_of_model(card, lost=not self.trained_here)]
+        if not self.names:
+            found.append(NO_PATTERN)
+        elif self.trained_here:
+            found += warn_of_lost(self.results, who, card.get('CrossFit', {}))
+            found += warn_of_not_held_out(self.results, who)
+            found += self._in_sample()
+        return [*found, *self._without_site()]
+
+    def _in_sample(self) -> Iterator[Caution]:
+        """Warn of R-indices in sample, unless the cohort has a warning with the reason."""
+        is_known = any(each.consequence == IN_SAMPLE for each in self.cohort.warnings)
+        in_folds = self.results.get(HELD_OUT, True) | (self.results['status'] == NOT_HELD_OUT)
+        if not in_folds.all() and not is_known:
+            yield in_sample('No cross-fitting', 'Use --folds 5, or do not compare the groups')
+
+    def _without_site(self) -> Iterator[Caution]:
+        """Warn of visits that change cannot be computed from, because their site is missing."""
+        table = self.group_change
+        if table is None or not table.get('visits_without_site', pd.Series(dtype=int)).any():
+            return
+        site = pd.Series(sites_of(self.cohort), self.cohort.visits.index)
+        elsewhere = site.notna().groupby(self.cohort.visits[PARTICIPANT]).transform('any')
+        yield Caution(
+            f'No site of {list_briefly(site.index[site.isna() & elsewhere])}, while other visits '
+            'of the same participants have one',
+            'These visits are excluded from the change per year',
+            'Complete the column of the site',
+            CHANGE,
+        )
+
+    @cached_property
     def deviations(self) -> pd.DataFrame:
         """Visits, with age, sex and site as known, and how far regions are from controls, in SD."""
         steps = self.model.preprocessing
@@ -238,7 +284,6 @@ def analyse_trained(cohort: Cohort, trained: Trained, random_seed: int = 0) -> A
         results, fitted = final_results(cohort, model), None
     else:
         fitted = cross_fit(cohort, model, trained.folds, trained.fold_models)
-        warn_of_lost(fitted)
         fitted = fitted.without_lost()
         results, learned = add_standing(cohort, fitted, random_seed)
         model = replace(model, notes={**model.notes, 'CrossFit': fitted.note, **learned})

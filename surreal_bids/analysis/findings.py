@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.analysis.engine import Analysis
+from surreal_bids.cautions import Caution
 from surreal_bids.cohort.cohort import FRAMES, Cohort
 from surreal_bids.harmonization.quality import HarmonizationQuality, SiteClassification
 from surreal_bids.rindices.control_sensitivity import describe_shift
@@ -37,7 +38,7 @@ class Findings:
     shift
         How much mean R-indices depend on the sample of controls, in words; may be empty.
     results, patterns, associations, untested, covariates, quality, diagnosis, differences, \
-    group_change, split_half
+    group_change, split_half, cautions
         As in :class:`~surreal_bids.analysis.engine.Analysis`.
     """
 
@@ -57,6 +58,7 @@ class Findings:
     differences: pd.DataFrame = field(default_factory=pd.DataFrame)
     group_change: pd.DataFrame | None = None
     split_half: pd.DataFrame | None = None
+    cautions: list[Caution] = field(default_factory=list)
 
     @property
     def first_visits(self) -> pd.DataFrame:
@@ -77,6 +79,7 @@ class Findings:
         record, frames = values['cohort'].pop('record'), values['cohort']
         empty = pd.DataFrame(index=frames['visits'].index)
         cohort = Cohort.from_record(record, {**dict.fromkeys(FRAMES, empty), **frames})
+        values['cautions'] = [Caution(*each) for each in values['cautions']]
         return cls(**{**values, 'cohort': cohort, 'quality': _quality(values['quality'])})
 
 
@@ -108,6 +111,7 @@ def findings_of(found: Analysis) -> Findings:
         differences=pd.DataFrame() if found.diagnosis is None else found.differences,
         group_change=found.group_change,
         split_half=found.split_half,
+        cautions=found.cautions,
     )
 
 

@@ -23,6 +23,7 @@ from surreal_bids.bids.tabular import (
     PATIENT,
     SESSION,
 )
+from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.uses import describe_uses
 from surreal_bids.cohort.volumes import ICV
@@ -194,7 +195,6 @@ def summarise_cohort(cohort: Cohort) -> str:
         f'{who}, {counted(len(cohort), "visit")}, {counted(len(cohort.wanted), "region")}',
         *(f'  {note}' for note in cohort.notes),
         *(f'  {line}' for line in describe_uses(cohort.uses)),
-        *(f'  WARNING: {text}' for text in cohort.warnings),
         f'{len(out)} excluded' + (':' if len(out) else ''),
         *(f'  {visit}: {reason}' for visit, reason in out['reason'].head(SHOWN).items()),
     ]
@@ -224,7 +224,11 @@ def _outside_population(results: pd.DataFrame) -> list[str]:
     people = results.index[results['brain_in_range'].eq(False)]
     if len(people) == results['brain_in_range'].notna().sum() > 1:
         LOGGER.warning(
-            'all participants lie outside the training population; check that units and regions '
-            'match those of the model (surreal-gan card)'
+            Caution(
+                'All participants lie outside the training population',
+                'Their R-indices are extrapolated and probably wrong',
+                'Check that units and regions match those of the model (surreal-gan card -v)',
+                R_INDICES,
+            )
         )
     return [f'outside the training population: {list_briefly(people)}'] if len(people) else []

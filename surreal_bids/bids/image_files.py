@@ -16,9 +16,10 @@ import numpy as np
 from nibabel.arrayproxy import ArrayProxy
 from nibabel.spatialimages import SpatialImage
 
+from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import require_file
-from surreal_bids.images import open_image
+from surreal_bids.images import no_orientation, open_image
 
 CHUNK = 1 << 20
 """Bytes of an image that are read at a time."""
@@ -33,11 +34,11 @@ SLAB_MM, LARGEST_VIEW_MM = 60.0, 600.0
 
 @dataclass(frozen=True)
 class Voxels:
-    """Digest of the voxels of an image, the number that are not finite, and a doubt or nothing."""
+    """Digest of the voxels of an image, the number that are not finite, and a warning or none."""
 
     digest: str
     not_finite: int
-    doubt: str = ''
+    doubt: Caution | None = None
 
 
 FIELD_AXES = (1, 3)
@@ -86,19 +87,24 @@ def check_image(path: Path, *, mgh: bool = False) -> Voxels:
         image = _open(path, mgh)
         _check_shape(path, image)
         _check_place(path, image)
-        return replace(_read_voxels(path, image), doubt=_doubt(image))
+        return replace(_read_voxels(path, image), doubt=_doubt(path, image))
 
 
-def _doubt(image: SpatialImage) -> str:
+def _doubt(path: Path, image: SpatialImage) -> Caution | None:
     edges = np.array(image.shape[:3]) * nib.affines.voxel_sizes(image.affine)
     if edges.min() < SLAB_MM < edges.max() / 2 or edges.max() > LARGEST_VIEW_MM:
         shown = ' x '.join(f'{edge:.0f}' for edge in edges)
-        return f'{shown} mm is no field of view of a head; check the image and its header'
+        return Caution(
+            f'{path}: {shown} mm is no field of view of a head',
+            'The brain may be incomplete, or volumes scaled wrongly',
+            'Check the image and its header',
+            FIGURES,
+        )
     if isinstance(image, nib.Nifti1Image) and not any(
         image.header[code] > 0 for code in ('sform_code', 'qform_code')
     ):
-        return 'no orientation in the header; left and right may be swapped'
-    return ''
+        return no_orientation(path)
+    return None
 
 
 def check_transform(path: Path) -> Voxels:

@@ -27,6 +27,7 @@ from bids.layout import Query
 from bids.layout.models import Config
 from bids.utils import natural_sort
 
+from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, UsageError
 from surreal_bids.files import atomic_path, read_option_file
 from surreal_bids.text import alternatives
@@ -360,7 +361,9 @@ def _is_named_after_its_folders(path: Path, root: Path) -> bool:
     folders = path.relative_to(root).parts[:-2]
     named = path.name.startswith('_'.join(folders) + '_')
     if not named:
-        LOGGER.warning('%s: not used because its name does not match its folders; rename it', path)
+        LOGGER.warning(
+            Caution(f'{path}: its name does not match its folders', 'It is not used', 'Rename it')
+        )
     return named
 
 

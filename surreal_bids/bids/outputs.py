@@ -19,6 +19,7 @@ import yaml  # type: ignore[import-untyped]
 
 from surreal_bids import __version__
 from surreal_bids.bids.layout import Visit, is_label
+from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_json, write_text
 from surreal_bids.text import alternatives
@@ -384,7 +385,7 @@ def write_record(
     root: Path,
     made_from: Mapping[str, Any],
     outputs: Iterable[Path],
-    warnings: Sequence[str] = (),
+    warnings: Sequence[Caution] = (),
 ) -> Path:
     """Write the record of complete outputs: fingerprint, file sizes and warnings.
 
@@ -425,7 +426,7 @@ class Record:
     root: Path
     made_from: Mapping[str, Any] | None = None
     outputs: Mapping[str, int] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Caution] = ()
 
     @classmethod
     def read(cls, root: Path, visit: Visit) -> Self:
@@ -437,7 +438,11 @@ class Record:
         parts = ('made_from', 'outputs')
         if not isinstance(content, dict) or any(type(content.get(p)) is not dict for p in parts):
             return cls(root)
-        return cls(root, content['made_from'], content['outputs'], content.get('warnings', ()))
+        try:
+            warnings = [Caution(*each) for each in content.get('warnings', ())]
+        except TypeError:  # Of an earlier version, whose outputs are made again.
+            warnings = []
+        return cls(root, content['made_from'], content['outputs'], warnings)
 
     def why_not_done(self, made_from: Mapping[str, Any] | None = None) -> str:
         """Explain why the outputs are not complete; empty if they are.

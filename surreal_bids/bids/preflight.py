@@ -29,10 +29,12 @@ from surreal_bids.bids.layout import (
     without_prefix,
 )
 from surreal_bids.bids.tabular import PARTICIPANT, read_participants, read_visits
+from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
+from surreal_bids.images import not_finite
 from surreal_bids.text import list_briefly
 
 
@@ -102,7 +104,7 @@ class Survey:
     description: Mapping[str, Any]
     images: list[T1wImage]
     problems: list[Problem]
-    notes: list[Problem]
+    notes: list[Caution]
     expected: list[Visit]
     groups: GroupLabels | None
     damaged: frozenset[str] = frozenset()
@@ -113,7 +115,17 @@ NO_IMAGE = (
     'no T1w image matches the filters; change --bids-filter-file, or select other participants '
     'with --participant-label'
 )
-EMPTY_SESSION = 'no T1w image of this session matches the filters'
+EMPTY_SESSION = Caution(
+    'no T1w image of this session matches the filters',
+    'The session has no outputs',
+    'Change --bids-filter-file if it should have',
+)
+NO_GROUP = 'The group level will exclude the participant'
+NO_FOLDER = Caution(
+    'listed in participants.tsv but has no folder',
+    'The participant has no outputs',
+    'Add the folder, or remove the row',
+)
 
 
 def survey_dataset(config: AppConfig) -> Survey:
@@ -128,12 +140,17 @@ def survey_dataset(config: AppConfig) -> Survey:
     lacking = _without_image(participants, images)
     problems = [*(Problem(visit_name(visit), NO_IMAGE) for visit in lacking), *damaged]
     empty = _sessions_without_image(config, [*images, *others])
-    notes += [Problem(visit_name(visit), EMPTY_SESSION) for visit in empty]
+    notes += [EMPTY_SESSION._replace(who=visit_name(visit)) for visit in empty]
     if not config.participant_label:
         problems += _misnamed_folders(config.bids_dir)
         notes += _without_folder(config.bids_dir, participants)
     absent = _without_group(images, groups)
-    (problems if 'group' in config.analysis_levels else notes).extend(absent)
+    if 'group' in config.analysis_levels:
+        problems += absent
+    else:
+        notes += [
+            Caution(each.reason, NO_GROUP, 'Complete the table', who=each.name) for each in absent
+        ]
     return Survey(
         description,
         images,
@@ -207,13 +224,13 @@ def _misnamed_folders(bids_dir: Path) -> list[Problem]:
     ]
 
 
-def _without_folder(bids_dir: Path, participants: Iterable[str]) -> list[Problem]:
+def _without_folder(bids_dir: Path, participants: Iterable[str]) -> list[Caution]:
     """List participants of `participants.tsv` without a folder."""
     if not (bids_dir / 'participants.tsv').is_file():
         return []
     known = set(participants)
     return [
-        Problem(visit_name((label, None)), 'listed in participants.tsv but has no folder')
+        NO_FOLDER._replace(who=visit_name((label, None)))
         for label in read_participants(bids_dir).categories(PARTICIPANT)
         if label not in known
     ]
@@ -296,7 +313,7 @@ def _check_writable(folder: Path) -> None:
         raise OutputError(f'{folder}: {existing} is not writable; choose another folder')
 
 
-def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Problem]]:
+def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Caution]]:
     """Read every image completely and report all that are damaged.
 
     Returns
@@ -319,17 +336,12 @@ def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Proble
     problems = [each for each in seen if isinstance(each, Problem)]
     sound = {image: each for image, each in zip(images, seen) if isinstance(each, Voxels)}
     notes = [
-        Problem(
-            image.name,
-            f'{image.path}: {voxels.not_finite} voxels are NaN or infinite and will be set to 0',
-        )
+        not_finite(image.path, voxels.not_finite)._replace(who=image.name)
         for image, voxels in sound.items()
         if voxels.not_finite
     ]
     notes += [
-        Problem(image.name, f'{image.path}: {voxels.doubt}')
-        for image, voxels in sound.items()
-        if voxels.doubt
+        voxels.doubt._replace(who=image.name) for image, voxels in sound.items() if voxels.doubt
     ]
     return [*problems, *_copies(sound)], notes
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from surreal_bids.bids.layout import T1wImage
+from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError
 
 LOGGER = logging.getLogger(__name__)
@@ -59,7 +60,13 @@ def require_own_sources(path: Path, image: T1wImage) -> None:
     """
     _, unusable = _read_sidecar(path)
     if unusable:
-        LOGGER.warning('%s, so the sources of %s are not checked; correct it', unusable, path.name)
+        LOGGER.warning(
+            Caution(
+                unusable,
+                f'It is not known whether {path.name} is of this participant and session',
+                'Correct the file',
+            )
+        )
     sources = named_sources(path, FIELDS)
     wrong = _labels(sources, 'sub') - {f'sub-{image.participant}'}
     sessions = _labels(sources, 'ses')

@@ -75,7 +75,7 @@ def with_our_names(arguments: Sequence[str]) -> list[str]:
         if name in INSTEAD:
             raise UsageError(f'{name}: {INSTEAD[name]}')
         if name in NEEDLESS:
-            LOGGER.warning('%s: %s', name, NEEDLESS[name])
+            LOGGER.info('%s: %s', name, NEEDLESS[name])
             if name == '--fs-license-file' and not equals:
                 next(remaining, '')
         elif name in CONVERTED:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from surreal_bids.cautions import Caution
 from surreal_bids.cli.aliases import with_our_names
 from surreal_bids.cli.config_file import make_config
 from surreal_bids.cli.main import (
@@ -30,7 +31,6 @@ from surreal_bids.config import (
     flag_of,
 )
 from surreal_bids.files import sole_use
-from surreal_bids.text import list_briefly
 
 if TYPE_CHECKING:
     from surreal_bids.bids.layout import Visit
@@ -62,7 +62,8 @@ def _warn_of_unused(config: AppConfig, given: Iterable[str]) -> None:
     for name in given:
         section = OPTIONS[name].section
         if section in unused and name not in ('device', 'random_seed'):
-            LOGGER.warning('%s: no effect %s', flag_of(name), unused[section])
+            found = f'{flag_of(name)}: no effect {unused[section]}'
+            LOGGER.warning(Caution(found, 'The option is ignored', 'Remove it'))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -114,9 +115,11 @@ def run(arguments: Sequence[str]) -> int:
     read_description(config.bids_dir)
     if other := other_source(config.output_dir, config.bids_dir):
         LOGGER.warning(
-            '%s: contains outputs of another dataset, %s, and participants of both would be mixed. '
-            'Choose another output folder, unless the dataset was moved.',
-            *(config.output_dir, other),
+            Caution(
+                f'{config.output_dir}: contains outputs of another dataset, {other}',
+                'Participants of both would be mixed',
+                'Choose another output folder, unless the dataset was moved',
+            )
         )
     check_options(config)
     writes_jobs = config.write_slurm is not None and not config.dry_run
@@ -135,15 +138,14 @@ def _run_levels(config: AppConfig, survey: Survey) -> int:
     """Run the requested levels on the images of a survey."""
     code = 0
     for note in survey.notes:
-        LOGGER.warning('%s', note)
+        LOGGER.warning(note)
     if 'participant' in config.analysis_levels:
-        if survey.problems:
-            unusable = list_briefly(problem.name for problem in survey.problems)
-            LOGGER.warning('Excluded because of errors, which are listed at the end: %s', unusable)
         code = _run_participants(config, survey)
     else:
         for problem in survey.problems:
-            LOGGER.warning('%s', problem)
+            used = 'The group level uses its earlier outputs, if there are any'
+            remedy = 'Correct this, and run the participant level again'
+            LOGGER.warning(Caution(problem.reason, used, remedy, who=problem.name))
     if 'group' in config.analysis_levels:
         code = max(code, _run_group(config, survey.expected))
     return code
@@ -175,6 +177,8 @@ def _show(config: AppConfig, survey: Survey) -> int:
     from surreal_bids.cli.plan import make_plan
 
     plan = None
+    for note in survey.notes:
+        LOGGER.warning(note)
     if 'participant' in config.analysis_levels:
         plan = without_bad_results(make_plan(config, survey))
     sys.stdout.write(summarise(config, survey, plan))

@@ -16,6 +16,7 @@ from surreal_bids.bids.image_files import Voxels, check_image, check_transform
 from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.bids.preflight import Problem
 from surreal_bids.bids.tabular import prefix_errors
+from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, load_image
@@ -42,7 +43,7 @@ class Findings:
     """Reasons why results of other programs cannot be used, doubts, and digests of the others."""
 
     reasons: list[str] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
+    doubts: list[Caution] = field(default_factory=list)
     digests: dict[Path, str] = field(default_factory=dict)
 
     @contextmanager
@@ -57,7 +58,10 @@ class Findings:
     def doubt(self, path: Path, text: str) -> None:
         """Store a doubt about a file, unless the text is empty."""
         if text:
-            self.doubts.append(f'{path}: {text}')
+            remedy = (
+                'Compare it with the T1w image, and remove it to compute a new one if it is wrong'
+            )
+            self.doubts.append(Caution(f'{path}: {text}', 'Volumes may be wrong', remedy, FIGURES))
 
 
 def without_bad_results(plan: Plan) -> Plan:
@@ -84,7 +88,7 @@ def without_bad_results(plan: Plan) -> Plan:
     problems += _copies(dict(zip((job.image.name for job in reusing), found)), reusing)
     for job, findings in zip(reusing, found):
         for doubt in findings.doubts:
-            LOGGER.warning('%s: %s', job.image.name, doubt)
+            LOGGER.warning(doubt._replace(who=job.image.name))
     bad = {problem.name for problem in problems}
     kept = [job for job in plan.jobs if job.image.name not in bad]
     return replace(plan, jobs=kept, problems=[*plan.problems, *problems])

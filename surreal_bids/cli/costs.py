@@ -14,6 +14,7 @@ from nibabel.spatialimages import HeaderDataError, SpatialImage
 
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.preflight import free_bytes
+from surreal_bids.cautions import Caution
 from surreal_bids.cli.plan import Job
 from surreal_bids.config import BUILTIN_ATLAS, AppConfig, uses_network
 from surreal_bids.workflows.anatomy import registration_settings
@@ -111,13 +112,16 @@ def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
     )
 
 
-def lacking_space(config: AppConfig, expected: Estimate) -> list[str]:
+def lacking_space(config: AppConfig, expected: Estimate) -> list[Caution]:
     """Name the folders that have less free space than a run is estimated to need."""
     needed = {config.output_dir: expected.output_gb, config.work_dir: expected.work_gb}
     free = {folder: free_bytes(folder) / 1e9 for folder in needed}
     return [
-        f'{folder}: {free[folder]:.1f} GB are free, but about {size:.1f} GB are needed; free some '
-        'space, or choose another folder'
+        Caution(
+            f'{folder}: {free[folder]:.1f} GB are free, but about {size:.1f} GB are needed',
+            'The run will stop when the disk is full',
+            'Free some space, or choose another folder',
+        )
         for folder, size in needed.items()
         if free[folder] < size
     ]

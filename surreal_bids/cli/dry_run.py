@@ -42,7 +42,6 @@ def summarise(config: AppConfig, survey: Survey, plan: Plan | None) -> str:
         ),
         _groups(config, survey),
         _listed('Problems:', problems) or 'No problems.',
-        _listed('Notes:', survey.notes),
         _to_do(config, plan) if plan else '',
         _outputs(config, survey),
     ]
@@ -100,7 +99,7 @@ def _to_do(config: AppConfig, plan: Plan) -> str:
     lines += [f'  {reason}: {names}' for reason, names in _by_reason(pending).items()]
     if table := reuse_table(config, plan.jobs):
         lines += ['Results found in --derivatives:', indent(table, '  ')]
-        lines += [f'  {refusal}' for refusal in refusals(plan.jobs)]
+        lines += [f'  {refusal.who}: {refusal.found}' for refusal in refusals(plan.jobs)]
     if pending:
         expected = estimate(config, pending, config.nprocs or usable_cores())
         lines += [str(expected), *lacking_space(config, expected)]

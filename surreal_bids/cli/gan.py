@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surreal_bids.cautions import describe_cautions, log_cautions
 from surreal_bids.cli.gan_parser import build_parser
 from surreal_bids.cli.main import run_command, set_up_logging, usable_cores, with_hyphens
 from surreal_bids.config import (
@@ -103,7 +104,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids import __version__
     from surreal_bids.analysis.engine import analyse_trained
     from surreal_bids.analysis.outputs import summarise_cohort
-    from surreal_bids.cohort.cohort import read_cohort
+    from surreal_bids.cohort.cohort import read_cohort, with_logged
     from surreal_bids.model.bundle import claim_checkpoints
     from surreal_bids.rindices.crossfit import prepare_folds, train
     from surreal_bids.rindices.model import prepare, require_trainable
@@ -117,6 +118,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
         training = training_options(training)
         require_trainable(data, training)
         folds = prepare_folds(cohort, training)
+    cohort = with_logged(cohort)
     with sole_use(out, [MODEL]), _naming_table(arguments):
         require_free_folder(out, arguments.overwrite)
         if arguments.overwrite:
@@ -223,23 +225,24 @@ def _write_fit(folder: Path, found: Analysis, title: str) -> None:
     """Write all outputs, then remove the checkpoints."""
     from surreal_bids.analysis.outputs import summarise_cohort, write_tables
     from surreal_bids.model.bundle import remove_checkpoints
-    from surreal_bids.reports.model_card import card_text
+    from surreal_bids.reports.model_card import card_text, verdict_text
     from surreal_bids.reports.stored import write_and_store
     from surreal_bids.rindices.control_sensitivity import describe_shift
 
-    card = card_text(found.model.state()[1], details=False)
-    shift = describe_shift(found.shift)
-    card = f'{card}\n\n{shift}.' if shift else card
+    card, shift = found.model.state()[1], describe_shift(found.shift)
+    parts = [summarise_cohort(found.cohort), describe_cautions(found.cautions)]
+    parts += [card_text(card, details=False), f'{shift}.' if shift else '']
     with staged(folder, MODEL, _owned(folder)) as new:
         names = {name: f'{name}.tsv' for name in FIT_TABLES}
         write_tables(found, {name: new / file for name, file in names.items()})
         report = final_path(write_and_store(new / REPORT, found, title, names))
-        write_text(new / SUMMARY, f'{summarise_cohort(found.cohort)}\n{card}\n')
+        write_text(new / SUMMARY, '\n'.join(f'{part.rstrip()}\n' for part in parts if part))
         found.model.save(new)
     remove_checkpoints(folder / CHECKPOINTS)
     what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
-    sys.stdout.write(f'\n{card}\n\n{what} in {folder}.\n')
+    sys.stdout.write(f'\n{verdict_text(card)}\n\n{what} in {folder}; see {SUMMARY} there.\n')
     sys.stdout.write(f'The report is {report}.\n')
+    log_cautions(found.cautions)
 
 
 def run_apply(arguments: argparse.Namespace) -> int:
@@ -264,7 +267,6 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.cohort.cohort import read_cohort
     from surreal_bids.cohort.uses import describe_uses
     from surreal_bids.reports.stored import write_and_store
-    from surreal_bids.rindices.crossfit import doubts_of_model
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import sites_by_name
 
@@ -290,8 +292,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
             found = replace(found, results=everyone)
             write_tables(found, {name: new / file for name, file in names.items()})
     notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
-    doubts = (*cohort.warnings, *doubts_of_model(model.state()[1]))
-    notes += [f'WARNING: {text}' for text in doubts]
+    log_cautions(found.cautions)
     sys.stdout.write(summarise_results(everyone, notes) + f'  {out}\n')
     sys.stdout.write(f'  {final_path(report)}\n')
     return 0
@@ -395,24 +396,26 @@ def run_add_site(arguments: argparse.Namespace) -> int:
         controls = read_site_controls(model, table, arguments.participants, options, arguments.site)
     with _naming_table(arguments):
         taught, added = add_sites(model, controls)
-    text = summarise_added(added, controls)
+    text, cautions = summarise_added(added, controls), describe_cautions(controls.warnings)
     with sole_use(out, [MODEL]), staged(out, MODEL, _owned(out)) as new:
         write_described('site_shifts', new / SHIFTS, shift_table(added))
         write_described('exclusions', new / EXCLUSIONS, controls.exclusions)
-        write_text(new / SUMMARY, text)
+        write_text(new / SUMMARY, f'{text}{cautions}')
         taught.save(new)
     sys.stdout.write(f'{text}\nThe model is in {out}.\n')
+    log_cautions(controls.warnings)
     return 0
 
 
 def run_card(arguments: argparse.Namespace) -> int:
-    """Show the card of a model."""
+    """Show the verdict on a model, or with -v its whole card."""
     from surreal_bids.model.bundle import reading_model
-    from surreal_bids.reports.model_card import card_text
+    from surreal_bids.reports.model_card import card_text, verdict_text
     from surreal_bids.rindices.model import load_table_bundle
 
     with reading_model(arguments.model):
-        text = card_text(load_table_bundle(arguments.model)[1])
+        card = load_table_bundle(arguments.model)[1]
+        text = card_text(card) if arguments.verbosity else verdict_text(card)
     sys.stdout.write(f'{text}\n')
     return 0
 
@@ -420,7 +423,7 @@ def run_card(arguments: argparse.Namespace) -> int:
 def run_import(arguments: argparse.Namespace) -> int:
     """Read the checkpoint, write the model, and show its card in short."""
     from surreal_bids.cohort.features import listed_features
-    from surreal_bids.reports.model_card import card_text
+    from surreal_bids.reports.model_card import verdict_text
     from surreal_bids.rindices.import_checkpoint import import_checkpoint
 
     require_free_folder(arguments.out, arguments.overwrite)
@@ -431,5 +434,5 @@ def run_import(arguments: argparse.Namespace) -> int:
     out = arguments.out
     with sole_use(out, [MODEL]), staged(out, MODEL, _owned(out)) as new:
         model.save(new)
-    sys.stdout.write(f'{card_text(model.state()[1], details=False)}\n\nThe model is in {out}.\n')
+    sys.stdout.write(f'{verdict_text(model.state()[1])}\n\nThe model is in {out}.\n')
     return 0

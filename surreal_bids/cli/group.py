@@ -27,12 +27,13 @@ from surreal_bids.bids.outputs import (
 from surreal_bids.bids.precomputed import segmentation_label
 from surreal_bids.bids.preflight import check_output_folder, check_work_folder
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT
+from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.crashes import Crash
 from surreal_bids.cli.execution import run_workflow
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import check_template, template_name
-from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort
+from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
 from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.volumes import collect_volumes
 from surreal_bids.config import (
@@ -45,6 +46,7 @@ from surreal_bids.config import (
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
 from surreal_bids.files import read_file, sole_use, staged, write_json, write_text
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
+from surreal_bids.interfaces.group import CAUTIONS
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.train import find_device, longest_first
@@ -111,19 +113,29 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
         source, cohort = adapt_to_controls(model, cohort)
     else:
         source = model.with_unseen_site('skip')
+    _warn_of_ids(cohort.of_participants(config.participant_label))
+    cohort = with_logged(cohort)
     chosen = cohort.of_participants(config.participant_label)
-    _warn_of_ids(chosen)
     # A model that is applied compares with all controls, whoever is chosen.
     analysed = chosen if model is None else cohort
     folder = _folder(config, analysed)
     if config.dry_run:
+        log_cautions(analysed.warnings)
         return 0
     group = ['the group level']
     with sole_use(config.output_dir, group), sole_use(config.work_dir, group):
         failures = _run(config, analysed, source, folder)
     sys.stdout.write(f'Done; open {output_path(config.output_dir, "group_report")}.\n')
+    log_cautions(Caution(*each) for each in json.loads(read_file(folder / CAUTIONS)))
     for label, reason in failures.items():
-        LOGGER.warning('sub-%s: the report lacks R-indices: %s', label, reason)
+        LOGGER.warning(
+            Caution(
+                f'the report could not be written ({reason})',
+                'It lacks R-indices, which are in phenotype/rindices.tsv',
+                'Run again with --reports-only',
+                who=f'sub-{label}',
+            )
+        )
     return 1 if failures else 0
 
 
@@ -215,7 +227,8 @@ def _check_model_options(config: AppConfig) -> None:
         )
     ignored = sorted(given & ONLY_TRAINING)
     if ignored:
-        LOGGER.warning('%s: no effect with --model, which trains nothing', ', '.join(ignored))
+        found = f'{", ".join(ignored)}: no effect with --model, which trains nothing'
+        LOGGER.warning(Caution(found, 'The options are ignored', 'Remove them'))
     if os.path.realpath(config.model) == os.path.realpath(
         output_path(config.output_dir, 'model_card').parent
     ):
@@ -257,9 +270,11 @@ def _owned(root: Path) -> list[Path]:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         if output_path(root, 'group_report').exists():
             LOGGER.warning(
-                '%s: holds group outputs of an earlier version. Delete group_* files and maps that '
-                'this run does not replace.',
-                root,
+                Caution(
+                    f'{root}: holds group outputs of an earlier version',
+                    'Old results may stay beside those of this run',
+                    'Delete group_* files and maps that this run does not replace',
+                )
             )
     return owned
 
@@ -306,9 +321,12 @@ def _warn_of_ids(cohort: Cohort) -> None:
     others = set(cohort.visits[PARTICIPANT]) - set(reported(cohort))
     if others:
         LOGGER.warning(
-            '%s: no report of the participant, because the id is not a BIDS label. Use only '
-            'letters and digits to get one',
-            list_briefly(sorted(others)),
+            Caution(
+                f'{list_briefly(sorted(others))}: the id is not a BIDS label',
+                'There is no report of the participant',
+                'Use only letters and digits to get one',
+                PARTICIPANTS,
+            )
         )
 
 

@@ -15,6 +15,7 @@ from traceback import format_exception
 from typing import NoReturn, TypeVar
 
 from surreal_bids import __version__
+from surreal_bids.cautions import CHECK_LIST, describe_cautions, is_caution
 from surreal_bids.exceptions import OutputError, SurrealError
 from surreal_bids.files import cannot_write, explain
 from surreal_bids.progress import PROGRESS
@@ -54,11 +55,15 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
         is saved to a file.
     """
     _replace_closed_streams()
+    CHECK_LIST.take()
     try:
         code = _run(function, arguments)
     except SystemExit as ending:  # Of the parser, after help or wrong usage.
         raise SystemExit(_flush_output(int(ending.code or 0))) from None
-    return _flush_output(code)
+    code = _flush_output(code)
+    if cautions := CHECK_LIST.take():
+        _tell(f'\n{describe_cautions(cautions)}')
+    return code
 
 
 def _flush_output(code: int) -> int:
@@ -185,10 +190,15 @@ def set_up_logging(verbosity: int) -> None:
 def log_from(level: int) -> None:
     """Log messages from this level on, and always the progress of long computations.
 
+    Warnings are collected, and listed when the run ends.
+
     Worker processes need the level as an argument; see `log_level`.
     """
     source = ' %(name)s' if level <= logging.DEBUG else ''
-    logging.basicConfig(format=f'%(levelname)s{source}: %(message)s', force=True)
+    shown = logging.StreamHandler()
+    shown.addFilter(lambda record: not is_caution(record))
+    logging.basicConfig(format=f'%(levelname)s{source}: %(message)s', handlers=[shown], force=True)
+    logging.getLogger('surreal_bids').addHandler(CHECK_LIST)
     logging.getLogger('surreal_bids').setLevel(level)
     PROGRESS.setLevel(min(level, logging.INFO))
 

@@ -105,8 +105,8 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
         log_job(job)
     if plan.pending and not config.reports_only:
         expected = estimate(config, plan.pending, 1)
-        for text in lacking_space(config, expected):
-            LOGGER.warning('%s', text)
+        for caution in lacking_space(config, expected):
+            LOGGER.warning(caution)
     write_citation(config, study, plan)
     problems = [*plan.problems, *Processing(config, study, plan).run()]
     write_citation(config, study, plan)
@@ -247,7 +247,7 @@ class Processing:
         self._progress.finish(job.workflow_name, bool(failures))
         LOGGER.info('%s: %s', job.image.name, 'failed' if failures else 'done')
         for warning in Record.read(self._config.output_dir, job.image.visit).warnings:
-            LOGGER.warning('%s: %s', job.image.name, warning)
+            LOGGER.warning(warning._replace(who=job.image.name))
             append_to_log(self._log_of(job), f'warning: {warning}')
         if not failures:
             self._clean(IMAGES, [job.workflow_name])
@@ -315,7 +315,9 @@ class Processing:
             'age': age,
             'sex': sex,
             'atlas': job.reusable.dseg_name or self._study.atlas,
-            'warnings': list(Record.read(self._config.output_dir, job.image.visit).warnings),
+            'warnings': [
+                *map(list, Record.read(self._config.output_dir, job.image.visit).warnings)
+            ],
             'reused': {meaning: str(path) for meaning, path in job.reusable.files.items()},
         }
 

@@ -30,6 +30,7 @@ from surreal_bids.bids.precomputed import (
     searched_for,
 )
 from surreal_bids.bids.preflight import Problem, Survey
+from surreal_bids.cautions import Caution
 from surreal_bids.config import (
     BUILTIN_ATLAS,
     BUILTIN_TEMPLATE,
@@ -175,10 +176,15 @@ def reuse_table(config: AppConfig, jobs: Sequence[Job]) -> str:
     return align([('Program', 'Result', 'Images'), *rows]) if rows else ''
 
 
-def refusals(jobs: Iterable[Job]) -> list[str]:
+def refusals(jobs: Iterable[Job]) -> list[Caution]:
     """List the existing results that are not used, and why."""
     return [
-        f'{job.image.name}: existing result not used: {reason}'
+        Caution(
+            f'existing result not used: {reason}',
+            'It is computed again, so images are processed in two ways',
+            'Correct the result, or ignore this',
+            who=job.image.name,
+        )
         for job in jobs
         for reason in job.reusable.refused.values()
     ]
@@ -226,11 +232,14 @@ def log_reuse(config: AppConfig, jobs: Sequence[Job]) -> None:
     for (name, result), n in reuse_counts(config, jobs).items():
         if n < len(jobs):
             LOGGER.warning(
-                '%s: %s found for %d of %d images; computing the others',
-                name, result, n, len(jobs),
-            )  # fmt: skip
+                Caution(
+                    f'{name}: {result} found for {n} of {len(jobs)} images',
+                    'It is computed for the others, so images are processed in two ways',
+                    f'Complete the results of {name}, unless this is intended',
+                )
+            )
     for refusal in refusals(jobs):
-        LOGGER.warning('%s', refusal)
+        LOGGER.warning(refusal)
 
 
 def study_identity(config: AppConfig) -> dict[str, Any]:
@@ -400,7 +409,7 @@ NON_COMMERCIAL = re.compile(r'^.*(?:commercial|BY-NC).*$', re.MULTILINE)
 
 
 def log_licence(study: Study, jobs: Iterable[Job]) -> None:
-    """Log that the segmentation of images is not for commercial use, where this is so."""
+    """Tell that the segmentation of images is not for commercial use, where this is so."""
     terms = NON_COMMERCIAL.search(study.atlas_licence)
     if terms and any(job.reusable.dseg is None for job in jobs):
         PROGRESS.info('Licence of the segmentation (%s): %s', study.atlas, terms[0])

@@ -18,6 +18,7 @@ import pandas as pd
 from surreal_bids import __version__
 from surreal_bids.bids.outputs import BIDS_VERSION, output_path
 from surreal_bids.bids.tabular import TRAINED_ON_SUFFIX
+from surreal_bids.cautions import Caution
 from surreal_bids.cli.main import (
     Parser,
     add_common_options,
@@ -172,8 +173,11 @@ def run_table(arguments: argparse.Namespace) -> int:
     unknown = simulated.participants.columns[simulated.participants.isna().all()]
     if len(unknown):
         LOGGER.warning(
-            '%s: unknown (n/a) for all participants. Do not use them as covariates or sites.',
-            ', '.join(unknown),
+            Caution(
+                f'{", ".join(unknown)}: n/a for all participants of the given table',
+                'They cannot be covariates or sites of the simulated cohort',
+                'Complete them in the table if you need them',
+            )
         )
     sys.stdout.write(
         f'{arguments.n_cn} controls and {arguments.n_pt} patients, task {arguments.task}:\n'

@@ -15,6 +15,7 @@ import pandas as pd
 
 from surreal_bids.bids.layout import Visit, without_prefix
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION, Table, find_column
+from surreal_bids.cautions import CHECK_LIST, GROUP_SECTIONS, Caution
 from surreal_bids.cohort.consistency import contradicting_visits
 from surreal_bids.cohort.exclusions import (
     Screen,
@@ -76,8 +77,8 @@ from surreal_bids.cohort.visits import (
 )
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.cohort.warnings import (
-    NOT_ADAPTED,
     compare_ages,
+    not_adapted,
     outside_training_ages,
     warn_of_controls,
 )
@@ -121,7 +122,7 @@ class Cohort:
     measured : frame
         Volumes of everyone, excluded or not, after the columns that identify visits.
     warnings
-        Reasons to doubt the results, such as few controls, as sentences for the report.
+        Reasons to doubt the results, such as few controls.
     n_controls
         Number of controls that were read; None: those in `visits`.
     uses : frame
@@ -137,7 +138,7 @@ class Cohort:
     notes: tuple[str, ...] = ()
     exclusions: pd.DataFrame = field(default_factory=pd.DataFrame)
     measured: pd.DataFrame = field(default_factory=pd.DataFrame)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
     n_controls: int | None = None
     uses: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(FRAME)))
 
@@ -290,7 +291,7 @@ class Cohort:
             wanted=FeatureList.from_json(record['wanted']),
             options=PreprocessingOptions.from_json(record['options']),
             notes=tuple(record['notes']),
-            warnings=tuple(record['warnings']),
+            warnings=tuple(Caution(*each) for each in record['warnings']),
             n_controls=record['n_controls'],
             **frames,
         )
@@ -440,22 +441,25 @@ def _screen_groups(
 
 def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | None) -> Cohort:
     """Add warnings about few controls, and about ages and sexes that may be wrong."""
-    few = [f'{NOT_ADAPTED} ({grouping.lacking})'] if grouping.lacking else []
-    notes, ages = list(cohort.notes), list[str]()
+    few = [not_adapted(grouping.lacking)] if grouping.lacking else []
+    notes, ages = list(cohort.notes), list[Caution]()
     if grouping.learned_from is not None:
         first = cohort.first_visits()
         controls = first.people[~first.is_patient]
         few += warn_of_controls(controls, cohort.options.site_column, training=model is None)
         age = first.column_of('age')
         if age is not None:
-            for text, is_serious in compare_ages(age, first.is_patient):
-                (ages if is_serious else notes).append(text)
+            for caution, is_serious in compare_ages(age, first.is_patient):
+                if is_serious:
+                    ages.append(caution)
+                else:
+                    notes.append(caution.statement.removesuffix('.'))
     warnings = (*few, *ages, *cohort.warnings, *_doubts(cohort, model))
     n_controls = cohort.counts[CONTROL]
     return replace(cohort, notes=tuple(notes), warnings=warnings, n_controls=n_controls)
 
 
-def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[str]:
+def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[Caution]:
     """Warn of ages and sexes that may be wrong, or that the model was not trained on."""
     options = cohort.options
     column = options.icv_column if options.uses_icv else None
@@ -468,6 +472,12 @@ def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[str]:
     yield from disagreeing_columns(first.people, first.others)
     if model is not None:
         yield from outside_training_ages(first.people, model.ranges)
+
+
+def with_logged(cohort: Cohort) -> Cohort:
+    """Add what was logged about these participants since they were read, for the report."""
+    logged = [each for each in CHECK_LIST.cautions if each.about in GROUP_SECTIONS]
+    return replace(cohort, warnings=tuple(dict.fromkeys((*cohort.warnings, *logged))))
 
 
 USUAL_ICV = 1_400_000
@@ -528,7 +538,8 @@ def check_participants(
         LOGGER.warning(warning)
     if screen.reasons:
         excluded = [f'{name} ({reason})' for name, reason in screen.reasons.items()]
-        LOGGER.warning('The group level will exclude %s', list_briefly(excluded))
+        found = f'The group level will exclude {list_briefly(excluded)}'
+        LOGGER.warning(Caution(found, 'They get no R-indices', 'Complete or correct the tables'))
     return screen.counts(grouping.groups)
 
 

@@ -17,6 +17,7 @@ from scipy import stats
 
 from surreal_bids.bids.layout import Visit
 from surreal_bids.bids.tabular import Table
+from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.plausibility import (
     MIN_FOR_OUTLIERS,
     OFTEN_WRONG,
@@ -38,7 +39,7 @@ def compare_rows(
     icv: pd.Series | None,
     participant: Sequence[str],
     wanted: FeatureList,
-) -> tuple[Reasons, list[str]]:
+) -> tuple[Reasons, list[Caution]]:
     """Compare the facts about participants with their volumes, in case rows were exchanged.
 
     Parameters
@@ -66,7 +67,7 @@ def compare_rows(
     )
     are_volumes = wanted.atlas is not None
     reasons: Reasons = {}
-    warnings: list[str] = []
+    warnings: list[Caution] = []
     if icv is not None:
         known = complete & (icv > 0)
         total = _comparable_size(features[known], icv[known], wanted)
@@ -80,7 +81,7 @@ def compare_rows(
     return reasons, warnings
 
 
-def _changed_sizes(icv: pd.Series, person: pd.Series) -> list[str]:
+def _changed_sizes(icv: pd.Series, person: pd.Series) -> list[Caution]:
     """Warn of head sizes that change between visits."""
     sizes = icv.groupby(person)
     ratio = sizes.max() / sizes.min()
@@ -88,8 +89,12 @@ def _changed_sizes(icv: pd.Series, person: pd.Series) -> list[str]:
     if not changed:
         return []
     return [
-        f'{icv.name} changes between visits of {list_briefly(changed, 5)}; check that the visits '
-        'are of one participant'
+        Caution(
+            f'{icv.name} changes between visits of {list_briefly(changed, 5)}',
+            'Visits of different participants may be mixed, and changes wrong',
+            'Check that the visits are of one participant',
+            PARTICIPANTS,
+        )
     ]
 
 
@@ -153,7 +158,7 @@ def _comparable_size(
 
 def contradicted_sizes(
     icv: pd.Series, total: pd.Series, suspect: bool = False
-) -> tuple[Reasons, list[str]]:
+) -> tuple[Reasons, list[Caution]]:
     """Return the participants whose head size contradicts their volumes: excluded, and doubtful.
 
     Parameters
@@ -188,8 +193,13 @@ def contradicted_sizes(
         return reasons, []
     who = [f'{visit} ({share[visit]:.0%})' for visit in share.index[odd]]
     return reasons, [
-        f'Head size: the regions of {list_briefly(who, 5)} sum to another share of {icv.name} than '
-        f'those of others ({share.median():.0%}). Check that {icv.name} and the volumes are theirs'
+        Caution(
+            f'Head size: the regions of {list_briefly(who, 5)} sum to another share of {icv.name} '
+            f'than those of others ({share.median():.0%})',
+            'Their correction for head size may be wrong',
+            f'Check that {icv.name} and the volumes are theirs',
+            PARTICIPANTS,
+        )
     ]
 
 
@@ -256,7 +266,7 @@ def normal_scores(values: pd.Series) -> Array:
     return scores
 
 
-def refuse_other_rows(icv: pd.Series, total: pd.Series) -> list[str]:
+def refuse_other_rows(icv: pd.Series, total: pd.Series) -> list[Caution]:
     """Refuse head sizes that are not those of the participants of the volumes.
 
     Parameters
@@ -266,7 +276,7 @@ def refuse_other_rows(icv: pd.Series, total: pd.Series) -> list[str]:
 
     Returns
     -------
-    list of str
+    list of Caution
         A warning, if head size and volumes are less related than they should be.
 
     Raises
@@ -292,13 +302,20 @@ def refuse_other_rows(icv: pd.Series, total: pd.Series) -> list[str]:
         )
     missing = (np.arctanh(LEAST_CORRELATION) - np.arctanh(own)) * np.sqrt(len(icv) - 3)
     text = f'{icv.name} is hardly related to the sum of volumes (correlation {own:.2f})'
-    remedy = 'check that the rows of the tables belong to the same participants'
     if missing > SURELY:
         raise DataError(
-            f'column {text}, and at least {LEAST_CORRELATION} is expected; {remedy}. If volumes '
-            'are corrected for head size already, use --icv none'
+            f'column {text}, and at least {LEAST_CORRELATION} is expected; check that the rows of the '
+            'tables belong to the same participants. If volumes are corrected for head size already, '
+            'use --icv none'
         )
-    return [f'Head size: {text}; {remedy}'] if missing > PROBABLY else []
+    if missing <= PROBABLY:
+        return []
+    return [Caution(f'Head size: {text}', OTHER_ROWS, CHECK_ROWS, PARTICIPANTS)]
+
+
+OTHER_ROWS = 'Rows of the tables may be exchanged, and all R-indices wrong'
+CHECK_ROWS = 'Check that the rows of the tables belong to the same participants'
+"""Consequence and remedy where columns do not fit the volumes."""
 
 
 N_COMPONENTS: Mapping[Meaning, int] = {'age': 15, 'sex': 1}
@@ -319,7 +336,7 @@ VARYING_AGE = 8.0
 
 def refuse_other_facts(
     people: pd.DataFrame, features: pd.DataFrame, are_volumes: bool
-) -> Iterator[str]:
+) -> Iterator[Caution]:
     """Compare ages and sexes with the volumes.
 
     Parameters
@@ -331,7 +348,7 @@ def refuse_other_facts(
 
     Yields
     ------
-    str
+    Caution
         A warning about a column that is not related to the volumes.
 
     Raises
@@ -356,10 +373,8 @@ def refuse_other_facts(
                 f'to those of its row (p = {own:.2f}); correct the rows'
             )
         if len(people) >= MIN_RELATED[meaning]:
-            yield (
-                f'{fact.name} is not related to the volumes (p = {own:.2f}), as if rows were '
-                'exchanged. Check that the rows of the tables belong to the same participants'
-            )
+            found = f'{fact.name} is not related to the volumes (p = {own:.2f})'
+            yield Caution(found, OTHER_ROWS, CHECK_ROWS, PARTICIPANTS)
 
 
 def _facts(people: pd.DataFrame, with_sex: bool) -> Iterator[tuple[Meaning, pd.Series]]:

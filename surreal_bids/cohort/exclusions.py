@@ -10,6 +10,7 @@ import pandas as pd
 
 from surreal_bids.bids.layout import Visit, visit_name, without_prefix
 from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, prefix_errors
+from surreal_bids.cautions import Caution
 from surreal_bids.cohort.consistency import near_copies
 from surreal_bids.cohort.content import refuse_codes
 from surreal_bids.cohort.facts import (
@@ -293,7 +294,7 @@ class Features(NamedTuple):
 
     wanted: FeatureList
     judged: Mapping[str, str] = {}
-    doubts: Sequence[str] = ()
+    doubts: Sequence[Caution] = ()
 
 
 def find_features(

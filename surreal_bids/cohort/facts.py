@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.plausibility import OFTEN_WRONG, POSSIBLE_AGE
 from surreal_bids.cohort.requirements import Requirements
 from surreal_bids.columns import SEXES, column_of, columns_of, fold, means, sex_of
@@ -177,7 +178,7 @@ def _refuse_reversed(name: str, low: pd.Series, high: pd.Series, expected: float
         )
 
 
-def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
+def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> Iterator[Caution]:
     """Warn if women have larger heads than men, which suggests exchanged labels.
 
     Parameters
@@ -187,7 +188,6 @@ def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
     size
         Head size, or the sum of all regions.
     """
-    found = []
     for name in people.select_dtypes(exclude='number'):
         if not means(name, 'sex'):
             continue
@@ -198,11 +198,12 @@ def exchanged_sexes(people: pd.DataFrame, size: pd.Series) -> list[str]:
         ratio = women.mean() / men.mean() - 1
         error = np.sqrt(women.var() / len(women) + men.var() / len(men)) / men.mean()
         if ratio > max(MIN_SEX_DIFFERENCE, CERTAIN * error):
-            found.append(
-                f'Sex: women have {ratio:.0%} larger heads than men; check whether the values of '
-                f'column {name} are exchanged'
+            yield Caution(
+                f'Sex: women have {ratio:.0%} larger heads than men',
+                f'The values of column {name} may be exchanged, and sex corrected the wrong way',
+                f'Check the codes of column {name}',
+                PARTICIPANTS,
             )
-    return found
 
 
 def refuse_spellings(column: pd.Series) -> None:
@@ -252,7 +253,7 @@ def require_levels(column: pd.Series, is_site: bool = False) -> None:
         )
 
 
-def doubtful_numbers(people: pd.DataFrame) -> Iterator[str]:
+def doubtful_numbers(people: pd.DataFrame) -> Iterator[Caution]:
     """Warn of ages that may have another unit, and of numbers that seem filled in.
 
     Parameters
@@ -266,17 +267,22 @@ def doubtful_numbers(people: pd.DataFrame) -> Iterator[str]:
         values = people[name].dropna()
         like = _like_no_years(values) if means(name, 'age') else ''
         if like:
-            yield (
-                f'{name} ({values.min():g} to {values.max():g}) looks like {like}; write exact '
-                'ages in years, or ignore this if they are'
+            yield Caution(
+                f'{name} ({values.min():g} to {values.max():g}) looks like {like}',
+                'Volumes would be corrected for another age',
+                'Write exact ages in years, or ignore this if they are',
+                PARTICIPANTS,
             )
         counts = values.value_counts()
         often = counts.iloc[0] if len(counts) > MAX_LEVELS else 0
         if often > max(MORE_OFTEN * counts.iloc[1:2].max(), FILLED_IN * len(values)):
-            yield (
+            yield Caution(
                 f'{name} is {counts.index[0]:g} for {often} of '
                 f'{counted(len(values), "participant")}, as if it were filled in for missing '
-                'values; write n/a where it is not known'
+                'values',
+                'Volumes of these participants would be corrected for a wrong value',
+                'Write n/a where it is not known',
+                PARTICIPANTS,
             )
 
 
@@ -292,7 +298,7 @@ def _like_no_years(ages: pd.Series) -> str:
     return next((what for what, is_found in signs.items() if is_found), '')
 
 
-def disagreeing_columns(people: pd.DataFrame, others: pd.DataFrame) -> Iterator[str]:
+def disagreeing_columns(people: pd.DataFrame, others: pd.DataFrame) -> Iterator[Caution]:
     """Warn of ages and sexes that another column contradicts.
 
     Parameters
@@ -306,11 +312,13 @@ def disagreeing_columns(people: pd.DataFrame, others: pd.DataFrame) -> Iterator[
             differ = _differ(people[used], others[other])
             if len(differ) and differ.mean() > OFTEN_OTHER:
                 who = differ.index[differ]
-                yield (
+                yield Caution(
                     f'{used} and {other} disagree for {len(who)} of '
                     f'{counted(len(differ), "participant")}, such as {who[0]} '
-                    f'({people.loc[who[0], used]} and {others.loc[who[0], other]}); {used} is '
-                    'used. Correct or remove the wrong column'
+                    f'({people.loc[who[0], used]} and {others.loc[who[0], other]})',
+                    f'{used} is used and may be wrong',
+                    'Correct or remove the wrong column',
+                    PARTICIPANTS,
                 )
 
 

@@ -14,6 +14,7 @@ from surreal_bids.bids.tabular import (
     prefix_errors,
     require_columns,
 )
+from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.content import (
     is_doubtful,
     may_hold,
@@ -224,7 +225,7 @@ def _regions_by_content(
     return [name for name in columns if name in numbers], judged
 
 
-def judge_listed(table: Table, wanted: FeatureList, used: Collection[str]) -> list[str]:
+def judge_listed(table: Table, wanted: FeatureList, used: Collection[str]) -> list[Caution]:
     """Refuse listed features that cannot be regions; warn of those that may not be.
 
     Parameters
@@ -247,7 +248,16 @@ def judge_listed(table: Table, wanted: FeatureList, used: Collection[str]) -> li
                 'remove it from the list'
             )
     doubts = list_briefly(f'{name} ({what})' for name, what in held.items())
-    return [f'Features: {doubts} may not be a regional volume; check --features'] if doubts else []
+    if not doubts:
+        return []
+    return [
+        Caution(
+            f'Features: {doubts} may not be a regional volume',
+            'Patterns would include what is no brain region',
+            'Check the list of --features',
+            PARTICIPANTS,
+        )
+    ]
 
 
 def refuse_index_columns(table: Table, used: Collection[str] = ()) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from surreal_bids.bids.layout import Visit
 from surreal_bids.bids.tabular import Table, prefix_errors
+from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.consistency import compare_rows
 from surreal_bids.cohort.exclusions import Screen
 from surreal_bids.cohort.features import Choice
@@ -89,7 +90,7 @@ def screen_rows(
     described: Table,
     choice: Choice,
     wanted: FeatureList,
-) -> list[str]:
+) -> list[Caution]:
     """Exclude visits whose head size contradicts the volumes; refuse rows of other participants.
 
     `described` has the rows of the table of participants, in its order. Warnings are returned.
@@ -115,6 +116,15 @@ def screen_rows(
                 raise
             # Volumes that are corrected for head size are no longer related to it.
             reasons, warnings = compare_rows(*rows, None, participants, wanted)
-            warnings = [f'Head size (not used): {error}', *warnings]
+            warnings.insert(
+                0,
+                Caution(
+                    f'Head size (not used): {error}',
+                    'Rows of the tables may be exchanged, unless volumes are corrected for head '
+                    'size already',
+                    'Check the rows',
+                    PARTICIPANTS,
+                ),
+            )
     screen.exclude(reasons)
     return warnings

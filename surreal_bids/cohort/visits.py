@@ -21,6 +21,7 @@ from surreal_bids.bids.tabular import (
     scan_time,
     session_values,
 )
+from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.reader import in_order
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.columns import column_of, columns_of, normalise_name
@@ -280,7 +281,7 @@ SECRET_BEFORE, FIRST_MRI = 1925, 1970
 the second."""
 
 
-def warn_of_order(visits: pd.DataFrame, described: Table) -> Iterator[str]:
+def warn_of_order(visits: pd.DataFrame, described: Table) -> Iterator[Caution]:
     """Warn of dates that cannot be right, and of visits whose order is not certain.
 
     Parameters
@@ -297,33 +298,40 @@ def warn_of_order(visits: pd.DataFrame, described: Table) -> Iterator[str]:
     }
     unread = [text for text, date in dates.items() if np.isnan(date)]
     if unread and len(several):
-        yield (
-            f'Dates of {list_briefly(unread, 3)} are not written like 2019-03-31, and were not '
-            'used to sort visits. Correct them if the first visit could be another one'
+        yield Caution(
+            f'Dates of {list_briefly(unread, 3)} are not written like 2019-03-31',
+            'They were not used to sort visits, and the first visit may be another one',
+            'Correct them',
+            PARTICIPANTS,
         )
     impossible = [text for text, date in dates.items() if _is_impossible(date)]
     if impossible:
-        yield (
-            f'Dates of {list_briefly(impossible, 3)} are in the future or before {FIRST_MRI}; '
-            'correct them'
+        yield Caution(
+            f'Dates of {list_briefly(impossible, 3)} are in the future or before {FIRST_MRI}',
+            'Visits may be in the wrong order, and changes per year wrong',
+            'Correct them',
+            PARTICIPANTS,
         )
     yield from _warn_of_groups(several)
     if SESSION in several:
         yield from _warn_of_labels(several)
 
 
-def _warn_of_groups(several: pd.DataFrame) -> Iterator[str]:
+def _warn_of_groups(several: pd.DataFrame) -> Iterator[Caution]:
     """Warn of patients who become controls."""
     changes = dict(_group_changes(several))
     reverted = [who for who, groups in changes.items() if groups not in ([groups[0]], CONVERSION)]
     if reverted:
-        yield (
+        yield Caution(
             f'Diagnosis: {list_briefly(reverted, 5)} changed from patient to control between '
-            'visits. Correct the diagnosis or the order of visits if this is an error'
+            'visits',
+            'The group of the first visit is used, which may be wrong',
+            'Correct the diagnosis or the order of visits if this is an error',
+            PARTICIPANTS,
         )
 
 
-def _warn_of_labels(several: pd.DataFrame) -> Iterator[str]:
+def _warn_of_labels(several: pd.DataFrame) -> Iterator[Caution]:
     """Warn of session labels that do not show the order, or contradict dates or ages."""
     unclear: dict[Hashable, str] = {}
     opposite = []
@@ -335,15 +343,20 @@ def _warn_of_labels(several: pd.DataFrame) -> Iterator[str]:
         elif stages != sorted(stages):
             opposite.append(who)
     if unclear:
-        yield (
+        yield Caution(
             f'Visits of {list_briefly(unclear, 5)} are sorted by name '
-            f'({next(iter(unclear.values()))}), which may not be their order in time. Add dates or '
-            'ages (sessions.tsv)'
+            f'({next(iter(unclear.values()))})',
+            'This may not be their order in time, and the first visit may be another one',
+            'Add dates or ages (sessions.tsv)',
+            PARTICIPANTS,
         )
     if opposite:
-        yield (
+        yield Caution(
             f'Dates or ages of {list_briefly(opposite, 5)} are not in the order of the session '
-            'labels; correct them if the first visit could be another one'
+            'labels',
+            'The first visit may be another one',
+            'Correct the dates, the ages or the labels',
+            PARTICIPANTS,
         )
 
 
@@ -357,7 +370,7 @@ LONG_YEARS = 0.5
 """Time between visits after which an unchanged age must be wrong."""
 
 
-def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> list[str]:
+def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> Iterator[Caution]:
     """Warn of ages that do not change between distant visits, or that decrease.
 
     If the age does not change, later visits are compared with younger controls, and ageing looks
@@ -372,25 +385,27 @@ def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> list[str]:
     """
     column = column_of(people, 'age')
     if column is None:
-        return []
+        return
     age = people[column].groupby(visits[PARTICIPANT])
     years = visits['years'].groupby(visits[PARTICIPANT]).max()
     unchanged = (age.max() == age.min()) & (age.size() > 1) & ~(years <= LONG_YEARS)
     falling = visits.loc[age.diff() < 0, PARTICIPANT].unique()
-    warnings = []
     if unchanged.any():
         who = list_briefly(unchanged.index[unchanged], 5)
-        warnings.append(
+        yield Caution(
             f'{column} is the same at all visits of {who}, although these are more than half a '
-            f'year apart or undated. Ageing may look like disease; add {column} of each visit '
-            '(sessions.tsv)'
+            'year apart or undated',
+            'Ageing may look like disease',
+            f'Add {column} of each visit (sessions.tsv)',
+            PARTICIPANTS,
         )
     if len(falling):
-        warnings.append(
-            f'{column} decreases between visits of {list_briefly(falling, 5)}, which shows wrong '
-            'dates or ages. The first visit may be wrong too; correct them'
+        yield Caution(
+            f'{column} decreases between visits of {list_briefly(falling, 5)}',
+            'Dates or ages are wrong, and the first visit may be wrong too',
+            'Correct them',
+            PARTICIPANTS,
         )
-    return warnings
 
 
 MIN_ACROSS_SITES = 5

@@ -7,30 +7,35 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
+from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, R_INDICES, Caution
 from surreal_bids.columns import means
 from surreal_bids.text import counted, list_briefly
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
-"""Number of controls below which a warning is given: in a training sample, in a sample that a model
-is applied to, and at a site. The mean R-index of a cohort has an sd of about 0.02 over sets of 20
-controls, and of 0.05 over sets of 3 (benchmarks/nulls.py); 20 controls remove 68 % of the effect of
-a new site, 10 remove 59 % (benchmarks/add_site.py)."""
+"""Number of controls below which a warning is given: in a training sample, in a sample or at a site
+that a model is adapted to, and at a site of a training sample. The mean R-index of a cohort has an
+sd of about 0.02 over sets of 20 controls, and of 0.05 over sets of 3 (benchmarks/nulls.py); 20
+controls remove 68 % of the effect of a new site, 10 remove 59 % (benchmarks/add_site.py)."""
 
 MANY_OUTSIDE = 0.2
 """Share of patients outside the age range of the controls that causes a warning. Of normally
 distributed ages, 2 in n + 1 are outside the range of n controls."""
 
-NOT_ADAPTED = (
-    'Too few controls: the model was not adapted to the scanners of this dataset. Unless the model '
-    'includes the site, R-indices contain scanner effects; compare them within a scanner, not with '
-    'the training sample'
-)
-"""Warning about a model that was applied without controls."""
+
+def not_adapted(reason: str = '') -> Caution:
+    """Warn of a model that was applied without controls."""
+    why = f' ({reason})' if reason else ''
+    return Caution(
+        f'Too few controls: the model was not adapted to the scanners of this dataset{why}',
+        'Unless the model includes the site, R-indices contain scanner effects',
+        'Compare them within a scanner, not with the training sample, or add controls',
+        HARMONIZATION,
+    )
 
 
 def warn_of_controls(
     controls: pd.DataFrame, site_column: str | None, training: bool
-) -> Iterator[str]:
+) -> Iterator[Caution]:
     """Warn if the sample or a site has few controls.
 
     Parameters
@@ -42,28 +47,31 @@ def warn_of_controls(
     training
         Whether a model is trained; else it learns only the sites from these controls.
     """
+    has_sites = site_column is not None and site_column in controls
+    sizes = controls[site_column].value_counts() if has_sites else pd.Series(dtype=int)
     n, advised = len(controls), FEW_CONTROLS if training else FEW_FOR_A_MODEL
-    if n < advised:
-        yield (
-            f'Few controls: {n}, at least {advised} are recommended. Reference values have '
-            f'{_error(n)}, which shifts the R-indices of all patients alike'
+    if n < advised and (training or len(sizes) < 2):
+        yield Caution(
+            f'Few controls: {n}, at least {advised} are recommended',
+            f'Reference values have {_error(n)}, which shifts the R-indices of all patients alike',
+            'Add controls, or compare patients with each other only',
+            PARTICIPANTS,
         )
-    if site_column is None or site_column not in controls:
-        return
-    sizes = controls[site_column].value_counts()
-    small = sizes[sizes < FEW_AT_SITE].sort_index()
+    at_site = FEW_AT_SITE if training else FEW_FOR_A_MODEL
+    small = sizes[sizes < at_site].sort_index()
     if len(small) and len(sizes) > 1:
         listed = list_briefly(f'{site} ({count})' for site, count in small.items())
-        yield (
-            f'Few controls at sites: {listed}; at least {FEW_AT_SITE} are recommended. Estimates '
-            f'of scanner effects have {_error(int(small.min()))}; do not interpret differences '
-            'between these sites'
+        yield Caution(
+            f'Few controls at sites: {listed}; at least {at_site} are recommended',
+            f'Estimates of scanner effects have {_error(int(small.min()))}',
+            'Add controls, or do not interpret differences between these sites',
+            HARMONIZATION,
         )
 
 
 def outside_training_ages(
     people: pd.DataFrame, ranges: Mapping[str, tuple[float, float]]
-) -> Iterator[str]:
+) -> Iterator[Caution]:
     """Warn if many participants are younger or older than all training controls of a model."""
     for column, (low, high) in ranges.items():
         if not means(column, 'age') or column not in people:
@@ -71,10 +79,13 @@ def outside_training_ages(
         ages = people[column].dropna()
         outside = int((~ages.between(low, high)).sum())
         if outside > MANY_OUTSIDE * len(people):
-            yield (
+            yield Caution(
                 f'Training ages: {outside} of {counted(len(people), "participant")} '
                 f'{"is" if outside == 1 else "are"} outside {low:g}-{high:g}, the age range of the '
-                'training controls. Their R-indices are extrapolated'
+                'training controls',
+                'Their R-indices are extrapolated',
+                'Do not interpret them, or use a model that was trained on these ages',
+                R_INDICES,
             )
 
 
@@ -82,12 +93,12 @@ def _error(n: int) -> str:
     return f'a standard error of {1 / np.sqrt(n):.2f} SD'
 
 
-def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[str, bool]]:
+def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[Caution, bool]]:
     """Compare the ages of patients with those of controls.
 
     Yields
     ------
-    text, is_serious
+    caution, is_serious
         The patients outside the age range of controls, if there are any; and whether they are
         many.
     """
@@ -100,9 +111,11 @@ def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[str, 
     if not len(outside):
         return
     share = len(outside) / len(patients)
-    text = (
+    found = (
         f'Ages: {len(outside)} of {counted(len(patients), "patient")} ({list_briefly(outside, 5)}) '
         f'{"is" if len(outside) == 1 else "are"} outside the age range of controls '
-        f'({young:g}-{old:g}); the age correction is extrapolated'
+        f'({young:g}-{old:g})'
     )
-    yield text, share > MANY_OUTSIDE
+    remedy = 'Add controls of their ages, or exclude them'
+    caution = Caution(found, 'The age correction is extrapolated', remedy, PARTICIPANTS)
+    yield caution, share > MANY_OUTSIDE

@@ -444,7 +444,7 @@ class ComBat(TransformerMixin, BaseEstimator):
 
     def _learn_one_site(self, sample: SiteSample) -> None:
         """Return features unchanged: with one site there is no site effect to estimate."""
-        LOGGER.warning(
+        LOGGER.info(
             'ComBat: all participants come from one site (%s); features are returned unchanged.',
             self.sites_[0],
         )
@@ -519,7 +519,7 @@ class ComBat(TransformerMixin, BaseEstimator):
 
     def _warn_without_shrinkage(self) -> None:
         if self.empirical_bayes and not self._borrows():
-            LOGGER.warning(
+            LOGGER.info(
                 'ComBat: fewer than two features vary; site effects are estimated without '
                 'empirical Bayes.'
             )
@@ -541,7 +541,7 @@ class ComBat(TransformerMixin, BaseEstimator):
         if name == self.reference_:
             return np.zeros(z.shape[1]), np.ones(z.shape[1])
         if len(z) < MIN_FOR_SCALE:
-            LOGGER.warning(
+            LOGGER.info(
                 'ComBat: site %s has only %d participants; its mean is adjusted, its variance is '
                 'not.',
                 name,

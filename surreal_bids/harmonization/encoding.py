@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from surreal_bids.cautions import HARMONIZATION, Caution
 from surreal_bids.exceptions import CovariateError, DataError
 from surreal_bids.stats.mixed import fit_random_intercepts
 from surreal_bids.text import counted, list_briefly
@@ -570,7 +571,7 @@ def gather_sites(
     lacking = missing_covariates(covariate_table) | pd.isna(places)
     excluded = features.index[chosen & lacking]
     if len(excluded):
-        LOGGER.warning(
+        LOGGER.info(
             'ComBat: %s excluded from fitting because the site or a covariate is missing: %s',
             counted(len(excluded), 'participant'),
             list_briefly(excluded),
@@ -605,7 +606,7 @@ def constant_features(sample: SiteSample) -> list[str]:
     still = np.abs(within).max(axis=0) <= CONSTANT * np.abs(values).max(axis=0)
     names = [str(name) for name in sample.features.columns[still]]
     if names:
-        LOGGER.warning(
+        LOGGER.info(
             'ComBat: features that are constant within every site are returned unchanged: %s',
             list_briefly(names),
         )
@@ -624,8 +625,11 @@ def tied_features(sample: SiteSample) -> list[str]:
     names = [str(name) for name in sample.features.columns[tied]]
     if names:
         LOGGER.warning(
-            'ComBat: most participants have the same value in %s, and harmonization makes this '
-            'value differ between sites. Exclude these features.',
-            list_briefly(names),
+            Caution(
+                f'ComBat: most participants have the same value in {list_briefly(names)}',
+                'Harmonization makes this value differ between sites',
+                'Exclude these features (--features)',
+                HARMONIZATION,
+            )
         )
     return names

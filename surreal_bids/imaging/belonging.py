@@ -167,7 +167,7 @@ def check_known(volumes: dict[int, float], regions: pd.DataFrame) -> str:
     found = len(listed.intersection(volumes))
     if found >= MOST_REGIONS * len(listed):
         return ''
-    return f'has {found} of {len(listed)} regions; check that it is complete'
+    return f'it has {found} of {len(listed)} regions'
 
 
 def check_sides(points: NDArray[np.float64], sides: NDArray[np.str_]) -> None:
@@ -230,7 +230,7 @@ def check_tissue(head: Head, points: NDArray[np.float64], tissues: NDArray[np.st
     if here >= SURE_CONTRAST or (here >= LEAST_CONTRAST and lost >= LEAST_PEAK):
         return ''
     if here >= max(WEAK_CONTRAST, *moved) and lost >= WEAK_PEAK:
-        return 'its white and grey matter fit the T1w image only roughly; compare them in a viewer'
+        return 'its white and grey matter fit the T1w image only roughly'
     if here > INVERTED_CONTRAST:
         _refuse('its white and grey matter do not fit the T1w image')
     raise DataError(

@@ -18,6 +18,7 @@ import torch
 from nibabel.affines import apply_affine
 from numpy.typing import NDArray
 
+from surreal_bids.cautions import VOLUMES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, voxel_volume
 from surreal_bids.imaging.deformation import LocalCorrelation
@@ -380,10 +381,13 @@ def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.Data
     others = sorted(set(volumes) - {*listed, *expected})
     if others:
         share = sum(volumes[label] for label in others) / (sum(volumes.values()) or 1.0)
-        level = logging.WARNING if share > MUCH_EXCLUDED else logging.INFO
-        LOGGER.log(
-            level, 'labels %s (%.0f %% of the volume) are not regions of the atlas; excluded',
-            list_briefly(others), 100 * share,
-        )  # fmt: skip
+        caution = Caution(
+            f'labels {list_briefly(others)} ({share:.0%} of the volume) are not regions of the '
+            'atlas',
+            'They are excluded, and volumes of regions may be too small',
+            'Check that the segmentation has the labels of its table of regions',
+            VOLUMES,
+        )
+        LOGGER.log(logging.WARNING if share > MUCH_EXCLUDED else logging.INFO, caution)
     table = regions[['index', 'name']].reset_index(drop=True)
     return table.assign(volume_mm3=[float(volumes.get(index, 0.0)) for index in listed])

@@ -30,6 +30,7 @@ from safetensors import SafetensorError, safe_open
 from scipy import ndimage
 from torch import Tensor
 
+from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, same_grid, voxel_volume
 from surreal_bids.imaging.transforms import sample
@@ -168,10 +169,13 @@ def segment_regions(
     mean = sum(confidence.values()) / len(network.indices)
     if mean < USUAL_CONFIDENCE:
         LOGGER.warning(
-            'The network is uncertain about the regions (mean probability %.3f, usually %.2f or '
-            'more); check them and compare with --segmentation multi-atlas',
-            mean,
-            USUAL_CONFIDENCE,
+            Caution(
+                f'the network is uncertain about the regions (mean probability {mean:.3f}, usually '
+                f'{USUAL_CONFIDENCE:.2f} or more)',
+                'Volumes may be wrong',
+                'Check the figure of the regions, and compare with --segmentation multi-atlas',
+                FIGURES,
+            )
         )
     return Segmentation(
         labels=like(t1w, back, np.int16),

@@ -17,6 +17,7 @@ from scipy import ndimage
 from torch import Tensor
 from torch.nn import functional as F
 
+from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, same_grid
 from surreal_bids.imaging.slabs import PLANES, in_parts, with_neighbours
@@ -83,9 +84,12 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
     if share > FEW_FOLDS:
         # Folded voxels count as empty.
         LOGGER.warning(
-            'the transform to the template folds in %.2g %% of voxels, where RAVENS maps are 0; '
-            'check the registration',
-            100 * share,
+            Caution(
+                f'the transform to the template folds in {100 * share:.2g}% of voxels',
+                'RAVENS maps are 0 there',
+                'Check the figure of the registration',
+                FIGURES,
+            )
         )
     grid = Image(maps[0], to_template.affine)
     return [like(grid, each, np.float32) for each in maps]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
+from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import like, same_grid, voxel_volume
 from surreal_bids.imaging.deformation import DEFAULT, Settings, deform
@@ -250,9 +251,13 @@ def _check(misfit: float) -> None:
         )
     if misfit > POOR:
         LOGGER.warning(
-            'affine registration is poor: %.0f %% of the variance is unexplained (usually 3 to '
-            '11 %%); check the brain mask and the registration',
-            100 * misfit,
+            Caution(
+                f'affine registration is poor: {misfit:.0%} of the variance is unexplained '
+                '(usually 3% to 11%)',
+                'Regions may be in the wrong place',
+                'Check the figures of the brain mask and the registration',
+                FIGURES,
+            )
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -20,8 +21,9 @@ from nipype.interfaces.base import (
 )
 
 from surreal_bids.bids.tabular import prefix_errors
+from surreal_bids.cautions import Caution, CheckList
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import write_image, write_tsv
+from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
 from surreal_bids.interfaces import Step
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
@@ -76,7 +78,7 @@ def torch_device(name: str) -> str:
     return 'cuda' if torch.cuda.is_available() else 'cpu'
 
 
-WARNINGS = 'warnings.txt'
+WARNINGS = 'warnings.json'
 """File with the warnings of a step, in its working folder."""
 
 
@@ -95,25 +97,24 @@ class ImageStep(Step):
 def _kept_warnings(path: Path) -> Iterator[None]:
     """Write warnings of this package to a file; without warnings, there is no file."""
     path.unlink(missing_ok=True)
-    handler = logging.FileHandler(path, encoding='utf-8', delay=True)
-    handler.setLevel(logging.WARNING)
-    logger = logging.getLogger('surreal_bids')
-    logger.addHandler(handler)
+    kept, logger = CheckList(), logging.getLogger('surreal_bids')
+    logger.addHandler(kept)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        handler.close()
+        logger.removeHandler(kept)
+        if kept.cautions:
+            write_json(path, kept.cautions)
 
 
-def warnings_in(folder: Path) -> list[str]:
+def warnings_in(folder: Path) -> list[Caution]:
     """Collect the warnings of the steps of a workflow, without repetitions."""
-    lines = [
-        line
+    found = [
+        Caution(*each)
         for path in sorted(folder.rglob(WARNINGS))
-        for line in path.read_text(encoding='utf-8').splitlines()
+        for each in json.loads(path.read_text(encoding='utf-8'))
     ]
-    return list(dict.fromkeys(lines))
+    return list(dict.fromkeys(found))
 
 
 class _BrainInput(BaseInterfaceInputSpec):

@@ -98,6 +98,10 @@ class TrainPart(Step):
         return runtime
 
 
+CAUTIONS = 'cautions.json'
+"""File beside a cohort with the warnings of its report, which the command lists."""
+
+
 class _AnalyseGroupInput(BaseInterfaceInputSpec):
     cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
     model_card = File(exists=True, mandatory=True, desc='card of the model')
@@ -163,6 +167,7 @@ class AnalyseGroup(Step):
             background=background,
         )
         self._results['out_file'] = os.fspath(write_group_report(report))
+        write_json(Path(inputs.cohort_dir) / CAUTIONS, report.cautions)
         deviations = write_tsv(Path(runtime.cwd) / 'deviations.tsv', found.deviations)
         self._results['deviations_file'] = os.fspath(deviations)
         return runtime

@@ -29,6 +29,7 @@ from surreal_bids.bids.outputs import (
     write_record,
     write_sidecar,
 )
+from surreal_bids.cautions import Caution
 from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.interfaces import Step
@@ -228,7 +229,7 @@ class WriteReport(Step):
             tissue_mm3={tissue: _volume(image) for tissue, image in scan.tissues.items()},
             overlaps=overlaps_with(scan, labels) if labels.is_file() else {},
             figures=tuple(Figure(path, *CAPTIONS[name]) for name, path in figures.items()),
-            warnings=tuple(session['warnings']),
+            warnings=tuple(Caution(*each) for each in session['warnings']),
             reused=session['reused'],
             voxels_mm=tuple(map(float, nib.affines.voxel_sizes(scan.t1w.affine))),
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from torch import Tensor
 
+from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.networks import network, relabel_patterns
 from surreal_bids.model.settings import HyperParameters
@@ -104,8 +105,31 @@ SMALLEST_SPREAD = 0.01
 """A member has collapsed if the sd of an R-index over patients is below this."""
 LOW_AGREEMENT = 0.65
 """Members with a lower agreement have not learned the same patterns; unrelated ones reach 0.5."""
+NO_PATTERN = Caution(
+    'No pattern is supported: none was reproduced in other subsamples of the participants better '
+    'than with shuffled labels',
+    'There are no R-indices',
+    'If you expect patterns, check the group labels, the covariates and the number of '
+    'participants, or set one number of patterns to train regardless',
+    MODEL,
+)
 MIN_MEMBERS = 3
 """Minimum number of healthy members in a consensus (or all, if fewer are trained)."""
+
+
+def warn_of_agreement(agreement: float | None) -> list[Caution]:
+    """Warn of members that have not learned the same patterns; None: there is one member only."""
+    if agreement is None or agreement >= LOW_AGREEMENT:
+        return []
+    return [
+        Caution(
+            f'Members, training runs with their own random seeds, hardly agree ({agreement:.2f}; '
+            '0.8 is good, unrelated ones reach 0.5)',
+            'Another seed would give other patterns, and these R-indices are not reliable',
+            'Do not use them; train longer (--iterations) or with more participants',
+            MODEL,
+        )
+    ]
 
 
 @dataclass(frozen=True)
@@ -215,7 +239,7 @@ def choose_setting(settings: Sequence[Setting], hyper: HyperParameters) -> Setti
         if member.status != 'healthy'
     ]
     if unhealthy:
-        LOGGER.warning(
+        LOGGER.info(
             '%s did not train well and are excluded from the consensus (%s).',
             counted(len(unhealthy), 'member'),
             '; '.join(unhealthy),
@@ -253,13 +277,8 @@ def form_consensus(
         else member
         for member in setting.members
     )
-    if setting.mean_agreement is not None and setting.mean_agreement < LOW_AGREEMENT:
-        LOGGER.warning(
-            'Members hardly agree (%.2f; 0.8 is good, unrelated members reach about 0.5), and '
-            'these R-indices are not reliable. Train longer (iterations) or with more '
-            'participants.',
-            setting.mean_agreement,
-        )
+    for caution in warn_of_agreement(setting.mean_agreement):
+        LOGGER.warning(caution)
     selection = Selection(
         setting.n_patterns, setting.ortho, setting.mean_agreement, repetitions[0], repetitions
     )

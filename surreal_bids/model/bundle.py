@@ -18,6 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from surreal_bids import __version__
+from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError, SurrealError
 from surreal_bids.files import (
     atomic_path,
@@ -112,9 +113,11 @@ def _verify(folder: Path, card: dict[str, Any], data: bytes) -> None:
     """Verify the checksums; models of earlier versions without checksums are accepted."""
     if TENSORS_SHA256 not in card and CARD_SHA256 not in card:
         LOGGER.warning(
-            '%s: this model of an earlier version has no checksums, and changes to its files '
-            'cannot be detected.',
-            folder,
+            Caution(
+                f'{folder}: this model of an earlier version has no checksums',
+                'Changes to its files cannot be detected',
+                'Train it again, unless its files are those that were written',
+            )
         )
         return
     if card.get(CARD_SHA256) != _card_checksum(card):

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.model.agreement import (
+    NO_PATTERN,
     Member,
     Selection,
     Setting,
@@ -263,10 +264,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     def _train_nothing(self) -> None:
         """Learn no pattern, because no number of patterns is supported or 0 was asked for."""
         if self.number_ is not None:
-            LOGGER.warning(
-                'No pattern is supported: none was reproduced in other subsamples better than with '
-                'shuffled labels. To train regardless, set one number of patterns.'
-            )
+            LOGGER.warning(NO_PATTERN)
         self.members_: list[Member] = []
         self.agreement_: list[dict[str, Any]] = []
         self.weights_: dict[str, Tensor] = {}

@@ -14,11 +14,13 @@ from surreal_bids.analysis.findings import Findings
 from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.outputs import Record, output_path
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
+from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.imaging.norms import UNCERTAIN
-from surreal_bids.reports.pages import Block, Notice, Table
+from surreal_bids.reports.pages import Block, Paragraph, Table
 from surreal_bids.rindices.crossfit import MIN_REPRODUCED, NOT_HELD_OUT
 from surreal_bids.rindices.preprocessing import INCOMPLETE, NONE_BEYOND
+from surreal_bids.text import counted
 
 HOW_TO_READ = (
     '0 is not a normal value and 1 is not a maximum: compare with the controls. About 1 is the '
@@ -26,44 +28,68 @@ HOW_TO_READ = (
 )
 """How to read an R-index."""
 
+CONTRIBUTIONS = 'Regional contributions'
+"""Title of a part of the section of R-indices."""
+
 FEW_ROWS = 12
 """Longer tables are folded."""
 
 
 class Flag(NamedTuple):
-    """A quality flag: in a few words, and as a sentence."""
+    """A quality flag: in a few words, and as a warning."""
 
     short: str
-    long: str
+    caution: Caution
 
+
+NO_INDICES = 'There are no R-indices'
 
 NOT_HARMONIZED = Flag(
     'site not harmonized',
-    'The model does not include this site. Volumes were not harmonized, and the R-indices include '
-    'scanner effects.',
+    Caution(
+        'The model does not include this site',
+        'Volumes were not harmonized, and the R-indices include scanner effects',
+        'Compare within this scanner only, or add the site with controls (surreal-gan add-site)',
+    ),
 )
 STATUS_FLAGS = {
     UNHARMONIZED: NOT_HARMONIZED,
     INCOMPLETE: Flag(
         'covariate, ICV or site missing',
-        'A covariate, the intracranial volume or the site is missing, so there are no R-indices.',
+        Caution(
+            'A covariate, the intracranial volume or the site is missing',
+            NO_INDICES,
+            'Complete the table of participants, and run the group level again',
+        ),
     ),
     NOT_HELD_OUT: Flag(
         'no out-of-fold model',
-        'No model could be trained without this participant, so there are no R-indices.',
+        Caution(
+            'No model could be trained without this participant',
+            NO_INDICES,
+            'Add controls of the same site and covariates to the study',
+        ),
     ),
 }
 """Flags by the status of a visit."""
 
 OUTSIDE = Flag(
     'regional volumes unlike those of the training participants',
-    'The regional volumes are unlike those of the participants that this model was trained on, and '
-    'the R-indices are extrapolated. Check the segmentation.',
+    Caution(
+        'The regional volumes are unlike those of the participants that this model was trained on',
+        'The R-indices are extrapolated',
+        'Check the segmentation',
+        CONTRIBUTIONS,
+    ),
 )
 ANOTHER_FOLD = Flag(
     'pattern not reproduced in the fold',
-    'Not all patterns were reproduced in the fold of this participant, and their R-indices are '
-    'missing',
+    Caution(
+        'Not all patterns were reproduced in the fold of this participant',
+        'The model trained without this participant found another pattern, so that R-index is '
+        'missing, and so are its interval and centile',
+        'Use the other R-indices; the study needs more participants for this one',
+    ),
 )
 
 
@@ -82,15 +108,23 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
     beyond = row.get('covariates_out_of_range', NONE_BEYOND)
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
         text = f'{beyond} outside the range of the controls that this model was trained on'
-        flags.append(Flag(text, f'{text}. Effects on volumes are extrapolated.'))
+        remedy = 'Interpret the R-indices with care, or add controls in this range'
+        flags.append(Flag(text, Caution(text, 'Effects on volumes are extrapolated', remedy)))
     if row.get('n_imputed', 0) > 0:
         text = f'{row["n_imputed"]:.0f} regions were missing'
-        flags.append(Flag(text, f'{text} and were imputed from controls.'))
+        bias = 'They were imputed from controls, so the R-indices may be too low'
+        flags.append(Flag(text, Caution(text, bias, 'Check the segmentation or the table')))
     if row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
-        reason = row.get('reason')
-        which = f' ({reason})' if isinstance(reason, str) else ''
-        flags.append(ANOTHER_FOLD._replace(long=f'{ANOTHER_FOLD.long}{which}.'))
-    return flags
+        flags.append(ANOTHER_FOLD)
+    return [_with_reason(flag, row.get('reason')) for flag in flags]
+
+
+def _with_reason(flag: Flag, reason: object) -> Flag:
+    """Add why there is no out-of-fold R-index, as the table of R-indices says."""
+    if not isinstance(reason, str) or flag not in (ANOTHER_FOLD, STATUS_FLAGS[NOT_HELD_OUT]):
+        return flag
+    found = f'{flag.caution.found} ({reason})'
+    return flag._replace(caution=flag.caution._replace(found=found))
 
 
 UNCERTAIN_SHARE = 0.1
@@ -104,7 +138,7 @@ def image_flags(output_dir: Path, participant: str, session: object = None) -> l
         return []
     name = without_prefix(session, 'ses') if isinstance(session, str) else None
     record = Record.read(output_dir, (label, name))
-    flags = [Flag('warning on the image', f'The image: {text}') for text in record.warnings]
+    flags = [Flag('warning on the image', caution) for caution in record.warnings]
     for path in record.outputs:
         if path.endswith('_dseg.tsv') and (output_dir / path).is_file():
             confidence = pd.read_csv(output_dir / path, sep='\t').get('confidence')
@@ -116,11 +150,13 @@ def _uncertain(confidence: pd.Series) -> list[Flag]:
     count = int((confidence < UNCERTAIN).sum())
     if count <= UNCERTAIN_SHARE * len(confidence):
         return []
-    text = (
-        f'The network is uncertain about {count} of {len(confidence)} regions: the image quality '
-        'is poor, or the image differs from the training images.'
+    caution = Caution(
+        f'the network is uncertain about {count} of {len(confidence)} regions',
+        'The image quality is poor or unusual, and volumes may be wrong',
+        'Check the figure of the regions',
+        FIGURES,
     )
-    return [Flag('uncertain segmentation', text)]
+    return [Flag('uncertain segmentation', caution)]
 
 
 def report_of(output_dir: Path, participant: str) -> Path | None:
@@ -146,13 +182,26 @@ def visit_flags(found: Findings, output_dir: Path) -> pd.Series:
     return pd.Series(words, found.results.index, dtype=object)
 
 
-def flag_notice(found: Findings, flags: pd.Series) -> list[Notice]:
-    """Return how many participants have a quality flag, if any."""
+OF_ALL = {ANOTHER_FOLD.short, STATUS_FLAGS[NOT_HELD_OUT].short, ''}
+"""Flags that a warning about the whole study explains."""
+
+
+def warn_of_flags(found: Findings, flags: pd.Series) -> list[Caution]:
+    """Warn of participants with quality flags of their own."""
     who = found.cohort.visits.loc[flags.index, PARTICIPANT]
-    count = who[flags != ''].nunique()
-    have = 'has' if count == 1 else 'have'
-    text = f'{count} of {who.nunique()} participants {have} a quality flag; see the flags column.'
-    return [Notice(text)] if count else []
+    is_own = [not OF_ALL.issuperset(words.split('; ')) for words in flags]
+    count = who[is_own].nunique()
+    if not count:
+        return []
+    return [
+        Caution(
+            f'{count} of {counted(who.nunique(), "participant")} '
+            f'{"has" if count == 1 else "have"} a quality flag',
+            'Their R-indices may be less reliable',
+            'See the column flags, and the reports of these participants',
+            R_INDICES,
+        )
+    ]
 
 
 def participant_table(
@@ -208,7 +257,7 @@ def _intervals(low: pd.Series, high: pd.Series) -> list[str | None]:
 def exclusion_table(exclusions: pd.DataFrame) -> Block:
     """Return the table of excluded participants, with reasons."""
     if exclusions.empty:
-        return Notice('No participant was excluded.', 'good')
+        return Paragraph('No participant was excluded.')
     fold = f'{len(exclusions)} excluded' if len(exclusions) > FEW_ROWS else ''
     return Table(exclusions, 'Excluded participants', fold=fold)
 

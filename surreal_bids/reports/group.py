@@ -17,28 +17,39 @@ from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
+from surreal_bids.cautions import (
+    CHANGE,
+    HARMONIZATION,
+    MODEL,
+    PARTICIPANTS,
+    PATTERNS,
+    R_INDICES,
+    SEPARATION,
+    Caution,
+    unite,
+)
 from surreal_bids.cohort.uses import group_uses
 from surreal_bids.files import final_path
 from surreal_bids.reports import figures
 from surreal_bids.reports.flags import (
     HOW_TO_READ,
     exclusion_table,
-    flag_notice,
     not_held_out,
     participant_table,
     report_links,
     visit_flags,
+    warn_of_flags,
 )
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
 from surreal_bids.reports.model_card import (
     against_chance,
     agreement_table,
+    assurances,
     chance_of,
     concordance_of_members,
     linear_table,
     model_facts,
     stability_table,
-    verdict,
 )
 from surreal_bids.reports.pages import (
     Block,
@@ -46,12 +57,12 @@ from surreal_bids.reports.pages import (
     Facts,
     Figure,
     Html,
-    Notice,
     Number,
     Numbers,
     Paragraph,
     Section,
     Table,
+    list_checks,
     write_page,
 )
 from surreal_bids.reports.viewers import Background, DrawnMap, draw_mosaic, write_viewer
@@ -114,6 +125,12 @@ class GroupReport:
         who = self.found.cohort.visits.loc[visits, PARTICIPANT]
         return report_links(self.output_dir, who, folder) if self.has_individuals else []
 
+    @cached_property
+    def cautions(self) -> list[Caution]:
+        """What to check."""
+        own = [*_different_groups(self.found), *warn_of_flags(self.found, self.flags)]
+        return list(unite([*self.found.cautions, *own]))
+
     def figure_path(self, name: str) -> Path:
         """Return the path of a figure."""
         return output_path(self.output_dir, 'group_figure', figure=name, extension='svg')
@@ -153,11 +170,9 @@ def _summary(report: GroupReport) -> Section:
         Number('Patterns', str(chosen['n_patterns'])),
     ]
     numbers += [*against_chance(report.card), *concordance_of_members(report.card)]
-    notices = [Notice(text, 'warning') for text in cohort.warnings]
-    notices += verdict(report.card, applied=HELD_OUT not in report.found.results)
-    notices += flag_notice(report.found, report.flags)
-    notices.sort(key=lambda notice: ('warning', 'note', 'good').index(notice.level))
-    return Section('Summary', (Numbers(tuple(numbers)), *notices, *not_held_out(report.found)))
+    found = assurances(report.card, applied=HELD_OUT not in report.found.results)
+    blocks = [Numbers(tuple(numbers)), *list_checks(report.cautions), Paragraph(' '.join(found))]
+    return Section('Summary', (*blocks, *not_held_out(report.found)))
 
 
 def _participants(report: GroupReport) -> Section:
@@ -175,7 +190,7 @@ def _participants(report: GroupReport) -> Section:
     blocks.append(Facts(dict(note.split(': ', 1) for note in cohort.notes)))
     if len(cohort.uses):
         blocks.append(Table(group_uses(cohort.uses), fold='What each column was taken for'))
-    return Section('Participants', (*blocks, exclusion_table(cohort.exclusions)))
+    return Section(PARTICIPANTS, (*blocks, exclusion_table(cohort.exclusions)))
 
 
 def _harmonization(report: GroupReport) -> Section:
@@ -185,7 +200,7 @@ def _harmonization(report: GroupReport) -> Section:
             'Harmonization was not assessed: there is only one site, there are too few controls '
             'per site, or a model trained on other data was applied.'
         )
-        return Section('Harmonization', (Paragraph(text),))
+        return Section(HARMONIZATION, (Paragraph(text),))
     drawn = figures.plot_harmonization(report.found.quality)
     caption = (
         'In controls. Left: variance of each region explained by site. Middle: cross-validated '
@@ -195,7 +210,7 @@ def _harmonization(report: GroupReport) -> Section:
         'unchanged.'
     )
     figure = report.figure('harmonization', drawn, 'Before and after ComBat', caption)
-    return Section('Harmonization', (figure,))
+    return Section(HARMONIZATION, (figure,))
 
 
 def _model(report: GroupReport) -> Section:
@@ -204,11 +219,11 @@ def _model(report: GroupReport) -> Section:
     facts = model_facts(card)
     if report.methods.model is not None:
         text = f'No model was trained: the model {report.methods.model} was applied.'
-        return Section('Model', (Paragraph(text), facts))
+        return Section(MODEL, (Paragraph(text), facts))
     agreement, history = pd.DataFrame(card['Agreement']), pd.DataFrame(card['History'])
     blocks: list[Block] = [facts, *stability_table(card), *linear_table(card)]
     if agreement.empty:
-        return Section('Model', tuple(blocks))
+        return Section(MODEL, tuple(blocks))
     if agreement['agreement'].notna().any():
         drawn = figures.plot_agreement(agreement, history, card['Selected'], chance_of(card))
         caption = (
@@ -217,14 +232,14 @@ def _model(report: GroupReport) -> Section:
         )
         blocks.append(report.figure('agreement', drawn, 'Model selection', caption))
     blocks += agreement_table(card)
-    return Section('Model', tuple(blocks))
+    return Section(MODEL, tuple(blocks))
 
 
 def _r_indices(report: GroupReport) -> Section:
     """Return the distribution of R-indices."""
     names = report.found.names
     if not names:
-        return Section('R-indices')
+        return Section(R_INDICES)
     first = report.found.first_visits.dropna(subset=report.found.reproduced)
     shown = first['group'].notna().any() and report.found.reproduced
     blocks = _by_group(report, first) if shown else []
@@ -233,7 +248,7 @@ def _r_indices(report: GroupReport) -> Section:
         blocks.append(Paragraph(f'{report.found.shift}. {advice}'))
     links = report.links(report.found.results.index, report.output_dir)
     table = participant_table(report.found, report.flags, links, report.tables['rindices'])
-    return Section('R-indices', (*blocks, table))
+    return Section(R_INDICES, (*blocks, table))
 
 
 def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
@@ -257,9 +272,9 @@ def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
 def _patterns(report: GroupReport) -> Section:
     """Return the regional changes of each pattern."""
     if report.found.patterns.empty:
-        return Section('Patterns by region')
+        return Section(PATTERNS)
     whose = report.found.whose
-    doubts = [] if whose == 'patients' else [Notice(NO_PATIENTS, 'warning')]
+    doubts = [] if whose == 'patients' else [Paragraph(NO_PATIENTS)]
     attributed = (
         f'Mean regional volume difference that the model attributes to the pattern in {whose}, in '
         '% of the control mean'
@@ -282,14 +297,14 @@ def _patterns(report: GroupReport) -> Section:
         for name, path in report.pattern_maps.items()
     ]
     caption = f'{attributed}. Blue: smaller than without the pattern.'
-    return Section('Patterns by region', (*doubts, figure, *_maps(report, maps, caption)))
+    return Section(PATTERNS, (*doubts, figure, *_maps(report, maps, caption)))
 
 
 NO_PATIENTS = (
     'This dataset has no known patients, so this section describes all participants. Patterns in '
     'the patients of the training sample are in the group report of the training.'
 )
-"""Warning where regional changes are not those of patients."""
+"""Note where regional changes are not those of patients."""
 
 
 def _maps(report: GroupReport, maps: list[DrawnMap], caption: str) -> list[Block]:
@@ -397,7 +412,7 @@ def _change(report: GroupReport) -> Section:
     """Return R-indices over visits, and change per year in patients and controls."""
     found, names = report.found, report.found.reproduced
     if found.group_change is None or not names:
-        return Section('Change over visits')
+        return Section(CHANGE)
     blocks: list[Block] = []
     course = found.cohort.visits.join(found.results[names])
     course = course.dropna(subset=[name for name in ('years', 'group', *names) if name in course])
@@ -417,7 +432,7 @@ def _change(report: GroupReport) -> Section:
     blocks += _excluded_visits(found.group_change)
     unneeded = [*EXCLUDED_VISITS, 'standard_error']
     shown = found.group_change.drop(columns=unneeded, errors='ignore')
-    return Section('Change over visits', (*blocks, Table(shown, title, formats)))
+    return Section(CHANGE, (*blocks, Table(shown, title, formats)))
 
 
 EXCLUDED_VISITS = {
@@ -436,12 +451,8 @@ def _excluded_visits(table: pd.DataFrame) -> list[Block]:
     listed = [f'{count} {EXCLUDED_VISITS[name]}' for name, count in counts.items() if count]
     if not listed:
         return []
-    text = f'Excluded visits: {"; ".join(listed)}.'
-    missing = counts.keys() - {'visits_elsewhere'}
-    return [Notice(text, 'warning' if any(counts[name] for name in missing) else 'note')]
+    return [Paragraph(f'Excluded visits: {"; ".join(listed)}.')]
 
-
-SEPARATION = 'Separation of patients and controls'
 
 DIFFERS = 0.05
 """Maximum p at which groups are reported to differ in a covariate."""
@@ -460,19 +471,30 @@ def _diagnosis(report: GroupReport) -> Section:
     )
     formats = dict.fromkeys(('auc', 'auc_low', 'auc_high'), '{:.3f}')
     blocks: list[Block] = [Table(found.diagnosis, caption, formats)]
-    differs = found.differences[found.differences['p'] < DIFFERS]
-    if len(differs):
-        listed = '; '.join(f'{row.in_words} (p = {row.p:.2g})' for row in differs.itertuples())
-        text = (
-            f'The groups also differ in covariates: {listed}. Part of the area under the curve may '
-            'be due to these differences; cross-fitting does not remove them.'
-        )
-        blocks.append(Notice(text, 'warning'))
     columns = [name for name in found.differences if name != 'in_words']
     if len(found.differences):
         table = with_units(found.differences[columns])
         blocks.append(Table(table, 'Covariates of the two groups', {'p': '{:.2g}'}))
     return Section(SEPARATION, tuple(blocks))
+
+
+def _different_groups(found: Findings) -> list[Caution]:
+    """Warn of covariates in which patients and controls differ."""
+    if found.diagnosis is None:
+        return []
+    differs = found.differences[found.differences['p'] < DIFFERS]
+    if differs.empty:
+        return []
+    listed = '; '.join(f'{row.in_words} (p = {row.p:.2g})' for row in differs.itertuples())
+    return [
+        Caution(
+            f'The groups also differ in covariates: {listed}',
+            'Part of the area under the curve may be due to these differences, which cross-fitting '
+            'does not remove',
+            'Match the groups, or report these differences with it',
+            SEPARATION,
+        )
+    ]
 
 
 def _halves(report: GroupReport) -> Section:

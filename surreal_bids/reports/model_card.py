@@ -12,25 +12,26 @@ import pandas as pd
 
 from surreal_bids.analysis.diagnosis import mean_and_sd, range_of
 from surreal_bids.bids.tabular import CONTROL, PATIENT
+from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
+from surreal_bids.model.agreement import LOW_AGREEMENT, NO_PATTERN
 from surreal_bids.model.stability import Stability, any_pattern, stored_number
 from surreal_bids.reports.pages import (
     NOTHING,
     Block,
     Facts,
-    Notice,
     Number,
     Paragraph,
     Section,
     Table,
     table_rows,
 )
-from surreal_bids.rindices.crossfit import MIN_REPRODUCED, doubts_of_model, lost_patterns
+from surreal_bids.rindices.crossfit import MIN_REPRODUCED, doubts_of_model, in_sample
 from surreal_bids.rindices.intervals import INTERVALS
 from surreal_bids.rindices.new_sites import describe_added
 from surreal_bids.stats.concordance import chance_agreement
-from surreal_bids.text import list_briefly
+from surreal_bids.text import counted, list_briefly
 
 Card = Mapping[str, Any]
 
@@ -42,11 +43,8 @@ UNKNOWN = 'not known'
 EXCLUDED_MEMBERS = ('disagrees', 'diverged', 'collapsed')
 """Status of members that were trained but are not part of the average."""
 
-NO_PATTERN = (
-    'No pattern is supported: no pattern was reproduced in other subsamples of the participants '
-    'better than with shuffled labels. There are no R-indices. If you expect patterns, check the '
-    'group labels, the covariates and the number of participants.'
-)
+MEMBERS = 'members, that is training runs with their own random seeds,'
+"""What a member is, where the word is first used."""
 
 HEAD_SIZE = {
     'none': 'not corrected',
@@ -56,8 +54,13 @@ HEAD_SIZE = {
 }
 
 
+def verdict_text(card: Card) -> str:
+    """Return the verdict on a model: what it is and what to know before using it, in lines."""
+    return '\n'.join(_lines([Facts(verdict(card))]))
+
+
 def card_text(card: Card, details: bool = True) -> str:
-    """Return the card of a model as text.
+    """Return the whole card of a model as text.
 
     Parameters
     ----------
@@ -76,7 +79,7 @@ def card_text(card: Card, details: bool = True) -> str:
 def card_sections(card: Card, details: bool) -> list[Section]:
     """Return the sections of a card, the verdict first; see :func:`card_text`."""
     sections = [
-        Section('Verdict', (Paragraph(_contents(card)), *verdict(card))),
+        Section('Verdict', (Facts(verdict(card)),)),
         Section('Origin', _paragraphs(_origin(card))),
         Section('Training sample', _paragraphs(_sample(card))),
         Section('Features', _paragraphs(_features(card))),
@@ -95,8 +98,33 @@ def card_sections(card: Card, details: bool) -> list[Section]:
     return [section for section in sections if section.blocks]
 
 
-def verdict(card: Card, applied: bool = False) -> list[Notice]:
-    """Return what a user should know before using R-indices of a model, warnings first.
+def verdict(card: Card) -> dict[str, str]:
+    """Return what a model is, and what to know before using it."""
+    watch = cautions_of(card)
+    facts = {
+        'Model': _contents(card),
+        'Trained on': '; '.join(_sample(card)),
+        'Patterns': ' '.join(assurances(card)) or 'none',
+        'To watch': ' '.join(map(str, watch)) or 'nothing was found',
+        'Applies to': _applies_to(card),
+    }
+    if 'Imported' in card:
+        facts['Patterns'] = f'not assessed here; {card["Imported"]["Note"]}'
+    return facts
+
+
+def cautions_of(card: Card) -> list[Caution]:
+    """Return what to check before R-indices of a model are used."""
+    if card['Selected']['n_patterns'] == 0:
+        return [NO_PATTERN]
+    without_folds = 'Imported' not in card and 'CrossFit' not in card
+    remedy = 'Do not compare the groups of the training sample; train with --folds 5 to do so'
+    folds = [in_sample('No cross-fitting', remedy)] if without_folds else []
+    return [*doubts_of_model(card), *folds]
+
+
+def assurances(card: Card, applied: bool = False) -> list[str]:
+    """Return how well patterns were reproduced, as sentences.
 
     Parameters
     ----------
@@ -105,59 +133,51 @@ def verdict(card: Card, applied: bool = False) -> list[Notice]:
     applied
         Whether the R-indices are those of new participants, not of the training sample.
     """
-    chosen = card['Selected']
-    if chosen['n_patterns'] == 0:
-        return [Notice(NO_PATTERN, 'warning')]
-    notices = [Notice(text, 'warning') for text in doubts_of_model(card)]
-    if chosen['agreement'] is not None and not doubts_of_model(card, lost=False):
-        notices.append(_agreement_notice(chosen['agreement'], card.get('CrossFit', {})))
-    if not applied and 'Imported' not in card:
-        notices.append(_cross_fit_notice(card.get('CrossFit')))
-    order = ('warning', 'note', 'good')
-    return sorted(notices, key=lambda notice: order.index(notice.level))
-
-
-def _cross_fit_notice(fitted: Mapping[str, Any] | None) -> Notice:
-    if fitted is None:
-        return Notice(IN_SAMPLE, 'warning')
-    text = (
-        'Each participant was scored by a model trained without them '
-        f'({fitted["Folds"]}-fold cross-fitting).'
-    )
-    return Notice(text, 'good')
-
-
-IN_SAMPLE = (
-    'R-indices of the training sample come from the model that was trained on it (no '
-    'cross-fitting: not requested, or too few participants). They are biased: usually too low in '
-    'controls and too high in patients. Do not compare the groups with them.'
-)
-
-
-def _agreement_notice(agreement: float, fitted: Mapping[str, Any]) -> Notice:
-    if agreement < GOOD_AGREEMENT:
-        text = f'Members agree fairly ({agreement:.2f}). Compare groups rather than individuals.'
-        return Notice(text)
-    if lost_patterns(fitted):
-        text = (
-            'Members trained on all participants found the same patterns, but the patterns change '
-            'when some participants are excluded. More participants are needed.'
+    fitted, agreement = card.get('CrossFit'), card['Selected']['agreement']
+    found = []
+    if fitted is not None and not applied:
+        found.append(
+            'Each participant was scored by a model trained without them '
+            f'({fitted["Folds"]}-fold cross-fitting).'
         )
-        return Notice(text)
-    return Notice(f'Members found the same patterns (agreement {agreement:.2f}).', 'good')
+    least = (fitted or {}).get('LeastCorrelation')
+    if least:
+        listed = ', '.join(f'{name} {value:.2f}' for name, value in least.items())
+        found.append(
+            f'Lowest correlation of a pattern with that of another fold: {listed} '
+            f'({MIN_REPRODUCED:g} is enough).'
+        )
+    if agreement is not None:
+        how = 'well' if agreement >= GOOD_AGREEMENT else 'fairly; compare groups, not individuals'
+        how = 'hardly' if agreement < LOW_AGREEMENT else how
+        found.append(f'Its {MEMBERS} agree {how} ({agreement:.2f}; {GOOD_AGREEMENT:g} is good).')
+    tested = _tested(card)
+    return (
+        [*found, f'Permutation test of any pattern: {", ".join(_p_value(tested))}.']
+        if tested
+        else found
+    )
+
+
+def _applies_to(card: Card) -> str:
+    """Return which participants a model can be applied to."""
+    steps = card['Preprocessing']
+    facts = _preprocessing(steps)
+    ranges = [f'{name} {value}' for name, value in facts.items() if name.startswith('range of')]
+    known = (steps['combat'] or {}).get('sites', [])
+    sites = f'sites {list_briefly(known)}, others after surreal-gan add-site' if known else ''
+    features = f'the same {len(card["FeatureDetails"])} features'
+    return '; '.join(filter(None, [features, *ranges, sites]))
 
 
 def _contents(card: Card) -> str:
     names = card['PatternNames']
-    patterns = f'{len(names)} {"pattern" if len(names) == 1 else "patterns"}'
     listed = f' ({", ".join(names)})' if names else ''
-    sample = card.get('TrainingSample')
-    origin = (
-        f' learned from {sample[CONTROL]["n"]} controls and {sample[PATIENT]["n"]} patients'
-        if sample
-        else ''
-    )
-    return f'{patterns}{listed}{origin}, {len(card["FeatureDetails"])} features.'
+    made = card['GeneratedBy']
+    imported = card.get('Imported', {})
+    whence = imported.get('Title') or f'{made["Name"]} {made["Version"]}, preset {card["Preset"]}'
+    features = f'{len(card["FeatureDetails"])} features'
+    return f'{counted(len(names), "pattern")}{listed}, {features}; {whence}'
 
 
 def _paragraphs(lines: Sequence[str]) -> tuple[Paragraph, ...]:
@@ -287,20 +307,29 @@ def chance_of(card: Card) -> float:
     return chance_agreement(card['Sample']['n_pt'], card['Selected']['n_patterns'])
 
 
+def _tested(card: Card) -> Stability | None:
+    """Return the test of whether there is any pattern at all; None if there was none."""
+    number = stored_number(card.get('Stability'))
+    return None if number is None else any_pattern(number)
+
+
+def _p_value(tested: Stability) -> tuple[str, str]:
+    """Return a p-value, and from how many permutations: whether it could have been smaller."""
+    count = len(tested.null)
+    smallest = 'the smallest possible ' if tested.p_value == 1 / (count + 1) else ''
+    return f'p = {tested.p_value:.2g}', f'{smallest}with {count} permutations'
+
+
 def against_chance(card: Card) -> list[Number]:
     """Return the test of whether there is any pattern at all, by shuffled labels."""
-    number = stored_number(card.get('Stability'))
-    tested = None if number is None else any_pattern(number)
+    tested = _tested(card)
     if tested is None:
         return []
-    count = len(tested.null)
-    is_smallest = tested.p_value == 1 / (count + 1)
     note = (
-        f'{"smallest possible " if is_smallest else ""}with {count} permutations. Stability '
-        f'{tested.value:.2f}; with shuffled labels median {median(tested.null):.2f}, maximum '
-        f'{max(tested.null):.2f}. Preprocessing was repeated for each permutation'
+        f'Stability {tested.value:.2f}; with shuffled labels median {median(tested.null):.2f}, '
+        f'maximum {max(tested.null):.2f}. Preprocessing was repeated for each permutation'
     )
-    return [Number('Permutation test of any pattern', f'p = {tested.p_value:.2g}', note=note)]
+    return [Number('Permutation test of any pattern', *_p_value(tested), note)]
 
 
 def concordance_of_members(card: Card) -> list[Number]:
@@ -318,6 +347,10 @@ def concordance_of_members(card: Card) -> list[Number]:
     return [Number('Agreement of members', f'{chosen["agreement"]:.2f}', note=note)]
 
 
+def _shown_p(tested: Stability) -> str | None:
+    return ', '.join(_p_value(tested)).removeprefix('p = ') if tested.null else None
+
+
 def stability_table(card: Card) -> tuple[Table, ...]:
     """Return how the number of patterns was chosen, compared with shuffled labels."""
     if not card.get('Stability'):
@@ -330,7 +363,7 @@ def stability_table(card: Card) -> tuple[Table, ...]:
             'stability': row['value'],
             'shuffled labels, median': median(row['null']) if row['null'] else None,
             'shuffled labels, highest': max(row['null'], default=None),
-            'p': Stability(row['n_patterns'], row['value'], tuple(row['null'])).p_value,
+            'p': _shown_p(Stability(row['n_patterns'], row['value'], tuple(row['null']))),
             'selection': word if row['n_patterns'] == card['Selected']['n_patterns'] else '',
         }
         for row in tried
@@ -343,7 +376,7 @@ def stability_table(card: Card) -> tuple[Table, ...]:
     formats = dict.fromkeys(
         ('stability', 'shuffled labels, median', 'shuffled labels, highest'), '{:.2f}'
     )
-    return (Table(pd.DataFrame(rows), caption, formats | {'p': '{:.3f}'}),)
+    return (Table(pd.DataFrame(rows), caption, formats),)
 
 
 def agreement_table(card: Card) -> tuple[Block, ...]:
@@ -460,8 +493,6 @@ def _lines(blocks: Sequence[Block]) -> list[str]:
     for block in blocks:
         if isinstance(block, Paragraph):
             lines.append(block.text)
-        elif isinstance(block, Notice):
-            lines.append(f'WARNING: {block.text}' if block.level == 'warning' else block.text)
         elif isinstance(block, Facts):
             lines += [f'{name}: {value}' for name, value in block.facts.items()]
         elif isinstance(block, Table):

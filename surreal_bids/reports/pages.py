@@ -13,17 +13,18 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
 import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from surreal_bids.cautions import WHAT_TO_CHECK, Caution, unite
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_text
 
@@ -52,12 +53,27 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Notice:
-    """Text that stands out: something to know, or to look at."""
+class Checks:
+    """What to check: the only block in colour.
 
-    kind: ClassVar[str] = 'notice'
-    text: str
-    level: Literal['good', 'note', 'warning'] = 'note'
+    Attributes
+    ----------
+    cautions
+        Warnings, at least one.
+    anchors
+        Where the sections are that warnings are about; filled in by :func:`render_sections`.
+    """
+
+    kind: ClassVar[str] = 'checks'
+    cautions: tuple[Caution, ...]
+    anchors: Mapping[str, str] = field(default_factory=dict)
+    title: ClassVar[str] = WHAT_TO_CHECK
+
+
+def list_checks(cautions: Iterable[Caution]) -> list[Block]:
+    """Return the list of warnings, or no block without warnings."""
+    listed = tuple(unite(cautions))
+    return [Checks(listed)] if listed else []
 
 
 @dataclass(frozen=True)
@@ -164,7 +180,7 @@ class Html:
     markup: Markup
 
 
-Block = Paragraph | Notice | Numbers | Facts | Figure | Table | Code | Html
+Block = Paragraph | Checks | Numbers | Facts | Figure | Table | Code | Html
 
 
 @dataclass(frozen=True)
@@ -219,6 +235,7 @@ def render_sections(
     name: str = 'section',
     letter: str = '',
     figure_bytes: float = math.inf,
+    anchors: Mapping[str, str] | None = None,
 ) -> tuple[str, str]:
     """Render sections as HTML; returns the links of the navigation, and the content.
 
@@ -232,6 +249,8 @@ def render_sections(
         What identifiers of sections, and numbers of figures, begin with.
     figure_bytes
         Maximum size of all figures; those that no longer fit are linked instead.
+    anchors
+        Identifiers of sections elsewhere in the report, by title.
 
     Raises
     ------
@@ -240,9 +259,31 @@ def render_sections(
     """
     known = {'draw_figure': _Figures(folder, letter, figure_bytes), 'rows': table_rows}
     macros: Any = _environment().get_template('sections.html').make_module(known)
-    named = [(section, f'{name}-{number}') for number, section in enumerate(sections, start=1)]
+    named = _with_anchors(sections, name, anchors or {})
     links = ''.join(macros.section_link(*each) for each in named)
     return links, ''.join(macros.section_content(*each) for each in named)
+
+
+def _with_anchors(
+    sections: Sequence[Section], name: str, anchors: Mapping[str, str]
+) -> list[tuple[Section, str]]:
+    """Name the sections, and tell warnings where they are; parts of their own section first."""
+    names = [f'{name}-{number}' for number in range(1, len(sections) + 1)]
+    everywhere = {**anchors, **dict(zip((section.title for section in sections), names))}
+    named = []
+    for section, own in zip(sections, names):
+        parts = {part.title: f'{own}-{k}' for k, part in enumerate(section.parts, start=1)}
+        named.append((_linked(section, everywhere | parts), own))
+    return named
+
+
+def _linked(section: Section, anchors: Mapping[str, str]) -> Section:
+    blocks = [
+        replace(block, anchors=anchors) if isinstance(block, Checks) else block
+        for block in section.blocks
+    ]
+    parts = [_linked(part, anchors) for part in section.parts]
+    return replace(section, blocks=tuple(blocks), parts=tuple(parts))
 
 
 def write_fragments(path: Path, fragments: Sequence[Fragment], script: str = '') -> Path:

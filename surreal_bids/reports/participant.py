@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from surreal_bids.bids.layout import without_prefix
+from surreal_bids.cautions import FIGURES, VOLUMES, Caution
 from surreal_bids.imaging.norms import (
     ASYMMETRY,
     LEAST_OVERLAP,
@@ -30,12 +31,12 @@ from surreal_bids.reports.pages import (
     Figure,
     Fragment,
     Html,
-    Notice,
     Number,
     Numbers,
     Paragraph,
     Section,
     Table,
+    list_checks,
     render_sections,
 )
 
@@ -112,7 +113,7 @@ class SessionReport:
     tissue_mm3: Mapping[str, float] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     overlaps: Mapping[str, float] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Caution, ...] = ()
     reused: Mapping[str, str] = field(default_factory=dict)
     voxels_mm: tuple[float, ...] = ()
 
@@ -192,22 +193,27 @@ def _scan(session: SessionReport) -> list[Section]:
             'Left in the figure is left in the head (axial and coronal slices) or posterior '
             '(sagittal slices). Positions are in mm.'
         )
-        sections.append(Section('Figures', (convention, *session.figures)))
-    return [*sections, Section('Volumes', tuple(_volumes(session, volumes)))]
+        sections.append(Section(FIGURES, (convention, *session.figures)))
+    return [*sections, Section(VOLUMES, tuple(_volumes(session, volumes)))]
 
 
 def _summary(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
-    warnings = [*session.warnings, *_disagreement(session.overlaps)]
-    blocks: list[Block] = [Notice(warning, 'warning') for warning in warnings]
     n_marked = int((volumes['reason'] != '').sum())
-    has_figure = any(figure.title == REGIONS for figure in session.figures)
-    blocks.append(_marked_notice(n_marked, len(volumes), has_figure))
+    blocks = list_checks(
+        [
+            *session.warnings,
+            *_disagreement(session.overlaps),
+            *_marked(n_marked, len(volumes), bool(session.figures)),
+        ]
+    )
+    if not n_marked:
+        blocks.append(Paragraph(f'None of the {len(volumes)} regions is unusual.'))
     blocks.append(Numbers(tuple(_numbers(session))))
     blocks.append(Facts(_facts(session)))
     return blocks
 
 
-def _disagreement(overlaps: Mapping[str, float]) -> list[str]:
+def _disagreement(overlaps: Mapping[str, float]) -> list[Caution]:
     """Return a warning if the network and the registration disagree about regions."""
     found = disagreements(overlaps)
     if not found:
@@ -217,22 +223,29 @@ def _disagreement(overlaps: Mapping[str, float]) -> list[str]:
         for name, value in found.items()
     )
     return [
-        'Regions of the network overlap less with the regions of the template, transformed to this '
-        f'image, than in healthy heads: {listed}. Check the figures of regions and registration: '
-        'one of them failed, or the anatomy is unusual.'
+        Caution(
+            'Regions of the network overlap less with the regions of the template, transformed to '
+            f'this image, than in healthy heads: {listed}',
+            'The segmentation or the registration failed, or the anatomy is unusual',
+            'Check the figures of regions and registration',
+            FIGURES,
+        )
     ]
 
 
-def _marked_notice(n_marked: int, n_regions: int, has_figure: bool) -> Notice:
-    if n_marked == 0:
-        return Notice(f'None of the {n_regions} regions is unusual.', 'good')
-    are = 'is' if n_marked == 1 else 'are'
-    where = f'the figure "{REGIONS}"' if has_figure else 'the segmentation'
-    return Notice(
-        f'{n_marked} of {n_regions} regions {are} unusual. Check {where}: exclude the scan if the '
-        'segmentation failed.',
-        'warning',
-    )
+def _marked(n_marked: int, n_regions: int, has_figures: bool) -> list[Caution]:
+    """Return a warning if volumes are marked."""
+    if not n_marked:
+        return []
+    return [
+        Caution(
+            f'{n_marked} of {n_regions} regions {"is" if n_marked == 1 else "are"} unusual',
+            'The segmentation may have failed there',
+            f'Check {"the figure of regions" if has_figures else "the segmentation"}, and exclude '
+            'the scan if it failed',
+            FIGURES if has_figures else VOLUMES,
+        )
+    ]
 
 
 def _numbers(session: SessionReport) -> list[Number]:

@@ -18,11 +18,13 @@ from surreal_bids import __version__
 from surreal_bids.analysis.individuals import Individual
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import SESSION
+from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.cohort.groups import SINGULAR
-from surreal_bids.cohort.warnings import NOT_ADAPTED
+from surreal_bids.cohort.warnings import not_adapted
 from surreal_bids.columns import sex_of
 from surreal_bids.files import final_path
 from surreal_bids.reports.assembly import (
+    ANATOMY,
     RINDICES,
     assemble_report,
     read_fragment,
@@ -31,20 +33,28 @@ from surreal_bids.reports.assembly import (
     rindices_figure,
 )
 from surreal_bids.reports.figures import save_figure
-from surreal_bids.reports.flags import HOW_TO_READ, NOT_HARMONIZED, OUTSIDE, flags_of, image_flags
+from surreal_bids.reports.flags import (
+    CONTRIBUTIONS,
+    HOW_TO_READ,
+    NOT_HARMONIZED,
+    OUTSIDE,
+    flags_of,
+    image_flags,
+)
 from surreal_bids.reports.pages import (
+    NOTHING,
     Block,
     Facts,
     Figure,
     Fragment,
     Html,
-    Notice,
     Number,
     Numbers,
     Paragraph,
     Section,
     Table,
     is_own_page,
+    list_checks,
     render_sections,
 )
 from surreal_bids.reports.rindices_figures import (
@@ -53,8 +63,9 @@ from surreal_bids.reports.rindices_figures import (
     plot_course,
     plot_standing,
 )
-from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model
+from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model, in_sample
 from surreal_bids.rindices.measurement_noise import PAIRS
+from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, MIN_FOR_INTERVALS
 from surreal_bids.text import counted
 
 FAILED = 'failed'
@@ -97,8 +108,12 @@ def write_failure(one: Individual, reason: str) -> None:
     """Report why there are no R-indices, unless the report is a file of another program."""
     path = final_path(report_path(one.tables.root, one.label))
     if not path.is_file() or is_own_page(path):
-        text = f'The R-indices could not be reported: {reason}'
-        _write(one, Section('R-indices', (Notice(text, 'warning'),)), FAILED)
+        caution = Caution(
+            f'The section of R-indices could not be written ({reason})',
+            'They are only in phenotype/rindices.tsv',
+            'Run the group level again with --reports-only',
+        )
+        _write(one, Section(R_INDICES, (*list_checks([caution]),)), FAILED)
 
 
 def _write(one: Individual, section: Section, made_from: str) -> Path:
@@ -107,12 +122,17 @@ def _write(one: Individual, section: Section, made_from: str) -> Path:
     folder = report_path(root, one.label).parent
     fragment = Fragment(
         f'{one.name}: R-indices',
-        *render_sections([section], folder, name=RINDICES, letter='R'),
+        *render_sections([section], folder, name=RINDICES, letter='R', anchors=_images(one)),
         subtitle=_by_which_model(one),
         footer=f'surreal_bids {__version__}. Not for diagnosis.',
         made_from=made_from,
     )
     return assemble_report(root, one.label, {RINDICES: fragment})
+
+
+def _images(one: Individual) -> dict[str, str]:
+    """Where the report shows the images, if it does."""
+    return {FIGURES: 'section-1'} if read_fragment(one.tables.root, one.label, ANATOMY) else {}
 
 
 def _by_which_model(one: Individual) -> str:
@@ -128,22 +148,21 @@ def _section(one: Individual, painter: RegionPainter | None) -> Section:
     who = _who(one)
     if not one.tables.names:
         text = 'There are no R-indices: no pattern is supported by the training sample.'
-        return Section('R-indices', (who, Notice(text, 'warning')))
-    blocks: list[Block] = [Notice(text, 'warning') for text in _doubts(one)]
+        return Section(R_INDICES, (who, Paragraph(text)))
+    blocks = list_checks(_doubts(one))
     if not one.is_known:
         reason = one.last.get('reason')
         text = f'There are no R-indices{f": {reason}" if isinstance(reason, str) else ""}.'
-        return Section('R-indices', (who, Notice(text, 'warning'), *blocks))
-    if not blocks:
-        blocks = [Notice('No quality flags.', 'good')]
-    blocks.append(Numbers(tuple(_number(one, name) for name in one.names)))
+        return Section(R_INDICES, (who, Paragraph(text), *blocks))
+    blocks = blocks or [Paragraph('No quality flags.')]
+    blocks.append(Numbers(tuple(_number(one, name) for name in one.tables.names)))
     blocks.append(Facts(_facts(one)))
     parts = [
         Section('Comparison with controls', tuple(_standing(one))),
-        Section('Regional contributions', tuple(_contributions(one, painter))),
+        Section(CONTRIBUTIONS, tuple(_contributions(one, painter))),
         Section('Change over time', tuple(_course(one))),
     ]
-    return Section('R-indices', (who, *blocks), tuple(part for part in parts if part.blocks))
+    return Section(R_INDICES, (who, *blocks), tuple(part for part in parts if part.blocks))
 
 
 SEX_NAMES = {'F': 'female', 'M': 'male'}
@@ -176,23 +195,29 @@ def _who(one: Individual) -> Html:
     )
 
 
-def _doubts(one: Individual) -> list[str]:
-    """Return warnings about the R-indices, as sentences."""
+def _doubts(one: Individual) -> list[Caution]:
+    """Return warnings about the R-indices."""
     flags = flags_of(one.last.to_dict())
     doubts = []
     if _is_of_unknown_scanner(one):
-        doubts = [f'{NOT_ADAPTED}.']
+        doubts = [not_adapted()]
         flags = [flag for flag in flags if flag is not NOT_HARMONIZED]
     for flag in flags:
         unusual = _unusual(one) if flag is OUTSIDE else ''
-        doubts.append(f'{flag.long[0].upper()}{flag.long[1:]}{unusual}')
+        doubts.append(flag.caution._replace(found=f'{flag.caution.found}{unusual}'))
     images = image_flags(final_path(one.tables.root), one.name, one.last.get(SESSION))
-    doubts += [flag.long for flag in images]
-    if one.last.get(HELD_OUT) in (False,):
+    if images:
+        # The section of the image lists them in full.
         doubts.append(
-            'The model was trained on this participant. Such R-indices are biased: usually too low '
-            'in controls and too high in patients.'
+            Caution(
+                f'The image has {counted(len(images), "warning")}',
+                'Volumes and R-indices may be wrong',
+                'See the list at the image',
+                FIGURES,
+            )
         )
+    if one.last.get(HELD_OUT) in (False,) and one.is_known:
+        doubts.append(in_sample('The model was trained on this participant', 'Do not use them'))
     # In the training sample, flags show whom a lost pattern concerns.
     doubts_of_all = doubts_of_model(one.tables.card, lost=one.tables.model is not None)
     return [*doubts, *doubts_of_all]
@@ -213,20 +238,30 @@ def _unusual(one: Individual) -> str:
     values = row.iloc[-1][features].astype(float).dropna()
     far = values[values.abs() > FAR_SD].sort_values(key=abs, ascending=False)
     if far.empty:
-        return ' No single region is unusual, but their combination is.'
+        return '; no single region is unusual, but their combination is'
     listed = [f'{one.tables.region_of[str(name)]} ({z:+.1f} SD)' for name, z in far.items()]
     more = f' and {len(listed) - MOST_NAMED} more' if len(listed) > MOST_NAMED else ''
-    return f' Regions that differ most from controls: {", ".join(listed[:MOST_NAMED])}{more}.'
+    return f'; regions that differ most from controls: {", ".join(listed[:MOST_NAMED])}{more}'
 
 
 def _number(one: Individual, name: str) -> Number:
-    """Return an R-index with its interval and its centile in controls."""
-    row, notes = one.last, []
+    """Return an R-index with its interval and its centile in controls, or why there is none."""
+    row = one.last
+    if pd.isna(row[name]):
+        return Number(name, NOTHING, note='missing: not reproduced without this participant')
+    interval, centile = _why_no_interval(one), f'no centile: needs {MIN_FOR_CENTILES} controls'
     if pd.notna(row.get(f'{name}_low')) and pd.notna(row.get(f'{name}_high')):
-        notes.append(f'68% interval {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}')
+        interval = f'68% interval {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}'
     if pd.notna(row.get(f'{name}_centile')):
-        notes.append(f'centile {row[f"{name}_centile"]:.0f} of {_centile_of(row)}')
-    return Number(name, f'{row[name]:.2f}', note='; '.join(notes))
+        centile = f'centile {row[f"{name}_centile"]:.0f} of {_centile_of(row)}'
+    return Number(name, f'{row[name]:.2f}', note=f'{interval}; {centile}')
+
+
+def _why_no_interval(one: Individual) -> str:
+    """Return why the interval of an R-index is not known."""
+    if 'CrossFit' not in one.tables.card:
+        return 'no interval: the model was not cross-fitted'
+    return f'no interval: needs {MIN_FOR_INTERVALS} controls with this R-index out of fold'
 
 
 def _centile_of(row: pd.Series) -> str:

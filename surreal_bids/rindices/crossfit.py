@@ -8,7 +8,7 @@ Surreal-GAN again without each fold of the participants, and applies them to tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.tabular import SPREAD_SUFFIX, TRAINED_ON_SUFFIX
+from surreal_bids.cautions import MODEL as MODEL_SECTION
+from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.groups import GROUP_NAMES, SINGULAR
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.quality import without_warnings
-from surreal_bids.model.agreement import LOW_AGREEMENT, Selection
+from surreal_bids.model.agreement import Selection, warn_of_agreement
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import subsample_size
@@ -38,7 +40,7 @@ from surreal_bids.rindices.model import (
 )
 from surreal_bids.rindices.preprocessing import COMPLETE, Preprocessing
 from surreal_bids.stats.concordance import match_patterns
-from surreal_bids.text import counted
+from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
@@ -139,7 +141,7 @@ def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
         except DataError as error:
             failed[fold] = explain_failure(fold, error)
     if not data:
-        LOGGER.warning('%s. Use fewer covariates', IN_SAMPLE.format(failed[1]))
+        LOGGER.warning(in_sample(failed[1], 'Use fewer covariates'))
         return None
     return replace(folds, data=data, failed=failed)
 
@@ -149,8 +151,16 @@ def explain_failure(fold: int, error: DataError | str) -> str:
     return f'no model could be trained without fold {fold}: {error}'
 
 
-IN_SAMPLE = '{}, so R-indices are computed in sample: too low in controls and too high in patients'
-"""Warning where R-indices cannot be computed out of fold."""
+def in_sample(reason: str, remedy: str) -> Caution:
+    """Warn of R-indices that are not computed out of fold."""
+    return Caution(reason, IN_SAMPLE, remedy, R_INDICES)
+
+
+IN_SAMPLE = (
+    'R-indices of the training sample come from the model that was trained on it, and are biased: '
+    'usually too low in controls and too high in patients'
+)
+"""Consequence where R-indices are not computed out of fold."""
 
 
 def usable_folds(counts: Mapping[str, int], wanted: int) -> int:
@@ -161,10 +171,10 @@ def usable_folds(counts: Mapping[str, int], wanted: int) -> int:
     n_folds = min(wanted, smallest)
     if n_folds and smallest - -(-smallest // n_folds) < MIN_PEOPLE:
         few = f'{counted(smallest, SINGULAR[group])}: too few for cross-fitting'
-        LOGGER.warning('%s. Add participants', IN_SAMPLE.format(few))
+        LOGGER.warning(in_sample(few, 'Add participants, and do not compare the groups'))
         return 0
     if n_folds < wanted:
-        LOGGER.warning(
+        LOGGER.info(
             '--folds %d reduced to %d: there are only %d %s',
             *(wanted, n_folds, smallest, GROUP_NAMES[group]),
         )
@@ -448,8 +458,8 @@ def lost_patterns(note: Mapping[str, Any]) -> list[str]:
     return [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < MIN_REPRODUCED]
 
 
-def doubts_of_model(card: Mapping[str, Any], lost: bool = True) -> list[str]:
-    """Return warnings that concern all R-indices of a model, as sentences.
+def doubts_of_model(card: Mapping[str, Any], lost: bool = True) -> list[Caution]:
+    """Return warnings that concern all R-indices of a model.
 
     Parameters
     ----------
@@ -458,31 +468,64 @@ def doubts_of_model(card: Mapping[str, Any], lost: bool = True) -> list[str]:
     lost
         Whether to include patterns that were not reproduced in every fold of the training sample.
     """
-    doubts = []
-    agreement = card.get('Selected', {}).get('agreement')
-    if agreement is not None and agreement < LOW_AGREEMENT:
-        doubts.append(
-            f'The members of the model hardly agree ({agreement:.2f}; 0.8 is good). Do not use '
-            'these R-indices; train longer (--iterations) or with more participants.'
-        )
+    doubts = warn_of_agreement(card.get('Selected', {}).get('agreement'))
     listed = lost_patterns(card.get('CrossFit', {})) if lost else []
     if listed:
         doubts.append(
-            f'Patterns not reproduced in every fold of the training sample: {", ".join(listed)}. '
-            'Interpret these R-indices with care.'
+            Caution(
+                'Patterns not reproduced in every fold of the training sample: '
+                f'{", ".join(listed)}',
+                'With other training participants, these patterns would have been other ones',
+                'Do not draw conclusions from these R-indices alone; more training participants '
+                'are needed',
+                MODEL_SECTION,
+            )
         )
     return doubts
 
 
-def warn_of_lost(fitted: CrossFit) -> None:
-    """Name patterns that a fold was needed for."""
-    lost = lost_patterns(fitted.note)
-    if lost:
-        LOGGER.warning(
-            'Patterns not reproduced in every fold: %s. Their R-indices are missing for '
-            'participants '
-            'of those folds; add participants before interpreting them',
-            ', '.join(lost),
+def warn_of_lost(
+    results: pd.DataFrame, who: pd.Series, note: Mapping[str, Any]
+) -> Iterator[Caution]:
+    """Warn of patterns that some folds have lost, with the number of participants concerned.
+
+    Parameters
+    ----------
+    results
+        R-indices; see :meth:`CrossFit.without_lost`.
+    who
+        Participant of each row.
+    note
+        See :attr:`CrossFit.note`.
+    """
+    for name, r in note.get('LeastCorrelation', {}).items():
+        if r >= MIN_REPRODUCED:
+            continue
+        rows = results[name].isna() & results['status'].eq(PATTERN_LOST)
+        n_folds = results.loc[rows, 'fold'].nunique()
+        yield Caution(
+            f'{name} was not reproduced in {n_folds} of {note["Folds"]} folds: models trained '
+            f'without these participants found another pattern (lowest correlation {r:.2f}, at '
+            f'least {MIN_REPRODUCED:g} expected)',
+            f'{who[rows].nunique()} of {counted(who.nunique(), "participant")} have no {name}, no '
+            'interval and no centile of it',
+            f'Do not draw conclusions from {name} before more participants are added; other '
+            'R-indices are not concerned',
+            R_INDICES,
+        )
+
+
+def warn_of_not_held_out(results: pd.DataFrame, who: pd.Series) -> Iterator[Caution]:
+    """Warn of participants whom every model was trained on."""
+    rows = results['status'].eq(NOT_HELD_OUT)
+    if rows.any():
+        reasons = results.loc[rows, 'reason'].dropna().unique()
+        yield Caution(
+            f'No out-of-fold model for {list_briefly(who[rows].unique(), 5)} '
+            f'({list_briefly(reasons, 3)})',
+            'They have no R-indices',
+            'Add controls of the same site and covariates, or use fewer covariates',
+            R_INDICES,
         )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFFIX, Table
+from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import read_features
 from surreal_bids.cohort.groups import GROUP_NAMES
@@ -474,7 +475,12 @@ def require_trainable(data: TrainingData, options: TrainingOptions) -> None:
     make_gan(options).check_sample(*data.arrays)
     if options.repetitions == 1:
         LOGGER.warning(
-            '--repetitions 1: the agreement of members cannot be measured; use 2 or more'
+            Caution(
+                '--repetitions 1: there is one member, that is one training run',
+                'It is not known whether another random seed would find the same patterns',
+                'Use 2 or more',
+                MODEL,
+            )
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from surreal_bids.cautions import HARMONIZATION, Caution
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.features import NONE, SITE
 from surreal_bids.cohort.uses import describe_uses
@@ -26,8 +26,6 @@ from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing, prepare_inputs
 from surreal_bids.text import counted, list_briefly
-
-LOGGER = logging.getLogger(__name__)
 
 HERE = '{} (this dataset)'
 """How a site of the dataset is called in the model: its name may be that of another site there."""
@@ -58,15 +56,10 @@ def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Co
     named = replace(cohort, people=people)
     first = named.first_visits()
     controls = first.select(~first.is_patient)
-    for site, size in controls.people[column].value_counts().items():
-        if size < MIN_FOR_SCALE:
-            name = str(site).removesuffix(HERE.format(''))
-            text = 'Site %s has only %d controls: only its mean is harmonized. Add controls'
-            LOGGER.warning(text, name, size)
     return teach_sites(_as_learned(model), controls), named
 
 
-def sites_by_name(model: TableModel, cohort: Cohort) -> list[str]:
+def sites_by_name(model: TableModel, cohort: Cohort) -> list[Caution]:
     """Warn of sites that are harmonized like the site of the same name in the training sample."""
     column, combat = cohort.options.site_column, model.preprocessing.combat
     if column is None or combat is None:
@@ -76,8 +69,12 @@ def sites_by_name(model: TableModel, cohort: Cohort) -> list[str]:
     if not known:
         return []
     return [
-        f'Sites recognised by name: {list_briefly(known)}. They are harmonized like the sites of '
-        'the same name in the training sample; rename them if they are other scanners'
+        Caution(
+            f'Sites recognised by name: {list_briefly(known)}',
+            'They are harmonized like the sites of the same name in the training sample',
+            'Rename them if they are other scanners',
+            HARMONIZATION,
+        )
     ]
 
 
@@ -319,17 +316,9 @@ def shift_table(added: Sequence[AddedSite]) -> pd.DataFrame:
 
 
 def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
-    """Which sites were added, from whom, and how sure this is; warn where controls are few."""
-    for each in added:
-        if each.n_controls < FEW_FOR_A_MODEL:
-            LOGGER.warning(
-                'Site %s has only %d controls (%d are recommended). Its R-indices may be biased; '
-                'the summary gives their standard error',
-                *(each.name, each.n_controls, FEW_FOR_A_MODEL),
-            )
+    """Which sites were added, from whom, and how sure this is."""
     lines = describe_added({each.name: each.to_json() for each in added})
-    lines += [*controls.notes, *(f'WARNING: {text}' for text in controls.warnings)]
-    lines += describe_uses(controls.uses)
+    lines += [*controls.notes, *describe_uses(controls.uses)]
     for why, who in controls.exclusions.groupby('reason').groups.items():
         lines.append(f'{counted(len(who), "participant")} excluded ({why}): {list_briefly(who)}')
     return '\n'.join(lines) + '\n'
