@@ -304,9 +304,9 @@ def refuse_other_rows(icv: pd.Series, total: pd.Series) -> list[Caution]:
     text = f'{icv.name} is hardly related to the sum of volumes (correlation {own:.2f})'
     if missing > SURELY:
         raise DataError(
-            f'column {text}, and at least {LEAST_CORRELATION} is expected; check that the rows of the '
-            'tables belong to the same participants. If volumes are corrected for head size already, '
-            'use --icv none'
+            f'column {text}, and at least {LEAST_CORRELATION} is expected; check that the rows of '
+            'the tables belong to the same participants. If volumes are corrected for head size '
+            'already, use --icv none'
         )
     if missing <= PROBABLY:
         return []

@@ -198,7 +198,7 @@ def test_nobody_vanishes(make_dataset, tmp_path):
         'sub-a b': 'not used because a l',
         'sub-x_y': 'not used because a l',
     }
-    assert {note.name: note.reason for note in survey.notes} == {
+    assert {note.who: note.found for note in survey.notes} == {
         'sub-1_ses-b': 'no T1w image of this session matches the filters',
         'sub-ghost': 'listed in participants.tsv but has no folder',
     }
@@ -291,7 +291,7 @@ def test_slabs_huge_views_and_headers_without_orientation_are_noted(tmp_path, se
             image.set_qform(None, 0)
         path = tmp_path / f'{name}.nii.gz'
         image.to_filename(path)
-        doubts[name] = check_image(path).doubt
+        doubts[name] = str(check_image(path).doubt or '')
     assert 'field of view' in doubts['slab']
     assert 'field of view' in doubts['huge']
     assert 'orientation' in doubts['lost']

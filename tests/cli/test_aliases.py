@@ -34,6 +34,7 @@ def test_names_of_fmriprep(given, name, expected):
 
 @pytest.mark.parametrize('option', NEEDLESS)
 def test_what_is_the_case_anyway_is_said(option, caplog):
+    caplog.set_level('INFO', 'surreal_bids')
     assert with_our_names([option]) == []
     assert f'{option}: {NEEDLESS[option]}' in caplog.text
 

@@ -120,9 +120,9 @@ def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
 def test_apply_warns_of_a_model_whose_members_do_not_agree(
     home, tmp_path, limit, warned, capsys, monkeypatch
 ):
-    monkeypatch.setattr('surreal_bids.rindices.crossfit.LOW_AGREEMENT', limit)
+    monkeypatch.setattr('surreal_bids.model.agreement.LOW_AGREEMENT', limit)
     assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
-    assert ('members of the model hardly agree' in capsys.readouterr().out) == warned
+    assert capsys.readouterr().err.count('hardly agree') == warned
 
 
 @pytest.mark.parametrize('words', [(), ('--group-column', 'dx')])
@@ -446,6 +446,11 @@ def test_what_is_no_model_is_named(home, tmp_path, capsys, model, found):
 
 def test_the_card_is_shown(home, capsys):
     assert run('card', home / 'model') == 0
+    verdict = capsys.readouterr().out.splitlines()
+    starts = [line.partition(': ')[0] for line in verdict]
+    assert starts == ['Model', 'Trained on', 'Patterns', 'To watch', 'Applies to']
+    assert 'members, that is training runs' in verdict[2]
+    assert run('-v', 'card', home / 'model') == 0
     text = capsys.readouterr().out
     for words in ('30 controls (CN)', 'region_c', 'ComBat', 'gamma', 'CN mean', 'covariates'):
         assert words in text
@@ -464,7 +469,7 @@ def test_published_checkpoints_become_models(tmp_path, capsys, name):
     rindices = tmp_path / 'r.tsv'
     assert run('apply', volumes, '--participants', people, '--model', out, '--out', rindices) == 0
     assert len(read(rindices)) == 7
-    assert run('card', out) == 0
+    assert run('-v', 'card', out) == 0
     assert 'hippocampus' in capsys.readouterr().out
 
 

@@ -148,7 +148,9 @@ def test_listed_features_that_are_no_regions(tmp_path, name, refused):
         return
     table[name] += 1
     table.to_csv(tmp_path / 't.csv', index=False)
-    assert any(name in text for text in read_cohort(tmp_path / 't.csv', None, options).warnings)
+    assert any(
+        name in text.found for text in read_cohort(tmp_path / 't.csv', None, options).warnings
+    )
 
 
 def test_sums_are_found_among_many_columns():

@@ -51,7 +51,7 @@ def test_ages_in_another_unit_are_named(kind, seed):
     rng = np.random.default_rng(seed)
     ages = pd.Series(rng.uniform(20, 80, 60).round(1))
     people = named(OTHERWISE[kind](ages, rng), rng)
-    warnings = list(doubtful_numbers(people))
+    warnings = [*map(str, doubtful_numbers(people))]
     assert any(people.columns[0] in text and kind in text for text in warnings)
 
 
@@ -80,7 +80,7 @@ def test_two_columns_of_one_meaning_must_agree(seed):
     same = pd.DataFrame({'age_at_scan': (ages + 0.4).astype(str), 'gender': words})
     assert list(disagreeing_columns(people, same)) == []
     other = same.apply(lambda column: column.sample(frac=1, random_state=seed).to_numpy())
-    warnings = list(disagreeing_columns(people, other))
+    warnings = [*map(str, disagreeing_columns(people, other))]
     assert [name for name in other if any(name in text for text in warnings)] == list(other)
 
 

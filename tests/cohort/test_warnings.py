@@ -19,7 +19,7 @@ from tests.conftest import drawing_few
 def warnings_of(cohort, training):
     first = cohort.first_visits()
     controls = first.people[~first.is_patient]
-    return list(warn_of_controls(controls, cohort.options.site_column, training))
+    return [*map(str, warn_of_controls(controls, cohort.options.site_column, training))]
 
 
 def ages_of(cohort):
@@ -48,9 +48,9 @@ def test_sites_with_few_controls_are_named(tmp_path):
     study.people['site'] = ['small'] * 7 + ['large'] * 33 + ['small', 'large'] * 20 + ['large']
     cohort = cohort_of(tmp_path, study)
     (warning,) = cohort.warnings
-    assert 'small (7)' in warning
-    assert 'large' not in warning
-    assert f'WARNING: {warning}' in summarise_cohort(cohort)
+    assert 'small (7)' in warning.found
+    assert 'large' not in str(warning)
+    assert str(warning) not in summarise_cohort(cohort), 'it is in the list that ends a run'
 
 
 def test_one_visit_a_person_counts(tmp_path):
@@ -75,11 +75,13 @@ def test_patients_of_other_ages_are_named(tmp_path, older, serious):
     cohort = cohort_of(tmp_path, study)
     found = ages_of(cohort)
     assert [is_serious for _, is_serious in found] == ([] if serious is None else [serious])
-    said = [text for text, _ in found]
-    assert [text for text in cohort.warnings if text.startswith('Ages')] == said * (serious is True)
-    assert [text for text in cohort.notes if text.startswith('Ages')] == said * (serious is False)
+    said = [caution for caution, _ in found]
+    warned = [each for each in cohort.warnings if each.found.startswith('Ages')]
+    assert warned == said * (serious is True)
+    noted = [text for text in cohort.notes if text.startswith('Ages')]
+    assert noted == [each.statement.removesuffix('.') for each in said] * (serious is False)
     if serious:
-        assert 'age range of controls (50-80)' in said[0]
+        assert 'age range of controls (50-80)' in said[0].found
 
 
 def test_ages_that_no_model_uses_are_compared_too(tmp_path):
@@ -87,7 +89,7 @@ def test_ages_that_no_model_uses_are_compared_too(tmp_path):
     study.people.loc[study.is_patient, 'age'] += 40
     cohort = cohort_of(tmp_path, study, covariates=('sex',))
     assert 'age' in cohort.others
-    assert any(text.startswith('Ages') for text in cohort.warnings)
+    assert any(each.found.startswith('Ages') for each in cohort.warnings)
 
 
 @pytest.mark.parametrize(('older', 'expected'), [(0, False), (40, True)])
@@ -97,7 +99,7 @@ def test_ages_that_a_model_has_not_seen_are_a_warning(model, tmp_path, older, ex
     cohort = read_cohort(
         *study.write(tmp_path), model=model.preprocessing.requirements, groups='ignored'
     )
-    assert any(text.startswith('Training ages') for text in cohort.warnings) == expected
+    assert any(each.found.startswith('Training ages') for each in cohort.warnings) == expected
 
 
 def test_warnings_survive_on_disk(tmp_path):

@@ -160,6 +160,7 @@ def test_diagnosis_may_be_kept(people):
 
 
 def test_one_site_is_returned_as_it_is(people, caplog):
+    caplog.set_level(logging.INFO, 'surreal_bids')
     X, _, covariates = people
     combat = ComBat()
     harmonized = combat.fit_transform(X, np.full(len(X), 'only'), covariates)
@@ -171,6 +172,7 @@ def test_one_site_is_returned_as_it_is(people, caplog):
 
 @pytest.mark.parametrize('size', [1, 2])
 def test_a_tiny_site_is_shifted_but_not_scaled(caplog, size):
+    caplog.set_level(logging.INFO, 'surreal_bids')
     X, site, covariates = simulate_sites(seed=3, site_sizes={'a': 30, 'b': 20, 'tiny': size})
     combat = ComBat().fit(X, site, covariates)
     harmonized = combat.transform(X, site, covariates)
@@ -197,6 +199,7 @@ def test_refuses_covariates_that_explain_each_other_within_sites(people):
 
 @pytest.mark.parametrize('kind', ['everywhere', 'at each site'])
 def test_constant_features_pass_through_and_are_listed(people, caplog, kind):
+    caplog.set_level(logging.INFO, 'surreal_bids')
     X, site, covariates = people
     X['roi4'] = 7.5 if kind == 'everywhere' else site.map(len).astype(float)
     combat = ComBat()
@@ -332,6 +335,7 @@ def test_refuses_to_add_a_known_site(people):
 
 @pytest.mark.parametrize('options', [{}, {'mean_only': True}], ids=str)
 def test_one_feature_needs_no_neighbours(people, caplog, options):
+    caplog.set_level(logging.INFO, 'surreal_bids')
     X, site, covariates = people
     one = ComBat(**options).fit_transform(X[['roi2']], site, covariates)
     assert 'without empirical Bayes' in caplog.text

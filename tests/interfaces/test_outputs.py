@@ -8,6 +8,7 @@ import pytest
 from nipype.interfaces.base import BaseInterfaceInputSpec
 
 from surreal_bids.bids.outputs import MASK_METHODS, Record, VisitOutputs
+from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.imaging.transforms import affine_transform, write_transform
@@ -105,6 +106,9 @@ def test_the_record_lists_all_outputs(tmp_path):
     assert path.endswith('sub-01_desc-outputs_record.json')
 
 
+NAN = Caution('voxels are NaN', 'they are 0', 'look')
+
+
 class Warn(ImageStep):
     """A step that warns twice of the same."""
 
@@ -112,7 +116,7 @@ class Warn(ImageStep):
 
     def _run_step(self, runtime):
         for _ in range(2):
-            logging.getLogger('surreal_bids.imaging').warning('voxels are %s', 'NaN')
+            logging.getLogger('surreal_bids.imaging').warning(NAN)
         logging.getLogger('surreal_bids.imaging').info('nothing to worry about')
         return runtime
 
@@ -122,12 +126,13 @@ def test_the_record_has_the_warnings_of_all_steps(tmp_path):
     step, record = work / 'brain_wf' / 'warn', work / 'outputs_wf' / 'record'
     for folder in (root, step, record):
         folder.mkdir(parents=True)
+    before = [*logging.getLogger('surreal_bids').handlers]
     Warn().run(cwd=str(step))
     WriteRecord(
         out_files=[_image(root / 'a.nii.gz')], output_dir=str(root), made_from={}, entities=ENTITIES
     ).run(cwd=str(record))
-    assert Record.read(root, ('01', None)).warnings == ['voxels are NaN']
-    assert not logging.getLogger('surreal_bids').handlers
+    assert Record.read(root, ('01', None)).warnings == [NAN]
+    assert logging.getLogger('surreal_bids').handlers == before
 
 
 @pytest.mark.parametrize(

@@ -188,10 +188,11 @@ def test_one_repetition_has_no_agreement_and_no_spread(table, is_patient):
 def test_members_that_hardly_agree_are_warned_of(table, is_patient, caplog):
     gan = tiny_gan({'batch_size': 7}, ortho=0.2, iterations=50).fit(table, is_patient)
     assert gan.selected_.agreement < 0.65
-    assert 'Members hardly agree' in caplog.text
+    assert 'hardly agree' in caplog.text
 
 
 def test_a_diverged_member_is_left_out_and_reported(table, is_patient, monkeypatch, caplog):
+    caplog.set_level('INFO', 'surreal_bids')
     _break_members(monkeypatch, [1])
     gan = tiny_gan(ortho=0.2, repetitions=4).fit(table, is_patient)
     assert [member.status for member in gan.members_].count('diverged') == 1

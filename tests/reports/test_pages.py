@@ -6,19 +6,20 @@ import pytest
 from markupsafe import Markup
 from matplotlib.figure import Figure as Drawing
 
+from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.reports.pages import (
     Code,
     Facts,
     Figure,
     Html,
-    Notice,
     Number,
     Numbers,
     Paragraph,
     Section,
     Table,
     embed,
+    list_checks,
     table_rows,
     write_page,
 )
@@ -40,7 +41,7 @@ def every_block(text, figure):
     frame = pd.DataFrame({text: [text, 'b'], 'value': [1.5, np.nan]})
     return (
         Paragraph(text),
-        Notice(text, 'warning'),
+        *list_checks([Caution(text, text, text, text)]),
         Numbers((Number(text, text, text, text),)),
         Facts({text: text}),
         Figure(figure, text, text),
@@ -167,3 +168,25 @@ def test_cells(values, is_number):
     cells = [row[0] for _, row in table_rows(Table(pd.DataFrame({'c': values})))]
     assert [cell.is_number for cell in cells] == [is_number] * 2
     assert cells[1].text == (str(values[1]) if values[1] == 4 else '\N{EN DASH}')
+
+
+def test_warnings_link_to_their_sections(tmp_path):
+    """Parts of the own section come first; without the section there is no link."""
+    checks = list_checks(
+        Caution(f'found {about}', 'so', 'do', about) for about in ('Figures', 'Model', 'Nowhere')
+    )
+    sections = [
+        Section(title, parts=(Section('Summary', tuple(checks)), Section('Figures')))
+        for title in ('ses-1', 'ses-2')
+    ]
+    page = Page(write_page(tmp_path / 'page.html', 'x', [*sections, Section('Model')]))
+    links = [each.get('href') for each in page.of('a') if each.get('href', '').startswith('#sec')]
+    in_lists = [link for link in links if link in ('#section-1-2', '#section-2-2', '#section-3')]
+    assert {'#section-1-2', '#section-2-2', '#section-3'} <= set(in_lists)
+    assert 'found Nowhere' in page.words
+
+
+def test_only_warnings_are_in_colour(tmp_path):
+    path = write_page(tmp_path / 'page.html', 'x', [Section('A', (Paragraph('fine'),))])
+    assert 'class="checks"' not in path.read_text()
+    assert list_checks([]) == []

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from surreal_bids.cautions import Caution
 from surreal_bids.imaging.norms import LEAST_OVERLAP, Subject
 from surreal_bids.reports.methods import ImagingMethods, MethodsOptions
 from surreal_bids.reports.mosaics import mask_mosaic
@@ -101,7 +102,7 @@ def test_unusual_volumes_stand_out(tmp_path, session, index, factor, remark, n_m
         ({'subject': replace(WOMAN, age=85.0)}, '18 to 79 years; the age is 85', 'Deviation (SD)'),
         ({'mask_origin': 'stripped'}, 'already skull-stripped', 'found by deepbet'),
         ({'mask_origin': 'drawn by hand'}, 'drawn by hand', 'found by deepbet'),
-        ({'warnings': ('two runs',)}, 'two runs', 'nothing'),
+        ({'warnings': (Caution('two runs', 'b', 'c'),)}, 'two runs', 'nothing'),
         ({'reused': {'Transforms': 'fmriprep'}}, 'Transforms taken from', 'nothing'),
         ({'figures': ()}, 'Summary', 'Figures'),
         ({}, 'Summary', 'Overlap with'),
@@ -141,7 +142,7 @@ def test_hostile_names_are_text(tmp_path, session):
     volumes = session.volumes.assign(name=HOSTILE)
     hostile = replace(
         session, source=HOSTILE, mask_origin=HOSTILE, atlas=HOSTILE, template=HOSTILE,
-        volumes=volumes, warnings=(HOSTILE,), reused={HOSTILE: HOSTILE},
+        volumes=volumes, warnings=(Caution(HOSTILE, HOSTILE, HOSTILE),), reused={HOSTILE: HOSTILE},
         session=HOSTILE,
     )  # fmt: skip
     page = write(tmp_path, hostile, hostile, configuration=HOSTILE)

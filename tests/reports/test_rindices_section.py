@@ -11,7 +11,8 @@ import pytest
 
 from surreal_bids.analysis.individuals import GroupTables, Reference, find_reference
 from surreal_bids.bids.outputs import output_path, record_path, write_record
-from surreal_bids.cohort.warnings import NOT_ADAPTED
+from surreal_bids.cautions import Caution
+from surreal_bids.cohort.warnings import not_adapted
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.reports.assembly import (
@@ -165,7 +166,8 @@ def test_only_what_is_there_is_shown(tmp_path):
     page = Page(write_individual(replace(tables, results=results).of('sub-05')))
     assert 'Regional contributions' not in page.words
     assert 'Change over time' not in page.words
-    assert 'centile' not in page.words
+    assert 'no centile: needs 30 controls' in page.words
+    assert 'no interval: ' in page.words
     assert '68% interval' not in page.words
 
 
@@ -175,15 +177,15 @@ def test_doubts_are_told_in_sentences(tmp_path):
     tables = change_last(
         tables, brain_in_range=False, covariates_out_of_range='age', status='unharmonized'
     )
-    write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [], ['a tilted head'])
+    write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [], [Caution('a', 'b', 'c')])
     words = Page(write_individual(tables.of('sub-01'))).words
-    assert NOT_ADAPTED in words
+    assert str(not_adapted()) in words
     assert (
         'differ most from controls: Right hippocampus (-4.2 SD), Right amygdala (+3.5 SD).' in words
     )
-    assert 'Age outside the range of the controls that this model was trained on.' in words
+    assert 'age outside the range of the controls that this model was trained on.' in words
     assert 'Volumes were not harmonized' not in words  # It is what the first sentence means.
-    assert 'The image: a tilted head' in words
+    assert 'The image has 1 warning' in words
     assert 'No quality flags' not in words
 
 
@@ -193,7 +195,7 @@ def test_a_site_that_the_model_knows_by_name_is_told(tmp_path, knows_sites):
     tables = replace(make_tables(tmp_path, adapted=False, model='ad'), card=card)
     words = Page(write_individual(tables.of('sub-01'))).words
     assert ('treated as the site of the same name' in words) == knows_sites
-    assert (NOT_ADAPTED in words) != knows_sites
+    assert (str(not_adapted()) in words) != knows_sites
     assert ('does not include effects of the scanner' in words) != knows_sites
 
 
@@ -205,7 +207,7 @@ def test_images_that_the_network_is_not_sure_of_are_called_poor(tmp_path):
         write_tsv(table, pd.DataFrame({'index': range(100), 'confidence': confidence}))
         write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [table])
         words = Page(write_individual(tables.of('sub-01'), again=True)).words
-        assert ('uncertain about 30 of 100 regions' in words) == expected
+        assert ('The image has 1 warning' in words) == expected
 
 
 def test_no_r_indices_is_told_with_the_reason(tmp_path):
@@ -233,7 +235,8 @@ def test_an_r_index_that_the_fold_lost_is_not_shown(tmp_path, everyone):
         contributions=parts[parts['r_index'] != 'r2'],
     )
     page = Page(write_individual(replace(tables, results=results).of('sub-01')))
-    assert f'their R-indices are missing ({reason})' in page.words
+    assert f'in the fold of this participant ({reason})' in page.words
+    assert 'missing: not reproduced without this participant' in page.words
     assert 'nan' not in page.words
     assert f'{results["r1"][1]:.2f}' in page.words
     assert 'Comparison with controls' in page.words

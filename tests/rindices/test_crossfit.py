@@ -223,13 +223,7 @@ def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
     assert table['fold_correlation'].tolist() == [least[fold] for fold in table['fold']]
     note = fitted.note | {'LeastCorrelation': {'r1': 0.9, 'r2': 0.69}}
     told = card_text(replace(model, notes={**model.notes, 'CrossFit': note}).state()[1])
-    assert 'WARNING: Patterns not reproduced in every fold of the training sample: r2' in told
-
-
-def test_a_pattern_that_is_lost_without_a_fold_is_warned_of(fitted, caplog):
-    correlation = pd.DataFrame({'r1': [0.9, 0.95], 'r2': [0.8, 0.1]}, index=[1, 2])
-    warn_of_lost(replace(fitted, correlation=correlation))
-    assert 'not reproduced in every fold: r2 (correlation 0.10)' in caplog.text
+    assert 'Patterns not reproduced in every fold of the training sample: r2' in told
 
 
 @pytest.fixture(scope='module')
@@ -237,6 +231,16 @@ def lost(fitted):
     """Fold 1 has lost r2, fold 2 both; nobody is of a site that is not known."""
     values = {'r1': [0.9, 0.3, 0.8], 'r2': [0.41, -0.1, 0.9]}
     return replace(fitted, correlation=pd.DataFrame(values, index=[1, 2, 3])).without_lost()
+
+
+def test_a_pattern_that_folds_lost_is_warned_of_with_the_number_of_participants(cohort, lost):
+    who = cohort.visits['participant_id']
+    first, second = warn_of_lost(lost.results, who, lost.note)
+    for caution, name, n_folds in ((first, 'r1', 1), (second, 'r2', 2)):
+        assert f'{name} was not reproduced in {n_folds} of 3 folds' in caution.found
+        lacking = who[lost.results[name].isna()].nunique()
+        assert caution.consequence.startswith(f'{lacking} of {who.nunique()} participants')
+        assert name in caution.remedy
 
 
 def test_what_a_fold_calls_a_pattern_that_it_lost_is_no_r_index(fitted, lost):
