@@ -2,6 +2,7 @@
 
 import ast
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_a_run_lists_each_warning_once_at_its_end(capsys):
         for _ in range(3):
             log_cautions([few, *noisy])
         logging.getLogger('surreal_bids').info('a decision')
-        print('done')
+        sys.stdout.write('done\n')
         return 0
 
     for verbosity in (0, 1):

@@ -111,6 +111,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
 
     with _suggest_participants(arguments):
         cohort = read_cohort(arguments.table, arguments.participants, options)
+    log_cautions(cohort.warnings)
     sys.stdout.write(summarise_cohort(cohort))
     sys.stdout.flush()
     with _naming_table(arguments):

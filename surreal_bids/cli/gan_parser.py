@@ -181,10 +181,18 @@ def _add_card(commands: Any) -> None:
     parser = commands.add_parser(
         'card',
         help='describe a model in words',
-        description='Describe a model: its training sample, preprocessing and selection, with the '
-        'numbers of each feature.',
+        description='Describe a model in five lines: what it is, whom it was trained on, how well '
+        'its patterns were reproduced, what to watch and where it applies.',
     )
     parser.add_argument('model', type=path_of, metavar='MODEL', help=MODEL)
+    parser.add_argument(
+        '-v',
+        '--verbose',
+        action='count',
+        default=argparse.SUPPRESS,
+        dest='verbosity',
+        help='show the whole card, with preprocessing, selection and the numbers of each feature',
+    )
 
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:

@@ -106,6 +106,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     _require_inputs_kept(config)
     model = None if config.model is None else TableModel.load(config.model)
     cohort = _read_cohort(config, model, expected)
+    log_cautions(cohort.warnings)
     sys.stdout.write(summarise_cohort(cohort.of_participants(config.participant_label)))
     if model is None:
         source: TableModel | TrainingPlan = _plan_training(config, cohort)
@@ -120,7 +121,6 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     analysed = chosen if model is None else cohort
     folder = _folder(config, analysed)
     if config.dry_run:
-        log_cautions(analysed.warnings)
         return 0
     group = ['the group level']
     with sole_use(config.output_dir, group), sole_use(config.work_dir, group):

@@ -450,7 +450,7 @@ def test_the_card_is_shown(home, capsys):
     starts = [line.partition(': ')[0] for line in verdict]
     assert starts == ['Model', 'Trained on', 'Patterns', 'To watch', 'Applies to']
     assert 'members, that is training runs' in verdict[2]
-    assert run('-v', 'card', home / 'model') == 0
+    assert run('card', home / 'model', '-v') == 0
     text = capsys.readouterr().out
     for words in ('30 controls (CN)', 'region_c', 'ComBat', 'gamma', 'CN mean', 'covariates'):
         assert words in text

@@ -200,7 +200,7 @@ def test_ages_that_do_not_change_are_told(tmp_path, ages, warns):
         (
             {'acq_time': ['2010-05-01', '2011-05-01', '2012-05-01']},
             [72, 71, 70],
-            'age decreases .* sub-a,',
+            r'age decreases .* sub-a[.]',
         ),
     ],
     ids=['unknown times', 'a few weeks', 'dates contradict'],
