@@ -105,6 +105,7 @@ def find_model(model: str | Path) -> Path:
 
 
 def model_name(model: Path) -> str:
-    """Return how reports call a model: by its folder, and the one above if ours, `models`."""
+    """Return how reports call a model: by its folder, and the one above if its name is usual."""
     folder = model.absolute()
-    return f'{folder.parent.name}/{folder.name}' if folder.name == 'models' else folder.name
+    is_usual = folder.name in ('model', 'models')
+    return f'{folder.parent.name}/{folder.name}' if is_usual else folder.name
