@@ -42,24 +42,8 @@ $(HOST_STAMP): $(STAMP) tests/workflows/smriprep.txt
 
 setup: $(STAMP)  ## Make .venv and install everything into it
 
-# Few people and coarse images, so that it takes minutes; in return they differ half as much in what
-# is not disease as real people do.
-demo: $(STAMP)  ## Simulate a cohort of heads; images to volumes and maps, these to R-indices, a report
-	$(BIN)/surreal-simulate cohort $(DEMO)/heads --n-cn 20 --n-pt 30 --atlases 2 --variation 0.5 \
-	    --voxel-size 4 --skull-stripped
-	$(BIN)/python run.py $(DEMO)/heads $(DEMO)/out participant group -w $(DEMO)/work \
-	    --atlas $(DEMO)/heads/sourcedata/atlases --template-resolution 4 --folds 10
-	$(BIN)/surreal-simulate score $(DEMO)/out/phenotype/rindices.tsv \
-	    $(DEMO)/heads/sourcedata/truth/severities.tsv --maps $(DEMO)/out
-	$(BIN)/python docs/pictures.py head $(DEMO)/out/sub-PT0001/anat $(DEMO)/pictures/head.png
-	$(BIN)/python docs/pictures.py indices $(DEMO)/out/phenotype/rindices.tsv \
-	    $(DEMO)/heads/sourcedata/truth/severities.tsv $(DEMO)/pictures/rindices.png
-	@echo
-	@echo 'The demo is in $(DEMO)/. Worth opening:'
-	@echo '  $(DEMO)/out/group.html           the R-indices of the patients, and what they mean'
-	@echo '  $(DEMO)/out/sub-PT0001.html      a simulated head: mask, tissues, regions, volumes'
-	@echo '  $(DEMO)/pictures/                a head in four pictures; R-indices beside the truth'
-	@echo '  $(DEMO)/heads/sourcedata/truth/  what was done to the heads'
+demo: $(STAMP)  ## Heads to volumes, a study to R-indices, maps and a report; all simulated, beside the truth
+	$(BIN)/python docs/demo.py $(DEMO)
 
 lint: $(STAMP)  ## Style, types, layers, spelling
 	$(BIN)/ruff check .

@@ -57,7 +57,7 @@ def true_map(plan: CohortPlan, person: Person) -> nib.Nifti1Image:
     simulator = load_simulator(plan.voxel_size)
     template = simulator.template
     _, anatomy_rng, _ = random_streams(plan, person.group, person.number)
-    anatomy = sample_anatomy(template, person.sex, anatomy_rng, plan.variation)
+    anatomy = sample_anatomy(template, person.sex, anatomy_rng)
     losses = prescribed_losses(np.array(person.severities), template.regions)
     displacement = simulator.solver.solve(anatomy.displacement, losses).displacement
     amount = template.tissue[0] * jacobian_determinant(displacement) * anatomy.volume_scale

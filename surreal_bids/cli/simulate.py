@@ -14,8 +14,10 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from surreal_bids import __version__
+from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.outputs import BIDS_VERSION, output_path
 from surreal_bids.bids.tabular import TRAINED_ON_SUFFIX
 from surreal_bids.cautions import Caution
@@ -36,14 +38,17 @@ from surreal_bids.files import (
     restore_interrupted,
     sole_use,
     staged,
+    write_image,
     write_json,
 )
 from surreal_bids.simulation.anatomy import PATTERNS
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
+from surreal_bids.simulation.maps import simulate_ravens
 from surreal_bids.simulation.population import read_controls
 from surreal_bids.simulation.tables import (
     RESAMPLINGS,
     TASKS,
+    SimulatedTable,
     claim_folder,
     simulate_table,
     write_simulated_table,
@@ -58,6 +63,9 @@ PATTERN_COLUMN = re.compile(r'(r|pattern_)\d+')
 
 DESCRIPTION = 'dataset_description.json'
 """Makes the folder a dataset for the group level of the app with `--roi-table`."""
+
+MAP_STREAM = 1
+"""Distinguishes the random numbers of the maps from those of the tables."""
 
 RECORD = 'simulation.json'
 """File that records the settings of a simulation, which reproduce it."""
@@ -125,6 +133,13 @@ def add_table_parser(subparsers: Any) -> None:
         '--from-table',
     )
     parser.add_argument(
+        '--maps',
+        type=Path,
+        metavar='DIR',
+        help='also simulate a RAVENS map of grey matter (4 mm) of each participant; DIR is the '
+        'output folder of a later group level',
+    )
+    parser.add_argument(
         '--overwrite', action='store_true', help='replace another simulation in OUT'
     )
     parser.set_defaults(run=run_table)
@@ -170,6 +185,8 @@ def run_table(arguments: argparse.Namespace) -> int:
         write_json(new / RECORD, record)
         write_json(new / DESCRIPTION, description)
         written = write_simulated_table(new, simulated)
+    if arguments.maps:
+        _write_maps(arguments.maps, simulated, arguments.seed)
     unknown = simulated.participants.columns[simulated.participants.isna().all()]
     if len(unknown):
         LOGGER.warning(
@@ -184,6 +201,18 @@ def run_table(arguments: argparse.Namespace) -> int:
         + ''.join(f'  {final_path(path)}\n' for path in written)
     )
     return 0
+
+
+def _write_maps(folder: Path, simulated: SimulatedTable, seed: int) -> None:
+    """Write the RAVENS maps where the participant level would."""
+    names = simulated.volumes['participant_id']
+    maps = simulate_ravens(simulated.volumes, np.random.default_rng((seed, MAP_STREAM)))
+    for name, image in tqdm(
+        zip(names, maps), desc='maps', total=len(names), unit='map', disable=None
+    ):
+        participant = without_prefix(name, 'sub')
+        entities = {'participant': participant, 'template': TEMPLATE_SPACE, 'tissue': 'GM'}
+        write_image(output_path(folder, 'ravens', **entities), image)
 
 
 def add_cohort_parser(subparsers: Any) -> None:
@@ -234,14 +263,6 @@ def add_cohort_parser(subparsers: Any) -> None:
         '--skull-stripped', action='store_true', help='simulate skull-stripped images'
     )
     parser.add_argument(
-        '--variation',
-        type=float,
-        default=plan.variation,
-        metavar='X',
-        help='anatomical variation between participants, relative to real data; with less, fewer '
-        f'participants are needed to find patterns (default: {plan.variation:g})',
-    )
-    parser.add_argument(
         '--nprocs',
         '--n-cpus',
         type=int,
@@ -262,7 +283,6 @@ def run_cohort(arguments: argparse.Namespace) -> int:
         n_pt=arguments.n_pt,
         sites=arguments.sites,
         stripped=arguments.skull_stripped,
-        variation=arguments.variation,
         patterns=arguments.patterns,
         voxel_size=arguments.voxel_size,
         atlases=arguments.atlases,

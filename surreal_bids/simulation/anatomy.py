@@ -119,8 +119,8 @@ def pull_back(displacement: Field, points: Field, tolerance: float = 0.01) -> Fi
             return source.reshape(points.shape)
         source[:, active] -= (step * residual)[:, moving]
     raise DataError(
-        f'a simulated deformation could not be inverted (error {error.max():.3g} voxels); reduce '
-        '--variation'
+        f'a simulated deformation could not be inverted (error {error.max():.3g} voxels); choose '
+        'another --seed'
     )
 
 
@@ -215,9 +215,7 @@ class Anatomy:
         return float(np.linalg.det(self.placement[:3, :3]))
 
 
-def sample_anatomy(
-    template: HeadTemplate, sex: str, rng: np.random.Generator, variation: float = 1.0
-) -> Anatomy:
+def sample_anatomy(template: HeadTemplate, sex: str, rng: np.random.Generator) -> Anatomy:
     """Sample an individual anatomy.
 
     Parameters
@@ -228,12 +226,10 @@ def sample_anatomy(
         Men have larger heads.
     rng
         Source of randomness.
-    variation
-        How much anatomies differ, apart from head size: 1 as real ones do.
     """
     placement = sample_placement(sex, rng)
     velocity = sample_velocity(template.shape, template.voxel_size, rng)
-    return Anatomy(exponential(np.float32(variation) * velocity), placement)
+    return Anatomy(exponential(velocity), placement)
 
 
 def sample_velocity(shape: tuple[int, ...], voxel_size: float, rng: np.random.Generator) -> Field:

@@ -56,9 +56,6 @@ AGE_MEAN, AGE_SD = 68.0, 8.0
 AGE_RANGE = (45, 89)
 """Years; the same in controls and patients."""
 
-MOST_VARIATION = 1.2
-"""Maximum variation of anatomies, relative to real ones; larger ones cannot be inverted."""
-
 MOST_PEOPLE = 9999
 """Maximum number of participants per group, limited by the digits of the labels."""
 
@@ -146,8 +143,6 @@ class CohortPlan:
         Number of healthy brains in the atlas set.
     stripped
         Whether T1w images are skull-stripped.
-    variation
-        Variation of anatomies relative to real ones.
     seed
         Random seed.
     """
@@ -159,7 +154,6 @@ class CohortPlan:
     voxel_size: float = 2.0
     atlases: int = 0
     stripped: bool = False
-    variation: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -169,7 +163,6 @@ class CohortPlan:
             raise UsageError('--n-cn 0 --n-pt 0: a cohort needs at least one participant')
         _require_range('sites', self.sites, 1, MOST_PEOPLE)
         _require_range('seed', self.seed, 0, 2**63)
-        _require_range('variation', self.variation, 0, MOST_VARIATION)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -312,7 +305,7 @@ class Simulator:
         """Simulate the scan and the true volumes of a participant."""
         _, anatomy_rng, scan_rng = random_streams(plan, person.group, person.number)
         regions = self.template.regions
-        anatomy = sample_anatomy(self.template, person.sex, anatomy_rng, plan.variation)
+        anatomy = sample_anatomy(self.template, person.sex, anatomy_rng)
         losses = prescribed_losses(np.array(person.severities), regions)
         atrophy = self.solver.solve(anatomy.displacement, losses)
         protocol = site_protocol(plan, person.site)
@@ -479,8 +472,8 @@ def readme(plan: CohortPlan) -> str:
 pattern(s) of atrophy, voxels of about {plan.voxel_size:g} mm, seed {plan.seed}.
 Simulated by `surreal-simulate cohort` of surreal_bids {__version__}; nobody was scanned.
 
-Each anatomy is a smooth random deformation of the MNI152NLin2009cAsym template. Anatomies vary
-{plan.variation:g} times as much as real ones. {images}
+Each anatomy is a smooth random deformation of the MNI152NLin2009cAsym template; anatomies vary
+as much as real ones. {images}
 In patients, the severity of each pattern is sampled uniformly from 0 to 1. Its regions lose
 {LARGEST_LOSS:g} times the severity of their volume, and the CSF nearby fills the space.
 Sites differ in contrast, bias field, noise, voxel size and storage order.

@@ -143,7 +143,7 @@ DECIMALS = {'roi_volumes': 2, 'severities': 6}
 
 @dataclass(frozen=True)
 class SimulatedTable:
-    """Three tables with the same participants in the same order, controls (CN) first."""
+    """Tables with the same participants in the same order, controls (CN) first, and the truth."""
 
     volumes: pd.DataFrame
     """participant_id and the 139 volumes in mm3, ``MUSE_23`` to ``MUSE_207``."""
@@ -151,6 +151,8 @@ class SimulatedTable:
     """participant_id, diagnosis (CN or PT), age, sex, site and icv; missing if unknown."""
     severities: pd.DataFrame
     """participant_id and the true severities r1 to r3, zero in controls."""
+    patterns: pd.DataFrame
+    """pattern (1 to 3) and index (MUSE numbering) of each region that loses volume."""
 
 
 def simulate_table(
@@ -195,7 +197,7 @@ def simulate_table(
     severities[n_cn:] = sample_severities(n_pt, severity_rng)
     volumes = healthy.volumes.to_numpy(copy=True)
     volumes[n_cn:] = impose_atrophy(volumes[n_cn:], severities[n_cn:], chosen_task, noise_rng)
-    return _assemble(healthy, volumes, severities, n_cn)
+    return _assemble(healthy, volumes, severities, n_cn, chosen_task)
 
 
 def _choose_healthy(
@@ -221,7 +223,7 @@ def _choose_healthy(
 
 
 def _assemble(
-    healthy: Controls, volumes: np.ndarray, severities: np.ndarray, n_cn: int
+    healthy: Controls, volumes: np.ndarray, severities: np.ndarray, n_cn: int, task: Task
 ) -> SimulatedTable:
     n_people = len(volumes)
     width = max(4, len(str(n_people)))
@@ -232,29 +234,34 @@ def _assemble(
         volumes=names.join(pd.DataFrame(volumes, columns=healthy.volumes.columns)),
         participants=names.join(people),
         severities=names.join(pd.DataFrame(severities, columns=SEVERITY_COLUMNS)),
+        patterns=pd.DataFrame(
+            [(k, index) for k, regions in enumerate(task.patterns, 1) for index in regions],
+            columns=['pattern', 'index'],
+        ),
     )
 
 
 def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list[Path]:
-    """Write the three tables, each with a JSON file of column descriptions.
+    """Write the tables, each with a JSON file of column descriptions.
 
     Parameters
     ----------
     folder
-        Where ``participants``, ``roi_volumes`` and ``severities`` go, as TSV and JSON. Each file
-        appears whole or not at all.
+        Where ``participants``, ``roi_volumes``, ``severities`` and ``patterns`` go, as TSV and
+        JSON. Each file appears whole or not at all.
     simulated
         The tables.
 
     Returns
     -------
     list of Path
-        The three TSV files.
+        The TSV files.
     """
     tables = {
         'participants': simulated.participants,
         'roi_volumes': simulated.volumes,
         'severities': simulated.severities,
+        'patterns': simulated.patterns,
     }
     written = []
     for name, table in tqdm(tables.items(), desc='writing', unit='table', disable=None):
@@ -338,6 +345,8 @@ _DESCRIPTIONS: dict[str, dict[str, Any]] = {
     'sex': {'Description': 'Sex', 'Levels': {'F': 'female', 'M': 'male'}},
     'site': {'Description': 'Simulated scanner'},
     'icv': {'Description': 'Intracranial volume', 'Units': 'mm^3'},
+    'pattern': {'Description': 'Number of the pattern'},
+    'index': {'Description': 'Index of a region of the pattern in MUSE numbering'},
 }
 
 

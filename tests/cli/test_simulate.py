@@ -48,6 +48,7 @@ def test_tables_are_written_and_announced(tmp_path, capsys, task):
     assert {path.stem for path in out.iterdir()} == {
         'dataset_description',
         'participants',
+        'patterns',
         'roi_volumes',
         'severities',
         'simulation',
@@ -133,10 +134,10 @@ def calls(monkeypatch):
 def test_options_become_the_plan(tmp_path, calls, capsys):
     words = (
         '--n-cn 3 --n-pt 4 --sites 5 --patterns 1 --voxel-size 1 --atlases 6 --skull-stripped '
-        '--variation 0.5 --seed 7'
+        '--seed 7'
     )
     assert main(['cohort', str(tmp_path), *words.split(), '--nprocs', '2']) == 0
-    plan = CohortPlan(3, 4, 5, 1, 1.0, 6, True, 0.5, 7)
+    plan = CohortPlan(3, 4, 5, 1, 1.0, 6, True, 7)
     assert calls == [(tmp_path, plan, 2)]
     assert str(tmp_path) in capsys.readouterr().out
 
@@ -149,7 +150,7 @@ def test_defaults_are_those_of_the_plan(tmp_path, calls):
 
 @pytest.mark.parametrize(
     'words',
-    ['--nprocs 0', '--n-cn -1', '--sites 0', '--n-cn 0 --n-pt 0', '--seed -3', '--variation 2'],
+    ['--nprocs 0', '--n-cn -1', '--sites 0', '--n-cn 0 --n-pt 0', '--seed -3'],
 )
 def test_impossible_values_are_usage_errors(tmp_path, calls, words, capsys):
     assert main(['cohort', str(tmp_path), *words.split()]) == 2
