@@ -6,6 +6,7 @@ python docs/demo.py FOLDER [--seed N] [--miniature]
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ import numpy as np
 import pandas as pd
 
 PROGRAMS = Path(sys.executable).parent
+
+LOG = 'log.txt'
+"""File that keeps what the commands print."""
 
 SMALLEST_REGION_MM3 = 1000
 """Volumes of smaller regions are not compared: they have few voxels of 2 mm."""
@@ -45,14 +49,22 @@ FULL = Size(2, 120, 180, '--template-resolution 2', '')
 MINIATURE = Size(1, 60, 90, '--template-resolution 4', '--n-patterns 3 --iterations 300 --folds 2')
 
 
-def run(command: str) -> None:
-    """Show a command and run it; an error ends the demo."""
-    sys.stdout.write(f'\n$ {command}\n')
+def run(folder: Path, command: str) -> str:
+    """Show and run a command with its progress; an error ends the demo.
+
+    What it prints is kept in `log.txt` and returned.
+    """
+    sys.stdout.write(f'$ {command}\n')
     sys.stdout.flush()
-    program, *arguments = command.split()
-    done = subprocess.run([PROGRAMS / program, *arguments], check=False)
+    program, *arguments = shlex.split(command)
+    done = subprocess.run(
+        [PROGRAMS / program, *arguments], stdout=subprocess.PIPE, text=True, check=False
+    )
+    with (folder / LOG).open('a', encoding='utf-8') as log:
+        log.write(f'$ {command}\n{done.stdout}\n')
     if done.returncode:
         sys.exit(done.returncode)
+    return done.stdout
 
 
 def compare_heads(folder: Path) -> str:
@@ -80,28 +92,23 @@ def read_indices(folder: Path) -> pd.DataFrame:
     return table.set_index('participant_id')[['group', *names]]
 
 
-def summarise(folder: Path) -> None:
+def summarise(folder: Path, score: str) -> None:
     """Print what was found beside the truth, what to open, and what to run next."""
     indices = read_indices(folder)
     values = indices.drop(columns='group')
     truth = pd.read_table(folder / 'study' / 'severities.tsv', index_col='participant_id')
     sys.stdout.write(
-        '\nWHAT WAS FOUND\n'
+        'WHAT WAS FOUND\n'
         f'Heads, volumes measured by the network:\n{compare_heads(folder)}'
         f'Study: {values.shape[1]} patterns found, {truth.shape[1]} simulated; '
         f'{values.isna().any(axis=1).sum()} of {len(values)} participants lack an R-index.\n'
-        'Order of the R-indices out of fold (c-index) and their maps (AUC); 0.5 is chance, 1 '
-        'perfect:'
-    )
-    study = folder / 'study'
-    run(
-        f'surreal-simulate score {folder}/study_out/phenotype/rindices.tsv {study}/severities.tsv '
-        f'--maps {folder}/study_out'
+        'R-indices out of fold (c-index) and maps (AUC); 0.5 is chance, 1 is perfect:\n'
+        f'{score}'
     )
     patients = values[indices['group'] == 'PT'].dropna()
     typical = patients.sum(axis=1).idxmax()
     sys.stdout.write(
-        '\nOPEN\n'
+        'OPEN\n'
         f'  {folder}/study_out/group.html  the group: patterns, R-indices, maps, methods\n'
         f'  {folder}/study_out/{typical}.html  the patient with the highest R-indices\n'
         f'  {folder}/heads_out/sub-PT0001.html  a head: mask, tissues, regions, volumes\n'
@@ -122,25 +129,35 @@ def main(argv: list[str] | None = None) -> None:
     size = MINIATURE if arguments.miniature else FULL
     sys.stdout.write(
         f'Part 1: images of {size.n_heads} simulated head(s) to regional volumes and maps.\n'
-        f'Part 2: a simulated study of {size.n_cn} controls and {size.n_pt} patients to R-indices.\n'
+        f'Part 2: a simulated study, {size.n_cn} controls and {size.n_pt} patients, to R-indices.\n'
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    at = shlex.quote(str(folder))
+    run(
+        folder,
+        f'surreal-simulate cohort {at}/heads --n-cn 0 --n-pt {size.n_heads} --sites 1 '
+        f'--seed {seed}',
     )
     run(
-        f'surreal-simulate cohort {folder}/heads --n-cn 0 --n-pt {size.n_heads} --sites 1 '
-        f'--seed {seed}'
+        folder,
+        f'surreal-bids {at}/heads {at}/heads_out participant -w {at}/work {size.participant}',
     )
     run(
-        f'surreal-bids {folder}/heads {folder}/heads_out participant -w {folder}/work '
-        f'{size.participant}'
+        folder,
+        f'surreal-simulate table {at}/study --n-cn {size.n_cn} --n-pt {size.n_pt} '
+        f'--seed {seed} --maps {at}/study_out',
     )
     run(
-        f'surreal-simulate table {folder}/study --n-cn {size.n_cn} --n-pt {size.n_pt} '
-        f'--seed {seed} --maps {folder}/study_out'
+        folder,
+        f'surreal-bids {at}/study {at}/study_out group -w {at}/work '
+        f'--roi-table {at}/study/roi_volumes.tsv --template-resolution 4 {size.group}',
     )
-    run(
-        f'surreal-bids {folder}/study {folder}/study_out group -w {folder}/work '
-        f'--roi-table {folder}/study/roi_volumes.tsv --template-resolution 4 {size.group}'
+    score = run(
+        folder,
+        f'surreal-simulate score {at}/study_out/phenotype/rindices.tsv '
+        f'{at}/study/severities.tsv --maps {at}/study_out',
     )
-    summarise(folder)
+    summarise(folder, score)
 
 
 if __name__ == '__main__':
