@@ -226,6 +226,10 @@ def test_linear_regression_finds_severities_as_well_as_in_real_people(task, expe
     assert pattern_c_index(estimate, truth) == pytest.approx(expected, abs=0.03)
 
 
+LABELS = ('pattern', 'index')
+"""Numbers that are names and have no unit."""
+
+
 def test_written_tables_are_read_back_with_every_column_described(tmp_path):
     simulated = simulate_table('scarce', n_cn=3, n_pt=4, seed=5)
     written = write_simulated_table(tmp_path, simulated)
@@ -233,18 +237,23 @@ def test_written_tables_are_read_back_with_every_column_described(tmp_path):
         'participants.tsv',
         'roi_volumes.tsv',
         'severities.tsv',
+        'patterns.tsv',
     ]
-    assert len(list(tmp_path.iterdir())) == 6
-    for path, expected in zip(
-        written, (simulated.participants, simulated.volumes, simulated.severities)
-    ):
+    assert len(list(tmp_path.iterdir())) == 8
+    tables = (
+        simulated.participants,
+        simulated.volumes,
+        simulated.severities,
+        simulated.patterns,
+    )
+    for path, expected in zip(written, tables):
         table = pd.read_csv(path, sep='\t', na_values='n/a')
         pd.testing.assert_frame_equal(table, expected, check_dtype=False, atol=0.006, rtol=0)
         described = json.loads(path.with_suffix('.json').read_text())
         assert list(described) == list(table.columns)
         assert all(entry['Description'] for entry in described.values())
         numeric = [c for c in table.columns if pd.api.types.is_numeric_dtype(table[c])]
-        assert all(described[column]['Units'] for column in numeric)
+        assert all(described[column]['Units'] for column in numeric if column not in LABELS)
 
 
 def test_unknown_values_are_written_as_bids_wants_them(tmp_path, real_people):
