@@ -1,79 +1,352 @@
-"""Progress of long computations: what is done of how much, and the time left."""
+"""Progress of a command: which step of how many, time elapsed and left, and a figure of merit.
+
+A command plans its stages and opens a :class:`Progress`, which shows them in one line: a bar on a
+terminal, and at most one line per minute in a log. Computations call :func:`report`; those of
+another process write to a file (:func:`reporting_to`), which the command reads.
+"""
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import math
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tqdm import tqdm
 
 PROGRESS = logging.getLogger('surreal_bids.progress')
-"""Lines that are shown by default; see :func:`surreal_bids.cli.main.log_from`."""
+"""Shown unless a command is quiet; see :func:`surreal_bids.cli.main.set_up_logging`."""
 
-DETAILS = logging.getLogger('surreal_bids.details')
-"""Lines that are shown with `-v`."""
+SECONDS_BETWEEN_LINES = 60.0
+"""Minimum interval of lines in a log ..."""
 
-SECONDS_BETWEEN_LINES = 15.0
-"""A computation shows at most one line in this time."""
+SECONDS_BETWEEN_UPDATES = 0.5
+"""... of updates of a bar, and of the file of another process."""
+
+PREDICTED = 2 / 3
+"""The time left is shown if stages of a measured kind are expected to take this part of it."""
+
+STATUS = 'progress.json'
+"""File in the folder of a step that runs in another process: work done, all work and a text."""
+
+Report = Callable[[float, float, str], None]
+"""Called with the work done, all work, and a short text with a figure of merit."""
+
+_REPORT: ContextVar[Report | None] = ContextVar('report', default=None)
 
 
-class _Part:
-    """A part of a computation, and when its last line was shown."""
-
-    def __init__(self, name: str = '') -> None:
-        self.prefix = f'{name}, ' if name else ''
-        self.shown = -math.inf
-
-
-_PART: ContextVar[_Part | None] = ContextVar('part', default=None)
+def report(done: float, total: float, text: str = '') -> None:
+    """Report how much work of the current step is done; nothing happens outside a step."""
+    current = _REPORT.get()
+    if current is not None:
+        current(done, total, text)
 
 
 @contextmanager
-def progress_of(name: str) -> Iterator[None]:
-    """Name the part that is computed meanwhile, such as `fold 2 of 5`, in all lines."""
-    token = _PART.set(_Part(name))
+def _reports_go_to(target: Report | None) -> Iterator[None]:
+    token = _REPORT.set(target)
     try:
         yield
     finally:
-        _PART.reset(token)
+        _REPORT.reset(token)
 
 
-class ProgressReport:
-    """Reports the steps of one computation; all computations of a part share their lines.
+@contextmanager
+def portion(begin: float, size: float, total: float, text: str) -> Iterator[None]:
+    """Let reports describe a portion of the current step, from `begin` to `begin + size`."""
+
+    def scaled(done: float, of: float, more: str) -> None:
+        if outer is not None:
+            outer(begin + size * done / of, total, ', '.join(filter(None, (text, more))))
+
+    outer = _REPORT.get()
+    with _reports_go_to(scaled):
+        yield
+
+
+@contextmanager
+def reporting_to(path: Path) -> Iterator[None]:
+    """Write reports to a file, for the process that shows them (:func:`read_status`)."""
+    written = -math.inf
+
+    def write(done: float, total: float, text: str) -> None:
+        nonlocal written
+        now = time.monotonic()
+        if done < total and now - written < SECONDS_BETWEEN_UPDATES:
+            return
+        written = now
+        with suppress(OSError):
+            path.write_text(json.dumps([done, total, text]), encoding='utf-8')
+
+    path.unlink(missing_ok=True)
+    with _reports_go_to(write):
+        yield
+
+
+def read_status(path: Path) -> tuple[float, float, str] | None:
+    """Read what another process has reported; None where there is nothing yet."""
+    try:
+        done, total, text = json.loads(path.read_text(encoding='utf-8'))
+    except (OSError, ValueError):
+        return None
+    return done, total, text
+
+
+@dataclass
+class Stage:
+    """Steps of a command that are alike.
+
+    Attributes
+    ----------
+    name
+        What the steps are.
+    count
+        Number of steps.
+    seconds
+        Expected time for one unit of work, until it is measured.
+    size
+        Expected work of each step.
+    at_once
+        Steps that run at the same time.
+    kind
+        Stages of the same kind take equally long per unit of work.
+    warm_up
+        Number of finished steps before measurement starts; 0: it starts with the first report.
+    least
+        Measured work from which the rest is predicted.
+    """
+
+    name: str
+    count: int = 1
+    seconds: float = 1.0
+    size: float = 1.0
+    at_once: int = 1
+    kind: str = ''
+    warm_up: int = 0
+    least: float = 0.1
+    _steps: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _mark: tuple[float, float] | None = None
+    _updated: float = 0.0
+
+    def update(self, now: float, step: str, done: float, total: float, measured: bool) -> None:
+        """Set how much of a step is done; what took no time of its own is not `measured`."""
+        before = self.work
+        self._steps[step] = done, total
+        self._updated = now
+        if self._mark is not None and not measured:
+            self._mark = self._mark[0], self._mark[1] + self.work - before
+        elif self._mark is None and measured and done > 0 and self.finished >= self.warm_up:
+            self._mark = now, self.work
+
+    @property
+    def work(self) -> float:
+        """Work done."""
+        return sum(done for done, _ in self._steps.values())
+
+    @property
+    def finished(self) -> int:
+        """Number of finished steps, or of the finished units of steps that hold many."""
+        return sum(int(done / self.size) for done, _ in self._steps.values())
+
+    @property
+    def updated(self) -> float:
+        """Time of the last update."""
+        return self._updated
+
+    @property
+    def _processes(self) -> int:
+        return max(min(self.at_once, self.count), 1)
+
+    def measured(self) -> tuple[float, float]:
+        """Return the time of all processes that was measured, and the work done in it."""
+        if self._mark is None:
+            return 0.0, 0.0
+        began, before = self._mark
+        return (self._updated - began) * self._processes, max(self.work - before, 0.0)
+
+    def time_left(self, seconds: float) -> float:
+        """Return the time left if one process takes so many `seconds` for one unit of work."""
+        running = [total - done for done, total in self._steps.values()]
+        planned = self.count * self.size - sum(total for _, total in self._steps.values())
+        rounds = math.ceil(self.count / self._processes) / max(self.count, 1)
+        shared = (sum(running) + max(planned, 0.0)) * rounds
+        return max([shared, *running]) * seconds
+
+
+_CURRENT: ContextVar[Progress | None] = ContextVar('progress', default=None)
+
+
+class Progress:
+    """Shows the progress of a command in one line.
 
     Parameters
     ----------
-    what
-        What is computed.
-    total
-        Number of steps.
-    done
-        Steps that were done before.
+    stages
+        The plan: stages that run one after the other.
+    title
+        Which part of the command this is, if there are several.
+    clock
+        Returns the time in seconds.
     """
 
-    def __init__(self, what: str, total: float, done: float = 0) -> None:
-        self._what, self._total, self._first = what, total, done
-        self._part = _PART.get() or _Part()
-        self._began = time.monotonic()
-        self._is_new = True
+    def __init__(
+        self, stages: Sequence[Stage], title: str = '', clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.stages = {stage.name: stage for stage in stages}
+        self._title, self._clock = title, clock
+        self._began, self._shown = clock(), -math.inf
+        self._stage: Stage | None = None
+        self._text = ''
+        self._open = ExitStack()
+        self._bar: tqdm | None = None
 
-    def step(self, done: float, text: str = '') -> None:
-        """Show how much is done (`text`, or the number of steps) and the time left.
+    def __enter__(self) -> Self:
+        disable = None if PROGRESS.isEnabledFor(logging.INFO) else True
+        bar = tqdm(total=1.0, disable=disable, leave=False, dynamic_ncols=True, bar_format=BAR)
+        if not bar.disable:
+            self._bar = self._open.enter_context(bar)
+            self._open.enter_context(_messages_above_bar())
+        self._open.callback(_CURRENT.reset, _CURRENT.set(self))
+        return self
 
-        Lines that come too early are dropped; the first one of a computation is shown with `-v`.
-        """
-        now = time.monotonic()
-        is_due = now - self._part.shown >= SECONDS_BETWEEN_LINES
-        if self._first < done < self._total and (is_due or self._is_new):
-            left = (now - self._began) / (done - self._first) * (self._total - done)
-            (PROGRESS if is_due else DETAILS).info(
-                '%s%s: %s, about %s left',
-                *(self._part.prefix, self._what, text or f'{done:g} of {self._total:g}'),
-                timedelta(seconds=round(left)),
-            )
-        if is_due:
-            self._part.shown = now
-        self._is_new = False
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def update(
+        self,
+        stage: str,
+        step: str,
+        done: float,
+        total: float = 1.0,
+        text: str | None = None,
+        measured: bool = True,
+    ) -> None:
+        """Set how much of a step is done and show it; without `text`, the last one stays."""
+        if self.stages[stage] is not self._stage:
+            self._text = ''
+        self._stage = self.stages[stage]
+        self._stage.update(self._clock(), step, done, total, measured)
+        self._text = self._text if text is None else text
+        self.show()
+
+    @contextmanager
+    def step(self, stage: str, step: str = '') -> Iterator[None]:
+        """Run a step of a stage; what it reports is shown."""
+        totals = [self.stages[stage].size]
+
+        def advance(done: float, total: float, text: str) -> None:
+            totals[:] = [total]
+            self.update(stage, step, done, total, text)
+
+        self.update(stage, step, 0.0, *totals)
+        with _reports_go_to(advance):
+            yield
+        self.update(stage, step, *totals, *totals)
+
+    def time_left(self) -> float | None:
+        """Estimate the time left from measured work; None where too little is measured."""
+        known = unknown = 0.0
+        for stage in self.stages.values():
+            seconds = self._seconds_per_unit(stage)
+            if seconds is None:
+                unknown += stage.time_left(stage.seconds)
+            else:
+                known += stage.time_left(seconds)
+        if known == 0 or known < PREDICTED * (known + unknown):
+            return None
+        updated = self._stage.updated if self._stage else self._began
+        return max(known + unknown - (self._clock() - updated), 0.0)
+
+    def _seconds_per_unit(self, stage: Stage) -> float | None:
+        """Return the measured time of one unit of work of a stage, or of stages of its kind."""
+        seconds, work = stage.measured()
+        if work < 1:
+            alike = [each for each in self.stages.values() if each.kind == stage.kind]
+            own = [stage] if not stage.kind else alike
+            seconds, work = map(sum, zip(*(each.measured() for each in own)))
+        return seconds / work if work >= stage.least else None
+
+    def show(self) -> None:
+        """Show the line, if it is due."""
+        now = self._clock()
+        interval = SECONDS_BETWEEN_LINES if self._bar is None else SECONDS_BETWEEN_UPDATES
+        if self._stage is None or now - self._shown < interval:
+            return
+        self._shown = now
+        elapsed, left = now - self._began, self.time_left()
+        line = f'{self._describe(self._stage)}; {_duration(elapsed)} elapsed'
+        if left is not None:
+            line += f', about {_duration(left)} left'
+        if self._bar is None:
+            PROGRESS.info('%s', line)
+            return
+        self._bar.n = 0.0 if left is None else elapsed / max(elapsed + left, 1e-9)
+        self._bar.set_description_str(line)
+
+    def _describe(self, stage: Stage) -> str:
+        number = [*self.stages].index(stage.name) + 1
+        count = len(self.stages)
+        where = [self._title, f'step {number} of {count}' if count > 1 else '']
+        done = f'{stage.finished} of {stage.count} done' if stage.count > 1 else ''
+        prefix = ', '.join(filter(None, where))
+        what = ', '.join(filter(None, (stage.name, done, self._text)))
+        line = f'{prefix}: {what}' if prefix else what
+        return line[0].upper() + line[1:]
+
+
+class _AboveBar(io.TextIOBase):
+    """Writes to the standard error, above a bar."""
+
+    def write(self, text: str) -> int:
+        tqdm.write(text, sys.stderr, end='')
+        return len(text)
+
+
+@contextmanager
+def _messages_above_bar() -> Iterator[None]:
+    handlers = [
+        (handler, handler.stream)
+        for handler in logging.root.handlers
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
+    ]
+    for handler, _ in handlers:
+        handler.setStream(_AboveBar())
+    try:
+        yield
+    finally:
+        for handler, stream in handlers:
+            handler.setStream(stream)
+
+
+BAR = '{percentage:3.0f}%|{bar:10}| {desc}'
+"""Format of a bar: see tqdm."""
+
+
+@contextmanager
+def step(stage: str, name: str = '') -> Iterator[None]:
+    """Run a step of the current command, if it has a plan; what is reported is shown."""
+    current = _CURRENT.get()
+    if current is None:
+        yield
+        return
+    with current.step(stage, name):
+        yield
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

@@ -52,6 +52,9 @@ THREAD_SETTINGS = (
 POLL_SECONDS = '0.1'
 """Interval at which plugins of Nipype look for finished steps."""
 
+SECONDS_BETWEEN_CALLS = 1.0
+"""Maximum interval of status callbacks while steps run."""
+
 RESOURCES = 'resource_monitor.json'
 """Name of the table of the resource monitor in the folder of a workflow."""
 
@@ -63,7 +66,7 @@ DIED = (
 
 StatusCallback = Callable[[tuple[str, ...], str], None]
 """Called with the names of the workflows around a step and its own, and `start`, `end`, `ready`
-(its results already exist) or `exception`."""
+(its results already exist), `exception`, or now and then `running`."""
 
 
 Finished = Callable[[Workflow, list[Crash]], Workflow | None]
@@ -276,7 +279,10 @@ class DepthFirstPlugin(PluginBase):
 
     def _collect(self) -> None:
         """Wait until steps end; steps whose worker was killed are queued for a second try."""
-        for future in wait(self._running, return_when=FIRST_COMPLETED).done:
+        ended = wait(self._running, SECONDS_BETWEEN_CALLS, FIRST_COMPLETED).done
+        for _, step, _ in self._running.values() if not ended else ():
+            self._tell(step, 'running')
+        for future in ended:
             branch, step, is_last_try = self._running.pop(future)
             try:
                 self._end(branch, step, *future.result())

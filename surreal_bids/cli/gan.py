@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from surreal_bids.cautions import describe_cautions, log_cautions
 from surreal_bids.cli.gan_parser import build_parser
-from surreal_bids.cli.main import run_command, set_up_logging, usable_cores, with_hyphens
+from surreal_bids.cli.main import (
+    run_command,
+    set_up_logging,
+    summarise,
+    usable_cores,
+    with_hyphens,
+)
 from surreal_bids.config import (
     CohortOptions,
     TrainingOptions,
@@ -39,6 +45,7 @@ from surreal_bids.files import (
     staged,
     write_text,
 )
+from surreal_bids.progress import Progress, Stage, step
 from surreal_bids.published import is_published, model_name
 from surreal_bids.text import list_briefly
 
@@ -61,6 +68,9 @@ OWN_FILES = (
 
 REPORT = 'report'
 """Folder of the report, in the folder of a model; `apply` puts it beside its table."""
+
+ANALYSIS, ANALYSIS_SECONDS = 'analysis', 10.0
+"""The last stage of `fit`, and about how long it takes."""
 
 MODEL = 'model'
 """The part of such a folder that is locked and replaced."""
@@ -106,14 +116,14 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids.analysis.outputs import summarise_cohort
     from surreal_bids.cohort.cohort import read_cohort, with_logged
     from surreal_bids.model.bundle import claim_checkpoints
-    from surreal_bids.rindices.crossfit import prepare_folds, train
+    from surreal_bids.reports.model_card import verdict_text
+    from surreal_bids.rindices.crossfit import prepare_folds, train, training_stages
     from surreal_bids.rindices.model import prepare, require_trainable
 
     with _suggest_participants(arguments):
         cohort = read_cohort(arguments.table, arguments.participants, options)
     log_cautions(cohort.warnings)
-    sys.stdout.write(summarise_cohort(cohort))
-    sys.stdout.flush()
+    summarise(summarise_cohort(cohort))
     with _naming_table(arguments):
         data = prepare(cohort)
         training = training_options(training)
@@ -125,9 +135,16 @@ def run_fit(arguments: argparse.Namespace) -> int:
         if arguments.overwrite:
             owner = cohort.fingerprint(asdict(training), __version__)
             claim_checkpoints(out / CHECKPOINTS, owner)
-        trained = train(data, folds, training, out / CHECKPOINTS)
-        found = analyse_trained(cohort, trained, training.random_seed)
-        _write_fit(out, found, arguments.table.name)
+        stages = training_stages(training, 0 if folds is None else len(folds.data))
+        with Progress([*stages, Stage(ANALYSIS, seconds=ANALYSIS_SECONDS)]):
+            trained = train(data, folds, training, out / CHECKPOINTS)
+            with step(ANALYSIS):
+                found = analyse_trained(cohort, trained, training.random_seed)
+                report = _write_fit(out, found, arguments.table.name)
+        summarise(f'\n{verdict_text(found.model.state()[1])}\n\n')
+        what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
+        sys.stdout.write(f'{what} in {out}; see {SUMMARY} there.\nThe report is {report}.\n')
+        log_cautions(found.cautions)
     return 0
 
 
@@ -222,11 +239,11 @@ def _naming_table(arguments: argparse.Namespace) -> Iterator[None]:
         raise DataError(f'{participants}: {about}') from about
 
 
-def _write_fit(folder: Path, found: Analysis, title: str) -> None:
-    """Write all outputs, then remove the checkpoints."""
+def _write_fit(folder: Path, found: Analysis, title: str) -> Path:
+    """Write all outputs, then remove the checkpoints; return the report."""
     from surreal_bids.analysis.outputs import summarise_cohort, write_tables
     from surreal_bids.model.bundle import remove_checkpoints
-    from surreal_bids.reports.model_card import card_text, verdict_text
+    from surreal_bids.reports.model_card import card_text
     from surreal_bids.reports.stored import write_and_store
     from surreal_bids.rindices.control_sensitivity import describe_shift
 
@@ -240,10 +257,7 @@ def _write_fit(folder: Path, found: Analysis, title: str) -> None:
         write_text(new / SUMMARY, '\n'.join(f'{part.rstrip()}\n' for part in parts if part))
         found.model.save(new)
     remove_checkpoints(folder / CHECKPOINTS)
-    what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
-    sys.stdout.write(f'\n{verdict_text(card)}\n\n{what} in {folder}; see {SUMMARY} there.\n')
-    sys.stdout.write(f'The report is {report}.\n')
-    log_cautions(found.cautions)
+    return report
 
 
 def run_apply(arguments: argparse.Namespace) -> int:
@@ -294,8 +308,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
             write_tables(found, {name: new / file for name, file in names.items()})
     notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
     log_cautions(found.cautions)
-    sys.stdout.write(summarise_results(everyone, notes) + f'  {out}\n')
-    sys.stdout.write(f'  {final_path(report)}\n')
+    summarise(summarise_results(everyone, notes))
+    sys.stdout.write(f'  {out}\n  {final_path(report)}\n')
     return 0
 
 
@@ -403,7 +417,8 @@ def run_add_site(arguments: argparse.Namespace) -> int:
         write_described('exclusions', new / EXCLUSIONS, controls.exclusions)
         write_text(new / SUMMARY, f'{text}{cautions}')
         taught.save(new)
-    sys.stdout.write(f'{text}\nThe model is in {out}.\n')
+    summarise(f'{text}\n')
+    sys.stdout.write(f'The model is in {out}.\n')
     log_cautions(controls.warnings)
     return 0
 
@@ -416,7 +431,7 @@ def run_card(arguments: argparse.Namespace) -> int:
 
     with reading_model(arguments.model):
         card = load_table_bundle(arguments.model)[1]
-        text = card_text(card) if arguments.verbosity else verdict_text(card)
+        text = card_text(card) if arguments.verbosity > 0 else verdict_text(card)
     sys.stdout.write(f'{text}\n')
     return 0
 
@@ -435,5 +450,6 @@ def run_import(arguments: argparse.Namespace) -> int:
     out = arguments.out
     with sole_use(out, [MODEL]), staged(out, MODEL, _owned(out)) as new:
         model.save(new)
-    sys.stdout.write(f'{verdict_text(model.state()[1])}\n\nThe model is in {out}.\n')
+    summarise(f'{verdict_text(model.state()[1])}\n\n')
+    sys.stdout.write(f'The model is in {out}.\n')
     return 0

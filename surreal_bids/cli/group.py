@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +29,9 @@ from surreal_bids.bids.tabular import CONTROL, PARTICIPANT
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.crashes import Crash
-from surreal_bids.cli.execution import run_workflow
-from surreal_bids.cli.main import usable_cores
-from surreal_bids.cli.plan import check_template, template_name
+from surreal_bids.cli.execution import StatusCallback, run_workflow
+from surreal_bids.cli.main import summarise, usable_cores
+from surreal_bids.cli.plan import check_template, steps_dir, template_name
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
 from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.volumes import collect_volumes
@@ -49,15 +48,24 @@ from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.interfaces.group import CAUTIONS
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
-from surreal_bids.model.train import find_device, longest_first
+from surreal_bids.model.train import find_device
+from surreal_bids.progress import STATUS, Progress, Stage, read_status
 from surreal_bids.published import find_model, model_name
-from surreal_bids.rindices.crossfit import HALVES, prepare_folds, prepare_half, usable_folds
+from surreal_bids.rindices.crossfit import (
+    BOTH_HALVES,
+    FINAL,
+    FOLDS,
+    HALVES,
+    prepare_folds,
+    prepare_half,
+    training_stages,
+    usable_folds,
+)
 from surreal_bids.rindices.model import (
     TableModel,
     TrainingData,
     prepare,
     require_trainable,
-    time_training,
 )
 from surreal_bids.rindices.new_sites import adapt_to_controls, sites_by_name
 from surreal_bids.text import list_briefly
@@ -65,6 +73,19 @@ from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains
 
 LOGGER = logging.getLogger(__name__)
 
+
+STAGES = {
+    'patterns': FINAL,
+    'model': FINAL,
+    'fold': FOLDS,
+    'half': BOTH_HALVES,
+    'analyse': 'analysis',
+    'reports': 'reports of participants',
+}
+"""Stages that are shown, by the first word of the names of steps."""
+
+ANALYSIS_SECONDS, MAP_SECONDS, REPORT_SECONDS = 20.0, 0.05, 0.5
+"""About how long it takes to analyse a cohort, to map an image and to write a report."""
 
 FAILURES = 'failures'
 """Folder beside a cohort that says why reports could not be written."""
@@ -107,7 +128,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     model = None if config.model is None else TableModel.load(config.model)
     cohort = _read_cohort(config, model, expected)
     log_cautions(cohort.warnings)
-    sys.stdout.write(summarise_cohort(cohort.of_participants(config.participant_label)))
+    summarise(summarise_cohort(cohort.of_participants(config.participant_label)))
     if model is None:
         source: TableModel | TrainingPlan = _plan_training(config, cohort)
     elif cohort.has_enough_controls:
@@ -365,13 +386,12 @@ def _run(
     cohort.save(folder)
     root = config.output_dir.absolute()
     start_dataset(root, config.bids_dir, read_description(config.bids_dir))
-    if isinstance(source, TrainingPlan) and not config.reports_only:
-        sys.stdout.write(_announce(config, source))
-        sys.stdout.flush()
     with staged(root, 'group', _owned(root)) as new:
         write_config(output_path(new, 'configuration'), config)
         workflow = make_workflow(config, folder, cohort, source, new)
-        raise_crashes(config, run_workflow(workflow, config))
+        with Progress(_plan_progress(config, cohort, source), 'Group level') as progress:
+            crashes = run_workflow(workflow, config, _follow(progress, steps_dir(config)))
+        raise_crashes(config, crashes)
         _write_record(new)
     for name in (DONE, DONE_HALVES) if config.split_half else (DONE,):
         write_text(folder / name, '')
@@ -492,35 +512,39 @@ def _training_threads(config: AppConfig) -> int:
     return max(config.omp_nthreads, cores // at_once, 1)
 
 
-def _announce(config: AppConfig, plan: TrainingPlan) -> str:
-    """Estimate how long training will take on this machine, from a few iterations."""
-    parts = {'cross-fitting': plan.n_folds, 'split-half': plan.n_halves}
-    listed = ' and '.join(f'{count} {part} models' for part, count in parts.items() if count)
-    then = f', then {listed}' if listed else ''
-    return (
-        f'Training the final model ({_estimate(config, plan.data)}){then}. You can interrupt '
-        'training; rerun the same command to resume.\n'
-    )
+def _plan_progress(
+    config: AppConfig, cohort: Cohort, source: TableModel | TrainingPlan
+) -> list[Stage]:
+    """List the stages of a run, with about how long they take until they are measured."""
+    cores, n_reports = config.nprocs or usable_cores(), len(reported(cohort))
+    stages = []
+    if isinstance(source, TrainingPlan):
+        at_once = max(cores // _training_threads(config), 1)
+        stages = training_stages(training_options(config), source.n_folds, source.n_halves, at_once)
+    n_maps = len(cohort) * len(config.map_tissues)
+    analysis = Stage('analysis', seconds=ANALYSIS_SECONDS + MAP_SECONDS * n_maps / cores)
+    reports = Stage('reports of participants', n_reports, REPORT_SECONDS, at_once=cores, least=5)
+    return [*stages, analysis, *([reports] if n_reports else [])]
 
 
-def _estimate(config: AppConfig, data: TrainingData) -> str:
-    import torch
+def _follow(progress: Progress, folder: Path) -> StatusCallback:
+    """Show the steps of the graph, whose folders are in `folder`, as they run."""
 
-    options, threads = training_options(config), _training_threads(config)
-    torch.set_num_threads(threads)
-    seconds = time_training(data, options)
-    at_once = max((config.nprocs or usable_cores()) // threads, 1)
-    if find_device(config.device).type != 'cpu':
-        at_once = 1
-    total = longest_first(list(seconds.values()), at_once)
-    if options.preset == 'sparse':
-        return f'at most {_duration(total)} per round'
-    each = ', '.join(f'M = {m}: {_duration(time)}' for m, time in seconds.items())
-    return f'about {_duration(total)}; {each}; {at_once} at a time'
+    def update(names: tuple[str, ...], status: str) -> None:
+        step = names[-1]
+        stage = STAGES.get(step.partition('_')[0])
+        if stage is None or stage not in progress.stages:
+            return
+        reported = None if status == 'ready' else read_status(folder.joinpath(*names, STATUS))
+        if status == 'start':
+            progress.update(stage, step, 0.0, 0.0)
+        elif status == 'running':
+            progress.update(stage, step, *(reported or (0.0, 0.0, '')))
+        else:
+            work = progress.stages[stage].size if reported is None else reported[1]
+            progress.update(stage, step, work, work, measured=reported is not None)
 
-
-def _duration(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
+    return update
 
 
 def raise_crashes(config: AppConfig, crashes: Sequence[Crash]) -> None:

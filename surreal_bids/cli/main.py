@@ -169,7 +169,7 @@ def _option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Add `-v` and `--version`, which every command has."""
+    """Add `-v`, `-q` and `--version`, which every command has."""
     group = parser.add_argument_group('Other options')
     group.add_argument(
         '-v',
@@ -177,22 +177,43 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         action='count',
         default=0,
         dest='verbosity',
-        help='show more messages on the standard error: -v decisions, -vv details',
+        help='show more messages on the standard error, beside progress: -v decisions, -vv details',
+    )
+    group.add_argument(
+        '-q',
+        '--quiet',
+        action='store_const',
+        const=QUIET,
+        dest='verbosity',
+        help='show warnings, errors and where the outputs are, but no progress and no summary',
     )
     group.add_argument('--version', action='version', version=f'%(prog)s {__version__}')
 
 
+QUIET = -1
+"""Verbosity without progress and summaries."""
+
+
 def set_up_logging(verbosity: int) -> None:
-    """Log to the standard error: 0 warnings, 1 also decisions, 2 or more everything."""
-    log_from((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
+    """Log to the standard error: 0 warnings and progress, 1 also decisions, 2 or more everything.
+
+    With :data:`QUIET`, there are only warnings.
+    """
+    log_from((logging.WARNING, logging.INFO, logging.DEBUG)[min(max(verbosity, 0), 2)])
+    PROGRESS.setLevel(logging.WARNING if verbosity == QUIET else logging.INFO)
+
+
+def summarise(text: str) -> None:
+    """Write a summary to the standard output, unless the command is quiet."""
+    if PROGRESS.isEnabledFor(logging.INFO):
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def log_from(level: int) -> None:
-    """Log messages from this level on, and always the progress of long computations.
+    """Log messages from this level on; worker processes need it as an argument (`log_level`).
 
     Warnings are collected, and listed when the run ends.
-
-    Worker processes need the level as an argument; see `log_level`.
     """
     source = ' %(name)s' if level <= logging.DEBUG else ''
     shown = logging.StreamHandler()
@@ -200,7 +221,6 @@ def log_from(level: int) -> None:
     logging.basicConfig(format=f'%(levelname)s{source}: %(message)s', handlers=[shown], force=True)
     logging.getLogger('surreal_bids').addHandler(CHECK_LIST)
     logging.getLogger('surreal_bids').setLevel(level)
-    PROGRESS.setLevel(min(level, logging.INFO))
 
 
 def log_level() -> int:

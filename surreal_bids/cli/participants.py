@@ -12,11 +12,9 @@ from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from nipype.pipeline import engine as pe
-from tqdm import tqdm
 
 from surreal_bids import __version__
 from surreal_bids.bids.outputs import (
@@ -34,6 +32,7 @@ from surreal_bids.cli.contents import without_bad_results
 from surreal_bids.cli.costs import SECONDS, estimate, lacking_space
 from surreal_bids.cli.crashes import Crash
 from surreal_bids.cli.execution import RESOURCES, run_workflows, runs_here
+from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import (
     Job,
     Plan,
@@ -52,7 +51,7 @@ from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_text
-from surreal_bids.progress import ProgressReport
+from surreal_bids.progress import Progress, Stage
 from surreal_bids.reports.assembly import ANATOMY, read_fragment, report_path
 from surreal_bids.reports.methods import (
     ImagingMethods,
@@ -70,6 +69,9 @@ IMAGES, REPORTS = 'participants_wf', 'reports_wf'
 
 SHOWN = ('segmentation', 'template_name')
 """Options that the names of outputs in a report depend on."""
+
+IMAGE_STAGE = 'images'
+"""Name of the stage that is shown."""
 
 BATCH = 64
 """Images per workflow on a cluster: enough to keep it busy. A workflow with thousands of images
@@ -154,12 +156,12 @@ class Processing:
                 if (reason := self._why_not_reported(job))
             ]
         logs = {job.workflow_name: self._log_of(job) for job in self._pending}
-        self._progress = Progress(logs, SECONDS)
+        self._progress = ImageProgress(logs, SECONDS, config.nprocs or usable_cores())
 
     def run(self) -> list[Problem]:
         """Run everything and return the failures."""
-        with self._progress as progress:
-            run_workflows(self._workflows(), self._config, self._settle, progress)
+        with self._progress.display:
+            run_workflows(self._workflows(), self._config, self._settle, self._progress)
         for job in list(self._unsettled.values()):
             self._settle_job(job, [])
         self._keep_resources()
@@ -376,43 +378,31 @@ def append_to_log(path: Path, text: str) -> None:
         stream.write(f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}\n')
 
 
-class Progress:
-    """Shows the progress of the images and writes their logs.
+class ImageProgress:
+    """Follows the steps of images, shows their progress and writes their logs.
 
     Parameters
     ----------
     logs
         Log of each image, by the name of its workflow.
     seconds
-        Approximate duration of each step by its name; other steps count as one second.
+        Approximate duration of each step by its name, until it is measured; other steps count as
+        one second.
+    at_once
+        Images that are processed at the same time. The first ones include the start of processes.
     """
 
-    def __init__(self, logs: Mapping[str, Path], seconds: Mapping[str, float]) -> None:
-        self._logs, self._seconds = logs, seconds
+    def __init__(
+        self, logs: Mapping[str, Path], seconds: Mapping[str, float], at_once: int
+    ) -> None:
+        self._logs, self._seconds = logs, dict(seconds)
         self._waiting: dict[str, dict[str, float]] = {}
         self._started: dict[tuple[str, ...], float] = {}
+        self._took: dict[tuple[str, str], float] = defaultdict(float)
         self._failed: set[tuple[str, ...]] = set()
-        self._counts = {'done': 0, 'failed': 0}
-        self._report = ProgressReport('images', len(logs))
-        self._bar = tqdm(
-            desc='Images',
-            total=len(logs),
-            smoothing=0,
-            disable=None if logs else True,
-            bar_format='{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left{postfix}',
-        )
-        self._position = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bar.close()
+        self._n_failed = 0
+        images = Stage(IMAGE_STAGE, len(logs), at_once=at_once, warm_up=at_once, least=1.0)
+        self.display = Progress([images], 'Participant level')
 
     def expect(self, name: str, workflow: pe.Workflow) -> None:
         """Register the steps of an image, weighted by their duration."""
@@ -428,35 +418,45 @@ class Progress:
     def __call__(self, names: tuple[str, ...], status: str) -> None:
         """Log a step that started, ended or failed."""
         name, step = names[1], '.'.join(names[2:])
-        if name not in self._logs:
+        if status == 'running':
+            self.display.show()
+        elif name not in self._logs:
             return
-        if status == 'start':
+        elif status == 'start':
             self._started[names] = time.monotonic()
             self._note(name, f'{step}: started')
         elif status == 'exception':
             self._failed.add(names)
             self._note(name, f'{step}: failed')
         elif names not in self._failed:
-            begin = self._started.get(names) if status == 'end' else None
-            took = 'ready' if begin is None else f'done in {time.monotonic() - begin:.1f} s'
-            self._note(name, f'{step}: {took}')
-            self._advance(self._waiting.get(name, {}).pop(step, 0.0))
+            self._end(names, was_run=status == 'end' and names in self._started)
+
+    def _end(self, names: tuple[str, ...], was_run: bool) -> None:
+        name, step = names[1], '.'.join(names[2:])
+        took = 'ready'
+        if was_run:
+            seconds = time.monotonic() - self._started[names]
+            took = f'done in {seconds:.1f} s'
+            self._learn(name, step.split('.')[-1], seconds)
+        self._note(name, f'{step}: {took}')
+        waiting = self._waiting.get(name, {})
+        if waiting.pop(step, None) is not None:
+            done = max(1 - sum(waiting.values()), 0.0)
+            self.display.update(IMAGE_STAGE, name, min(done, 0.999), measured=was_run)
+
+    def _learn(self, name: str, step: str, seconds: float) -> None:
+        """Replace the expected duration of a step; its parts `step[0]`, ... count as well."""
+        whole, _, is_part = step.partition('[')
+        self._took[name, whole] += seconds
+        if not is_part:
+            self._seconds[whole] = self._took.pop((name, whole))
 
     def finish(self, name: str, failed: bool) -> None:
         """Count an image that is done or has failed."""
-        self._counts['failed' if failed else 'done'] += 1
-        self._advance(sum(self._waiting.pop(name, {}).values()))
-        self._bar.set_postfix_str(self._summary())
-        if self._bar.disable:
-            self._report.step(self._position, self._summary())
-
-    def _summary(self) -> str:
-        done, failed = self._counts['done'], self._counts['failed']
-        return f'{done} of {len(self._logs)} done' + (f', {failed} failed' if failed else '')
-
-    def _advance(self, share: float) -> None:
-        self._position += share
-        self._bar.update(share)
+        self._waiting.pop(name, None)
+        self._n_failed += failed
+        text = f'{self._n_failed} failed' if self._n_failed else ''
+        self.display.update(IMAGE_STAGE, name, 1.0, text=text, measured=not failed)
 
     def _note(self, name: str, text: str) -> None:
         append_to_log(self._logs[name], text)

@@ -13,6 +13,7 @@ from nipype.interfaces.base import SimpleInterface
 
 from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import explain, write_json
+from surreal_bids.progress import STATUS, reporting_to
 
 ERROR = 'error.json'
 """File with the `exit_code` and `message` of an error, in the folder of the step that failed.
@@ -28,7 +29,8 @@ class Step(SimpleInterface):
         record = Path(runtime.cwd) / ERROR
         record.unlink(missing_ok=True)
         try:
-            return self._run_step(runtime)
+            with reporting_to(Path(runtime.cwd) / STATUS):
+                return self._run_step(runtime)
         except SurrealError as error:
             _keep_error(record, error)
             raise

@@ -14,7 +14,7 @@ from surreal_bids.bids.layout import without_prefix
 from surreal_bids.exceptions import OutputError, SurrealError
 from surreal_bids.files import write_text
 from surreal_bids.interfaces import Step
-from surreal_bids.progress import ProgressReport
+from surreal_bids.progress import report
 
 if TYPE_CHECKING:
     from surreal_bids.reports.rindices_figures import RegionPainter
@@ -77,7 +77,6 @@ class WriteIndividuals(Step):
         painter = _painter(Path(inputs.atlas_dir)) if isdefined(inputs.atlas_dir) else None
         written = []
         total = len(inputs.participants)
-        progress = ProgressReport('reports of participants', total)
         for done, name in enumerate(inputs.participants, start=1):
             one = tables.of(name)
             try:
@@ -89,7 +88,7 @@ class WriteIndividuals(Step):
                 label = without_prefix(name, 'sub')
                 write_text(Path(inputs.failures_dir) / label, f'{error}' or type(error).__name__)
                 write_failure(one, str(error))
-            progress.step(done, f'{done} of {total} in this process')
+            report(done, total)
         self._results['out_files'] = written
         return runtime
 

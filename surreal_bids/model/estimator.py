@@ -69,6 +69,7 @@ from surreal_bids.model.settings import (
 )
 from surreal_bids.model.stability import (
     CANDIDATES,
+    MOST_ROUNDS,
     ROUND,
     Number,
     Shuffle,
@@ -82,13 +83,8 @@ from surreal_bids.model.stability import (
     train_in_rounds,
     train_stack,
 )
-from surreal_bids.model.train import (
-    Sample,
-    find_device,
-    members_r_indices,
-    time_iteration,
-)
-from surreal_bids.progress import PROGRESS
+from surreal_bids.model.train import Sample, find_device, members_r_indices
+from surreal_bids.progress import portion, report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,8 +93,8 @@ LOGGER = logging.getLogger(__name__)
 
 Floats = NDArray[np.floating]
 
-USUAL_NUMBER = 3
-"""Number of patterns used to time training before the number is chosen."""
+USUAL_ROUNDS = 2
+"""Rounds of members after which their consensus usually has settled."""
 
 
 class SurrealGAN(TransformerMixin, BaseEstimator):
@@ -259,7 +255,13 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         if self._hyper.start == 'random' or self._candidates() == (0,):
             return None
         candidates = self._candidates(most_patterns(cn.shape[1]))
-        return choose_number(cn, pt, candidates, self.random_state, PROGRESS.info, shuffle)
+
+        def tell(text: str) -> None:
+            LOGGER.info('%s', text)
+            report(0.0, self.usual_rounds, text)
+
+        report(0.0, self.usual_rounds, 'choosing the number of patterns')
+        return choose_number(cn, pt, candidates, self.random_state, tell, shuffle)
 
     def _train_nothing(self) -> None:
         """Learn no pattern, because no number of patterns is supported or 0 was asked for."""
@@ -275,10 +277,11 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     ) -> None:
         """Train members of each candidate M, choose M and lambda, and form the consensus."""
         hyper = self._hyper
+        each = self.usual_rounds / len(candidates)
         settings = [
             setting
-            for n_patterns in candidates
-            for setting in self._train(n_patterns, sample, checkpoint_dir)
+            for place, n_patterns in enumerate(candidates)
+            for setting in self._train(n_patterns, sample, checkpoint_dir, place * each)
         ]
         self.members_ = [m for setting in settings for m in setting.members]
         self.agreement_ = [setting.record(hyper.core_members) for setting in settings]
@@ -322,12 +325,13 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         return self.iterations or DEFAULT_ITERATIONS[self.preset]
 
     @property
-    def trained_numbers(self) -> tuple[int, ...]:
-        """Numbers of patterns that `fit` will train, as far as known before `fit`."""
-        candidates = self._candidates()
-        if self._hyper.start == 'random' or len(candidates) == 1:
-            return candidates
-        return (USUAL_NUMBER,)
+    def usual_rounds(self) -> float:
+        """Rounds of members, four of one M and lambda each, that `fit` usually trains."""
+        if self._hyper.start == 'factors':
+            members = self.repetitions or USUAL_ROUNDS * ROUND
+        else:
+            members = (self.repetitions or RANDOM_REPETITIONS) * len(self._candidates())
+        return len(self._ortho()) * members / ROUND
 
     def train(
         self,
@@ -359,16 +363,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self._train(n_patterns, self._sample(*feature_matrix(X), np.array(y)), checkpoint_dir)
         first = 0 if self._hyper.start == 'factors' else None
         return checkpoint_path(Path(checkpoint_dir), n_patterns, first)
-
-    def seconds_per_iteration(
-        self, X: ArrayLike | pd.DataFrame, y: ArrayLike, n_patterns: int
-    ) -> float:
-        """Time one iteration of all members of one number of patterns on this machine."""
-        sample = self._sample(*feature_matrix(X), np.array(y))
-        count = self.repetitions or (
-            ROUND if self._hyper.start == 'factors' else RANDOM_REPETITIONS
-        )
-        return time_iteration(self._stack(n_patterns, sample, self._ortho(), 0, count), sample)
 
     def check_sample(self, X: ArrayLike | pd.DataFrame, y: ArrayLike) -> None:
         """Raise an error if the settings do not suit a training sample."""
@@ -408,19 +402,29 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             raise UsageError('ortho must not be negative')
 
     def _train(
-        self, n_patterns: int, sample: Sample, checkpoint_dir: str | Path | None
+        self,
+        n_patterns: int,
+        sample: Sample,
+        checkpoint_dir: str | Path | None,
+        rounds_before: float = 0.0,
     ) -> list[Setting]:
         """Train the members of each lambda with this number of patterns."""
+        rounds_done = rounds_before
 
         def train(
             ortho: tuple[float, ...], first: int | None, count: int
         ) -> tuple[dict[float, Trained], int]:
+            nonlocal rounds_done
             stack = self._stack(n_patterns, sample, ortho, first or 0, count)
             if self._hyper.start == 'factors':
                 start_members(stack, *people)
             folder = None if checkpoint_dir is None else Path(checkpoint_dir)
             checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
-            trained, progress = train_stack(stack, sample, self.most_iterations, checkpoint)
+            rounds = len(ortho) * count / ROUND
+            total = max(self.usual_rounds, rounds_done + rounds)
+            with portion(rounds_done, rounds, total, self._name_round(n_patterns, first)):
+                trained, progress = train_stack(stack, sample, self.most_iterations, checkpoint)
+            rounds_done += rounds
             self.history_ += progress.history
             return trained, progress.iteration
 
@@ -432,6 +436,16 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             TrainStack(train, self._hyper), self._ortho(), self.repetitions
         )
         return settings
+
+    def _name_round(self, n_patterns: int, first: int | None) -> str:
+        """Tell which round of how many is trained; with random starts there is one."""
+        name = f'M={n_patterns}'
+        if first is None or (self.repetitions or ROUND + 1) <= ROUND:
+            return name
+        most = f'at most {MOST_ROUNDS}'
+        if self.repetitions is not None:
+            most = f'{-(-self.repetitions // ROUND)}'
+        return f'{name}, round {first // ROUND + 1} of {most}'
 
     def _stack(
         self, n_patterns: int, sample: Sample, ortho: tuple[float, ...], first: int, count: int

@@ -17,6 +17,7 @@ Shapes: N participants, S regions, M patterns, R subsamples, E members.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,8 +35,9 @@ from surreal_bids.model.ensemble import Stack, Start
 from surreal_bids.model.factors import Factors, fit_factors, fit_nonempty_factors, member_weights
 from surreal_bids.model.settings import HyperParameters
 from surreal_bids.model.train import Progress, Sample, Training, members_by_ortho, members_r_indices
-from surreal_bids.progress import DETAILS
 from surreal_bids.stats.concordance import match_patterns
+
+LOGGER = logging.getLogger(__name__)
 
 Floats = NDArray[np.floating]
 
@@ -339,7 +341,7 @@ def train_in_rounds(
         now = _consensus(best, members[best.ortho], how.hyper)
         change = _agreement(before, now)
         if change is not None:
-            DETAILS.info('%d members: agreement with the last consensus %.3f', n_members, change)
+            LOGGER.info('%d members: agreement with the last consensus %.3f', n_members, change)
         if change is not None and change >= SETTLED_CONSENSUS:
             reason = f'the consensus no longer changed (agreement {change:.3f} with the last round)'
             break
@@ -368,7 +370,7 @@ def _hopeful(
     scores = {value: _score(settings[value], hyper) for value in still}
     hopeful = tuple(value for value in still if scores[value] >= max(scores.values()) - HOPELESS)
     for value in set(still) - set(hopeful):
-        DETAILS.info('lambda %g: no further members, agreement %.2f', value, scores[value])
+        LOGGER.info('lambda %g: no further members, agreement %.2f', value, scores[value])
     return hopeful
 
 

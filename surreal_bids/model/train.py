@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import remove_leftovers
@@ -28,11 +27,9 @@ from surreal_bids.model.bundle import fingerprint, load_checkpoint, save_checkpo
 from surreal_bids.model.ensemble import LOSSES, Batch, Stack, batches, random_words, uniforms
 from surreal_bids.model.latent import latents
 from surreal_bids.model.networks import Weights, decompose, hidden_sizes, r_indices
-from surreal_bids.progress import ProgressReport
+from surreal_bids.progress import report
 
 LOGGER = logging.getLogger(__name__)
-"""How far a long step is; shown without `-v` too."""
-
 
 BLOCK = 50
 """Iterations whose random numbers are drawn together."""
@@ -178,6 +175,8 @@ MONITORED_PATIENTS = 300
 """Agreement is watched on this many patients; the final choice is made on all."""
 MOST_HELD = 0.75
 """Part of the iterations in which f may be held still; it is trained in the others."""
+HELD_COST = 0.55
+"""Time of an iteration with f held still, relative to the others (batches of 22 and 112)."""
 SLOWEST_RATE = 0.05
 """Where learning rates decay, they end at this part of their full value."""
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
@@ -266,49 +265,35 @@ class Training:
         self._resume()
         steps = Steps(self.stack, *self.sample)
         saved = time.monotonic()
-        self._first = self.progress.iteration
-        self._report: ProgressReport | None = None
-        with self._progress_bar() as bar:
-            while not self._finished():
-                self._train_block(steps, bar)
-                self._report_progress(bar)
-                if self._evaluation_is_due():
-                    self._evaluate(bar)
-                if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
-                    self._save()
-                    saved = time.monotonic()
+        while not self._finished():
+            self._train_block(steps)
+            if self._evaluation_is_due():
+                self._evaluate()
+            report(self._done_share(), 1.0, self._agreement())
+            if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                self._save()
+                saved = time.monotonic()
         return self.final
 
-    def _report_progress(self, bar: tqdm) -> None:
-        """Report the time left if no bar shows it; the first block also compiles."""
-        done = self.progress.iteration
-        if self.stack.device.type == 'cuda' and done <= self._first + 2 * BLOCK:
-            torch.cuda.synchronize(self.stack.device)
-        if self._report is None:
-            what = f'M={self.stack.n_patterns}, {len(self.stack.ortho)} members'
-            self._report = ProgressReport(what, self.iterations, done)
-        elif bar.disable:
-            self._report.step(done, f'iteration {done} of {self.iterations}{self._agreement()}')
+    def _done_share(self) -> float:
+        """Estimate the part of the work that is done; members usually settle before the end."""
+        now, end = self.progress.iteration, self.iterations
+        if self._finished():
+            return 1.0
+        if self.stack.hyper.settled is not None and now < (self.held + end) / 2:
+            end = (self.held + end) // 2
+        work = [HELD_COST * min(i, self.held) + max(i - self.held, 0) for i in (now, end)]
+        return min(work[0] / work[1], 1.0)
 
     def _agreement(self) -> str:
         """Describe the latest agreement of members, once there is one."""
         agreed = [row['agreement'] for row in self.progress.history if row['agreement'] is not None]
-        return f' (agreement {agreed[-1]:.2f})' if agreed else ''
+        return f'agreement {agreed[-1]:.2f}' if agreed else ''
 
     def _finished(self) -> bool:
         return all(self.progress.done) or self.progress.iteration >= self.last_iteration
 
-    def _progress_bar(self) -> tqdm:
-        return tqdm(
-            total=self.iterations,
-            initial=min(self.progress.iteration, self.iterations),
-            desc=f'M={self.stack.n_patterns}, {len(self.progress.done)} members',
-            unit='it',
-            disable=None,
-            smoothing=0.1,
-        )
-
-    def _train_block(self, steps: Steps, bar: tqdm) -> None:
+    def _train_block(self, steps: Steps) -> None:
         """Train over a block of iterations, which ends at an evaluation at the latest."""
         start = self.progress.iteration
         stop = min(start + BLOCK, self.last_iteration)
@@ -317,7 +302,6 @@ class Training:
             stop = min(stop, self.held)
         self.losses += steps.run(range(start, stop), held=start < self.held)
         self.progress.iteration = stop
-        bar.update(stop - start)
 
     def _evaluation_is_due(self) -> bool:
         iteration = self.progress.iteration
@@ -339,7 +323,7 @@ class Training:
             passed = min((iteration - begin) / (self.iterations - begin), 1.0)
         self.stack.scale_learning_rates(1 - (1 - SLOWEST_RATE) * passed)
 
-    def _evaluate(self, bar: tqdm) -> None:
+    def _evaluate(self) -> None:
         """Record losses and agreement, and decide which members are done."""
         losses_EL = self._mean_losses()
         r_ENM = members_r_indices(self.stack.weights_now(), self.sample.pt[:MONITORED_PATIENTS])
@@ -354,7 +338,6 @@ class Training:
             self._stop_converged(losses_EL)
         else:
             self._stop_settled(r_ENM, self.stack.hyper.settled)
-        self._show(bar)
 
     def _record(
         self, ortho: float, losses_EL: NDArray[np.floating], r_ENM: NDArray[np.floating]
@@ -368,16 +351,6 @@ class Training:
                 **dict(zip(LOSSES, losses_EL.mean(axis=0).tolist())),
             }
         )
-
-    def _show(self, bar: tqdm) -> None:
-        """Put the latest losses and agreement, means over lambda, behind the progress bar."""
-        latest = [r for r in self.progress.history if r['iteration'] == self.progress.iteration]
-        shown = {}
-        for name in ('agreement', 'reconstruction', 'mapping'):
-            values = [record[name] for record in latest if record[name] is not None]
-            if values:
-                shown[name] = f'{np.mean(values):.3g}'
-        bar.set_postfix(shown)
 
     def _give_up(self, diverged_E: NDArray[np.bool_]) -> None:
         """Members with NaN or infinite numbers are done; what was kept of them before stays."""
@@ -494,38 +467,6 @@ def mean_gradients(weights: Weights, people_NS: Tensor) -> NDArray[np.float64]:
             ]
         portions.append(torch.stack(each, dim=1))
     return torch.cat(portions).double().numpy()
-
-
-WARM_UP, TIMED = 3, 10
-"""Iterations before the clock starts, in which memory is found and code compiled, and after."""
-
-
-def time_iteration(stack: Stack, sample: Sample) -> float:
-    """Seconds that one iteration of a whole stack takes; the stack is of no other use after it."""
-    steps = Steps(stack, *sample)
-    steps.run(range(WARM_UP))
-    _wait(stack.device)
-    begin = time.perf_counter()
-    steps.run(range(WARM_UP, WARM_UP + TIMED))
-    _wait(stack.device)
-    return (time.perf_counter() - begin) / TIMED
-
-
-def _wait(device: torch.device) -> None:
-    """Let a GPU finish what it was given."""
-    if device.type == 'cuda':
-        torch.cuda.synchronize(device)
-    elif device.type == 'mps':
-        torch.mps.synchronize()
-
-
-def longest_first(seconds: list[float], at_once: int) -> float:
-    """Time until all jobs are done when `at_once` of them run side by side, longest first."""
-    busy = [0.0] * max(at_once, 1)
-    for job in sorted(seconds, reverse=True):
-        earliest = busy.index(min(busy))
-        busy[earliest] += job
-    return max(busy)
 
 
 def find_device(name: str) -> torch.device:

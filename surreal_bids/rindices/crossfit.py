@@ -28,13 +28,14 @@ from surreal_bids.model.agreement import Selection, warn_of_agreement
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import subsample_size
-from surreal_bids.progress import progress_of
+from surreal_bids.progress import Stage, step
 from surreal_bids.rindices.model import (
     BASELINE,
     R_INDEX,
     VISIT,
     TableModel,
     TrainingData,
+    make_gan,
     prepare,
     select_model,
 )
@@ -237,7 +238,7 @@ def fit_folds(
     failed = dict(folds.failed)
     for fold, data in folds.data.items():
         try:
-            with progress_of(f'fold {fold} of {folds.count}'):
+            with step(FOLDS, f'{fold}'):
                 models[fold] = fit_fold(data, options, model.gan.selected_, fold, checkpoint_dir)
         except DataError as error:
             failed[fold] = explain_failure(fold, error)
@@ -265,6 +266,29 @@ class Trained:
     halves: Sequence[TableModel] = ()
 
 
+FINAL, FOLDS, BOTH_HALVES = 'final model', 'folds', 'halves'
+"""Names of stages of training."""
+
+SECONDS_PER_ITERATION = 0.01
+"""Approximate time of an iteration of one round of members."""
+
+
+def training_stages(
+    options: TrainingOptions, n_folds: int, n_halves: int = 0, at_once: int = 1
+) -> list[Stage]:
+    """Plan the training of the final model, then of folds and halves, `at_once` in parallel."""
+    gan = make_gan(options)
+    seconds = SECONDS_PER_ITERATION * gan.most_iterations
+    of_fold = min(options.repetitions or MEMBERS, MEMBERS) / MEMBERS
+    whole = gan.usual_rounds
+    plan = {FINAL: (1, whole), FOLDS: (n_folds, of_fold), BOTH_HALVES: (n_halves, whole)}
+    return [
+        Stage(name, count, seconds, size=rounds, at_once=at_once, kind='training')
+        for name, (count, rounds) in plan.items()
+        if count
+    ]
+
+
 def train(
     data: TrainingData,
     folds: Folds | None,
@@ -272,7 +296,8 @@ def train(
     checkpoint_dir: Path | None = None,
 ) -> Trained:
     """Train on all participants, then without each fold; if interrupted, the same call resumes."""
-    model = select_model(data, options, checkpoint_dir)
+    with step(FINAL):
+        model = select_model(data, options, checkpoint_dir)
     if folds is None:
         return Trained(model)
     return Trained(model, *fit_folds(folds, model, options, checkpoint_dir))
@@ -312,14 +337,12 @@ def train_part(
         return select_model(prepare(cohort), options, checkpoint_dir)
     if kind == HALF:
         half = prepare_half(cohort, options.random_seed, int(number))
-        with progress_of(f'half {number} of 2'):
-            return select_model(half, half_options(options, int(number)), checkpoint_dir / part)
+        return select_model(half, half_options(options, int(number)), checkpoint_dir / part)
     folds = assign_folds(cohort, options)
     if folds is None or chosen is None:
         raise ValueError(f'{part}: a fold needs participants in folds, and M and lambda')
     data = prepare_fold(cohort, folds, int(number))
-    with progress_of(f'fold {number} of {folds.count}'):
-        return fit_fold(data, options, chosen, int(number), checkpoint_dir)
+    return fit_fold(data, options, chosen, int(number), checkpoint_dir)
 
 
 @dataclass(frozen=True, eq=False)

@@ -484,23 +484,12 @@ def require_trainable(data: TrainingData, options: TrainingOptions) -> None:
         )
 
 
-def time_training(data: TrainingData, options: TrainingOptions) -> dict[int, float]:
-    """Seconds that training will take for each number of patterns, from a few iterations.
-
-    Where the number is chosen before training (preset `sparse`): of one round of members.
-    """
-    gan = make_gan(options)
-    return {
-        n_patterns: gan.seconds_per_iteration(*data.arrays, n_patterns) * gan.most_iterations
-        for n_patterns in gan.trained_numbers
-    }
-
-
 def train_patterns(
     data: TrainingData, options: TrainingOptions, n_patterns: int, checkpoint_dir: Path
 ) -> Path:
     """Train all members of one number of patterns; if interrupted, the same call resumes."""
-    return make_gan(options).train(*data.arrays, n_patterns, checkpoint_dir)
+    gan = make_gan(replace(options, n_patterns=(n_patterns,)))
+    return gan.train(*data.arrays, n_patterns, checkpoint_dir)
 
 
 def select_model(

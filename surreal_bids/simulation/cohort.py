@@ -18,11 +18,11 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from surreal_bids import __version__
 from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.files import MISSING, write_image, write_json, write_text, write_tsv
+from surreal_bids.progress import Progress, Stage
 from surreal_bids.simulation.anatomy import (
     LARGEST_LOSS,
     AtrophySolver,
@@ -261,16 +261,15 @@ def write_regions(
 
 
 def simulate_all(root: Path, plan: CohortPlan, people: list[Person], nprocs: int) -> None:
-    """Simulate all participants that are not complete, with a progress bar."""
+    """Simulate all participants that are not complete."""
     pending = [person for person in people if not volumes_path(root, person).is_file()]
-    progress = tqdm(
-        total=len(people), initial=len(people) - len(pending), unit='head', disable=None
-    )
-    with progress, _worker_pool(min(nprocs, max(len(pending), 1))) as pool:
-        jobs = [pool.submit(write_person, root, plan, person) for person in pending]
+    # Each process prepares itself first, and those alike end together.
+    heads = Stage('heads', len(pending), at_once=nprocs, warm_up=nprocs, least=nprocs)
+    with Progress([heads]) as progress, _worker_pool(min(nprocs, max(len(pending), 1))) as pool:
+        jobs = {pool.submit(write_person, root, plan, person): person for person in pending}
         for job in as_completed(jobs):
             job.result()
-            progress.update()
+            progress.update('heads', jobs[job].label, 1.0)
 
 
 def write_person(root: Path, plan: CohortPlan, person: Person) -> None:
