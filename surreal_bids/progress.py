@@ -180,7 +180,7 @@ class Stage:
         planned = self.count * self.size - sum(total for _, total in self._steps.values())
         rounds = math.ceil(self.count / self._processes) / max(self.count, 1)
         shared = (sum(running) + max(planned, 0.0)) * rounds
-        return max([shared, *running]) * seconds
+        return max(shared, min(planned, self.size), *running, 0.0) * seconds
 
 
 _CURRENT: ContextVar[Progress | None] = ContextVar('progress', default=None)

@@ -264,7 +264,7 @@ def simulate_all(root: Path, plan: CohortPlan, people: list[Person], nprocs: int
     """Simulate all participants that are not complete."""
     pending = [person for person in people if not volumes_path(root, person).is_file()]
     # Each process prepares itself first, and those alike end together.
-    heads = Stage('heads', len(pending), at_once=nprocs, warm_up=nprocs, least=nprocs)
+    heads = Stage('heads', len(pending), at_once=nprocs, warm_up=nprocs, least=2 * nprocs)
     with Progress([heads]) as progress, _worker_pool(min(nprocs, max(len(pending), 1))) as pool:
         jobs = {pool.submit(write_person, root, plan, person): person for person in pending}
         for job in as_completed(jobs):

@@ -7,13 +7,12 @@ import torch
 from surreal_bids.analysis.patterns import describe_patterns, paint_regions, values_by_region
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import TrainingOptions
-from surreal_bids.model.train import longest_first, pattern_changes
+from surreal_bids.model.train import pattern_changes
 from surreal_bids.regions import Feature, readable_name
 from surreal_bids.rindices.model import (
     TableModel,
     prepare,
     select_model,
-    time_training,
     train_patterns,
 )
 from tests.analysis.group_study import make_config, write_dataset
@@ -48,20 +47,6 @@ def test_trained_side_by_side_is_trained_together(cohort, selected, tmp_path):
     assert [path.read_bytes() for path in paths] == before
     pd.testing.assert_frame_equal(model.apply(cohort), selected[1])
     assert model.gan.selected_ == selected[0].gan.selected_
-
-
-def test_time_is_told_for_each_number_of_patterns(cohort):
-    seconds = time_training(prepare(cohort), SETTINGS)
-    assert set(seconds) == {2, 3}
-    assert all(value > 0 for value in seconds.values())
-
-
-@pytest.mark.parametrize(
-    ('jobs', 'at_once', 'expected'),
-    [([3, 2, 2], 1, 7), ([3, 2, 2], 2, 4), ([3, 2, 2], 9, 3), ([5], 0, 5)],
-)
-def test_jobs_side_by_side(jobs, at_once, expected):
-    assert longest_first(jobs, at_once) == expected
 
 
 @pytest.mark.parametrize('n_people', [5, 600])

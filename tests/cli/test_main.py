@@ -72,14 +72,22 @@ def test_a_reader_that_leaves_is_no_error():
 
 @pytest.mark.parametrize(
     ('arguments', 'level'),
-    [([], logging.WARNING), (['-v'], logging.INFO), (['-vv'], logging.DEBUG)],
+    [
+        ([], logging.WARNING),
+        (['-v'], logging.INFO),
+        (['-vv'], logging.DEBUG),
+        (['-q'], logging.WARNING),
+        (['--quiet'], logging.WARNING),
+    ],
 )
 def test_verbosity_counts(arguments, level):
     parser = argparse.ArgumentParser()
     add_common_options(parser)
     set_up_logging(parser.parse_args(arguments).verbosity)
     assert logging.getLogger('surreal_bids').level == level
-    assert logging.getLogger('surreal_bids.progress').isEnabledFor(logging.INFO)
+    is_shown = logging.getLogger('surreal_bids.progress').isEnabledFor(logging.INFO)
+    assert is_shown == (arguments not in (['-q'], ['--quiet']))
+    set_up_logging(0)
 
 
 def test_version(capsys):

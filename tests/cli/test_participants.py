@@ -20,7 +20,7 @@ from surreal_bids.bids.preflight import Problem
 from surreal_bids.cli import participants
 from surreal_bids.cli.app import main
 from surreal_bids.cli.dry_run import problem_table
-from surreal_bids.cli.participants import Progress
+from surreal_bids.cli.participants import ImageProgress
 from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.config import AppConfig
@@ -271,9 +271,9 @@ def progress(tmp_path):
     workflow.add_nodes(
         [Node(IdentityInterface(['x']), name=n) for n in ('n4', 'mask', 'inputnode')]
     )
-    with Progress(logs, {'n4': 3.0}) as progress:
-        progress.expect('sub-01', workflow)
-        yield progress
+    progress = ImageProgress(logs, {'n4': 3.0}, 1)
+    progress.expect('sub-01', workflow)
+    return progress
 
 
 @pytest.mark.parametrize(
@@ -296,18 +296,35 @@ def test_the_log_of_an_image(progress, tmp_path, events, expected):
 def test_steps_count_by_the_time_they_take(progress):
     for name in ('n4', 'n4', 'part[0]'):
         progress(('all', 'sub-01', name), 'end')
-    assert progress._position == pytest.approx(0.75)
+    (images,) = progress.display.stages.values()
+    assert images.work == pytest.approx(0.75)
     progress(('reports', 'elsewhere', 'report'), 'end')
     progress.finish('sub-01', failed=False)
-    assert progress._position == pytest.approx(1)
+    assert images.work == pytest.approx(1)
 
 
 def test_without_a_terminal_a_line_now_and_then(progress, caplog):
     with caplog.at_level('INFO', 'surreal_bids.progress'):
         progress.finish('sub-01', failed=True)
     (line,) = caplog.messages
-    assert line.startswith('images: 0 of 2 done, 1 failed, about 0:00:')
-    assert line.endswith(' left')
+    assert '1 of 2 done, 1 failed' in line
+    assert 'left' not in line
+
+
+def test_steps_are_weighted_as_measured(progress, monkeypatch):
+    workflow = Workflow('sub-02')
+    workflow.add_nodes([Node(IdentityInterface(['x']), name=n) for n in ('n4', 'atlas')])
+    clock = iter([0.0, 0.0, 30.0, 40.0, 40.0, 41.0, 50.0, 80.0]).__next__
+    monkeypatch.setattr('surreal_bids.cli.participants.time.monotonic', clock)
+    for part in ('atlas[0]', 'atlas[1]'):
+        progress(('all', 'sub-01', part), 'start')
+    for part in ('atlas[0]', 'atlas[1]'):
+        progress(('all', 'sub-01', part), 'end')
+    for name in ('atlas', 'n4'):
+        progress(('all', 'sub-01', name), 'start')
+        progress(('all', 'sub-01', name), 'end')
+    progress.expect('sub-02', workflow)
+    assert progress._waiting['sub-02']['n4'] == pytest.approx(30 / (30 + 40 + 1 + 30))
 
 
 def test_problems_as_a_table():

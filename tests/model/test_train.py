@@ -219,13 +219,12 @@ def test_f_is_held_still_at_first():
     before = {name: value.clone() for name, value in stack.weights_now().items()}
     training = tiny_training(20, stack=stack)
     steps = Steps(stack, *training.sample)
-    with training._progress_bar() as bar:
-        while training.progress.iteration < 15:
-            training._train_block(steps, bar)
-        for name, value in before.items():
-            same = torch.equal(stack.weights_now()[name], value)
-            assert same == name.startswith('f.')
-        training._train_block(steps, bar)
+    while training.progress.iteration < 15:
+        training._train_block(steps)
+    for name, value in before.items():
+        same = torch.equal(stack.weights_now()[name], value)
+        assert same == name.startswith('f.')
+    training._train_block(steps)
     assert not torch.equal(stack.weights_now()['f.decode2'], before['f.decode2'])
 
 
@@ -233,13 +232,17 @@ def test_short_trainings_do_not_only_hold_f_still():
     assert tiny_training(20, stack=tiny_stack(held_iterations=1_500)).held == 15
 
 
-def test_where_no_bar_can_be_shown_progress_is_logged(monkeypatch, caplog):
-    monkeypatch.setattr('surreal_bids.progress.SECONDS_BETWEEN_LINES', 0.0)
-    with caplog.at_level('INFO'):
-        tiny_training(20, stack=tiny_stack((0.1, 0.1))).run()
-    lines = [line for line in caplog.messages if 'agreement' in line]
-    assert re.match(r'M=2, 2 members: iteration \d+ of 20 \(agreement 0\.', lines[0])
-    assert lines[0].endswith('left')
+@pytest.mark.parametrize('settled', [None, 0.5, 1.1])
+def test_the_share_that_is_done_and_the_agreement_are_reported(monkeypatch, settled):
+    reports = []
+    monkeypatch.setattr('surreal_bids.model.train.report', lambda *each: reports.append(each))
+    stack = tiny_stack((0.1, 0.1), held_iterations=10, settled=settled)
+    tiny_training(20, stack=stack).run()
+    shares = [done / total for done, total, _ in reports]
+    assert all(0 < share <= 1 for share in shares)
+    assert shares[-1] == 1
+    assert 0.3 < shares[0] * len(shares) < 2
+    assert re.match(r'agreement -?\d\.', reports[-1][2])
 
 
 @pytest.mark.parametrize('decay_from', [0.0, 0.5, 0.75])
@@ -372,12 +375,3 @@ def test_the_data_are_left_as_they_are(group):
     before = Sample(sample.cn.clone(), sample.pt.clone(), sample.batch_size)
     Training(tiny_stack(**ALWAYS_MET), sample, 5).run()
     assert torch.equal(getattr(sample, group), getattr(before, group))
-
-
-@pytest.mark.parametrize('start', [0, 10])
-def test_the_time_left_is_told_once_also_after_resuming(start, caplog, tmp_path):
-    caplog.set_level('INFO', logger='surreal_bids')
-    training = tiny_training(40, extra_iterations=0.0)
-    training.progress.iteration = start
-    training.run()
-    assert [record.getMessage().endswith('left') for record in caplog.records].count(True) == 1
