@@ -247,16 +247,17 @@ class Progress:
     @contextmanager
     def step(self, stage: str, step: str = '') -> Iterator[None]:
         """Run a step of a stage; what it reports is shown."""
-        totals = [self.stages[stage].size]
+        whole = self.stages[stage].size
 
         def advance(done: float, total: float, text: str) -> None:
-            totals[:] = [total]
+            nonlocal whole
+            whole = total
             self.update(stage, step, done, total, text)
 
-        self.update(stage, step, 0.0, *totals)
+        self.update(stage, step, 0.0, whole)
         with _reports_go_to(advance):
             yield
-        self.update(stage, step, *totals, *totals)
+        self.update(stage, step, whole, whole)
 
     def time_left(self) -> float | None:
         """Estimate the time left from measured work; None where too little is measured."""
