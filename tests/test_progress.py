@@ -76,8 +76,7 @@ def test_first_estimate_for_images_with_slow_first_ones(clock, seed, n_parts):
     durations = rng.uniform(0.9, 1.1, n_images) * 10 ** rng.uniform(0, 3)
     slow = rng.choice(at_once, int(rng.integers(0, at_once + 1)), replace=False)
     durations[slow] *= rng.uniform(1, 4)
-    least = 1.0 if n_parts > 1 else 2 * at_once
-    stage = Stage('images', n_images, at_once=at_once, warm_up=at_once, least=least)
+    stage = Stage('images', n_images, at_once=at_once, warm_up=at_once, least=2 * at_once)
     shown = Progress([stage], clock=clock)
     estimate = FirstEstimate(shown, clock)
     _run_images(shown, estimate, clock, durations, at_once, n_parts)

@@ -401,7 +401,7 @@ class ImageProgress:
         self._took: dict[tuple[str, str], float] = defaultdict(float)
         self._failed: set[tuple[str, ...]] = set()
         self._n_failed = 0
-        images = Stage(IMAGE_STAGE, len(logs), at_once=at_once, warm_up=at_once, least=1.0)
+        images = Stage(IMAGE_STAGE, len(logs), at_once=at_once, warm_up=at_once, least=2 * at_once)
         self.display = Progress([images], 'Participant level')
 
     def expect(self, name: str, workflow: pe.Workflow) -> None:
