@@ -27,7 +27,12 @@ from surreal_bids.reports.pages import (
     Table,
     table_rows,
 )
-from surreal_bids.rindices.crossfit import MIN_REPRODUCED, doubts_of_model, in_sample
+from surreal_bids.rindices.crossfit import (
+    MIN_REPRODUCED,
+    doubts_of_model,
+    in_sample,
+    lost_patterns,
+)
 from surreal_bids.rindices.intervals import INTERVALS
 from surreal_bids.rindices.new_sites import describe_added
 from surreal_bids.stats.concordance import chance_agreement
@@ -144,12 +149,11 @@ def assurances(card: Card, applied: bool = False) -> list[str]:
     if least:
         listed = ', '.join(f'{name} {value:.2f}' for name, value in least.items())
         found.append(
-            f'Lowest correlation of a pattern with that of another fold: {listed} '
+            f'Lowest correlation of a pattern between a fold and the final model: {listed} '
             f'({MIN_REPRODUCED:g} is enough).'
         )
     if agreement is not None:
-        how = 'well' if agreement >= GOOD_AGREEMENT else 'fairly; compare groups, not individuals'
-        how = 'hardly' if agreement < LOW_AGREEMENT else how
+        how = _how_well(agreement, is_lost=bool(lost_patterns(fitted or {})))
         found.append(f'Its {MEMBERS} agree {how} ({agreement:.2f}; {GOOD_AGREEMENT:g} is good).')
     tested = _tested(card)
     return (
@@ -157,6 +161,15 @@ def assurances(card: Card, applied: bool = False) -> list[str]:
         if tested
         else found
     )
+
+
+def _how_well(agreement: float, is_lost: bool) -> str:
+    """Return how well members agree, in words."""
+    if agreement < LOW_AGREEMENT:
+        return 'hardly'
+    if agreement < GOOD_AGREEMENT:
+        return 'fairly; compare groups, not individuals'
+    return 'well' + ', but patterns change when some participants are excluded' * is_lost
 
 
 def _applies_to(card: Card) -> str:

@@ -13,7 +13,7 @@ from surreal_bids.reports.flags import flags_of, participant_table, visit_flags
 from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
-from surreal_bids.rindices.crossfit import PATTERN_LOST
+from surreal_bids.rindices.crossfit import PATTERN_LOST, doubts_of_model
 from tests.reports.group_report import N_CN, N_PT, make_card, make_report
 from tests.reports.html_page import HOSTILE, Page
 
@@ -33,7 +33,7 @@ def report(tmp_path_factory):
 def test_everything_is_told(report):
     page, _ = report
     for words in (
-        'Members found the same patterns',
+        'agree well (0.83',
         'sub-99',
         'small whole numbers',
         FLAGGED,
@@ -105,10 +105,7 @@ def test_by_which_models_r_indices_are_is_told(tmp_path, held_out):
     words = Page(write_group_report(replace(report, found=found, card=card))).words
     assert ('trained without them (5-fold cross-fitting)' in words) == held_out
     assert 'its site is small' in words
-    assert (
-        'not reproduced in every fold of the training sample: r2 (correlation 0.40)' in words
-    ) == held_out
-    assert ('Do not compare the groups with them' in words) != held_out
+    assert ('between a fold and the final model: r1 0.90, r2 0.40' in words) == held_out
 
 
 def test_patterns_that_the_training_sample_did_not_show_again_are_told_where_a_model_is_applied(
@@ -117,9 +114,18 @@ def test_patterns_that_the_training_sample_did_not_show_again_are_told_where_a_m
     report = make_report(tmp_path, maps=False)
     results = report.found.results.drop(columns='held_out', errors='ignore')
     note = {'CrossFit': {'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}}
-    found = replace(report.found, results=results)
-    words = Page(write_group_report(replace(report, found=found, card=report.card | note))).words
-    assert 'of the training sample: r2 (correlation 0.40). Interpret these' in words
+    card = report.card | note
+    found = replace(report.found, results=results, cautions=doubts_of_model(card))
+    path = write_group_report(replace(report, found=found, card=card))
+    page = Page(path)
+    assert page.words.count('of the training sample: r2 (correlation 0.40)') == 1
+    # The warning and the flags of a participant: each links to a section that is there.
+    checks = path.read_text('utf-8').split('class="checks"')
+    assert len(checks) == 2
+    links = re.findall(r'href="#([\w-]+)"', checks[1].split('</ul>')[0])
+    sections = {each.get('id') for each in page.of('section')}
+    assert len(links) == 2
+    assert sections.issuperset(links)
 
 
 def test_names_stay_text(report):
@@ -181,7 +187,7 @@ def test_every_figure_is_a_file_too(report):
 
 @pytest.mark.parametrize(
     ('agreement', 'words'),
-    [(0.6, 'hardly agree'), (0.7, 'agree fairly'), (0.9, 'found the same patterns')],
+    [(0.6, 'agree hardly'), (0.7, 'agree fairly'), (0.9, 'agree well')],
 )
 def test_trust_follows_agreement(tmp_path, agreement, words):
     report = make_report(tmp_path, card=make_card(agreement), maps=False)
@@ -206,7 +212,7 @@ def test_good_agreement_is_no_comfort_where_a_fold_lost_a_pattern(tmp_path):
     note = {'Folds': 5, 'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}
     report = make_report(tmp_path, card=make_card(0.9) | {'CrossFit': note}, maps=False)
     words = Page(write_group_report(report)).words
-    assert 'Good: Members' not in words
+    assert 'agree well (' not in words
     assert 'change when some participants are excluded' in words
 
 
