@@ -20,7 +20,7 @@ from sklearn.model_selection import cross_val_predict
 
 from surreal_bids.harmonization.covariates import CNNormaliser
 from surreal_bids.model.estimator import SurrealGAN
-from surreal_bids.model.factors import fit_nonempty_factors
+from surreal_bids.model.factors import fit_factors
 from surreal_bids.regions import muse_indices
 from surreal_bids.simulation.population import sample_controls
 from surreal_bids.simulation.tables import TASKS as PAPER_TASKS
@@ -86,7 +86,7 @@ def compare(task: str, seed: int, factors_only: bool) -> dict[str, object]:
     row: dict[str, object] = {
         'task': task,
         'seed': seed,
-        'factors': pattern_c_index(fit_nonempty_factors(cn, pt, N_PATTERNS).severities(pt), true),
+        'factors': pattern_c_index(fit_factors(cn, pt, N_PATTERNS).severities(pt), true),
         'supervised': pattern_c_index(cross_val_predict(ridge, 10 * (pt - 1), true, cv=5), true),
     }
     if not factors_only:

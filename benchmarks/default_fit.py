@@ -41,7 +41,7 @@ from threadpoolctl import threadpool_limits
 
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD, CNNormaliser
 from surreal_bids.model.estimator import SurrealGAN
-from surreal_bids.model.factors import fit_nonempty_factors
+from surreal_bids.model.factors import fit_factors
 from surreal_bids.model.stability import choose_number
 from surreal_bids.simulation.population import sample_controls
 from surreal_bids.simulation.tables import SEVERITY_COLUMNS, TASKS, simulate_table
@@ -81,7 +81,7 @@ def score(X: Floats, patient: NDArray, truth: Floats) -> Row:
     row = {'seconds': time.perf_counter() - begin, 'cpu_seconds': time.process_time() - cpu}
     ridge = RidgeCV(np.logspace(-3, 3, 25))
     told = cross_val_predict(ridge, (pt - CN_MEAN) / CN_SD, truth, cv=10)
-    factors = fit_nonempty_factors(X[~patient], pt, m)
+    factors = fit_factors(X[~patient], pt, m)
     return {
         'c_index': pattern_c_index(gan.transform(pt), truth),
         'factors': pattern_c_index(factors.severities(pt), truth),

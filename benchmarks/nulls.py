@@ -40,7 +40,7 @@ from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
-from surreal_bids.model.factors import Factors, fit_nonempty_factors
+from surreal_bids.model.factors import Factors, fit_factors
 from surreal_bids.model.stability import Number, any_pattern, choose_number
 from surreal_bids.rindices.control_sensitivity import shift_of_controls
 from surreal_bids.rindices.crossfit import (
@@ -175,7 +175,7 @@ def fit_linear(data: TrainingData, n_patterns: int = 3) -> tuple[Factors, pd.Dat
     """
     X, is_patient = data.arrays
     values = X.to_numpy()
-    factors = fit_nonempty_factors(values[~is_patient], values[is_patient], n_patterns)
+    factors = fit_factors(values[~is_patient], values[is_patient], n_patterns)
     names = [f'r{k}' for k in range(1, n_patterns + 1)]
     return factors, pd.DataFrame(factors.severities(values), X.index, names)
 

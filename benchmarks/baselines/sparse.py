@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal_bids.model.factors import fit_nonempty_factors
+from surreal_bids.model.factors import fit_factors
 
 from .base import Array, Baseline
 
@@ -21,7 +21,7 @@ class SparseFactorBaseline(Baseline):
 
     def _fit(self, volumes: Array, patients: NDArray[np.bool_]) -> None:
         z = self._z_scores(volumes)
-        self.factors_ = fit_nonempty_factors(z[~patients], z[patients], self.n_patterns)
+        self.factors_ = fit_factors(z[~patients], z[patients], self.n_patterns)
 
     def _transform(self, volumes: Array) -> Array:
         return self.factors_.severities(self._z_scores(volumes))

@@ -49,8 +49,9 @@ from surreal_bids.model.checks import (
 from surreal_bids.model.contributions import MEAN_CONTROL, mean_contributions
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.factors import (
+    Factors,
     compare_with,
-    fit_nonempty_factors,
+    fit_factors,
     most_patterns,
     require_regions,
 )
@@ -227,6 +228,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self.history_: list[dict[str, Any]] = []
         self.spent_: Spent | None = None
         self.linear_: dict[str, Any] | None = None
+        self.factors_: Factors | None = None
         self.number_: Number | None = None
         if assess_number or len(self._candidates()) > 1:
             self.number_ = self._choose_number(values[~patient], values[patient], shuffle)
@@ -240,7 +242,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             self._train_nothing()
         else:
             self._train_and_select(candidates, sample, checkpoint_dir)
-            self._compare_with_factors(values[~patient], values[patient])
+            self._compare_with_factors(values[patient])
         return self
 
     def _set_features(self, n_features: int, names: Sequence[str] | None) -> None:
@@ -261,7 +263,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             report(0.0, self.usual_rounds, text)
 
         report(0.0, self.usual_rounds, 'choosing the number of patterns')
-        return choose_number(cn, pt, candidates, self.random_state, tell, shuffle)
+        return choose_number(cn, pt, candidates, self.random_state, tell, shuffle, self._device)
 
     def _train_nothing(self) -> None:
         """Learn no pattern, because no number of patterns is supported or 0 was asked for."""
@@ -293,13 +295,16 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             for member in (used if setting is winner else setting.members)
         ]
 
-    def _compare_with_factors(self, cn: Floats, pt: Floats) -> None:
+    def _compare_with_factors(self, pt: Floats) -> None:
         """Compare the R-indices with the linear factors of all participants, as a check."""
-        n_patterns = self.selected_.n_patterns
-        if self._hyper.start == 'random':
-            return
-        factors = fit_nonempty_factors(cn, pt, n_patterns)
-        self.linear_ = compare_with(factors, pt, np.asarray(self.transform(pt)))
+        if self.factors_ is not None:
+            self.linear_ = compare_with(self.factors_, pt, np.asarray(self.transform(pt)))
+
+    @property
+    def _device(self) -> str:
+        """Where factors are fitted; not on Apple's GPUs, which lack double precision."""
+        device = str(find_device(self.device))
+        return 'cpu' if device.startswith('mps') else device
 
     @property
     def _hyper(self) -> HyperParameters:
@@ -417,7 +422,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             nonlocal rounds_done
             stack = self._stack(n_patterns, sample, ortho, first or 0, count)
             if self._hyper.start == 'factors':
-                start_members(stack, *people)
+                start_members(stack, *people, self.factors_)
             folder = None if checkpoint_dir is None else Path(checkpoint_dir)
             checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
             rounds = len(ortho) * count / ROUND
@@ -432,6 +437,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             trained, _ = train(self._ortho(), None, self.repetitions or RANDOM_REPETITIONS)
             return [make_setting(value, *some) for value, some in trained.items()]
         people = [group.cpu().double().numpy() for group in (sample.cn, sample.pt)]
+        self.factors_ = fit_factors(*people, n_patterns, self._device)
         settings, self.spent_ = train_in_rounds(
             TrainStack(train, self._hyper), self._ortho(), self.repetitions
         )

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,12 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from surreal_bids.model.agreement import Setting, compare_members, consensus_members, make_setting
 from surreal_bids.model.ensemble import Stack, Start
-from surreal_bids.model.factors import Factors, fit_factors, fit_nonempty_factors, member_weights
+from surreal_bids.model.factors import Factors, fit_samples, refit, spread_rows
+from surreal_bids.model.member_start import member_weights
 from surreal_bids.model.settings import HyperParameters
 from surreal_bids.model.train import Progress, Sample, Training, members_by_ortho, members_r_indices
 from surreal_bids.stats.concordance import match_patterns
@@ -49,9 +48,10 @@ CANDIDATES = (1, 2, 3, 4, 5, 6)
 SHARE = 0.8
 """Part of each group in a subsample ..."""
 MIN_PEOPLE = 8
-"""... no fewer than this, the smallest batch ..."""
-MOST_PEOPLE = 1500
-"""... but no more than this: with very many, small departures from the model become stable too."""
+"""... no fewer than this, the smallest batch."""
+MOST_PEOPLE = 2000
+"""Subsamples are of no more than this: with very many, small departures from the model become
+stable too."""
 SUBSAMPLES = 10
 """As many for shuffled labels: the most typical of more subsamples agrees better with the rest."""
 PERMUTATIONS = 20
@@ -61,8 +61,6 @@ LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""
 COMPARED_PATIENTS = 1000
-MOST_THREADS = 4
-"""Subsamples that are fitted side by side; with 16 it took longer."""
 _SUBSAMPLE, _PERMUTATION = 1, 2
 """Streams of random numbers."""
 
@@ -104,35 +102,23 @@ def subsample_size(n_people: int) -> int:
     return max(round(SHARE * n_people), min(n_people, MIN_PEOPLE))
 
 
-def draw_subsample(n_people: int, rng: np.random.Generator, most: int | None = None) -> NDArray:
+def draw_subsample(n_people: int, rng: np.random.Generator) -> NDArray:
     """Rows of a random subsample without replacement, in ascending order."""
-    size = subsample_size(n_people)
-    return np.sort(rng.permutation(n_people)[: size if most is None else min(size, most)])
-
-
-def fit_subsample(cn: Floats, pt: Floats, n_patterns: int, rng: np.random.Generator) -> Factors:
-    """Factors of one random subsample."""
-    rows = [draw_subsample(len(group), rng, MOST_PEOPLE) for group in (cn, pt)]
-    return fit_factors(cn[rows[0]], pt[rows[1]], n_patterns)
+    return np.sort(rng.permutation(n_people)[: subsample_size(n_people)])
 
 
 def stability(
-    cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int], n_threads: int = 1
+    cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int], device: str = 'cpu'
 ) -> float:
-    """How well M patterns are reproduced in subsamples (`Stability.value`).
-
-    So many of these as `n_threads` are fitted side by side.
-    """
-    # Spread over the table, which may be sorted by site.
-    rows = np.linspace(0, len(pt) - 1, min(len(pt), COMPARED_PATIENTS)).astype(int)
-    compared = pt[rows]
-
-    def severities(k: int) -> Floats:
-        rng = np.random.default_rng([*seed, n_patterns, k])
-        return _standardised(fit_subsample(cn, pt, n_patterns, rng).severities(compared))
-
-    with ThreadPoolExecutor(n_threads) as threads:
-        unit_RNM = np.stack(list(threads.map(severities, range(SUBSAMPLES))))
+    """How well M patterns are reproduced in subsamples (`Stability.value`)."""
+    cn, pt = (group[spread_rows(len(group), MOST_PEOPLE)] for group in (cn, pt))
+    rng = np.random.default_rng([*seed, n_patterns])
+    samples = [
+        (draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for _ in range(SUBSAMPLES)
+    ]
+    compared = pt[spread_rows(len(pt), COMPARED_PATIENTS)]
+    fits = fit_samples(cn, pt, samples, n_patterns, device)
+    unit_RNM = np.stack([_standardised(fit.severities(compared)) for fit in fits])
     similarity = np.einsum('anm,bnk->abmk', unit_RNM, unit_RNM, optimize=True)
     return _typical_agreement(similarity)
 
@@ -172,14 +158,14 @@ def shuffle_rows(cn: Floats, pt: Floats) -> Shuffle:
 
 
 def null_stability(
-    shuffle: Shuffle, n_patterns: int, random_state: int, n_threads: int = 1
+    shuffle: Shuffle, n_patterns: int, random_state: int, device: str = 'cpu'
 ) -> tuple[float, ...]:
     """Stability (`PERMUTATIONS` values) after shuffling who is a control and who a patient."""
     values = []
     for k in range(PERMUTATIONS):
         seed = (random_state, _PERMUTATION, k)
         drawn = shuffle(np.random.default_rng(seed))
-        values.append(stability(*drawn, n_patterns, seed, n_threads))
+        values.append(stability(*drawn, n_patterns, seed, device))
     return tuple(values)
 
 
@@ -190,6 +176,7 @@ def choose_number(
     random_state: int = 0,
     report: Callable[[str], None] = lambda _: None,
     shuffle: Shuffle | None = None,
+    device: str = 'cpu',
 ) -> Number:
     """Choose the largest number of patterns all of which are found again; 0 where there is none.
 
@@ -205,24 +192,23 @@ def choose_number(
         Called with a short text after every step.
     shuffle
         Draws both groups with shuffled labels; None: labels are shuffled among the rows.
+    device
+        Where to compute.
     """
     shuffle = shuffle or shuffle_rows(cn, pt)
-    # Before threads are limited, which PyTorch would tell as well.
-    n_threads = min(torch.get_num_threads(), MOST_THREADS)
     found, chosen = {}, 0
-    with threadpool_limits(limits=1):
-        for m in sorted(set(candidates)):
-            value = stability(cn, pt, m, (random_state, _SUBSAMPLE), n_threads)
-            found[m] = Stability(m, value)
-            report(f'M={m}: stability {value:.2f}')
-        supported = sorted((m for m in found if found[m].is_supported), reverse=True)
-        for m in dict.fromkeys([*supported, min(found)]):
-            null = null_stability(shuffle, m, random_state, n_threads)
-            found[m] = Stability(m, found[m].value, null)
-            report(f'M={m}: highest stability over {len(null)} label permutations {max(null):.2f}')
-            if found[m].is_supported:
-                chosen = m
-                break
+    for m in sorted(set(candidates)):
+        value = stability(cn, pt, m, (random_state, _SUBSAMPLE), device)
+        found[m] = Stability(m, value)
+        report(f'M={m}: stability {value:.2f}')
+    supported = sorted((m for m in found if found[m].is_supported), reverse=True)
+    for m in dict.fromkeys([*supported, min(found)]):
+        null = null_stability(shuffle, m, random_state, device)
+        found[m] = Stability(m, found[m].value, null)
+        report(f'M={m}: highest stability over {len(null)} label permutations {max(null):.2f}')
+        if found[m].is_supported:
+            chosen = m
+            break
     return Number(chosen, tuple(found.values()))
 
 
@@ -284,16 +270,21 @@ class TrainStack(NamedTuple):
     hyper: HyperParameters
 
 
-@threadpool_limits.wrap(limits=1)
-def start_members(stack: Stack, cn: Floats, pt: Floats) -> None:
-    """Start every member at the sparse factors of its own subsample of participants."""
+def start_members(stack: Stack, cn: Floats, pt: Floats, factors: Factors) -> None:
+    """Start every member at the factors, fitted to its own subsample of participants."""
+    rngs = [
+        np.random.default_rng(
+            np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, _STREAM))
+        )
+        for seed in stack.seeds
+    ]
+    rows = [(draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for rng in rngs]
+    own = refit(cn, pt, rows, factors, stack.device)
     starts = []
-    for seed in stack.seeds:
-        own = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, _STREAM))
-        rng = np.random.default_rng(own)
-        controls, patients = draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)
-        factors = fit_nonempty_factors(cn[controls], pt[patients], stack.n_patterns)
-        weights = member_weights(factors, rng, stack.hyper.lipschitz)
+    for (controls, patients), fitted, rng in zip(rows, own, rngs):
+        # A pattern that a small subsample has lost is that of everyone.
+        start = factors if fitted.has_empty else fitted
+        weights = member_weights(start, rng, stack.hyper.lipschitz)
         single = {name: value.astype(np.float32) for name, value in weights.items()}
         starts.append(Start(single, controls, patients))
     stack.start_from(starts)

@@ -1,17 +1,19 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.covariance import ledoit_wolf
+from scipy.stats import norm
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import cross_val_predict
 
 from surreal_bids.model.factors import (
-    _of_all,
+    PENALTIES,
     compare_with,
     fit_factors,
-    fit_nonempty_factors,
-    member_weights,
+    fit_samples,
     most_patterns,
-    varimax,
+    refit,
 )
+from surreal_bids.model.member_start import member_weights
 from surreal_bids.model.networks import encode, r_indices, reconstruct, synthesise, weight_shapes
 from surreal_bids.stats.concordance import pattern_c_index
 
@@ -53,20 +55,85 @@ def test_the_order_of_regions_and_people_does_not_matter():
     assert pattern_c_index(other, usual[rows]) > 0.999
 
 
-def test_patterns_that_are_not_there_lose_all_regions():
+def everyone(cn, pt):
+    return np.arange(len(cn)), np.arange(len(pt))
+
+
+def test_patterns_that_are_not_there_lose_all_regions_unless_they_are_asked_for():
     cn, pt, *_ = cohort(1)
-    assert not fit_factors(cn, pt, 1).has_empty
-    assert fit_factors(cn, pt, 5).has_empty
-    assert not fit_nonempty_factors(cn, pt, 5).has_empty
+    assert not fit_samples(cn, pt, [everyone(cn, pt)], 1)[0].has_empty
+    assert fit_samples(cn, pt, [everyone(cn, pt)], 5)[0].has_empty
+    factors = fit_factors(cn, pt, 5)
+    assert not factors.has_empty
+    assert factors.penalty < min(PENALTIES)
+
+
+def test_samples_side_by_side_are_those_alone():
+    cn, pt, *_ = cohort(2)
+    some = (np.arange(100), np.arange(50, 200))
+    together = fit_samples(cn, pt, [everyone(cn, pt), some], 2)
+    alone = fit_samples(cn[:100], pt[50:], [everyone(cn[:100], pt[50:])], 2)[0]
+    np.testing.assert_allclose(together[1].patterns, alone.patterns, atol=1e-5)
+    np.testing.assert_allclose(together[1].mean, cn[:100].mean(axis=0))
+
+
+def test_a_refit_keeps_the_order_of_the_patterns():
+    cn, pt, *_ = cohort(3, size=0.35)
+    factors = fit_factors(cn, pt, 3)
+    (own,) = refit(cn, pt, [(np.arange(120), np.arange(160))], factors)
+    similarity = np.corrcoef(own.severities(pt).T, factors.severities(pt).T)[:3, 3:]
+    assert (similarity.argmax(axis=1) == np.arange(3)).all()
+    assert np.diag(similarity).min() > 0.95
+
+
+def mixed_cohort(seed, correlation=0.4, n_cn=300, n_pt=500):
+    """Two dense patterns that share half of their regions, with correlated severities."""
+    rng = np.random.default_rng(seed)
+    cn, pt, *_ = cohort(0, n_cn, n_pt, seed)
+    normal = rng.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], size=n_pt)
+    severities = norm.cdf(normal)
+    losses = np.zeros((2, N_REGIONS))
+    losses[0, :24], losses[1, 12:36] = rng.uniform(0.05, 0.3, size=(2, 24))
+    return cn, pt - severities @ losses, severities
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_dense_overlapping_patterns_with_correlated_severities_are_told_apart(seed):
+    cn, pt, severities = mixed_cohort(seed)
+    factors = fit_factors(cn, pt, 2)
+    found = factors.severities(pt)
+    assert pattern_c_index(found, severities) > 0.87
+    ridge = cross_val_predict(RidgeCV(np.logspace(-3, 3, 13)), 10 * (pt - 1), severities, cv=5)
+    assert pattern_c_index(found, severities) > pattern_c_index(ridge, severities) - 0.02
+    assert factors.correlation[0, 1] > 0.15
+
+
+def test_the_penalty_is_chosen_by_patients_who_were_left_out():
+    sparse, dense = fit_factors(*cohort(2, size=0.35)[:2], 2), fit_factors(*mixed_cohort(0)[:2], 2)
+    assert sparse.penalty > dense.penalty
+    for factors in (sparse, dense):
+        assert set(factors.left_out) == set(PENALTIES)
+        assert max(factors.evidence) > max(factors.left_out.values())
+
+
+def test_regions_may_grow_too():
+    """Ventricles: what is larger in patients is part of a pattern, with the other sign."""
+    cn, pt, severities, regions = cohort(2, size=0.35)
+    pt[:, regions[0][:3]] += 0.7 * severities[:, [0]]
+    patterns = fit_factors(cn, pt, 2).patterns
+    of_first = patterns[:, np.abs(patterns[regions[0]]).sum(axis=0).argmax()]
+    assert (of_first[regions[0][:3]] > 0.2).all()
+    assert (of_first[regions[0][3:]] < -0.2).all()
 
 
 def test_the_severities_are_the_posterior_means():
     """Against the joint normal distribution of severities and regions."""
     cn, pt, *_ = cohort()
     factors = fit_factors(cn, pt, 2)
-    joint = factors.patterns @ factors.patterns.T / 12 + factors.covariance
+    spread = factors.patterns @ factors.correlation / 12
+    joint = spread @ factors.patterns.T + factors.covariance
     shift = pt - factors.mean - factors.patterns @ [0.5, 0.5]
-    expected = 0.5 + shift @ np.linalg.solve(joint, factors.patterns) / 12
+    expected = 0.5 + shift @ np.linalg.solve(joint, spread)
     np.testing.assert_allclose(factors.severities(pt), expected, atol=1e-9)
 
 
@@ -81,22 +148,6 @@ def test_regions_that_do_not_correlate_are_treated_so():
     assert np.abs(off_diagonal).max() < 0.1 * np.diag(covariance).mean()
 
 
-def test_the_shrinkage_of_controls_is_carried_over_to_everyone():
-    """As Ledoit and Wolf find it in as many people: here, in four times as many."""
-    rng = np.random.default_rng(0)
-    people = rng.normal(size=(2000, 3)) @ rng.normal(size=(3, 40)) + 3 * rng.normal(size=(2000, 40))
-    of_few, of_all = (ledoit_wolf(part)[1] for part in (people[:500], people))
-    assert _of_all(of_few, people[:500], people[500:]) == pytest.approx(of_all, rel=0.15)
-
-
-def test_varimax_undoes_a_rotation():
-    simple = np.kron(np.eye(3), np.ones((5, 1)))
-    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
-    found = np.abs(varimax(simple @ rotation))
-    np.testing.assert_allclose(np.sort(found.sum(axis=0)), [5, 5, 5], atol=1e-3)
-    np.testing.assert_allclose(found.max(axis=1), 1, atol=1e-3)
-
-
 def as_tensors(weights):
     return {name: torch.from_numpy(value)[None] for name, value in weights.items()}
 
@@ -104,7 +155,7 @@ def as_tensors(weights):
 @pytest.mark.parametrize('n_patterns', [1, 2, 5])
 def test_a_member_starts_as_the_linear_estimate(n_patterns):
     cn, pt, *_ = cohort(n_patterns, size=0.35)
-    factors = fit_nonempty_factors(cn, pt, n_patterns)
+    factors = fit_factors(cn, pt, n_patterns)
     weights = member_weights(factors, np.random.default_rng(0), limit=0.5)
     shapes = weight_shapes(N_REGIONS, n_patterns)
     assert {n: v.shape for n, v in weights.items()} == {
