@@ -279,7 +279,8 @@ def start_members(stack: Stack, cn: Floats, pt: Floats, factors: Factors) -> Non
         for seed in stack.seeds
     ]
     rows = [(draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for rng in rngs]
-    own = refit(cn, pt, rows, factors, stack.device)
+    device = str(stack.device) if stack.device.type == 'cuda' else 'cpu'
+    own = refit(cn, pt, rows, factors, device)
     starts = []
     for (controls, patients), fitted, rng in zip(rows, own, rngs):
         # A pattern that a small subsample has lost is that of everyone.
