@@ -92,7 +92,7 @@ class CheckList(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a warning."""
-        if is_caution(record):
+        if isinstance(record.msg, Caution):
             self.cautions.append(record.msg)
 
     def take(self) -> list[Caution]:

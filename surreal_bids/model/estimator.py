@@ -422,7 +422,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             nonlocal rounds_done
             stack = self._stack(n_patterns, sample, ortho, first or 0, count)
             if self._hyper.start == 'factors':
-                start_members(stack, *people, self.factors_)
+                start_members(stack, cn, pt, factors)
             folder = None if checkpoint_dir is None else Path(checkpoint_dir)
             checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
             rounds = len(ortho) * count / ROUND
@@ -436,8 +436,9 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         if self._hyper.start == 'random':
             trained, _ = train(self._ortho(), None, self.repetitions or RANDOM_REPETITIONS)
             return [make_setting(value, *some) for value, some in trained.items()]
-        people = [group.cpu().double().numpy() for group in (sample.cn, sample.pt)]
-        self.factors_ = fit_factors(*people, n_patterns, self._device)
+        cn, pt = (group.cpu().double().numpy() for group in (sample.cn, sample.pt))
+        factors = fit_factors(cn, pt, n_patterns, self._device)
+        self.factors_ = factors
         settings, self.spent_ = train_in_rounds(
             TrainStack(train, self._hyper), self._ortho(), self.repetitions
         )

@@ -36,8 +36,10 @@ Floats = NDArray[np.floating]
 
 PRIOR_MEAN, PRIOR_PRECISION = 0.5, 12.0
 """Mean and inverse variance of a severity, those of U[0, 1]."""
-FIRST_POINTS, MOST_POINTS = 32, 4096
-"""Points of the box for one pattern, four times as many for each further one, and at most."""
+POINTS = 64
+"""Points of the box, doubled with every pattern ..."""
+MOST_DOUBLINGS = 6
+"""... up to the sixth."""
 ITERATIONS_WITH_CONTROLS = 8
 """First iterations, in which C comes from the controls alone."""
 ITERATIONS_WITHOUT_WEIGHTS = 6
@@ -365,7 +367,7 @@ def _points(n_patterns: int, device: torch.device) -> tuple[Tensor, Tensor]:
     They are shifted at random: of the sequence itself, the first point is a corner, whose weight
     would grow with every iteration.
     """
-    size = min(FIRST_POINTS * 4 ** (n_patterns - 1), MOST_POINTS)
+    size = POINTS * 2 ** min(n_patterns, MOST_DOUBLINGS)
     shift = np.random.default_rng(n_patterns).uniform(size=n_patterns)
     points = (qmc.Sobol(n_patterns, scramble=False).random(size) + shift) % 1.0
     points = np.clip(points, 0.5 / size, 1 - 0.5 / size)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,7 +75,7 @@ class Factors:
     left_out: dict[float, float] | None = None
     """Mean log-density of patients who were left out, by penalty; None if none were compared."""
     evidence: tuple[float, ...] = ()
-    """Mean log-density of the patients, for each start; the highest won."""
+    """Mean log-density of the patients, for each start; the highest won.."""
 
     @property
     def has_empty(self) -> bool:
@@ -101,16 +102,15 @@ class Factors:
 def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') -> Factors:
     """Fit M patterns to controls and patients, (N, S) each.
 
-    The penalty is the largest of `PENALTIES` that describes patients who were left out as well as
-    the best one, within a standard error. With it, the solution of highest evidence is taken of
-    those that are reached from several starts. If a pattern has lost all of its regions in all of
-    them, the penalty is lowered.
+    The penalty is the one that describes patients who were left out best. With it, the solution of
+    highest evidence is taken of those that are reached from several starts. If a pattern has lost
+    all of its regions in all of them, the penalty is lowered.
     """
     cn, pt = (group[spread_rows(len(group), MOST_PEOPLE)] for group in (cn, pt))
-    left_out = _compare_penalties(cn, pt, n_patterns, device)
-    means = {penalty: float(values.mean()) for penalty, values in left_out.items()}
+    left_out = {p: left_out_density(cn, pt, n_patterns, p, device) for p in PENALTIES}
     samples = make_samples(cn, pt, np.ones((1, len(cn))), np.ones((1, len(pt))), device)
-    for penalty in (_sparsest(left_out), *LOWER_PENALTIES):
+    best_penalty = max(left_out, key=lambda penalty: left_out[penalty])
+    for penalty in (best_penalty, *LOWER_PENALTIES):
         rotations = [None, *_random_rotations(n_patterns)]
         fits, evidence = _fit_from(samples, rotations, n_patterns, penalty, LONG)
         evidence[fits.has_empty()] = -torch.inf
@@ -118,7 +118,7 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') ->
             break
     best = int(evidence.argmax())
     found = tuple(evidence.tolist())
-    return _factors(samples, fits, best, penalty, means, found)
+    return _factors(samples, fits, best, penalty, left_out, found)
 
 
 def refit(
@@ -150,7 +150,7 @@ def _samples(cn: Floats, pt: Floats, samples: Sequence[Rows], device: str) -> Sa
     """Mark who is in which sample, of at most `MOST_PEOPLE` of each group."""
     kept = [spread_rows(len(group), MOST_PEOPLE) for group in (cn, pt)]
     marked = [
-        np.stack([np.isin(rows, sample[group]) for sample in samples])
+        np.stack([1.0 * np.isin(rows, sample[group]) for sample in samples])
         for group, rows in enumerate(kept)
     ]
     return make_samples(cn[kept[0]], pt[kept[1]], marked[0], marked[1], device)
@@ -188,30 +188,19 @@ def _fit_from(
     return fits, (log_evidence(repeated, fits) * members).sum(dim=1) / members.sum(dim=1)
 
 
-def _compare_penalties(cn: Floats, pt: Floats, n_patterns: int, device: str) -> dict[float, Floats]:
-    """Log-density of every patient, by penalty, when he or she was left out."""
+def left_out_density(
+    cn: Floats, pt: Floats, n_patterns: int, penalty: float, device: str = 'cpu'
+) -> float:
+    """Mean log-density, up to a constant, of the patients, each when left out."""
+    cn, pt = (group[spread_rows(len(group), MOST_PEOPLE)] for group in (cn, pt))
     rng = np.random.default_rng(0)
     parts = [rng.permutation(len(group)) % LEFT_OUT for group in (cn, pt)]
-    used = [np.stack([part != k for k in range(LEFT_OUT)]).astype(float) for part in parts]
-    samples = make_samples(cn, pt, used[0], used[1], device)
-    starts = rotated_starts(samples, [None], n_patterns)
-    repeated = samples.repeat(len(starts) // LEFT_OUT)
-    left_out = {}
-    for penalty in PENALTIES:
-        fits = maximise(repeated, starts, _penalties(penalty, starts), SHORT)
-        density = log_evidence(repeated, fits)
-        of_used = (density * repeated.member_pt).sum(dim=1).reshape(-1, LEFT_OUT)
-        best = of_used.argmax(dim=0) * LEFT_OUT + torch.arange(LEFT_OUT, device=density.device)
-        left_out[penalty] = density[best].cpu().numpy()[parts[1], np.arange(len(pt))]
-    return left_out
-
-
-def _sparsest(left_out: dict[float, Floats]) -> float:
-    """The largest penalty whose mean is within a standard error of the best one's."""
-    best = max(left_out.values(), key=np.mean)
-    differences = {penalty: best - values for penalty, values in left_out.items()}
-    error = np.sqrt(len(best))
-    return max(p for p, values in differences.items() if values.mean() <= values.std() / error)
+    in_cn, in_pt = (np.stack([1.0 * (part != k) for k in range(LEFT_OUT)]) for part in parts)
+    samples = make_samples(cn, pt, in_cn, in_pt, device)
+    fits, evidence = _fit_from(samples, [None], n_patterns, penalty, SHORT)
+    density = log_evidence(samples.repeat(len(evidence) // LEFT_OUT), fits)
+    best = evidence.reshape(-1, LEFT_OUT).argmax(dim=0).cpu() * LEFT_OUT + torch.arange(LEFT_OUT)
+    return float(density.cpu()[best[parts[1]], torch.arange(len(pt))].mean())
 
 
 def _factors(
@@ -224,18 +213,21 @@ def _factors(
 ) -> Factors:
     """One of the solutions."""
     at = 0 if len(samples.mean) == 1 else row
-    learned = [each.cpu().numpy() for each in (samples.mean[at], *(part[row] for part in fits))]
-    return Factors(*learned, penalty, left_out, evidence)
+    mean, patterns, covariance, correlation = (
+        each.cpu().numpy() for each in (samples.mean[at], *(part[row] for part in fits))
+    )
+    return Factors(mean, patterns, covariance, correlation, penalty, left_out, evidence)
 
 
-def compare_with(factors: Factors, people: Floats, r_NM: Floats) -> dict[str, list[float]]:
+def compare_with(factors: Factors, people: Floats, r_NM: Floats) -> dict[str, Any]:
     """Compare R-indices with the linear estimates of the same people, pattern by pattern.
 
     Returns
     -------
     dict
         `agreement`: c-index of each R-index with its closest factor. `differing`: share of people
-        whose places among all, from 0 to 1, are more than a quarter apart.
+        whose places among all, from 0 to 1, are more than a quarter apart. `penalty`, `left_out`
+        and `starts`: what was compared to find the factors, and what won.
     """
     linear = factors.severities(people)
     places = [rankdata(values, axis=0) / len(people) for values in (linear, r_NM)]
@@ -244,6 +236,9 @@ def compare_with(factors: Factors, people: Floats, r_NM: Floats) -> dict[str, li
     apart = np.abs(places[0][:, order] - places[1]) > FAR_APART
     pairs = zip(linear[:, order].T, r_NM.T)
     return {
+        'penalty': factors.penalty,
+        'left_out': {str(penalty): value for penalty, value in (factors.left_out or {}).items()},
+        'starts': [value if np.isfinite(value) else None for value in factors.evidence],
         'agreement': [float(concordance_index(*pair)) for pair in pairs],
         'differing': apart.mean(axis=0).tolist(),
     }

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,14 @@ from torch import Tensor
 
 from surreal_bids.model.agreement import Setting, compare_members, consensus_members, make_setting
 from surreal_bids.model.ensemble import Stack, Start
-from surreal_bids.model.factors import Factors, fit_samples, refit, spread_rows
+from surreal_bids.model.factors import (
+    USUAL_PENALTY,
+    Factors,
+    fit_samples,
+    left_out_density,
+    refit,
+    spread_rows,
+)
 from surreal_bids.model.member_start import member_weights
 from surreal_bids.model.settings import HyperParameters
 from surreal_bids.model.train import Progress, Sample, Training, members_by_ortho, members_r_indices
@@ -55,8 +62,10 @@ stable too."""
 SUBSAMPLES = 10
 """As many for shuffled labels: the most typical of more subsamples agrees better with the rest."""
 PERMUTATIONS = 20
-LEAST_STABILITY = 0.85
-"""Minimum correlation of severities at which a pattern counts as reproduced."""
+LEAST_STABILITY, LEAST_OF_SEVERAL = 0.85, 0.7
+"""Minimum correlation of severities at which one pattern counts as reproduced, and the least of
+several. The mean difference between two groups is similar in all subsamples even if it means
+nothing, so one pattern reaches up to 0.8 by chance; several reach 0.5."""
 LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""
@@ -75,6 +84,8 @@ class Stability:
     the others, the median over them."""
     null: tuple[float, ...] = ()
     """The same with shuffled labels, once for each shuffling; empty where it was not needed."""
+    left_out: float | None = None
+    """Mean log-density of patients who were left out, up to a constant."""
 
     @property
     def p_value(self) -> float | None:
@@ -86,7 +97,8 @@ class Stability:
     @property
     def is_supported(self) -> bool:
         """Whether all patterns are reproduced, and better than with any shuffled labels."""
-        return self.value >= LEAST_STABILITY and self.value > max(self.null, default=-1.0)
+        least = LEAST_STABILITY if self.n_patterns == 1 else LEAST_OF_SEVERAL
+        return self.value >= least and self.value > max(self.null, default=-1.0)
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,9 @@ def stability(
     ]
     compared = pt[spread_rows(len(pt), COMPARED_PATIENTS)]
     fits = fit_samples(cn, pt, samples, n_patterns, device)
-    unit_RNM = np.stack([_standardised(fit.severities(compared)) for fit in fits])
+    # Without the correlation of severities, by which an empty pattern mirrors the others.
+    alone = [replace(fit, correlation=np.eye(n_patterns)) for fit in fits]
+    unit_RNM = np.stack([_standardised(fit.severities(compared)) for fit in alone])
     similarity = np.einsum('anm,bnk->abmk', unit_RNM, unit_RNM, optimize=True)
     return _typical_agreement(similarity)
 
@@ -178,7 +192,9 @@ def choose_number(
     shuffle: Shuffle | None = None,
     device: str = 'cpu',
 ) -> Number:
-    """Choose the largest number of patterns all of which are found again; 0 where there is none.
+    """Choose the largest number of patterns that are all reproduced; 0 where there is none.
+
+    They also have to describe patients who were left out better than any smaller number does.
 
     Parameters
     ----------
@@ -199,17 +215,24 @@ def choose_number(
     found, chosen = {}, 0
     for m in sorted(set(candidates)):
         value = stability(cn, pt, m, (random_state, _SUBSAMPLE), device)
-        found[m] = Stability(m, value)
-        report(f'M={m}: stability {value:.2f}')
-    supported = sorted((m for m in found if found[m].is_supported), reverse=True)
-    for m in dict.fromkeys([*supported, min(found)]):
+        density = left_out_density(cn, pt, m, USUAL_PENALTY, device)
+        found[m] = Stability(m, value, left_out=density)
+        report(f'M={m}: stability {value:.2f}, log-density of patients left out {density:.2f}')
+    useful = [m for m in found if found[m].is_supported and _adds(found, m)]
+    for m in dict.fromkeys([*reversed(useful), min(found)]):
         null = null_stability(shuffle, m, random_state, device)
-        found[m] = Stability(m, found[m].value, null)
+        found[m] = replace(found[m], null=null)
         report(f'M={m}: highest stability over {len(null)} label permutations {max(null):.2f}')
         if found[m].is_supported:
             chosen = m
             break
     return Number(chosen, tuple(found.values()))
+
+
+def _adds(found: dict[int, Stability], n_patterns: int) -> bool:
+    """Whether these patterns describe patients who were left out better than any fewer ones."""
+    density = {m: each.left_out or 0.0 for m, each in found.items()}
+    return all(density[m] < density[n_patterns] for m in found if m < n_patterns)
 
 
 def any_pattern(number: Number) -> Stability | None:

@@ -73,7 +73,9 @@ def test_moments_in_the_box_are_those_of_a_fine_grid(correlation):
     away = samples.pt[:, None] - samples.mean[0] - (grid @ patterns[0].T)[None]
     log = copula - torch.einsum('nqs,st,nqt->nq', away, precision[0], away) / 2
     weights = torch.softmax(log, dim=1)
-    np.testing.assert_allclose(moments.mean[0], weights @ grid, atol=0.03)
+    away = (moments.mean[0] - weights @ grid).abs()
+    assert away.mean() < 0.012
+    assert away.max() < 0.06
     second = torch.einsum('nq,qm,qk->mk', weights, grid, grid)
     np.testing.assert_allclose(moments.second[0], second, rtol=0.03)
 

@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_answer_whatever_else_is_tried():
 
 @pytest.mark.parametrize(
     ('value', 'null', 'supported'),
-    [(0.95, (), True), (0.95, (0.2, 0.94), True), (0.95, (0.2, 0.96), False), (0.8, (), False)],
+    [(0.95, (), True), (0.95, (0.2, 0.94), True), (0.95, (0.2, 0.96), False), (0.6, (), False)],
 )
 def test_a_number_is_supported_when_it_beats_limit_and_null(value, null, supported):
     assert Stability(2, value, null).is_supported is supported
@@ -67,11 +67,11 @@ def test_a_subsample_has_no_one_twice(n, size):
 
 
 def test_it_goes_to_json_and_back():
-    number = Number(1, (Stability(1, 0.95, (0.1, 0.2)), Stability(2, 0.3)))
+    number = Number(1, (Stability(1, 0.95, (0.1, 0.2), 3.5), Stability(2, 0.3)))
     values = {
         'n_patterns': 1,
         'stabilities': [
-            {'n_patterns': 1, 'value': 0.95, 'null': [0.1, 0.2]},
+            {'n_patterns': 1, 'value': 0.95, 'null': [0.1, 0.2], 'left_out': 3.5},
             {'n_patterns': 2, 'value': 0.3, 'null': []},
         ],
     }
