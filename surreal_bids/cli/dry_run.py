@@ -9,6 +9,7 @@ from textwrap import indent
 from surreal_bids.bids.layout import T1wImage, visit_name
 from surreal_bids.bids.outputs import list_outputs
 from surreal_bids.bids.preflight import Problem, Survey
+from surreal_bids.cautions import log_cautions
 from surreal_bids.cli.costs import estimate, lacking_space
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import Job, Plan, refusals, reuse_table
@@ -102,7 +103,8 @@ def _to_do(config: AppConfig, plan: Plan) -> str:
         lines += [f'  {refusal.who}: {refusal.found}' for refusal in refusals(plan.jobs)]
     if pending:
         expected = estimate(config, pending, config.nprocs or usable_cores())
-        lines += [str(expected), *lacking_space(config, expected)]
+        lines.append(str(expected))
+        log_cautions(lacking_space(config, expected))
     return '\n'.join(lines)
 
 
