@@ -228,7 +228,7 @@ class TrainingOptions:
         minimum=1,
     )
     preset: str = option(
-        'training procedure. sparse: members start from sparse linear factors and train in '
+        'training procedure. sparse: members start from linear factors and train in '
         'minutes; iclr2022: as in the paper; correlated: as in the original implementation, whose '
         'R-indices may correlate; robust: random starts, more stable training than in the paper',
         'sparse',

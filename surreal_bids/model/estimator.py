@@ -114,7 +114,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         Number of members trained for each M and lambda. None: with `sparse`, members are added
         until their consensus no longer changes (at most 20); 10 with the other presets.
     preset
-        `sparse` (members start from sparse factors), `iclr2022` (the paper), `correlated` (the
+        `sparse` (members start from linear factors), `iclr2022` (the paper), `correlated` (the
         authors' program 0.1.1) or `robust`.
     iterations
         Number of training iterations: the maximum with `sparse`, the minimum with the other

@@ -105,7 +105,7 @@ PRESETS: dict[str, HyperParameters] = {
 }
 """iclr2022: the paper. correlated: the authors' program 0.1.1, whose R-indices may correlate
 (a learned Gaussian copula). robust: what we found to train better (benchmarks/README.md).
-sparse: members start from sparse linear factors and need few iterations (docs/paper.md)."""
+sparse: members start from linear factors and need few iterations (docs/paper.md)."""
 
 
 PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
