@@ -10,7 +10,7 @@ Shapes: N participants, S regions, M patterns, B samples.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ LEFT_OUT = 4
 """Parts of the participants that are left out in turn to compare penalties."""
 ROTATIONS = 3
 """Random rotations of the leading directions to start from, beside that by varimax."""
+AS_LIKELY = 1e-3
+"""The first of the starts is taken whose mean log-density is within this of the highest."""
 LONG, SHORT = Schedule(40, 0), Schedule(25, 10)
 """Iterations of a final fit, and of fits that are compared with each other."""
 MOST_PEOPLE = 3000
@@ -116,9 +118,22 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') ->
         evidence[fits.has_empty()] = -torch.inf
         if evidence.isfinite().any():
             break
-    best = int(evidence.argmax())
+    best = int((evidence >= evidence.max() - AS_LIKELY).int().argmax())
     found = tuple(evidence.tolist())
-    return _factors(samples, fits, best, penalty, left_out, found)
+    return _largest_first(_factors(samples, fits, best, penalty, left_out, found))
+
+
+def _largest_first(factors: Factors) -> Factors:
+    """Order patterns by how well they are measured, so that the order is that of any start."""
+    information = np.diag(
+        factors.patterns.T @ np.linalg.solve(factors.covariance, factors.patterns)
+    )
+    order = np.argsort(-information)
+    return replace(
+        factors,
+        patterns=factors.patterns[:, order],
+        correlation=factors.correlation[np.ix_(order, order)],
+    )
 
 
 def refit(

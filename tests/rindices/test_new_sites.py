@@ -85,7 +85,8 @@ def test_one_participant_of_an_added_site_can_be_computed(model, tmp_path, capsy
     study.features.iloc[[3]].to_csv(tmp_path / 'row.tsv', sep='\t')
     capsys.readouterr()
     assert run('apply', tmp_path / 'row.tsv', *common, '--out', one) == 0
-    pd.testing.assert_frame_equal(read(one), read(everyone).iloc[[3]])
+    # R-indices are rounded to the sixth digit, and the last bits depend on how many are computed.
+    pd.testing.assert_frame_equal(read(one), read(everyone).iloc[[3]], atol=2e-6)
     assert 'site new: learned from 12 controls' in capsys.readouterr().out
 
 
