@@ -1,10 +1,15 @@
 """Tasks beyond the paper's five: linear factors, Surreal-GAN and supervised regression.
 
     python benchmarks/beyond.py --seeds 31 32 33 [--tasks threshold dense] [--factors-only]
+    python benchmarks/beyond.py --seeds 300 301 302 --tasks 'diseases 150 + 250' [--controls TABLE]
 
-Regions are those of `basic`. Each row is one task and one sample of participants: the c-index of
-the linear factors, of the default Surreal-GAN with M = 3, and of ridge regression that is given the
-true severities of four fifths of the patients and predicts those of the others.
+Tasks called diseases have 2 to 4 patterns (2 + seed % 3) with graded losses in 40 % of the regions,
+which regions that vary together share, severities correlated at 0.4, and a tenth of the controls in
+an early stage. People are sampled from the built-in population or from that of a table of controls.
+In the other tasks, regions are those of `basic`. Each row is one task and one sample of
+participants: the c-index of the linear factors, of the default Surreal-GAN with M = 3, and of ridge
+regression that is given the true severities of four fifths of the patients and predicts those of
+the others.
 """
 
 from __future__ import annotations
@@ -22,7 +27,12 @@ from surreal_bids.harmonization.covariates import CNNormaliser
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.factors import fit_factors
 from surreal_bids.regions import muse_indices
-from surreal_bids.simulation.population import sample_controls
+from surreal_bids.simulation.population import (
+    Controls,
+    read_controls,
+    resample_gaussian,
+    sample_controls,
+)
 from surreal_bids.simulation.tables import TASKS as PAPER_TASKS
 from surreal_bids.stats.concordance import pattern_c_index
 
@@ -34,7 +44,10 @@ EFFECTS = {
     'saturating': lambda s: 1 - np.exp(-4 * s),
 }
 OTHER = ('linear', 'skewed', 'correlated', 'own volume', 'age', 'interaction', 'dense', 'shared')
-TASKS = (*OTHER, *EFFECTS, *SIZES)
+DISEASES = {
+    f'diseases {n_cn} + {n_pt}': (n_cn, n_pt) for n_cn, n_pt in ((492, 900), (150, 250), (90, 130))
+}
+TASKS = (*OTHER, *EFFECTS, *SIZES, *DISEASES)
 
 
 def severities(task: str, n_people: int, rng: np.random.Generator) -> np.ndarray:
@@ -78,20 +91,52 @@ def simulate(task: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return CNNormaliser().fit(volumes, ~patient).transform(volumes), patient, true
 
 
-def compare(task: str, seed: int, factors_only: bool) -> dict[str, object]:
+def simulate_disease(
+    task: str, seed: int, controls: Controls | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `simulate`, with dense, overlapping patterns of correlated severities."""
+    rng, n_patterns = np.random.default_rng(seed), 2 + seed % 3
+    n_cn, n_pt = DISEASES[task]
+    n_all = n_cn + n_pt
+    people = (
+        sample_controls(n_all, rng) if controls is None else resample_gaussian(controls, n_all, rng)
+    )
+    volumes = people.volumes.to_numpy(copy=True)
+    patient = np.repeat([False, True], [n_cn, n_pt])
+    covariance = 0.6 * np.eye(n_patterns) + 0.4
+    true = norm.cdf(rng.multivariate_normal(np.zeros(n_patterns), covariance, size=n_all))
+    early = rng.random(n_all) < 0.1
+    expressed = true * np.where(patient, 1.0, 0.35 * early)[:, None]
+    anatomy = np.corrcoef(np.log(volumes[:n_cn]).T) + 1e-6 * np.eye(volumes.shape[1])
+    weights = rng.multivariate_normal(np.zeros(len(anatomy)), anatomy, size=n_patterns)
+    weights = np.clip(weights - np.quantile(weights, 0.6, axis=1, keepdims=True), 0, None)
+    losses = np.clip(LOSS * weights / np.quantile(weights, 0.98, axis=1, keepdims=True), 0, 0.35)
+    for severity, loss in zip(expressed.T, losses):
+        volumes *= 1 - severity[:, None] * loss * rng.normal(1, 2 * NOISE, volumes.shape)
+    return CNNormaliser().fit(volumes, ~patient).transform(volumes), patient, true[patient]
+
+
+def compare(
+    task: str, seed: int, factors_only: bool, controls: Controls | None
+) -> dict[str, object]:
     """One row of the table."""
-    X, patient, true = simulate(task, seed)
+    if task in DISEASES:
+        X, patient, true = simulate_disease(task, seed, controls)
+    else:
+        X, patient, true = simulate(task, seed)
+    n_patterns = true.shape[1]
     cn, pt = X[~patient], X[patient]
     ridge = RidgeCV(np.logspace(-3, 3, 25))
     row: dict[str, object] = {
         'task': task,
         'seed': seed,
-        'factors': pattern_c_index(fit_factors(cn, pt, N_PATTERNS).severities(pt), true),
+        'patterns': n_patterns,
+        'factors': pattern_c_index(fit_factors(cn, pt, n_patterns).severities(pt), true),
         'supervised': pattern_c_index(cross_val_predict(ridge, 10 * (pt - 1), true, cv=5), true),
     }
     if not factors_only:
         begin = time.perf_counter()
-        gan = SurrealGAN(N_PATTERNS).fit(X, patient)
+        gan = SurrealGAN(n_patterns).fit(X, patient, assess_number=False)
         row['surreal_gan'] = pattern_c_index(gan.transform(pt), true)
         row['members'] = len(gan.members_)
         row['seconds'] = time.perf_counter() - begin
@@ -104,9 +149,10 @@ def main() -> None:
     parser.add_argument('--seeds', type=int, nargs='+', default=[31, 32, 33])
     parser.add_argument('--tasks', nargs='+', choices=TASKS, default=list(TASKS))
     parser.add_argument('--factors-only', action='store_true')
+    parser.add_argument('--controls', type=read_controls, help='table of healthy participants')
     arguments = parser.parse_args()
     rows = [
-        compare(task, seed, arguments.factors_only)
+        compare(task, seed, arguments.factors_only, arguments.controls)
         for task in arguments.tasks
         for seed in arguments.seeds
     ]
