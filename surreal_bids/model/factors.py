@@ -104,15 +104,15 @@ class Factors:
 def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') -> Factors:
     """Fit M patterns to controls and patients, (N, S) each.
 
-    The penalty is the one that describes patients who were left out best. With it, the solution of
-    highest evidence is taken of those that are reached from several starts. If a pattern has lost
-    all of its regions in all of them, the penalty is lowered.
+    The penalty is the largest of `PENALTIES` under which patients who were left out are as likely
+    as under the best one, within a standard error. With it, the solution of highest evidence is
+    taken of those that are reached from several starts. If a pattern has lost all of its regions in
+    all of them, the penalty is lowered.
     """
     cn, pt = (group[spread_rows(len(group), MOST_PEOPLE)] for group in (cn, pt))
     left_out = {p: left_out_density(cn, pt, n_patterns, p, device) for p in PENALTIES}
     samples = make_samples(cn, pt, np.ones((1, len(cn))), np.ones((1, len(pt))), device)
-    best_penalty = max(left_out, key=lambda penalty: left_out[penalty])
-    for penalty in (best_penalty, *LOWER_PENALTIES):
+    for penalty in (_sparsest(left_out), *LOWER_PENALTIES):
         rotations = [None, *_random_rotations(n_patterns)]
         fits, evidence = _fit_from(samples, rotations, n_patterns, penalty, LONG)
         evidence[fits.has_empty()] = -torch.inf
@@ -120,7 +120,8 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') ->
             break
     best = int((evidence >= evidence.max() - AS_LIKELY).int().argmax())
     found = tuple(evidence.tolist())
-    return _largest_first(_factors(samples, fits, best, penalty, left_out, found))
+    means = {penalty: float(density.mean()) for penalty, density in left_out.items()}
+    return _largest_first(_factors(samples, fits, best, penalty, means, found))
 
 
 def _largest_first(factors: Factors) -> Factors:
@@ -205,8 +206,8 @@ def _fit_from(
 
 def left_out_density(
     cn: Floats, pt: Floats, n_patterns: int, penalty: float, device: str = 'cpu'
-) -> float:
-    """Mean log-density, up to a constant, of the patients, each when left out."""
+) -> Floats:
+    """Log-density, up to a constant, of the patients, each when left out, (N,)."""
     cn, pt = (group[spread_rows(len(group), MOST_PEOPLE)] for group in (cn, pt))
     rng = np.random.default_rng(0)
     parts = [rng.permutation(len(group)) % LEFT_OUT for group in (cn, pt)]
@@ -215,7 +216,15 @@ def left_out_density(
     fits, evidence = _fit_from(samples, [None], n_patterns, penalty, SHORT)
     density = log_evidence(samples.repeat(len(evidence) // LEFT_OUT), fits)
     best = evidence.reshape(-1, LEFT_OUT).argmax(dim=0).cpu() * LEFT_OUT + torch.arange(LEFT_OUT)
-    return float(density.cpu()[best[parts[1]], torch.arange(len(pt))].mean())
+    return density.cpu()[best[parts[1]], torch.arange(len(pt))].numpy()
+
+
+def _sparsest(left_out: dict[float, Floats]) -> float:
+    """The largest penalty whose mean density is within a standard error of the best one's."""
+    best = max(left_out.values(), key=np.mean)
+    lost = {penalty: best - density for penalty, density in left_out.items()}
+    within = [p for p, each in lost.items() if each.mean() <= each.std() / np.sqrt(len(each))]
+    return max(within)
 
 
 def _factors(

@@ -215,7 +215,7 @@ def choose_number(
     found, chosen = {}, 0
     for m in sorted(set(candidates)):
         value = stability(cn, pt, m, (random_state, _SUBSAMPLE), device)
-        density = left_out_density(cn, pt, m, USUAL_PENALTY, device)
+        density = float(left_out_density(cn, pt, m, USUAL_PENALTY, device).mean())
         found[m] = Stability(m, value, left_out=density)
         report(f'M={m}: stability {value:.2f}, log-density of patients left out {density:.2f}')
     useful = [m for m in found if found[m].is_supported and _adds(found, m)]
