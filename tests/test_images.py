@@ -181,7 +181,7 @@ def test_missing_orientation_is_said(tmp_path, caplog):
     image.header.set_zooms((0.7, 1.2, 2.0))
     image.to_filename(tmp_path / 'x.nii')
     assert voxel_volume(load_image(tmp_path / 'x.nii')) == pytest.approx(0.7 * 1.2 * 2)
-    assert 'left and right may be swapped' in caplog.text
+    assert 'Left and right may be swapped' in caplog.text
 
 
 @each_affine

@@ -177,16 +177,22 @@ def test_a_terminal_gets_one_line_below_all_messages(clock, monkeypatch):
     monkeypatch.setattr(sys, 'stderr', terminal)
     monkeypatch.setattr(progress.PROGRESS, 'level', logging.INFO)
     handler = logging.StreamHandler(terminal)
-    logging.root.addHandler(handler)
-    try:
-        with Progress([Stage('folds', 30)], clock=clock):
-            for number in range(30):
-                clock.now += 1
-                with step('folds', f'{number}'):
-                    if number == 20:
-                        logging.getLogger('surreal_bids').warning('look here')
-    finally:
-        logging.root.removeHandler(handler)
+    ours = logging.getLogger('surreal_bids')
+    # Whatever other tests have left.
+    monkeypatch.setattr(logging.root, 'handlers', [handler])
+    for name, value in {
+        'handlers': [],
+        'filters': [],
+        'propagate': True,
+        'disabled': False,
+    }.items():
+        monkeypatch.setattr(ours, name, value)
+    with Progress([Stage('folds', 30)], clock=clock):
+        for number in range(30):
+            clock.now += 1
+            with step('folds', f'{number}'):
+                if number == 20:
+                    ours.warning('look here')
     assert handler.stream is terminal
     text = terminal.getvalue()
     assert '20 of 30 done' in text

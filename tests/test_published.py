@@ -143,7 +143,7 @@ def test_a_scanner_is_added_to_a_published_model(tmp_path, simulated, name):
 
 def test_the_card_has_licence_citation_and_meaning(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(['card', 'ageing']) == 0
+    assert main(['card', 'ageing', '-v']) == 0
     card = capsys.readouterr().out
     published = CHECKPOINTS_OF['ageing']
     for text in (published.citation, 'CBICA', 'MIT', *published.patterns.values()):
