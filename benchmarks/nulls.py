@@ -9,7 +9,7 @@ far off, as in the tests. docs/statistics.md discusses the results.
 
 To add a null, write a function of a seed that returns the named numbers of one draw, and list it in
 `NULLS` with the limits of each number. A number that a draw lacks (no test was made) is NaN. Unless
-stated, models are sparse factors in closed form, from which members start (`fit_linear`).
+stated, models are linear factors in closed form, from which members start (`fit_linear`).
 """
 
 from __future__ import annotations

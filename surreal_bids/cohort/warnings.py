@@ -57,12 +57,17 @@ def warn_of_controls(
             'Add controls, or compare patients with each other only',
             PARTICIPANTS,
         )
-    at_site = FEW_AT_SITE if training else FEW_FOR_A_MODEL
-    small = sizes[sizes < at_site].sort_index()
-    if len(small) and len(sizes) > 1:
+    if len(sizes) > 1:
+        yield from _few_at_sites(sizes, FEW_AT_SITE if training else FEW_FOR_A_MODEL)
+
+
+def _few_at_sites(sizes: pd.Series, advised: int) -> Iterator[Caution]:
+    """Warn of sites with fewer controls than advised."""
+    small = sizes[sizes < advised].sort_index()
+    if len(small):
         listed = list_briefly(f'{site} ({count})' for site, count in small.items())
         yield Caution(
-            f'Few controls at sites: {listed}; at least {at_site} are recommended',
+            f'Few controls at sites: {listed}; at least {advised} are recommended',
             f'Estimates of scanner effects have {_error(int(small.min()))}',
             'Add controls, or do not interpret differences between these sites',
             HARMONIZATION,

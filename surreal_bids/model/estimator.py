@@ -422,7 +422,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             nonlocal rounds_done
             stack = self._stack(n_patterns, sample, ortho, first or 0, count)
             if self._hyper.start == 'factors':
-                start_members(stack, cn, pt, factors)
+                start_members(stack, cn, pt, factors, self._device)
             folder = None if checkpoint_dir is None else Path(checkpoint_dir)
             checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
             rounds = len(ortho) * count / ROUND

@@ -77,7 +77,7 @@ class Factors:
     left_out: dict[float, float] | None = None
     """Mean log-density of patients who were left out, by penalty; None if none were compared."""
     evidence: tuple[float, ...] = ()
-    """Mean log-density of the patients, for each start; the highest won.."""
+    """Mean log-density of the patients, for each start; -inf if a pattern was lost."""
 
     @property
     def has_empty(self) -> bool:
@@ -114,14 +114,14 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') ->
     samples = make_samples(cn, pt, np.ones((1, len(cn))), np.ones((1, len(pt))), device)
     for penalty in (_sparsest(left_out), *LOWER_PENALTIES):
         rotations = [None, *_random_rotations(n_patterns)]
-        fits, evidence = _fit_from(samples, rotations, n_patterns, penalty, LONG)
+        own, fits, evidence = _fit_from(samples, rotations, n_patterns, penalty, LONG)
         evidence[fits.has_empty()] = -torch.inf
         if evidence.isfinite().any():
             break
     best = int((evidence >= evidence.max() - AS_LIKELY).int().argmax())
     found = tuple(evidence.tolist())
     means = {penalty: float(density.mean()) for penalty, density in left_out.items()}
-    return _largest_first(_factors(samples, fits, best, penalty, means, found))
+    return _largest_first(_factors(own, fits, best, penalty, means, found))
 
 
 def _largest_first(factors: Factors) -> Factors:
@@ -154,12 +154,10 @@ def fit_samples(
 
     The penalty is the usual one.
     """
-    own = _samples(cn, pt, samples, device)
-    fits, evidence = _fit_from(own, [None], n_patterns, USUAL_PENALTY, SHORT)
-    best = evidence.reshape(-1, len(samples)).argmax(dim=0).tolist()
-    rows = [start * len(samples) + row for row, start in enumerate(best)]
-    repeated = own.repeat(len(evidence) // len(samples))
-    return [_factors(repeated, fits, row, USUAL_PENALTY) for row in rows]
+    marked = _samples(cn, pt, samples, device)
+    own, fits, evidence = _fit_from(marked, [None], n_patterns, USUAL_PENALTY, SHORT)
+    rows = _best_starts(evidence, len(samples)).tolist()
+    return [_factors(own, fits, row, USUAL_PENALTY) for row in rows]
 
 
 def _samples(cn: Floats, pt: Floats, samples: Sequence[Rows], device: str) -> Samples:
@@ -195,13 +193,23 @@ def _fit_from(
     n_patterns: int,
     penalty: float,
     schedule: Schedule,
-) -> tuple[Solutions, Tensor]:
-    """Fit every sample from every start; also the mean log-density of its patients."""
+) -> tuple[Samples, Solutions, Tensor]:
+    """Fit every sample from every start.
+
+    Returns the samples, once for each start, their solutions, and the mean log-density of their
+    patients.
+    """
     starts = rotated_starts(samples, list(rotations), n_patterns)
-    repeated = samples.repeat(len(starts) // len(samples.n_pt))
-    fits = maximise(repeated, starts, _penalties(penalty, starts), schedule)
-    members = repeated.member_pt
-    return fits, (log_evidence(repeated, fits) * members).sum(dim=1) / members.sum(dim=1)
+    own = samples.repeat(len(starts) // len(samples.n_pt))
+    fits = maximise(own, starts, _penalties(penalty, starts), schedule)
+    density = (log_evidence(own, fits) * own.member_pt).sum(dim=1) / own.n_pt
+    return own, fits, density
+
+
+def _best_starts(evidence: Tensor, n_samples: int) -> Tensor:
+    """Row of the most likely solution of each sample."""
+    best = evidence.reshape(-1, n_samples).argmax(dim=0).cpu()
+    return best * n_samples + torch.arange(n_samples)
 
 
 def left_out_density(
@@ -213,10 +221,9 @@ def left_out_density(
     parts = [rng.permutation(len(group)) % LEFT_OUT for group in (cn, pt)]
     in_cn, in_pt = (np.stack([1.0 * (part != k) for k in range(LEFT_OUT)]) for part in parts)
     samples = make_samples(cn, pt, in_cn, in_pt, device)
-    fits, evidence = _fit_from(samples, [None], n_patterns, penalty, SHORT)
-    density = log_evidence(samples.repeat(len(evidence) // LEFT_OUT), fits)
-    best = evidence.reshape(-1, LEFT_OUT).argmax(dim=0).cpu() * LEFT_OUT + torch.arange(LEFT_OUT)
-    return density.cpu()[best[parts[1]], torch.arange(len(pt))].numpy()
+    own, fits, evidence = _fit_from(samples, [None], n_patterns, penalty, SHORT)
+    rows = _best_starts(evidence, LEFT_OUT)[parts[1]]
+    return log_evidence(own, fits).cpu()[rows, torch.arange(len(pt))].numpy()
 
 
 def _sparsest(left_out: dict[float, Floats]) -> float:
@@ -236,9 +243,8 @@ def _factors(
     evidence: tuple[float, ...] = (),
 ) -> Factors:
     """One of the solutions."""
-    at = 0 if len(samples.mean) == 1 else row
     mean, patterns, covariance, correlation = (
-        each.cpu().numpy() for each in (samples.mean[at], *(part[row] for part in fits))
+        each[row].cpu().numpy() for each in (samples.mean, *fits)
     )
     return Factors(mean, patterns, covariance, correlation, penalty, left_out, evidence)
 

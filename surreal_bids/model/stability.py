@@ -293,7 +293,9 @@ class TrainStack(NamedTuple):
     hyper: HyperParameters
 
 
-def start_members(stack: Stack, cn: Floats, pt: Floats, factors: Factors) -> None:
+def start_members(
+    stack: Stack, cn: Floats, pt: Floats, factors: Factors, device: str = 'cpu'
+) -> None:
     """Start every member at the factors, fitted to its own subsample of participants."""
     rngs = [
         np.random.default_rng(
@@ -302,7 +304,6 @@ def start_members(stack: Stack, cn: Floats, pt: Floats, factors: Factors) -> Non
         for seed in stack.seeds
     ]
     rows = [(draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for rng in rngs]
-    device = str(stack.device) if stack.device.type == 'cuda' else 'cpu'
     own = refit(cn, pt, rows, factors, device)
     starts = []
     for (controls, patients), fitted, rng in zip(rows, own, rngs):

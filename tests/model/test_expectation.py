@@ -31,12 +31,11 @@ def test_samples_are_summarised_as_their_own_tables_would_be():
     for row in range(2):
         controls, patients = cn[in_cn[row]], pt[in_pt[row]]
         change = patients - controls.mean(axis=0)
-        covariance, shrinkage = ledoit_wolf(controls)
+        covariance, _ = ledoit_wolf(controls)
         np.testing.assert_allclose(samples.mean[row], controls.mean(axis=0))
         np.testing.assert_allclose(samples.mean_change[row], change.mean(axis=0), atol=1e-12)
         np.testing.assert_allclose(samples.pt_scatter[row], change.T @ change, atol=1e-9)
         np.testing.assert_allclose(samples.covariance[row], covariance, atol=1e-9)
-        assert samples.shrinkage[row] >= shrinkage * 0.2
 
 
 def test_the_shrinkage_of_controls_is_carried_over_to_everyone():
