@@ -16,7 +16,13 @@ from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.model.agreement import LOW_AGREEMENT, NO_PATTERN
-from surreal_bids.model.stability import Stability, any_pattern, stored_number
+from surreal_bids.model.stability import (
+    LEAST_OF_SEVERAL,
+    LEAST_STABILITY,
+    Stability,
+    any_pattern,
+    stored_number,
+)
 from surreal_bids.reports.pages import (
     NOTHING,
     Block,
@@ -365,31 +371,49 @@ def _shown_p(tested: Stability) -> str | None:
 
 
 def stability_table(card: Card) -> tuple[Table, ...]:
-    """Return how the number of patterns was chosen, compared with shuffled labels."""
-    if not card.get('Stability'):
+    """Return how the number of patterns was chosen: by stability and by patients left out."""
+    number = stored_number(card.get('Stability'))
+    if number is None:
         return ()
-    tried = card['Stability']['stabilities']
+    tried, selected = number.stabilities, card['Selected']['n_patterns']
     word = 'chosen' if len(tried) > 1 else 'requested'
     rows = [
         {
-            'patterns': row['n_patterns'],
-            'stability': row['value'],
-            'shuffled labels, median': median(row['null']) if row['null'] else None,
-            'shuffled labels, highest': max(row['null'], default=None),
-            'p': _shown_p(Stability(row['n_patterns'], row['value'], tuple(row['null']))),
-            'selection': word if row['n_patterns'] == card['Selected']['n_patterns'] else '',
+            'patterns': each.n_patterns,
+            'stability': each.value,
+            'shuffled labels, median': median(each.null) if each.null else None,
+            'shuffled labels, highest': max(each.null, default=None),
+            'p': _shown_p(each),
+            'selection': word if each.n_patterns == selected else '',
         }
-        for row in tried
+        for each in tried
     ]
-    caption = (
-        'Stability: correlation of a pattern between models of different random subsamples; the '
-        'lowest over patterns is shown. The permutation test was run only where it could affect '
-        'the selection.'
-    )
+    table = pd.DataFrame(rows)
     formats = dict.fromkeys(
         ('stability', 'shuffled labels, median', 'shuffled labels, highest'), '{:.2f}'
     )
-    return (Table(pd.DataFrame(rows), caption, formats),)
+    density = pd.Series([each.left_out for each in tried], dtype=float)
+    caption = STABILITY
+    if len(tried) > 1 and density.notna().all():
+        table.insert(2, 'patients left out', density - density[0])
+        formats['patients left out'] = '{:+.2f}'
+        caption = f'{STABILITY} {PATIENTS_LEFT_OUT}'
+    return (Table(table, caption, formats),)
+
+
+STABILITY = (
+    'Stability: correlation of a pattern between models of different random subsamples; the '
+    'lowest over patterns is shown. The permutation test was run only where it could affect the '
+    'selection.'
+)
+PATIENTS_LEFT_OUT = (
+    'Patients left out: mean log-density of patients who were not used in the fit, compared with '
+    'the first row; higher is better. A number of patterns is supported if it is stable (at least '
+    f'{LEAST_STABILITY:g} for one pattern, {LEAST_OF_SEVERAL:g} for several), more stable than '
+    'with shuffled labels, and better than any smaller number for patients left out. The largest '
+    'one is chosen.'
+)
+"""What the columns of the table of stability mean, and how the number was chosen."""
 
 
 def agreement_table(card: Card) -> tuple[Block, ...]:
@@ -423,19 +447,40 @@ AGREEMENT_TERMS = (
 )
 
 
-def linear_table(card: Card) -> tuple[Table, ...]:
-    """Return how the R-indices agree with linear factors of the same patients."""
-    if not card.get('Linear'):
+def linear_table(card: Card) -> tuple[Block, ...]:
+    """Return how linear factors were chosen, and how the R-indices agree with them."""
+    linear = card.get('Linear')
+    if not linear:
         return ()
-    rows = zip(card['PatternNames'], card['Linear']['agreement'], card['Linear']['differing'])
+    rows = zip(card['PatternNames'], linear['agreement'], linear['differing'])
     table = pd.DataFrame(rows, columns=['pattern', 'c-index', 'patients who differ'])
     caption = (
-        'Comparison with a linear model of the same patients: concordance (c-index), and '
-        'percentage of patients whose rank differs by more than 25% of the sample. Large '
-        'differences may reflect nonlinear effects or noise.'
+        'Comparison with the linear factors that members start from, in the same patients: '
+        'concordance (c-index), and percentage of patients whose rank differs by more than 25% of '
+        'the sample. Large differences may reflect nonlinear effects or noise.'
     )
     formats = {'c-index': '{:.3f}', 'patients who differ': '{:.1%}'}
-    return (Table(table, caption, formats),)
+    return (*_paragraphs(_compared_factors(linear)), Table(table, caption, formats))
+
+
+def _compared_factors(linear: Mapping[str, Any]) -> list[str]:
+    """Return which penalties and starts of the linear factors were compared, and which won."""
+    density = {float(penalty): value for penalty, value in linear.get('left_out', {}).items()}
+    if not density:
+        return []
+    best, penalty, starts = max(density.values()), linear['penalty'], linear['starts']
+    compared = '; '.join(f'{each:g}: {value - best:.2f}' for each, value in density.items())
+    how = (
+        'the largest within a standard error of the best'
+        if penalty in density
+        else 'because with the others a pattern lost all of its regions'
+    )
+    return [
+        'Members start from linear factors. Their penalty is '
+        f'{penalty:g}, {how}. Mean log-density of patients left out, by penalty and relative to '
+        f'the best: {compared}. The most likely of {counted(len(starts), "solution")} from '
+        f'different starts was taken; {len(starts) - starts.count(None)} of them had all patterns.'
+    ]
 
 
 def _added_sites(card: Card) -> list[str]:

@@ -12,6 +12,7 @@ from surreal_bids.reports import figures
 from surreal_bids.reports.flags import flags_of, participant_table, visit_flags
 from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
+from surreal_bids.reports.model_card import linear_table, stability_table
 from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
 from surreal_bids.rindices.crossfit import PATTERN_LOST, doubts_of_model
 from tests.reports.group_report import N_CN, N_PT, make_card, make_report
@@ -92,6 +93,35 @@ def test_chance_is_beside_what_was_found(tmp_path):
     assert 'Stability 0.95; with shuffled labels median 0.20, maximum 0.20' in words
     assert '3 training runs (members)' in words
     assert 'unrelated runs 0.51' in words
+
+
+@pytest.mark.parametrize('chosen', [0.7, 1.5, 0.1])
+def test_what_was_compared_and_what_won_is_told(chosen):
+    rng = np.random.default_rng(int(10 * chosen))
+    density, penalties = rng.normal(200, 1, 4), dict(zip(('0.7', '1.0', '1.5'), rng.normal(size=3)))
+    rows = [
+        {'n_patterns': m, 'value': 0.9, 'null': [], 'left_out': value}
+        for m, value in enumerate(density, 1)
+    ]
+    linear = {'penalty': chosen, 'left_out': penalties, 'starts': [1.0, None, 2.0]}
+    linear |= {'agreement': [0.9, 0.8], 'differing': [0.1, 0.2]}
+    card = make_card() | {'Stability': {'n_patterns': 2, 'stabilities': rows}, 'Linear': linear}
+    (table,) = stability_table(card)
+    cells = [cells[2].text for _, cells in table_rows(table)]
+    assert cells == [f'{value:+.2f}' for value in density - density[0]]
+    text = linear_table(card)[0].text
+    assert f'penalty is {chosen:g}' in text
+    for penalty, value in penalties.items():
+        assert f'{float(penalty):g}: {value - max(penalties.values()):.2f}' in text
+    assert 'of 3 solutions' in text
+    assert '2 of them' in text
+
+
+def test_earlier_cards_are_shown_without_what_they_lack():
+    card = make_card() | {'Linear': {'agreement': [0.9, 0.8], 'differing': [0.1, 0.2]}}
+    assert len(linear_table(card)) == 1
+    (table,) = stability_table(card | {'Stability': STABILITY})
+    assert 'patients left out' not in table.frame
 
 
 @pytest.mark.parametrize('held_out', [True, False])
