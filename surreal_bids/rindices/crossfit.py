@@ -20,7 +20,7 @@ from surreal_bids.bids.tabular import SPREAD_SUFFIX, TRAINED_ON_SUFFIX
 from surreal_bids.cautions import MODEL as MODEL_SECTION
 from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.groups import GROUP_NAMES, SINGULAR
+from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.quality import without_warnings
@@ -175,9 +175,12 @@ def usable_folds(counts: Mapping[str, int], wanted: int) -> int:
         LOGGER.warning(in_sample(few, 'Add participants, and do not compare the groups'))
         return 0
     if n_folds < wanted:
-        LOGGER.info(
-            '--folds %d reduced to %d: there are only %d %s',
-            *(wanted, n_folds, smallest, GROUP_NAMES[group]),
+        LOGGER.warning(
+            Caution(
+                f'--folds {wanted}: there are only {counted(smallest, SINGULAR[group])}',
+                f'{n_folds} folds are used',
+                f'Use --folds {n_folds} or fewer',
+            )
         )
     return n_folds
 

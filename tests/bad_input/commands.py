@@ -35,15 +35,13 @@ OPTIONS = [
     option('iterations-negative', ('--iterations', -5), ['iterations', '-5']),
     option('iterations-text', ('--iterations', 'many'), ['iterations', 'many']),
     option('repetitions-zero', ('--repetitions', 0), ['repetitions', r'\b0\b']),
-    option(
-        'repetitions-one', ('--repetitions', 1), ['members? agree|agreement'], ACCEPTED, ('fit',)
-    ),
+    option('repetitions-one', ('--repetitions', 1), ['repetitions 1', 'seed'], ACCEPTED, ('fit',)),
     option('folds-one', ('--folds', 1), ['folds 1', '2 or more']),
     option('folds-negative', ('--folds', -1), ['folds', '-1']),
     option('folds-text', ('--folds', 'few'), ['folds', 'few']),
     option(
         'folds-too-many',
-        ('--folds', 500, '--preset', 'sparse', '--iterations', 10),
+        ('--folds', 500),
         ['folds 500', '24 folds'],
         ACCEPTED,
         ('fit',),
