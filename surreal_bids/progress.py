@@ -13,14 +13,14 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from tqdm import tqdm
 
@@ -41,6 +41,8 @@ STATUS = 'progress.json'
 
 Report = Callable[[float, float, str], None]
 """Called with the work done, all work, and a short text with a figure of merit."""
+
+Item = TypeVar('Item')
 
 _REPORT: ContextVar[Report | None] = ContextVar('report', default=None)
 
@@ -347,6 +349,12 @@ def step(stage: str, name: str = '') -> Iterator[None]:
         return
     with current.step(stage, name):
         yield
+
+
+def with_bar(items: Iterable[Item], what: str, count: int) -> Iterator[Item]:
+    """Yield items, with a bar on a terminal unless the command is quiet."""
+    disable = None if count and PROGRESS.isEnabledFor(logging.INFO) else True
+    return iter(tqdm(items, what, count, leave=False, disable=disable))
 
 
 def _duration(seconds: float) -> str:

@@ -17,6 +17,7 @@ from surreal_bids.progress import (
     report,
     reporting_to,
     step,
+    with_bar,
 )
 
 FACTOR = 1.5
@@ -207,6 +208,7 @@ def test_a_quiet_command_shows_nothing(clock, monkeypatch, caplog):
     try:
         with Progress([Stage('folds', 3)], clock=clock), step('folds'):
             report(1, 2)
+        assert list(with_bar(iter('abc'), 'Checking images', 3)) == ['a', 'b', 'c']
     finally:
         progress.PROGRESS.setLevel(logging.NOTSET)
     assert terminal.getvalue() == ''

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from surreal_bids.bids.image_files import Voxels, check_image
 from surreal_bids.bids.layout import (
     DESCRIPTION,
@@ -35,6 +33,7 @@ from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
 from surreal_bids.images import not_finite
+from surreal_bids.progress import with_bar
 from surreal_bids.text import list_briefly
 
 
@@ -325,14 +324,7 @@ def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Cautio
     """
     # Threads help because decompression, the slow part, releases the interpreter.
     with ThreadPoolExecutor() as pool:
-        seen = list(
-            tqdm(
-                pool.map(_look_at, images),
-                desc='Checking images',
-                total=len(images),
-                disable=None,
-            )
-        )
+        seen = list(with_bar(pool.map(_look_at, images), 'Checking images', len(images)))
     problems = [each for each in seen if isinstance(each, Problem)]
     sound = {image: each for image, each in zip(images, seen) if isinstance(each, Voxels)}
     notes = [

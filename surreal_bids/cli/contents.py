@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tqdm import tqdm
-
 from surreal_bids.bids.image_files import Voxels, check_image, check_transform
 from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.bids.preflight import Problem
@@ -29,6 +27,7 @@ from surreal_bids.imaging.belonging import (
     check_tissue_maps,
 )
 from surreal_bids.imaging.fusion import volumes_of_labels
+from surreal_bids.progress import with_bar
 from surreal_bids.regions import label_table
 from surreal_bids.text import list_briefly
 
@@ -72,14 +71,8 @@ def without_bad_results(plan: Plan) -> Plan:
     """
     reusing = [job for job in plan.pending if job.reusable.files]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        found = list(
-            tqdm(
-                pool.map(check_results, reusing),
-                desc='Checking derivatives',
-                total=len(reusing),
-                disable=None if reusing else True,
-            )
-        )
+        checked = pool.map(check_results, reusing)
+        found = list(with_bar(checked, 'Checking derivatives', len(reusing)))
     problems = [
         Problem(job.image.name, reason)
         for job, findings in zip(reusing, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from surreal_bids.cli.main import Parser, add_common_options
+from surreal_bids.cli.main import Parser, add_common_options, add_to_commands
 from surreal_bids.cli.options import add_option, add_options, path_of
 from surreal_bids.config import GROUPS, SECTIONS, TRAINING, VOLUMES
 
@@ -30,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for add in (_add_fit, _add_apply, _add_report, _add_site, _add_import, _add_card):
         add(commands)
+    add_to_commands(commands)
     return parser
 
 
@@ -182,17 +183,11 @@ def _add_card(commands: Any) -> None:
         'card',
         help='describe a model in words',
         description='Describe a model in five lines: what it is, whom it was trained on, how well '
-        'its patterns were reproduced, what to watch and where it applies.',
+        'its patterns were reproduced, what to watch and where it applies. With -v, show the whole '
+        'card, with preprocessing, selection and the numbers of each feature.',
+        allow_abbrev=False,
     )
     parser.add_argument('model', type=path_of, metavar='MODEL', help=MODEL)
-    parser.add_argument(
-        '-v',
-        '--verbose',
-        action='count',
-        default=argparse.SUPPRESS,
-        dest='verbosity',
-        help='show the whole card, with preprocessing, selection and the numbers of each feature',
-    )
 
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:

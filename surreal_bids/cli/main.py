@@ -12,7 +12,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from traceback import format_exception
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from surreal_bids import __version__
 from surreal_bids.cautions import CHECK_LIST, describe_cautions, is_caution
@@ -169,13 +169,24 @@ def _option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Add `-v`, `-q` and `--version`, which every command has."""
+    """Add `-v`, `-q` and `--version`, which every program has."""
+    group = _add_verbosity(parser, 0)
+    group.add_argument('--version', action='version', version=f'%(prog)s {__version__}')
+
+
+def add_to_commands(commands: Any) -> None:
+    """Add `-v` and `-q` to the commands of a program, to be given after their names too."""
+    for parser in commands.choices.values():
+        _add_verbosity(parser, argparse.SUPPRESS)
+
+
+def _add_verbosity(parser: argparse.ArgumentParser, default: Any) -> argparse._ArgumentGroup:
     group = parser.add_argument_group('Other options')
     group.add_argument(
         '-v',
         '--verbose',
         action='count',
-        default=0,
+        default=default,
         dest='verbosity',
         help='show more messages on the standard error, beside progress: -v decisions, -vv details',
     )
@@ -184,10 +195,11 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         '--quiet',
         action='store_const',
         const=QUIET,
+        default=default,
         dest='verbosity',
         help='show warnings, errors and where the outputs are, but no progress and no summary',
     )
-    group.add_argument('--version', action='version', version=f'%(prog)s {__version__}')
+    return group
 
 
 QUIET = -1

@@ -14,7 +14,6 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from surreal_bids import __version__
 from surreal_bids.bids.layout import without_prefix
@@ -24,6 +23,7 @@ from surreal_bids.cautions import Caution
 from surreal_bids.cli.main import (
     Parser,
     add_common_options,
+    add_to_commands,
     run_command,
     set_up_logging,
     usable_cores,
@@ -41,6 +41,7 @@ from surreal_bids.files import (
     write_image,
     write_json,
 )
+from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import PATTERNS
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
 from surreal_bids.simulation.maps import simulate_ravens
@@ -86,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_table_parser(subparsers)
     add_cohort_parser(subparsers)
     add_score_parser(subparsers)
+    add_to_commands(subparsers)
     return parser
 
 
@@ -207,9 +209,7 @@ def _write_maps(folder: Path, simulated: SimulatedTable, seed: int) -> None:
     """Write the RAVENS maps where the participant level would."""
     names = simulated.volumes['participant_id']
     maps = simulate_ravens(simulated.volumes, np.random.default_rng((seed, MAP_STREAM)))
-    for name, image in tqdm(
-        zip(names, maps), desc='maps', total=len(names), unit='map', disable=None
-    ):
+    for name, image in with_bar(zip(names, maps), 'Simulating maps', len(names)):
         participant = without_prefix(name, 'sub')
         entities = {'participant': participant, 'template': TEMPLATE_SPACE, 'tissue': 'GM'}
         write_image(output_path(folder, 'ravens', **entities), image)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from surreal_bids.exceptions import DataError, OutputError, UsageError
 from surreal_bids.files import is_lock, write_json, write_tsv
@@ -264,7 +263,7 @@ def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list
         'patterns': simulated.patterns,
     }
     written = []
-    for name, table in tqdm(tables.items(), desc='writing', unit='table', disable=None):
+    for name, table in tables.items():
         if name in DECIMALS:
             table = table.round(DECIMALS[name])
         written.append(write_tsv(Path(folder) / f'{name}.tsv', table))

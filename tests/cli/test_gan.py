@@ -104,6 +104,29 @@ def test_fit_without_folds_says_that_it_was_trained_on_them(home, tmp_path):
     assert table['r1'].tolist() == folds['r1_trained_on'].tolist()
 
 
+def test_quiet_shows_warnings_and_results_and_verbose_shows_more(home, tmp_path, capsys):
+    given = ('--participants', home / 'participants.tsv', *PEOPLE, *QUICK_WORDS, '--folds', 0)
+    told = {}
+    for name, words in {'quiet': ['-q'], 'usual': [], 'verbose': ['-v']}.items():
+        out = tmp_path / name
+        assert run('fit', *words, home / 'volumes.tsv', '--out', out, *given) == 0
+        told[name] = [text.splitlines() for text in capsys.readouterr()]
+        assert any('No cross-fitting' in line for line in told[name][1])
+        results, report = told[name][0][-2:]
+        assert str(out) in results
+        assert str(out / 'report' / 'group.html') in report
+    assert len(told['quiet'][0]) == 2
+    warnings = told['quiet'][1]
+    assert not any('elapsed' in line for line in warnings)
+    assert told['usual'][1][-len(warnings) :] == warnings
+    assert [
+        line for line in told['usual'][1] if line not in warnings and 'elapsed' not in line
+    ] == []
+    assert any('elapsed' in line for line in told['usual'][1])
+    assert len(told['verbose'][1]) > len(told['usual'][1])
+    assert len(told['verbose'][0]) == len(told['usual'][0]) > 10
+
+
 def test_apply_gives_what_fit_gave(home, tmp_path, capsys):
     assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
     again = read(tmp_path / 'r.tsv')[['r1', 'r2']]

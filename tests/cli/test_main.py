@@ -1,5 +1,6 @@
 import argparse
 import logging
+import re
 import subprocess
 import sys
 import tempfile
@@ -7,6 +8,7 @@ import tempfile
 import pytest
 
 from surreal_bids import __version__, exceptions
+from surreal_bids.cli import gan, simulate
 from surreal_bids.cli.main import add_common_options, run_command, set_up_logging
 
 
@@ -88,6 +90,39 @@ def test_verbosity_counts(arguments, level):
     is_shown = logging.getLogger('surreal_bids.progress').isEnabledFor(logging.INFO)
     assert is_shown == (arguments not in (['-q'], ['--quiet']))
     set_up_logging(0)
+
+
+COMMANDS = {
+    gan.build_parser: (
+        'fit T --out M',
+        'apply T --model M --out r.tsv',
+        'report M',
+        'add-site M T O',
+        'import-checkpoint F --features muse72 --out M',
+        'card M',
+    ),
+    simulate.build_parser: ('table O', 'cohort O', 'score R T'),
+}
+
+
+@pytest.mark.parametrize(
+    ('build', 'command'), [(b, c) for b, all_ in COMMANDS.items() for c in all_]
+)
+@pytest.mark.parametrize(
+    ('flag', 'verbosity'), [('-q', -1), ('--quiet', -1), ('-v', 1), ('--verbose', 1), ('-vv', 2)]
+)
+def test_verbosity_is_given_before_or_after_the_command(build, command, flag, verbosity):
+    words = command.split()
+    for place in (0, 1, len(words)):
+        given = [*words[:place], flag, *words[place:]]
+        assert build().parse_args(given).verbosity == verbosity
+    assert build().parse_args(words).verbosity == 0
+
+
+def test_all_commands_are_tested():
+    for build, commands in COMMANDS.items():
+        (known,) = re.findall(r'\{(.*?)\}', build().format_usage())
+        assert [command.split()[0] for command in commands] == known.split(',')
 
 
 def test_version(capsys):
