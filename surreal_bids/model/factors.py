@@ -1,8 +1,8 @@
 """Linear factors: estimates of severity, and patterns from which members start.
 
 A patient is a control plus a sum of severities times patterns (see
-:mod:`surreal_bids.model.expectation`). Solutions are compared by evidence: penalties by the density
-of patients who were left out, starts by the density of all patients.
+:mod:`surreal_bids.model.expectation`). Solutions are compared by evidence: starts by the density of
+all patients, penalties by the density of patients who were left out.
 
 Shapes: N participants, S regions, M patterns, B samples.
 """
@@ -37,12 +37,14 @@ Floats = NDArray[np.floating]
 Rows = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Rows of controls and of patients."""
 
-PENALTIES = (0.7, 1.0, 1.5)
-"""Penalties that are compared, in standard errors of an effect ..."""
-LOWER_PENALTIES = (0.35, 0.1, 0.0)
-"""... and those that are tried in turn where a pattern has lost all of its regions."""
 USUAL_PENALTY = 0.7
-"""The penalty of factors that are fitted to many subsamples."""
+"""In standard errors of an effect."""
+LOWER_PENALTIES = (0.35, 0.1, 0.0)
+"""Penalties that are tried in turn where a pattern has lost all of its regions."""
+HIGHER_PENALTIES = (1.0, 1.5)
+"""Penalties that may sharpen the patterns found with the usual one."""
+ALIKE = 0.9
+"""Least correlation of severities under two penalties that have found the same patterns."""
 LEFT_OUT = 4
 """Parts of the participants that are left out in turn to compare penalties."""
 ROTATIONS = 3
@@ -104,24 +106,43 @@ class Factors:
 def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') -> Factors:
     """Fit M patterns to controls and patients, (N, S) each.
 
-    The penalty is the largest of `PENALTIES` under which patients who were left out are as likely
-    as under the best one, within a standard error. With it, the solution of highest evidence is
-    taken of those that are reached from several starts. If a pattern has lost all of its regions in
-    all of them, the penalty is lowered.
+    Of the solutions that the usual penalty reaches from several starts, the one of highest evidence
+    is taken. If a pattern has lost all of its regions in all of them, the penalty is lowered. A
+    higher penalty then sharpens the patterns if patients who were left out are as likely under it,
+    within a standard error, and if the severities stay the same: in small samples, left-out
+    patients alone would favour penalties under which weak, diffuse patterns are lost.
     """
     cn, pt = (group[spread_rows(len(group), MOST_PEOPLE)] for group in (cn, pt))
-    left_out = {p: left_out_density(cn, pt, n_patterns, p, device) for p in PENALTIES}
     samples = make_samples(cn, pt, np.ones((1, len(cn))), np.ones((1, len(pt))), device)
-    for penalty in (_sparsest(left_out), *LOWER_PENALTIES):
+    for penalty in (USUAL_PENALTY, *LOWER_PENALTIES):
         rotations = [None, *_random_rotations(n_patterns)]
         own, fits, evidence = _fit_from(samples, rotations, n_patterns, penalty, LONG)
         evidence[fits.has_empty()] = -torch.inf
         if evidence.isfinite().any():
             break
     best = int((evidence >= evidence.max() - AS_LIKELY).int().argmax())
-    found = tuple(evidence.tolist())
-    means = {penalty: float(density.mean()) for penalty, density in left_out.items()}
-    return _largest_first(_factors(own, fits, best, penalty, means, found))
+    factors = _sharpen(_factors(own, fits, best, penalty), cn, pt, device)
+    return replace(_largest_first(factors), evidence=tuple(evidence.tolist()))
+
+
+def _sharpen(found: Factors, cn: Floats, pt: Floats, device: str) -> Factors:
+    """Fit the same patterns with the highest penalty that patients who were left out allow."""
+    n_patterns = found.patterns.shape[1]
+    penalties = (found.penalty, *HIGHER_PENALTIES)
+    left_out = {p: left_out_density(cn, pt, n_patterns, p, device) for p in penalties}
+    compared = {p: float(density.mean()) for p, density in left_out.items()}
+    everyone = (np.arange(len(cn)), np.arange(len(pt)))
+    higher = {penalty for penalty in _as_likely(left_out) if penalty > found.penalty}
+    for penalty in sorted(higher, reverse=True):
+        sharper = refit(cn, pt, [everyone], replace(found, penalty=penalty), device)[0]
+        if not sharper.has_empty and _are_alike(sharper.severities(pt), found.severities(pt)):
+            return replace(sharper, left_out=compared)
+    return replace(found, left_out=compared)
+
+
+def _are_alike(some: Floats, others: Floats) -> bool:
+    """Whether the severities of every pattern, (N, M), correlate closely."""
+    return all(np.corrcoef(pair)[0, 1] >= ALIKE for pair in zip(some.T, others.T))
 
 
 def _largest_first(factors: Factors) -> Factors:
@@ -226,27 +247,19 @@ def left_out_density(
     return log_evidence(own, fits).cpu()[rows, torch.arange(len(pt))].numpy()
 
 
-def _sparsest(left_out: dict[float, Floats]) -> float:
-    """The largest penalty whose mean density is within a standard error of the best one's."""
+def _as_likely(left_out: dict[float, Floats]) -> list[float]:
+    """Penalties whose mean density is within a standard error of the best one's."""
     best = max(left_out.values(), key=np.mean)
     lost = {penalty: best - density for penalty, density in left_out.items()}
-    within = [p for p, each in lost.items() if each.mean() <= each.std() / np.sqrt(len(each))]
-    return max(within)
+    return [p for p, each in lost.items() if each.mean() <= each.std() / np.sqrt(len(each))]
 
 
-def _factors(
-    samples: Samples,
-    fits: Solutions,
-    row: int,
-    penalty: float,
-    left_out: dict[float, float] | None = None,
-    evidence: tuple[float, ...] = (),
-) -> Factors:
+def _factors(samples: Samples, fits: Solutions, row: int, penalty: float) -> Factors:
     """One of the solutions."""
     mean, patterns, covariance, correlation = (
         each[row].cpu().numpy() for each in (samples.mean, *fits)
     )
-    return Factors(mean, patterns, covariance, correlation, penalty, left_out, evidence)
+    return Factors(mean, patterns, covariance, correlation, penalty)
 
 
 def compare_with(factors: Factors, people: Floats, r_NM: Floats) -> dict[str, Any]:
