@@ -76,6 +76,38 @@ def portion(begin: float, size: float, total: float, text: str) -> Iterator[None
         yield
 
 
+class Preparation:
+    """Work of another kind than that of a step, which precedes it.
+
+    Parameters
+    ----------
+    tell
+        Called with how much is done, and the time left.
+    total
+        All work; it may change, but what is shown never goes back.
+    clock
+        Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str], None],
+        total: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.total = total
+        self._tell, self._clock, self._began = tell, clock, clock()
+        self._done = self._shown = 0.0
+
+    def advance(self, work: float, text: str) -> None:
+        """Tell of work that is done; the time left is that of the remaining work at this rate."""
+        self._done += work
+        share = min(self._done / self.total, 1.0)
+        left = (self._clock() - self._began) * (1 / share - 1)
+        self._shown = max(self._shown, share)
+        self._tell(f'{text}, {self._shown:.0%} done, about {_duration(left)} left for this')
+
+
 @contextmanager
 def reporting_to(path: Path) -> Iterator[None]:
     """Write reports to a file, for the process that shows them (:func:`read_status`)."""
@@ -263,6 +295,14 @@ class Progress:
 
     def time_left(self) -> float | None:
         """Estimate the time left from measured work; None where too little is measured."""
+        known, unknown = self._expected()
+        if known == 0 or known < PREDICTED * (known + unknown):
+            return None
+        updated = self._stage.updated if self._stage else self._began
+        return max(known + unknown - (self._clock() - updated), 0.0)
+
+    def _expected(self) -> tuple[float, float]:
+        """Return the expected time of the remaining work of measured stages, and of others."""
         known = unknown = 0.0
         for stage in self.stages.values():
             seconds = self._seconds_per_unit(stage)
@@ -270,10 +310,7 @@ class Progress:
                 unknown += stage.time_left(stage.seconds)
             else:
                 known += stage.time_left(seconds)
-        if known == 0 or known < PREDICTED * (known + unknown):
-            return None
-        updated = self._stage.updated if self._stage else self._began
-        return max(known + unknown - (self._clock() - updated), 0.0)
+        return known, unknown
 
     def _seconds_per_unit(self, stage: Stage) -> float | None:
         """Return the measured time of one unit of work of a stage, or of stages of its kind."""
@@ -291,14 +328,16 @@ class Progress:
         if self._stage is None or now - self._shown < interval:
             return
         self._shown = now
-        elapsed, left = now - self._began, self.time_left()
+        elapsed, (known, unknown) = now - self._began, self._expected()
+        left = self.time_left()
         line = f'{self._describe(self._stage)}; {_duration(elapsed)} elapsed'
         if left is not None:
             line += f', about {_duration(left)} left'
         if self._bar is None:
             PROGRESS.info('%s', line)
             return
-        self._bar.n = 0.0 if left is None else elapsed / max(elapsed + left, 1e-9)
+        share = elapsed / max(elapsed + (known + unknown if left is None else left), 1e-9)
+        self._bar.n = max(self._bar.n, share)
         self._bar.set_description_str(line)
 
     def _describe(self, stage: Stage) -> str:

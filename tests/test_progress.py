@@ -10,6 +10,7 @@ import pytest
 
 from surreal_bids import progress
 from surreal_bids.progress import (
+    Preparation,
     Progress,
     Stage,
     portion,
@@ -199,6 +200,46 @@ def test_a_terminal_gets_one_line_below_all_messages(clock, monkeypatch):
     assert '20 of 30 done' in text
     assert text.count('\n') == 1
     assert [line for line in re.split(r'[\r\n]', text) if line.strip() == 'look here']
+
+
+def read_bar(terminal) -> list[int]:
+    return [int(share) for share in re.findall(r'(\d+)%\|', terminal.getvalue())]
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_the_bar_advances_while_the_number_of_patterns_is_chosen(clock, monkeypatch, seed):
+    terminal, rng = Terminal(), np.random.default_rng(seed)
+    monkeypatch.setattr(sys, 'stderr', terminal)
+    monkeypatch.setattr(progress.PROGRESS, 'level', logging.INFO)
+    stages = [Stage('final model', size=2, seconds=20, kind='t')]
+    stages += [Stage('folds', 5, seconds=20, kind='t')]
+
+    def pass_time():
+        clock.now += 10 * rng.uniform(0.2, 3)
+
+    with Progress(stages, clock=clock):
+        with step('final model'):
+            fits = Preparation(lambda text: report(0, 2, text), 20, clock)
+            for number in range(30):
+                fits.total = 20 if number < 15 else 30
+                pass_time()
+                fits.advance(1, 'M=2')
+            chosen = read_bar(terminal)[-1]
+            assert chosen > 20
+            for done in range(1, 11):
+                pass_time()
+                report(done / 5, 2)
+        for fold in range(5):
+            with step('folds', f'{fold}'):
+                pass_time()
+                report(0.5, 1)
+    shown = read_bar(terminal)
+    assert shown == sorted(shown)
+    assert len(set(shown)) > 20
+    told = re.findall(r'M=2, (\d+)% done, about (\d:\d\d:\d\d) left for this', terminal.getvalue())
+    shares = [int(share) for share, _ in told]
+    assert shares == sorted(shares)
+    assert (shares[-1], told[-1][1]) == (100, '0:00:00')
 
 
 def test_a_quiet_command_shows_nothing(clock, monkeypatch, caplog):

@@ -259,10 +259,9 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         candidates = self._candidates(most_patterns(cn.shape[1]))
 
         def tell(text: str) -> None:
-            LOGGER.info('%s', text)
-            report(0.0, self.usual_rounds, text)
+            report(0.0, self.usual_rounds, f'number of patterns: {text}')
 
-        report(0.0, self.usual_rounds, 'choosing the number of patterns')
+        tell('comparing candidates')
         return choose_number(cn, pt, candidates, self.random_state, tell, shuffle, self._device)
 
     def _train_nothing(self) -> None:

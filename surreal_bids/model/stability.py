@@ -18,7 +18,7 @@ Shapes: N participants, S regions, M patterns, R subsamples, E members.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from torch import Tensor
 from surreal_bids.model.agreement import Setting, compare_members, consensus_members, make_setting
 from surreal_bids.model.ensemble import Stack, Start
 from surreal_bids.model.factors import (
+    LEFT_OUT,
     USUAL_PENALTY,
     Factors,
     fit_samples,
@@ -41,6 +42,7 @@ from surreal_bids.model.factors import (
 from surreal_bids.model.member_start import member_weights
 from surreal_bids.model.settings import HyperParameters
 from surreal_bids.model.train import Progress, Sample, Training, members_by_ortho, members_r_indices
+from surreal_bids.progress import Preparation
 from surreal_bids.stats.concordance import match_patterns
 
 LOGGER = logging.getLogger(__name__)
@@ -173,14 +175,12 @@ def shuffle_rows(cn: Floats, pt: Floats) -> Shuffle:
 
 def null_stability(
     shuffle: Shuffle, n_patterns: int, random_state: int, device: str = 'cpu'
-) -> tuple[float, ...]:
+) -> Iterator[float]:
     """Stability (`PERMUTATIONS` values) after shuffling who is a control and who a patient."""
-    values = []
     for k in range(PERMUTATIONS):
         seed = (random_state, _PERMUTATION, k)
         drawn = shuffle(np.random.default_rng(seed))
-        values.append(stability(*drawn, n_patterns, seed, device))
-    return tuple(values)
+        yield stability(*drawn, n_patterns, seed, device)
 
 
 def choose_number(
@@ -205,7 +205,7 @@ def choose_number(
     random_state
         Seed of the subsamples and of the shuffled labels.
     report
-        Called with a short text after every step.
+        Called with a short text after every step: how much is done, and the time left.
     shuffle
         Draws both groups with shuffled labels; None: labels are shuffled among the rows.
     device
@@ -213,20 +213,39 @@ def choose_number(
     """
     shuffle = shuffle or shuffle_rows(cn, pt)
     found, chosen = {}, 0
-    for m in sorted(set(candidates)):
+    numbers = sorted(set(candidates))
+    with_left_out = SUBSAMPLES + LEFT_OUT
+    expected = _work(PERMUTATIONS * SUBSAMPLES, numbers[len(numbers) // 2 - 1])
+    fits = Preparation(report, sum(_work(with_left_out, m) for m in numbers) + expected)
+    for m in numbers:
         value = stability(cn, pt, m, (random_state, _SUBSAMPLE), device)
         density = float(left_out_density(cn, pt, m, USUAL_PENALTY, device).mean())
         found[m] = Stability(m, value, left_out=density)
-        report(f'M={m}: stability {value:.2f}, log-density of patients left out {density:.2f}')
+        LOGGER.info(
+            'M=%d: stability %.2f, log-density of patients left out %.2f', m, value, density
+        )
+        fits.advance(_work(with_left_out, m), f'M={m}')
     useful = [m for m in found if found[m].is_supported and _adds(found, m)]
     for m in dict.fromkeys([*reversed(useful), min(found)]):
-        null = null_stability(shuffle, m, random_state, device)
-        found[m] = replace(found[m], null=null)
-        report(f'M={m}: highest stability over {len(null)} label permutations {max(null):.2f}')
+        null: list[float] = []
+        fits.total += _work(PERMUTATIONS * SUBSAMPLES, m) - expected
+        expected = 0.0
+        for value in null_stability(shuffle, m, random_state, device):
+            null.append(value)
+            fits.advance(_work(SUBSAMPLES, m), f'M={m} with shuffled labels')
+        found[m] = replace(found[m], null=tuple(null))
+        LOGGER.info(
+            'M=%d: highest stability over %d label permutations %.2f', m, len(null), max(null)
+        )
         if found[m].is_supported:
             chosen = m
             break
     return Number(chosen, tuple(found.values()))
+
+
+def _work(n_fits: int, n_patterns: int) -> float:
+    """Relative time of fits, as measured in 100 controls and 150 patients with 139 regions."""
+    return n_fits * (5.0 + n_patterns**2)
 
 
 def _adds(found: dict[int, Stability], n_patterns: int) -> bool:

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -51,12 +53,19 @@ def test_a_number_is_supported_when_it_beats_limit_and_null(value, null, support
     assert Stability(2, value, null).is_supported is supported
 
 
-def test_steps_are_reported():
+@pytest.mark.parametrize('candidates', [(1, 2), (3,), (4, 2, 1)])
+def test_the_choice_reports_how_much_is_done(monkeypatch, candidates):
+    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 3)
     cn, pt, *_ = cohort(1, n_cn=60, n_pt=60)
     said = []
-    choose_number(cn, pt, (1, 2), report=said.append)
-    assert [line.split(':')[0] for line in said] == ['M=1', 'M=2', 'M=1']
-    assert 'permutations' in said[-1]
+    choose_number(cn, pt, candidates, report=said.append)
+    first = [re.match(r'M=(\d)(,| with shuffled)', line) for line in said]
+    assert [int(found[1]) for found in first[: len(candidates)]] == sorted(candidates)
+    assert all('shuffled' in line for line in said[len(candidates) :])
+    done = [int(re.search(r'(\d+)% done, about \d:\d\d:\d\d left', line)[1]) for line in said]
+    assert done == sorted(done)
+    assert len(set(done)) > len(candidates)
+    assert done[-1] == 100
 
 
 @pytest.mark.parametrize(('n', 'size'), [(100, 80), (8, 8), (5000, 4000)])
