@@ -558,7 +558,7 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(tmp_path, interrupted
 @pytest.mark.slow
 def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
     simulated = simulate_table('basic', n_cn=150, n_pt=250, seed=0)
-    people, volumes, _ = write_simulated_table(tmp_path, simulated)
+    people, volumes, *_ = write_simulated_table(tmp_path, simulated)
     out = tmp_path / 'model'
     settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 200)
     given = ('--features', 'muse72', '--icv-column', 'icv', '--covariates', 'age', 'sex')
