@@ -58,9 +58,9 @@ def build_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pa
 
 @pytest.fixture(scope='module')
 def few_draws() -> Iterator[None]:
-    """Shuffle labels once and sample controls three times, where tests look at neither.
+    """Shuffle labels once, sample controls three times and compare few factors.
 
-    Without this, a model that trains for 2 seconds takes 15.
+    For tests that look at none of these; without it, a model that trains for 2 seconds takes 15.
     """
     with drawing_few():
         yield
@@ -71,6 +71,8 @@ def drawing_few() -> Iterator[None]:
     """The same, for fixtures of a session."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('surreal_bids.model.stability.PERMUTATIONS', 1)
+        patch.setattr('surreal_bids.model.factors.ROTATIONS', 0)
+        patch.setattr('surreal_bids.model.factors.HIGHER_PENALTIES', ())
         patch.setattr('surreal_bids.rindices.control_sensitivity.RESAMPLINGS', 3)
         yield
 

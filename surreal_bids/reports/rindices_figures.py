@@ -1,4 +1,8 @@
-"""Figures of one participant's R-indices: comparison with controls, contributions, change."""
+"""Figures of one participant's R-indices: comparison with controls, contributions, change.
+
+Every participant has the first two. They are written as SVG in milliseconds, where matplotlib takes
+a second.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+from markupsafe import Markup
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from surreal_bids.bids.tabular import CONTROL, PATIENT
@@ -34,8 +39,12 @@ from surreal_bids.reports.mosaics import (
 WIDTH = 10.5
 """Inches: as wide as the report."""
 
-NARROW = 5.6
-"""Inches: as wide as a phone shows with letters that can be read."""
+NARROW = 400
+"""Points: as wide as a phone shows with letters that can be read."""
+
+PANEL, LEFT, RIGHT = 62, 24, NARROW - 8
+"""Points: height of the panel of an R-index, and its sides."""
+SIDES, ENDS = (LEFT, RIGHT), [0, -1]
 
 BINS = 30
 
@@ -50,9 +59,6 @@ SHOWN_REGIONS = 10
 MARKERS = 'osD^vP*'
 """Shapes of R-indices over time, so that colours are not needed."""
 
-PER_ROW = 2
-"""R-indices side by side in the figure of contributions."""
-
 ONE_ROW: dict[Plane, int] = {'axial': 3, 'coronal': 2, 'sagittal': 2}
 """Slices of each plane where a map has one row only."""
 
@@ -65,8 +71,82 @@ INNER = 0.3
 BASELINE, OTHERS = 'mean control', 'all other regions'
 
 
-def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[str, int]) -> Figure:
-    """Draw R-indices with their intervals among those of controls and patients.
+class Canvas:
+    """An SVG picture, in points from the upper left corner.
+
+    Parameters
+    ----------
+    height
+        Its height; it is `NARROW` wide.
+    """
+
+    def __init__(self, height: float) -> None:
+        self._height = height
+        self._elements: list[Markup] = []
+
+    def box(self, left: float, top: float, width: float, height: float, fill: str) -> None:
+        """Draw a filled box; a negative width goes to the left."""
+        left, width = min(left, left + width), abs(width)
+        self._elements.append(
+            Markup('<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="{}"/>').format(
+                left, top, width, height, fill
+            )
+        )
+
+    def line(self, *ends: float, colour: str = INK, width: float = 0.8) -> None:
+        """Draw a line through x, y, x, y, ..."""
+        points = ' '.join(f'{end:.2f}' for end in ends)
+        self._elements.append(
+            Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="{}"/>').format(
+                points, colour, width
+            )
+        )
+
+    def area(self, corners: NDArray, fill: str) -> None:
+        """Draw a filled polygon, half transparent; corners are (N, 2)."""
+        points = ' '.join(f'{end:.2f}' for end in corners.ravel())
+        self._elements.append(
+            Markup('<polygon points="{}" fill="{}" fill-opacity="0.35"/>').format(points, fill)
+        )
+
+    def diamond(self, x: float, y: float, size: float = 6) -> None:
+        """Draw a white diamond."""
+        points = f'{x:.2f},{y - size} {x + size:.2f},{y} {x:.2f},{y + size} {x - size:.2f},{y}'
+        self._elements.append(
+            Markup('<polygon points="{}" fill="white" stroke="{}" stroke-width="2"/>').format(
+                points, INK
+            )
+        )
+
+    def words(self, x: float, y: float, text: str, anchor: str = 'start', size: int = 9) -> None:
+        """Write a line of text whose middle is at this height."""
+        self._elements.append(
+            Markup(
+                '<text x="{:.2f}" y="{:.2f}" text-anchor="{}" font-size="{}px">{}</text>'
+            ).format(x, y + 0.35 * size, anchor, size, text)
+        )
+
+    def scale(self, y: float, low: float, high: float, left: float, right: float) -> None:
+        """Draw a horizontal axis with some round numbers."""
+        self.line(left, y, right, y)
+        for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high):
+            if low <= tick <= high:
+                x = left + (tick - low) / (high - low) * (right - left)
+                self.line(x, y, x, y + 3)
+                self.words(x, y + 11, f'{tick:.3g}', 'middle')
+
+    def __str__(self) -> str:
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{NARROW}pt" '
+            f'height="{self._height:.0f}pt" viewBox="0 0 {NARROW} {self._height:.0f}" '
+            f'font-family="sans-serif" fill="{INK}">'
+        )
+        paper = '<rect width="100%" height="100%" fill="white"/>'
+        return '\n'.join((head, paper, *self._elements, '</svg>\n'))
+
+
+def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[str, int]) -> str:
+    """Draw R-indices with their intervals among those of controls and patients, as SVG.
 
     Parameters
     ----------
@@ -78,52 +158,59 @@ def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
     counts
         How many participants each group has.
     """
-    figure = new_figure(NARROW, 0.7 + len(own))
-    panels = figure.subplots(len(own), 1, squeeze=False, sharex=True)[:, 0]
+    top = 20
+    canvas = Canvas(top + PANEL * len(own) + 34)
     values = [own.to_numpy(dtype=float).ravel()]
     values += [reference[name].to_numpy(dtype=float) for name in own.index if name in reference]
     known = np.concatenate(values)
-    low, high = np.nanmin(known), np.nanmax(known)
-    bins = np.linspace(min(low, 0.0) - 0.03, max(high, 1.0) + 0.03, BINS)
-    for axes, (name, row) in zip(panels, own.iterrows()):
+    bins = np.linspace(min(np.nanmin(known), 0.0) - 0.03, max(np.nanmax(known), 1.0) + 0.03, BINS)
+    shown = {}
+    for number, (name, row) in enumerate(own.iterrows()):
+        middle = top + PANEL * (number + 0.5)
         if name in reference:
-            _draw_groups(axes, reference[name], reference['group'], bins, counts)
-        _draw_interval(axes, row)
-        axes.set(ylim=(-1.25, 1.25), yticks=[], ylabel=str(name))
-        axes.yaxis.label.set(rotation=0, ha='right', va='center', weight='bold')
-        axes.axhline(0, color=NEUTRAL, lw=0.6)
-        tidy(axes)
-        axes.spines['left'].set_visible(False)
-    panels[-1].set(xlim=(bins[0], bins[-1]), xlabel='R-index')
-    legends = (panel.get_legend_handles_labels() for panel in panels)
-    shown, labels = max(legends, key=lambda legend: len(legend[0]))
-    if shown:
-        figure.legend(shown, labels, loc='outside upper right', ncols=2, fontsize=9, frameon=False)
-    return figure
+            for group, values_of_group in reference[name].dropna().groupby(reference['group']):
+                _draw_group(canvas, middle, values_of_group, bins, str(group))
+                shown[str(group)] = f'{GROUP_NAMES[group]} (n = {counts[group]})'
+        canvas.line(*(LEFT, middle, RIGHT, middle), colour=NEUTRAL, width=0.6)
+        canvas.words(LEFT - 4, middle, str(name), 'end', size=10)
+        places = np.interp(row[['value', 'low', 'high']].to_numpy(float), bins[ENDS], SIDES)
+        if np.isfinite(places).all():
+            canvas.line(places[1], middle, places[2], middle, width=3)
+        canvas.diamond(places[0], middle)
+    _draw_legend(canvas, shown)
+    bottom = top + PANEL * len(own)
+    canvas.scale(bottom + 2, bins[0], bins[-1], LEFT, RIGHT)
+    canvas.words((LEFT + RIGHT) / 2, bottom + 26, 'R-index', 'middle')
+    return str(canvas)
 
 
-def _draw_groups(
-    axes: Axes, values: pd.Series, group: pd.Series, bins: np.ndarray, counts: Mapping[str, int]
+def _draw_group(
+    canvas: Canvas, middle: float, values: pd.Series, bins: NDArray, group: str
 ) -> None:
-    """Controls upwards and patients downwards, each as shares of the own group."""
-    for name, sign in {CONTROL: 1, PATIENT: -1}.items():
-        mine = values[group == name].dropna()
-        if mine.empty:
-            continue
-        share, _ = np.histogram(mine, bins)
-        heights = sign * share / share.max()
-        label = f'{GROUP_NAMES[name]} (n = {counts[name]})'
-        axes.stairs(heights, bins, fill=True, color=COLOURS[name], alpha=0.35, lw=0, label=label)
+    """Draw controls upwards and patients downwards, each as shares of the own group."""
+    share, _ = np.histogram(values, bins)
+    up_or_down = {CONTROL: -0.45, PATIENT: 0.45}[group] * PANEL
+    heights = np.repeat(middle + up_or_down * share / share.max(), 2)
+    edges = np.interp(np.repeat(bins, 2)[1:-1], bins[ENDS], SIDES)
+    corners = [[LEFT, middle], *np.column_stack([edges, heights]), [RIGHT, middle]]
+    canvas.area(np.array(corners), COLOURS[group])
 
 
-def _draw_interval(axes: Axes, row: pd.Series) -> None:
-    if np.isfinite(row['low']) and np.isfinite(row['high']):
-        axes.plot([row['low'], row['high']], [0, 0], color=INK, lw=3, solid_capstyle='butt')
-    axes.plot(row['value'], 0, 'D', ms=9, mfc='white', mec=INK, mew=2, zorder=3)
+def _draw_legend(canvas: Canvas, shown: Mapping[str, str]) -> None:
+    """Explain the colours of groups."""
+    left = RIGHT - 140.0 * len(shown)
+    for group, words in shown.items():
+        canvas.area(
+            np.array([[left, 5], [left + 14, 5], [left + 14, 13], [left, 13]]), COLOURS[group]
+        )
+        canvas.words(left + 18, 9, words)
+        left += 140
 
 
-def plot_contributions(parts: Mapping[str, pd.Series], names: Mapping[str, str]) -> Figure:
-    """Draw the contributions to each R-index: the mean control, the strongest regions, all others.
+def plot_contributions(parts: Mapping[str, pd.Series], names: Mapping[str, str]) -> str:
+    """Draw the contributions to each R-index, as SVG.
+
+    Shown are the mean control, the strongest regions, and the sum of all others.
 
     Parameters
     ----------
@@ -132,31 +219,27 @@ def plot_contributions(parts: Mapping[str, pd.Series], names: Mapping[str, str])
     names
         Readable names of features.
     """
-    columns = min(len(parts), PER_ROW)
-    rows = -(-len(parts) // columns)
-    figure = new_figure(WIDTH, 3.7 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in panels[len(parts) :]:
-        axes.set_axis_off()
-    for axes, (name, mine) in zip(panels, parts.items()):
-        bars = strongest(mine)
-        labels = [names.get(str(feature), str(feature)) for feature in bars.index]
-        colours = [RAISES if value > 0 else LOWERS for value in bars]
-        colours[0] = NEUTRAL
-        places = np.arange(len(bars))[::-1]
-        axes.barh(places, bars, color=colours)
-        for place, value in zip(places, bars):
-            axes.annotate(
-                f'{value:+.2f}', (max(value, 0.0), place), xytext=(3, 0), fontsize=8,
-                textcoords='offset points', va='center',
-            )  # fmt: skip
-        axes.set_yticks(places, labels, fontsize=8)
-        axes.axvline(0, color=NEUTRAL, lw=0.8)
-        axes.margins(x=0.12)
-        axes.locator_params(axis='x', nbins=5)
-        axes.set(title=f'{name} = {mine.sum():.2f}', xlabel=f'contribution to {name}')
-        tidy(axes)
-    return figure
+    bars = {name: strongest(mine) for name, mine in parts.items()}
+    left, right, row, around = 216, NARROW - 34, 15, 52
+    canvas = Canvas(sum(row * len(each) + around for each in bars.values()))
+    top = 0
+    for name, mine in bars.items():
+        canvas.words(left, top + 9, f'{name} = {parts[name].sum():.2f}', size=11)
+        top += 20
+        low, high = min(mine.min(), 0.0), max(mine.max(), 0.0)
+        per_unit = (right - left) / (high - low or 1.0)
+        zero = left - low * per_unit
+        for number, (feature, value) in enumerate(mine.items()):
+            middle = top + row * (number + 0.5)
+            colour = NEUTRAL if number == 0 else RAISES if value > 0 else LOWERS
+            canvas.words(left - 6, middle, names.get(str(feature), str(feature)), 'end', size=8)
+            canvas.box(zero, middle - 0.4 * row, value * per_unit, 0.8 * row, colour)
+            canvas.words(zero + max(value, 0) * per_unit + 3, middle, f'{value:+.2f}', size=8)
+        top += row * len(mine)
+        canvas.line(zero, top - row * len(mine), zero, top, colour=NEUTRAL)
+        canvas.scale(top + 1, low, high, left, right)
+        top += around - 20
+    return str(canvas)
 
 
 def strongest(parts: pd.Series, count: int = SHOWN_REGIONS) -> pd.Series:

@@ -22,7 +22,7 @@ from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.cohort.warnings import not_adapted
 from surreal_bids.columns import sex_of
-from surreal_bids.files import final_path
+from surreal_bids.files import final_path, write_text
 from surreal_bids.reports.assembly import (
     ANATOMY,
     RINDICES,
@@ -311,7 +311,7 @@ def _standing(one: Individual) -> list[Block]:
     caption = 'The diamond is the R-index; the bar is its interval (68%), where known.'
     if len(rows):
         caption += f' Controls (above the line) and patients (below) are from {whose}.'
-    path = save_figure(_figure(one, 'standing'), drawn)
+    path = write_text(_figure(one, 'standing'), drawn)
     return [Figure(path, 'R-indices compared with controls and patients', caption, is_narrow=True)]
 
 
@@ -329,9 +329,9 @@ def _contributions(one: Individual, painter: RegionPainter | None) -> list[Block
         'what the model uses, not what caused the disease.'
     )
     drawn = plot_contributions(parts, one.tables.region_of)
-    path = save_figure(_figure(one, 'contributions'), drawn)
+    path = write_text(_figure(one, 'contributions'), drawn)
     caption = 'The strongest contributions; red raises the R-index, blue lowers it.'
-    blocks: list[Block] = [words, Figure(path, 'Regional contributions', caption)]
+    blocks: list[Block] = [words, Figure(path, 'Regional contributions', caption, is_narrow=True)]
     if painter is not None:
         values = {name: _by_label(one, mine) for name, mine in parts.items()}
         drawn_map = painter.draw(_figure(one, 'map'), values, 'contribution to the R-index')

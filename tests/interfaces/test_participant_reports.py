@@ -60,7 +60,7 @@ def test_r_indices_of_an_earlier_run_do_not_stay_where_new_ones_fail(step, tmp_p
         patched.setattr(rindices_section, 'plot_standing', fail)
         step.run(cwd=str(tmp_path))
     words = Page(path).words
-    assert 'could not be reported: no figure' in words
+    assert 'could not be written (no figure)' in words
     assert 'Comparison with controls' not in words
     step.inputs.again = False
     step.run(cwd=str(tmp_path))

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import nibabel as nib
 import numpy as np
@@ -22,13 +23,13 @@ from surreal_bids.reports.assembly import (
     remove_others,
     write_anatomy,
 )
-from surreal_bids.reports.figures import save_figure
 from surreal_bids.reports.mosaics import Scale
 from surreal_bids.reports.pages import Fragment, Paragraph, Section, render_sections
 from surreal_bids.reports.rindices_figures import (
     OTHERS,
     RegionPainter,
     plot_contributions,
+    plot_standing,
     strongest,
 )
 from surreal_bids.reports.rindices_section import (
@@ -465,8 +466,33 @@ def test_maps_have_the_colours_of_their_regions(tmp_path, painter):
     np.testing.assert_allclose(grey[:, 0], grey[:, 2])
 
 
-@pytest.mark.drawn
-def test_regions_may_be_called_anything(tmp_path):
-    parts = pd.Series([0.1, 0.2, 0.3], ['baseline', 'left $a_{$', r'$\right$'])
-    path = save_figure(tmp_path / 'x.svg', plot_contributions({'r1': parts}, {}))
-    assert 'left $a_{$' in path.read_text()
+def parse(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg)  # noqa: S314 -- our own
+
+
+def test_regions_may_be_called_anything():
+    parts = pd.Series([0.1, 0.2, 0.3], ['baseline', 'left $a_{$ <b>', r'$\right$ & "c"'])
+    drawn = parse(plot_contributions({'r1': parts}, {}))
+    assert {'left $a_{$ <b>', r'$\right$ & "c"'} <= {each.text for each in drawn.iter()}
+
+
+def test_bars_are_as_long_as_contributions():
+    parts = pd.Series([0.1, 0.4, -0.2], ['baseline', 'a', 'b'])
+    drawn = parse(plot_contributions({'r1': parts}, {}))
+    _, baseline, first, second = (each for each in drawn.iter() if each.tag.endswith('rect'))
+    assert float(first.get('width')) == pytest.approx(4 * float(baseline.get('width')), abs=0.02)
+    assert float(second.get('width')) == pytest.approx(2 * float(baseline.get('width')), abs=0.02)
+    zero = float(first.get('x'))
+    assert float(second.get('x')) == pytest.approx(zero - float(second.get('width')), abs=0.02)
+
+
+def test_an_r_index_stands_where_its_value_is_among_those_of_others():
+    """The middle of 0 and 1 is in the middle of the axis between their labels."""
+    own = pd.DataFrame({'value': [0.5], 'low': [0.0], 'high': [1.0]}, index=['r1'])
+    others = pd.DataFrame({'r1': [0.1, 0.9], 'group': ['CN', 'PT']})
+    drawn = parse(plot_standing(own, others, {'CN': 1, 'PT': 1}))
+    labels = {each.text: float(each.get('x')) for each in drawn.iter() if each.get('x')}
+    shapes = [each for each in drawn.iter() if each.tag.endswith('polygon')]
+    diamond = [point.split(',') for point in shapes[2].get('points').split()]
+    assert float(diamond[0][0]) == pytest.approx((labels['0'] + labels['1']) / 2, abs=0.1)
+    assert {'controls (n = 1)', 'patients (n = 1)'} <= set(labels)
