@@ -16,6 +16,7 @@ from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.model.agreement import LOW_AGREEMENT, NO_PATTERN
+from surreal_bids.model.factors import USUAL_PENALTY
 from surreal_bids.model.stability import (
     LEAST_OF_SEVERAL,
     LEAST_STABILITY,
@@ -470,11 +471,9 @@ def _compared_factors(linear: Mapping[str, Any]) -> list[str]:
         return []
     best, penalty, starts = max(density.values()), linear['penalty'], linear['starts']
     compared = '; '.join(f'{each:g}: {value - best:.2f}' for each, value in density.items())
-    how = (
-        'the largest within a standard error of the best'
-        if penalty in density
-        else 'because with the others a pattern lost all of its regions'
-    )
+    how = 'since with a higher one a pattern lost all of its regions'
+    if penalty >= USUAL_PENALTY:
+        how = 'the highest that is within a standard error of the best and keeps the same patterns'
     return [
         'Members start from linear factors. Their penalty is '
         f'{penalty:g}, {how}. Mean log-density of patients left out, by penalty and relative to '
