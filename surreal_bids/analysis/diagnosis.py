@@ -180,6 +180,15 @@ def range_of(name: str, low: float, high: float, number: str = '{:.4g}') -> str:
     return f'{number.format(low)} to {number.format(high)}{unit}'
 
 
+def with_unit(name: str, values: pd.Series) -> tuple[pd.Series, str]:
+    """Return a covariate and its name with the unit: age in years, intracranial volume in ml."""
+    if not is_numeric_dtype(values):
+        return values, name
+    if _is_icv_in_mm3(name, values.median()):
+        return values / 1000, f'{name} (ml)'
+    return values, f'{name} (years)' if means(name, 'age') else name
+
+
 def _is_icv_in_mm3(name: str, value: float) -> bool:
     """Whether a value is an intracranial volume that can only be in mm3."""
     return means(name, 'icv') and USUAL_ICV_MM3[0] < value < USUAL_ICV_MM3[1]

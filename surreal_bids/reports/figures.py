@@ -17,8 +17,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from surreal_bids.analysis.diagnosis import with_unit
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.files import write_text
@@ -42,6 +43,15 @@ WIDTH = 10.5
 
 PANEL = 3.3
 """Inches of a panel of the scatter plots."""
+
+PANELS = 5
+"""Covariates side by side ..."""
+
+LETTERS_OF_A_ROW = 65
+"""... and letters below them that do not overlap."""
+
+ROUND_STEPS = (1, 2, 5, 10)
+"""Steps of ticks, so that their labels have few digits."""
 
 BINS = 24
 
@@ -89,14 +99,22 @@ def plot_participants(covariates: pd.DataFrame, group: pd.Series) -> Figure:
         CN or PT.
     """
     count = max(covariates.shape[1], 1)
-    figure = new_figure(WIDTH, 2.7)
-    for axes, name in zip(figure.subplots(1, count, squeeze=False)[0], covariates):
-        values = covariates[name]
+    columns = min(count, PANELS)
+    rows = -(-count // columns)
+    figure = new_figure(WIDTH, 0.3 + 2.4 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, name in zip(panels, covariates):
+        values, label = with_unit(str(name), covariates[name])
         draw = _histograms if pd.api.types.is_numeric_dtype(values) else _bars
         draw(axes, values, group)
-        axes.set(xlabel=str(name))
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set(xlabel=label)
+        axes.yaxis.set(
+            major_locator=MaxNLocator(5, steps=ROUND_STEPS),
+            major_formatter=PercentFormatter(1, decimals=0),
+        )
         tidy(axes)
+    for axes in panels[count:]:
+        axes.set_axis_off()
     figure.axes[0].set_ylabel('share of the group')
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside upper left', ncols=2, frameon=False)
@@ -124,8 +142,10 @@ def _bars(axes: Axes, values: pd.Series, group: pd.Series) -> None:
             share = mine.value_counts(normalize=True).reindex(levels, fill_value=0)
             places = np.arange(len(levels)) + 0.4 * number - 0.2
             axes.bar(places, share, 0.4, color=colour, alpha=0.8, label=_legend(group, name))
-    axes.set_xticks(range(len(levels)), [str(level) for level in levels])
-    if len(levels) > 4:
+    labels = [str(level) for level in levels]
+    axes.set_xticks(range(len(levels)), labels)
+    columns = min(len(axes.figure.axes), PANELS)
+    if len(max(labels, key=len)) * len(labels) > LETTERS_OF_A_ROW / columns:
         axes.tick_params('x', rotation=60)
 
 
@@ -238,6 +258,7 @@ def plot_r_indices(
             axes.set_axis_off()
             continue
         tidy(axes)
+        axes.xaxis.set_major_locator(MaxNLocator(4, steps=ROUND_STEPS))
         axes.set(xlabel=names[column], ylabel=names[row] if column < row else 'share')
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside upper center', ncols=2, frameon=False)

@@ -224,7 +224,7 @@ def _model(report: GroupReport) -> Section:
     blocks: list[Block] = [facts, *stability_table(card), *linear_table(card)]
     if agreement.empty:
         return Section(MODEL, tuple(blocks))
-    if agreement['agreement'].notna().any():
+    if len(agreement) > 1 and agreement['agreement'].notna().any():
         drawn = figures.plot_agreement(agreement, history, card['Selected'], chance_of(card))
         caption = (
             'Each point is the mean agreement of all pairs of members with the same number of '

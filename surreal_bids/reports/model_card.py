@@ -368,7 +368,10 @@ def concordance_of_members(card: Card) -> list[Number]:
 
 
 def _shown_p(tested: Stability) -> str | None:
-    return ', '.join(_p_value(tested)).removeprefix('p = ') if tested.null else None
+    if not tested.null:
+        return None
+    value, note = _p_value(tested)
+    return value.removeprefix('p = ') + ' (smallest possible)' * note.startswith('the smallest')
 
 
 def stability_table(card: Card) -> tuple[Table, ...]:
