@@ -409,3 +409,20 @@ def _row(name: str, used: pd.DataFrame, found: Comparison | str) -> dict[str, An
         'slopes': found.slopes,
         'outcome': COMPARED,
     }
+
+
+EXCLUDED_VISITS = {
+    'visits_elsewhere': 'at another site than the first visit',
+    'visits_without_site': 'without a site, while other visits of the participant have one',
+    'visits_without_time': 'without a date or an age',
+}
+"""Columns with numbers of visits that are excluded from the change per year, and the reason."""
+
+
+def describe_excluded(table: pd.DataFrame) -> str:
+    """Return how many visits are excluded from the change per year, in words; may be empty."""
+    counts = {
+        name: int(table[name].max()) for name in EXCLUDED_VISITS if name in table and len(table)
+    }
+    listed = [f'{count} {EXCLUDED_VISITS[name]}' for name, count in counts.items() if count]
+    return f'Excluded visits: {"; ".join(listed)}.' if listed else ''

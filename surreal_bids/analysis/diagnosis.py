@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import stats
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from surreal_bids.bids.tabular import SPREAD_SUFFIX
+from surreal_bids.cautions import SEPARATION, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.requirements import USUAL_ICV_MM3
 from surreal_bids.columns import means
@@ -180,6 +182,14 @@ def range_of(name: str, low: float, high: float, number: str = '{:.4g}') -> str:
     return f'{number.format(low)} to {number.format(high)}{unit}'
 
 
+def describe_column(name: str, values: Mapping[str, float]) -> str:
+    """Return mean, SD and range of a covariate, or how often it has each value."""
+    if set(values) == {'mean', 'std', 'min', 'max'}:
+        middle = mean_and_sd(name, values['mean'], values['std'])
+        return f'{name} {middle} ({range_of(name, values["min"], values["max"])})'
+    return f'{name}: ' + ', '.join(f'{level} {count}' for level, count in values.items())
+
+
 def with_unit(name: str, values: pd.Series) -> tuple[pd.Series, str]:
     """Return a covariate and its name with the unit: age in years, intracranial volume in ml."""
     if not is_numeric_dtype(values):
@@ -229,3 +239,24 @@ def with_units(differences: pd.DataFrame) -> pd.DataFrame:
         words = [mean_and_sd(name, *both) for name, both in zip(numeric['covariate'], moments)]
         table.loc[numeric.index, group] = words
     return table
+
+
+DIFFERS = 0.05
+"""Maximum p at which groups are reported to differ in a covariate."""
+
+
+def warn_of_differences(differences: pd.DataFrame) -> list[Caution]:
+    """Warn of covariates in which patients and controls differ (:func:`compare_groups`)."""
+    differs = differences[differences['p'] < DIFFERS] if len(differences) else differences
+    if differs.empty:
+        return []
+    listed = '; '.join(f'{row.in_words} (p = {row.p:.2g})' for row in differs.itertuples())
+    return [
+        Caution(
+            f'The groups also differ in covariates: {listed}',
+            'Part of the area under the curve may be due to these differences, which cross-fitting '
+            'does not remove',
+            'Match the groups, or report these differences with it',
+            SEPARATION,
+        )
+    ]

@@ -40,7 +40,7 @@ from surreal_bids.model.factors import (
     spread_rows,
 )
 from surreal_bids.model.member_start import member_weights
-from surreal_bids.model.settings import HyperParameters
+from surreal_bids.model.settings import SMALLEST_BATCH, HyperParameters
 from surreal_bids.model.train import Progress, Sample, Training, members_by_ortho, members_r_indices
 from surreal_bids.progress import Preparation
 from surreal_bids.stats.concordance import match_patterns
@@ -55,9 +55,7 @@ Shuffle = Callable[[np.random.Generator], tuple[Floats, Floats]]
 CANDIDATES = (1, 2, 3, 4, 5, 6)
 """Numbers of patterns that are tried where none is given."""
 SHARE = 0.8
-"""Part of each group in a subsample ..."""
-MIN_PEOPLE = 8
-"""... no fewer than this, the smallest batch."""
+"""Part of each group in a subsample, but no fewer than the smallest batch."""
 MOST_PEOPLE = 2000
 """Subsamples are of no more than this: with very many, small departures from the model become
 stable too."""
@@ -113,7 +111,7 @@ class Number:
 
 def subsample_size(n_people: int) -> int:
     """How many of a group are in a random subsample."""
-    return max(round(SHARE * n_people), min(n_people, MIN_PEOPLE))
+    return max(round(SHARE * n_people), min(n_people, SMALLEST_BATCH))
 
 
 def draw_subsample(n_people: int, rng: np.random.Generator) -> NDArray:

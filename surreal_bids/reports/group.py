@@ -12,7 +12,8 @@ import nibabel as nib
 import pandas as pd
 
 from surreal_bids import __version__
-from surreal_bids.analysis.diagnosis import describe_indices, with_units
+from surreal_bids.analysis.change import EXCLUDED_VISITS, describe_excluded
+from surreal_bids.analysis.diagnosis import describe_indices, warn_of_differences, with_units
 from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
@@ -45,8 +46,6 @@ from surreal_bids.reports.model_card import (
     against_chance,
     agreement_table,
     assurances,
-    chance_of,
-    concordance_of_members,
     linear_table,
     model_facts,
     stability_table,
@@ -65,8 +64,9 @@ from surreal_bids.reports.pages import (
     list_checks,
     write_page,
 )
-from surreal_bids.reports.viewers import Background, DrawnMap, draw_mosaic, write_viewer
+from surreal_bids.reports.viewers import Background, DrawnMap, draw_maps, drawn_results
 from surreal_bids.rindices.crossfit import HELD_OUT
+from surreal_bids.stats.concordance import chance_agreement
 from surreal_bids.stats.glm import HIGH, LOW
 
 
@@ -128,8 +128,9 @@ class GroupReport:
     @cached_property
     def cautions(self) -> list[Caution]:
         """What to check."""
-        own = [*_different_groups(self.found), *warn_of_flags(self.found, self.flags)]
-        return list(unite([*self.found.cautions, *own]))
+        differences = warn_of_differences(self.found.differences)
+        flagged = warn_of_flags(self.found, self.flags)
+        return list(unite([*self.found.cautions, *differences, *flagged]))
 
     def figure_path(self, name: str) -> Path:
         """Return the path of a figure."""
@@ -169,10 +170,30 @@ def _summary(report: GroupReport) -> Section:
         Number('Excluded', str(len(cohort.exclusions))),
         Number('Patterns', str(chosen['n_patterns'])),
     ]
-    numbers += [*against_chance(report.card), *concordance_of_members(report.card)]
+    numbers += [*against_chance(report.card), *_concordance(report.card)]
     found = assurances(report.card, applied=HELD_OUT not in report.found.results)
     blocks = [Numbers(tuple(numbers)), *list_checks(report.cautions), Paragraph(' '.join(found))]
     return Section('Summary', (*blocks, *not_held_out(report.found)))
+
+
+def _concordance(card: Mapping[str, Any]) -> list[Number]:
+    """Return how similarly the members rank patients."""
+    chosen = card['Selected']
+    if not chosen['n_patterns'] or chosen['agreement'] is None:
+        return []
+    pair = chosen['n_patterns'], chosen['ortho']
+    rows = [row for row in card['Agreement'] if (row['n_patterns'], row['ortho']) == pair]
+    count = f'{rows[0]["n_healthy"]} ' if rows else ''
+    note = (
+        f'mean concordance of the {count}training runs (members): how alike they rank patients '
+        f'(unrelated runs {_chance(card):.2f}, identical runs 1)'
+    )
+    return [Number('Agreement of members', f'{chosen["agreement"]:.2f}', note=note)]
+
+
+def _chance(card: Mapping[str, Any]) -> float:
+    """Return the agreement of unrelated members for this number of patients and patterns."""
+    return chance_agreement(card['Sample']['n_pt'], card['Selected']['n_patterns'])
 
 
 def _participants(report: GroupReport) -> Section:
@@ -225,7 +246,7 @@ def _model(report: GroupReport) -> Section:
     if agreement.empty:
         return Section(MODEL, tuple(blocks))
     if len(agreement) > 1 and agreement['agreement'].notna().any():
-        drawn = figures.plot_agreement(agreement, history, card['Selected'], chance_of(card))
+        drawn = figures.plot_agreement(agreement, history, card['Selected'], _chance(card))
         caption = (
             'Each point is the mean agreement of all pairs of members with the same number of '
             'patterns (M) and the same λ. The ring marks the selected setting.'
@@ -297,7 +318,8 @@ def _patterns(report: GroupReport) -> Section:
         for name, path in report.pattern_maps.items()
     ]
     caption = f'{attributed}. Blue: smaller than without the pattern.'
-    return Section(PATTERNS, (*doubts, figure, *_maps(report, maps, caption)))
+    drawn_maps = draw_maps(report.output_dir, report.background, maps, caption)
+    return Section(PATTERNS, (*doubts, figure, *drawn_maps))
 
 
 NO_PATIENTS = (
@@ -305,22 +327,6 @@ NO_PATIENTS = (
     'the patients of the training sample are in the group report of the training.'
 )
 """Note where regional changes are not those of patients."""
-
-
-def _maps(report: GroupReport, maps: list[DrawnMap], caption: str) -> list[Block]:
-    """Return mosaics of maps, each with a link to its viewer."""
-    out, background = report.output_dir, report.background
-    if background is None:
-        return []
-    return [
-        Figure(
-            draw_mosaic(out, each, background),
-            each.title,
-            caption,
-            viewer=write_viewer(out, each, background),
-        )
-        for each in maps
-    ]
 
 
 def _voxels(report: GroupReport) -> Section:
@@ -342,12 +348,13 @@ def _tissue(report: GroupReport, tissue: str, maps: VoxelMaps) -> Section:
         blocks.append(Table(skipped, 'Comparisons that were not made'))
     found = maps.summary[maps.summary.get('discoveries', pd.Series(dtype=float)).gt(0)]
     slopes = maps.summary[maps.summary['contrast'].str.endswith('slope')]
-    tests = [_drawn(maps, tissue, row, 't', row['t_at_fdr_0.05']) for _, row in found.iterrows()]
-    effects = [_drawn(maps, tissue, row, 'change per R = 1') for _, row in slopes.iterrows()]
+    tests = drawn_results(maps, tissue, found, 't', 't_at_fdr_0.05')
+    effects = drawn_results(maps, tissue, slopes, 'change per R = 1')
     caption = 'Voxels that differ at a false discovery rate of 0.05; blue is less tissue.'
-    shown = _maps(report, tests, caption)
+    shown = draw_maps(report.output_dir, report.background, tests, caption)
     caption = 'Effect at every voxel, a description and not a test; blue is less tissue.'
-    return Section(tissue, (*blocks, *shown, *_maps(report, effects, caption)))
+    shown += draw_maps(report.output_dir, report.background, effects, caption)
+    return Section(tissue, (*blocks, *shown))
 
 
 DESCRIPTIONS = (
@@ -355,18 +362,6 @@ DESCRIPTIONS = (
     'same brains, so slopes on them and subgroups defined by them differ even without disease. '
     'These maps describe the patterns, without a threshold and without p values.'
 )
-
-
-def _drawn(
-    maps: VoxelMaps, tissue: str, row: pd.Series, label: str, threshold: float = 0.0
-) -> DrawnMap:
-    return DrawnMap(
-        nib.Nifti1Image.from_filename(maps.images[row['contrast']]),
-        f'{row["contrast"]}{tissue}',
-        f'{tissue}: {row["description"]}',
-        label,
-        threshold,
-    )
 
 
 def _associations(report: GroupReport) -> Section:
@@ -429,33 +424,11 @@ def _change(report: GroupReport) -> Section:
         f'{report.tables["changes"]} has the changes of each participant, '
         f'{report.tables["group_change"]} all columns of this table'
     )
-    blocks += _excluded_visits(found.group_change)
+    if excluded := describe_excluded(found.group_change):
+        blocks.append(Paragraph(excluded))
     unneeded = [*EXCLUDED_VISITS, 'standard_error']
     shown = found.group_change.drop(columns=unneeded, errors='ignore')
     return Section(CHANGE, (*blocks, Table(shown, title, formats)))
-
-
-EXCLUDED_VISITS = {
-    'visits_elsewhere': 'at another site than the first visit',
-    'visits_without_site': 'without a site, while other visits of the participant have one',
-    'visits_without_time': 'without a date or an age',
-}
-"""Columns with numbers of visits that are excluded from the change per year, and the reason."""
-
-
-def _excluded_visits(table: pd.DataFrame) -> list[Block]:
-    """Return how many visits are excluded from the change per year."""
-    counts = {
-        name: int(table[name].max()) for name in EXCLUDED_VISITS if name in table and len(table)
-    }
-    listed = [f'{count} {EXCLUDED_VISITS[name]}' for name, count in counts.items() if count]
-    if not listed:
-        return []
-    return [Paragraph(f'Excluded visits: {"; ".join(listed)}.')]
-
-
-DIFFERS = 0.05
-"""Maximum p at which groups are reported to differ in a covariate."""
 
 
 def _diagnosis(report: GroupReport) -> Section:
@@ -476,25 +449,6 @@ def _diagnosis(report: GroupReport) -> Section:
         table = with_units(found.differences[columns])
         blocks.append(Table(table, 'Covariates of the two groups', {'p': '{:.2g}'}))
     return Section(SEPARATION, tuple(blocks))
-
-
-def _different_groups(found: Findings) -> list[Caution]:
-    """Warn of covariates in which patients and controls differ."""
-    if found.diagnosis is None:
-        return []
-    differs = found.differences[found.differences['p'] < DIFFERS]
-    if differs.empty:
-        return []
-    listed = '; '.join(f'{row.in_words} (p = {row.p:.2g})' for row in differs.itertuples())
-    return [
-        Caution(
-            f'The groups also differ in covariates: {listed}',
-            'Part of the area under the curve may be due to these differences, which cross-fitting '
-            'does not remove',
-            'Match the groups, or report these differences with it',
-            SEPARATION,
-        )
-    ]
 
 
 def _halves(report: GroupReport) -> Section:

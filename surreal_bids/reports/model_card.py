@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.diagnosis import mean_and_sd, range_of
+from surreal_bids.analysis.diagnosis import describe_column, range_of
 from surreal_bids.bids.tabular import CONTROL, PATIENT
 from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
@@ -25,14 +25,13 @@ from surreal_bids.model.stability import (
     stored_number,
 )
 from surreal_bids.reports.pages import (
-    NOTHING,
     Block,
     Facts,
     Number,
     Paragraph,
     Section,
     Table,
-    table_rows,
+    text_lines,
 )
 from surreal_bids.rindices.crossfit import (
     MIN_REPRODUCED,
@@ -42,7 +41,6 @@ from surreal_bids.rindices.crossfit import (
 )
 from surreal_bids.rindices.intervals import INTERVALS
 from surreal_bids.rindices.new_sites import describe_added
-from surreal_bids.stats.concordance import chance_agreement
 from surreal_bids.text import counted, list_briefly
 
 Card = Mapping[str, Any]
@@ -68,7 +66,7 @@ HEAD_SIZE = {
 
 def verdict_text(card: Card) -> str:
     """Return the verdict on a model: what it is and what to know before using it, in lines."""
-    return '\n'.join(_lines([Facts(verdict(card))]))
+    return '\n'.join(text_lines([Facts(verdict(card))]))
 
 
 def card_text(card: Card, details: bool = True) -> str:
@@ -83,20 +81,21 @@ def card_text(card: Card, details: bool = True) -> str:
     """
     sections = card_sections(card, details)
     return '\n\n'.join(
-        '\n'.join([section.title, *(f'  {line}' for line in _lines(section.blocks))])
+        '\n'.join([section.title, *(f'  {line}' for line in text_lines(section.blocks))])
         for section in sections
     )
 
 
 def card_sections(card: Card, details: bool) -> list[Section]:
     """Return the sections of a card, the verdict first; see :func:`card_text`."""
+    added = describe_added(card.get('AddedSites', {}))
     sections = [
         Section('Verdict', (Facts(verdict(card)),)),
         Section('Origin', _paragraphs(_origin(card))),
         Section('Training sample', _paragraphs(_sample(card))),
         Section('Features', _paragraphs(_features(card))),
         Section('Preprocessing', (Facts(_preprocessing(card['Preprocessing'])),)),
-        Section('Sites added after training', _paragraphs(_added_sites(card))),
+        Section('Sites added after training', _paragraphs(added)),
         Section('Model', (model_facts(card), *linear_table(card))),
         Section('R-indices of the training sample', _paragraphs(_cross_fit(card))),
         Section('Number of patterns', stability_table(card)),
@@ -223,17 +222,10 @@ def _sample(card: Card) -> list[str]:
         return [UNKNOWN]
     lines = []
     for group, word in ((CONTROL, 'controls'), (PATIENT, 'patients')):
-        columns = [_column(name, it) for name, it in sample[group].items() if name != 'n']
+        columns = [describe_column(name, it) for name, it in sample[group].items() if name != 'n']
         described = f': {"; ".join(columns)}' if columns else ''
         lines.append(f'{sample[group]["n"]} {word} ({group}){described}')
     return lines
-
-
-def _column(name: str, values: Mapping[str, float]) -> str:
-    if set(values) == {'mean', 'std', 'min', 'max'}:
-        middle = mean_and_sd(name, values['mean'], values['std'])
-        return f'{name} {middle} ({range_of(name, values["min"], values["max"])})'
-    return f'{name}: ' + ', '.join(f'{level} {count}' for level, count in values.items())
 
 
 def _features(card: Card) -> list[str]:
@@ -322,11 +314,6 @@ def _published_facts(imported: Mapping[str, Any]) -> dict[str, str]:
     return meanings | ({'cite': imported['Citation']} if 'Citation' in imported else {})
 
 
-def chance_of(card: Card) -> float:
-    """Return the agreement of unrelated members for this number of patients and patterns."""
-    return chance_agreement(card['Sample']['n_pt'], card['Selected']['n_patterns'])
-
-
 def _tested(card: Card) -> Stability | None:
     """Return the test of whether there is any pattern at all; None if there was none."""
     number = stored_number(card.get('Stability'))
@@ -350,21 +337,6 @@ def against_chance(card: Card) -> list[Number]:
         f'maximum {max(tested.null):.2f}. Preprocessing was repeated for each permutation'
     )
     return [Number('Permutation test of any pattern', *_p_value(tested), note)]
-
-
-def concordance_of_members(card: Card) -> list[Number]:
-    """Return how similarly the members rank patients."""
-    chosen = card['Selected']
-    if not chosen['n_patterns'] or chosen['agreement'] is None:
-        return []
-    pair = chosen['n_patterns'], chosen['ortho']
-    rows = [row for row in card['Agreement'] if (row['n_patterns'], row['ortho']) == pair]
-    count = f'{rows[0]["n_healthy"]} ' if rows else ''
-    note = (
-        f'mean concordance of the {count}training runs (members): how alike they rank patients '
-        f'(unrelated runs {chance_of(card):.2f}, identical runs 1)'
-    )
-    return [Number('Agreement of members', f'{chosen["agreement"]:.2f}', note=note)]
 
 
 def _shown_p(tested: Stability) -> str | None:
@@ -393,9 +365,7 @@ def stability_table(card: Card) -> tuple[Table, ...]:
         for each in tried
     ]
     table = pd.DataFrame(rows)
-    formats = dict.fromkeys(
-        ('stability', 'shuffled labels, median', 'shuffled labels, highest'), '{:.2f}'
-    )
+    formats = dict.fromkeys(table.columns[1:4], '{:.2f}')
     density = pd.Series([each.left_out for each in tried], dtype=float)
     caption = STABILITY
     if len(tried) > 1 and density.notna().all():
@@ -485,10 +455,6 @@ def _compared_factors(linear: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _added_sites(card: Card) -> list[str]:
-    return describe_added(card.get('AddedSites', {}))
-
-
 def _cross_fit(card: Card) -> list[str]:
     """Return how the R-indices of the training sample were computed."""
     if 'Imported' in card or 'TrainingSample' not in card or not card['PatternNames']:
@@ -545,24 +511,3 @@ def _number(value: float | None) -> str:
 
 def _index(value: float | None) -> str:
     return UNKNOWN if value is None else f'{value:.3f}'
-
-
-def _lines(blocks: Sequence[Block]) -> list[str]:
-    """Return blocks as lines of text."""
-    lines: list[str] = []
-    for block in blocks:
-        if isinstance(block, Paragraph):
-            lines.append(block.text)
-        elif isinstance(block, Facts):
-            lines += [f'{name}: {value}' for name, value in block.facts.items()]
-        elif isinstance(block, Table):
-            lines += [block.caption, *(f'  {line}' for line in _table_lines(block))]
-    return lines
-
-
-def _table_lines(table: Table) -> list[str]:
-    """Return a table as lines with columns of equal width."""
-    rows = [list(map(str, table.frame.columns))]
-    rows += [[cell.text.replace(NOTHING, '-') for cell in cells] for _, cells in table_rows(table)]
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return ['  '.join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]

@@ -482,3 +482,24 @@ def _place(value: float, limit: float | None) -> float | None:
     if limit is None:
         return None
     return round(50 + 50 * min(max(float(value) / limit, -1.0), 1.0), 1)
+
+
+def text_lines(blocks: Sequence[Block]) -> list[str]:
+    """Return blocks as lines of text."""
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Paragraph):
+            lines.append(block.text)
+        elif isinstance(block, Facts):
+            lines += [f'{name}: {value}' for name, value in block.facts.items()]
+        elif isinstance(block, Table):
+            lines += [block.caption, *(f'  {line}' for line in _table_lines(block))]
+    return lines
+
+
+def _table_lines(table: Table) -> list[str]:
+    """Return a table as lines with columns of equal width."""
+    rows = [list(map(str, table.frame.columns))]
+    rows += [[cell.text.replace(NOTHING, '-') for cell in cells] for _, cells in table_rows(table)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ['  '.join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+import pandas as pd
 from markupsafe import Markup
 from nibabel.affines import rescale_affine, voxel_sizes
 
+from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.config import BUILTIN_TEMPLATE
 from surreal_bids.files import write_text
 from surreal_bids.reports.mosaics import statistic_mosaic
-from surreal_bids.reports.pages import content_policy
+from surreal_bids.reports.pages import Figure, content_policy
 from surreal_bids.templates import builtin_template, read_template
 
 VIEWER_MM = 2.0
@@ -148,3 +151,36 @@ def _coarser(image: nib.Nifti1Image, order: int) -> nib.Nifti1Image:
     affine = rescale_affine(image.affine, image.shape, (VIEWER_MM,) * 3, shape)
     single = nib.Nifti1Image(np.asarray(image.dataobj, dtype=np.float32), image.affine)
     return resample_from_to(single, (tuple(shape), affine), order=order)
+
+
+def drawn_results(
+    maps: VoxelMaps, tissue: str, rows: pd.DataFrame, label: str, threshold: str | None = None
+) -> list[DrawnMap]:
+    """Return the maps of rows of the summary of voxelwise results; `threshold` is a column."""
+    return [
+        DrawnMap(
+            nib.Nifti1Image.from_filename(maps.images[row['contrast']]),
+            f'{row["contrast"]}{tissue}',
+            f'{tissue}: {row["description"]}',
+            label,
+            0.0 if threshold is None else row[threshold],
+        )
+        for _, row in rows.iterrows()
+    ]
+
+
+def draw_maps(
+    root: Path, background: Background | None, maps: Sequence[DrawnMap], caption: str
+) -> list[Figure]:
+    """Draw mosaics of maps, each with a link to its viewer; nothing without a background."""
+    if background is None:
+        return []
+    return [
+        Figure(
+            draw_mosaic(root, each, background),
+            each.title,
+            caption,
+            viewer=write_viewer(root, each, background),
+        )
+        for each in maps
+    ]
