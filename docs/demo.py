@@ -46,9 +46,7 @@ class Size:
 
 
 FULL = Size(2, 120, 180, '--template-resolution 2', '')
-MINIATURE = Size(
-    1, 120, 180, '--template-resolution 4', '--n-patterns 3 --iterations 300 --folds 2'
-)
+MINIATURE = Size(1, 60, 90, '--template-resolution 4', '--n-patterns 3 --iterations 300 --folds 3')
 
 
 def run(folder: Path, command: str) -> str:

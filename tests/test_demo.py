@@ -1,0 +1,55 @@
+"""A miniature of `make demo`: both levels, the network included, against the truth."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEMO = Path(__file__).resolve().parents[1] / 'docs' / 'demo.py'
+
+MOST_LINES = 40
+"""On the terminal."""
+
+LARGEST_DIFFERENCE = 10.0
+"""Median difference of regional volumes from the truth, in percent."""
+
+LOWEST_C_INDEX, LOWEST_AUC = 0.8, 0.85
+"""Of the miniature, which trains for less time on fewer people; the demo has to reach 0.85."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope='module')
+def printed(tmp_path_factory) -> str:
+    """What the demo prints."""
+    command = [sys.executable, DEMO, tmp_path_factory.mktemp('demo'), '--miniature']
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def figures(pattern: str, text: str) -> list[float]:
+    return [float(number) for number in re.findall(pattern, text)]
+
+
+def test_the_network_measures_the_volumes_of_simulated_heads(printed):
+    (difference,) = figures(r'true volume ([\d.]+)%', printed)
+    assert difference < LARGEST_DIFFERENCE
+
+
+def test_the_study_finds_what_was_simulated(printed):
+    assert '3 patterns found, 3 simulated; 0 of 150 participants lack an R-index' in printed
+    ordered = figures(r'c-index ([\d.]+), AUC', printed)
+    mapped = figures(r'of its map ([\d.]+)', printed)
+    assert len(ordered) == len(mapped) == 3
+    assert min(ordered) > LOWEST_C_INDEX
+    assert min(mapped) > LOWEST_AUC
+
+
+def test_it_fits_on_a_screen_and_its_links_lead_somewhere(printed):
+    assert len(printed.splitlines()) <= MOST_LINES
+    reports = re.findall(r'^  (\S+\.html) ', printed, re.MULTILINE)
+    assert len(reports) == 3
+    assert all(Path(report).is_file() for report in reports)
