@@ -108,7 +108,7 @@ def test_it_is_the_report_of_the_group_level_without_maps(home, tmp_path, monkey
     for title, section in own.items():
         assert content(section) == content(whole[title]), title
         assert section.count('<svg') == whole[title].count('<svg'), title
-    assert sum(section.count('<svg') for section in own.values()) >= 5
+    assert sum(section.count('<svg') for section in own.values()) == 4
     assert 'patterns.tsv' in own['Patterns by region']
     assert 'Brain Imaging Data Structure' not in own['Methods']
 
