@@ -104,7 +104,7 @@ class Preparation:
         self._done += work
         share = min(self._done / self.total, 1.0)
         left = (self._clock() - self._began) * (1 / share - 1)
-        self._shown = max(self._shown, share)
+        self._shown = max(self._shown, min(share, 0.99))  # The total may still grow.
         self._tell(f'{text}, {self._shown:.0%} done, about {_duration(left)} left for this')
 
 
@@ -120,7 +120,8 @@ def reporting_to(path: Path) -> Iterator[None]:
             return
         written = now
         with suppress(OSError):
-            path.write_text(json.dumps([done, total, text]), encoding='utf-8')
+            path.with_suffix('.new').write_text(json.dumps([done, total, text]), encoding='utf-8')
+            path.with_suffix('.new').replace(path)
 
     path.unlink(missing_ok=True)
     with _reports_go_to(write):
@@ -289,9 +290,13 @@ class Progress:
             self.update(stage, step, done, total, text)
 
         self.update(stage, step, 0.0, whole)
-        with _reports_go_to(advance):
-            yield
-        self.update(stage, step, whole, whole)
+        measured = False
+        try:
+            with _reports_go_to(advance):
+                yield
+            measured = True
+        finally:
+            self.update(stage, step, whole, whole, measured=measured)
 
     def time_left(self) -> float | None:
         """Estimate the time left from measured work; None where too little is measured."""

@@ -230,6 +230,8 @@ def rotated_starts(samples: Samples, rotations: list[Tensor | None], n_patterns:
         size = (excess - 1).clamp(min=TINY).sqrt()
         leading = (directions * size[:, None]).flip(2)[:, :, :n_patterns]
         loadings = root @ leading / sd
+        # The sign of an eigenvector depends on the machine.
+        loadings = loadings * torch.where(loadings.pow(3).sum(dim=1, keepdim=True) < 0, -1.0, 1.0)
         for rotation in rotations:
             rotated = varimax(loadings) if rotation is None else loadings @ rotation.to(loadings)
             patterns = sd * rotated

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from torch import Tensor
 
-from surreal_bids.exceptions import UsageError
+from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.model.expectation import (
     PRIOR_MEAN,
     PRIOR_PRECISION,
@@ -117,9 +117,14 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') ->
     for penalty in (USUAL_PENALTY, *LOWER_PENALTIES):
         rotations = [None, *_random_rotations(n_patterns)]
         own, fits, evidence = _fit_from(samples, rotations, n_patterns, penalty, LONG)
-        evidence[fits.has_empty()] = -torch.inf
+        evidence[fits.has_empty() | evidence.isnan()] = -torch.inf
         if evidence.isfinite().any():
             break
+    else:
+        raise DataError(
+            f'{n_patterns} patterns cannot be told apart in {len(cn)} controls and {len(pt)} '
+            'patients; use fewer patterns (--n-patterns) or check the diagnosis of participants'
+        )
     best = int((evidence >= evidence.max() - AS_LIKELY).int().argmax())
     factors = _sharpen(_factors(own, fits, best, penalty), cn, pt, device)
     return replace(_largest_first(factors), evidence=tuple(evidence.tolist()))

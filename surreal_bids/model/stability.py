@@ -248,7 +248,7 @@ def _work(n_fits: int, n_patterns: int) -> float:
 
 def _adds(found: dict[int, Stability], n_patterns: int) -> bool:
     """Whether these patterns describe patients who were left out better than any fewer ones."""
-    density = {m: each.left_out or 0.0 for m, each in found.items()}
+    density = {m: -np.inf if each.left_out is None else each.left_out for m, each in found.items()}
     return all(density[m] < density[n_patterns] for m in found if m < n_patterns)
 
 

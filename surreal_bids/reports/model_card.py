@@ -444,9 +444,14 @@ def _compared_factors(linear: Mapping[str, Any]) -> list[str]:
         return []
     best, penalty, starts = max(density.values()), linear['penalty'], linear['starts']
     compared = '; '.join(f'{each:g}: {value - best:.2f}' for each, value in density.items())
-    how = 'since with a higher one a pattern lost all of its regions'
-    if penalty >= USUAL_PENALTY:
-        how = 'the highest that is within a standard error of the best and keeps the same patterns'
+    how = 'the highest that is within a standard error of the best and keeps the same patterns'
+    if penalty == USUAL_PENALTY:
+        how = (
+            'the usual one: no higher one is within a standard error of the best and keeps the '
+            'same patterns'
+        )
+    elif penalty < USUAL_PENALTY:
+        how = 'since with a higher one a pattern lost all of its regions'
     return [
         'Members start from linear factors. Their penalty is '
         f'{penalty:g}, {how}. Mean log-density of patients left out, by penalty and relative to '

@@ -53,6 +53,9 @@ RAISES, LOWERS = '#b2182b', '#2166ac'
 
 INK = '#1b2430'
 
+LONGEST, HALF = 48, 23
+"""Letters of the names of regions, and of both ends of longer names."""
+
 SHOWN_REGIONS = 10
 """Regions shown of each R-index; what the others add is one bar."""
 
@@ -187,7 +190,7 @@ def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
 def _draw_group(
     canvas: Canvas, middle: float, values: pd.Series, bins: NDArray, group: str
 ) -> None:
-    """Draw controls upwards and patients downwards, each as shares of the own group."""
+    """Draw controls upwards and patients downwards, each to its own scale."""
     share, _ = np.histogram(values, bins)
     up_or_down = {CONTROL: -0.45, PATIENT: 0.45}[group] * PANEL
     heights = np.repeat(middle + up_or_down * share / share.max(), 2)
@@ -227,12 +230,14 @@ def plot_contributions(parts: Mapping[str, pd.Series], names: Mapping[str, str])
         canvas.words(left, top + 9, f'{name} = {parts[name].sum():.2f}', size=11)
         top += 20
         low, high = min(mine.min(), 0.0), max(mine.max(), 0.0)
-        per_unit = (right - left) / (high - low or 1.0)
+        high = high if high > low else 1.0
+        per_unit = (right - left) / (high - low)
         zero = left - low * per_unit
         for number, (feature, value) in enumerate(mine.items()):
             middle = top + row * (number + 0.5)
             colour = NEUTRAL if number == 0 else RAISES if value > 0 else LOWERS
-            canvas.words(left - 6, middle, names.get(str(feature), str(feature)), 'end', size=8)
+            label = shorten(names.get(str(feature), str(feature)))
+            canvas.words(left - 6, middle, label, 'end', size=8)
             canvas.box(zero, middle - 0.4 * row, value * per_unit, 0.8 * row, colour)
             canvas.words(zero + max(value, 0) * per_unit + 3, middle, f'{value:+.2f}', size=8)
         top += row * len(mine)
@@ -240,6 +245,11 @@ def plot_contributions(parts: Mapping[str, pd.Series], names: Mapping[str, str])
         canvas.scale(top + 1, low, high, left, right)
         top += around - 20
     return str(canvas)
+
+
+def shorten(name: str) -> str:
+    """Leave out the middle of a name that is too long for its place."""
+    return name if len(name) <= LONGEST else f'{name[:HALF]}\N{HORIZONTAL ELLIPSIS}{name[-HALF:]}'
 
 
 def strongest(parts: pd.Series, count: int = SHOWN_REGIONS) -> pd.Series:

@@ -217,7 +217,9 @@ def _doubts(one: Individual) -> list[Caution]:
             )
         )
     if one.last.get(HELD_OUT) in (False,) and one.is_known:
-        doubts.append(in_sample('The model was trained on this participant', 'Do not use them'))
+        doubts.append(
+            in_sample('The model was trained on this participant', 'Do not use these R-indices')
+        )
     # In the training sample, flags show whom a lost pattern concerns.
     doubts_of_all = doubts_of_model(one.tables.card, lost=one.tables.model is not None)
     return [*doubts, *doubts_of_all]
@@ -310,7 +312,10 @@ def _standing(one: Individual) -> list[Block]:
     drawn = plot_standing(own, rows, counts)
     caption = 'The diamond is the R-index; the bar is its interval (68%), where known.'
     if len(rows):
-        caption += f' Controls (above the line) and patients (below) are from {whose}.'
+        caption += (
+            f' Controls (above the line) and patients (below) are from {whose}; each group is '
+            'drawn to its own scale.'
+        )
     path = write_text(_figure(one, 'standing'), drawn)
     return [Figure(path, 'R-indices compared with controls and patients', caption, is_narrow=True)]
 

@@ -528,6 +528,8 @@ def warn_of_lost(
         if r >= MIN_REPRODUCED:
             continue
         rows = results[name].isna() & results['status'].eq(PATTERN_LOST)
+        if not rows.any():
+            continue
         n_folds = results.loc[rows, 'fold'].nunique()
         yield Caution(
             f'{name} was not reproduced in {n_folds} of {note["Folds"]} folds: models trained '
@@ -535,8 +537,7 @@ def warn_of_lost(
             f'least {MIN_REPRODUCED:g} expected)',
             f'{who[rows].nunique()} of {counted(who.nunique(), "participant")} have no {name}, no '
             'interval and no centile of it',
-            f'Do not draw conclusions from {name} before more participants are added; other '
-            'R-indices are not concerned',
+            f'Do not draw conclusions from {name} before more participants are added',
             R_INDICES,
         )
 

@@ -5,6 +5,7 @@ from scipy.stats import norm
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import cross_val_predict
 
+from surreal_bids.exceptions import DataError
 from surreal_bids.model.factors import (
     HIGHER_PENALTIES,
     ROTATIONS,
@@ -240,3 +241,9 @@ def test_the_comparison_does_not_depend_on_the_order_of_patterns():
     assert other['agreement'][0] == 1
     assert other['agreement'][1] < 0.65
     assert other['differing'][1] > 0.3
+
+
+def test_patterns_that_no_penalty_can_tell_apart_are_refused():
+    cn, *_ = cohort(0, 40, 40)
+    with pytest.raises(DataError, match='3 patterns'):
+        fit_factors(cn, cn.copy(), 3)

@@ -476,6 +476,13 @@ def test_regions_may_be_called_anything():
     assert {'left $a_{$ <b>', r'$\right$ & "c"'} <= {each.text for each in drawn.iter()}
 
 
+def test_long_names_and_no_contributions_are_drawn():
+    parts = pd.Series([0.0, 0.0], ['baseline', 'left ' + 'x' * 60 + ' gyrus'])
+    drawn = plot_contributions({'r1': parts}, {})
+    assert 'nan' not in drawn
+    assert max(len(each.text or '') for each in parse(drawn).iter()) < 50
+
+
 def test_bars_are_as_long_as_contributions():
     parts = pd.Series([0.1, 0.4, -0.2], ['baseline', 'a', 'b'])
     drawn = parse(plot_contributions({'r1': parts}, {}))
