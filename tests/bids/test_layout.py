@@ -138,7 +138,7 @@ def test_a_suffix_must_be_named(dataset, filter_file):
 def test_a_file_not_named_after_its_folder_is_not_used(make_dataset, caplog, name):
     root = make_dataset(f'sub-01/anat/{name}', 'sub-02/anat/sub-02_T1w.nii.gz', name='sub-study')
     assert _names(find_t1w(root)) == ['sub-02_T1w.nii.gz']
-    assert f'{name}: not used' in caplog.text
+    assert f'{name}: its name does not match its folders' in caplog.text
 
 
 def test_links_are_followed_and_paths_stay_in_the_dataset(make_dataset):
