@@ -34,7 +34,7 @@ def run(command: str) -> str:
     return done.stdout
 
 
-print(run('surreal-gan card ageing').partition('Hyper-parameters')[0])
+print(run('surreal-gan card -v ageing').partition('Hyper-parameters')[0])
 
 # %%
 # New participants

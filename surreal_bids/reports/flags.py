@@ -198,7 +198,7 @@ def warn_of_flags(found: Findings, flags: pd.Series) -> list[Caution]:
             f'{count} of {counted(who.nunique(), "participant")} '
             f'{"has" if count == 1 else "have"} a quality flag',
             'Their R-indices may be less reliable',
-            'See the column flags, and the reports of these participants',
+            'See the column flags of the table of R-indices',
             R_INDICES,
         )
     ]

@@ -192,7 +192,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         features='z-scores' if cohort.wanted.are_z_scores else 'volumes',
         icv=cohort.options.icv,
         longitudinal=combat is not None and combat.shift_error_ is not None,
-        associations=cohort.counts['PT'] > 0,
+        associations=not found.associations.empty,
         slopes=() if change is None else tuple(change['slopes'].dropna().unique()),
         **{**asked, 'map_tissues': tuple(asked['map_tissues'])},
         **trained,

@@ -116,7 +116,7 @@ def verdict(card: Card) -> dict[str, str]:
         'Model': _contents(card),
         'Trained on': '; '.join(_sample(card)),
         'Patterns': ' '.join(assurances(card)) or 'none',
-        'To watch': ' '.join(map(str, watch)) or 'nothing was found',
+        'To watch': ' '.join(map(str, watch)) or 'no warnings about the model',
         'Applies to': _applies_to(card),
     }
     if 'Imported' in card:
