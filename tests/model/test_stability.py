@@ -65,7 +65,7 @@ def test_the_choice_reports_how_much_is_done(monkeypatch, candidates):
     done = [int(re.search(r'(\d+)% done, about \d:\d\d:\d\d left', line)[1]) for line in said]
     assert done == sorted(done)
     assert len(set(done)) > len(candidates)
-    assert done[-1] == 100
+    assert done[-1] == 99  # The total may still grow.
 
 
 @pytest.mark.parametrize(('n', 'size'), [(100, 80), (8, 8), (5000, 4000)])
