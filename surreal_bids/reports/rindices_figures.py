@@ -1,7 +1,7 @@
 """Figures of one participant's R-indices: comparison with controls, contributions, change.
 
-Every participant has the first two. They are written as SVG in milliseconds, where matplotlib takes
-a second.
+Every participant has the first two. They are written as SVG directly, since matplotlib would take
+most of the time of a report.
 """
 
 from __future__ import annotations
