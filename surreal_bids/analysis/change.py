@@ -352,7 +352,6 @@ def compare_groups_over_time(
     trained_on = HELD_OUT in results and not results[HELD_OUT].any()
     rows = []
     for name in names:
-        # The model of a fold may have lost a pattern, and not the others.
         own = _of_several(used[results.loc[used.index, name].notna()])
         found = compare_change(
             results.loc[own.index, name], own['years'], own[PARTICIPANT], own['group'] == PATIENT

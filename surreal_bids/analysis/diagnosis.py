@@ -64,8 +64,8 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
     """
     first = cohort.first_visits()
     scores = {ALL_REGIONS: _discriminate(first, fitted)}
-    held_out = fitted.results.loc[first.visits.index, names].dropna(axis=1, how='all')
-    if held_out.shape[1]:
+    if names:
+        held_out = fitted.results.loc[first.visits.index, names]
         scores = {SUM_OF_INDICES: held_out.sum(axis=1, skipna=False), **scores}
     rows = []
     for by, score in scores.items():

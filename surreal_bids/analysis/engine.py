@@ -29,7 +29,6 @@ from surreal_bids.rindices.crossfit import (
     final_results,
     in_sample,
     split_halves,
-    warn_of_lost,
     warn_of_not_held_out,
 )
 from surreal_bids.rindices.model import TableModel
@@ -82,11 +81,6 @@ class Analysis:
     def whose(self) -> Literal['patients', 'participants']:
         """In whom patterns are described: in everyone where there are no patients."""
         return 'patients' if self.cohort.counts['PT'] else 'participants'
-
-    @property
-    def reproduced(self) -> list[str]:
-        """Names of the R-indices that at least one participant has."""
-        return [name for name in self.names if self.results[name].notna().any()]
 
     @property
     def _patients(self) -> Cohort:
@@ -214,11 +208,10 @@ class Analysis:
         """What to check before the results are used."""
         card = self.model.state()[1]
         who = self.cohort.visits[PARTICIPANT].reindex(self.results.index)
-        found = [*self.cohort.warnings, *doubts_of_model(card, lost=not self.trained_here)]
+        found = [*self.cohort.warnings, *doubts_of_model(card)]
         if not self.names:
             found.append(NO_PATTERN)
         elif self.trained_here:
-            found += warn_of_lost(self.results, who, card.get('CrossFit', {}))
             found += warn_of_not_held_out(self.results, who)
             found += self._in_sample()
         return [*found, *self._without_site()]
@@ -284,7 +277,6 @@ def analyse_trained(cohort: Cohort, trained: Trained, random_seed: int = 0) -> A
         results, fitted = final_results(cohort, model), None
     else:
         fitted = cross_fit(cohort, model, trained.folds, trained.fold_models)
-        fitted = fitted.without_lost()
         results, learned = add_standing(cohort, fitted, random_seed)
         model = replace(model, notes={**model.notes, 'CrossFit': fitted.note, **learned})
     return Analysis(

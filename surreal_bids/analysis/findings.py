@@ -31,8 +31,8 @@ class Findings:
     people : frame
         Covariates, ICV and site at the first visit, indexed by group. Each column is sorted within
         the group, so that no row is a participant.
-    names, reproduced
-        Names of the R-indices, and of those that at least one participant has.
+    names
+        Names of the R-indices.
     whose
         In whom patterns are described.
     shift
@@ -45,7 +45,6 @@ class Findings:
     cohort: Cohort
     people: pd.DataFrame
     names: list[str]
-    reproduced: list[str]
     whose: Literal['patients', 'participants']
     results: pd.DataFrame
     patterns: pd.DataFrame
@@ -98,7 +97,6 @@ def findings_of(found: Analysis) -> Findings:
         cohort=replace(found.cohort, **stripped),
         people=pd.concat(people) if people else first.people.iloc[:0],
         names=found.names,
-        reproduced=found.reproduced,
         whose=found.whose,
         results=found.results,
         patterns=found.patterns,

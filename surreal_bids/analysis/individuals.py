@@ -144,10 +144,7 @@ def _read_table(path: Path) -> pd.DataFrame:
 
 
 def _stored_reference(stored: Mapping[str, Any]) -> Reference:
-    """Return the percentiles of the training sample that a model brings along.
-
-    Patterns that were lost in a fold have none.
-    """
+    """Return the percentiles of the training sample that a model brings along."""
     parts = [
         pd.DataFrame(each['Percentiles']).assign(group=group) for group, each in stored.items()
     ]
@@ -175,12 +172,9 @@ def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | 
         first = first[first[HELD_OUT].eq(True)]
     if 'group' not in first or (model is not None and first['group'].nunique() < 2):
         return Reference('', pd.DataFrame())
-    found = first[names].dropna(axis=1, how='all')
-    # Who lacks the R-index of a pattern that was lost still counts in the others.
-    known = first[['group', *found]].dropna(subset=['group']).dropna(thresh=2)
+    known = first[['group', *names]].dropna()
     whose = 'this dataset' if model else 'the training sample, out of fold'
-    fewest = known.groupby('group').count().min(axis=1)
-    counts = {str(group): int(n) for group, n in fewest.items()}
+    counts = {str(group): int(n) for group, n in known['group'].value_counts().items()}
     return Reference(whose, known, counts)
 
 
@@ -208,13 +202,13 @@ class Individual:
 
     @property
     def names(self) -> list[str]:
-        """Names of the R-indices that are known; one that a fold has lost is not."""
-        return [name for name in self.tables.names if pd.notna(self.last[name])]
+        """Names of the R-indices; none where no visit has any."""
+        return self.tables.names if self.is_known else []
 
     @property
     def is_known(self) -> bool:
         """Whether there are R-indices of any visit."""
-        return bool(self.names)
+        return bool(self.last[self.tables.names].notna().any())
 
     def at_last(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows of the last visit."""

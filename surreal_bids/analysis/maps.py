@@ -135,7 +135,7 @@ def map_tissue(
     """
     first = found.cohort.first_visits()
     mapped = first.select([str(visit) in files for visit in first.visits.index])
-    indices = found.results.loc[mapped.visits.index, found.reproduced]
+    indices = found.results.loc[mapped.visits.index, found.names]
     paths = [files[str(visit)] for visit in mapped.visits.index]
     designs, skipped = pattern_designs(indices, ~mapped.is_patient, mapped.people)
     reasons = {each.name: each.reason for each in skipped}

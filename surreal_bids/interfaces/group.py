@@ -86,11 +86,9 @@ class TrainPart(Step):
             trained = train_patterns(prepare(cohort), options, number, checkpoints)
             self._results['out_file'] = os.fspath(trained)
             return runtime
-        chosen = None
-        if isdefined(inputs.model_card):
-            chosen = load_model(inputs.model_card).gan.selected_
+        final = load_model(inputs.model_card).gan if isdefined(inputs.model_card) else None
         try:
-            train_part(cohort, options, part, checkpoints, chosen).save(folder)
+            train_part(cohort, options, part, checkpoints, final).save(folder)
         except DataError as error:
             if not part.startswith(FOLD):
                 raise

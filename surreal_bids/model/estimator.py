@@ -52,6 +52,7 @@ from surreal_bids.model.factors import (
     Factors,
     compare_with,
     fit_factors,
+    fit_known,
     most_patterns,
     require_regions,
 )
@@ -197,6 +198,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         *,
         shuffle: Shuffle | None = None,
         assess_number: bool = True,
+        like: SurrealGAN | None = None,
         checkpoint_dir: str | Path | None = None,
     ) -> SurrealGAN:
         """Train all members, choose M and lambda, and form the consensus.
@@ -214,6 +216,9 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             normalised with many coefficients learned from few controls.
         assess_number
             With `sparse`, assess the stability of patterns even if `n_patterns` is one number.
+        like
+            With `sparse`, a model whose patterns members start from, in its order, after they were
+            fitted to this sample. None: patterns are found in this sample alone.
         checkpoint_dir
             Folder for checkpoints. If `fit` is interrupted, the same call resumes.
 
@@ -241,7 +246,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         if candidates == (0,):
             self._train_nothing()
         else:
-            self._train_and_select(candidates, sample, checkpoint_dir)
+            self._train_and_select(candidates, sample, checkpoint_dir, like)
             self._compare_with_factors(values[patient])
         return self
 
@@ -274,7 +279,11 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self.selected_ = Selection(0, self._ortho()[0], None, 0, ())
 
     def _train_and_select(
-        self, candidates: tuple[int, ...], sample: Sample, checkpoint_dir: str | Path | None
+        self,
+        candidates: tuple[int, ...],
+        sample: Sample,
+        checkpoint_dir: str | Path | None,
+        like: SurrealGAN | None,
     ) -> None:
         """Train members of each candidate M, choose M and lambda, and form the consensus."""
         hyper = self._hyper
@@ -282,7 +291,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         settings = [
             setting
             for place, n_patterns in enumerate(candidates)
-            for setting in self._train(n_patterns, sample, checkpoint_dir, place * each)
+            for setting in self._train(n_patterns, sample, checkpoint_dir, place * each, like)
         ]
         self.members_ = [m for setting in settings for m in setting.members]
         self.agreement_ = [setting.record(hyper.core_members) for setting in settings]
@@ -411,6 +420,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         sample: Sample,
         checkpoint_dir: str | Path | None,
         rounds_before: float = 0.0,
+        like: SurrealGAN | None = None,
     ) -> list[Setting]:
         """Train the members of each lambda with this number of patterns."""
         rounds_done = rounds_before
@@ -436,7 +446,11 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             trained, _ = train(self._ortho(), None, self.repetitions or RANDOM_REPETITIONS)
             return [make_setting(value, *some) for value, some in trained.items()]
         cn, pt = (group.cpu().double().numpy() for group in (sample.cn, sample.pt))
-        factors = fit_factors(cn, pt, n_patterns, self._device)
+        if like is None or like.linear_ is None:
+            factors = fit_factors(cn, pt, n_patterns, self._device)
+        else:
+            patterns = like.synthesise(np.eye(n_patterns)).T
+            factors = fit_known(cn, pt, patterns, like.linear_['penalty'], self._device)
         self.factors_ = factors
         settings, self.spent_ = train_in_rounds(
             TrainStack(train, self._hyper), self._ortho(), self.repetitions

@@ -21,6 +21,7 @@ Shapes: B samples, N participants, S regions, M patterns, Q points of the box.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import NamedTuple
@@ -40,6 +41,8 @@ POINTS = 64
 """Points of the box, doubled with every pattern ..."""
 MOST_DOUBLINGS = 6
 """... up to the sixth."""
+LARGEST_POSTERIOR = {'cpu': 2**18, 'cuda': 2**27}
+"""Weights of points that are computed at once: as many as the cache of a core or a GPU holds."""
 ITERATIONS_WITH_CONTROLS = 8
 """First iterations, in which C comes from the controls alone."""
 ITERATIONS_WITHOUT_WEIGHTS = 6
@@ -291,12 +294,11 @@ def log_evidence(samples: Samples, solutions: Solutions) -> Tensor:
     Those who are not in a sample tell how well its solution holds for other people.
     """
     precision = _inverse(solutions.covariance)
-    scores, information = _scores(samples, solutions.patterns, precision)
     around = samples.pt - samples.mean[:, None]
     distance = torch.stack([((one @ p) * one).sum(1) for one, p in zip(around, precision)])
     spread = torch.linalg.slogdet(solutions.covariance)[1][:, None]
-    evidence = [_box(*each)[1] for each in zip(scores, information, solutions.correlation)]
-    return torch.stack(evidence) - (distance + spread) / 2
+    weighed = _weigh(samples, solutions.patterns, precision, solutions.correlation)
+    return torch.cat([evidence for *_, evidence in weighed]) - (distance + spread) / 2
 
 
 def _inverse(matrices: Tensor) -> Tensor:
@@ -334,37 +336,62 @@ def _box_moments(
     samples: Samples, patterns: Tensor, precision: Tensor, correlation: Tensor
 ) -> Moments:
     """Moments under a uniform prior on the unit box with correlation R."""
-    scores, information = _scores(samples, patterns, precision)
-    points, normal = _points(patterns.shape[2], patterns.device)
-    means, seconds, correlations = [], [], []
-    for each in zip(scores, information, correlation, samples.member_pt):
-        weights, _ = _box(*each[:3])
-        means.append(weights @ points)
-        of_points = (each[3].to(weights.dtype) @ weights)[:, None]
-        seconds.append(points.T @ (of_points * points))
-        correlations.append(normal.T @ (of_points * normal))
-    second, spread = (torch.stack(some).double() for some in (seconds, correlations))
-    return Moments(torch.stack(means).double(), second, _as_correlation(spread))
+    box = _box(patterns.shape[2], patterns.device)
+    members = samples.member_pt.float()
+    means, sums = [], []
+    for rows, weights, total, _ in _weigh(samples, patterns, precision, correlation):
+        means.append((weights @ box.points) / total)
+        sums.append((members[rows] / total[:, :, 0])[:, None] @ weights @ box.products)
+    shape = (len(patterns), 2, *correlation.shape[1:])
+    second, spread = torch.cat(sums).double().reshape(shape).unbind(dim=1)
+    return Moments(torch.cat(means).double(), second, _as_correlation(spread))
 
 
-def _box(scores: Tensor, information: Tensor, correlation: Tensor) -> tuple[Tensor, Tensor]:
-    """Posterior weights (N, Q) of the points of the box, and the log-evidence (N,), of one sample.
+def _weigh(
+    samples: Samples, patterns: Tensor, precision: Tensor, correlation: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Posterior of the points of the box, for some samples after the other.
 
-    Single precision is enough for averages over points.
+    Yields the samples, the weight of each point (B, N, Q), the sum of the weights (B, N, 1), and
+    the log-evidence (B, N). Single precision is enough for averages over points.
     """
-    points, normal = _points(len(information), scores.device)
-    identity = torch.eye(len(correlation), dtype=correlation.dtype, device=correlation.device)
-    copula = (torch.linalg.inv(correlation) - identity).float()
-    prior = torch.log_softmax(-((normal @ copula) * normal).sum(dim=1) / 2, dim=0)
-    fixed = prior - ((points @ information.float()) * points).sum(dim=1) / 2
-    exponent = torch.addmm(fixed, scores.float(), points.T)
-    evidence = torch.logsumexp(exponent, dim=1, keepdim=True)
-    return exponent.sub_(evidence).exp_(), evidence[:, 0].double()
+    scores, information = _scores(samples, patterns, precision)
+    box = _box(patterns.shape[2], patterns.device)
+    identity = torch.eye(correlation.shape[1], dtype=correlation.dtype, device=correlation.device)
+    copula = (_inverse(correlation) - identity).float()
+    prior = torch.log_softmax(-_quadratic(box.normal, copula), dim=1)
+    fixed = (prior - _quadratic(box.points, information.float()))[:, None]
+    size = scores.shape[1] * len(box.points)
+    at_once = max(1, LARGEST_POSTERIOR[patterns.device.type] // size)
+    for rows in torch.arange(len(patterns), device=patterns.device).split(at_once):
+        exponent = torch.baddbmm(
+            fixed[rows], scores[rows].float(), box.points.T.expand(len(rows), -1, -1)
+        )
+        highest = exponent.amax(dim=2, keepdim=True)
+        weights = exponent.sub_(highest).exp_()
+        total = weights.sum(dim=2, keepdim=True)
+        yield rows, weights, total, (highest + total.log())[:, :, 0].double()
+
+
+def _quadratic(points: Tensor, matrices: Tensor) -> Tensor:
+    """Half of x' A x, for all points (Q, M) and matrices (B, M, M), (B, Q)."""
+    return ((points @ matrices) * points).sum(dim=2) / 2
+
+
+class Box(NamedTuple):
+    """Points that fill the unit box evenly, in single precision."""
+
+    points: Tensor
+    """(Q, M)."""
+    normal: Tensor
+    """Their normal quantiles, (Q, M)."""
+    products: Tensor
+    """Products of all pairs of coordinates, and of all pairs of quantiles, (Q, 2 M M)."""
 
 
 @cache
-def _points(n_patterns: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Points that fill the unit box evenly (Sobol, 1967), (Q, M), and their normal quantiles.
+def _box(n_patterns: int, device: torch.device) -> Box:
+    """Make the points (Sobol, 1967).
 
     They are shifted at random: of the sequence itself, the first point is a corner, whose weight
     would grow with every iteration.
@@ -373,8 +400,10 @@ def _points(n_patterns: int, device: torch.device) -> tuple[Tensor, Tensor]:
     shift = np.random.default_rng(n_patterns).uniform(size=n_patterns)
     points = (qmc.Sobol(n_patterns, scramble=False).random(size) + shift) % 1.0
     points = np.clip(points, 0.5 / size, 1 - 0.5 / size)
-    both = (torch.as_tensor(each, dtype=torch.float32) for each in (points, ndtri(points)))
-    return tuple(each.to(device) for each in both)  # type: ignore[return-value]
+    both = (points, ndtri(points))
+    products = [np.einsum('qi,qj->qij', each, each).reshape(size, -1) for each in both]
+    every = (*both, np.concatenate(products, axis=1))
+    return Box(*(torch.as_tensor(each, dtype=torch.float32, device=device) for each in every))
 
 
 def _as_correlation(covariance: Tensor) -> Tensor:
@@ -411,33 +440,35 @@ def _descend(
     """Minimise 1/2 tr(C^-1 (P W P' - 2 A P')) + sum of penalties times |P|, all P in `direction`.
 
     FISTA (Beck and Teboulle, 2009) with restarts. Effects are (B, M, S) here, positive in their
-    direction, in units in which the diagonals of C^-1 and of W are one.
+    direction, in units in which the diagonals of C^-1 and of W are one; single precision is enough.
     """
     unit_regions, unit_patterns = (_diagonal(each).sqrt() for each in (precision, second))
-    unit = _outer(unit_patterns, unit_regions * direction)
-    regions = precision / _outer(unit_regions * direction, unit_regions * direction)
-    severities = second / _outer(unit_patterns, unit_patterns)
+    towards = unit_regions * direction
+    unit = _outer(unit_patterns, towards)
+    regions = (precision / _outer(towards, towards)).float()
+    severities = (second / _outer(unit_patterns, unit_patterns)).float()
     step = 1 / (_largest_eigenvalue(regions) * _largest_eigenvalue(severities))[:, None, None]
-    pull = step * ((along.mT @ precision) / unit - penalties.mT / unit.abs())
+    pull = step * ((along.mT @ precision) / unit - penalties.mT / unit.abs()).float()
     severities = step * severities
-    now = ahead = patterns.mT * unit
+    now = ahead = (patterns.mT * unit).float()
     momentum = 1.0
     for _ in range(DESCENT_STEPS):
         kept = torch.baddbmm(ahead + pull, severities @ ahead, regions, alpha=-1).relu_()
         moved = kept - now
         faster = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
-        overshot = ((ahead - kept) * moved).sum(dim=(1, 2), keepdim=True) > 0
-        carry = torch.where(overshot, 0.0, (momentum - 1) / faster)
-        now, ahead, momentum = kept, torch.addcmul(kept, carry, moved), faster
-    return (now / unit).mT
+        goes_on = ((ahead - kept) * moved).sum(dim=(1, 2), keepdim=True) <= 0
+        now, ahead = kept, torch.addcmul(kept, goes_on, moved, value=(momentum - 1) / faster)
+        momentum = faster
+    return (now.double() / unit).mT
 
 
 def _largest_eigenvalue(matrices: Tensor) -> Tensor:
     """Upper estimate of the largest eigenvalue (B,) of non-negative definite matrices."""
-    vector = torch.ones_like(matrices[:, :, :1])
+    vector = torch.ones_like(matrices[:, :1])
     for _ in range(POWER_STEPS):
-        vector = torch.nn.functional.normalize(matrices @ vector, dim=1)
-    return POWER_MARGIN * (matrices @ vector).norm(dim=1)[:, 0]
+        vector = vector @ matrices
+        vector = vector / vector.norm(dim=2, keepdim=True)
+    return POWER_MARGIN * (vector @ matrices).norm(dim=2)[:, 0]
 
 
 def _pooled(samples: Samples, patterns: Tensor, second: Tensor, along: Tensor) -> Tensor:

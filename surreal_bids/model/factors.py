@@ -116,15 +116,13 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') ->
     samples = make_samples(cn, pt, np.ones((1, len(cn))), np.ones((1, len(pt))), device)
     for penalty in (USUAL_PENALTY, *LOWER_PENALTIES):
         rotations = [None, *_random_rotations(n_patterns)]
-        own, fits, evidence = _fit_from(samples, rotations, n_patterns, penalty, LONG)
+        own, fits, density = _fit_from(samples, rotations, n_patterns, [penalty], LONG)
+        evidence = density.mean(dim=1)
         evidence[fits.has_empty() | evidence.isnan()] = -torch.inf
         if evidence.isfinite().any():
             break
     else:
-        raise DataError(
-            f'{n_patterns} patterns cannot be told apart in {len(cn)} controls and {len(pt)} '
-            'patients; use fewer patterns (--n-patterns) or check the diagnosis of participants'
-        )
+        raise _not_told_apart(cn, pt, n_patterns)
     best = int((evidence >= evidence.max() - AS_LIKELY).int().argmax())
     factors = _sharpen(_factors(own, fits, best, penalty), cn, pt, device)
     return replace(_largest_first(factors), evidence=tuple(evidence.tolist()))
@@ -132,22 +130,27 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') ->
 
 def _sharpen(found: Factors, cn: Floats, pt: Floats, device: str) -> Factors:
     """Fit the same patterns with the highest penalty that patients who were left out allow."""
-    n_patterns = found.patterns.shape[1]
-    penalties = (found.penalty, *HIGHER_PENALTIES)
-    left_out = {p: left_out_density(cn, pt, n_patterns, p, device) for p in penalties}
-    compared = {p: float(density.mean()) for p, density in left_out.items()}
     everyone = (np.arange(len(cn)), np.arange(len(pt)))
-    higher = {penalty for penalty in _as_likely(left_out) if penalty > found.penalty}
-    for penalty in sorted(higher, reverse=True):
-        sharper = refit(cn, pt, [everyone], replace(found, penalty=penalty), device)[0]
-        if not sharper.has_empty and _are_alike(sharper.severities(pt), found.severities(pt)):
-            return replace(sharper, left_out=compared)
-    return replace(found, left_out=compared)
+    sharper = [
+        refit(cn, pt, [everyone], found.patterns, penalty, device)[0]
+        for penalty in HIGHER_PENALTIES
+    ]
+    alike = {each.penalty: each for each in sharper if _are_alike(each, found, pt)}
+    if not alike:
+        return found
+    penalties = (found.penalty, *alike)
+    left_out = left_out_density(cn, pt, found.patterns.shape[1], penalties, device)
+    compared = {penalty: float(density.mean()) for penalty, density in left_out.items()}
+    best = max(_as_likely(left_out))
+    return replace(alike.get(best, found), left_out=compared)
 
 
-def _are_alike(some: Floats, others: Floats) -> bool:
-    """Whether the severities of every pattern, (N, M), correlate closely."""
-    return all(np.corrcoef(pair)[0, 1] >= ALIKE for pair in zip(some.T, others.T))
+def _are_alike(some: Factors, others: Factors, pt: Floats) -> bool:
+    """Whether the severities of every pattern correlate closely."""
+    if some.has_empty:
+        return False
+    pairs = zip(some.severities(pt).T, others.severities(pt).T)
+    return all(np.corrcoef(pair)[0, 1] >= ALIKE for pair in pairs)
 
 
 def _largest_first(factors: Factors) -> Factors:
@@ -163,14 +166,42 @@ def _largest_first(factors: Factors) -> Factors:
     )
 
 
+def fit_known(
+    cn: Floats, pt: Floats, patterns: Floats, penalty: float, device: str = 'cpu'
+) -> Factors:
+    """Fit patterns (S, M) that other participants have shown, in their order.
+
+    They are where the fit starts, and so tell which patterns are fitted, not what they look like.
+    """
+    everyone = (np.arange(len(cn)), np.arange(len(pt)))
+    for each in (penalty, *(lower for lower in LOWER_PENALTIES if lower < penalty)):
+        (fitted,) = refit(cn, pt, [everyone], patterns, each, device)
+        if not fitted.has_empty and np.isfinite(fitted.patterns).all():
+            return fitted
+    raise _not_told_apart(cn, pt, patterns.shape[1])
+
+
+def _not_told_apart(cn: Floats, pt: Floats, n_patterns: int) -> DataError:
+    return DataError(
+        f'{n_patterns} patterns cannot be told apart in {len(cn)} controls and {len(pt)} '
+        'patients; use fewer patterns (--n-patterns) or check the diagnosis of participants'
+    )
+
+
 def refit(
-    cn: Floats, pt: Floats, samples: Sequence[Rows], start: Factors, device: str = 'cpu'
+    cn: Floats,
+    pt: Floats,
+    samples: Sequence[Rows],
+    patterns: Floats,
+    penalty: float,
+    device: str = 'cpu',
 ) -> list[Factors]:
     """Fit the same patterns to some of the participants, as often as there are samples."""
     own = _samples(cn, pt, samples, device)
-    patterns = torch.as_tensor(start.patterns, device=device).expand(len(samples), -1, -1)
-    fits = maximise(own, patterns, _penalties(start.penalty, patterns), LONG)
-    return [_factors(own, fits, row, start.penalty) for row in range(len(samples))]
+    starts = torch.as_tensor(patterns, dtype=own.mean.dtype, device=device)
+    limits = torch.full_like(own.n_pt, penalty)
+    fits = maximise(own, starts.expand(len(samples), -1, -1), limits, LONG)
+    return [_factors(own, fits, row, penalty) for row in range(len(samples))]
 
 
 def fit_samples(
@@ -181,8 +212,8 @@ def fit_samples(
     The penalty is the usual one.
     """
     marked = _samples(cn, pt, samples, device)
-    own, fits, evidence = _fit_from(marked, [None], n_patterns, USUAL_PENALTY, SHORT)
-    rows = _best_starts(evidence, len(samples)).tolist()
+    own, fits, density = _fit_from(marked, [None], n_patterns, [USUAL_PENALTY], SHORT)
+    rows = _best_starts(own, density, len(samples))[0].tolist()
     return [_factors(own, fits, row, USUAL_PENALTY) for row in rows]
 
 
@@ -209,47 +240,52 @@ def _random_rotations(n_patterns: int) -> list[Tensor]:
     return [torch.from_numpy(np.linalg.qr(each)[0]) for each in drawn]
 
 
-def _penalties(penalty: float, patterns: Tensor) -> Tensor:
-    return torch.full((len(patterns),), penalty, dtype=patterns.dtype, device=patterns.device)
-
-
 def _fit_from(
     samples: Samples,
     rotations: Sequence[Tensor | None],
     n_patterns: int,
-    penalty: float,
+    penalties: Sequence[float],
     schedule: Schedule,
 ) -> tuple[Samples, Solutions, Tensor]:
-    """Fit every sample from every start.
+    """Fit every sample with every penalty from every start, in this order.
 
-    Returns the samples, once for each start, their solutions, and the mean log-density of their
-    patients.
+    Returns the samples, once for each, their solutions, and the mean log-density of their patients.
     """
     starts = rotated_starts(samples, list(rotations), n_patterns)
-    own = samples.repeat(len(starts) // len(samples.n_pt))
-    fits = maximise(own, starts, _penalties(penalty, starts), schedule)
-    density = (log_evidence(own, fits) * own.member_pt).sum(dim=1) / own.n_pt
-    return own, fits, density
+    of_penalty = samples.repeat(len(starts) // len(samples.n_pt))
+    own = of_penalty.repeat(len(penalties))
+    limits = torch.tensor(penalties, dtype=starts.dtype, device=starts.device)
+    fits = maximise(
+        own,
+        starts.repeat(len(penalties), 1, 1),
+        limits.repeat_interleave(len(starts)),
+        schedule,
+    )
+    return own, fits, log_evidence(own, fits)
 
 
-def _best_starts(evidence: Tensor, n_samples: int) -> Tensor:
-    """Row of the most likely solution of each sample."""
-    best = evidence.reshape(-1, n_samples).argmax(dim=0).cpu()
-    return best * n_samples + torch.arange(n_samples)
+def _best_starts(own: Samples, density: Tensor, n_samples: int, n_penalties: int = 1) -> Tensor:
+    """Row of the solution under which the patients of a sample are most likely, (penalties, B)."""
+    mean = (density * own.member_pt).sum(dim=1) / own.n_pt
+    by_start = mean.reshape(n_penalties, -1, n_samples)
+    n_starts = by_start.shape[1]
+    first = n_starts * n_samples * torch.arange(n_penalties)[:, None]
+    return first + by_start.argmax(dim=1).cpu() * n_samples + torch.arange(n_samples)
 
 
 def left_out_density(
-    cn: Floats, pt: Floats, n_patterns: int, penalty: float, device: str = 'cpu'
-) -> Floats:
-    """Log-density, up to a constant, of the patients, each when left out, (N,)."""
+    cn: Floats, pt: Floats, n_patterns: int, penalties: Sequence[float], device: str = 'cpu'
+) -> dict[float, Floats]:
+    """Log-density, up to a constant, of the patients, each when left out, (N,), by penalty."""
     cn, pt = (group[spread_rows(len(group), MOST_PEOPLE)] for group in (cn, pt))
     rng = np.random.default_rng(0)
     parts = [rng.permutation(len(group)) % LEFT_OUT for group in (cn, pt)]
     in_cn, in_pt = (np.stack([1.0 * (part != k) for k in range(LEFT_OUT)]) for part in parts)
     samples = make_samples(cn, pt, in_cn, in_pt, device)
-    own, fits, evidence = _fit_from(samples, [None], n_patterns, penalty, SHORT)
-    rows = _best_starts(evidence, LEFT_OUT)[parts[1]]
-    return log_evidence(own, fits).cpu()[rows, torch.arange(len(pt))].numpy()
+    own, _, density = _fit_from(samples, [None], n_patterns, penalties, SHORT)
+    rows = _best_starts(own, density, LEFT_OUT, len(penalties))[:, parts[1]]
+    chosen = density.cpu()[rows, torch.arange(len(pt))].numpy()
+    return dict(zip(penalties, chosen))
 
 
 def _as_likely(left_out: dict[float, Floats]) -> list[float]:

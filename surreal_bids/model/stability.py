@@ -217,7 +217,7 @@ def choose_number(
     fits = Preparation(report, sum(_work(with_left_out, m) for m in numbers) + expected)
     for m in numbers:
         value = stability(cn, pt, m, (random_state, _SUBSAMPLE), device)
-        density = float(left_out_density(cn, pt, m, USUAL_PENALTY, device).mean())
+        density = float(left_out_density(cn, pt, m, [USUAL_PENALTY], device)[USUAL_PENALTY].mean())
         found[m] = Stability(m, value, left_out=density)
         LOGGER.info(
             'M=%d: stability %.2f, log-density of patients left out %.2f', m, value, density
@@ -321,7 +321,7 @@ def start_members(
         for seed in stack.seeds
     ]
     rows = [(draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for rng in rngs]
-    own = refit(cn, pt, rows, factors, device)
+    own = refit(cn, pt, rows, factors.patterns, factors.penalty, device)
     starts = []
     for (controls, patients), fitted, rng in zip(rows, own, rngs):
         # A pattern that a small subsample has lost is that of everyone.

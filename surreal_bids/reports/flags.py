@@ -86,9 +86,9 @@ ANOTHER_FOLD = Flag(
     'pattern not reproduced in the fold',
     Caution(
         'Not all patterns were reproduced in the fold of this participant',
-        'The model trained without this participant found another pattern, so that R-index is '
-        'missing, and so are its interval and centile',
-        'Use the other R-indices; the study needs more participants for this one',
+        'The model trained without this participant describes other patterns in part, and these '
+        'R-indices are not those of other participants',
+        'Do not use them alone; the study needs more participants',
     ),
 )
 

@@ -261,9 +261,8 @@ def _r_indices(report: GroupReport) -> Section:
     names = report.found.names
     if not names:
         return Section(R_INDICES)
-    first = report.found.first_visits.dropna(subset=report.found.reproduced)
-    shown = first['group'].notna().any() and report.found.reproduced
-    blocks = _by_group(report, first) if shown else []
+    first = report.found.first_visits.dropna(subset=names)
+    blocks = _by_group(report, first) if first['group'].notna().any() else []
     if report.found.shift:
         advice = 'Do not interpret differences between samples below twice this value.'
         blocks.append(Paragraph(f'{report.found.shift}. {advice}'))
@@ -274,7 +273,7 @@ def _r_indices(report: GroupReport) -> Section:
 
 def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
     """Return R-indices of controls and patients, as a figure and as a table."""
-    names = report.found.reproduced
+    names = report.found.names
     links = report.links(first.index, report.figure_path('rindices').parent)
     drawn = figures.plot_r_indices(first[names], first['group'], links)
     caption = (
@@ -405,7 +404,7 @@ def _of_covariates(table: pd.DataFrame) -> list[Block]:
 
 def _change(report: GroupReport) -> Section:
     """Return R-indices over visits, and change per year in patients and controls."""
-    found, names = report.found, report.found.reproduced
+    found, names = report.found, report.found.names
     if found.group_change is None or not names:
         return Section(CHANGE)
     blocks: list[Block] = []

@@ -37,7 +37,7 @@ from surreal_bids.rindices.crossfit import (
     MIN_REPRODUCED,
     doubts_of_model,
     in_sample,
-    lost_patterns,
+    not_reproduced,
 )
 from surreal_bids.rindices.intervals import INTERVALS
 from surreal_bids.rindices.new_sites import describe_added
@@ -159,7 +159,7 @@ def assurances(card: Card, applied: bool = False) -> list[str]:
             f'({MIN_REPRODUCED:g} is enough).'
         )
     if agreement is not None:
-        how = _how_well(agreement, is_lost=bool(lost_patterns(fitted or {})))
+        how = _how_well(agreement, is_stable=not not_reproduced(fitted or {}))
         found.append(f'Its {MEMBERS} agree {how} ({agreement:.2f}; {GOOD_AGREEMENT:g} is good).')
     tested = _tested(card)
     return (
@@ -169,13 +169,13 @@ def assurances(card: Card, applied: bool = False) -> list[str]:
     )
 
 
-def _how_well(agreement: float, is_lost: bool) -> str:
+def _how_well(agreement: float, is_stable: bool) -> str:
     """Return how well members agree, in words."""
     if agreement < LOW_AGREEMENT:
         return 'hardly'
     if agreement < GOOD_AGREEMENT:
         return 'fairly; compare groups, not individuals'
-    return 'well' + ', but patterns change when some participants are excluded' * is_lost
+    return 'well' if is_stable else 'well, but patterns change when some participants are excluded'
 
 
 def _applies_to(card: Card) -> str:
@@ -469,8 +469,8 @@ def _cross_fit(card: Card) -> list[str]:
         return ['from this model, which was trained on them']
     least = ', '.join(f'{name} {value:.3f}' for name, value in fitted['LeastCorrelation'].items())
     lines = [
-        f'out of fold, {fitted["Folds"]} folds; each fold repeats all steps with M and lambda of '
-        f'this model and {fitted["MembersPerFold"]} members',
+        f'out of fold, {fitted["Folds"]} folds; each fold repeats all steps with M, lambda and the '
+        f'order of patterns of this model and {fitted["MembersPerFold"]} members',
         'lowest correlation between the model of a fold and the final model (below '
         f'{MIN_REPRODUCED:g}: not reproduced): {least}',
     ]

@@ -42,7 +42,6 @@ from surreal_bids.reports.flags import (
     image_flags,
 )
 from surreal_bids.reports.pages import (
-    NOTHING,
     Block,
     Facts,
     Figure,
@@ -220,9 +219,7 @@ def _doubts(one: Individual) -> list[Caution]:
         doubts.append(
             in_sample('The model was trained on this participant', 'Do not use these R-indices')
         )
-    # In the training sample, flags show whom a lost pattern concerns.
-    doubts_of_all = doubts_of_model(one.tables.card, lost=one.tables.model is not None)
-    return [*doubts, *doubts_of_all]
+    return [*doubts, *doubts_of_model(one.tables.card)]
 
 
 def _is_of_unknown_scanner(one: Individual) -> bool:
@@ -249,8 +246,6 @@ def _unusual(one: Individual) -> str:
 def _number(one: Individual, name: str) -> Number:
     """Return an R-index with its interval and its centile in controls, or why there is none."""
     row = one.last
-    if pd.isna(row[name]):
-        return Number(name, NOTHING, note='missing: not reproduced without this participant')
     interval, centile = _why_no_interval(one), f'no centile: needs {MIN_FOR_CENTILES} controls'
     if pd.notna(row.get(f'{name}_low')) and pd.notna(row.get(f'{name}_high')):
         interval = f'68% interval {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}'

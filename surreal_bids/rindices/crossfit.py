@@ -26,6 +26,7 @@ from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.agreement import Selection, warn_of_agreement
 from surreal_bids.model.checks import MIN_PEOPLE
+from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import subsample_size
 from surreal_bids.progress import Stage, step
@@ -39,7 +40,7 @@ from surreal_bids.rindices.model import (
     prepare,
     select_model,
 )
-from surreal_bids.rindices.preprocessing import COMPLETE, Preprocessing
+from surreal_bids.rindices.preprocessing import Preprocessing
 from surreal_bids.stats.concordance import match_patterns
 from surreal_bids.text import counted, list_briefly
 
@@ -53,9 +54,6 @@ NOT_HELD_OUT = 'not_held_out'
 
 MIN_REPRODUCED = 0.7
 """A pattern of a fold whose R-indices correlate less with those of all is another one."""
-
-PATTERN_LOST = 'pattern_lost'
-"""Status of a participant who has no R-index of a pattern that was not found without the fold."""
 
 HELD_OUT = 'held_out'
 """Column that says whether R-indices are by a model that was not trained on the participant."""
@@ -222,15 +220,18 @@ def fold_options(
 def fit_fold(
     data: TrainingData,
     options: TrainingOptions,
-    chosen: Selection,
+    final: SurrealGAN,
     fold: int,
     checkpoint_dir: Path | None = None,
 ) -> TableModel:
-    """Train the model of a fold on everyone else; if interrupted, the same call resumes."""
+    """Train the model of a fold on everyone else; if interrupted, the same call resumes.
+
+    Its members start where those of the final model end, so that both have the same patterns.
+    """
     own = None if checkpoint_dir is None else checkpoint_dir / f'fold-{fold}'
-    options = fold_options(options, chosen, fold, data)
+    options = fold_options(options, final.selected_, fold, data)
     with without_warnings('surreal_bids.model.agreement'):
-        return select_model(data, options, own, assess_number=False)
+        return select_model(data, options, own, assess_number=False, like=final)
 
 
 def fit_folds(
@@ -242,7 +243,7 @@ def fit_folds(
     for fold, data in folds.data.items():
         try:
             with step(FOLDS, f'{fold}'):
-                models[fold] = fit_fold(data, options, model.gan.selected_, fold, checkpoint_dir)
+                models[fold] = fit_fold(data, options, model.gan, fold, checkpoint_dir)
         except DataError as error:
             failed[fold] = explain_failure(fold, error)
     return replace(folds, failed=failed), models
@@ -315,7 +316,7 @@ def train_part(
     options: TrainingOptions,
     part: str,
     checkpoint_dir: Path,
-    chosen: Selection | None = None,
+    final: SurrealGAN | None = None,
 ) -> TableModel:
     """Train the model of one part of a cohort; if interrupted, the same call resumes.
 
@@ -327,8 +328,8 @@ def train_part(
         `model`, `fold-N` or `half-N`.
     checkpoint_dir
         Folder of the checkpoints of all parts.
-    chosen
-        M and lambda of the model of all participants; only for folds.
+    final
+        The model of all participants; only for folds.
 
     Raises
     ------
@@ -342,10 +343,10 @@ def train_part(
         half = prepare_half(cohort, options.random_seed, int(number))
         return select_model(half, half_options(options, int(number)), checkpoint_dir / part)
     folds = assign_folds(cohort, options)
-    if folds is None or chosen is None:
-        raise ValueError(f'{part}: a fold needs participants in folds, and M and lambda')
+    if folds is None or final is None:
+        raise ValueError(f'{part}: a fold needs participants in folds, and the model of all')
     data = prepare_fold(cohort, folds, int(number))
-    return fit_fold(data, options, chosen, int(number), checkpoint_dir)
+    return fit_fold(data, options, final, int(number), checkpoint_dir)
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,7 +361,7 @@ class CrossFit:
         As `TableModel.apply` gives them, but by the model of the fold in which the participant was
         held out, with `fold` and `fold_correlation`, the least of its `correlation`; `status` is
         `not_held_out` and `reason` says why where there is none. R-indices by the final model end
-        in `_trained_on`. See :meth:`without_lost` for patterns that a fold has lost.
+        in `_trained_on`.
     correlation : frame of shape (n_folds, M)
         How R-indices of each pattern correlate with those of the final model, among the patients
         that the model of the fold was trained on.
@@ -392,34 +393,6 @@ class CrossFit:
             return pd.DataFrame(index=everyone[:0], columns=[BASELINE])
         is_there = self.results[list(self.correlation)].notna().to_numpy(dtype=bool).ravel()
         return pd.concat(tables).reindex(everyone[is_there]).dropna(how='all')
-
-    def without_lost(self) -> CrossFit:
-        """The same, without R-indices of patterns that a fold has lost.
-
-        What such a model calls r2 is another pattern, or none, in all participants of its fold: a
-        wrong number beside the others. It is left out, with the reason; folds are drawn at random,
-        so that the others are no selection.
-        """
-        lost = [
-            (fold, name, r)
-            for name, of_folds in self.correlation.items()
-            for fold, r in of_folds.items()
-            if r < MIN_REPRODUCED
-        ]
-        if not lost:
-            return self
-        results = self.results.assign(reason=self.results.get('reason'))
-        for fold, name, r in lost:
-            rows = (results['fold'] == fold) & results[name].notna()
-            spread = f'{name}{SPREAD_SUFFIX}'
-            results.loc[rows, [each for each in (name, spread) if each in results]] = np.nan
-            text = f'{name} was not reproduced in fold {fold} (correlation {r:.2f})'
-            earlier = results.loc[rows, 'reason']
-            results.loc[rows, 'reason'] = [
-                text if pd.isna(reason) else f'{reason}; {text}' for reason in earlier
-            ]
-            results.loc[rows & (results['status'] == COMPLETE), 'status'] = PATTERN_LOST
-        return replace(self, results=results)
 
     @property
     def note(self) -> dict[str, Any]:
@@ -475,8 +448,8 @@ def cross_fit(
     return CrossFit(folds, models, table, correlation, renaming)
 
 
-def lost_patterns(note: Mapping[str, Any]) -> list[str]:
-    """Name the patterns that some fold has lost, each with its correlation.
+def not_reproduced(note: Mapping[str, Any]) -> list[str]:
+    """Name the patterns that some fold has not reproduced, each with its correlation.
 
     `note` is :attr:`CrossFit.note`, `CrossFit` of a card; of a model without folds it is empty.
     """
@@ -484,62 +457,23 @@ def lost_patterns(note: Mapping[str, Any]) -> list[str]:
     return [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < MIN_REPRODUCED]
 
 
-def doubts_of_model(card: Mapping[str, Any], lost: bool = True) -> list[Caution]:
-    """Return warnings that concern all R-indices of a model.
-
-    Parameters
-    ----------
-    card
-        Content of `model.json`.
-    lost
-        Whether to include patterns that were not reproduced in every fold of the training sample.
-    """
+def doubts_of_model(card: Mapping[str, Any]) -> list[Caution]:
+    """Return warnings that concern all R-indices of a model; `card` is that of `model.json`."""
     doubts = warn_of_agreement(card.get('Selected', {}).get('agreement'))
-    listed = lost_patterns(card.get('CrossFit', {})) if lost else []
+    listed = not_reproduced(card.get('CrossFit', {}))
     if listed:
         doubts.append(
             Caution(
                 'Patterns not reproduced in every fold of the training sample: '
-                f'{", ".join(listed)}',
-                'With other training participants, these patterns would have been other ones',
+                f'{", ".join(listed)}; at least {MIN_REPRODUCED:g} is expected',
+                'With other training participants, these patterns would have been other ones; the '
+                'R-indices of participants in these folds are flagged',
                 'Do not draw conclusions from these R-indices alone; more training participants '
                 'are needed',
                 MODEL_SECTION,
             )
         )
     return doubts
-
-
-def warn_of_lost(
-    results: pd.DataFrame, who: pd.Series, note: Mapping[str, Any]
-) -> Iterator[Caution]:
-    """Warn of patterns that some folds have lost, with the number of participants concerned.
-
-    Parameters
-    ----------
-    results
-        R-indices; see :meth:`CrossFit.without_lost`.
-    who
-        Participant of each row.
-    note
-        See :attr:`CrossFit.note`.
-    """
-    for name, r in note.get('LeastCorrelation', {}).items():
-        if r >= MIN_REPRODUCED:
-            continue
-        rows = results[name].isna() & results['status'].eq(PATTERN_LOST)
-        if not rows.any():
-            continue
-        n_folds = results.loc[rows, 'fold'].nunique()
-        yield Caution(
-            f'{name} was not reproduced in {n_folds} of {note["Folds"]} folds: models trained '
-            f'without these participants found another pattern (lowest correlation {r:.2f}, at '
-            f'least {MIN_REPRODUCED:g} expected)',
-            f'{who[rows].nunique()} of {counted(who.nunique(), "participant")} have no {name}, no '
-            'interval and no centile of it',
-            f'Do not draw conclusions from {name} before more participants are added',
-            R_INDICES,
-        )
 
 
 def warn_of_not_held_out(results: pd.DataFrame, who: pd.Series) -> Iterator[Caution]:

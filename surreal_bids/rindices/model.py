@@ -497,6 +497,7 @@ def select_model(
     options: TrainingOptions,
     checkpoint_dir: Path | None = None,
     assess_number: bool = True,
+    like: SurrealGAN | None = None,
 ) -> TableModel:
     """Choose M and lambda and form the consensus.
 
@@ -507,6 +508,7 @@ def select_model(
         *data.arrays,
         shuffle=data.shuffle,
         assess_number=assess_number,
+        like=like,
         checkpoint_dir=checkpoint_dir,
     )
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))

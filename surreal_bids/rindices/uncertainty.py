@@ -71,52 +71,38 @@ def learn_standing(cohort: Cohort, fitted: CrossFit, random_seed: int = 0) -> di
     dict
         `Intervals`: for each pattern, what R-indices are expected to be at each of `SEVERITIES`,
         and between which two most are. `Reference`: percentiles (0 to 100) of the R-indices of
-        held-out controls and patients. Each of the patterns for which there are enough people:
-        who was held out of a model that lost a pattern has no R-index of that one.
+        held-out controls and patients. Each if there are enough people.
     """
-    names = list(fitted.correlation.columns)
-    known = fitted.results[names].notna()
-    if not known.any(axis=None):
+    names = [str(name) for name in fitted.correlation]
+    known = fitted.results[names].notna().all(axis=1)
+    if not names or not known.any():
         return {}
-    first = cohort.select(known.any(axis=1)).first_visits()
+    first = cohort.select(known).first_visits()
     controls = first.select(~first.is_patient)
     notes: dict[str, Any] = {}
-    numbers = known.loc[controls.visits.index].sum()
-    tried = list(numbers.index[numbers >= MIN_FOR_INTERVALS])
-    if tried:
+    if len(controls) >= MIN_FOR_INTERVALS:
         notes[INTERVALS] = {
             'Share': SHARE,
-            'Controls': int(numbers[tried].min()),
-            'Patterns': _try_error(controls, fitted, tried, random_seed),
+            'Controls': len(controls),
+            'Patterns': _try_error(controls, fitted, random_seed),
         }
     indices = fitted.results.loc[first.visits.index, names]
-    found = {
-        str(group): _describe_reference(rows)
+    reference = {
+        str(group): {
+            'Number': len(rows),
+            'Percentiles': {name: np.percentile(rows[name], PER_CENT).tolist() for name in names},
+        }
         for group, rows in indices.groupby(first.visits['group'])
+        if len(rows) >= MIN_FOR_CENTILES
     }
-    reference = {group: note for group, note in found.items() if note is not None}
     return notes | ({REFERENCE: reference} if reference else {})
 
 
-def _describe_reference(indices: pd.DataFrame) -> dict[str, Any] | None:
-    """Percentiles of the R-indices of a group, and of how many people at least; None: too few."""
-    numbers = indices.notna().sum()
-    numbers = numbers[numbers >= MIN_FOR_CENTILES]
-    if numbers.empty:
-        return None
-    values = np.nanpercentile(indices[numbers.index].to_numpy(), PER_CENT, axis=0)
-    percentiles = dict(zip(map(str, numbers.index), values.T.tolist()))
-    return {'Number': int(numbers.min()), 'Percentiles': percentiles}
-
-
-def _try_error(
-    controls: Cohort, fitted: CrossFit, names: list[str], seed: int
-) -> dict[str, dict[str, list[float]]]:
+def _try_error(controls: Cohort, fitted: CrossFit, seed: int) -> dict[str, dict[str, list[float]]]:
     """For each pattern: mean and outer quantiles of the R-index at each of `SEVERITIES`."""
     rng = np.random.default_rng(seed)
-    fewest = int(fitted.results.loc[controls.visits.index, names].notna().sum().min())
-    repeats = -(-SIMULATED // fewest)
-    found: dict[str, list[Floats]] = {name: [] for name in names}
+    repeats = -(-SIMULATED // len(controls))
+    found: dict[str, list[Floats]] = {str(name): [] for name in fitted.correlation}
     for fold, model in fitted.models.items():
         own = controls.select(fitted.folds.number[controls.visits.index] == fold)
         if not len(own):
@@ -125,10 +111,7 @@ def _try_error(
         people = preprocessing.transform(own.features, own.people).normalised
         rows = np.repeat(people.to_numpy(), repeats, axis=0)
         for number, pattern in enumerate(model.pattern_names):
-            name = fitted.names[fold][pattern]
-            is_lost = fitted.results.loc[own.visits.index, name].isna().all()
-            if name in found and not is_lost:
-                found[name].append(simulate_error(model, rows, number, rng))
+            found[fitted.names[fold][pattern]].append(simulate_error(model, rows, number, rng))
     return {name: _quantiles(np.concatenate(parts)) for name, parts in found.items()}
 
 
@@ -194,9 +177,8 @@ def add_standing(
 def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -> pd.DataFrame:
     """Add centiles among the controls of a cohort, of like age where there are enough of them.
 
-    Nobody is compared with themselves, and only R-indices that both have are compared;
-    `centile_controls` is the smallest number of controls behind a centile of the row. Results stay
-    as they are where there are too few controls.
+    Nobody is compared with themselves; `centile_controls` is the number of controls behind a
+    centile. Results stay as they are where there are too few controls.
 
     Parameters
     ----------
@@ -207,7 +189,7 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
     names
         Of the R-indices.
     """
-    known = results.index[results[list(names)].notna().any(axis=1)]
+    known = results.index[results[list(names)].notna().all(axis=1)]
     first = cohort.select(list(cohort.visits.index.isin(known))).first_visits()
     controls = first.select(first.visits['group'] == CONTROL)
     if not len(names) or len(controls) < MIN_FOR_CENTILES:
@@ -220,31 +202,21 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
         own = results.loc[visit, list(names)].to_numpy(dtype=float)
         other = owner != cohort.visits.loc[visit, PARTICIPANT]
         near = other & (np.abs(age_of_controls - age[visit]) <= AGE_RANGE)
-        enough = _numbers(reference[other], own) >= MIN_FOR_CENTILES
-        if enough.any():
-            is_near = _numbers(reference[near], own)[enough].min() >= MIN_FOR_CENTILES
-            compared = reference[near if is_near else other]
-            numbers = _numbers(compared, own)
-            centiles = np.full(len(names), np.nan)
-            centiles[~np.isnan(own)] = np.where(enough, _centile(own, compared), np.nan)
+        is_near = near.sum() >= MIN_FOR_CENTILES
+        compared = reference[near if is_near else other]
+        if len(compared) >= MIN_FOR_CENTILES:
             kind = LIKE_AGE if is_near else ALL_CONTROLS
-            rows[visit] = [*centiles, kind, numbers[enough].min()]
+            rows[visit] = [*_centile(own, compared), kind, len(compared)]
     columns = [*(f'{name}{CENTILE_SUFFIX}' for name in names), CENTILE_OF, CENTILE_CONTROLS]
     table = pd.DataFrame.from_dict(rows, orient='index', columns=columns)
     others = results.drop(columns=columns, errors='ignore')
     return insert_columns(others, tidy_centiles(table, results.index), names)
 
 
-def _numbers(reference_NM: Floats, own: Floats) -> Floats:
-    """How many of the reference have each of the R-indices that somebody has."""
-    return (~np.isnan(reference_NM[:, ~np.isnan(own)])).sum(axis=0)
-
-
 def _centile(own: Floats, reference_NM: Floats) -> Floats:
-    """Centile of each R-index that somebody has, never 0 or 100: the middle of its place."""
-    r, reference = own[~np.isnan(own)], reference_NM[:, ~np.isnan(own)]
-    below, equal = (reference < r).sum(axis=0), (reference == r).sum(axis=0)
-    return 100 * (below + equal / 2 + 0.5) / (_numbers(reference_NM, own) + 1)
+    """Centile of each R-index, never 0 or 100: the middle of its place."""
+    below, equal = (reference_NM < own).sum(axis=0), (reference_NM == own).sum(axis=0)
+    return 100 * (below + equal / 2 + 0.5) / (len(reference_NM) + 1)
 
 
 def _ages(cohort: Cohort) -> pd.Series:

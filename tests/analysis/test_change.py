@@ -267,17 +267,6 @@ def test_visits_without_a_time_are_counted(cohort, results):
     assert (found['visits_without_time'] == 4).all()
 
 
-def test_those_without_an_r_index_do_not_count_in_its_row(cohort, results):
-    lost = results.copy()
-    # All visits of two controls, and two of the three of another.
-    lost.loc[results.index[:8], 'r2'] = np.nan
-    found = compare_groups_over_time(cohort, lost, NAMES).set_index('r_index')
-    counts = found[['controls', 'patients', 'visits']]
-    assert counts.loc['r1'].tolist() == [24, 30, 54 * 3]
-    assert counts.loc['r2'].tolist() == [21, 30, 51 * 3]
-    assert (found['outcome'] == COMPARED).all()
-
-
 @pytest.mark.slow
 def test_noise_of_the_held_out_is_of_the_model_of_their_fold(cohort, model):
     folds = prepare_folds(cohort, OPTIONS)

@@ -13,7 +13,7 @@ from surreal_bids.analysis.split_half import HALVES_COLUMNS
 from surreal_bids.bids.outputs import _data_dictionary, describe_columns, output_names
 from surreal_bids.bids.tabular import CONTROL, PATIENT
 from surreal_bids.harmonization.combat import UNHARMONIZED
-from surreal_bids.rindices.crossfit import NOT_HELD_OUT, PATTERN_LOST
+from surreal_bids.rindices.crossfit import NOT_HELD_OUT
 from surreal_bids.rindices.intervals import ALL_CONTROLS, LIKE_AGE, TRAINING_CONTROLS
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE
 from surreal_bids.stats.associations import COLUMNS, COVARIATE_COLUMNS
@@ -48,7 +48,7 @@ def test_every_table_of_the_group_level_has_a_sidecar():
 
 def test_levels_are_those_that_are_written():
     columns = describe_columns('rindices', **CONSTANTS)
-    statuses = {COMPLETE, INCOMPLETE, UNHARMONIZED, EXCLUDED, NOT_HELD_OUT, PATTERN_LOST}
+    statuses = {COMPLETE, INCOMPLETE, UNHARMONIZED, EXCLUDED, NOT_HELD_OUT}
     assert set(columns['status']['Levels']) == statuses
     assert set(columns['centile_of']['Levels']) == {LIKE_AGE, ALL_CONTROLS, TRAINING_CONTROLS}
     assert set(columns['group']['Levels']) == {CONTROL, PATIENT}

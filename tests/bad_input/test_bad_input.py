@@ -31,7 +31,7 @@ SHARED = {
 OWN = {case.id for case in commands.CASES}
 """Cases of options and outputs, of which each command has its own."""
 
-pytestmark = pytest.mark.usefixtures('few_draws')
+pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
 OUTPUTS = re.compile(
     r'(out|work|rindices_report|rindices(_contributions|_changes)?\.(tsv|json))(/|$)'

@@ -15,7 +15,7 @@ import pytest
 from tests.bad_input.models import CHECKSUMS
 from tests.bad_input.test_bad_input import run, take
 
-pytestmark = pytest.mark.usefixtures('few_draws')
+pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
 SEEDS = range(12)
 KNOWN_CODES = (0, 1, 2, 16, 18, 65, 73)

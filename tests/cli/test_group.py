@@ -94,29 +94,6 @@ def test_r_indices_of_everyone_are_written(done):
 
 
 @pytest.mark.slow
-def test_a_pattern_that_a_fold_lost(done, monkeypatch):
-    """Everything is written; those held out have no R-index of it, and the others of all."""
-    card = json.loads((done.parent / 'out' / 'models' / 'model.json').read_text())
-    least = pd.Series(card['CrossFit']['LeastCorrelation']).sort_values()
-    lost, *kept = least.index
-    monkeypatch.setattr(
-        'surreal_bids.rindices.crossfit.MIN_REPRODUCED', float(least.iloc[:2].mean())
-    )
-    assert run(done, out='lost', work='lost_work') == 0
-    out = done.parent / 'lost'
-    table = read(out / 'phenotype' / 'rindices.tsv')
-    lacking = table[lost].isna()
-    assert lacking.any()
-    assert (table['status'] == 'pattern_lost').tolist() == lacking.tolist()
-    assert table.loc[lacking, 'reason'].str.contains(lost).all()
-    assert table[kept].notna().all(axis=None)
-    assert_described(out, 'rindices.tsv', 'group_patterns.tsv')
-    page = (out / 'group.html').read_text()
-    assert f'{lost} was not reproduced in' in page
-    assert f'lowest correlation {least.iloc[0]:.2f}' in page
-
-
-@pytest.mark.slow
 def test_who_was_left_out_is_a_table(done):
     table = read(done.parent / 'out' / 'group_exclusions.tsv')
     assert table['participant_id'].tolist() == ['sub-002', 'sub-050']

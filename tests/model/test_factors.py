@@ -13,6 +13,7 @@ from surreal_bids.model.factors import (
     _as_likely,
     compare_with,
     fit_factors,
+    fit_known,
     fit_samples,
     left_out_density,
     most_patterns,
@@ -71,7 +72,9 @@ def test_patterns_that_are_asked_for_have_regions():
 
 def test_patterns_that_are_not_there_do_not_describe_patients_who_were_left_out():
     cn, pt, *_ = cohort(2, size=0.35)
-    density = [left_out_density(cn, pt, m, USUAL_PENALTY).mean() for m in (1, 2, 3)]
+    density = [
+        left_out_density(cn, pt, m, [USUAL_PENALTY])[USUAL_PENALTY].mean() for m in (1, 2, 3)
+    ]
     assert density[0] + 0.1 < density[1] > density[2]
 
 
@@ -87,10 +90,25 @@ def test_samples_side_by_side_are_those_alone():
 def test_a_refit_keeps_the_order_of_the_patterns():
     cn, pt, *_ = cohort(3, size=0.35)
     factors = fit_factors(cn, pt, 3)
-    (own,) = refit(cn, pt, [(np.arange(120), np.arange(160))], factors)
+    (own,) = refit(cn, pt, [(np.arange(120), np.arange(160))], factors.patterns, factors.penalty)
     similarity = np.corrcoef(own.severities(pt).T, factors.severities(pt).T)[:3, 3:]
     assert (similarity.argmax(axis=1) == np.arange(3)).all()
     assert np.diag(similarity).min() > 0.95
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_known_patterns_are_fitted_to_this_sample(seed):
+    """The start tells which patterns are meant, and in which order, not what they look like."""
+    cn, pt, severities, _ = cohort(3, 60, 90, seed=seed)
+    found = fit_factors(cn, pt, 3)
+    rng = np.random.default_rng(seed)
+    turned = found.patterns[:, [2, 0, 1]]
+    rough = turned * rng.uniform(0.5, 1.5, turned.shape) + rng.normal(0, 0.01, turned.shape)
+    again = fit_known(cn, pt, rough, found.penalty)
+    assert pattern_c_index(again.severities(pt), severities) > 0.8
+    own, others = again.severities(pt), found.severities(pt)[:, [2, 0, 1]]
+    correlation = np.corrcoef(own.T, others.T)[:3, 3:]
+    assert np.diag(correlation).min() > 0.98
 
 
 def mixed_cohort(seed, correlation=0.4, n_cn=300, n_pt=500):

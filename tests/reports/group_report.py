@@ -116,7 +116,6 @@ def make_report(
         cohort=cohort,
         people=cohort.people.set_axis(cohort.visits['group'], axis=0),
         names=['r1', 'r2'],
-        reproduced=['r1', 'r2'],
         whose='patients',
         results=results,
         patterns=patterns,

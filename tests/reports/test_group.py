@@ -14,7 +14,7 @@ from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.model_card import linear_table, stability_table
 from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
-from surreal_bids.rindices.crossfit import PATTERN_LOST, doubts_of_model
+from surreal_bids.rindices.crossfit import doubts_of_model
 from tests.reports.group_report import N_CN, N_PT, make_card, make_report
 from tests.reports.html_page import HOSTILE, Page
 
@@ -238,7 +238,7 @@ def test_an_applied_model_is_named(tmp_path):
     assert 'Model selection' not in page.words
 
 
-def test_good_agreement_is_no_comfort_where_a_fold_lost_a_pattern(tmp_path):
+def test_good_agreement_is_no_comfort_where_a_fold_shows_another_pattern(tmp_path):
     note = {'Folds': 5, 'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}
     report = make_report(tmp_path, card=make_card(0.9) | {'CrossFit': note}, maps=False)
     words = Page(write_group_report(report)).words
@@ -344,22 +344,6 @@ def test_contributions_are_beside_the_pattern():
     drawn = figures.plot_regions(patterns.assign(contribution=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]))
     assert len(drawn.axes) == 4
     assert [bar.get_width() for bar in drawn.axes[1].patches] == [0.3, 0.1, 0.2]
-
-
-@pytest.mark.parametrize(('lost', 'shape'), [(slice(12), (20, 2)), (slice(None), (32, 1))])
-def test_a_pattern_that_folds_lost_is_not_drawn_for_them(tmp_path, monkeypatch, lost, shape):
-    drawn = []
-    plot = figures.plot_r_indices
-    monkeypatch.setattr(
-        figures, 'plot_r_indices', lambda r, *rest: drawn.append(r.shape) or plot(r, *rest)
-    )
-    report = make_report(tmp_path, maps=False)
-    results = report.found.results.copy()
-    results.loc[results.index[lost], 'r2'] = np.nan
-    results.loc[results.index[lost], 'status'] = PATTERN_LOST
-    found = replace(report.found, results=results, reproduced=['r1', 'r2'][: shape[1]])
-    write_group_report(replace(report, found=found))
-    assert drawn == [shape]
 
 
 def test_flags_of_folds_and_imputation():

@@ -220,28 +220,12 @@ def test_no_r_indices_is_told_with_the_reason(tmp_path):
     assert 'Comparison with controls' not in words
 
 
-@pytest.mark.parametrize('everyone', [False, True])
-def test_an_r_index_that_the_fold_lost_is_not_shown(tmp_path, everyone):
+def test_a_fold_that_has_not_reproduced_the_patterns_is_flagged(tmp_path):
     tables = make_tables(tmp_path)
-    results = tables.results.assign(reason=None, fold_correlation=0.9)
-    rows = results.index if everyone else results.index[:2]
-    results.loc[rows, ['r2', 'r2_low', 'r2_high', 'r2_centile']] = np.nan
-    results.loc[rows, 'fold_correlation'] = 0.41
-    reason = 'r2 was not reproduced in fold 1 (correlation 0.41)'
-    results.loc[rows, 'reason'] = reason
-    parts = tables.contributions
-    tables = make_tables(
-        tmp_path,
-        reference=find_reference(results, CARD, None),
-        contributions=parts[parts['r_index'] != 'r2'],
-    )
-    page = Page(write_individual(replace(tables, results=results).of('sub-01')))
-    assert f'in the fold of this participant ({reason})' in page.words
-    assert 'missing: not reproduced without this participant' in page.words
-    assert 'nan' not in page.words
-    assert f'{results["r1"][1]:.2f}' in page.words
-    assert 'Comparison with controls' in page.words
-    assert 'R-indices over visits' in page.words
+    results = tables.results.assign(fold_correlation=0.41)
+    words = Page(write_individual(replace(tables, results=results).of('sub-01'))).words
+    assert 'Not all patterns were reproduced in the fold of this participant' in words
+    assert 'Comparison with controls' in words
 
 
 @pytest.mark.parametrize('agreement', [0.62, 0.9, None])
@@ -407,7 +391,7 @@ def test_a_model_brings_its_training_sample_along():
     assert found.whose == 'the training sample'
     assert found.counts == {'CN': 492, 'PT': 900}
     assert found.rows.groupby('group')['r2'].median().to_dict() == {'CN': 1.5, 'PT': 1.5}
-    # Folds may have lost a pattern, of which the card has nothing.
+    # Cards of earlier versions may have nothing of a pattern.
     told['CN'] = {'Number': 31, 'Percentiles': {'r2': rows['r2']}}
     found = find_reference(results, CARD | {'Reference': told}, 'ad')
     assert found.rows.groupby('group')[['r1', 'r2']].count().loc['CN'].tolist() == [0, 101]
@@ -431,15 +415,6 @@ def test_what_the_card_lacks_of_one_pattern_is_shown_of_the_others(tmp_path):
     words = Page(write_individual(tables.of('sub-01'))).words
     assert 'not a 95% confidence interval' in words
     assert 'controls (n = 31)' in words
-
-
-def test_who_lacks_one_r_index_counts_in_the_others():
-    results = make_tables('').results
-    results.loc[results.index[-5:], 'r1'] = np.nan
-    results.loc[results.index[-20:-5], 'r2'] = np.nan
-    found = find_reference(results, CARD, None)
-    assert found.rows.groupby('group')['r1'].count().to_dict() == {'CN': 15, 'PT': 21}
-    assert found.counts == {'CN': 5, 'PT': 21}
 
 
 def test_bars_add_up_and_the_strongest_come_first():

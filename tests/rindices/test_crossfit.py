@@ -4,15 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.analysis.diagnosis import SUM_OF_INDICES
-from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.split_half import COMPARED, compare_halves
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.exceptions import UsageError
 from surreal_bids.reports.model_card import card_text
 from surreal_bids.rindices.crossfit import (
     NOT_HELD_OUT,
-    PATTERN_LOST,
     assign_folds,
     cross_fit,
     final_results,
@@ -24,10 +21,8 @@ from surreal_bids.rindices.crossfit import (
     split_halves,
     split_people,
     usable_folds,
-    warn_of_lost,
 )
 from surreal_bids.rindices.model import TableModel, select_model
-from surreal_bids.stats.concordance import area_under_curve
 from tests.analysis.group_study import make_config, read_study, write_dataset
 from tests.cohort.study import QUICK, make_study
 
@@ -140,6 +135,12 @@ def test_everyone_gets_the_r_indices_of_the_fold_that_held_them_out(cohort, mode
 
 
 @pytest.mark.slow
+def test_folds_have_the_patterns_of_the_final_model_in_its_order(fitted, model):
+    for fold, names in fitted.names.items():
+        assert names == {name: name for name in model.pattern_names}, fold
+    assert fitted.results[list(model.pattern_names)].notna().all(axis=None)
+
+
 def test_later_visits_get_the_model_of_the_same_fold(tmp_path):
     cohort = read_study(tmp_path, sessions=True)
     model = TableModel.fit(cohort, OPTIONS)
@@ -225,65 +226,6 @@ def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
     note = fitted.note | {'LeastCorrelation': {'r1': 0.9, 'r2': 0.69}}
     told = card_text(replace(model, notes={**model.notes, 'CrossFit': note}).state()[1])
     assert 'Patterns not reproduced in every fold of the training sample: r2' in told
-
-
-@pytest.fixture(scope='module')
-def lost(fitted):
-    """Fold 1 has lost r2, fold 2 both; nobody is of a site that is not known."""
-    values = {'r1': [0.9, 0.3, 0.8], 'r2': [0.41, -0.1, 0.9]}
-    return replace(fitted, correlation=pd.DataFrame(values, index=[1, 2, 3])).without_lost()
-
-
-def test_a_pattern_that_folds_lost_is_warned_of_with_the_number_of_participants(cohort, lost):
-    who = cohort.visits['participant_id']
-    first, second = warn_of_lost(lost.results, who, lost.note)
-    for caution, name, n_folds in ((first, 'r1', 1), (second, 'r2', 2)):
-        assert f'{name} was not reproduced in {n_folds} of 3 folds' in caution.found
-        lacking = who[lost.results[name].isna()].nunique()
-        assert caution.consequence.startswith(f'{lacking} of {who.nunique()} participants')
-        assert name in caution.remedy
-
-
-def test_what_a_fold_calls_a_pattern_that_it_lost_is_no_r_index(fitted, lost):
-    fold, found = fitted.results['fold'], lost.results
-    assert found['r2'].isna().eq(fold <= 2).all()
-    assert found['r2_member_spread'].isna().eq(fold <= 2).all()
-    assert found['r1'].isna().eq(fold == 2).all()
-    pd.testing.assert_series_equal(found['r1'][fold != 2], fitted.results['r1'][fold != 2])
-    assert set(found['reason'][fold == 1]) == {'r2 was not reproduced in fold 1 (correlation 0.41)'}
-    assert found['reason'][fold == 2].str.contains('r1 was not.*; r2 was not').all()
-    assert found['status'].eq(PATTERN_LOST).eq(fold <= 2).all()
-    assert found['reason'][fold == 3].isna().all()
-    assert found['r2_trained_on'].notna().all()
-    again = replace(fitted, correlation=fitted.correlation * 0 + 0.9)
-    assert again.without_lost() is again
-
-
-def test_a_lost_pattern_is_in_no_result(cohort, model, lost):
-    found = Analysis(cohort=cohort, model=model, results=lost.results, fitted=lost)
-    fold = lost.results['fold']
-    with_both = int((fold == 3).sum())
-    r2 = found.associations[found.associations['pattern'] == 'r2']
-    assert (r2['n'] <= with_both).all()
-    by_sum = found.diagnosis.set_index('by').loc[SUM_OF_INDICES]
-    assert by_sum['controls'] + by_sum['patients'] == with_both
-    is_there = found.results[['r1', 'r2']].notna()
-    expected = [
-        (visit, name) for visit in is_there.index for name in is_there if is_there.loc[visit, name]
-    ]
-    assert found.contributions.index.tolist() == expected
-    assert found.reproduced == ['r1', 'r2']
-
-
-def test_a_pattern_that_all_folds_lost_does_not_cost_the_others(cohort, model, fitted):
-    correlation = fitted.correlation * 0 + 0.9
-    lost = replace(fitted, correlation=correlation.assign(r2=0.2)).without_lost()
-    found = Analysis(cohort=cohort, model=model, results=lost.results, fitted=lost)
-    assert found.reproduced == ['r1']
-    assert found.results['r2'].isna().all()
-    area = area_under_curve(lost.results['r1'], cohort.is_patient)
-    assert found.diagnosis.set_index('by').loc[SUM_OF_INDICES, 'auc'] == pytest.approx(area.value)
-    assert set(found.associations['pattern']) <= {'r1'}
 
 
 @pytest.mark.slow

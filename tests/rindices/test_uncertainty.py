@@ -18,7 +18,6 @@ from surreal_bids.rindices.intervals import (
     INTERVALS,
     SEVERITIES,
     interval,
-    is_sound,
     with_training_centiles,
 )
 from surreal_bids.rindices.model import TableModel
@@ -133,40 +132,6 @@ def test_who_was_not_held_out_has_neither(cohort, model, fitted):
     assert standing[lacking].isna().all(axis=None)
     assert standing[~lacking].notna().all(axis=None)
     assert learn_standing(cohort, found)[INTERVALS]['Controls'] == 35
-
-
-def test_a_lost_pattern_costs_nothing_of_the_others(cohort, fitted):
-    """The model of one fold has lost r1, and those of all have lost r2."""
-    in_fold = fitted.folds.number == 2
-    results = fitted.results.assign(r1=fitted.results['r1'].mask(in_fold), r2=np.nan)
-    complete, _ = add_standing(cohort, fitted)
-    found, notes = add_standing(cohort, replace(fitted, results=results))
-    assert list(found)[3:6] == ['r2_member_spread', 'r1_low', 'r1_high']
-    assert list(notes[INTERVALS]['Patterns']) == ['r1']
-    assert notes[INTERVALS]['Controls'] == 35
-    assert list(notes[REFERENCE]['CN']['Percentiles']) == ['r1']
-    assert is_sound(notes, NAMES)
-    assert found.loc[in_fold, ['r1_low', 'r1_centile']].isna().all(axis=None)
-    assert found.loc[~in_fold, ['r1_low', 'r1_high', 'r1_centile']].notna().all(axis=None)
-
-    only_r1 = fitted.results.assign(r1=fitted.results['r1'].mask(in_fold))
-    found, notes = add_standing(cohort, replace(fitted, results=only_r1))
-    columns = ['r2_low', 'r2_high', 'r2_centile']
-    pd.testing.assert_frame_equal(found[columns], complete[columns], rtol=0.1, atol=0.02)
-    assert found.loc[in_fold, 'centile_controls'].min() >= 69
-    assert found.loc[~in_fold, 'centile_controls'].max() == 35
-    assert is_sound(notes, NAMES)
-
-
-def test_a_pattern_of_few_controls_costs_the_others_no_controls_of_like_age(cohort):
-    cohort = replace(cohort, people=cohort.people.assign(age=60.0))
-    results = some_indices(cohort)
-    few = results.assign(r1=results['r1'].where(np.arange(len(cohort)) % 4 == 0))
-    found = with_centiles(few, cohort, NAMES)
-    assert set(found['centile_of']) == {'like_age'}
-    assert found['r1_centile'].isna().all()
-    expected = with_centiles(results, cohort, NAMES)
-    pd.testing.assert_series_equal(found['r2_centile'], expected['r2_centile'])
 
 
 @pytest.mark.slow
