@@ -40,7 +40,7 @@ from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
-from surreal_bids.model.factors import Factors, fit_factors
+from surreal_bids.model.factors import Factors, fit_factors, fit_known
 from surreal_bids.model.stability import Number, any_pattern, choose_number
 from surreal_bids.rindices.control_sensitivity import shift_of_controls
 from surreal_bids.rindices.crossfit import (
@@ -168,14 +168,21 @@ def _read(
     return Simulated(cohort, severities[kept])
 
 
-def fit_linear(data: TrainingData, n_patterns: int = 3) -> tuple[Factors, pd.DataFrame]:
+def fit_linear(
+    data: TrainingData, n_patterns: int = 3, like: Factors | None = None
+) -> tuple[Factors, pd.DataFrame]:
     """Factors in closed form, as members start from, and the severities that they give to all.
 
-    They replace a model: R-indices of trained members rank patients almost equally.
+    They replace a model: R-indices of trained members rank patients almost equally. `like`: factors
+    of all participants, from which those of a fold start.
     """
     X, is_patient = data.arrays
     values = X.to_numpy()
-    factors = fit_factors(values[~is_patient], values[is_patient], n_patterns)
+    groups = values[~is_patient], values[is_patient]
+    if like is None:
+        factors = fit_factors(*groups, n_patterns)
+    else:
+        factors = fit_known(*groups, like.patterns, like.penalty)
     names = [f'r{k}' for k in range(1, n_patterns + 1)]
     return factors, pd.DataFrame(factors.severities(values), X.index, names)
 
@@ -334,11 +341,13 @@ MEMBER_SPREAD = {'true severity within 1.96 spreads (trained on)': ANY}
 
 
 class LinearModel:
-    """Factors in closed form that replace a `TableModel`."""
+    """Factors in closed form that replace a `TableModel`; `like` is that of all participants."""
 
-    def __init__(self, data: TrainingData, n_patterns: int = 2) -> None:
+    def __init__(
+        self, data: TrainingData, n_patterns: int = 2, like: LinearModel | None = None
+    ) -> None:
         self.preprocessing = data.preprocessing
-        self.factors, of_all = fit_linear(data, n_patterns)
+        self.factors, of_all = fit_linear(data, n_patterns, like and like.factors)
         self.pattern_names = tuple(of_all)
         self.gan = SimpleNamespace(members_=())
 
@@ -357,8 +366,9 @@ class LinearModel:
 def hold_out(cohort: Cohort, seed: int) -> CrossFit:
     """Return out-of-fold R-indices by linear factors."""
     folds = prepare_folds(cohort, TrainingOptions(random_seed=seed))
-    models = {number: LinearModel(data) for number, data in folds.data.items()}
-    return cross_fit(cohort, LinearModel(prepare(cohort)), folds, models)
+    final = LinearModel(prepare(cohort))
+    models = {number: LinearModel(data, like=final) for number, data in folds.data.items()}
+    return cross_fit(cohort, final, folds, models)
 
 
 DESIGNS = {
@@ -432,7 +442,7 @@ def controls(
     if trained:
         folds, models = fit_folds(folds, model, options)
     else:
-        models = {fold: LinearModel(data) for fold, data in folds.data.items()}
+        models = {fold: LinearModel(data, like=model) for fold, data in folds.data.items()}
     of_new = 1 + number % folds.count
     numbers = folds.number.reindex(number.index).fillna(of_new).astype(int)
     results = cross_fit(everyone, model, replace(folds, number=numbers), models).results
@@ -451,6 +461,46 @@ def controls(
         ratio = these.std().mean() / those.std().mean()
         found[f'sd of controls {which}, over that of {whose}'] = ratio
     return found
+
+
+STARTS = {'of their own': False, 'from the final patterns': True}
+"""What folds may start from."""
+
+
+def folds(seed: int, tasks: Sequence[str | None] = ('basic', 'mild', None)) -> dict[str, float]:
+    """Out-of-fold R-indices where folds search for patterns, or start from those of all."""
+    found = {}
+    for task in tasks:
+        n_patterns = 3 if task else 2
+        cohort, severities = simulate(Study(60, 90, task=task), seed)
+        data = prepare_folds(cohort, TrainingOptions(random_seed=seed))
+        final = LinearModel(prepare(cohort), n_patterns)
+        for start, known in STARTS.items():
+            like = final if known else None
+            models = {k: LinearModel(each, n_patterns, like) for k, each in data.data.items()}
+            fitted = cross_fit(cohort, final, data, models)
+            r = fitted.results[list(final.pattern_names)]
+            name = f'{task or "no disease"}, {start}'
+            found[f'least correlation, {name}'] = float(fitted.correlation.min(axis=None))
+            if task is None:
+                area = area_under_curve(r.sum(axis=1), cohort.is_patient).value
+                found[f'AUC, {name}'] = area
+            else:
+                ill = cohort.is_patient.to_numpy()
+                found[f'c-index, {name}'] = pattern_c_index(r[ill].to_numpy(), severities[ill])
+    return found
+
+
+FOLDS = {
+    **{
+        f'{number}, {task}, {start}': ANY
+        for number in ('c-index', 'least correlation')
+        for task in ('basic', 'mild')
+        for start in STARTS
+    },
+    **{f'least correlation, no disease, {start}': ANY for start in STARTS},
+    **{f'AUC, no disease, {start}': (0.45, 0.55) for start in STARTS},
+}
 
 
 def maps(seed: int, size: tuple[int, int] = (60, 90)) -> dict[str, float]:
@@ -563,6 +613,7 @@ NULLS: dict[str, Null] = {
         quick_draw=partial(diagnosis, designs={'30 CN, 60 PT': DESIGNS['30 CN, 60 PT']}),
     ),
     'controls': Null(controls, 3, 40, CONTROLS, partial(controls, n_new=50)),
+    'folds': Null(folds, 0, 20, FOLDS),
     'maps': Null(maps, 3, 100, MAPS),
     'halves': Null(halves, 3, 40, HALVES, partial(halves, choose=False)),
     'any_pattern': Null(
