@@ -197,13 +197,13 @@ def _ledoit_wolf(
     error = ((members * squared).sum(dim=1) / n_people - sum_of_squares) / n_people
     distance = sum_of_squares - n_regions * scale.square()
     shrinkage = (error / distance.clamp(min=TINY**2)).clamp(0, 1)
-    return _shrunk(covariance, shrinkage), shrinkage
+    return _shrunk(covariance, shrinkage, scale), shrinkage
 
 
-def _shrunk(covariance: Tensor, shrinkage: Tensor) -> Tensor:
-    """Covariances (B, S, S), moved towards multiples of the identity."""
+def _shrunk(covariance: Tensor, shrinkage: Tensor, scale: Tensor) -> Tensor:
+    """Covariances (B, S, S), moved towards `scale` (B,) times the identity."""
     identity = torch.eye(covariance.shape[1], dtype=covariance.dtype, device=covariance.device)
-    target = (shrinkage * _diagonal(covariance).mean(dim=1))[:, None, None] * identity
+    target = (shrinkage * scale)[:, None, None] * identity
     return (1 - shrinkage)[:, None, None] * covariance + target
 
 
@@ -267,11 +267,10 @@ def maximise(samples: Samples, patterns: Tensor, penalty: Tensor, schedule: Sche
     schedule
         Number of iterations.
     """
-    n_patterns = patterns.shape[2]
-    covariance, direction = samples.covariance, _direction(samples)
+    n_patterns, direction = patterns.shape[2], _direction(samples)
     identity = torch.eye(n_patterns, dtype=patterns.dtype, device=patterns.device)
     correlation = identity.expand(len(patterns), -1, -1)
-    precision = _inverse(covariance)
+    precision, unexplained = _inverse(samples.covariance), _inverse(_of_everyone(samples))
     for iteration in range(schedule.iterations):
         prior = _normal_moments if iteration < schedule.normal else _box_moments
         moments = prior(samples, patterns, precision, correlation)
@@ -280,11 +279,12 @@ def maximise(samples: Samples, patterns: Tensor, penalty: Tensor, schedule: Sche
         weighted = iteration >= ITERATIONS_WITHOUT_WEIGHTS
         weights = _penalties(patterns, moments.second, precision, limit, weighted)
         patterns = _descend(patterns, precision, moments.second, along, weights, direction)
+        explained = Explained(along, patterns, moments.second)
         if iteration >= ITERATIONS_WITH_CONTROLS:
-            covariance = _pooled(samples, patterns, moments.second, along)
-            precision = _inverse(covariance)
+            precision = _without(unexplained, explained, _share(samples))
         patterns = patterns * _rescaling(samples.mean_change, patterns, precision)
         correlation = moments.correlation.lerp(identity, CORRELATION_SHRINKAGE)
+    covariance = _of_everyone(samples) + _share(samples) * explained.scatter
     return Solutions(patterns, covariance, correlation)
 
 
@@ -445,7 +445,7 @@ def _descend(
     unit_regions, unit_patterns = (_diagonal(each).sqrt() for each in (precision, second))
     towards = unit_regions * direction
     unit = _outer(unit_patterns, towards)
-    regions = (precision / _outer(towards, towards)).float()
+    regions = precision.float() / _outer(towards, towards).float()
     severities = (second / _outer(unit_patterns, unit_patterns)).float()
     step = 1 / (_largest_eigenvalue(regions) * _largest_eigenvalue(severities))[:, None, None]
     pull = step * ((along.mT @ precision) / unit - penalties.mT / unit.abs()).float()
@@ -471,12 +471,56 @@ def _largest_eigenvalue(matrices: Tensor) -> Tensor:
     return POWER_MARGIN * (vector @ matrices).norm(dim=2)[:, 0]
 
 
-def _pooled(samples: Samples, patterns: Tensor, second: Tensor, along: Tensor) -> Tensor:
-    """C from the controls and from what the patterns leave of the patients."""
-    explained = along @ patterns.mT
-    left = samples.pt_scatter - explained - explained.mT + patterns @ second @ patterns.mT
+class Explained(NamedTuple):
+    """What patterns explain of the patients."""
+
+    along: Tensor
+    """A, sums of changes times severities, (B, S, M)."""
+    patterns: Tensor
+    """P, (B, S, M)."""
+    second: Tensor
+    """W, sums of second moments of the severities, (B, M, M)."""
+
+    @property
+    def scatter(self) -> Tensor:
+        """P W P' - A P' - P A', which it adds to the patients' sums of squares and products."""
+        crossed = self.along @ self.patterns.mT
+        return self.patterns @ self.second @ self.patterns.mT - crossed - crossed.mT
+
+
+def _share(samples: Samples) -> Tensor:
+    """Weight of the patients' sums of squares and products in C, (B, 1, 1)."""
+    total = samples.n_cn + PATIENT_WEIGHT * samples.n_pt
+    return (PATIENT_WEIGHT * (1 - samples.shrinkage) / total)[:, None, None]
+
+
+def _of_everyone(samples: Samples) -> Tensor:
+    """C from controls and patients, if patterns explained nothing.
+
+    It is shrunk towards the scale of the controls.
+    """
     total = (samples.n_cn + PATIENT_WEIGHT * samples.n_pt)[:, None, None]
-    return _shrunk((samples.cn_scatter + PATIENT_WEIGHT * left) / total, samples.shrinkage)
+    together = (samples.cn_scatter + PATIENT_WEIGHT * samples.pt_scatter) / total
+    return _shrunk(together, samples.shrinkage, _diagonal(samples.covariance).mean(dim=1))
+
+
+def _without(precision: Tensor, explained: Explained, share: Tensor) -> Tensor:
+    """C^-1 without what patterns explain, from that with it (Woodbury, 1950)."""
+    along, patterns, second = explained
+    both = torch.cat([along, patterns], dim=2)
+    identity = torch.eye(second.shape[1], dtype=second.dtype, device=second.device)
+    identity = identity.expand_as(second)
+    # The inverse of [[0, -I], [-I, W]], by which the columns of both are combined.
+    middle = torch.cat(
+        [
+            torch.cat([-second, -identity], dim=2),
+            torch.cat([-identity, torch.zeros_like(second)], dim=2),
+        ],
+        dim=1,
+    )
+    solved = precision @ both
+    inner = torch.linalg.solve(middle + share * (both.mT @ solved), share * solved.mT)
+    return precision - solved @ inner
 
 
 def _rescaling(mean_change: Tensor, patterns: Tensor, precision: Tensor) -> Tensor:

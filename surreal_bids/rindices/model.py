@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ from surreal_bids.rindices.preprocessing import (
     Prepared,
     Preprocessing,
     Visits,
+    add_to_features,
     fit_preprocessing,
+    residuals_of_all,
 )
 from surreal_bids.text import list_briefly
 
@@ -56,9 +59,6 @@ VISIT, R_INDEX, BASELINE = 'visit', 'r_index', 'baseline'
 
 HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 """Options of training that replace a value of the preset."""
-
-ATTEMPTS = 10
-"""Number of shufflings that are tried until preprocessing can be fitted to the controls."""
 
 NOTES = (
     *('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters', 'AddedSites'),
@@ -392,40 +392,39 @@ class TrainingData:
         return self.normalised, self.is_patient.to_numpy(dtype=bool)
 
     def shuffle(self, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Normalise again with shuffled labels: controls and patients (n_people, n_features).
+        """Draw controls and patients (n_people, n_features) as if nobody were ill, and normalise.
 
-        Labels are shuffled within sites and categories. Every site and category then keeps its
-        number of controls, and the preprocessing can be fitted to them.
+        What covariates and sites do not explain is shuffled within sites; everyone keeps their
+        label, covariates and site (Freedman and Lane, 1983). Patients who are older than controls
+        stay so, and effects of age are extrapolated to them as in the data.
         """
-        for _ in range(ATTEMPTS):
-            patient = self._shuffled_labels(rng)
-            try:
-                with without_warnings():
-                    _, prepared = fit_preprocessing(
-                        self.preprocessing.features,
-                        self.preprocessing.options,
-                        *(self.features, self.people, ~patient, self.visits),
-                    )
-            except DataError as error:
-                reason = error
-                continue
-            values, rows = prepared.normalised.to_numpy(), patient.to_numpy()
-            return values[~rows], values[rows]
-        raise DataError(
-            f'the permutation test failed: preprocessing could not be fitted after labels were '
-            f'shuffled ({reason}); use fewer covariates, or add controls'
-        )
+        steps, (own, errors) = self.preprocessing, self._residuals
+        shift = errors[self._shuffled_rows(rng)] - own
+        shifts = pd.DataFrame(shift, self.features.index, self.features.columns)
+        features = add_to_features(self.features, self.people, shifts, steps.options)
+        visits = self.visits
+        if visits is not None:
+            of_visits = shifts.loc[visits.first].set_axis(visits.features.index)
+            moved = add_to_features(visits.features, visits.people, of_visits, steps.options)
+            visits = replace(visits, features=moved)
+        with without_warnings():
+            _, prepared = fit_preprocessing(
+                *(steps.features, steps.options, features, self.people, ~self.is_patient, visits)
+            )
+        values, rows = prepared.normalised.to_numpy(), self.is_patient.to_numpy(dtype=bool)
+        return values[~rows], values[rows]
 
-    def _shuffled_labels(self, rng: np.random.Generator) -> pd.Series:
-        """Who would be a patient, after shuffling within sites and categories."""
-        site, categories = self.preprocessing.options.site_column, self.preprocessing.levels
-        strata = [*categories, *([] if site is None else [site])]
-        everyone = {'all': np.arange(len(self.people))}
-        alike = self.people.groupby(strata).indices if strata else everyone
-        patient = self.is_patient.to_numpy(dtype=bool, copy=True)
-        for rows in alike.values():
-            patient[rows] = rng.permutation(patient[rows])
-        return pd.Series(patient, self.is_patient.index)
+    @cached_property
+    def _residuals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return residuals_of_all(self.preprocessing, self.features, self.people)
+
+    def _shuffled_rows(self, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Whose residuals everyone gets."""
+        rows, site = np.arange(len(self.people)), self.preprocessing.options.site_column
+        alike = [rows] if site is None else list(self.people.groupby(site).indices.values())
+        for some in alike:
+            rows[some] = rng.permutation(some)
+        return rows
 
 
 def prepare(cohort: Cohort) -> TrainingData:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.linalg import orth
 
 from surreal_bids.cohort.requirements import Codes, PreprocessingOptions, Requirements
 from surreal_bids.exceptions import CovariateError, DataError
@@ -31,7 +32,12 @@ from surreal_bids.harmonization.covariates import (
     Residualiser,
     handle_icv,
 )
-from surreal_bids.harmonization.encoding import FILL_OR_EXCLUDE, missing_covariates, require_finite
+from surreal_bids.harmonization.encoding import (
+    FILL_OR_EXCLUDE,
+    CovariateEncoder,
+    missing_covariates,
+    require_finite,
+)
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import list_briefly
 
@@ -352,6 +358,42 @@ def as_measured(features: pd.DataFrame, options: PreprocessingOptions) -> pd.Dat
     if options.icv != 'power':
         return features
     return pd.DataFrame(np.exp(features.to_numpy()), features.index, features.columns)
+
+
+def residuals_of_all(
+    steps: Preprocessing, features: pd.DataFrame, people: pd.DataFrame
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What covariates and sites do not explain in controls and patients, (n_people, n_features).
+
+    On the scale that covariates act on. Returns residuals, and the same enlarged to the size of
+    errors: a regression makes residuals of unusual people, who determine it, too small.
+    """
+    inputs = prepare_inputs(features, people, steps.options)
+    values = _fill(steps.imputer, inputs).to_numpy()
+    columns = [np.ones((len(values), 1))]
+    if inputs.site is not None:
+        columns.append(pd.get_dummies(inputs.site, dtype=float).to_numpy())
+    if not inputs.covariates.columns.empty:
+        encoded = CovariateEncoder().fit(inputs.covariates).transform(inputs.covariates)
+        columns.append(encoded / np.linalg.norm(encoded, axis=0))
+    basis = orth(np.hstack(columns))
+    residuals = values - basis @ (basis.T @ values)
+    free = 1 - np.square(basis).sum(axis=1, keepdims=True)
+    return residuals, residuals / np.sqrt(np.maximum(free, ROUNDING))
+
+
+def add_to_features(
+    features: pd.DataFrame,
+    people: pd.DataFrame,
+    change: pd.DataFrame,
+    options: PreprocessingOptions,
+) -> pd.DataFrame:
+    """Change features as measured by values on the scale that covariates act on."""
+    if options.icv == 'power':
+        return features * np.exp(change)
+    if options.icv == 'proportion':
+        return features + change.mul(people[options.icv_column], axis=0)
+    return features + change
 
 
 @dataclass(frozen=True, eq=False)

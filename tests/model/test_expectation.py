@@ -133,3 +133,23 @@ def test_more_iterations_do_not_leave_the_truth():
     fits = maximise(samples, start[None], penalty, Schedule(60, 0))
     similarity = np.corrcoef(fits.patterns[0].numpy().T, start.numpy().T)[:2, 2:]
     assert np.diag(similarity).min() > 0.95
+
+
+@pytest.mark.parametrize('empty', [False, True])
+def test_the_precision_without_what_patterns_explain_is_the_inverse(empty):
+    cn, pt, severities, _ = cohort(2)
+    samples = samples_of(cn, pt)
+    patterns = rotated_starts(samples, [None], 2)[:1]
+    if empty:
+        patterns[:, :, 1] = 0
+    of_all = torch.from_numpy(severities)[None]
+    explained = expectation.Explained(
+        expectation._changes_along(samples, of_all), patterns, of_all.mT @ of_all
+    )
+    share, everyone = expectation._share(samples), expectation._of_everyone(samples)
+    expected = torch.linalg.inv(everyone + share * explained.scatter)
+    found = expectation._without(torch.linalg.inv(everyone), explained, share)
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-6)
+    left = pt - cn.mean(axis=0) - severities @ patterns[0].numpy().T
+    scatter = samples.pt_scatter + explained.scatter
+    np.testing.assert_allclose(scatter[0], left.T @ left, atol=1e-9)

@@ -99,7 +99,7 @@ def test_a_refit_keeps_the_order_of_the_patterns():
 @pytest.mark.parametrize('seed', range(3))
 def test_known_patterns_are_fitted_to_this_sample(seed):
     """The start tells which patterns are meant, and in which order, not what they look like."""
-    cn, pt, severities, _ = cohort(3, 60, 90, seed=seed)
+    cn, pt, severities, _ = cohort(3, 90, 130, seed=seed, size=0.35)
     found = fit_factors(cn, pt, 3)
     rng = np.random.default_rng(seed)
     turned = found.patterns[:, [2, 0, 1]]
@@ -108,7 +108,7 @@ def test_known_patterns_are_fitted_to_this_sample(seed):
     assert pattern_c_index(again.severities(pt), severities) > 0.8
     own, others = again.severities(pt), found.severities(pt)[:, [2, 0, 1]]
     correlation = np.corrcoef(own.T, others.T)[:3, 3:]
-    assert np.diag(correlation).min() > 0.98
+    assert np.diag(correlation).min() > 0.95
 
 
 def mixed_cohort(seed, correlation=0.4, n_cn=300, n_pt=500):

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.outputs import summarise_results, write_tables
@@ -14,6 +15,7 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.reports.model_card import card_text
 from surreal_bids.rindices.model import TableModel, TrainingData, prepare
+from surreal_bids.rindices.preprocessing import add_to_features, prepare_inputs
 from tests.cohort.study import REGIONS, Study, make_study
 
 OPTIONS = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', unseen_site='skip')
@@ -204,14 +206,14 @@ def test_too_few_people_are_refused_before_training(n_cn, n_pt, changes, message
         fit(make_study(n_cn, n_pt), PreprocessingOptions(), **changes)
 
 
-class TestShuffledLabels:
+class TestNobodyIll:
     """What patterns of no meaning are compared with."""
 
     @pytest.fixture
     def data(self, study) -> TrainingData:
         return prepare(cohort_of(study, OPTIONS))
 
-    def test_controls_are_shuffled_ones_and_normalised_by_them(self, study, data):
+    def test_controls_are_others_and_normalised_by_them(self, study, data):
         cn, pt = data.shuffle(np.random.default_rng(0))
         assert (len(cn), len(pt)) == (30, 41)
         np.testing.assert_allclose(cn.mean(axis=0), 1)
@@ -219,24 +221,34 @@ class TestShuffledLabels:
         with pytest.raises(AssertionError):
             np.testing.assert_allclose(cn, data.normalised[~data.is_patient])
 
-    def test_sites_and_categories_keep_their_numbers_of_controls(self, data):
-        shuffled = data._shuffled_labels(np.random.default_rng(0))
-        strata = [data.people['site'], data.people['sex']]
-        counts = [label.groupby(strata).sum() for label in (shuffled, data.is_patient)]
-        pd.testing.assert_series_equal(*counts, check_names=False)
-        assert (shuffled != data.is_patient).any()
+    @pytest.mark.parametrize('icv', ['power', 'proportion', 'covariate', 'none'])
+    def test_what_covariates_and_sites_explain_stays(self, study, icv):
+        """Ages, sexes, head sizes and scanners keep their effects; only the rest changes hands."""
+        options = replace(OPTIONS, icv=icv, icv_column=None if icv == 'none' else 'icv')
+        data = prepare(cohort_of(study, options))
+        own, errors = data._residuals
+        rng = np.random.default_rng(0)
+        rows = data._shuffled_rows(rng)
+        assert (data.people['site'].to_numpy() == data.people['site'].to_numpy()[rows]).all()
+        shift = pd.DataFrame(errors[rows] - own, data.features.index, data.features.columns)
+        moved = add_to_features(data.features, data.people, shift, options)
+        again = prepare_inputs(moved, data.people, options).features
+        before = prepare_inputs(data.features, data.people, options).features
+        np.testing.assert_allclose(again - errors[rows], before - own, rtol=1e-9)
+        design = sm.add_constant(
+            pd.get_dummies(
+                prepare_inputs(data.features, data.people, options).with_site,
+                drop_first=True,
+                dtype=float,
+            )
+        )
+        fitted = sm.OLS(before.iloc[:, 0], design).fit()
+        np.testing.assert_allclose(fitted.resid, own[:, 0], atol=1e-6 * np.abs(own).max())
+        size = np.sqrt(1 - fitted.get_influence().hat_matrix_diag)
+        np.testing.assert_allclose(errors * size[:, None], own, rtol=1e-6)
 
     def test_they_are_the_same_after_the_cohort_was_saved(self, study, data, tmp_path):
         cohort = Cohort.load(cohort_of(study, OPTIONS).save(tmp_path))
         both = (each.shuffle(np.random.default_rng(1)) for each in (data, prepare(cohort)))
         for before, after in zip(*both):
             np.testing.assert_array_equal(before, after)
-
-    def test_labels_from_which_nothing_can_be_learned_are_an_error(self, study):
-        """A dose that nobody but the controls has had is the same in many shuffled groups."""
-        rare = study.people.assign(dose=np.where(np.arange(len(study.people)) < 2, 1.0, 0.0))
-        cohort = cohort_of(Study(study.features, rare), replace(OPTIONS, covariates=('dose',)))
-        data = prepare(cohort)
-        nobody = replace(data, people=data.people.assign(dose=0.0))
-        with pytest.raises(DataError, match='after labels were shuffled'):
-            nobody.shuffle(np.random.default_rng(0))
