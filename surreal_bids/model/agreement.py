@@ -107,7 +107,7 @@ LOW_AGREEMENT = 0.65
 """Members with a lower agreement have not learned the same patterns; unrelated ones reach 0.5."""
 NO_PATTERN = Caution(
     'No pattern is supported: none was reproduced in other subsamples of the participants better '
-    'than with shuffled labels',
+    'than with permuted data',
     'There are no R-indices',
     'If you expect patterns, check the group labels, the covariates and the number of '
     'participants, or set one number of patterns to train regardless',

@@ -211,7 +211,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         y : (N,) bool
             True for patients, False for controls.
         shuffle
-            Samples controls and patients with shuffled labels, as a reference for the stability of
+            Samples controls and patients with permuted data, as a reference for the stability of
             patterns. None: labels are shuffled among the rows of X. This is too lenient if X was
             normalised with many coefficients learned from few controls.
         assess_number

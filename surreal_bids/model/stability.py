@@ -2,7 +2,7 @@
 
 Sparse factors are fitted to random subsamples of both groups. Up to the true number of patterns,
 all fits give the patients the same severities; beyond it, at least one pattern is a different one
-each time. The same is done after shuffling who is a control and who a patient, which shows how
+each time. The same is done after a permutation that leaves nobody ill, which shows how
 stable patterns of no meaning are; where the data do no better, no pattern is supported. What was
 learned from controls beforehand has to be learned again from the shuffled ones (`Shuffle`).
 
@@ -60,7 +60,7 @@ MOST_PEOPLE = 2000
 """Subsamples are of no more than this: with very many, small departures from the model become
 stable too."""
 SUBSAMPLES = 10
-"""As many for shuffled labels: the most typical of more subsamples agrees better with the rest."""
+"""As many for permuted data: the most typical of more subsamples agrees better with the rest."""
 PERMUTATIONS = 20
 LEAST_STABILITY, LEAST_OF_SEVERAL = 0.85, 0.7
 """Minimum correlation of severities at which one pattern counts as reproduced, and the least of
@@ -83,20 +83,20 @@ class Stability:
     """Correlation of the least stable pattern's severities between the most typical subsample and
     the others, the median over them."""
     null: tuple[float, ...] = ()
-    """The same with shuffled labels, once for each shuffling; empty where it was not needed."""
+    """The same with permuted data, once for each shuffling; empty where it was not needed."""
     left_out: float | None = None
     """Mean log-density of patients who were left out, up to a constant."""
 
     @property
     def p_value(self) -> float | None:
-        """How often shuffled labels would do as well; None where they were not tried."""
+        """How often permuted data would do as well; None where they were not tried."""
         if not self.null:
             return None
         return (1 + sum(value >= self.value for value in self.null)) / (1 + len(self.null))
 
     @property
     def is_supported(self) -> bool:
-        """Whether all patterns are reproduced, and better than with any shuffled labels."""
+        """Whether all patterns are reproduced, and better than with any permutation."""
         least = LEAST_STABILITY if self.n_patterns == 1 else LEAST_OF_SEVERAL
         return self.value >= least and self.value > max(self.null, default=-1.0)
 
@@ -201,11 +201,11 @@ def choose_number(
     candidates
         Numbers of patterns to try.
     random_state
-        Seed of the subsamples and of the shuffled labels.
+        Seed of the subsamples and of the permuted data.
     report
         Called with a short text after every step: how much is done, and the time left.
     shuffle
-        Draws both groups with shuffled labels; None: labels are shuffled among the rows.
+        Draws both groups with permuted data; None: labels are shuffled among the rows.
     device
         Where to compute.
     """
@@ -230,7 +230,7 @@ def choose_number(
         expected = 0.0
         for value in null_stability(shuffle, m, random_state, device):
             null.append(value)
-            fits.advance(_work(SUBSAMPLES, m), f'M={m} with shuffled labels')
+            fits.advance(_work(SUBSAMPLES, m), f'M={m} with permuted data')
         found[m] = replace(found[m], null=tuple(null))
         LOGGER.info(
             'M=%d: highest stability over %d label permutations %.2f', m, len(null), max(null)
@@ -255,7 +255,7 @@ def _adds(found: dict[int, Stability], n_patterns: int) -> bool:
 def any_pattern(number: Number) -> Stability | None:
     """The stability that tells whether there is any pattern: of the chosen number, or the least.
 
-    None where shuffled labels were not tried.
+    None where permuted data were not tried.
     """
     tried = [each for each in number.stabilities if each.null]
     chosen = [each for each in tried if each.n_patterns == number.n_patterns]

@@ -328,12 +328,12 @@ def _p_value(tested: Stability) -> tuple[str, str]:
 
 
 def against_chance(card: Card) -> list[Number]:
-    """Return the test of whether there is any pattern at all, by shuffled labels."""
+    """Return the test of whether there is any pattern at all, by permuted data."""
     tested = _tested(card)
     if tested is None:
         return []
     note = (
-        f'Stability {tested.value:.2f}; with shuffled labels median {median(tested.null):.2f}, '
+        f'Stability {tested.value:.2f}; with permuted data median {median(tested.null):.2f}, '
         f'maximum {max(tested.null):.2f}. Preprocessing was repeated for each permutation'
     )
     return [Number('Permutation test of any pattern', *_p_value(tested), note)]
@@ -357,8 +357,8 @@ def stability_table(card: Card) -> tuple[Table, ...]:
         {
             'patterns': each.n_patterns,
             'stability': each.value,
-            'shuffled labels, median': median(each.null) if each.null else None,
-            'shuffled labels, highest': max(each.null, default=None),
+            'permuted data, median': median(each.null) if each.null else None,
+            'permuted data, highest': max(each.null, default=None),
             'p': _shown_p(each),
             'selection': word if each.n_patterns == selected else '',
         }
@@ -384,7 +384,7 @@ PATIENTS_LEFT_OUT = (
     'Patients left out: mean log-density of patients who were not used in the fit, compared with '
     'the first row; higher is better. A number of patterns is supported if it is stable (at least '
     f'{LEAST_STABILITY:g} for one pattern, {LEAST_OF_SEVERAL:g} for several), more stable than '
-    'with shuffled labels, and better than any smaller number for patients left out. The largest '
+    'with permuted data, and better than any smaller number for patients left out. The largest '
     'one is chosen.'
 )
 """What the columns of the table of stability mean, and how the number was chosen."""

@@ -39,7 +39,7 @@ def test_surreal_gan_fit_and_apply(study, tmp_path, capsys):
     assert capsys.readouterr().err.count('No pattern is supported') == 1
     summary = (out / 'summary.txt').read_text()
     assert 'No pattern is supported' in summary
-    assert 'shuffled labels' in summary
+    assert 'permuted data' in summary
     card = json.loads((out / 'model.json').read_text())
     assert card['Selected']['n_patterns'] == 0
     table = pd.read_csv(out / 'rindices.tsv', sep='\t')
@@ -63,5 +63,5 @@ def test_surreal_bids_group(study, tmp_path, monkeypatch):
     assert run_app([str(word) for word in words]) == 0
     report = (tmp_path / 'out' / 'group.html').read_text()
     assert 'No pattern is supported' in report
-    assert 'shuffled labels, highest' in report
+    assert 'permuted data, highest' in report
     assert pd.read_csv(tmp_path / 'out' / 'group_patterns.tsv', sep='\t').empty

@@ -90,7 +90,7 @@ def test_chance_is_beside_what_was_found(tmp_path):
     assert 'p = 0.048' in words
     assert 'smallest possible with 20 permutations' in words
     assert 'Preprocessing was repeated for each permutation' in words
-    assert 'Stability 0.95; with shuffled labels median 0.20, maximum 0.20' in words
+    assert 'Stability 0.95; with permuted data median 0.20, maximum 0.20' in words
     assert '3 training runs (members)' in words
     assert 'unrelated runs 0.51' in words
 
