@@ -525,34 +525,41 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+def long_fit(folder, out) -> list[str]:
+    """The command line of a fit that can be interrupted."""
+    people = ('--participants', folder / 'participants.tsv', *PEOPLE, *QUICK_WORDS)
+    command = (sys.executable, '-c', FASTER_CHECKPOINTS, 'fit', folder / 'volumes.tsv')
+    return [str(word) for word in (*command, *people, '--iterations', 600, '--out', out)]
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+    """A model that was fitted without an interruption, beside its tables."""
+    folder = tmp_path_factory.mktemp('long')
+    make_study().write(folder)
+    subprocess.run(long_fit(folder, folder / 'whole'), check=True, stdout=subprocess.DEVNULL)
+    return folder / 'whole'
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('interrupted', ['.', 'fold-2'])
-def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(tmp_path, interrupted):
-    volumes, people = make_study().write(tmp_path)
-    settings = (*PEOPLE, *QUICK_WORDS, '--iterations', 600)
-    command = [sys.executable, '-c', FASTER_CHECKPOINTS, 'fit', volumes, '--participants', people]
-    outs = {name: tmp_path / name for name in ('whole', 'killed')}
-    arguments = {
-        name: [str(word) for word in (*command, '--out', out, *settings)]
-        for name, out in outs.items()
-    }
-    subprocess.run(arguments['whole'], check=True, stdout=subprocess.DEVNULL)
-    process = subprocess.Popen(arguments['killed'], stdout=subprocess.DEVNULL)
-    checkpoints = outs['killed'] / 'checkpoints' / interrupted
+def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(whole, tmp_path, interrupted):
+    killed = tmp_path / 'killed'
+    command = long_fit(whole.parent, killed)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    checkpoints = killed / 'checkpoints' / interrupted
     while not list(checkpoints.glob('patterns-2*.safetensors')):
         assert process.poll() is None, 'ended before it could be killed'
         time.sleep(0.01)
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    assert not (outs['killed'] / 'model.json').exists()
-    resumed = subprocess.run(
-        [*arguments['killed'][:3], '-v', *arguments['killed'][3:]],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+    assert not (killed / 'model.json').exists()
+    command.insert(3, '-v')
+    resumed = subprocess.run(command, check=True, capture_output=True, text=True)
     assert 'resumed at iteration' in resumed.stderr
     for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
-        assert (outs['killed'] / name).read_bytes() == (outs['whole'] / name).read_bytes()
-    assert listing(outs['killed']) == OUTPUTS
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+    assert listing(killed) == OUTPUTS
 
 
 @pytest.mark.slow

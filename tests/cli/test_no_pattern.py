@@ -14,6 +14,11 @@ from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def few_permutations(monkeypatch):
+    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 5)
+
+
 @pytest.fixture(scope='module')
 def study(tmp_path_factory):
     """A table in which nobody is ill, and diagnoses that mean nothing."""
