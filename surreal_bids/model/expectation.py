@@ -22,6 +22,7 @@ Shapes: B samples, N participants, S regions, M patterns, Q points of the box.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import NamedTuple
@@ -139,6 +140,18 @@ class Moments(NamedTuple):
     """R before shrinkage, (B, M, M)."""
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread: matrices are so small that several wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@one_thread()
 def make_samples(cn: Floats, pt: Floats, in_cn: Floats, in_pt: Floats, device: str) -> Samples:
     """Summarise B samples of controls and patients, (N, S) each.
 
@@ -215,6 +228,7 @@ def _outer(left: Tensor, right: Tensor) -> Tensor:
     return left[:, :, None] * right[:, None]
 
 
+@one_thread()
 def rotated_starts(samples: Samples, rotations: list[Tensor | None], n_patterns: int) -> Tensor:
     """Patterns (2 K B, S, M) to start from: leading directions in which patients vary more.
 
@@ -253,6 +267,7 @@ def varimax(loadings: Tensor) -> Tensor:
     return loadings @ rotation
 
 
+@one_thread()
 def maximise(samples: Samples, patterns: Tensor, penalty: Tensor, schedule: Schedule) -> Solutions:
     """Learn patterns, covariance and correlation of B samples.
 
@@ -288,6 +303,7 @@ def maximise(samples: Samples, patterns: Tensor, penalty: Tensor, schedule: Sche
     return Solutions(patterns, covariance, correlation)
 
 
+@one_thread()
 def log_evidence(samples: Samples, solutions: Solutions) -> Tensor:
     """Log-density, up to a constant, of all patients of the table, (B, N).
 

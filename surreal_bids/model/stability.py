@@ -6,9 +6,6 @@ each time. The same is done after a permutation that leaves nobody ill, which sh
 stable patterns of no meaning are; where the data do no better, no pattern is supported. What was
 learned from controls beforehand has to be learned again from the shuffled ones (`Shuffle`).
 
-Matrices are small here: more than one thread makes their products slower, on many cores by far.
-Subsamples are fitted side by side instead.
-
 And as many members as it takes: rounds of a few, each on a subsample of its own, until their
 consensus no longer changes.
 
