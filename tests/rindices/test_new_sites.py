@@ -1,6 +1,8 @@
 """Sites added to a model from a few controls, by the command, and how sure that is."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +10,7 @@ import pytest
 
 from surreal_bids.cli.gan import main
 from surreal_bids.rindices.model import TableModel
-from surreal_bids.rindices.new_sites import REFERENCE, jackknife
+from surreal_bids.rindices.new_sites import NO_SITES, REFERENCE, jackknife, warn_of_sites
 from tests.cohort.study import QUICK_WORDS, make_study
 
 pytestmark = pytest.mark.usefixtures('few_draws')
@@ -50,6 +52,18 @@ def add(model, folder, *more, **study):
     made, tables = new_scanner(folder / 'scanner', **study)
     volumes, *people = tables
     return made, run('add-site', model, volumes, folder / 'out', *people, *more)
+
+
+def test_a_published_model_without_sites_is_a_warning(model):
+    loaded = TableModel.load(model)
+    published = replace(
+        loaded,
+        preprocessing=replace(loaded.preprocessing, combat=None),
+        notes={**loaded.notes, 'Imported': {}},
+    )
+    options = SimpleNamespace(site_column=None)
+    assert warn_of_sites(published, SimpleNamespace(options=options)) == [NO_SITES]
+    assert warn_of_sites(loaded, SimpleNamespace(options=options)) == []
 
 
 def test_a_site_of_the_same_name_is_a_warning(model, tmp_path, capsys):
