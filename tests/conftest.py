@@ -58,7 +58,7 @@ def build_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pa
 
 @pytest.fixture(scope='module')
 def few_draws() -> Iterator[None]:
-    """Shuffle labels once, sample controls three times and compare few factors.
+    """Permute once, sample controls three times and compare few factors.
 
     For tests that look at none of these; without it, a model that trains for 2 seconds takes 15.
     """

@@ -283,7 +283,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.cohort.uses import describe_uses
     from surreal_bids.reports.stored import write_and_store
     from surreal_bids.rindices.model import TableModel
-    from surreal_bids.rindices.new_sites import warn_of_sites
+    from surreal_bids.rindices.new_sites import sites_by_name, without_sites
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
     with _suggest_participants(arguments):
@@ -295,7 +295,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
             groups='ignored',
             adapt=False,
         )
-    cohort = replace(cohort, warnings=(*cohort.warnings, *warn_of_sites(model, cohort)))
+    of_sites = [*without_sites(model), *sites_by_name(model, cohort)]
+    cohort = replace(cohort, warnings=(*cohort.warnings, *of_sites))
     with _naming_table(arguments):
         found = analyse_applied(cohort, model)
         everyone = with_excluded(found.results, cohort)

@@ -67,7 +67,7 @@ from surreal_bids.rindices.model import (
     prepare,
     require_trainable,
 )
-from surreal_bids.rindices.new_sites import adapt_to_controls, warn_of_sites
+from surreal_bids.rindices.new_sites import adapt_to_controls, sites_by_name
 from surreal_bids.text import list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
@@ -171,7 +171,7 @@ def _read_cohort(config: AppConfig, model: TableModel | None, expected: Sequence
     cohort = read_cohort(volumes, participants, config, expected, needs)
     if cohort.has_enough_controls:
         return cohort
-    return replace(cohort, warnings=(*cohort.warnings, *warn_of_sites(model, cohort)))
+    return replace(cohort, warnings=(*cohort.warnings, *sites_by_name(model, cohort)))
 
 
 def check_group_options(config: AppConfig) -> None:

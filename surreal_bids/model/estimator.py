@@ -49,6 +49,7 @@ from surreal_bids.model.checks import (
 from surreal_bids.model.contributions import MEAN_CONTROL, mean_contributions
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.factors import (
+    USUAL_PENALTY,
     Factors,
     compare_with,
     fit_factors,
@@ -217,8 +218,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         assess_number
             With `sparse`, assess the stability of patterns even if `n_patterns` is one number.
         like
-            With `sparse`, a model whose patterns members start from, in its order, after they were
-            fitted to this sample. None: patterns are found in this sample alone.
+            With `sparse`, a model with the same M whose patterns members start from, in its order,
+            after they were fitted to this sample. None: patterns are found in this sample alone.
         checkpoint_dir
             Folder for checkpoints. If `fit` is interrupted, the same call resumes.
 
@@ -243,6 +244,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         candidates = self._candidates()
         if self.number_ is not None and len(candidates) > 1:
             candidates = (self.number_.n_patterns,)
+        if like is not None and candidates != (like.selected_.n_patterns,):
+            raise UsageError(f'set n_patterns to {like.selected_.n_patterns}, as that of `like`')
         if candidates == (0,):
             self._train_nothing()
         else:
@@ -424,12 +427,14 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     ) -> list[Setting]:
         """Train the members of each lambda with this number of patterns."""
         rounds_done = rounds_before
+        origin: Tensor | None = None
 
         def train(
             ortho: tuple[float, ...], first: int | None, count: int
         ) -> tuple[dict[float, Trained], int]:
             nonlocal rounds_done
             stack = self._stack(n_patterns, sample, ortho, first or 0, count)
+            stack.origin = origin
             if self._hyper.start == 'factors':
                 start_members(stack, cn, pt, factors, self._device)
             folder = None if checkpoint_dir is None else Path(checkpoint_dir)
@@ -446,11 +451,14 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             trained, _ = train(self._ortho(), None, self.repetitions or RANDOM_REPETITIONS)
             return [make_setting(value, *some) for value, some in trained.items()]
         cn, pt = (group.cpu().double().numpy() for group in (sample.cn, sample.pt))
-        if like is None or like.linear_ is None:
+        if like is None:
             factors = fit_factors(cn, pt, n_patterns, self._device)
         else:
             patterns = like.synthesise(np.eye(n_patterns)).T
-            factors = fit_known(cn, pt, patterns, like.linear_['penalty'], self._device)
+            # Rounded, so that a run may go on on another machine, and without minus zero.
+            origin = torch.from_numpy(patterns.round(2) + 0.0)
+            penalty = (like.linear_ or {}).get('penalty', USUAL_PENALTY)
+            factors = fit_known(cn, pt, patterns, penalty, self._device)
         self.factors_ = factors
         settings, self.spent_ = train_in_rounds(
             TrainStack(train, self._hyper), self._ortho(), self.repetitions

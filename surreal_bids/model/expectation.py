@@ -456,17 +456,17 @@ def _descend(
     """Minimise 1/2 tr(C^-1 (P W P' - 2 A P')) + sum of penalties times |P|, all P in `direction`.
 
     FISTA (Beck and Teboulle, 2009) with restarts. Effects are (B, M, S) here, positive in their
-    direction, in units in which the diagonals of C^-1 and of W are one; single precision is enough.
+    direction, in units in which the diagonals of C^-1 and of W are one.
     """
     unit_regions, unit_patterns = (_diagonal(each).sqrt() for each in (precision, second))
     towards = unit_regions * direction
     unit = _outer(unit_patterns, towards)
-    regions = precision.float() / _outer(towards, towards).float()
-    severities = (second / _outer(unit_patterns, unit_patterns)).float()
+    regions = precision / _outer(towards, towards)
+    severities = second / _outer(unit_patterns, unit_patterns)
     step = 1 / (_largest_eigenvalue(regions) * _largest_eigenvalue(severities))[:, None, None]
-    pull = step * ((along.mT @ precision) / unit - penalties.mT / unit.abs()).float()
+    pull = step * ((along.mT @ precision) / unit - penalties.mT / unit.abs())
     severities = step * severities
-    now = ahead = (patterns.mT * unit).float()
+    now = ahead = patterns.mT * unit
     momentum = 1.0
     for _ in range(DESCENT_STEPS):
         kept = torch.baddbmm(ahead + pull, severities @ ahead, regions, alpha=-1).relu_()
@@ -475,7 +475,7 @@ def _descend(
         goes_on = ((ahead - kept) * moved).sum(dim=(1, 2), keepdim=True) <= 0
         now, ahead = kept, torch.addcmul(kept, goes_on, moved, value=(momentum - 1) / faster)
         momentum = faster
-    return (now.double() / unit).mT
+    return (now / unit).mT
 
 
 def _largest_eigenvalue(matrices: Tensor) -> Tensor:

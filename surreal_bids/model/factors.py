@@ -141,7 +141,7 @@ def _sharpen(found: Factors, cn: Floats, pt: Floats, device: str) -> Factors:
     penalties = (found.penalty, *alike)
     left_out = left_out_density(cn, pt, found.patterns.shape[1], penalties, device)
     compared = {penalty: float(density.mean()) for penalty, density in left_out.items()}
-    best = max(_as_likely(left_out))
+    best = max(_as_likely(left_out), default=found.penalty)
     return replace(alike.get(best, found), left_out=compared)
 
 
@@ -174,7 +174,8 @@ def fit_known(
     They are where the fit starts, and so tell which patterns are fitted, not what they look like.
     """
     everyone = (np.arange(len(cn)), np.arange(len(pt)))
-    for each in (penalty, *(lower for lower in LOWER_PENALTIES if lower < penalty)):
+    tried = (*reversed(HIGHER_PENALTIES), USUAL_PENALTY, *LOWER_PENALTIES)
+    for each in (penalty, *(lower for lower in tried if lower < penalty)):
         (fitted,) = refit(cn, pt, [everyone], patterns, each, device)
         if not fitted.has_empty and np.isfinite(fitted.patterns).all():
             return fitted
@@ -247,9 +248,10 @@ def _fit_from(
     penalties: Sequence[float],
     schedule: Schedule,
 ) -> tuple[Samples, Solutions, Tensor]:
-    """Fit every sample with every penalty from every start, in this order.
+    """Fit every sample from every start with every penalty; penalties vary slowest, then starts.
 
-    Returns the samples, once for each, their solutions, and the mean log-density of their patients.
+    Returns the samples, once for each fit, their solutions, and the log-density of all patients of
+    the table under them, (B, N).
     """
     starts = rotated_starts(samples, list(rotations), n_patterns)
     of_penalty = samples.repeat(len(starts) // len(samples.n_pt))

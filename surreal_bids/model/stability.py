@@ -4,7 +4,7 @@ Sparse factors are fitted to random subsamples of both groups. Up to the true nu
 all fits give the patients the same severities; beyond it, at least one pattern is a different one
 each time. The same is done after a permutation that leaves nobody ill, which shows how
 stable patterns of no meaning are; where the data do no better, no pattern is supported. What was
-learned from controls beforehand has to be learned again from the shuffled ones (`Shuffle`).
+learned from controls beforehand has to be learned again from the permuted ones (`Shuffle`).
 
 And as many members as it takes: rounds of a few, each on a subsample of its own, until their
 consensus no longer changes.
@@ -47,7 +47,7 @@ LOGGER = logging.getLogger(__name__)
 Floats = NDArray[np.floating]
 
 Shuffle = Callable[[np.random.Generator], tuple[Floats, Floats]]
-"""Draws shuffled controls and shuffled patients (N, S)."""
+"""Draws controls and patients (N, S) as if nobody were ill."""
 
 CANDIDATES = (1, 2, 3, 4, 5, 6)
 """Numbers of patterns that are tried where none is given."""
@@ -80,7 +80,7 @@ class Stability:
     """Correlation of the least stable pattern's severities between the most typical subsample and
     the others, the median over them."""
     null: tuple[float, ...] = ()
-    """The same with permuted data, once for each shuffling; empty where it was not needed."""
+    """The same with permuted data, once for each permutation; empty where it was not needed."""
     left_out: float | None = None
     """Mean log-density of patients who were left out, up to a constant."""
 
@@ -171,7 +171,7 @@ def shuffle_rows(cn: Floats, pt: Floats) -> Shuffle:
 def null_stability(
     shuffle: Shuffle, n_patterns: int, random_state: int, device: str = 'cpu'
 ) -> Iterator[float]:
-    """Stability (`PERMUTATIONS` values) after shuffling who is a control and who a patient."""
+    """Stability (`PERMUTATIONS` values) in data in which nobody is ill."""
     for k in range(PERMUTATIONS):
         seed = (random_state, _PERMUTATION, k)
         drawn = shuffle(np.random.default_rng(seed))
@@ -229,9 +229,7 @@ def choose_number(
             null.append(value)
             fits.advance(_work(SUBSAMPLES, m), f'M={m} with permuted data')
         found[m] = replace(found[m], null=tuple(null))
-        LOGGER.info(
-            'M=%d: highest stability over %d label permutations %.2f', m, len(null), max(null)
-        )
+        LOGGER.info('M=%d: highest stability over %d permutations %.2f', m, len(null), max(null))
         if found[m].is_supported:
             chosen = m
             break

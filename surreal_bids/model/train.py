@@ -249,8 +249,8 @@ class Training:
                 'keys': stack.keys_E2.tolist(),
                 'batch_size': sample.batch_size,
             },
-            sample.cn,
-            sample.pt,
+            *(sample.cn, sample.pt),
+            *(() if stack.origin is None else (stack.origin,)),
         )
 
     @property

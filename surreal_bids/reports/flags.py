@@ -86,8 +86,8 @@ ANOTHER_FOLD = Flag(
     'pattern not reproduced in the fold',
     Caution(
         'Not all patterns were reproduced in the fold of this participant',
-        'The model trained without this participant describes other patterns in part, and these '
-        'R-indices are not those of other participants',
+        'The model trained without this participant partly describes other patterns, so these '
+        'R-indices cannot be compared with those of other participants',
         'Do not use them alone; the study needs more participants',
     ),
 )
@@ -114,14 +114,14 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
         text = f'{row["n_imputed"]:.0f} regions were missing'
         bias = 'They were imputed from controls, so the R-indices may be too low'
         flags.append(Flag(text, Caution(text, bias, 'Check the segmentation or the table')))
-    if row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
+    if row['status'] != NOT_HELD_OUT and row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
         flags.append(ANOTHER_FOLD)
     return [_with_reason(flag, row.get('reason')) for flag in flags]
 
 
 def _with_reason(flag: Flag, reason: object) -> Flag:
     """Add why there is no out-of-fold R-index, as the table of R-indices says."""
-    if not isinstance(reason, str) or flag not in (ANOTHER_FOLD, STATUS_FLAGS[NOT_HELD_OUT]):
+    if not isinstance(reason, str) or flag != STATUS_FLAGS[NOT_HELD_OUT]:
         return flag
     found = f'{flag.caution.found} ({reason})'
     return flag._replace(caution=flag.caution._replace(found=found))

@@ -439,24 +439,30 @@ def linear_table(card: Card) -> tuple[Block, ...]:
 
 def _compared_factors(linear: Mapping[str, Any]) -> list[str]:
     """Return which penalties and starts of the linear factors were compared, and which won."""
-    density = {float(penalty): value for penalty, value in linear.get('left_out', {}).items()}
-    if not density:
+    if 'penalty' not in linear:
         return []
-    best, penalty, starts = max(density.values()), linear['penalty'], linear['starts']
-    compared = '; '.join(f'{each:g}: {value - best:.2f}' for each, value in density.items())
+    density = {float(penalty): value for penalty, value in linear['left_out'].items()}
+    penalty, starts = linear['penalty'], linear['starts']
     how = 'the highest that is within a standard error of the best and keeps the same patterns'
     if penalty == USUAL_PENALTY:
-        how = (
-            'the usual one: no higher one is within a standard error of the best and keeps the '
-            'same patterns'
-        )
+        how = 'the usual one: no higher one keeps the same patterns'
+        if density:
+            how += ' and is within a standard error of the best'
     elif penalty < USUAL_PENALTY:
         how = 'since with a higher one a pattern lost all of its regions'
+    text = f'Members start from linear factors. Their penalty is {penalty:g}, {how}. '
+    if density:
+        best = max(density.values())
+        compared = '; '.join(f'{each:g}: {value - best:.2f}' for each, value in density.items())
+        text += (
+            'Mean log-density of patients left out, by penalty and relative to the best: '
+            f'{compared}. '
+        )
+    if not starts:
+        return [f'{text}They were fitted from known patterns.']
     return [
-        'Members start from linear factors. Their penalty is '
-        f'{penalty:g}, {how}. Mean log-density of patients left out, by penalty and relative to '
-        f'the best: {compared}. The most likely of {counted(len(starts), "solution")} from '
-        f'different starts was taken; {len(starts) - starts.count(None)} of them had all patterns.'
+        f'{text}The most likely of {counted(len(starts), "solution")} from different starts was '
+        f'taken; {len(starts) - starts.count(None)} of them had all patterns.'
     ]
 
 
@@ -468,9 +474,10 @@ def _cross_fit(card: Card) -> list[str]:
     if fitted is None:
         return ['from this model, which was trained on them']
     least = ', '.join(f'{name} {value:.3f}' for name, value in fitted['LeastCorrelation'].items())
+    known = ', starting from its patterns,' if fitted.get('StartsFromFinal') else ''
     lines = [
-        f'out of fold, {fitted["Folds"]} folds; each fold repeats all steps with M, lambda and the '
-        f'order of patterns of this model and {fitted["MembersPerFold"]} members',
+        f'out of fold, {fitted["Folds"]} folds; each fold repeats all steps with M and lambda of '
+        f'this model{known} and {fitted["MembersPerFold"]} members',
         'lowest correlation between the model of a fold and the final model (below '
         f'{MIN_REPRODUCED:g}: not reproduced): {least}',
     ]

@@ -219,7 +219,11 @@ def _doubts(one: Individual) -> list[Caution]:
         doubts.append(
             in_sample('The model was trained on this participant', 'Do not use these R-indices')
         )
-    return [*doubts, *doubts_of_model(one.tables.card)]
+    # In the training sample, flags show whose fold has not reproduced a pattern.
+    card = dict(one.tables.card)
+    if one.tables.model is None:
+        card.pop('CrossFit', None)
+    return [*doubts, *doubts_of_model(card)]
 
 
 def _is_of_unknown_scanner(one: Individual) -> bool:

@@ -47,7 +47,7 @@ from surreal_bids.text import counted, list_briefly
 LOGGER = logging.getLogger(__name__)
 
 MEMBERS = 4
-"""Members of the model of a fold: so many that one that found other patterns can be dropped."""
+"""Members of the model of a fold."""
 
 NOT_HELD_OUT = 'not_held_out'
 """Status of a participant whom no model was applied to that was not trained on them."""
@@ -198,9 +198,7 @@ def fold_options(
 ) -> TrainingOptions:
     """How the model of a fold is trained: M and lambda of the whole sample, few members, own seed.
 
-    One round of four: in 60 controls and 90 patients of the task `basic`, the least correlation of
-    a pattern with that of all was 0.81 with four members (63 CPU seconds for all folds), and 0.14
-    with two (45), of which one was in another optimum; in 120 and 180, 0.989 with either.
+    One round of four, so that one in another optimum can be left out.
     """
     from_factors = hyperparameters(options.preset).start == 'factors'
     batch_size = options.batch_size
@@ -226,7 +224,8 @@ def fit_fold(
 ) -> TableModel:
     """Train the model of a fold on everyone else; if interrupted, the same call resumes.
 
-    Its members start where those of the final model end, so that both have the same patterns.
+    Its members start from the patterns of the final model, after these were fitted to everyone
+    else: they are the same patterns, as the others show them.
     """
     own = None if checkpoint_dir is None else checkpoint_dir / f'fold-{fold}'
     options = fold_options(options, final.selected_, fold, data)
@@ -402,6 +401,9 @@ class CrossFit:
             'Folds': self.folds.count,
             'MembersPerFold': max((len(m.gan.members_) for m in self.models.values()), default=0),
             'LeastCorrelation': {str(name): float(value) for name, value in least.items()},
+            'StartsFromFinal': any(
+                hyperparameters(m.gan.preset).start == 'factors' for m in self.models.values()
+            ),
             'NotHeldOut': int((self.results['status'] == NOT_HELD_OUT).sum()),
         }
 
@@ -466,8 +468,7 @@ def doubts_of_model(card: Mapping[str, Any]) -> list[Caution]:
             Caution(
                 'Patterns not reproduced in every fold of the training sample: '
                 f'{", ".join(listed)}; at least {MIN_REPRODUCED:g} is expected',
-                'With other training participants, these patterns would have been other ones; the '
-                'R-indices of participants in these folds are flagged',
+                'With other training participants, these patterns would have been other ones',
                 'Do not draw conclusions from these R-indices alone; more training participants '
                 'are needed',
                 MODEL_SECTION,

@@ -404,7 +404,8 @@ class TrainingData:
         features = add_to_features(self.features, self.people, shifts, steps.options)
         visits = self.visits
         if visits is not None:
-            of_visits = shifts.loc[visits.first].set_axis(visits.features.index)
+            # Who is not among the participants, such as those of a site without controls, stays.
+            of_visits = shifts.reindex(visits.first, fill_value=0.0).set_axis(visits.features.index)
             moved = add_to_features(visits.features, visits.people, of_visits, steps.options)
             visits = replace(visits, features=moved)
         with without_warnings():
@@ -421,8 +422,9 @@ class TrainingData:
     def _shuffled_rows(self, rng: np.random.Generator) -> NDArray[np.intp]:
         """Whose residuals everyone gets."""
         rows, site = np.arange(len(self.people)), self.preprocessing.options.site_column
-        alike = [rows] if site is None else list(self.people.groupby(site).indices.values())
-        for some in alike:
+        if site is None:
+            return rng.permutation(rows)
+        for some in self.people.groupby(site).indices.values():
             rows[some] = rng.permutation(some)
         return rows
 

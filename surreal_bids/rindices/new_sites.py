@@ -59,6 +59,12 @@ def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Co
     return teach_sites(_as_learned(model), controls), named
 
 
+def without_sites(model: TableModel) -> list[Caution]:
+    """Warn of a published model that includes no sites."""
+    published = 'Imported' in model.notes
+    return [NO_SITES] if published and model.preprocessing.combat is None else []
+
+
 NO_SITES = Caution(
     'The published model includes no sites',
     'Volumes are not harmonized, and R-indices include effects of the scanner',
@@ -67,11 +73,9 @@ NO_SITES = Caution(
 )
 
 
-def warn_of_sites(model: TableModel, cohort: Cohort) -> list[Caution]:
-    """Warn of a published model, and of sites that are harmonized like others of the same name."""
+def sites_by_name(model: TableModel, cohort: Cohort) -> list[Caution]:
+    """Warn of sites that are harmonized like the site of the same name in the training sample."""
     column, combat = cohort.options.site_column, model.preprocessing.combat
-    if combat is None and 'Imported' in model.notes:
-        return [NO_SITES]
     if column is None or combat is None:
         return []
     added = model.notes.get('AddedSites', {})

@@ -59,9 +59,9 @@ def test_the_choice_reports_how_much_is_done(monkeypatch, candidates):
     cn, pt, *_ = cohort(1, n_cn=60, n_pt=60)
     said = []
     choose_number(cn, pt, candidates, report=said.append)
-    first = [re.match(r'M=(\d)(,| with shuffled)', line) for line in said]
+    first = [re.match(r'M=(\d)(,| with permuted)', line) for line in said]
     assert [int(found[1]) for found in first[: len(candidates)]] == sorted(candidates)
-    assert all('shuffled' in line for line in said[len(candidates) :])
+    assert all('permuted' in line for line in said[len(candidates) :])
     done = [int(re.search(r'(\d+)% done, about \d:\d\d:\d\d left', line)[1]) for line in said]
     assert done == sorted(done)
     assert len(set(done)) > len(candidates)

@@ -134,13 +134,13 @@ def test_everyone_gets_the_r_indices_of_the_fold_that_held_them_out(cohort, mode
     pd.testing.assert_frame_equal(final, model.apply(cohort)[['r1', 'r2']])
 
 
-@pytest.mark.slow
 def test_folds_have_the_patterns_of_the_final_model_in_its_order(fitted, model):
     for fold, names in fitted.names.items():
         assert names == {name: name for name in model.pattern_names}, fold
     assert fitted.results[list(model.pattern_names)].notna().all(axis=None)
 
 
+@pytest.mark.slow
 def test_later_visits_get_the_model_of_the_same_fold(tmp_path):
     cohort = read_study(tmp_path, sessions=True)
     model = TableModel.fit(cohort, OPTIONS)

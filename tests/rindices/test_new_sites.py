@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +9,7 @@ import pytest
 
 from surreal_bids.cli.gan import main
 from surreal_bids.rindices.model import TableModel
-from surreal_bids.rindices.new_sites import NO_SITES, REFERENCE, jackknife, warn_of_sites
+from surreal_bids.rindices.new_sites import NO_SITES, REFERENCE, jackknife, without_sites
 from tests.cohort.study import QUICK_WORDS, make_study
 
 pytestmark = pytest.mark.usefixtures('few_draws')
@@ -61,9 +60,8 @@ def test_a_published_model_without_sites_is_a_warning(model):
         preprocessing=replace(loaded.preprocessing, combat=None),
         notes={**loaded.notes, 'Imported': {}},
     )
-    options = SimpleNamespace(site_column=None)
-    assert warn_of_sites(published, SimpleNamespace(options=options)) == [NO_SITES]
-    assert warn_of_sites(loaded, SimpleNamespace(options=options)) == []
+    assert without_sites(published) == [NO_SITES]
+    assert without_sites(loaded) == []
 
 
 def test_a_site_of_the_same_name_is_a_warning(model, tmp_path, capsys):
