@@ -96,13 +96,15 @@ def test_chance_is_beside_what_was_found(tmp_path):
 
 
 @pytest.mark.parametrize('chosen', [0.7, 1.5, 0.1])
-def test_what_was_compared_and_what_won_is_told(chosen):
+@pytest.mark.parametrize('compared', [True, False])
+def test_what_was_compared_and_what_won_is_told(chosen, compared):
     rng = np.random.default_rng(int(10 * chosen))
     density, penalties = rng.normal(200, 1, 4), dict(zip(('0.7', '1.0', '1.5'), rng.normal(size=3)))
     rows = [
         {'n_patterns': m, 'value': 0.9, 'null': [], 'left_out': value}
         for m, value in enumerate(density, 1)
     ]
+    penalties = penalties if compared else {}
     linear = {'penalty': chosen, 'left_out': penalties, 'starts': [1.0, None, 2.0]}
     linear |= {'agreement': [0.9, 0.8], 'differing': [0.1, 0.2]}
     card = make_card() | {'Stability': {'n_patterns': 2, 'stabilities': rows}, 'Linear': linear}
@@ -113,6 +115,7 @@ def test_what_was_compared_and_what_won_is_told(chosen):
     assert f'penalty is {chosen:g}' in text
     for penalty, value in penalties.items():
         assert f'{float(penalty):g}: {value - max(penalties.values()):.2f}' in text
+    assert ('patients left out' in text) == compared
     assert 'of 3 solutions' in text
     assert '2 of them' in text
 

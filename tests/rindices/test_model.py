@@ -8,12 +8,13 @@ import statsmodels.api as sm
 
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.outputs import summarise_results, write_tables
-from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.features import column_features
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.reports.model_card import card_text
+from surreal_bids.rindices.crossfit import prepare_half
 from surreal_bids.rindices.model import TableModel, TrainingData, prepare
 from surreal_bids.rindices.preprocessing import add_to_features, prepare_inputs
 from tests.cohort.study import REGIONS, Study, make_study
@@ -252,3 +253,23 @@ class TestNobodyIll:
         both = (each.shuffle(np.random.default_rng(1)) for each in (data, prepare(cohort)))
         for before, after in zip(*both):
             np.testing.assert_array_equal(before, after)
+
+    def test_visits_of_a_site_without_controls_stay_as_they_are(self, tmp_path):
+        """In a half of a longitudinal cohort, all controls of a small site may be in the other."""
+        study = make_study(60, 60, seed=1)
+        first = study.features.join(study.people).assign(session_id='1')
+        small = [*first.index[:3], *first.index[60:70]]
+        first.loc[small, 'site'] = 'site2'
+        later = first.assign(session_id='2', age=first['age'] + 2)
+        later[REGIONS] += np.random.default_rng(0).normal(0, 5, later[REGIONS].shape)
+        others = {'site0': 'site1', 'site1': 'site0'}
+        later.loc[first.index[3:40], 'site'] = first['site'].iloc[3:40].map(others)
+        pd.concat([first, later]).to_csv(tmp_path / 'visits.tsv', sep='\t')
+        cohort = read_cohort(tmp_path / 'visits.tsv')
+        halves = [prepare_half(cohort, 0, half) for half in (1, 2)]
+        assert all(half.visits is not None for half in halves)
+        assert any(not half.visits.first.isin(half.features.index).all() for half in halves)
+        for half in halves:
+            cn, pt = half.shuffle(np.random.default_rng(0))
+            assert np.isfinite(cn).all()
+            assert np.isfinite(pt).all()
