@@ -427,15 +427,14 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     ) -> list[Setting]:
         """Train the members of each lambda with this number of patterns."""
         rounds_done = rounds_before
-        origin: Tensor | None = None
 
         def train(
             ortho: tuple[float, ...], first: int | None, count: int
         ) -> tuple[dict[float, Trained], int]:
             nonlocal rounds_done
             stack = self._stack(n_patterns, sample, ortho, first or 0, count)
-            stack.origin = origin
             if self._hyper.start == 'factors':
+                stack.origin = origin
                 start_members(stack, cn, pt, factors, self._device)
             folder = None if checkpoint_dir is None else Path(checkpoint_dir)
             checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
@@ -451,19 +450,24 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             trained, _ = train(self._ortho(), None, self.repetitions or RANDOM_REPETITIONS)
             return [make_setting(value, *some) for value, some in trained.items()]
         cn, pt = (group.cpu().double().numpy() for group in (sample.cn, sample.pt))
-        if like is None:
-            factors = fit_factors(cn, pt, n_patterns, self._device)
-        else:
-            patterns = like.synthesise(np.eye(n_patterns)).T
-            # Rounded, so that a run may go on on another machine, and without minus zero.
-            origin = torch.from_numpy(patterns.round(2) + 0.0)
-            penalty = (like.linear_ or {}).get('penalty', USUAL_PENALTY)
-            factors = fit_known(cn, pt, patterns, penalty, self._device)
+        factors, origin = self._find_factors(cn, pt, n_patterns, like)
         self.factors_ = factors
         settings, self.spent_ = train_in_rounds(
             TrainStack(train, self._hyper), self._ortho(), self.repetitions
         )
         return settings
+
+    def _find_factors(
+        self, cn: Floats, pt: Floats, n_patterns: int, like: SurrealGAN | None
+    ) -> tuple[Factors, Tensor | None]:
+        """Return the factors that members start from, and the patterns that these started from."""
+        if like is None:
+            return fit_factors(cn, pt, n_patterns, self._device), None
+        patterns = like.synthesise(np.eye(n_patterns)).T
+        penalty = (like.linear_ or {}).get('penalty', USUAL_PENALTY)
+        # Rounded, so that a run may go on on another machine, and without minus zero.
+        origin = torch.from_numpy(patterns.round(2) + 0.0)
+        return fit_known(cn, pt, patterns, penalty, self._device), origin
 
     def _name_round(self, n_patterns: int, first: int | None) -> str:
         """Tell which round of how many is trained; with random starts there is one."""
