@@ -216,6 +216,7 @@ class Stack:
     ) -> None:
         seeds = member_seeds(random_state, n_patterns, ortho, first)
         self.seeds = seeds
+        # Patterns of another model that members start from, by which a checkpoint is told apart.
         self.origin: Tensor | None = None
         self.rows: tuple[Tensor, Tensor] | None = None
         weights = initial_weights(n_regions, n_patterns, seeds)
