@@ -28,8 +28,8 @@ LICENCES = (
 )
 """Licences of the image; Boutiques has no field for them."""
 
-SKIPPED = ('help', 'version', 'write_slurm', 'slurm_container')
-"""Actions that run nothing; the options of Slurm follow `write_slurm`."""
+SKIPPED = ('help', 'version', 'write_slurm', 'slurm_')
+"""How the names of options begin that run nothing, and of those for `--write-slurm`."""
 
 NUMBERS: dict[Any, dict[str, Any]] = {
     int: {'type': 'Number', 'integer': True},
@@ -42,14 +42,10 @@ NUMBERS: dict[Any, dict[str, Any]] = {
 
 def describe_app() -> dict[str, Any]:
     """The descriptor: positional arguments as BIDS has them, then every option."""
-    actions = {action.dest: action for action in build_parser()._actions}
-    options = [
-        action
-        for name, action in actions.items()
-        if action.option_strings and name not in SKIPPED and not name.startswith('slurm_')
-    ]
-    options.sort(key=lambda action: action.dest not in FIRST)
-    keys = ' '.join(f'[{action.dest.upper()}]' for action in options)
+    options = [action for action in build_parser()._actions if action.option_strings]
+    options = [action for action in options if not name_of(action).startswith(SKIPPED)]
+    options.sort(key=lambda action: name_of(action) not in FIRST)
+    keys = ' '.join(f'[{name_of(action).upper()}]' for action in options)
     return {
         'name': 'surreal_bids',
         'description': 'R-indices of disease-related brain patterns from T1-weighted MRI '
@@ -118,13 +114,19 @@ def _positionals() -> list[dict[str, Any]]:
     ]
 
 
+def name_of(action: argparse.Action) -> str:
+    """Name of an option after its flag: `--quiet` and `--verbose` set one and the same value."""
+    return max(action.option_strings, key=len).lstrip('-').replace('-', '_')
+
+
 def describe_option(action: argparse.Action) -> dict[str, Any]:
     """One option as an input of the descriptor."""
+    name = name_of(action)
     described: dict[str, Any] = {
-        'id': action.dest,
-        'name': action.dest.replace('_', ' ').capitalize(),
+        'id': name,
+        'name': name.replace('_', ' ').capitalize(),
         'description': (action.help or '').replace('%%', '%'),
-        'value-key': f'[{action.dest.upper()}]',
+        'value-key': f'[{name.upper()}]',
         'command-line-flag': max(action.option_strings, key=len),
         'optional': True,
     }
