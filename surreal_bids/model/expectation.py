@@ -463,7 +463,8 @@ def _descend(
     unit = _outer(unit_patterns, towards)
     regions = precision / _outer(towards, towards)
     severities = second / _outer(unit_patterns, unit_patterns)
-    step = 1 / (_largest_eigenvalue(regions) * _largest_eigenvalue(severities))[:, None, None]
+    largest = _largest_eigenvalue(regions) * torch.linalg.eigvalsh(severities)[:, -1]
+    step = (1 / largest)[:, None, None]
     pull = step * ((along.mT @ precision) / unit - penalties.mT / unit.abs())
     severities = step * severities
     now = ahead = patterns.mT * unit
@@ -479,8 +480,14 @@ def _descend(
 
 
 def _largest_eigenvalue(matrices: Tensor) -> Tensor:
-    """Upper estimate of the largest eigenvalue (B,) of non-negative definite matrices."""
-    vector = torch.ones_like(matrices[:, :1])
+    """Upper estimate of the largest eigenvalue (B,) of non-negative definite matrices.
+
+    It starts from a random vector: equal weights are orthogonal to differences between left and
+    right, which are the leading directions of a precision.
+    """
+    start = np.random.default_rng(0).standard_normal((1, matrices.shape[1]))
+    vector = torch.as_tensor(start, dtype=matrices.dtype, device=matrices.device)
+    vector = vector.expand(len(matrices), -1, -1)
     for _ in range(POWER_STEPS):
         vector = vector @ matrices
         vector = vector / vector.norm(dim=2, keepdim=True)

@@ -79,12 +79,16 @@ def test_moments_in_the_box_are_those_of_a_fine_grid(correlation):
     np.testing.assert_allclose(moments.second[0], second, rtol=0.03)
 
 
-def test_patterns_minimise_the_penalised_squares():
-    """Against scikit-learn's lasso, whose design is that of regions times patterns."""
+@pytest.mark.parametrize('sign', [1, -1])
+def test_patterns_minimise_the_penalised_squares(sign):
+    """Against scikit-learn's lasso, whose design is that of regions times patterns.
+
+    Severities that oppose each other (-1) occur under the normal prior, which is not bounded.
+    """
     rng = np.random.default_rng(0)
     n_regions, n_patterns = 12, 2
     root = rng.normal(size=(n_regions, n_regions)) + 2 * np.eye(n_regions)
-    severities = rng.uniform(size=(50, n_patterns))
+    severities = rng.uniform(size=(50, n_patterns)) * [1, sign]
     truth = -np.abs(rng.normal(size=(n_regions, n_patterns))) * (rng.random((n_regions, 2)) < 0.5)
     change = severities @ truth.T + rng.normal(size=(50, n_regions)) @ np.linalg.inv(root)
     weight = 4.0
