@@ -76,7 +76,7 @@ $(DOCS_STAMP): $(STAMP)
 
 # The gallery runs its scripts, one of them with sMRIPrep.
 docs: $(DOCS_STAMP) $(HOST_STAMP)  ## The documentation as pages to read, in build/docs; a dead link is an error
-	PATH=$(abspath $(BIN)):$$PATH $(HOST)/bin/python -m sphinx --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
+	$(ONE_THREAD) PATH=$(abspath $(BIN)):$$PATH $(HOST)/bin/python -m sphinx --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
 	@echo 'Open build/docs/index.html.'
 
 bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/results
