@@ -35,7 +35,14 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from surreal_bids.analysis.covariates import describe_covariates
-from surreal_bids.analysis.diagnosis import ALL_REGIONS, SUM_OF_INDICES, compare_groups, diagnose
+from surreal_bids.analysis.diagnosis import (
+    ALL_REGIONS,
+    EVERYONE,
+    SIMILAR_AGE,
+    SUM_OF_INDICES,
+    compare_groups,
+    diagnose,
+)
 from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
@@ -371,47 +378,58 @@ def hold_out(cohort: Cohort, seed: int) -> CrossFit:
     return cross_fit(cohort, final, folds, models)
 
 
-DESIGNS = {
-    '30 CN, 60 PT': Study(30, 60),
-    '6 sites of 5 CN, 20 PT': Study(5, 20, sites=6),
-    '10 sites of 3 CN, 10 PT': Study(3, 10, sites=10),
-}
-"""Studies without disease. Sites of two controls, as in 10 of 2 CN and 10 PT, are refused."""
-
-OLDER = '30 CN, 60 PT 12 years older'
-ALSO_OLDER = {**DESIGNS, OLDER: Study(30, 60, years_older=12)}
-"""The same, and patients older than any control."""
+def name_design(study: Study) -> str:
+    """Return how results call a study."""
+    size = f'{study.n_cn} CN, {study.n_pt} PT'
+    sites = f'{study.sites} sites of ' if study.sites > 1 else ''
+    older = f' {study.years_older:g} years older' if study.years_older else ''
+    return f'{sites}{size}{older}'
 
 
-def diagnosis(seed: int, designs: Mapping[str, Study] = DESIGNS) -> dict[str, float]:
+SITES = (Study(5, 20, sites=6), Study(3, 10, sites=10))
+"""Sites of two controls, as in 10 of 2 CN and 10 PT, are refused."""
+AGES = tuple(
+    Study(*size, years_older=years)
+    for years in (12.0, 5.0, 0.0)
+    for size in ((30, 60), (40, 60), (120, 180))
+)
+SMALL, OLDER = Study(30, 60), Study(30, 60, years_older=12.0)
+"""Studies of a quick run; patients of the second are older than almost all controls."""
+
+
+def diagnosis(seed: int, designs: Sequence[Study] = (*AGES, *SITES)) -> dict[str, float]:
     """Area under the curve if nobody is ill; and whether an age difference is reported."""
     found: dict[str, float] = {}
-    for name, study in {**designs, OLDER: ALSO_OLDER[OLDER]}.items():
-        cohort, _ = simulate(study, seed)
+    for study in designs:
+        name, cohort = name_design(study), simulate(study, seed).cohort
         fitted = hold_out(cohort, seed)
-        table = diagnose(cohort, fitted, ['r1', 'r2']).set_index('by')
-        found |= {f'AUC, {name}, {by}': area for by, area in table['auc'].items()}
-        covers = (table['auc_low'] <= 0.5) & (table['auc_high'] >= 0.5)
-        found |= {f'interval holds 0.5, {name}, {by}': value for by, value in covers.items()}
+        for row in diagnose(cohort, fitted, ['r1', 'r2']).itertuples():
+            number = f'{name}, {row.by}, {row.among}'
+            found[f'AUC, {number}'] = row.auc
+            covers = np.nan if np.isnan(row.auc) else row.auc_low <= 0.5 <= row.auc_high
+            found[f'interval holds 0.5, {number}'] = covers
         trained_on = fitted.results[['r1_trained_on', 'r2_trained_on']].sum(axis=1)
         area = area_under_curve(trained_on, cohort.is_patient)
         found[f'AUC, {name}, {SUM_OF_INDICES}, trained on'] = area.value
-    differs = compare_groups(cohort).set_index('covariate').loc['age']
-    found['age gap is named'] = differs['p'] < 0.05 and 'years older' in differs['in_words']
+        if study == OLDER:
+            differs = compare_groups(cohort).set_index('covariate').loc['age']
+            named = differs['p'] < 0.05 and 'years older' in differs['in_words']
+            found['age gap is named'] = named
     return {name: float(value) for name, value in found.items()}
 
 
-def limits_of_diagnosis(designs: Mapping[str, Study] = DESIGNS) -> Limits:
-    by = (SUM_OF_INDICES, ALL_REGIONS)
-    names = [*designs, OLDER]
-    limits: dict[str, tuple[float, float]] = {
-        f'AUC, {name}, {each}': ANY if name == OLDER else (0.45, 0.55)
-        for name in names
-        for each in by
-    }
-    covers = {f'interval holds 0.5, {name}, {each}': ANY for name in names for each in by}
-    trained_on = {f'AUC, {name}, {SUM_OF_INDICES}, trained on': ANY for name in names}
-    return limits | covers | trained_on | {'age gap is named': (1.0, 1.0)}
+def limits_of_diagnosis() -> Limits:
+    limits: dict[str, tuple[float, float]] = {'age gap is named': (1.0, 1.0)}
+    for study in (*AGES, *SITES):
+        name = name_design(study)
+        for by in (SUM_OF_INDICES, ALL_REGIONS):
+            counts = SIMILAR_AGE if study.years_older else EVERYONE
+            limits |= {f'AUC, {name}, {by}, {among}': ANY for among in (EVERYONE, SIMILAR_AGE)}
+            limits[f'AUC, {name}, {by}, {counts}'] = (0.45, 0.55)
+            for among in (EVERYONE, SIMILAR_AGE):
+                limits[f'interval holds 0.5, {name}, {by}, {among}'] = ANY
+        limits[f'AUC, {name}, {SUM_OF_INDICES}, trained on'] = ANY
+    return limits
 
 
 NEW, FINAL = 'new ones', 'new ones by the final model'
@@ -554,10 +572,11 @@ def halves(seed: int, size: tuple[int, int] = (60, 90), choose: bool = True) -> 
 HALVES = {'c-index of halves, two patterns': (0.44, 0.56), 'halves with a pattern': (0.0, 0.1)}
 
 
-def any_pattern_at_all(seed: int, designs: Mapping[str, Study] = ALSO_OLDER) -> dict[str, float]:
+def any_pattern_at_all(seed: int, designs: Sequence[Study] = (*AGES, *SITES)) -> dict[str, float]:
     """Whether a pattern is found if nobody is ill, and whether its p is significant."""
     found = {}
-    for name, study in designs.items():
+    for study in designs:
+        name = name_design(study)
         number = choose(prepare(simulate(study, seed).cohort), seed)
         tested = any_pattern(number)
         found[f'M >= 1, {name}'] = float(number.n_patterns > 0)
@@ -565,8 +584,11 @@ def any_pattern_at_all(seed: int, designs: Mapping[str, Study] = ALSO_OLDER) -> 
     return found
 
 
-def limits_of_any_pattern(designs: Mapping[str, Study] = ALSO_OLDER) -> Limits:
-    return {f'{what}, {name}': (0.0, 0.07) for what in ('M >= 1', 'p < 0.05') for name in designs}
+ANY_PATTERN = {
+    f'{what}, {name_design(study)}': (0.0, 0.07)
+    for what in ('M >= 1', 'p < 0.05')
+    for study in (*AGES, *SITES)
+}
 
 
 def covariates(seed: int, size: tuple[int, int] = (30, 60)) -> dict[str, float]:
@@ -612,7 +634,7 @@ NULLS: dict[str, Null] = {
     'diagnosis': Null(
         diagnosis,
         *(2, 40, limits_of_diagnosis()),
-        quick_draw=partial(diagnosis, designs={'30 CN, 60 PT': DESIGNS['30 CN, 60 PT']}),
+        quick_draw=partial(diagnosis, designs=(SMALL, OLDER)),
     ),
     'controls': Null(controls, 3, 40, CONTROLS, partial(controls, n_new=50)),
     'folds': Null(folds, 0, 20, FOLDS),
@@ -620,8 +642,8 @@ NULLS: dict[str, Null] = {
     'halves': Null(halves, 3, 40, HALVES, partial(halves, choose=False)),
     'any_pattern': Null(
         any_pattern_at_all,
-        *(2, 40, limits_of_any_pattern()),
-        quick_draw=partial(any_pattern_at_all, designs={'30 CN, 60 PT': DESIGNS['30 CN, 60 PT']}),
+        *(2, 40, ANY_PATTERN),
+        quick_draw=partial(any_pattern_at_all, designs=(SMALL,)),
     ),
     'covariates': Null(covariates, 0, 40, COVARIATES),
     'head_size': Null(head_size, 2, 20, HEAD_SIZE, partial(head_size, size=(100, 150))),

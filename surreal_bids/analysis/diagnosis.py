@@ -19,7 +19,7 @@ from surreal_bids.columns import means
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import COMPLETE
-from surreal_bids.stats.concordance import area_under_curve
+from surreal_bids.stats.concordance import area_under_curve, matched_area_under_curve
 
 SUM_OF_INDICES, ALL_REGIONS = 'sum of R-indices', 'all regions'
 
@@ -29,7 +29,13 @@ WELCH = 'Welch t'
 PLUS_MINUS = ' \N{PLUS-MINUS SIGN} '
 """Between a mean and a standard deviation."""
 
-DIAGNOSIS_COLUMNS = ('by', 'controls', 'patients', 'auc', 'auc_low', 'auc_high')
+EVERYONE, SIMILAR_AGE = 'everyone', 'similar age'
+YEARS = 3.0
+"""Participants of similar age differ by no more than this."""
+FEWEST_SIMILAR = 10
+"""Controls, and patients, who need a participant of the other group with a similar age."""
+
+DIAGNOSIS_COLUMNS = ('by', 'among', 'controls', 'patients', 'auc', 'auc_low', 'auc_high')
 DIFFERENCE_COLUMNS = ('covariate', 'controls', 'patients', 'test', 'p', 'in_words')
 
 
@@ -58,23 +64,38 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
     Returns
     -------
     DataFrame
-        One row each for the sum of the R-indices, in which nothing is learned, and for a linear
+        Two rows each for the sum of the R-indices, in which nothing is learned, and for a linear
         discriminant of all regions (with the shrinkage of Ledoit and Wolf) that is learned, as all
-        preprocessing is, without the fold: how many, `auc`, and its 95 % interval (DeLong).
+        preprocessing is, without the fold: `among` everyone, and pairs of similar age, where ages
+        are known; how many, `auc`, and its 95 % interval (DeLong). Where too few have someone of
+        similar age in the other group, it is missing.
     """
     first = cohort.first_visits()
     scores = {ALL_REGIONS: _discriminate(first, fitted)}
     if names:
         held_out = fitted.results.loc[first.visits.index, names]
         scores = {SUM_OF_INDICES: held_out.sum(axis=1, skipna=False), **scores}
-    rows = []
+    covariates, _ = first.covariates_and_measures()
+    ages = next((values for name, values in covariates.items() if means(str(name), 'age')), None)
+    rows: list[tuple[object, ...]] = []
     for by, score in scores.items():
         known = score.dropna()
         is_patient = first.is_patient[known.index]
         counts = int((~is_patient).sum()), int(is_patient.sum())
-        if min(counts) > 1:
-            rows.append((by, *counts, *area_under_curve(known, is_patient)))
+        if min(counts) < 2:
+            continue
+        rows.append((by, EVERYONE, *counts, *area_under_curve(known, is_patient)))
+        if ages is not None:
+            rows.append((by, SIMILAR_AGE, *_at_similar_age(known, is_patient, ages[known.index])))
     return pd.DataFrame(rows, columns=list(DIAGNOSIS_COLUMNS))
+
+
+def _at_similar_age(score: pd.Series, is_patient: pd.Series, ages: pd.Series) -> tuple[float, ...]:
+    """Numbers of controls and patients with a counterpart, area and interval."""
+    *counts, area = matched_area_under_curve(score, is_patient, ages, YEARS)
+    if min(counts) < FEWEST_SIMILAR:
+        return (*counts, np.nan, np.nan, np.nan)
+    return (*counts, *area)
 
 
 def _discriminate(first: Cohort, fitted: CrossFit) -> pd.Series:
@@ -245,18 +266,43 @@ DIFFERS = 0.05
 """Maximum p at which groups are reported to differ in a covariate."""
 
 
-def warn_of_differences(differences: pd.DataFrame) -> list[Caution]:
-    """Warn of covariates in which patients and controls differ (:func:`compare_groups`)."""
+def warn_of_differences(
+    differences: pd.DataFrame, diagnosis: pd.DataFrame | None = None
+) -> list[Caution]:
+    """Warn of covariates in which patients and controls differ (:func:`compare_groups`).
+
+    Where they differ in age, `diagnosis` (:func:`diagnose`) tells what is left at similar age.
+    """
     differs = differences[differences['p'] < DIFFERS] if len(differences) else differences
     if differs.empty:
         return []
     listed = '; '.join(f'{row.in_words} (p = {row.p:.2g})' for row in differs.itertuples())
+    consequence = (
+        'Part of the area under the curve may be due to these differences, which cross-fitting '
+        'does not remove'
+    )
+    if any(means(str(name), 'age') for name in differs['covariate']) and diagnosis is not None:
+        consequence += _left_at_similar_age(diagnosis)
     return [
         Caution(
             f'The groups also differ in covariates: {listed}',
-            'Part of the area under the curve may be due to these differences, which cross-fitting '
-            'does not remove',
+            consequence,
             'Match the groups, or report these differences with it',
             SEPARATION,
         )
     ]
+
+
+def _left_at_similar_age(diagnosis: pd.DataFrame) -> str:
+    """Return what tells disease from age, the first row of similar age; empty without ages."""
+    similar = diagnosis[diagnosis['among'] == SIMILAR_AGE]
+    if similar.empty:
+        return ''
+    row = similar.iloc[0]
+    if np.isnan(row['auc']):
+        return (
+            f'. Only {row["patients"]} patients and {row["controls"]} controls have someone within '
+            f'{YEARS:g} years of age in the other group: these data cannot tell disease from age'
+        )
+    interval = f'{row["auc_low"]:.2f} to {row["auc_high"]:.2f}'
+    return f'. Among participants of similar age, it is {row["auc"]:.2f} ({interval})'

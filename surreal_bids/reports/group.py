@@ -13,7 +13,12 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.analysis.change import EXCLUDED_VISITS, describe_excluded
-from surreal_bids.analysis.diagnosis import describe_indices, warn_of_differences, with_units
+from surreal_bids.analysis.diagnosis import (
+    YEARS,
+    describe_indices,
+    warn_of_differences,
+    with_units,
+)
 from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
@@ -128,7 +133,7 @@ class GroupReport:
     @cached_property
     def cautions(self) -> list[Caution]:
         """What to check."""
-        differences = warn_of_differences(self.found.differences)
+        differences = warn_of_differences(self.found.differences, self.found.diagnosis)
         flagged = warn_of_flags(self.found, self.flags)
         return list(unite([*self.found.cautions, *differences, *flagged]))
 
@@ -439,7 +444,8 @@ def _diagnosis(report: GroupReport) -> Section:
         'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (DeLong; Wilson at '
         'AUC = 1). Scores: the sum of the out-of-fold R-indices and, for comparison, a linear '
         'discriminant on all regions. Each participant was scored by models and preprocessing that '
-        'did not use them.'
+        f'did not use them. Similar age: only pairs within {YEARS:g} years are compared, so that '
+        'an age difference between the groups does not count; n/a if the ages overlap too little.'
     )
     formats = dict.fromkeys(('auc', 'auc_low', 'auc_high'), '{:.3f}')
     blocks: list[Block] = [Table(found.diagnosis, caption, formats)]

@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from surreal_bids.analysis.diagnosis import ALL_REGIONS, SUM_OF_INDICES, compare_groups, diagnose
+from surreal_bids.analysis.diagnosis import (
+    ALL_REGIONS,
+    EVERYONE,
+    SIMILAR_AGE,
+    SUM_OF_INDICES,
+    compare_groups,
+    diagnose,
+    warn_of_differences,
+)
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.rindices.crossfit import Folds, cross_fit, prepare_folds
@@ -41,11 +49,11 @@ def fold(cohort):
 
 def test_patients_are_told_from_controls_by_all_regions(tmp_path):
     cohort = read(tmp_path, make_study())
-    table = diagnose(cohort, fold(cohort), []).set_index('by')
-    assert list(table.index) == [ALL_REGIONS]
-    assert table.loc[ALL_REGIONS, 'auc'] > 0.8
-    assert table.loc[ALL_REGIONS, ['controls', 'patients']].tolist() == [30, 41]
-    row = table.loc[ALL_REGIONS]
+    table = diagnose(cohort, fold(cohort), []).set_index(['by', 'among'])
+    assert list(table.index) == [(ALL_REGIONS, EVERYONE), (ALL_REGIONS, SIMILAR_AGE)]
+    assert (table['auc'] > 0.8).all()
+    row = table.loc[(ALL_REGIONS, EVERYONE)]
+    assert row[['controls', 'patients']].tolist() == [30, 41]
     assert row['auc_low'] < row['auc'] <= row['auc_high']
 
 
@@ -70,7 +78,8 @@ def test_the_sum_of_r_indices_is_of_the_held_out(tmp_path):
     r = pd.DataFrame({'r1': np.where(cohort.is_patient, 0.6, 0.1), 'r2': 0.2}, cohort.visits.index)
     r.iloc[0] = np.nan
     fitted = replace(fitted, results=fitted.results.join(r))
-    row = diagnose(cohort, fitted, ['r1', 'r2']).set_index('by').loc[SUM_OF_INDICES]
+    table = diagnose(cohort, fitted, ['r1', 'r2']).set_index(['by', 'among'])
+    row = table.loc[(SUM_OF_INDICES, EVERYONE)]
     assert (row['controls'], row['patients'], row['auc']) == (29, 41, 1.0)
 
 
@@ -80,7 +89,35 @@ def test_who_has_no_model_of_a_fold_is_not_counted(tmp_path):
     models = {number: model for number, model in fitted.models.items() if number != 2}
     folds = Folds(fitted.folds.number, failed={2: 'why'})
     table = diagnose(cohort, cross_fit(cohort, models[1], folds, models), [])
-    assert table[['controls', 'patients']].sum(axis=1).item() == (folds.number != 2).sum()
+    assert table.loc[0, ['controls', 'patients']].sum() == (folds.number != 2).sum()
+
+
+def with_ages(folder, years, sd):
+    """A study in which nobody is ill, and an R-index that follows age; patients are older."""
+    rng = np.random.default_rng(0)
+    study = make_study(60, 90)
+    study.people['age'] = rng.normal(60, sd, len(study.people)) + years * study.is_patient
+    cohort = read(folder, study)
+    fitted = fold(cohort)
+    follows = cohort.people['age'] / 100 + rng.normal(0, 0.05, len(cohort))
+    fitted = replace(fitted, results=fitted.results.assign(r1=follows))
+    return compare_groups(cohort), diagnose(cohort, fitted, ['r1'])
+
+
+def test_what_follows_age_does_not_tell_people_of_similar_age_apart(tmp_path):
+    differences, table = with_ages(tmp_path, 12, 8)
+    of_all, similar = table['auc'].iloc[:2]
+    assert of_all > 0.8
+    assert similar == pytest.approx(0.5, abs=0.1)
+    caution = warn_of_differences(differences, table)[0]
+    assert f'Among participants of similar age, it is {similar:.2f}' in caution.consequence
+
+
+def test_ages_that_do_not_overlap_answer_nothing(tmp_path):
+    differences, table = with_ages(tmp_path, 25, 3)
+    assert table['auc'].isna().tolist() == [False, True, False, True]
+    caution = warn_of_differences(differences, table)[0]
+    assert 'these data cannot tell disease from age' in caution.consequence
 
 
 def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):

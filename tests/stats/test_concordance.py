@@ -16,6 +16,7 @@ from surreal_bids.stats.concordance import (
     concordance_index,
     concordance_matrix,
     match_patterns,
+    matched_area_under_curve,
     pattern_c_index,
     pattern_reproducibility,
 )
@@ -200,6 +201,46 @@ def test_the_interval_covers_the_truth():
     patient = np.arange(90) >= 30
     areas = [area_under_curve(rng.normal(size=90), patient) for _ in range(400)]
     assert 0.91 < np.mean([area.low <= 0.5 <= area.high for area in areas]) < 0.98
+
+
+@pytest.mark.parametrize('levels', [3, 1000])
+def test_where_everyone_is_similar_the_matched_area_is_that_of_all(levels):
+    rng = np.random.default_rng(levels)
+    patient = rng.uniform(size=70) < 0.4
+    scores = rng.integers(levels, size=70) + patient * levels / 3
+    found = matched_area_under_curve(scores, patient, rng.normal(size=70), np.inf)
+    assert (found.n_controls, found.n_patients) == ((~patient).sum(), patient.sum())
+    assert found.area == pytest.approx(area_under_curve(scores, patient))
+
+
+def test_the_matched_area_is_the_mean_over_similar_pairs():
+    rng = np.random.default_rng(6)
+    patient, age, scores = np.arange(40) >= 15, rng.normal(size=40), rng.normal(size=40)
+    won = [
+        scores[i] > scores[j]
+        for i in np.flatnonzero(patient)
+        for j in np.flatnonzero(~patient)
+        if abs(age[i] - age[j]) <= 0.3
+    ]
+    found = matched_area_under_curve(scores, patient, age, 0.3)
+    assert found.area.value == pytest.approx(np.mean(won))
+
+
+def test_the_interval_of_the_matched_area_covers_the_truth_where_scores_follow_age():
+    rng = np.random.default_rng(7)
+    patient = np.arange(150) >= 60
+    covered = []
+    for _ in range(400):
+        age = rng.normal(60, 8, 150) + 8 * patient
+        area = matched_area_under_curve(age / 8 + rng.normal(size=150), patient, age, 2).area
+        covered.append(area.low <= 0.5 <= area.high)
+    assert 0.9 < np.mean(covered) < 0.98
+
+
+def test_without_a_similar_pair_there_is_no_matched_area():
+    found = matched_area_under_curve([1, 2, 3, 4], [True, True, False, False], [1, 2, 8, 9], 2)
+    assert (found.n_controls, found.n_patients) == (0, 0)
+    assert np.isnan(found.area).all()
 
 
 @pytest.mark.parametrize('patient', [[True] * 4, [False] * 4])
