@@ -8,6 +8,7 @@ by likeness too (Doshi et al., NeuroImage 127:186, 2016).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from scipy import ndimage
 from surreal_bids.images import Image, like
 from surreal_bids.imaging.registration import align_affine, normalise_intensity
 from surreal_bids.imaging.transforms import affine_transform, resample
-from surreal_bids.templates import builtin_template
+from surreal_bids.templates import Template, builtin_template
 
 PORTRAIT_MM = 4.0
 """Voxels of a portrait, and the standard deviation of its smoothing: sulci differ between any two
@@ -28,6 +29,11 @@ SAME_PERSON = 0.97
 person do with 0.990 to 0.998, those of different people with 0.94 at most."""
 
 
+@cache
+def _template() -> Template:
+    return builtin_template(PORTRAIT_MM)
+
+
 def portrait(brain: Image) -> Image:
     """Return a smoothed brain in the size and pose of the built-in template, in large voxels.
 
@@ -36,7 +42,7 @@ def portrait(brain: Image) -> Image:
     brain
         T1w image, 0 outside the brain; on any grid, anywhere in space.
     """
-    template = normalise_intensity(builtin_template(PORTRAIT_MM).t1w)
+    template = normalise_intensity(_template().t1w)
     moving = normalise_intensity(brain)
     matrix = align_affine(template, moving)
     posed = resample(moving, affine_transform(template.shape, template.affine, matrix))
@@ -46,7 +52,7 @@ def portrait(brain: Image) -> Image:
 
 def likenesses(head: Image, atlases: Sequence[Image]) -> NDArray[np.float64]:
     """Correlate one portrait with each of the others, in the brain of the template."""
-    inside = np.asarray(builtin_template(PORTRAIT_MM).mask.dataobj) > 0
+    inside = np.asarray(_template().mask.dataobj) > 0
     values = np.stack([np.asarray(each.dataobj)[inside] for each in (head, *atlases)])
     return np.corrcoef(values)[0, 1:]
 

@@ -78,8 +78,15 @@ def drawing_few() -> Iterator[None]:
 
 
 @pytest.fixture
-def undrawn_figures(monkeypatch) -> None:
+def undrawn_figures() -> Iterator[None]:
     """Save figures as their words alone, where pictures do not matter: drawing takes a second."""
+    with drawing_nothing():
+        yield
+
+
+@contextmanager
+def drawing_nothing() -> Iterator[None]:
+    """The same, for fixtures of a module or a session."""
 
     def save(figure: Figure, file: Any, **_: object) -> None:
         words = (escape(text.get_text()) for text in figure.findobj(Text))
@@ -87,7 +94,9 @@ def undrawn_figures(monkeypatch) -> None:
         svg = f'<svg width="9pt" height="9pt" viewBox="0 0 9 9" xmlns="{SVG}">{shown}</svg>'
         file.write(svg) if hasattr(file, 'write') else Path(file).write_text(svg)
 
-    monkeypatch.setattr(Figure, 'savefig', save)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, 'savefig', save)
+        yield
 
 
 @pytest.fixture

@@ -48,7 +48,11 @@ ONLY_FOR_IMAGES = ('cli.execution', 'cli.group', 'cli.participants')
 """Modules that need the plugins of Nipype, which does not run on Windows."""
 
 TABLES = """
+import surreal_bids.model.stability as stability
+import surreal_bids.rindices.control_sensitivity as control_sensitivity
 from surreal_bids.cli.gan import main
+stability.PERMUTATIONS = 1
+control_sensitivity.RESAMPLINGS = 3
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -92,7 +96,8 @@ def test_everything_imports(tmp_path):
 @pytest.mark.slow
 def test_tables_become_r_indices(study):
     table, model = study / 'volumes.tsv', study / 'model'
-    fit = ('fit', table, '--out', model, '--n-patterns', 1, '--iterations', 100, '--folds', 0)
+    short = ('--n-patterns', 1, '--repetitions', 2, '--iterations', 20, '--folds', 0)
+    fit = ('fit', table, '--out', model, *short)
     for arguments in (fit, ('apply', table, '--model', model, '--out', study / 'rindices.tsv')):
         done = run(TABLES, *arguments, folder=study)
         assert done.returncode == 0, done.stderr[-2000:]

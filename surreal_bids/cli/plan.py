@@ -50,9 +50,9 @@ from surreal_bids.imaging.atlas import (
 )
 from surreal_bids.progress import PROGRESS
 from surreal_bids.templates import (
+    BUILTIN_LICENCE,
     MUSE_LABELS,
     TISSUES,
-    Template,
     builtin_template,
     check_resolution,
     read_template,
@@ -346,13 +346,13 @@ def prepare_study(config: AppConfig) -> Study:
 
     Built-in ones are written to the work folder once, where every process can read them.
     """
-    template_dir, template = _prepare_template(config)
+    template_dir, template, template_licence = _prepare_template(config)
     atlas = None if uses_network(config) else _prepare_atlas(config)
     atlases = atlas.atlases if atlas else ()
     muse = Path(str(package_files('surreal_bids') / 'data' / 'muse.tsv'))
     settings = AnatomySettings(
         template_dir=template_dir,
-        template_t1w=_template_file(template_dir, template.name, 'T1w'),
+        template_t1w=_template_file(template_dir, template, 'T1w'),
         atlases=tuple(AtlasFiles(each.t1w, each.labels) for each in atlases),
         regions_file=atlases[0].labels.parent / 'dseg.tsv' if atlases else muse,
         network=atlas is None,
@@ -363,26 +363,28 @@ def prepare_study(config: AppConfig) -> Study:
         settings=settings,
         atlas=atlas.name if atlas else NETWORK,
         atlas_licence=atlas.licence if atlas else network_licence(),
-        template=template.name,
-        template_licence=template.licence,
+        template=template,
+        template_licence=template_licence,
     )
 
 
-def _prepare_template(config: AppConfig) -> tuple[Path, Template]:
+def _prepare_template(config: AppConfig) -> tuple[Path, str, str]:
+    """Folder, name and licence of the template."""
     if template_name(config) != BUILTIN_TEMPLATE:
         folder = Path(config.template)
-        return folder.absolute(), read_template(folder)
+        template = read_template(folder)
+        return folder.absolute(), template.name, template.licence
     resolution = config.template_resolution
     folder = steps_dir(config) / 'templates' / f'{BUILTIN_TEMPLATE}_{resolution:g}mm'
     paths = [_template_file(folder, BUILTIN_TEMPLATE, ending) for ending in TEMPLATE_FILES]
     paths.append(folder / MUSE_LABELS)
-    template = builtin_template(resolution)
     if not all(path.is_file() for path in paths):
+        template = builtin_template(resolution)
         tissues = [template.priors[tissue] for tissue in TISSUES]
         images = (template.t1w, template.mask, *tissues, muse_labels(muse_t1w()))
         for path, image in zip(paths, images):
             write_image(path, image)
-    return folder, template
+    return folder, BUILTIN_TEMPLATE, BUILTIN_LICENCE
 
 
 def _template_file(folder: Path, name: str, ending: str) -> Path:

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.bad_input.studies import DOORS, study_of, write_images, write_tables
-from tests.conftest import drawing_few
+from tests.conftest import drawing_few, drawing_nothing
 
 
 def write_fitted_tables(folder: Path) -> None:
     """Write a study of tables and a model fitted to it."""
     write_tables(folder)
     study = study_of('tables', folder)
-    with drawing_few():
+    with drawing_few(), drawing_nothing():
         assert DOORS['fit'].main(DOORS['fit'].words(study)) == 0
     study.out.rename(study.model)
 

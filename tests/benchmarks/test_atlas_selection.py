@@ -9,7 +9,7 @@ from nibabel.affines import from_matvec
 from nibabel.nifti1 import Nifti1Image
 from scipy.spatial.transform import Rotation
 
-from surreal_bids.templates import builtin_template
+from surreal_bids.templates import Template, builtin_template
 
 POSE = from_matvec(
     1.1 * Rotation.from_euler('xyz', [9, -5, 12], degrees=True).as_matrix(), [20, -9, 4]
@@ -17,17 +17,20 @@ POSE = from_matvec(
 
 
 @cache
+def template() -> Template:
+    return builtin_template(4.0)
+
+
+@cache
 def brain(ventricles: float, seed: int = 0) -> Nifti1Image:
     """The template in another pose and size, fluid around its centre, and noise of a scan."""
-    template = builtin_template(4.0).t1w
+    t1w = template().t1w
     rng = np.random.default_rng(seed)
-    values = np.asarray(template.dataobj)
-    x, y, z = np.meshgrid(*(np.linspace(-1, 1, n) for n in template.shape), indexing='ij')
+    values = np.asarray(t1w.dataobj)
+    x, y, z = np.meshgrid(*(np.linspace(-1, 1, n) for n in t1w.shape), indexing='ij')
     inner = np.exp(-(x**2 + y**2 + (z - 0.1) ** 2) / 0.05)
     noisy = values * (1 - ventricles * inner) * rng.normal(1, 0.02, values.shape)
-    return Nifti1Image(
-        np.where(values > 0, noisy.clip(1), 0).astype(np.float32), POSE @ template.affine
-    )
+    return Nifti1Image(np.where(values > 0, noisy.clip(1), 0).astype(np.float32), POSE @ t1w.affine)
 
 
 SIZES = (0.0, 0.9, 0.3, 0.6)
@@ -39,11 +42,10 @@ def portraits() -> list[Nifti1Image]:
 
 
 def test_a_portrait_lies_as_the_template_does():
-    template = builtin_template(4.0)
-    found = portraits()[0]
-    assert found.shape == template.t1w.shape
-    inside = np.asarray(template.mask.dataobj) > 0
-    values = [np.asarray(image.dataobj)[inside] for image in (found, template.t1w)]
+    found, expected = portraits()[0], template()
+    assert found.shape == expected.t1w.shape
+    inside = np.asarray(expected.mask.dataobj) > 0
+    values = [np.asarray(image.dataobj)[inside] for image in (found, expected.t1w)]
     assert np.corrcoef(*values)[0, 1] > 0.8
 
 
@@ -56,7 +58,7 @@ def test_the_atlas_with_ventricles_of_the_same_size_is_most_alike(head, expected
 
 def unlike(number: int, rng: np.random.Generator) -> list[Nifti1Image]:
     """Portraits of different people."""
-    grid = builtin_template(4.0).t1w
+    grid = template().t1w
     return [Nifti1Image(rng.normal(size=grid.shape), grid.affine) for _ in range(number)]
 
 

@@ -16,11 +16,15 @@ from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.analysis.group_study import with_sessions
 from tests.cohort.study import QUICK_WORDS, make_study
+from tests.conftest import drawing_few, drawing_nothing
 from tests.shared_data import shared_data
 
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
 PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 'site')
+QUICKEST_WORDS = (*QUICK_WORDS, '--iterations', 5, '--folds', 0)
+"""Where it does not matter what is learned."""
+
 OUTPUTS = {
     *('model.json', 'model.safetensors', 'rindices.json', 'rindices.tsv'),
     *('contributions.json', 'contributions.tsv', 'exclusions.tsv', 'summary.txt'),
@@ -45,11 +49,9 @@ def home(tmp_path_factory):
     """A folder with a study and a model fitted to it."""
     folder = tmp_path_factory.mktemp('home')
     volumes, participants = make_study().write(folder)
-    fitted = run(
-        *('fit', volumes, '--participants', participants, '--out', folder / 'model'),
-        *(*PEOPLE, *QUICK_WORDS),
-    )
-    assert fitted == 0
+    words = ('fit', volumes, '--participants', participants, '--out', folder / 'model')
+    with drawing_few(), drawing_nothing():
+        assert run(*words, *PEOPLE, *QUICK_WORDS) == 0
     return folder
 
 
@@ -105,7 +107,7 @@ def test_fit_without_folds_says_that_it_was_trained_on_them(home, tmp_path):
 
 
 def test_quiet_shows_warnings_and_results_and_verbose_shows_more(home, tmp_path, capsys):
-    given = ('--participants', home / 'participants.tsv', *PEOPLE, *QUICK_WORDS, '--folds', 0)
+    given = ('--participants', home / 'participants.tsv', *PEOPLE, *QUICKEST_WORDS)
     told = {}
     for name, words in {'quiet': ['-q'], 'usual': [], 'verbose': ['-v']}.items():
         out = tmp_path / name
@@ -189,7 +191,7 @@ def test_changes_between_visits_are_written(tmp_path, capsys):
         assert row['change'] == pytest.approx(r2['ses-1'] - r2['ses-2'], abs=2e-6)
     # A model of one visit of everyone, in the same folder, leaves no changes behind.
     study.write(tmp_path)
-    assert run('fit', *given, '--out', model, *PEOPLE, *QUICK_WORDS, '--overwrite') == 0
+    assert run('fit', *given, '--out', model, *PEOPLE, *QUICKEST_WORDS, '--overwrite') == 0
     assert listing(model) == OUTPUTS
 
 
@@ -200,7 +202,7 @@ def test_head_size_may_have_any_name(tmp_path, capsys):
     volumes, participants = study.write(tmp_path)
     model = tmp_path / 'model'
     given = (volumes, '--participants', participants)
-    assert run('fit', *given, '--out', model, *QUICK_WORDS) == 0
+    assert run('fit', *given, '--out', model, *QUICKEST_WORDS) == 0
     size = study.people['MUSE_702']
     study.people = study.people.assign(MUSE_702=size.where(size.index != 'sub-009', 2_200_000))
     study.write(tmp_path)
@@ -240,7 +242,8 @@ def test_people_of_other_diagnoses_are_left_out_and_named(home, tmp_path, capsys
     volumes, people = study.write(tmp_path)
     labels = ('--control-label', 'CN', '--patient-label', 'PT')
     out = tmp_path / 'model'
-    assert run('fit', volumes, '--participants', people, '--out', out, *labels, *QUICK_WORDS) == 0
+    given = ('--participants', people, '--out', out, *labels)
+    assert run('fit', volumes, *given, *QUICKEST_WORDS) == 0
     said = capsys.readouterr().out
     assert 'sub-005: diagnosis is MCI, which is neither control nor patient' in said
     assert 'sub-050: diagnosis is missing' in said
@@ -316,23 +319,21 @@ def test_wrong_usage_is_exit_code_2_and_writes_nothing(tmp_path, options):
 
 @pytest.mark.slow
 def test_a_model_is_replaced_only_on_demand(home, tmp_path, capsys):
-    out = tmp_path / 'model'
+    out = shutil.copytree(home / 'model', tmp_path / 'model')
     command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
-    assert run(*command, '--out', out, *QUICK_WORDS) == 0
     before = (out / 'model.json').read_bytes()
-    assert run(*command, '--out', out, *QUICK_WORDS, '--random-seed', 1) == 73
+    assert run(*command, '--out', out, *QUICKEST_WORDS, '--random-seed', 1) == 73
     assert '--overwrite' in capsys.readouterr().err
     assert (out / 'model.json').read_bytes() == before
-    assert run(*command, '--out', out, *QUICK_WORDS, '--random-seed', 1, '--overwrite') == 0
+    assert run(*command, '--out', out, *QUICKEST_WORDS, '--random-seed', 1, '--overwrite') == 0
     assert (out / 'model.json').read_bytes() != before
     assert listing(out) == OUTPUTS
 
 
 @pytest.mark.slow
 def test_a_failed_fit_leaves_the_old_model_alone(home, tmp_path):
-    out = tmp_path / 'model'
+    out = shutil.copytree(home / 'model', tmp_path / 'model')
     command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
-    assert run(*command, '--out', out, *QUICK_WORDS) == 0
     before = {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
     collapsing = (*QUICK_WORDS, '--preset', 'iclr2022', '--lr', 1e-9, '--overwrite')
     assert run(*command, '--out', out, *collapsing) == 65
@@ -452,7 +453,8 @@ def test_imputation_is_kept_in_the_model_and_counted(tmp_path, fit_on):
     study.features = put(study.features, 'sub-004', 'region_c', np.nan)
     volumes, people = study.write(tmp_path)
     given = ('--participants', people, *PEOPLE, '--impute', '--combat-fit-on', fit_on)
-    assert run('fit', volumes, '--out', tmp_path / 'model', *given, *QUICK_WORDS) == 0
+    few = (*QUICK_WORDS, '--iterations', 5)
+    assert run('fit', volumes, '--out', tmp_path / 'model', *given, *few) == 0
     n_imputed = read(tmp_path / 'model' / 'rindices.tsv')['n_imputed']
     assert n_imputed[n_imputed > 0].to_dict() == {'sub-004': 1}
 
@@ -512,49 +514,41 @@ def test_every_option_is_explained(command):
         assert '%' not in parser.format_help()
 
 
-FASTER_CHECKPOINTS = """
+LONG_FIT = """
 import sys
-import surreal_bids.model.stability as stability
 import surreal_bids.model.train as train
-import surreal_bids.rindices.control_sensitivity as control_sensitivity
 from surreal_bids.cli.gan import main
+from tests.conftest import drawing_few, drawing_nothing
 train.SECONDS_BETWEEN_CHECKPOINTS = 0
-stability.PERMUTATIONS = 1
-control_sensitivity.RESAMPLINGS = 3
-sys.exit(main(sys.argv[1:]))
+with drawing_few(), drawing_nothing():
+    sys.exit(main(sys.argv[1:]))
 """
 
 
 def long_fit(folder, out) -> list[str]:
-    """The command line of a fit that can be interrupted."""
+    """The words of a fit that can be interrupted."""
     people = ('--participants', folder / 'participants.tsv', *PEOPLE, *QUICK_WORDS)
-    command = (sys.executable, '-c', FASTER_CHECKPOINTS, 'fit', folder / 'volumes.tsv')
-    return [str(word) for word in (*command, *people, '--iterations', 600, '--out', out)]
-
-
-@pytest.fixture(scope='module')
-def whole(tmp_path_factory):
-    """A model that was fitted without an interruption, beside its tables."""
-    folder = tmp_path_factory.mktemp('long')
-    make_study().write(folder)
-    subprocess.run(long_fit(folder, folder / 'whole'), check=True, stdout=subprocess.DEVNULL)
-    return folder / 'whole'
+    words = ('fit', folder / 'volumes.tsv', *people, '--iterations', 300, '--out', out)
+    return [str(word) for word in words]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('interrupted', ['.', 'fold-2'])
-def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(whole, tmp_path, interrupted):
-    killed = tmp_path / 'killed'
-    command = long_fit(whole.parent, killed)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    checkpoints = killed / 'checkpoints' / interrupted
-    while not list(checkpoints.glob('patterns-2*.safetensors')):
-        assert process.poll() is None, 'ended before it could be killed'
-        time.sleep(0.01)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    assert not (killed / 'model.json').exists()
-    command.insert(3, '-v')
+def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(tmp_path):
+    make_study().write(tmp_path)
+    whole, killed, log = (tmp_path / name for name in ('whole', 'killed', 'log'))
+    assert main(long_fit(tmp_path, whole)) == 0
+    command = [sys.executable, '-c', LONG_FIT, '-v', *long_fit(tmp_path, killed)]
+    for interrupted in ('.', 'fold-2'):
+        with log.open('w') as stream:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stream)
+        checkpoints = killed / 'checkpoints' / interrupted
+        while not list(checkpoints.glob('patterns-2*.safetensors')):
+            assert process.poll() is None, 'ended before it could be killed'
+            time.sleep(0.01)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        assert not (killed / 'model.json').exists()
+        assert ('resumed at iteration' in log.read_text()) == (interrupted == 'fold-2')
     resumed = subprocess.run(command, check=True, capture_output=True, text=True)
     assert 'resumed at iteration' in resumed.stderr
     for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
@@ -564,10 +558,10 @@ def test_a_killed_fit_goes_on_and_ends_with_the_same_bytes(whole, tmp_path, inte
 
 @pytest.mark.slow
 def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
-    simulated = simulate_table('basic', n_cn=150, n_pt=250, seed=0)
+    simulated = simulate_table('basic', n_cn=100, n_pt=150, seed=0)
     people, volumes, *_ = write_simulated_table(tmp_path, simulated)
     out = tmp_path / 'model'
-    settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 200)
+    settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 100)
     given = ('--features', 'muse72', '--icv-column', 'icv', '--covariates', 'age', 'sex')
     command = ('fit', volumes, '--participants', people, '--out', out)
     assert run(*command, *given, *settings, '--folds', 2, '--device', 'cpu') == 0

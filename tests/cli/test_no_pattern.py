@@ -11,12 +11,15 @@ from surreal_bids.cli.gan import main as run_gan
 from surreal_bids.cli.group import reported
 from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn_figures')]
+
+NUMBERS = ('--n-patterns', 1, 2)
+"""Few, and so quickly compared."""
 
 
 @pytest.fixture(autouse=True)
 def few_permutations(monkeypatch):
-    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 5)
+    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 3)
 
 
 @pytest.fixture(scope='module')
@@ -40,7 +43,7 @@ def test_surreal_gan_fit_and_apply(study, tmp_path, capsys):
     volumes, people = study / 'roi_volumes.tsv', study / 'participants.tsv'
     given = ('--participants', people, '--covariates', 'age', 'sex')
     out = tmp_path / 'model'
-    assert run_gan([str(word) for word in ('fit', volumes, *given, '--out', out)]) == 0
+    assert run_gan([str(word) for word in ('fit', volumes, *given, *NUMBERS, '--out', out)]) == 0
     assert capsys.readouterr().err.count('No pattern is supported') == 1
     summary = (out / 'summary.txt').read_text()
     assert 'No pattern is supported' in summary
@@ -63,7 +66,7 @@ def test_surreal_bids_group(study, tmp_path, monkeypatch):
     plugin.write_text('plugin: Linear\n')
     words = (
         *(study, tmp_path / 'out', 'group', '--roi-table', study / 'roi_volumes.tsv'),
-        *('-w', tmp_path / 'work', '--use-plugin', plugin, '--nprocs', 1, '--split-half'),
+        *('-w', tmp_path / 'work', '--use-plugin', plugin, '--nprocs', 1, '--split-half', *NUMBERS),
     )
     assert run_app([str(word) for word in words]) == 0
     report = (tmp_path / 'out' / 'group.html').read_text()

@@ -85,6 +85,7 @@ def _run_until(arguments, log, text):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures('forked_workers')
 def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
     whole = write_study(tmp_path / 'whole', T1W.format('01'))
     assert main(whole) == 0
@@ -214,18 +215,18 @@ def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys)
 
 @pytest.fixture(scope='module')
 def heads(tmp_path_factory):
-    """Two simulated people and two atlases; skulls removed as the truth has them, one image cut."""
+    """A simulated head and two atlases; skull removed as the truth has it; and a copy, cut."""
     root = tmp_path_factory.mktemp('heads')
-    simulated = ['cohort', str(root), '--n-cn', '1', '--n-pt', '1', '--atlases', '2']
+    simulated = ['cohort', str(root), '--n-cn', '1', '--n-pt', '0', '--atlases', '2']
     assert simulate([*simulated, '--voxel-size', '2', '--nprocs', '1']) == 0
-    for name in ('CN0001', 'PT0001'):
-        path = root / T1W.format(name)
-        mask = root / 'sourcedata' / 'truth' / f'sub-{name}' / f'sub-{name}_desc-brain_mask.nii.gz'
-        head, brain = (nib.Nifti1Image.from_filename(each) for each in (path, mask))
-        values = np.asarray(head.dataobj) * (np.asarray(brain.dataobj) > 0)
-        write_image(path, nib.Nifti1Image(values, head.affine, head.header))
-    bad = root / T1W.format('PT0001')
-    bad.write_bytes(bad.read_bytes()[:-5000])
+    path, bad = (root / T1W.format(name) for name in ('CN0001', 'PT0001'))
+    truth = root / 'sourcedata' / 'truth' / 'sub-CN0001'
+    mask = truth / 'sub-CN0001_desc-brain_mask.nii.gz'
+    head, brain = (nib.Nifti1Image.from_filename(each) for each in (path, mask))
+    values = np.asarray(head.dataobj) * (np.asarray(brain.dataobj) > 0)
+    write_image(path, nib.Nifti1Image(values, head.affine, head.header))
+    bad.parent.mkdir(parents=True)
+    bad.write_bytes(path.read_bytes()[:-5000])
     template = builtin_template(2.0)
     images = {'T1w': template.t1w, 'desc-brain_mask': template.mask}
     images |= {f'label-{name}_probseg': image for name, image in template.priors.items()}

@@ -32,6 +32,14 @@ def config(make_dataset, tmp_path):
     return AppConfig(make_dataset(*NAMES), tmp_path / 'out', ('participant',))
 
 
+@pytest.fixture(scope='module')
+def coarse(tmp_path_factory):
+    """A configuration whose template is written once, by the first test that needs it."""
+    root = tmp_path_factory.mktemp('plan')
+    config = AppConfig(root / 'dataset', root / 'out', ('participant',))
+    return replace(config, work_dir=root / 'work', template_resolution=4.0)
+
+
 def _plan(config):
     return make_plan(config, survey_dataset(config))
 
@@ -91,12 +99,14 @@ def test_what_is_reused_is_logged_and_matters(config, tmp_path, caplog):
     assert jobs[1].made_from == before[1].made_from
 
 
-def test_a_segmentation_that_is_not_for_commercial_use_is_named_once(config, tmp_path, caplog):
-    config = replace(config, work_dir=tmp_path / 'work', template_resolution=4.0)
+def test_a_segmentation_that_is_not_for_commercial_use_is_named_once(
+    config, coarse, tmp_path, caplog
+):
+    atlases = replace(coarse, work_dir=tmp_path / 'work', segmentation='multi-atlas')
     caplog.set_level(logging.INFO, 'surreal_bids.progress')
     jobs = _plan(config).jobs
-    log_licence(prepare_study(config), jobs)
-    log_licence(prepare_study(replace(config, segmentation='multi-atlas')), jobs)
+    log_licence(prepare_study(coarse), jobs)
+    log_licence(prepare_study(atlases), jobs)
     said = [message for message in caplog.messages if message.startswith('Licence')]
     assert [re.search(r'\((\w+)\)', message)[1] for message in said] == [
         'network',
@@ -105,15 +115,14 @@ def test_a_segmentation_that_is_not_for_commercial_use_is_named_once(config, tmp
     assert all('commercial' in message for message in said)
 
 
-def test_the_licence_of_what_is_not_used_is_not_logged(config, tmp_path, caplog):
+def test_the_licence_of_what_is_not_used_is_not_logged(config, coarse, tmp_path, caplog):
     folder = tmp_path / 'dlmuse'
     folder.mkdir()
     for name in ('01', '02', 'a+b'):
         (folder / f'sub-{name}_dseg.nii.gz').write_text('labels')
-    config = replace(config, work_dir=tmp_path / 'work', template_resolution=4.0)
     jobs = _plan(replace(config, derivatives=(f'dlmuse={folder}',))).jobs
     with caplog.at_level(logging.INFO, 'surreal_bids.progress'):
-        log_licence(prepare_study(config), jobs)
+        log_licence(prepare_study(coarse), jobs)
     assert 'Licence' not in caplog.text
 
 
@@ -141,12 +150,11 @@ def test_other_weights_of_the_network_matter(config, monkeypatch):
     assert (study_identity(atlases), steps_dir(atlases)) == without
 
 
-def test_the_network_needs_no_atlas(config, tmp_path):
-    config = replace(config, work_dir=tmp_path / 'work', template_resolution=4.0)
-    study = prepare_study(config)
+def test_the_network_needs_no_atlas(coarse):
+    study = prepare_study(coarse)
     assert (study.settings.atlases, study.atlas) == ((), 'network')
     assert len(read_regions(study.settings.regions_file)) == 145
-    assert not (tmp_path / 'work' / 'atlases').exists()
+    assert not (coarse.work_dir / 'atlases').exists()
 
 
 def _fmriprep(root, *labels):

@@ -1,10 +1,9 @@
-"""A training run that kills itself (SIGKILL), as `python -m tests.model.killed_run FILE MOMENT`."""
+"""A training run that kills itself (SIGKILL), in a process of its own."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,9 +38,8 @@ def killed_on_call(function: Callable[..., Any], call: int) -> Callable[..., Any
     return wrapped
 
 
-def main() -> None:
+def train_until_death(path: Path, moment: str) -> None:
     """Train with a checkpoint after every evaluation until death."""
-    path, moment = Path(sys.argv[1]), sys.argv[2]
     torch.set_num_threads(1)
     steps.BLOCK = train.BLOCK = BLOCK
     train.SECONDS_BETWEEN_CHECKPOINTS = 0.0
@@ -50,7 +48,3 @@ def main() -> None:
     else:
         Path.write_bytes = killed_on_call(Path.write_bytes, 3)  # type: ignore[method-assign]
     tiny_training(ITERATIONS, path).run()
-
-
-if __name__ == '__main__':
-    main()

@@ -21,6 +21,7 @@ from surreal_bids.model.stability import (
 )
 from surreal_bids.model.train import Steps, members_r_indices
 from surreal_bids.stats.concordance import pattern_c_index
+from tests.conftest import drawing_few
 from tests.model.test_factors import cohort
 
 SHORT = {'hyperparameters': {'held_iterations': 50}, 'iterations': 100, 'device': 'cpu'}
@@ -148,7 +149,13 @@ def test_a_member_does_not_depend_on_who_else_is_trained(tmp_path):
 @pytest.mark.slow
 def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
     X, is_patient, _ = table()
-    whole = SurrealGAN(2, **SHORT).fit(X, is_patient, checkpoint_dir=tmp_path / 'whole')
+
+    def fit(folder):
+        with drawing_few():
+            gan = SurrealGAN(2, repetitions=8, **SHORT)
+            return gan.fit(X, is_patient, checkpoint_dir=tmp_path / folder)
+
+    whole = fit('whole')
     monkeypatch.setattr('surreal_bids.model.train.SECONDS_BETWEEN_CHECKPOINTS', 0.0)
     run, blocks = Steps.run, iter(range(100))
     with monkeypatch.context() as patch:
@@ -160,8 +167,8 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
 
         patch.setattr(Steps, 'run', run_or_stop)
         with pytest.raises(KeyboardInterrupt):
-            SurrealGAN(2, **SHORT).fit(X, is_patient, checkpoint_dir=tmp_path / 'cut')
-    resumed = SurrealGAN(2, **SHORT).fit(X, is_patient, checkpoint_dir=tmp_path / 'cut')
+            fit('cut')
+    resumed = fit('cut')
     for folder, gan in (('a', whole), ('b', resumed)):
         gan.save(tmp_path / folder)
     for name in ('model.json', 'model.safetensors'):

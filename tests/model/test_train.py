@@ -1,10 +1,7 @@
 import itertools
-import os
+import multiprocessing
 import re
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +13,7 @@ from surreal_bids.model.agreement import compare_members
 from surreal_bids.model.ensemble import LOSSES
 from surreal_bids.model.networks import r_indices
 from surreal_bids.model.train import Sample, Steps, Training, members_r_indices
-from tests.model.killed_run import BLOCK, ITERATIONS
+from tests.model.killed_run import BLOCK, ITERATIONS, train_until_death
 from tests.model.tiny import (
     ORTHO,
     assert_same,
@@ -339,14 +336,13 @@ def test_a_checkpoint_of_another_run_is_refused(difference, tmp_path):
 @pytest.mark.parametrize(('moment', 'resumed_at'), [('training', 15), ('writing', 10)])
 def test_kill_minus_nine_changes_nothing(moment, resumed_at, tmp_path, caplog):
     path = tmp_path / 'run.safetensors'
-    root = Path(__file__).resolve().parents[2]
-    killed = subprocess.run(
-        [sys.executable, '-m', 'tests.model.killed_run', path, moment],
-        cwd=root,
-        env=os.environ | {'OMP_NUM_THREADS': '1'},
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL
+    # Both moments have their process from a server, which imports once.
+    context = multiprocessing.get_context('forkserver')
+    context.set_forkserver_preload(['tests.model.killed_run'])
+    killed = context.Process(target=train_until_death, args=(path, moment))
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     training = tiny_training(ITERATIONS, path)
     with caplog.at_level('INFO', 'surreal_bids'):
         final = training.run()

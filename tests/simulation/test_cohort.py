@@ -235,9 +235,9 @@ def _kill_after_the_first_head(command: list[str], out: Path, plan: CohortPlan) 
 @pytest.mark.slow
 def test_a_killed_cohort_is_completed_and_valid(tmp_path):
     out = tmp_path / 'out'
-    plan = CohortPlan(n_cn=1, n_pt=2, sites=2, patterns=2, voxel_size=4.0, atlases=1, seed=1)
+    plan = CohortPlan(n_cn=1, n_pt=1, sites=2, patterns=2, voxel_size=4.0, atlases=1, seed=1)
     words = (
-        '--n-cn 1 --n-pt 2 --sites 2 --patterns 2 --voxel-size 4 --atlases 1 --seed 1 --nprocs 1'
+        '--n-cn 1 --n-pt 1 --sites 2 --patterns 2 --voxel-size 4 --atlases 1 --seed 1 --nprocs 1'
     )
     arguments = ['cohort', str(out), *words.split()]
     code = 'import sys; from surreal_bids.cli.simulate import main; sys.exit(main())'
