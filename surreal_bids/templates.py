@@ -197,7 +197,8 @@ def resample(
     values = blurred.astype(np.float32)
     if np.array_equal(to_from[:3, :3], np.diag(np.diag(to_from[:3, :3]))):
         return _resample_axes(values, to_from, to_shape)
-    return ndimage.affine_transform(values, to_from, output_shape=to_shape, order=1)
+    moved = ndimage.affine_transform(values, to_from, output_shape=to_shape, order=1)
+    return np.asarray(moved, dtype=np.float32)
 
 
 def _resample_axes(
