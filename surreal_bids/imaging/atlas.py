@@ -350,7 +350,9 @@ def muse_labels(t1w: Image) -> Image:
     """
     labels = _on_grid(read_labels(LABELS_FILE), t1w)
     tracts = _on_grid(read_labels(TRACTS_FILE), t1w)
-    regions = divide_white_matter(labels, tracts, _axes(t1w))
+    (box,) = ndimage.find_objects(((labels != 0) | (tracts != 0)).astype(np.uint8))
+    regions = np.zeros_like(labels)
+    regions[box] = divide_white_matter(labels[box], tracts[box], _axes(t1w.slicer[box]))
     brain = np.asarray(t1w.dataobj) > 0
     fluid = tissue_fractions(t1w.affine, t1w.shape, brain.astype(np.float32))[2]
     table = muse_table()

@@ -321,7 +321,7 @@ def _classify(
         probable = logits.softmax(dim=1)
         best = probable.max(dim=1)
         classes[chunk] = best.indices.cpu().numpy()
-        sums += probable.sum(dim=0, dtype=torch.float64).cpu().numpy()
+        sums += probable.sum(dim=0).cpu().numpy()
         won += np.bincount(classes[chunk], best.values.cpu().numpy(), minlength=len(won))
     return classes, sums, won
 

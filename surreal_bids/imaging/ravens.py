@@ -64,7 +64,7 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
         raise DataError('the tissue maps are not on the same grid; resample them')
     native_affine = tissues[0].affine
     native = torch.from_numpy(_blurred_to_octants(to_template, tissues))
-    box = _occupied(native, native_affine, to_template)
+    box, near = _occupied(native, native_affine, to_template)
     corner = from_matvec(np.eye(3), [side.start for side in box])
     inner = Transform(to_template.field[box], to_template.affine @ corner)
     maps = np.zeros((len(tissues), *to_template.shape), np.float32)
@@ -74,8 +74,11 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
         octants, own = _octants(inner, planes)
         density = _jacobian_determinant(octants)[own]
         folded = int((density < 0).sum())
-        points = torch.from_numpy(voxel_coordinates(octants, native_affine)[:, own])
-        pulled = sample(native, points.movedim(0, -1))
+        wanted = F.interpolate(near[:, :, planes], scale_factor=2.0, mode='nearest')
+        (places,) = wanted.flatten().nonzero(as_tuple=True)
+        points = torch.from_numpy(voxel_coordinates(octants, native_affine)[:, own]).flatten(1)
+        pulled = native.new_zeros(len(native), *density.shape)
+        pulled.flatten(1).index_copy_(1, places, sample(native, points[:, places].T))
         amount = F.avg_pool3d(pulled.mul_(density.clamp_min_(0)), 2)
         maps[:, *box][:, planes] = amount.numpy()
         return folded
@@ -97,17 +100,20 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
 
 def _occupied(
     native: Tensor, native_affine: NDArray[np.float64], transform: Transform
-) -> tuple[slice, ...]:
-    """Return the box of template voxels around all tissue, with a margin of `MARGIN` voxels."""
+) -> tuple[tuple[slice, ...], Tensor]:
+    """Return the box of template voxels around all tissue, with a margin of `MARGIN` voxels.
+
+    The second result, (1, 1, x, y, z), is 1 up to this margin around tissue in the box, else 0.
+    """
     points = torch.from_numpy(voxel_coordinates(transform, native_affine)).movedim(0, -1)
-    pulled = sample(native.amax(dim=0, keepdim=True), points)[0].numpy()
-    found = ndimage.find_objects((pulled > 0).astype(np.uint8))
+    tissue = (sample(native.amax(dim=0, keepdim=True), points) > 0).float()
+    near = tissue
+    for kernel, padding in zip(np.diag([2 * MARGIN] * 3) + 1, np.diag([MARGIN] * 3)):
+        near = F.max_pool3d(near, kernel.tolist(), stride=1, padding=padding.tolist())
+    found = ndimage.find_objects(near[0].numpy().astype(np.uint8))
     if not found:
         raise DataError('no tissue overlaps the template; check the tissue maps and the transform')
-    return tuple(
-        slice(max(side.start - MARGIN, 0), min(side.stop + MARGIN, size))
-        for side, size in zip(found[0], transform.shape)
-    )
+    return found[0], near[0][found[0]][None, None]
 
 
 def _octants(transform: Transform, planes: slice) -> tuple[Transform, slice]:
