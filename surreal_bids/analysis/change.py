@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from surreal_bids.bids.tabular import PARTICIPANT, PATIENT, SESSION
 from surreal_bids.cohort.cohort import Cohort
@@ -44,7 +45,7 @@ GROUP_COLUMNS = [
     *('r_index', 'controls', 'patients', 'visits', 'visits_elsewhere', 'visits_without_site'),
     'visits_without_time',
     *('controls_per_year', 'patients_per_year'),
-    *('difference', 'standard_error', 'low', 'high', 'p', 'slopes', 'outcome'),
+    *('difference', 'standard_error', 'low', 'high', 'p', 'p_holm', 'slopes', 'outcome'),
 ]
 """Columns of the table of change per year in groups."""
 
@@ -345,8 +346,9 @@ def compare_groups_over_time(
         `visits_elsewhere`, `visits_without_site` and `visits_without_time` (that were left out,
         since they are of another site than the first, of none that is known, or since nobody says
         when they were); change per year of either group and the
-        difference, patients less controls, with its standard error, 95 % interval and p; `slopes`,
-        how those of groups were found; and `outcome`, which says why nothing was compared if so.
+        difference, patients less controls, with its standard error, 95 % interval, p, and p
+        adjusted for the number of R-indices (Holm, 1979); `slopes`, how those of groups were found;
+        and `outcome`, which says why nothing was compared if so.
     """
     used, left_out = _visits_at_one_site(cohort, results, linked)
     trained_on = HELD_OUT in results and not results[HELD_OUT].any()
@@ -357,7 +359,11 @@ def compare_groups_over_time(
             results.loc[own.index, name], own['years'], own[PARTICIPANT], own['group'] == PATIENT
         )
         rows.append(_row(name, own, TRAINED_ON if trained_on else found) | left_out)
-    return pd.DataFrame(rows, columns=GROUP_COLUMNS)
+    table = pd.DataFrame(rows, columns=GROUP_COLUMNS)
+    p = table['p'].dropna()
+    if len(p):
+        table.loc[p.index, 'p_holm'] = multipletests(p, method='holm')[1]
+    return table
 
 
 def _visits_at_one_site(

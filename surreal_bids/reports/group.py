@@ -421,10 +421,11 @@ def _change(report: GroupReport) -> Section:
         caption = 'Each line is a participant with several visits; controls are dashed.'
         blocks.append(report.figure('trajectories', drawn, 'R-indices over visits', caption))
     columns = ('controls_per_year', 'patients_per_year', 'difference', 'low', 'high')
-    formats = dict.fromkeys(columns, '{:.3f}') | {'p': '{:.2g}'}
+    formats = dict.fromkeys(columns, '{:.3f}') | dict.fromkeys(('p', 'p_holm'), '{:.2g}')
     title = (
         'Change per year in patients minus change per year in controls, with its 95% interval, '
-        'from a mixed model or, if that cannot be fitted, from one slope per participant. '
+        'from a mixed model or, if that cannot be fitted, from one slope per participant. p_holm '
+        'is corrected for the number of R-indices. '
         f'{report.tables["changes"]} has the changes of each participant, '
         f'{report.tables["group_change"]} all columns of this table'
     )

@@ -63,6 +63,7 @@ from surreal_bids.reports.rindices_figures import (
     plot_standing,
 )
 from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model, in_sample
+from surreal_bids.rindices.intervals import centile_interval
 from surreal_bids.rindices.measurement_noise import PAIRS
 from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, MIN_FOR_INTERVALS
 from surreal_bids.text import counted
@@ -254,7 +255,7 @@ def _number(one: Individual, name: str) -> Number:
     if pd.notna(row.get(f'{name}_low')) and pd.notna(row.get(f'{name}_high')):
         interval = f'68% interval {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}'
     if pd.notna(row.get(f'{name}_centile')):
-        centile = f'centile {row[f"{name}_centile"]:.0f} of {_centile_of(row)}'
+        centile = f'centile {_centile(row, name)} of {_centile_of(row)}'
     return Number(name, f'{row[name]:.2f}', note=f'{interval}; {centile}')
 
 
@@ -263,6 +264,15 @@ def _why_no_interval(one: Individual) -> str:
     if 'CrossFit' not in one.tables.card:
         return 'no interval: the model was not cross-fitted'
     return f'no interval: needs {MIN_FOR_INTERVALS} controls with this R-index out of fold'
+
+
+def _centile(row: pd.Series, name: str) -> str:
+    """Return a centile with its 95 % interval, if the number of controls is known."""
+    value, n_controls = row[f'{name}_centile'], row.get('centile_controls')
+    if pd.isna(n_controls):
+        return f'{value:.0f}'
+    low, high = centile_interval(value, int(n_controls))
+    return f'{value:.0f} (95% interval {low:.0f} to {high:.0f})'
 
 
 def _centile_of(row: pd.Series) -> str:

@@ -204,9 +204,8 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
         near = other & (np.abs(age_of_controls - age[visit]) <= AGE_RANGE)
         is_near = near.sum() >= MIN_FOR_CENTILES
         compared = reference[near if is_near else other]
-        if len(compared) >= MIN_FOR_CENTILES:
-            kind = LIKE_AGE if is_near else ALL_CONTROLS
-            rows[visit] = [*_centile(own, compared), kind, len(compared)]
+        kind = LIKE_AGE if is_near else ALL_CONTROLS
+        rows[visit] = [*_centile(own, compared), kind, len(compared)]
     columns = [*(f'{name}{CENTILE_SUFFIX}' for name in names), CENTILE_OF, CENTILE_CONTROLS]
     table = pd.DataFrame.from_dict(rows, orient='index', columns=columns)
     others = results.drop(columns=columns, errors='ignore')

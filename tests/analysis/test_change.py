@@ -232,6 +232,9 @@ def test_the_mean_change_of_groups_is_compared(cohort, results):
         assert found.loc[name, 'difference'] == pytest.approx(ill.mean() - well.mean(), rel=0.02)
         expected = stats.ttest_ind(ill, well, equal_var=False).pvalue
         assert np.log10(found.loc[name, 'p']) == pytest.approx(np.log10(expected), rel=0.05)
+    smaller, larger = found['p'].sort_values()
+    assert found['p_holm'].min() == pytest.approx(min(2 * smaller, 1))
+    assert found['p_holm'].max() == pytest.approx(max(larger, min(2 * smaller, 1)))
 
 
 def test_visits_at_another_site_do_not_count_in_groups(cohort, results):

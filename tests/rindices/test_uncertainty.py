@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from surreal_bids.analysis.descriptions import describe_results
 from surreal_bids.exceptions import DataError
@@ -17,6 +18,7 @@ from surreal_bids.rindices.crossfit import cross_fit, fit_folds, prepare_folds
 from surreal_bids.rindices.intervals import (
     INTERVALS,
     SEVERITIES,
+    centile_interval,
     interval,
     with_training_centiles,
 )
@@ -170,6 +172,18 @@ def test_centiles_are_those_of_scipy_among_controls_of_like_age(cohort):
     assert set(found['centile_of']) == {'all', 'like_age'}
 
 
+@pytest.mark.parametrize(('below', 'n'), [(60, 60), (0, 60), (27, 30), (150, 300)])
+def test_the_interval_of_a_centile_is_that_of_jeffreys(below, n):
+    found = centile_interval(100 * (below + 0.5) / (n + 1), n)
+    expected = proportion_confint(below, n, method='jeffreys')
+    np.testing.assert_allclose(found, np.multiply(expected, 100), atol=1e-6)
+
+
+def test_a_centile_that_is_rounded_to_100_has_an_interval():
+    low, high = centile_interval(100.0, 20_000)
+    assert 99.9 < low < high <= 100
+
+
 def test_nobody_is_compared_with_their_other_visits(tmp_path):
     cohort = read_study(tmp_path, make_study(70, 41), sessions=True)
     found = with_centiles(some_indices(cohort), cohort, NAMES)
@@ -179,13 +193,14 @@ def test_nobody_is_compared_with_their_other_visits(tmp_path):
 
 
 @pytest.mark.parametrize('n_cn', [29, 30])
-def test_controls_must_be_enough_without_oneself(tmp_path, n_cn):
+def test_thirty_controls_give_everyone_a_centile(tmp_path, n_cn):
     cohort = read_study(tmp_path, make_study(n_cn, 41))
     found = with_centiles(some_indices(cohort), cohort, NAMES)
     if n_cn < 30:
         assert 'r1_centile' not in found
     else:
-        assert found['r1_centile'].notna().equals(cohort.is_patient)
+        assert found['r1_centile'].notna().all()
+        assert found['centile_controls'].tolist() == np.where(cohort.is_patient, 30, 29).tolist()
 
 
 def test_who_is_in_no_group_is_no_control(cohort):
