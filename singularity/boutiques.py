@@ -28,8 +28,8 @@ LICENCES = (
 )
 """Licences of the image; Boutiques has no field for them."""
 
-SKIPPED = ('help', 'version', 'write_slurm', 'slurm_')
-"""How the names of options begin that run nothing, and of those for `--write-slurm`."""
+SKIPPED = ('help', 'version', 'write_slurm')
+"""Options that run nothing; those of Slurm follow `--write-slurm`."""
 
 NUMBERS: dict[Any, dict[str, Any]] = {
     int: {'type': 'Number', 'integer': True},
@@ -43,7 +43,8 @@ NUMBERS: dict[Any, dict[str, Any]] = {
 def describe_app() -> dict[str, Any]:
     """The descriptor: positional arguments as BIDS has them, then every option."""
     options = [action for action in build_parser()._actions if action.option_strings]
-    options = [action for action in options if not name_of(action).startswith(SKIPPED)]
+    options = [action for action in options if name_of(action) not in SKIPPED]
+    options = [action for action in options if not name_of(action).startswith('slurm_')]
     options.sort(key=lambda action: name_of(action) not in FIRST)
     keys = ' '.join(f'[{name_of(action).upper()}]' for action in options)
     return {

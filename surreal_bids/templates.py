@@ -156,8 +156,9 @@ def read_template(folder: str | Path) -> Template:
 def read_brain() -> tuple[nib.Nifti1Image, NDArray[np.float32]]:
     """Read the T1w brain of the template at 1 mm, and its mask without holes."""
     image = nib.Nifti1Image.from_filename(package_file(*T1_FILE))
-    brain = ndimage.binary_fill_holes(np.asarray(image.dataobj) > 0)
-    return image, brain.astype(np.float32)
+    brain = ndimage.binary_fill_holes(np.asarray(image.dataobj) > 0).astype(np.float32)
+    brain.setflags(write=False)
+    return image, brain
 
 
 def read_labels(file: tuple[str, str]) -> nib.Nifti1Image:

@@ -35,6 +35,8 @@ YEARS = 3.0
 FEWEST_SIMILAR = 10
 """Controls, and patients, who need a participant of the other group with a similar age."""
 
+GROUPS = ('patients', 'controls')
+
 DIAGNOSIS_COLUMNS = ('by', 'among', 'controls', 'patients', 'auc', 'auc_low', 'auc_high')
 DIFFERENCE_COLUMNS = ('covariate', 'controls', 'patients', 'test', 'p', 'in_words')
 
@@ -75,8 +77,7 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
     if names:
         held_out = fitted.results.loc[first.visits.index, names]
         scores = {SUM_OF_INDICES: held_out.sum(axis=1, skipna=False), **scores}
-    covariates, _ = first.covariates_and_measures()
-    ages = next((values for name, values in covariates.items() if means(str(name), 'age')), None)
+    ages = _ages(first)
     rows: list[tuple[object, ...]] = []
     for by, score in scores.items():
         known = score.dropna()
@@ -88,6 +89,13 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
         if ages is not None:
             rows.append((by, SIMILAR_AGE, *_at_similar_age(known, is_patient, ages[known.index])))
     return pd.DataFrame(rows, columns=list(DIAGNOSIS_COLUMNS))
+
+
+def _ages(cohort: Cohort) -> pd.Series | None:
+    """Age of each visit, missing where it is no number; None if no age is known."""
+    age = cohort.column_of('age')
+    numbers = None if age is None else pd.to_numeric(age, errors='coerce')
+    return None if numbers is None or numbers.isna().all() else numbers
 
 
 def _at_similar_age(score: pd.Series, is_patient: pd.Series, ages: pd.Series) -> tuple[float, ...]:
@@ -299,10 +307,15 @@ def _left_at_similar_age(diagnosis: pd.DataFrame) -> str:
     if similar.empty:
         return ''
     row = similar.iloc[0]
+    everyone = diagnosis[(diagnosis['among'] == EVERYONE) & (diagnosis['by'] == row['by'])].iloc[0]
     if np.isnan(row['auc']):
+        counts = ' and '.join(f'{row[who]} of {everyone[who]} {who}' for who in GROUPS)
         return (
-            f'. Only {row["patients"]} patients and {row["controls"]} controls have someone within '
-            f'{YEARS:g} years of age in the other group: these data cannot tell disease from age'
+            f'. {counts} have someone within {YEARS:g} years of age in the other group: too few to '
+            'tell disease from age'
         )
     interval = f'{row["auc_low"]:.2f} to {row["auc_high"]:.2f}'
-    return f'. Among participants of similar age, it is {row["auc"]:.2f} ({interval})'
+    return (
+        f'. Among participants of similar age, the area of the {row["by"]} is {row["auc"]:.2f} '
+        f'({interval}), among everyone {everyone["auc"]:.2f}'
+    )

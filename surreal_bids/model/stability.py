@@ -58,7 +58,8 @@ MOST_PEOPLE = 2000
 stable too."""
 SUBSAMPLES = 10
 """As many for permuted data: the most typical of more subsamples agrees better with the rest."""
-PERMUTATIONS = 20
+PERMUTATIONS = 39
+"""The smallest possible p is 1/40."""
 LEAST_STABILITY, LEAST_OF_SEVERAL = 0.85, 0.7
 """Minimum correlation of severities at which one pattern counts as reproduced, and the least of
 several. The mean difference between two groups is similar in all subsamples even if it means

@@ -14,6 +14,7 @@ import pandas as pd
 from surreal_bids import __version__
 from surreal_bids.analysis.change import EXCLUDED_VISITS, describe_excluded
 from surreal_bids.analysis.diagnosis import (
+    SIMILAR_AGE,
     YEARS,
     describe_indices,
     warn_of_differences,
@@ -168,8 +169,10 @@ def _summary(report: GroupReport) -> Section:
     cohort, chosen = report.found.cohort, report.card['Selected']
     counts = {'Controls': cohort.counts[CONTROL], 'Patients': cohort.counts[PATIENT]}
     if cohort.n_without_group:
-        counts = counts if any(counts.values()) else {}
-        counts['Participants of unknown group'] = cohort.n_without_group
+        if any(counts.values()):
+            counts['Participants of unknown group'] = cohort.n_without_group
+        else:
+            counts = {'Participants': cohort.n_without_group}
     numbers = [
         *(Number(who, str(count)) for who, count in counts.items()),
         Number('Excluded', str(len(cohort.exclusions))),
@@ -445,9 +448,13 @@ def _diagnosis(report: GroupReport) -> Section:
         'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (DeLong; Wilson at '
         'AUC = 1). Scores: the sum of the out-of-fold R-indices and, for comparison, a linear '
         'discriminant on all regions. Each participant was scored by models and preprocessing that '
-        f'did not use them. Similar age: only pairs within {YEARS:g} years are compared, so that '
-        'an age difference between the groups does not count; n/a if the ages overlap too little.'
+        'did not use them.'
     )
+    if SIMILAR_AGE in set(found.diagnosis['among']):
+        caption += (
+            f' Similar age: only pairs within {YEARS:g} years are compared, so that an age '
+            'difference between the groups counts much less; n/a if the ages overlap too little.'
+        )
     formats = dict.fromkeys(('auc', 'auc_low', 'auc_high'), '{:.3f}')
     blocks: list[Block] = [Table(found.diagnosis, caption, formats)]
     columns = [name for name in found.differences if name != 'in_words']

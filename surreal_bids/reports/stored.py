@@ -22,7 +22,7 @@ from surreal_bids.reports.pages import is_own_page
 STORED = 'results.json'
 """File with everything that a report shows, in the folder of the report."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of the format of this file."""
 
 PART = 'report'

@@ -188,20 +188,25 @@ def matched_area_under_curve(
     is_patient : (N,) of bool
         Who is.
     by : (N,)
-        In what the two of a pair are similar.
+        In what the two of a pair are similar; who lacks it is in no pair.
     within
         Maximum difference.
     """
     values, patient = np.asarray(scores, np.float64), np.asarray(is_patient, bool)
     trait = np.asarray(by, np.float64)
-    controls, of_controls = values[~patient], trait[~patient]
+    known = ~np.isnan(trait)
+    controls = np.flatnonzero(~patient & known)
+    controls = controls[trait[controls].argsort()]
+    of_controls = trait[controls]
     pairs, wins = np.zeros(values.size), np.zeros(values.size)
-    for row in np.flatnonzero(patient):
-        similar = np.abs(of_controls - trait[row]) <= within
-        won = np.where(similar, np.heaviside(values[row] - controls, 0.5), 0.0)
-        pairs[row], wins[row] = similar.sum(), won.sum()
-        pairs[~patient] += similar
-        wins[~patient] += won
+    for row in np.flatnonzero(patient & known):
+        start = np.searchsorted(of_controls, trait[row] - within, 'left')
+        stop = np.searchsorted(of_controls, trait[row] + within, 'right')
+        similar = controls[start:stop]
+        won = np.heaviside(values[row] - values[similar], 0.5)
+        pairs[row], wins[row] = len(similar), won.sum()
+        pairs[similar] += 1
+        wins[similar] += won
     counts = int((pairs[~patient] > 0).sum()), int((pairs[patient] > 0).sum())
     total = pairs[patient].sum()
     if total == 0:

@@ -110,14 +110,26 @@ def test_what_follows_age_does_not_tell_people_of_similar_age_apart(tmp_path):
     assert of_all > 0.8
     assert similar == pytest.approx(0.5, abs=0.1)
     caution = warn_of_differences(differences, table)[0]
-    assert f'Among participants of similar age, it is {similar:.2f}' in caution.consequence
+    assert f'the area of the sum of R-indices is {similar:.2f}' in caution.consequence
 
 
 def test_ages_that_do_not_overlap_answer_nothing(tmp_path):
     differences, table = with_ages(tmp_path, 25, 3)
     assert table['auc'].isna().tolist() == [False, True, False, True]
     caution = warn_of_differences(differences, table)[0]
-    assert 'these data cannot tell disease from age' in caution.consequence
+    assert 'too few to tell disease from age' in caution.consequence
+
+
+@pytest.mark.parametrize(('age', 'among'), [('89+', 2), ('70-74', 1)])
+def test_ages_that_are_no_numbers_are_not_known(tmp_path, age, among):
+    """One of an old participant, or all of them."""
+    study = make_study()
+    people = study.people.assign(age=study.people['age'].astype(object))
+    people.loc[people.index[: 1 if age == '89+' else None], 'age'] = age
+    cohort = Cohort.read(*replace(study, people=people).write(tmp_path), covariates=('sex',))
+    table = diagnose(cohort, fold(cohort), [])
+    assert len(table) == among
+    assert table['controls'].iloc[0] == 30
 
 
 def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def one_start(monkeypatch):
-    """Fit factors from one start with one penalty, which nulls do not depend on."""
+    """Fit factors from one start with one penalty, to save time; full runs take all of them."""
     monkeypatch.setattr('surreal_bids.model.factors.ROTATIONS', 0)
     monkeypatch.setattr('surreal_bids.model.factors.HIGHER_PENALTIES', ())
 

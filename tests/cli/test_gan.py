@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -525,6 +526,9 @@ with drawing_few(), drawing_nothing():
 """
 
 
+ROOT = Path(__file__).resolve().parents[2]
+
+
 def long_fit(folder, out) -> list[str]:
     """The words of a fit that can be interrupted."""
     people = ('--participants', folder / 'participants.tsv', *PEOPLE, *QUICK_WORDS)
@@ -540,7 +544,7 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(tmp_pat
     command = [sys.executable, '-c', LONG_FIT, '-v', *long_fit(tmp_path, killed)]
     for interrupted in ('.', 'fold-2'):
         with log.open('w') as stream:
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stream)
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stream, cwd=ROOT)
         checkpoints = killed / 'checkpoints' / interrupted
         while not list(checkpoints.glob('patterns-2*.safetensors')):
             assert process.poll() is None, 'ended before it could be killed'
@@ -549,7 +553,7 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(tmp_pat
         assert process.wait() == -signal.SIGKILL
         assert not (killed / 'model.json').exists()
         assert ('resumed at iteration' in log.read_text()) == (interrupted == 'fold-2')
-    resumed = subprocess.run(command, check=True, capture_output=True, text=True)
+    resumed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     assert 'resumed at iteration' in resumed.stderr
     for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()

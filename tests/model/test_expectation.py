@@ -114,6 +114,33 @@ def test_patterns_minimise_the_penalised_squares(sign):
     np.testing.assert_allclose(found[0], expected, atol=1e-4)
 
 
+def test_steps_are_short_enough_for_any_two_regions_that_determine_each_other():
+    """A start that is nearly orthogonal to their difference would make the descent diverge."""
+    n_regions = 145
+    for first in range(0, n_regions - 17, 8):
+        precision = torch.eye(n_regions, dtype=torch.float64)
+        precision[first, first + 17] = precision[first + 17, first] = -0.8
+        estimate = expectation._largest_eigenvalue(precision[None])
+        assert 1.3 < estimate.item() < 2.0
+
+
+def test_one_sample_that_is_not_finite_leaves_the_others_alone():
+    rng = np.random.default_rng(1)
+    severities = torch.from_numpy(rng.uniform(size=(2, 50, 3)))
+    second, change = severities.mT @ severities, -severities.mT @ severities
+    arguments = [
+        torch.eye(3, dtype=torch.float64).expand(2, -1, -1),
+        second,
+        change,
+        torch.ones(2, 3, 3, dtype=torch.float64),
+        -torch.ones(2, 3, dtype=torch.float64),
+    ]
+    alone = expectation._descend(torch.zeros(2, 3, 3, dtype=torch.float64), *arguments)
+    second[0] = torch.nan
+    found = expectation._descend(torch.zeros(2, 3, 3, dtype=torch.float64), *arguments)
+    torch.testing.assert_close(found[1], alone[1])
+
+
 def test_evidence_is_higher_for_the_true_patterns_than_for_a_rotation():
     """The box tells them apart; all rotations of a normal prior are the same."""
     cn, pt, _, regions = cohort(2, n_pt=400, size=0.35)

@@ -122,7 +122,7 @@ def make_report(
         associations=associations,
         untested={each.name: each.reason for each in skipped},
         covariates=pd.DataFrame(),
-        diagnosis=pd.DataFrame({'by': ['all regions'], 'auc': [0.71]}),
+        diagnosis=pd.DataFrame([('all regions', 'everyone', 0.71)], columns=['by', 'among', 'auc']),
         differences=compare_groups(cohort),
         split_half=both if halves else None,
     )

@@ -289,7 +289,7 @@ def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
     methods = GroupMethods(0, 0, 5, model='ad')
     words = Page(write_group_report(replace(report, found=found, methods=methods))).words
     assert 'R-indices of controls and patients' not in words
-    assert f'Participants of unknown group{N_CN + N_PT}\nExcluded1' in words
+    assert f'Participants{N_CN + N_PT}\nExcluded1' in words
     assert 'Controls0' not in words
     assert 'Covariates of the two groups' not in words.partition('Separation of')[0]
     assert 'participants of unknown group' in words

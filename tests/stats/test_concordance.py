@@ -237,6 +237,12 @@ def test_the_interval_of_the_matched_area_covers_the_truth_where_scores_follow_a
     assert 0.9 < np.mean(covered) < 0.98
 
 
+def test_who_has_no_age_is_in_no_pair():
+    age = [50, np.nan, 50, np.nan]
+    found = matched_area_under_curve([2, 9, 1, 3], [True, True, False, False], age, np.inf)
+    assert (found.n_controls, found.n_patients, found.area.value) == (1, 1, 1.0)
+
+
 def test_without_a_similar_pair_there_is_no_matched_area():
     found = matched_area_under_curve([1, 2, 3, 4], [True, True, False, False], [1, 2, 8, 9], 2)
     assert (found.n_controls, found.n_patients) == (0, 0)

@@ -164,7 +164,7 @@ def test_some_result_is_always_finite(slope_sd):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ('visits', 'slope_sd', 'n', 'low', 'high'),
-    [(2, 0.02, 60, 0.77, 1.24), (4, 0.02, 40, 0.72, 1.29), (4, 0.0, 16, 0.57, 1.46)],
+    [(2, 0.02, 60, 0.77, 1.24), (4, 0.02, 40, 0.72, 1.29)],
 )
 def test_where_groups_change_alike_few_are_said_to_differ(visits, slope_sd, n, low, high):
     rng = np.random.default_rng(7)
