@@ -14,6 +14,7 @@ from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import (
     HOPELESS,
     MOST_ROUNDS,
+    PERMUTATIONS,
     ROUND,
     Trained,
     TrainStack,
@@ -90,7 +91,7 @@ def test_it_is_the_same_after_saving_and_loading(fitted, tmp_path):
     assert loaded.linear_ == fitted.linear_
     card = json.loads((tmp_path / 'model' / 'model.json').read_text())
     assert card['Preset'] == 'sparse'
-    assert len(card['Stability']['stabilities'][1]['null']) == 20
+    assert len(card['Stability']['stabilities'][1]['null']) == PERMUTATIONS
 
 
 @pytest.mark.slow
