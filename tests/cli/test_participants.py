@@ -85,7 +85,6 @@ def _run_until(arguments, log, text):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures('forked_workers')
 def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
     whole = write_study(tmp_path / 'whole', T1W.format('01'))
     assert main(whole) == 0
