@@ -637,7 +637,7 @@ NULLS: dict[str, Null] = {
     ),
     'diagnosis': Null(
         diagnosis,
-        *(2, 40, limits_of_diagnosis()),
+        *(5, 40, limits_of_diagnosis()),
         quick_draw=partial(diagnosis, designs=(SMALL, OLDER)),
     ),
     'controls': Null(controls, 3, 40, CONTROLS, partial(controls, n_new=50)),
