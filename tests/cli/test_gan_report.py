@@ -11,6 +11,7 @@ import pytest
 from surreal_bids.analysis import engine
 from surreal_bids.cli.gan import main
 from surreal_bids.interfaces.group import AnalyseGroup
+from surreal_bids.reports.stored import FORMAT
 from tests.cohort.study import QUICK_WORDS, make_study
 from tests.conftest import drawing_few
 from tests.reports.html_page import Page, check_structure
@@ -151,7 +152,7 @@ def damage(path):
 
 
 def age(path):
-    path.write_text(path.read_text().replace('"Format": 1', '"Format": 0'))
+    path.write_text(path.read_text().replace(f'"Format": {FORMAT}', '"Format": 1'))
 
 
 @pytest.mark.parametrize('change', [damage, age, lambda path: path.write_bytes(b'{')])
