@@ -8,11 +8,8 @@ does: five of its people were scanned twice within 90 days, on one scanner, at 1
 processes their scans as the app does (about half a minute of one core each); `learn` writes
 `surreal_bids/data/retest.tsv`.
 
-Log volumes differ by a component that all regions and the head size share (the scale of the image)
-and by a component of each region. Five pairs say little about one region. Its variance is shrunk
-towards the value expected for its volume, to the degree that the spread over regions suggests
-(Smyth, Stat Appl Genet Mol Biol 2004); left and right count as one region. The network was trained
-on these scans: noise is multiplied by the ratio of differences with networks that were not
+Noise is estimated as that of a user's own scans (`surreal_bids/cohort/retest.py`). The network was
+trained on these scans: noise is multiplied by the ratio of differences with networks that were not
 (`halves_dlmuse` of results/*_network.tsv), over the same regions.
 """
 
@@ -24,25 +21,23 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import digamma, polygamma
 
+from surreal_bids.cohort.retest import HEAD_SIZE, differences_within, estimate_noise
 from surreal_bids.files import write_tsv
 from surreal_bids.images import load_image, voxel_volume
 from surreal_bids.imaging.brain import brain_mask, correct_bias
 from surreal_bids.imaging.network import segment_regions
-from surreal_bids.regions import muse_indices, muse_table
-from surreal_bids.rindices.measurement_noise import HEAD_SIZE, NOISE_TABLE, SHARED
+from surreal_bids.regions import muse_indices, region_mates
+from surreal_bids.rindices.measurement_noise import NOISE_TABLE
 
 NOT_BY_HAND = range(81, 96)
 """Regions that the hand labels lack, and `halves_dlmuse` leaves out."""
 
+MATES = {str(index): str(mate) for index, mate in region_mates().items()}
+"""Regions of the other side."""
+
 HELD_OUT_DIFFERENCE = 0.0193
 """Median difference of a volume, by networks that were not trained on the person."""
-
-MOST_DF = 1000
-"""Where regions differ by no more than chance, they are shrunk as if by so many pairs."""
 
 
 def scanned_twice(folder: Path) -> pd.Series:
@@ -69,47 +64,7 @@ def read_pairs(folder: Path, path: Path) -> tuple[pd.DataFrame, pd.Series]:
     volumes = pd.read_csv(path, sep='\t', dtype={'name': str}).set_index('name')
     volumes = volumes[[HEAD_SIZE, *map(str, muse_indices())]]
     person = scanned_twice(folder)[volumes.index]
-    differences = np.log(volumes).groupby(person).agg(lambda pair: pair.iloc[1] - pair.iloc[0])
-    return differences, volumes.mean()
-
-
-def estimate_noise(differences: pd.DataFrame, volumes: pd.Series) -> pd.DataFrame:
-    """`noise` (standard deviation of one measurement) and its degrees of freedom, `df`.
-
-    One row each for the shared component, the head size and each region.
-    """
-    regions = differences.drop(columns=HEAD_SIZE)
-    shared = regions.median(axis=1)
-    own = regions.sub(shared, axis=0)
-    mates = muse_table().set_index('index')['mate'].dropna().astype(int)
-    both = [[str(index), str(mates.get(index, index))] for index in map(int, regions)]
-    variances = np.array([own[sides].pow(2).mean(axis=None) for sides in both])
-    df = np.array([len(own) * len(set(sides)) for sides in both])
-    shrunk, df_shrunk = shrink(variances, df, np.log(volumes[regions.columns].to_numpy()))
-    head = (differences[HEAD_SIZE] - shared).pow(2).mean()
-    # A difference has two measurements in it.
-    noise = np.sqrt(np.array([shared.pow(2).mean(), head, *shrunk]) / 2)
-    names = [SHARED, HEAD_SIZE, *regions.columns]
-    return pd.DataFrame({'noise': noise, 'df': [len(own), len(own), *df_shrunk]}, names)
-
-
-def shrink(variances: NDArray, df: NDArray, log_volumes: NDArray) -> tuple[NDArray, NDArray]:
-    """Shrink log variances (S,) with degrees of freedom (S,) towards a straight line.
-
-    Returns both after shrinkage.
-
-    The prior is a scaled inverse chi-squared distribution around the line. Its degrees of freedom
-    follow from how much more variances differ than their own degrees of freedom explain.
-    """
-    bias = digamma(df / 2) - np.log(df / 2)
-    logs = np.log(variances) - bias
-    line = np.polyval(np.polyfit(log_volumes, logs, 1), log_volumes)
-    excess = np.mean((logs - line) ** 2 * len(logs) / (len(logs) - 2) - polygamma(1, df / 2))
-    prior_df = MOST_DF
-    if excess > polygamma(1, MOST_DF / 2):
-        prior_df = brentq(lambda d: polygamma(1, d / 2) - excess, 1e-3, MOST_DF)
-    prior = np.exp(line + digamma(prior_df / 2) - np.log(prior_df / 2))
-    return (prior_df * prior + df * variances) / (prior_df + df), prior_df + df
+    return differences_within(np.log(volumes), person), volumes.mean()
 
 
 def held_out_ratio(differences: pd.DataFrame) -> float:
@@ -127,7 +82,7 @@ def learn(folder: Path, path: Path) -> None:
     differences, volumes = read_pairs(folder, path)
     larger = held_out_ratio(differences)
     print(f'{len(differences)} pairs; noise times {larger:.3f}')
-    found = estimate_noise(differences, volumes)
+    found = estimate_noise(differences, volumes, MATES)
     table = found.assign(noise=found['noise'] * larger).rename_axis('index').reset_index()
     table['volume_mm3'] = volumes.reindex(table['index']).round().to_numpy()
     write_tsv(NOISE_TABLE, table.round({'noise': 5, 'df': 1}))

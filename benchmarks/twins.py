@@ -27,7 +27,7 @@ from surreal_bids.imaging.deformation import FLUID
 from surreal_bids.imaging.ravens import ravens_maps
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.tissue import classify_tissue
-from surreal_bids.imaging.transforms import identity_transform, resample
+from surreal_bids.imaging.transforms import identity_transform, resample, resample_all
 from surreal_bids.simulation.anatomy import adjacent_regions
 from surreal_bids.simulation.cohort import CohortPlan, Person, load_simulator, skull_stripped
 from surreal_bids.simulation.scanner import SimulatedScan
@@ -48,8 +48,8 @@ def ravens_of(scan: SimulatedScan, template: Template) -> tuple[dict[str, Image]
     found = register(
         template.t1w, t1w, settings=FLUID, fixed_mask=template.mask, moving_mask=scan.brain
     )
-    priors = {name: resample(prior, found.inverse) for name, prior in template.priors.items()}
-    tissues = classify_tissue(t1w, scan.brain, priors).shares
+    priors = resample_all(list(template.priors.values()), found.inverse)
+    tissues = classify_tissue(t1w, scan.brain, dict(zip(template.priors, priors))).shares
     maps = dict(zip(tissues, ravens_maps(list(tissues.values()), found.forward)))
     return maps, {name: mass(maps[name]) / mass(tissues[name]) - 1 for name in maps}
 

@@ -29,10 +29,11 @@ import pandas as pd
 import torch
 from machine import write_results
 from numpy.typing import NDArray
-from retest import estimate_noise, held_out_ratio, read_pairs
+from retest import MATES, held_out_ratio, read_pairs
 
 from surreal_bids.analysis.change import describe_changes
 from surreal_bids.cohort.cohort import Cohort, read_cohort
+from surreal_bids.cohort.retest import estimate_noise
 from surreal_bids.config import CohortOptions, TrainingOptions
 from surreal_bids.rindices import measurement_noise
 from surreal_bids.rindices.model import TableModel
@@ -214,7 +215,7 @@ def noise_learned_anew(
         differences = pd.DataFrame(pairs[1] - pairs[0], columns=known.index[1:])
         own = truth.some(slice(number % part, None, part))
         errors = [simulated_errors(rng, known, len(own.losing)) for _ in range(2)]
-        with known_noise(estimate_noise(differences, volumes), volumes):
+        with known_noise(estimate_noise(differences, volumes, MATES), volumes):
             found = called(own, model, (errors[0], errors[1]))
         parts.append(found.assign(participant_id=found['participant_id'] + f'_{number}'))
     return pd.concat(parts)
@@ -243,7 +244,7 @@ def real_errors(truth: Truth, model: TableModel, folder: Path, volumes: Path) ->
     for number, (person, pair) in enumerate(differences.iterrows()):
         sign = np.where(np.arange(n) % 2, 1, -1)[:, np.newaxis]
         error = sign * pair.to_numpy() * larger
-        noise = estimate_noise(differences.drop(person), means)
+        noise = estimate_noise(differences.drop(person), means, MATES)
         with known_noise(noise.assign(noise=noise['noise'] * larger), means):
             found = called(truth, model, (np.zeros_like(error), error))
         parts.append(found.assign(participant_id=found['participant_id'] + f'_{number}'))

@@ -45,8 +45,14 @@ class Size:
     group: str
 
 
-FULL = Size(2, 120, 180, '--template-resolution 2', '')
-MINIATURE = Size(1, 60, 90, '--template-resolution 4', '--n-patterns 3 --iterations 300 --folds 3')
+FULL = Size(2, 100, 150, '--template-resolution 2', '')
+MINIATURE = Size(
+    1,
+    50,
+    75,
+    '--template-resolution 4',
+    '--features muse72 --n-patterns 3 --iterations 300 --folds 2',
+)
 
 
 def run(folder: Path, command: str) -> str:

@@ -195,6 +195,13 @@ class CohortOptions:
         section=PATTERNS,
         metavar='TSV',
     )
+    retest: Path | None = option(
+        'table of repeated scans of participants who have not changed, with the same columns of '
+        'volumes (and head size) and several rows per participant. Reliable changes between '
+        'visits are then judged by the noise of these scans (default: that of five participants '
+        'of one scanner)',
+        metavar='TSV',
+    )
 
 
 @_documented

@@ -33,8 +33,8 @@ SECONDS_BETWEEN_LINES = 60.0
 SECONDS_BETWEEN_UPDATES = 0.5
 """... of updates of a bar, and of the file of another process."""
 
-PREDICTED = 2 / 3
-"""The time left is shown if stages of a measured kind are expected to take this part of it."""
+MEASURED = 0.03
+"""Part of all expected work that is measured before the time left is shown."""
 
 STATUS = 'progress.json'
 """File in the folder of a step that runs in another process: work done, all work and a text."""
@@ -74,38 +74,6 @@ def portion(begin: float, size: float, total: float, text: str) -> Iterator[None
     outer = _REPORT.get()
     with _reports_go_to(scaled):
         yield
-
-
-class Preparation:
-    """Work of another kind than that of a step, which precedes it.
-
-    Parameters
-    ----------
-    tell
-        Called with how much is done, and the time left.
-    total
-        All work; it may change, but what is shown never goes back.
-    clock
-        Returns the time in seconds.
-    """
-
-    def __init__(
-        self,
-        tell: Callable[[str], None],
-        total: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.total = total
-        self._tell, self._clock, self._began = tell, clock, clock()
-        self._done = self._shown = 0.0
-
-    def advance(self, work: float, text: str) -> None:
-        """Tell of work that is done; the time left is that of the remaining work at this rate."""
-        self._done += work
-        share = min(self._done / self.total, 1.0)
-        left = (self._clock() - self._began) * (1 / share - 1)
-        self._shown = max(self._shown, min(share, 0.99))  # The total may still grow.
-        self._tell(f'{text}, {self._shown:.0%} done, about {_duration(left)} left for this')
 
 
 @contextmanager
@@ -148,7 +116,8 @@ class Stage:
     count
         Number of steps.
     seconds
-        Expected time for one unit of work, until it is measured.
+        Expected time for one unit of work. Until it is measured, it is multiplied by how much
+        longer the other stages take than expected, which depends on the machine.
     size
         Expected work of each step.
     at_once
@@ -159,6 +128,8 @@ class Stage:
         Number of finished steps before measurement starts; 0: it starts with the first report.
     least
         Measured work from which the rest is predicted.
+    predict
+        Returns the time left, and whether enough is measured to show it, instead of all this.
     """
 
     name: str
@@ -169,6 +140,7 @@ class Stage:
     kind: str = ''
     warm_up: int = 0
     least: float = 0.1
+    predict: Callable[[], tuple[float, bool]] | None = None
     _steps: dict[str, tuple[float, float]] = field(default_factory=dict)
     _mark: tuple[float, float] | None = None
     _updated: float = 0.0
@@ -213,6 +185,8 @@ class Stage:
         """Return the time left if one process takes so many `seconds` for one unit of work."""
         running = [total - done for done, total in self._steps.values()]
         planned = self.count * self.size - sum(total for _, total in self._steps.values())
+        if len(self._steps) >= self.count:
+            planned = 0.0  # All have begun; some are smaller than expected.
         rounds = math.ceil(self.count / self._processes) / max(self.count, 1)
         shared = (sum(running) + max(planned, 0.0)) * rounds
         return max(shared, min(planned, self.size), *running, 0.0) * seconds
@@ -300,22 +274,42 @@ class Progress:
 
     def time_left(self) -> float | None:
         """Estimate the time left from measured work; None where too little is measured."""
-        known, unknown = self._expected()
-        if known == 0 or known < PREDICTED * (known + unknown):
+        if not self._is_measured():
             return None
         updated = self._stage.updated if self._stage else self._began
-        return max(known + unknown - (self._clock() - updated), 0.0)
+        return max(self._expected() - (self._clock() - updated), 0.0)
 
-    def _expected(self) -> tuple[float, float]:
-        """Return the expected time of the remaining work of measured stages, and of others."""
-        known = unknown = 0.0
+    def _is_measured(self) -> bool:
+        """Tell whether enough is measured to predict the rest."""
+        measured = planned = 0.0
+        for stage in self.stages.values():
+            if stage.predict is not None:
+                left, is_known = stage.predict()
+                measured, planned = measured + left * is_known, planned + left
+                continue
+            work = stage.measured()[1]
+            measured += stage.seconds * work if work >= stage.least else 0.0
+            planned += stage.seconds * stage.size * stage.count
+        return measured > 0 and measured >= MEASURED * planned
+
+    def _expected(self) -> float:
+        """Return the expected time of the remaining work."""
+        left = 0.0
         for stage in self.stages.values():
             seconds = self._seconds_per_unit(stage)
-            if seconds is None:
-                unknown += stage.time_left(stage.seconds)
+            if stage.predict is not None:
+                left += stage.predict()[0]
+            elif seconds is None:
+                left += stage.time_left(stage.seconds * self._slowness())
             else:
-                known += stage.time_left(seconds)
-        return known, unknown
+                left += stage.time_left(seconds)
+        return left
+
+    def _slowness(self) -> float:
+        """Return how much longer measured work has taken than expected."""
+        measured = [(stage.seconds, *stage.measured()) for stage in self.stages.values()]
+        expected = sum(each * work for each, _, work in measured)
+        return sum(seconds for _, seconds, _ in measured) / expected if expected else 1.0
 
     def _seconds_per_unit(self, stage: Stage) -> float | None:
         """Return the measured time of one unit of work of a stage, or of stages of its kind."""
@@ -332,16 +326,17 @@ class Progress:
         interval = SECONDS_BETWEEN_LINES if self._bar is None else SECONDS_BETWEEN_UPDATES
         if self._stage is None or now - self._shown < interval:
             return
+        elapsed, left = now - self._began, self.time_left()
+        if self._bar is None and left is None and elapsed < SECONDS_BETWEEN_LINES:
+            return  # The first line of a log has an estimate, if there is one soon.
         self._shown = now
-        elapsed, (known, unknown) = now - self._began, self._expected()
-        left = self.time_left()
         line = f'{self._describe(self._stage)}; {_duration(elapsed)} elapsed'
         if left is not None:
             line += f', about {_duration(left)} left'
         if self._bar is None:
             PROGRESS.info('%s', line)
             return
-        share = elapsed / max(elapsed + (known + unknown if left is None else left), 1e-9)
+        share = elapsed / max(elapsed + (self._expected() if left is None else left), 1e-9)
         self._bar.n = max(self._bar.n, share)
         self._bar.set_description_str(line)
 

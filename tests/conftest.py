@@ -71,6 +71,7 @@ def drawing_few() -> Iterator[None]:
     """The same, for fixtures of a session."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('surreal_bids.model.stability.PERMUTATIONS', 1)
+        patch.setattr('surreal_bids.model.stability.REPRODUCTIONS', 2)
         patch.setattr('surreal_bids.model.factors.ROTATIONS', 0)
         patch.setattr('surreal_bids.model.factors.HIGHER_PENALTIES', ())
         patch.setattr('surreal_bids.rindices.control_sensitivity.RESAMPLINGS', 3)

@@ -1,5 +1,6 @@
 """A miniature of `make demo`: both levels, the network included, against the truth."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -16,9 +17,8 @@ LARGEST_DIFFERENCE = 10.0
 """Median difference of regional volumes from the truth, in percent."""
 
 LOWEST_C_INDEX, LOWEST_AUC = 0.8, 0.85
-"""Of the miniature, which trains for less time on fewer people; the demo has to reach 0.85."""
-
-pytestmark = pytest.mark.slow
+"""Of the miniature, which trains for less time on fewer people and regions; the demo has to reach
+0.85."""
 
 
 @pytest.fixture(scope='module')
@@ -34,13 +34,15 @@ def figures(pattern: str, text: str) -> list[float]:
     return [float(number) for number in re.findall(pattern, text)]
 
 
+@pytest.mark.slow
 def test_the_network_measures_the_volumes_of_simulated_heads(printed):
     (difference,) = figures(r'true volume ([\d.]+)%', printed)
     assert difference < LARGEST_DIFFERENCE
 
 
+@pytest.mark.slow
 def test_the_study_finds_what_was_simulated(printed):
-    assert '3 patterns found, 3 simulated; 0 of 150 participants lack an R-index' in printed
+    assert '3 patterns found, 3 simulated; 0 of 125 participants lack an R-index' in printed
     ordered = figures(r'c-index ([\d.]+), AUC', printed)
     mapped = figures(r'of its map ([\d.]+)', printed)
     assert len(ordered) == len(mapped) == 3
@@ -48,9 +50,23 @@ def test_the_study_finds_what_was_simulated(printed):
     assert min(mapped) > LOWEST_AUC
 
 
+@pytest.mark.slow
 def test_it_fits_on_a_screen_and_its_links_lead_somewhere(printed):
     lines = [line for line in printed.splitlines() if ' elapsed' not in line]
     assert len(lines) <= MOST_LINES
     reports = re.findall(r'^  (\S+\.html) ', printed, re.MULTILINE)
     assert len(reports) == 3
     assert all(Path(report).is_file() for report in reports)
+
+
+def test_the_page_has_the_commands_of_the_demo():
+    spec = importlib.util.spec_from_file_location('demo', DEMO)
+    demo = importlib.util.module_from_spec(spec)
+    sys.modules['demo'] = demo
+    spec.loader.exec_module(demo)
+    page = DEMO.with_suffix('.md').read_text('utf-8')
+    full = demo.FULL
+    assert f'--n-cn {full.n_cn} --n-pt {full.n_pt} --maps' in page
+    assert f'for {full.n_cn + full.n_pt} participants' in page
+    assert f'--n-pt {full.n_heads} --sites 1' in page
+    assert full.participant in page

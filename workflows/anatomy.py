@@ -29,7 +29,7 @@ from surreal_bids.regions import MUSE
 BRAIN_GB = BIAS_GB = REGISTRATION_GB = 2.0
 RAVENS_GB = 1.5
 TISSUE_GB = FUSION_GB = 2.0
-NETWORK_GB = 3.0
+NETWORK_GB = 2.2
 """Memory of each step at 1 mm; tissue and fusion are estimates, the others were measured."""
 
 BRAIN = {'t1w_preproc': 't1w_file', 't1w_mask': 'mask_file'}

@@ -151,7 +151,8 @@ def describe_changes(
         judged &= at_one_site | _both(linked, pairs)
     names = list(noise.sd)
     of_indices = _changes(pairs, results[names], noise, judged)
-    of_region = noise_of_volumes(cohort.wanted, cohort.options.icv == 'proportion')
+    is_share = cohort.options.icv == 'proportion'
+    of_region = noise_of_volumes(cohort.wanted, is_share, cohort.retest)
     sd, df = (
         pd.DataFrame(dict(each), harmonized.index)[list(harmonized)]
         for each in (100 * of_region.sd, of_region.df)
@@ -208,8 +209,8 @@ def _widening(
     column = cohort.options.site_column
     if steps is not None and column is not None and changed.any():
         site = cohort.people[column]
-        ends = (pairs.loc[changed, end].map(site) for end in ('from', 'to'))
-        widening[changed] = widening_between_sites(steps, *ends)
+        before, after = (pairs.loc[changed, end].map(site) for end in ('from', 'to'))
+        widening[changed] = widening_between_sites(steps, before, after, cohort.retest)
     return widening
 
 

@@ -12,9 +12,10 @@ from surreal_bids.analysis.change import FALSE_ALARMS, LEAST_YEARS
 from surreal_bids.bids.outputs import Column, describe_columns
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION, TRAINED_ON_SUFFIX
 from surreal_bids.files import read_file, write_json, write_tsv
+from surreal_bids.model.stability import LEAST_OF_SEVERAL, LEAST_STABILITY
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.crossfit import MIN_REPRODUCED
-from surreal_bids.rindices.measurement_noise import PAIRS
+from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.preprocessing import NONE_BEYOND
 from surreal_bids.rindices.uncertainty import AGE_RANGE, MIN_FOR_CENTILES, SHARE
 from surreal_bids.stats.associations import CORRELATION_RATIO, RANK_CORRELATION
@@ -26,11 +27,13 @@ CONSTANTS = {
     'age_range': AGE_RANGE,
     'correlation_ratio': CORRELATION_RATIO,
     'false_alarms': FALSE_ALARMS,
+    'least_of_several': LEAST_OF_SEVERAL,
+    'least_stability': LEAST_STABILITY,
     'min_correlation': MIN_REPRODUCED,
     'min_for_centiles': MIN_FOR_CENTILES,
     'min_years': LEAST_YEARS,
     'none_beyond': NONE_BEYOND,
-    'pairs': PAIRS,
+    'noise': describe_noise(),
     'rank_correlation': RANK_CORRELATION,
     'share': SHARE,
     'trained_on_suffix': TRAINED_ON_SUFFIX,
@@ -77,9 +80,12 @@ def own_files(name: str, path: Path) -> list[Path]:
     return [path, sidecar] if is_own and list(described) == header else []
 
 
-def describe_table(name: str, columns: Iterable[str]) -> dict[str, Column]:
-    """Return the sidecar of a table whose columns are all in `columns.yaml`."""
-    known = describe_columns(name, **CONSTANTS)
+def describe_table(name: str, columns: Iterable[str], **values: object) -> dict[str, Column]:
+    """Return the sidecar of a table whose columns are all in `columns.yaml`.
+
+    `values` replace some of `CONSTANTS`.
+    """
+    known = describe_columns(name, **CONSTANTS | values)
     return {str(column): known[str(column)] for column in columns}
 
 

@@ -77,7 +77,7 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
     if names:
         held_out = fitted.results.loc[first.visits.index, names]
         scores = {SUM_OF_INDICES: held_out.sum(axis=1, skipna=False), **scores}
-    ages = _ages(first)
+    ages = first.ages
     rows: list[tuple[object, ...]] = []
     for by, score in scores.items():
         known = score.dropna()
@@ -86,16 +86,9 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
         if min(counts) < 2:
             continue
         rows.append((by, EVERYONE, *counts, *area_under_curve(known, is_patient)))
-        if ages is not None:
+        if ages.notna().any():
             rows.append((by, SIMILAR_AGE, *_at_similar_age(known, is_patient, ages[known.index])))
     return pd.DataFrame(rows, columns=list(DIAGNOSIS_COLUMNS))
-
-
-def _ages(cohort: Cohort) -> pd.Series | None:
-    """Age of each visit, missing where it is no number; None if no age is known."""
-    age = cohort.column_of('age')
-    numbers = None if age is None else pd.to_numeric(age, errors='coerce')
-    return None if numbers is None or numbers.isna().all() else numbers
 
 
 def _at_similar_age(score: pd.Series, is_patient: pd.Series, ages: pd.Series) -> tuple[float, ...]:

@@ -277,7 +277,7 @@ def analyse_trained(cohort: Cohort, trained: Trained, random_seed: int = 0) -> A
         results, fitted = final_results(cohort, model), None
     else:
         fitted = cross_fit(cohort, model, trained.folds, trained.fold_models)
-        results, learned = add_standing(cohort, fitted, random_seed)
+        results, learned = add_standing(cohort, model, fitted, random_seed)
         model = replace(model, notes={**model.notes, 'CrossFit': fitted.note, **learned})
     return Analysis(
         cohort=cohort,

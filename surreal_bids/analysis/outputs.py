@@ -30,6 +30,7 @@ from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.crossfit import HELD_OUT
+from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.model import VISIT
 from surreal_bids.rindices.preprocessing import COMPLETE
 from surreal_bids.text import counted, list_briefly
@@ -89,7 +90,7 @@ def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]
     if name in ('roi_volumes', 'harmonized_volumes'):
         is_volume = _are_volumes(name, found.cohort)
         return describe_volumes(table.columns, is_volume, name == 'harmonized_volumes')
-    return describe_table(name, table.columns)
+    return describe_table(name, table.columns, noise=describe_noise(found.cohort.retest_pairs))
 
 
 def _rindices(found: Analysis) -> pd.DataFrame:
@@ -195,6 +196,7 @@ def summarise_cohort(cohort: Cohort) -> str:
         f'{who}, {counted(len(cohort), "visit")}, {counted(len(cohort.wanted), "region")}',
         *(f'  {note}' for note in cohort.notes),
         *(f'  {line}' for line in describe_uses(cohort.uses)),
+        *([f'  {describe_noise(cohort.retest_pairs)}'] if cohort.retest_pairs else []),
         f'{len(out)} excluded' + (':' if len(out) else ''),
         *(f'  {visit}: {reason}' for visit, reason in out['reason'].head(SHOWN).items()),
     ]

@@ -404,8 +404,8 @@ def _name(cell: str | None) -> str | None:
 
 
 @contextmanager
-def prefix_errors(source: Path) -> Iterator[None]:
-    """Prefix DataErrors with the name of a file, unless they contain it."""
+def prefix_errors(source: Path | str) -> Iterator[None]:
+    """Prefix DataErrors with a file, or what else they concern, unless they contain it."""
     try:
         yield
     except DataError as error:

@@ -31,7 +31,7 @@ from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import read_option_file
-from surreal_bids.imaging.slabs import set_slab_threads
+from surreal_bids.threads import set_threads
 
 LOGGER = logging.getLogger(__name__)
 
@@ -386,7 +386,7 @@ class _Branch:
 
 def run_step(step: Any, threads: int = 1) -> tuple[list[str] | None, bool]:
     """Run a step; return its traceback if it failed, and whether its results already existed."""
-    set_slab_threads(threads)
+    set_threads(threads)
     results = Path(step.output_dir(), f'result_{step.name}.pklz')
     before = results.stat().st_mtime_ns if results.is_file() else None
     traceback = run_node(step, False, 0)['traceback']

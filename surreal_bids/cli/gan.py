@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from surreal_bids.cautions import describe_cautions, log_cautions
 from surreal_bids.cli.gan_parser import build_parser
 from surreal_bids.cli.main import (
+    QUIET,
     run_command,
     set_up_logging,
     summarise,
@@ -48,6 +49,7 @@ from surreal_bids.files import (
 from surreal_bids.progress import Progress, Stage, step
 from surreal_bids.published import is_published, model_name
 from surreal_bids.text import list_briefly
+from surreal_bids.threads import set_threads
 
 if TYPE_CHECKING:
     from surreal_bids.analysis.engine import Analysis
@@ -69,13 +71,16 @@ OWN_FILES = (
 REPORT = 'report'
 """Folder of the report, in the folder of a model; `apply` puts it beside its table."""
 
-ANALYSIS, ANALYSIS_SECONDS = 'analysis', 10.0
+ANALYSIS, ANALYSIS_SECONDS = 'analysis', 25.0
 """The last stage of `fit`, and about how long it takes."""
 
 MODEL = 'model'
 """The part of such a folder that is locked and replaced."""
 
-BLAS_THREADS = 4
+PLAN, PLAN_DECIMALS = 'plan', 4
+"""Outputs of `plan`, and their digits."""
+
+MOST_THREADS = 4
 """With 16, matrices as small as these took a third longer in all."""
 
 # Tables and models are imported where they are used: torch takes seconds, which help need not.
@@ -90,9 +95,11 @@ def run(argv: Sequence[str]) -> int:
     """Parse a command line and run the command."""
     arguments = build_parser().parse_args(with_hyphens(argv))
     set_up_logging(arguments.verbosity)
+    threads = min(usable_cores(), MOST_THREADS)
+    set_threads(threads)
     if 'OMP_NUM_THREADS' not in os.environ:
         # Of NumPy and SciPy, which are not imported yet; PyTorch has its own.
-        os.environ.setdefault('OPENBLAS_NUM_THREADS', str(min(usable_cores(), BLAS_THREADS)))
+        os.environ.setdefault('OPENBLAS_NUM_THREADS', str(threads))
     runs = {
         'fit': run_fit,
         'apply': run_apply,
@@ -100,6 +107,7 @@ def run(argv: Sequence[str]) -> int:
         'add-site': run_add_site,
         'import-checkpoint': run_import,
         'card': run_card,
+        'plan': run_plan,
     }
     return runs[arguments.command](arguments)
 
@@ -107,7 +115,7 @@ def run(argv: Sequence[str]) -> int:
 def run_fit(arguments: argparse.Namespace) -> int:
     """Read, check, train, analyse, write; the summary goes to the standard output too."""
     options, training = _options(arguments, CohortOptions), _options(arguments, TrainingOptions)
-    out, inputs = arguments.out, (arguments.table, arguments.participants)
+    out, inputs = arguments.out, (arguments.table, arguments.participants, arguments.retest)
     require_free_folder(out, arguments.overwrite)
     refuse_inputs([out, *(out / name for name in OWN_FILES)], inputs)
 
@@ -282,6 +290,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.cohort.cohort import read_cohort
     from surreal_bids.cohort.uses import describe_uses
     from surreal_bids.reports.stored import write_and_store
+    from surreal_bids.rindices.measurement_noise import describe_noise
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import sites_by_name, without_sites
 
@@ -308,6 +317,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
             found = replace(found, results=everyone)
             write_tables(found, {name: new / file for name, file in names.items()})
     notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
+    notes += [describe_noise(cohort.retest_pairs)] if cohort.retest_pairs else []
     log_cautions(found.cautions)
     summarise(summarise_results(everyone, notes))
     sys.stdout.write(f'  {out}\n  {final_path(report)}\n')
@@ -359,7 +369,8 @@ def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path
     outputs = [each for path in places.values() for each in (path, path.with_suffix('.json'))]
     outputs += report_files(_report_folder(arguments.out))
     model_files = [arguments.model / name for name in OWN_FILES]
-    refuse_inputs(outputs, [arguments.table, arguments.participants, *model_files])
+    given = (arguments.table, arguments.participants, arguments.retest)
+    refuse_inputs(outputs, [*given, *model_files])
     restore_interrupted(arguments.out.parent, arguments.out.name)
     for path in outputs:
         if path.is_dir() or (path.exists() and not arguments.overwrite):
@@ -425,15 +436,61 @@ def run_add_site(arguments: argparse.Namespace) -> int:
 
 
 def run_card(arguments: argparse.Namespace) -> int:
-    """Show the verdict on a model, or with -v its whole card."""
+    """Show the verdict on a model, with -v its whole card, with -q two lines."""
     from surreal_bids.model.bundle import reading_model
-    from surreal_bids.reports.model_card import card_text, verdict_text
+    from surreal_bids.reports.model_card import SHORTEST, card_text, verdict_text
     from surreal_bids.rindices.model import load_table_bundle
 
     with reading_model(arguments.model):
         card = load_table_bundle(arguments.model)[1]
-        text = card_text(card) if arguments.verbosity > 0 else verdict_text(card)
+        shown = SHORTEST if arguments.verbosity == QUIET else None
+        text = card_text(card) if arguments.verbosity > 0 else verdict_text(card, shown)
     sys.stdout.write(f'{text}\n')
+    return 0
+
+
+def run_plan(arguments: argparse.Namespace) -> int:
+    """Read controls, simulate studies of several sizes, and say which size suffices."""
+    out = arguments.out
+    files = [out / f'{PLAN}{end}' for end in ('.tsv', '.json', '.svg')]
+    refuse_inputs(files, [arguments.table, arguments.participants])
+    restore_interrupted(out, PLAN)
+    there = [path for path in files if path.exists()]
+    if there and not arguments.overwrite:
+        raise OutputError(f'{there[0]}: already exists; choose another folder or use --overwrite')
+
+    from surreal_bids.analysis.descriptions import own_files, write_described
+    from surreal_bids.analysis.outputs import summarise_cohort
+    from surreal_bids.analysis.planning import (
+        SUFFICIENT,
+        learn_law,
+        make_design,
+        plan_study,
+        summarise_plan,
+    )
+    from surreal_bids.cohort.cohort import read_cohort
+    from surreal_bids.reports.figures import plot_plan, save_figure
+
+    _refuse_foreign(files[:2], own_files(PLAN, files[0]))
+    options = _options(arguments, CohortOptions)
+    seed = check_config(TrainingOptions(random_seed=arguments.random_seed)).random_seed
+    with _suggest_participants(arguments):
+        controls = read_cohort(arguments.table, arguments.participants, options, groups='controls')
+    summarise(summarise_cohort(controls))
+    log_cautions(controls.warnings)
+    with _naming_table(arguments):
+        law = learn_law(controls)
+        design = make_design(
+            controls, arguments.n_patterns, arguments.loss, arguments.sites, arguments.regions
+        )
+        with sole_use(out, [PLAN]), Progress([Stage(PLAN)]):
+            with step(PLAN):
+                plan = plan_study(law, design, arguments.sizes, seed)
+            with staged(out, PLAN, there) as new:
+                write_described(PLAN, new / files[0].name, plan.round(PLAN_DECIMALS))
+                save_figure(new / files[2].name, plot_plan(plan, SUFFICIENT))
+    summarise(f'\n{summarise_plan(plan, design)}\n')
+    sys.stdout.write(f'The plan is in {out}.\n')
     return 0
 
 

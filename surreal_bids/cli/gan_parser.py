@@ -25,10 +25,10 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest='command',
         required=True,
-        metavar='{fit,apply,report,add-site,import-checkpoint,card}',
+        metavar='{fit,apply,report,add-site,import-checkpoint,card,plan}',
         title='Commands',
     )
-    for add in (_add_fit, _add_apply, _add_report, _add_site, _add_import, _add_card):
+    for add in (_add_fit, _add_apply, _add_report, _add_site, _add_import, _add_card, _add_plan):
         add(commands)
     add_to_commands(commands)
     return parser
@@ -55,6 +55,7 @@ def _add_fit(commands: Any) -> None:
     _add_overwrite(parser, 'replace the model in MODEL')
     for title in (GROUPS, VOLUMES, TRAINING):
         add_options(parser.add_argument_group(title, SECTIONS[title]), title)
+    add_option(parser, 'retest')
 
 
 def _add_apply(commands: Any) -> None:
@@ -81,6 +82,7 @@ def _add_apply(commands: Any) -> None:
         'rindices_report/group.html is the report',
     )
     _add_overwrite(parser, 'replace the output')
+    add_option(parser, 'retest')
     parser.add_argument(
         '--unseen-site',
         choices=('error', 'skip'),
@@ -130,18 +132,7 @@ def _add_site(commands: Any) -> None:
     parser.add_argument(
         '--site', metavar='NAME', help='name of the site, if TABLE has no column for it'
     )
-    add_option(
-        parser,
-        'group_column',
-        help='column with the diagnosis (default: diagnosis, group or dx)',
-    )
-    add_option(
-        parser,
-        'control_label',
-        help='values of the group column that mark controls; other participants are not used. '
-        '"all" states that everyone in a table without a diagnosis is a control (default: CN, '
-        'control, HC or similar)',
-    )
+    _add_controls(parser)
     _add_overwrite(parser, 'replace the model in OUT')
 
 
@@ -184,10 +175,68 @@ def _add_card(commands: Any) -> None:
         help='describe a model in words',
         description='Describe a model in five lines: what it is, whom it was trained on, how well '
         'its patterns were reproduced, what to watch and where it applies. With -v, show the whole '
-        'card, with preprocessing, selection and the numbers of each feature.',
+        'card, with preprocessing, selection and the numbers of each feature; with -q, only what '
+        'it is and what to watch.',
         allow_abbrev=False,
     )
     parser.add_argument('model', type=path_of, metavar='MODEL', help=MODEL)
+
+
+def _add_plan(commands: Any) -> None:
+    parser = commands.add_parser(
+        'plan',
+        usage='surreal-gan plan TABLE --out FOLDER [options]',
+        help='plan a study: how many controls and patients are needed',
+        description='Simulate studies of several sizes from your own controls, preprocess them '
+        'like data, and report how well patterns are found. It takes a few minutes.',
+        epilog='Healthy participants are drawn from the distribution of the controls in TABLE (at '
+        'least 20). Patients lose volume in patterns of regions that vary together; severities are '
+        'uniform. FOLDER will contain plan.tsv, one row per size with reproducibility, c-index and '
+        'the share of studies that reproduce all patterns (described in plan.json), and the figure '
+        'plan.svg.',
+        allow_abbrev=False,
+    )
+    _add_tables(parser)
+    _add_path(parser, '--out', 'FOLDER', 'folder to write the plan to')
+    _add_overwrite(parser, 'replace the plan in FOLDER')
+    numbers: tuple[tuple[str, Any, Any, str, str], ...] = (
+        ('--n-patterns', int, 3, 'M', 'number of patterns (default: 3)'),
+        ('--loss', float, 0.2, 'X', 'share of its volume that a region loses at the highest '
+         'severity (default: 0.2)'),
+        ('--regions', int, None, 'N', 'number of regions of each pattern (default: a tenth)'),
+        ('--sites', int, None, 'N', 'number of scanners (default: as many as TABLE has)'),
+    )  # fmt: skip
+    for name, kind, default, metavar, text in numbers:
+        parser.add_argument(name, type=kind, default=default, metavar=metavar, help=text)
+    parser.add_argument(
+        '--sizes',
+        type=_size,
+        nargs='+',
+        default=list(PLANNED_SIZES),
+        metavar='N+N',
+        help='numbers of controls and patients to try, such as 60+90 120+180 (default: '
+        f'{" ".join(f"{cn}+{pt}" for cn, pt in PLANNED_SIZES)})',
+    )
+    add_option(parser, 'random_seed')
+    _add_columns(parser)
+    _add_controls(parser)
+    for name in ('features', 'covariates', 'icv'):
+        add_option(parser, name)
+
+
+PLANNED_SIZES = ((30, 60), (60, 90), (120, 180), (250, 400), (500, 900))
+"""Numbers of controls and patients of a plan."""
+
+
+def _size(text: str) -> tuple[int, int]:
+    """Read numbers of controls and patients."""
+    try:
+        controls, patients = map(int, text.split('+'))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f'expected controls+patients, such as 60+90, not {text!r}'
+        ) from error
+    return controls, patients
 
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:
@@ -215,6 +264,22 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     add_option(parser, 'features_kind')
     add_option(parser, 'icv_column', help='column with the intracranial volume')
     add_option(parser, 'site_column', help='column with the site')
+
+
+def _add_controls(parser: argparse.ArgumentParser) -> None:
+    """Add the options that tell controls from others."""
+    add_option(
+        parser,
+        'group_column',
+        help='column with the diagnosis (default: diagnosis, group or dx)',
+    )
+    add_option(
+        parser,
+        'control_label',
+        help='values of the group column that mark controls; other participants are not used. '
+        '"all" states that everyone in a table without a diagnosis is a control (default: CN, '
+        'control, HC or similar)',
+    )
 
 
 def _add_path(parser: argparse.ArgumentParser, name: str, metavar: str, text: str) -> None:

@@ -25,7 +25,7 @@ from surreal_bids.bids.outputs import (
 )
 from surreal_bids.bids.precomputed import segmentation_label
 from surreal_bids.bids.preflight import check_output_folder, check_work_folder
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.crashes import Crash
@@ -67,7 +67,7 @@ from surreal_bids.rindices.model import (
     prepare,
     require_trainable,
 )
-from surreal_bids.rindices.new_sites import adapt_to_controls, sites_by_name
+from surreal_bids.rindices.new_sites import adapt_to_controls, note_site_errors, sites_by_name
 from surreal_bids.text import list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
@@ -84,7 +84,7 @@ STAGES = {
 }
 """Stages that are shown, by the first word of the names of steps."""
 
-ANALYSIS_SECONDS, MAP_SECONDS, REPORT_SECONDS = 20.0, 0.05, 0.5
+ANALYSIS_SECONDS, MAP_SECONDS, REPORT_SECONDS = 35.0, 0.05, 0.45
 """About how long it takes to analyse a cohort, to map an image and to write a report."""
 
 FAILURES = 'failures'
@@ -132,7 +132,8 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     if model is None:
         source: TableModel | TrainingPlan = _plan_training(config, cohort)
     elif cohort.has_enough_controls:
-        source, cohort = adapt_to_controls(model, cohort)
+        adapted, cohort = adapt_to_controls(model, cohort)
+        source = note_site_errors(adapted, cohort)
     else:
         source = model.with_unseen_site('skip')
     _warn_of_ids(cohort.of_participants(config.participant_label))
@@ -209,6 +210,8 @@ def check_group_tables(config: AppConfig) -> None:
         None if config.model is None else TableModel.load(config.model).preprocessing.requirements
     )
     participants = _find_participants(config)
+    if config.retest is not None:
+        read_table(config.retest)
     if config.roi_table is None:
         counts = check_participants(participants, config, needs)
     else:
@@ -264,7 +267,7 @@ def _check_model_options(config: AppConfig) -> None:
 def _require_inputs_kept(config: AppConfig) -> None:
     """Refuse tables that this run would replace by its own."""
     written = [path for path in _written(config.output_dir) if path.exists()]
-    for table in filter(None, (config.roi_table, *config.phenotype)):
+    for table in filter(None, (config.roi_table, config.retest, *config.phenotype)):
         if table.exists() and any(table.samefile(path) for path in written):
             raise OutputError(
                 f'{table}: this run would overwrite it; copy it elsewhere, or choose another '
@@ -457,6 +460,7 @@ def make_workflow(
         'failures_dir': os.fspath(folder / FAILURES),
         'again': config.reports_only,
         'adapted': config.model is None or cohort.has_enough_controls,
+        'retest_pairs': cohort.retest_pairs,
     }
     if config.model is not None:
         individuals['model'] = model_name(config.model)

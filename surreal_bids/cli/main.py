@@ -144,7 +144,23 @@ def _discard_remaining_output() -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that suggests the most similar option for an unknown one."""
+    """A parser that suggests the most similar option for an unknown one.
+
+    Attributes
+    ----------
+    is_command
+        Whether it parses a command of a program. It then refuses unknown options itself, and so
+        shows its own usage.
+    """
+
+    is_command = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and refuse what is not known to a command."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown and self.is_command:
+            self.error(f'unrecognized arguments: {" ".join(unknown)}')
+        return known, unknown
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2 and a suggestion."""
@@ -177,6 +193,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
 def add_to_commands(commands: Any) -> None:
     """Add `-v` and `-q` to the commands of a program, to be given after their names too."""
     for parser in commands.choices.values():
+        parser.is_command = True
         _add_verbosity(parser, argparse.SUPPRESS)
 
 

@@ -7,11 +7,12 @@ import re
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from nipype.pipeline import engine as pe
@@ -72,6 +73,9 @@ SHOWN = ('segmentation', 'template_name')
 
 IMAGE_STAGE = 'images'
 """Name of the stage that is shown."""
+
+PREDICTED = 2 / 3
+"""The time left is shown if measured steps are expected to take this part of it."""
 
 BATCH = 64
 """Images per workflow on a cluster: enough to keep it busy. A workflow with thousands of images
@@ -389,31 +393,62 @@ class ImageProgress:
         Approximate duration of each step by its name, until it is measured; other steps count as
         one second.
     at_once
-        Images that are processed at the same time. The first ones include the start of processes.
+        Images that are processed at the same time.
+    clock
+        Returns the time in seconds.
     """
 
     def __init__(
-        self, logs: Mapping[str, Path], seconds: Mapping[str, float], at_once: int
+        self,
+        logs: Mapping[str, Path],
+        seconds: Mapping[str, float],
+        at_once: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._logs, self._seconds = logs, dict(seconds)
-        self._waiting: dict[str, dict[str, float]] = {}
+        self._logs, self._seconds, self._at_once, self._clock = logs, seconds, at_once, clock
+        self._usual: list[str] = []
+        self._waiting: dict[str, list[str]] = {}
+        self._ended: set[str] = set()
         self._started: dict[tuple[str, ...], float] = {}
         self._took: dict[tuple[str, str], float] = defaultdict(float)
+        self._measured: dict[str, list[float]] = defaultdict(list)
         self._failed: set[tuple[str, ...]] = set()
         self._n_failed = 0
-        images = Stage(IMAGE_STAGE, len(logs), at_once=at_once, warm_up=at_once, least=2 * at_once)
-        self.display = Progress([images], 'Participant level')
+        images = Stage(IMAGE_STAGE, len(logs), predict=self.predict)
+        self.display = Progress([images], 'Participant level', clock)
 
     def expect(self, name: str, workflow: pe.Workflow) -> None:
-        """Register the steps of an image, weighted by their duration."""
-        steps = [
+        """Register the steps of an image."""
+        self._usual = [
             step
             for step in workflow.list_node_names()
             if not step.endswith(('inputnode', 'outputnode'))
         ]
-        seconds = {step: self._seconds.get(step.split('.')[-1], 1.0) for step in steps}
-        total = sum(seconds.values())
-        self._waiting[name] = {step: share / total for step, share in seconds.items()}
+        self._waiting[name] = list(self._usual)
+
+    def predict(self) -> tuple[float, bool]:
+        """Return the time left, and whether most of it is that of steps that were measured."""
+        others = len(self._logs) - len(self._ended) - len(self._waiting)
+        images = [*self._waiting.values(), *[self._usual] * others]
+        seconds = {step: self._expected(step) for steps in images for step in steps}
+        left = [sum(seconds[step] for step in steps) for steps in images]
+        known = sum(seconds[step] for steps in images for step in steps if self._is_measured(step))
+        # One process works on an image at a time; the longest may end last.
+        whole = max(sum(left) / self._at_once, *left, 0.0)
+        return whole, known >= PREDICTED * sum(left)
+
+    def _is_measured(self, step: str) -> bool:
+        return bool(self._measured[step.split('.')[-1]])
+
+    def _expected(self, step: str) -> float:
+        """Return the duration of a step as measured, or in proportion to those measured."""
+        name = step.split('.')[-1]
+        if self._measured[name]:
+            return median(self._measured[name])
+        measured = {step: median(took) for step, took in self._measured.items() if took}
+        usual = sum(self._seconds.get(step, 1.0) for step in measured)
+        slowness = sum(measured.values()) / usual if usual else 1.0
+        return slowness * self._seconds.get(name, 1.0)
 
     def __call__(self, names: tuple[str, ...], status: str) -> None:
         """Log a step that started, ended or failed."""
@@ -423,7 +458,7 @@ class ImageProgress:
         elif name not in self._logs:
             return
         elif status == 'start':
-            self._started[names] = time.monotonic()
+            self._started[names] = self._clock()
             self._note(name, f'{step}: started')
         elif status == 'exception':
             self._failed.add(names)
@@ -435,25 +470,27 @@ class ImageProgress:
         name, step = names[1], '.'.join(names[2:])
         took = 'ready'
         if was_run:
-            seconds = time.monotonic() - self._started[names]
+            seconds = self._clock() - self._started[names]
             took = f'done in {seconds:.1f} s'
-            self._learn(name, step.split('.')[-1], seconds)
+            if names not in islice(self._started, self._at_once):
+                # The first ones include the start of processes.
+                self._learn(name, step.split('.')[-1], seconds)
         self._note(name, f'{step}: {took}')
-        waiting = self._waiting.get(name, {})
-        if waiting.pop(step, None) is not None:
-            done = max(1 - sum(waiting.values()), 0.0)
-            self.display.update(IMAGE_STAGE, name, min(done, 0.999), measured=was_run)
+        if step in self._waiting.get(name, []):
+            self._waiting[name].remove(step)
+            self.display.update(IMAGE_STAGE, name, 0.0)
 
     def _learn(self, name: str, step: str, seconds: float) -> None:
-        """Replace the expected duration of a step; its parts `step[0]`, ... count as well."""
+        """Keep the duration of a step; its parts `step[0]`, ... count as well."""
         whole, _, is_part = step.partition('[')
         self._took[name, whole] += seconds
         if not is_part:
-            self._seconds[whole] = self._took.pop((name, whole))
+            self._measured[whole].append(self._took.pop((name, whole)))
 
     def finish(self, name: str, failed: bool) -> None:
         """Count an image that is done or has failed."""
         self._waiting.pop(name, None)
+        self._ended.add(name)
         self._n_failed += failed
         text = f'{self._n_failed} failed' if self._n_failed else ''
         self.display.update(IMAGE_STAGE, name, 1.0, text=text, measured=not failed)

@@ -67,6 +67,7 @@ from surreal_bids.cohort.requirements import (
     refuse_id_columns,
     require_distinct,
 )
+from surreal_bids.cohort.retest import SHARED, read_retest
 from surreal_bids.cohort.uses import FRAME, uses_of_columns
 from surreal_bids.cohort.visits import (
     add_years,
@@ -127,6 +128,8 @@ class Cohort:
         Number of controls that were read; None: those in `visits`.
     uses : frame
         What each column of the tables was taken for: `table`, `column`, `taken_for` and `why`.
+    retest : frame
+        Noise of measurement from the user's repeated scans (`read_retest`); empty: there are none.
     """
 
     visits: pd.DataFrame
@@ -141,6 +144,7 @@ class Cohort:
     warnings: tuple[Caution, ...] = ()
     n_controls: int | None = None
     uses: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(FRAME)))
+    retest: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
     def read(
@@ -170,6 +174,11 @@ class Cohort:
     def is_patient(self) -> pd.Series:
         """Whether each visit is of a patient: booleans (n_visits,)."""
         return self.groups == PATIENT
+
+    @property
+    def retest_pairs(self) -> int:
+        """Number of pairs of the user's repeated scans; 0: there are none."""
+        return 0 if self.retest.empty else int(self.retest['df'][SHARED])
 
     @property
     def has_enough_controls(self) -> bool:
@@ -226,6 +235,13 @@ class Cohort:
                 return table[column]
         return None
 
+    @property
+    def ages(self) -> pd.Series:
+        """Age of each visit; missing where it is not known, or no number."""
+        age = self.column_of('age')
+        unknown = pd.Series(np.nan, self.visits.index)
+        return unknown if age is None else pd.to_numeric(age, errors='coerce')
+
     def covariates_and_measures(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Divide the facts about visits into covariates and other measures.
 
@@ -267,7 +283,7 @@ class Cohort:
 
     def save(self, folder: Path) -> Path:
         """Write the cohort; the record is written last and marks a complete folder."""
-        for name in (*FRAMES, 'exclusions', 'measured', 'uses'):
+        for name in (*FRAMES, 'exclusions', 'measured', 'uses', 'retest'):
             table = getattr(self, name).copy().rename_axis(VISIT).reset_index()
             write_tsv(folder / f'{name}.tsv', table)
         write_json(folder / RECORD, self.record())
@@ -279,7 +295,8 @@ class Cohort:
         folder = Path(folder)
         record = json.loads((folder / RECORD).read_text(encoding='utf-8'))
         text = dict.fromkeys(('visits', 'others', 'exclusions', 'uses'), None)
-        text |= {'people': record['text'], 'measured': (PARTICIPANT, SESSION), 'features': ()}
+        text |= {'people': record['text'], 'measured': (PARTICIPANT, SESSION)}
+        text |= {'features': (), 'retest': ()}
         frames = {name: read_exact(folder / f'{name}.tsv', each) for name, each in text.items()}
         frames |= {'visits': _typed_visits(frames['visits']), 'uses': frames['uses'].fillna('')}
         return cls.from_record(record, frames)
@@ -394,6 +411,9 @@ def read_cohort(
             [each for each in tables if each], options, described, choice, chosen, grouping.column
         ),
     )
+    if options.retest is not None:
+        noise = read_retest(options.retest, wanted, choice.options, options.id_column)
+        cohort = replace(cohort, retest=noise)
     return _with_warnings(cohort, grouping, model)
 
 

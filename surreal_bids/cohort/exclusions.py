@@ -285,7 +285,9 @@ def _note_ranges(table: pd.DataFrame, model: Requirements) -> list[str]:
         outside = table.index[~table[column].between(low, high) & table[column].notna()]
         if len(outside):
             listed = list_briefly(outside, 5)
-            notes.append(f'{column} is outside the training range {low:.4g}-{high:.4g}: {listed}')
+            notes.append(
+                f'{column} is outside the training range {low:.4g} to {high:.4g}: {listed}'
+            )
     return notes
 
 

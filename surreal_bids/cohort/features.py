@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import pandas as pd
@@ -61,6 +63,12 @@ NAMED_SETS = ('muse72', 'muse139')
 
 VOLUME_UNIT = 'mm3'
 UNKNOWN_UNIT = 'as in the table'
+
+LIKENESS = 0.75
+"""Least similarity of the name of a column to that of a region that it may be."""
+
+UNITS = {'vol', 'volume', 'mm', 'ml', '3'}
+"""Words of names that tell nothing about the region."""
 
 MIN_COUNTED = 5
 """Number of rows above which the values 1, 2, 3 ... count rows."""
@@ -183,8 +191,24 @@ def _atlas_regions(
     if len(known) <= (len(columns) - len(fluid)) / 2:
         return [], {}
     rest = [name for name in columns if name not in {*known, *fluid}]
-    held = dict.fromkeys(rest, 'no region of the atlas') | _held(table, rest)
+    held = {name: _not_in_atlas(name, known) for name in rest} | _held(table, rest)
     return known, dict.fromkeys(fluid, 'fluid') | held
+
+
+def _not_in_atlas(name: str, known: list[str]) -> str:
+    """Say that a column is no region, and which region without a column it resembles."""
+    found = set(recognise(known).values())
+    lacking = {_words(each): each for index, each in region_names().items() if index not in found}
+    nearest = get_close_matches(_words(name), lacking, 1, LIKENESS)
+    resembles = f'; rename it if it is {lacking[nearest[0]]}' if nearest else ''
+    return f'no region of the atlas{resembles}'
+
+
+def _words(name: str) -> str:
+    """The words of a name, in an order in which the side does not matter."""
+    sides = {'l': 'left', 'lh': 'left', 'r': 'right', 'rh': 'right'}
+    words = re.findall(r'[a-z]+|[0-9]+', re.sub(r'([a-z])([A-Z])', r'\1 \2', name).lower())
+    return ' '.join(sorted(sides.get(word, word) for word in words if word not in UNITS))
 
 
 def _known_regions(table: Table, columns: list[str], numbered: bool) -> tuple[list[str], list[str]]:

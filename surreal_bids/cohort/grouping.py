@@ -44,10 +44,10 @@ def divide_people(
     group_labels = GroupLabels(
         options.group_column, options.control_label, options.patient_label, options.no_guess
     )
-    if model is None:
-        return Grouping(find_groups(known, group_labels))
     if groups == 'controls':
         return Grouping(find_controls(known, group_labels))
+    if model is None:
+        return Grouping(find_groups(known, group_labels))
     if names_no_controls(known, group_labels):
         return Grouping(lacking='no diagnosis is known to mean controls; set --control-label')
     divided = find_groups(known, group_labels, both=False)
@@ -78,7 +78,7 @@ def _of_other_groups(groups: Groups) -> Reasons:
 
 def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
     """Refuse groups that are too small, and name the most frequent reasons for exclusion."""
-    needed = {CONTROL: MIN_PEOPLE, PATIENT: MIN_PEOPLE}
+    needed = {CONTROL: MIN_PEOPLE, PATIENT: MIN_PEOPLE if groups.patient_labels else 0}
     if not training:
         needed = {CONTROL: MIN_FOR_SCALE, PATIENT: 0}
     remedy = 'add participants, or correct --control-label and --patient-label'

@@ -139,7 +139,7 @@ def read_visit_table(path: Path, id_column: str | None = None) -> VisitTable:
     session = _session_column(table, ids)
     sessions = table.categories(session) if session else [None] * len(ids)
     _check_lengths(path, ids, sessions)
-    visits = [_parse_visit(*cells) for cells in zip(ids, sessions)]
+    visits = [parse_visit(*cells) for cells in zip(ids, sessions)]
     prefix = 'sub-' if ids.str.startswith('sub-').any() else ''
     names = [visit_name(visit, prefix) for visit in visits]
     _require_distinct_visits(path, visits, names, session)
@@ -183,7 +183,7 @@ def _session_column(table: Table, ids: pd.Series) -> str | None:
     return column_of(table.columns, 'session') or repeat
 
 
-def _parse_visit(participant: str, session: str | None) -> Visit:
+def parse_visit(participant: str, session: str | None) -> Visit:
     """Parse the labels of `sub-01`, `01`, `sub-01_ses-2`, or of two cells."""
     named = _NAMED_VISIT.fullmatch(participant)
     if named and session is None:

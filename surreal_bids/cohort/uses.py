@@ -77,7 +77,10 @@ def uses_of_columns(
             use = uses.roles.get(name) if described.source_of(name) == each.source else None
             if use is None and each is volumes:
                 use = _use_of_volumes(name, uses, alone=len(tables) == 1)
-            rows.append((each.source.name, name, *(use or _use_of_fact(name, uses))))
+            use = use or _use_of_fact(name, uses)
+            if use == (MEASURE, '') and each.table.text[name].isna().all():
+                use = NOT_USED, 'no values'
+            rows.append((each.source.name, name, *use))
     return pd.DataFrame(rows, columns=list(FRAME), dtype=object)
 
 

@@ -86,8 +86,8 @@ def outside_training_ages(
         if outside > MANY_OUTSIDE * len(people):
             yield Caution(
                 f'Training ages: {outside} of {counted(len(people), "participant")} '
-                f'{"is" if outside == 1 else "are"} outside {low:g}-{high:g}, the age range of the '
-                'training controls',
+                f'{"is" if outside == 1 else "are"} outside {low:g} to {high:g} years, the age '
+                'range of the training controls',
                 'Their R-indices are extrapolated',
                 'Do not interpret them, or use a model that was trained on these ages',
                 R_INDICES,
@@ -119,7 +119,7 @@ def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[Cauti
     found = (
         f'Ages: {len(outside)} of {counted(len(patients), "patient")} ({list_briefly(outside, 5)}) '
         f'{"is" if len(outside) == 1 else "are"} outside the age range of controls '
-        f'({young:g}-{old:g})'
+        f'({young:g} to {old:g})'
     )
     remedy = 'Add controls of their ages, or exclude them'
     caution = Caution(found, 'The age correction is extrapolated', remedy, PARTICIPANTS)

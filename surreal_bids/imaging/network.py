@@ -56,6 +56,10 @@ MARGIN_MM = 4.0
 USUAL_CONFIDENCE = 0.8
 """Mean confidence of all regions below which there is a warning; real heads have 0.84 to 0.87."""
 
+REFINED_PLANES = 16
+REACH = 2
+"""Coarse planes that are refined at a time, and those on both sides that reach into them."""
+
 CHUNK = 200_000
 """Voxels whose probabilities are computed at a time."""
 
@@ -279,7 +283,24 @@ def _features(
     pooled = to_coarse(torch.stack([image, shown], dim=1))
     coarse = standardise(pooled[:, 0], pooled[:, 1] >= 0.5)[:, None]
     detail = standardise(image, shown >= 0.5)[:, None]
-    return module.refine(module(coarse), coarse, detail)[0]
+    return _refined(module, module(coarse), coarse, detail)
+
+
+def _refined(module: RegionNet, features: Tensor, coarse: Tensor, detail: Tensor) -> Tensor:
+    """Compute the features (F, X, Y, Z) on the fine grid, some planes at a time to save memory."""
+    size = features.shape[2]
+    weight, _ = module.head(0, fine=True)
+    refined = features.new_empty(len(weight), *detail.shape[2:])
+    for start in range(0, size, REFINED_PLANES):
+        stop = min(start + REFINED_PLANES, size)
+        first, last = max(start - REACH, 0), min(stop + REACH, size)
+        found = module.refine(
+            features[:, :, first:last],
+            coarse[:, :, first:last],
+            detail[:, :, 2 * first : 2 * last],
+        )[0]
+        refined[:, 2 * start : 2 * stop] = found[:, 2 * (start - first) : 2 * (stop - first)]
+    return refined
 
 
 def _regrid(values: NDArray[np.float32], grid: Grid) -> NDArray[np.float32]:

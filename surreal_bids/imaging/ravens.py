@@ -65,25 +65,29 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
     native_affine = tissues[0].affine
     native = torch.from_numpy(_blurred_to_octants(to_template, tissues))
     box, near = _occupied(native, native_affine, to_template)
-    corner = from_matvec(np.eye(3), [side.start for side in box])
-    inner = Transform(to_template.field[box], to_template.affine @ corner)
+    inner = _part(to_template, box)
     maps = np.zeros((len(tissues), *to_template.shape), np.float32)
 
-    def fill(planes: slice) -> int:
-        """Fill some planes of the box and return the number of folded octants."""
-        octants, own = _octants(inner, planes)
-        density = _jacobian_determinant(octants)[own]
+    def fill(planes: slice) -> tuple[int, int]:
+        """Fill some planes of the box around tissue; return the number of octants, and folded."""
+        found = ndimage.find_objects(near[0, 0, planes].amax(dim=0).numpy().astype(np.uint8))
+        if not found:
+            return 0, 0
+        part = (planes, *found[0])
+        octants, own = _octants(inner, part)
+        density = _jacobian_determinant(octants)[own].contiguous()
         folded = int((density < 0).sum())
-        wanted = F.interpolate(near[:, :, planes], scale_factor=2.0, mode='nearest')
+        wanted = F.interpolate(near[:, :, *part], scale_factor=2.0, mode='nearest')
         (places,) = wanted.flatten().nonzero(as_tuple=True)
-        points = torch.from_numpy(voxel_coordinates(octants, native_affine)[:, own]).flatten(1)
+        points = torch.from_numpy(voxel_coordinates(octants, native_affine)[:, *own]).flatten(1)
         pulled = native.new_zeros(len(native), *density.shape)
         pulled.flatten(1).index_copy_(1, places, sample(native, points[:, places].T))
         amount = F.avg_pool3d(pulled.mul_(density.clamp_min_(0)), 2)
-        maps[:, *box][:, planes] = amount.numpy()
-        return folded
+        maps[:, *box][:, *part] = amount.numpy()
+        return density.numel(), folded
 
-    share = sum(in_parts(fill, inner.shape[0], PLANES)) / (8 * np.prod(inner.shape))
+    octants, folded = np.sum(in_parts(fill, inner.shape[0], PLANES), axis=0)
+    share = folded / max(octants, 1)
     if share > FEW_FOLDS:
         # Folded voxels count as empty.
         LOGGER.warning(
@@ -116,14 +120,20 @@ def _occupied(
     return found[0], near[0][found[0]][None, None]
 
 
-def _octants(transform: Transform, planes: slice) -> tuple[Transform, slice]:
-    """Return the transform at the octants of some planes and their neighbours, and the own ones."""
-    near, own = with_neighbours(planes, transform.shape[0])
-    part = transform.planes(near)
+def _part(transform: Transform, box: tuple[slice, ...]) -> Transform:
+    """Return the transform on a box of its grid."""
+    corner = from_matvec(np.eye(3), [side.start for side in box])
+    return Transform(transform.field[box], transform.affine @ corner)
+
+
+def _octants(transform: Transform, box: tuple[slice, ...]) -> tuple[Transform, tuple[slice, ...]]:
+    """Return the transform at the octants of a box and its neighbours, and the place of the box."""
+    near, own = zip(*(with_neighbours(side, n) for side, n in zip(box, transform.shape)))
+    part = _part(transform, near)
     field = torch.from_numpy(np.moveaxis(part.field, -1, 0).copy())
     fine = F.interpolate(field[None], scale_factor=2, mode='trilinear', align_corners=False)[0]
     octants = Transform(fine.movedim(0, -1).numpy(), part.affine @ OCTANTS)
-    return octants, slice(2 * own.start, 2 * own.stop)
+    return octants, tuple(slice(2 * side.start, 2 * side.stop) for side in own)
 
 
 def _jacobian_determinant(octants: Transform) -> Tensor:

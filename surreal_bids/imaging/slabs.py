@@ -7,8 +7,9 @@ do the results.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
+
+from surreal_bids.threads import in_threads
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,19 +18,6 @@ Result = TypeVar('Result')
 
 PLANES = 16
 """Planes per slab on a CPU; on a GPU, a volume is one slab."""
-
-
-class _Threads:
-    """Pool of threads of this process."""
-
-    pool: ThreadPoolExecutor | None = None
-
-
-def set_slab_threads(number: int) -> None:
-    """Set the number of slabs that are processed at once; the default is one."""
-    if _Threads.pool is not None:
-        _Threads.pool.shutdown()
-    _Threads.pool = ThreadPoolExecutor(number) if number > 1 else None
 
 
 def in_slabs(work: Callable[[slice], Result], volumes: Tensor, axis: int) -> list[Result]:
@@ -41,7 +29,7 @@ def in_slabs(work: Callable[[slice], Result], volumes: Tensor, axis: int) -> lis
 def in_parts(work: Callable[[slice], Result], size: int, length: int) -> list[Result]:
     """Call `work` with consecutive slices of a length that cover `size` elements."""
     parts = [slice(start, min(start + length, size)) for start in range(0, size, length)]
-    return list((_Threads.pool.map if _Threads.pool else map)(work, parts))
+    return list(in_threads(work, parts))
 
 
 def with_neighbours(slab: slice, size: int) -> tuple[slice, slice]:

@@ -35,6 +35,9 @@ Order = Literal[0, 1, 2, 3, 4, 5]
 RAS_TO_LPS = np.array([-1.0, -1.0, 1.0], dtype=np.float32)
 """ITK's world differs from that of NIfTI in the sign of the first two axes."""
 
+WRITTEN_MM = np.float32(2**-12)
+"""Displacements in files are multiples of this: they compress to two thirds, in less time."""
+
 VECTOR_INTENT = 1007
 """NIfTI intent code of a vector at each voxel, which ITK expects of a displacement field."""
 
@@ -44,6 +47,9 @@ FIT_POINTS = 4000
 INVERSION_ITERATIONS = 50
 INVERSION_TOLERANCE = 0.01
 """A point is inverted when it moves by less than this (mm), or after so many iterations."""
+
+SMALLEST_GRID = 16
+"""Grids with more voxels along each axis are inverted at half the resolution first."""
 
 UNDAMPED_ITERATIONS = 10
 """Points that still move after so many go half the way, which ends oscillation."""
@@ -87,58 +93,62 @@ def affine_transform(shape: Sequence[int], affine: ArrayLike, matrix: ArrayLike)
     return Transform(np.moveaxis(_map_indices(shape, displacement), 0, -1), grid_affine)
 
 
-def compose(first: Transform, second: Transform) -> Transform:
-    """The transform x -> second(first(x)) on the grid of `first`.
-
-    With `first` from fixed to middle and `second` from middle to moving, the result pulls moving
-    images onto the fixed grid in one interpolation. Outside its grid, `second` goes on as its
-    affine part does.
-    """
-    matrix, residual = split_affine(second)
-    vectors, to_voxel = _volumes(residual), np.linalg.inv(second.affine)
-    field = np.empty_like(first.field)
-
-    def follow(planes: slice) -> None:
-        part = first.planes(planes)
-        middle = _moved_points(part)
-        middle += _sample_vectors(vectors, to_voxel, middle)
-        moved = middle @ matrix[:3, :3].T.astype(np.float32) + matrix[:3, 3].astype(np.float32)
-        field[planes] = moved - _grid_points(part.shape, part.affine)
-
-    in_parts(follow, len(field), PLANES)
-    return Transform(field, first.affine)
+def then_affine(transform: Transform, matrix: ArrayLike) -> Transform:
+    """The transform followed by an affine map of the moving world: x -> matrix @ transform(x)."""
+    linear = np.asarray(matrix, dtype=np.float32)[:3, :3]
+    field = affine_transform(transform.shape, transform.affine, matrix).field
+    field += transform.field @ linear.T
+    return Transform(field, transform.affine)
 
 
 def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Transform:
     """The inverse, on a grid of the moving image (`shape`, `affine`).
 
     The transform is split as M(x + e(x)) with M affine; the fixed-point iteration
-    x <- M^-1 y - e(x) (Chen et al., Med Phys 35:81, 2008) then converges whatever M rotates.
+    x <- M^-1 y - e(x) (Chen et al., Med Phys 35:81, 2008) then converges whatever M rotates. It
+    starts from the inverse on a grid of half the resolution, which leaves few iterations.
     """
     grid_affine = np.asarray(affine, dtype=np.float64)
     matrix, field = split_affine(transform)
-    residual = _volumes(field)
     to_start = np.linalg.inv(matrix)
     to_voxel = np.linalg.inv(transform.affine)
-    inverse = np.empty((*shape, 3), dtype=np.float32)
+    offsets = _invert_residual(_volumes(field), to_voxel, shape, to_start @ grid_affine)
+    offsets += affine_transform(shape, grid_affine, to_start).field
+    return Transform(offsets, grid_affine)
+
+
+def _invert_residual(
+    residual: Tensor, to_voxel: NDArray, shape: Sequence[int], affine: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """Offsets d (X, Y, Z, 3) that solve d(y) = -e(y + d(y)) at the voxels y of a grid."""
+    offsets = np.zeros((*shape, 3), dtype=np.float32)
+    if min(shape) > SMALLEST_GRID:
+        half = [size // 2 + 1 for size in shape]
+        coarse = _invert_residual(residual, to_voxel, half, affine @ np.diag([2, 2, 2, 1]))
+        _double(coarse, offsets)
 
     def solve(planes: slice) -> None:
-        here = grid_affine @ _shift(planes)
-        start = _grid_points(inverse[planes].shape, to_start @ here).reshape(-1, 3)
-        points = start.copy()
-        moving = np.arange(len(points))
+        places = _grid_points(offsets[planes].shape, affine @ _shift(planes)).reshape(-1, 3)
+        found = offsets[planes].reshape(-1, 3)
+        moving = np.arange(len(places))
         for iteration in range(INVERSION_ITERATIONS):
-            old = points[moving]
-            change = start[moving] - _sample_vectors(residual, to_voxel, old) - old
-            points[moving] += change if iteration < UNDAMPED_ITERATIONS else change / 2
+            old = found[moving]
+            change = -_sample_vectors(residual, to_voxel, places[moving] + old) - old
+            found[moving] += change if iteration < UNDAMPED_ITERATIONS else change / 2
             moving = moving[np.abs(change).max(axis=1) > INVERSION_TOLERANCE]
             if len(moving) == 0:
                 break
-        found = points.reshape(inverse[planes].shape)
-        inverse[planes] = found - _grid_points(found.shape, here)
 
     in_parts(solve, shape[0], PLANES)
-    return Transform(inverse, grid_affine)
+    return offsets
+
+
+def _double(coarse: NDArray[np.float32], fine: NDArray[np.float32]) -> None:
+    """Fill a grid from every second of its voxels, linearly between them."""
+    sizes = [2 * size - 1 for size in coarse.shape[:3]]
+    x, y, z = fine.shape[:3]
+    doubled = F.interpolate(_volumes(coarse)[None], sizes, mode='trilinear', align_corners=True)
+    fine[:] = doubled[0].movedim(0, -1).numpy()[:x, :y, :z]
 
 
 def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
@@ -177,23 +187,47 @@ def resample(image: Nifti1Image, transform: Transform, *, order: Order = 1) -> N
         Of the spline; 0 (nearest voxel) for labels, which keeps their data type. Other orders
         give float32.
     """
+    if order == 1:
+        return resample_all([image], transform)[0]
     values = np.asanyarray(image.dataobj)
-    if order > 0:
-        values = values.astype(np.float32, copy=False)
-    if order != 1:
-        coordinates = voxel_coordinates(transform, image.affine)
-        resampled = ndimage.map_coordinates(values, coordinates, order=order, mode='grid-constant')
-        return Nifti1Image(resampled, transform.affine)
-    # A copy, since an image that was turned may be stored backwards, which PyTorch refuses.
-    volume = torch.from_numpy(np.array(values, order='C'))[None]
-    resampled = np.empty(transform.shape, dtype=np.float32)
+    if order == 0:
+        return Nifti1Image(_nearest(values, transform, image.affine), transform.affine)
+    coordinates = voxel_coordinates(transform, image.affine)
+    resampled = ndimage.map_coordinates(
+        values.astype(np.float32, copy=False), coordinates, order=order, mode='grid-constant'
+    )
+    return Nifti1Image(resampled, transform.affine)
+
+
+def resample_all(images: Sequence[Nifti1Image], transform: Transform) -> list[Nifti1Image]:
+    """Pull images that share a grid onto that of a transform, linearly."""
+    moving_affine = images[0].affine
+    # Stacked, since an image that was turned may be stored backwards, which PyTorch refuses.
+    volumes = torch.from_numpy(
+        np.stack([np.asarray(image.dataobj, dtype=np.float32) for image in images])
+    )
+    resampled = np.empty((len(images), *transform.shape), dtype=np.float32)
 
     def look_up(planes: slice) -> None:
-        points = torch.from_numpy(voxel_coordinates(transform.planes(planes), image.affine))
-        resampled[planes] = sample(volume, points.movedim(0, -1))[0].numpy()
+        points = torch.from_numpy(voxel_coordinates(transform.planes(planes), moving_affine))
+        resampled[:, planes] = sample(volumes, points.movedim(0, -1)).numpy()
 
-    in_parts(look_up, len(resampled), PLANES)
-    return Nifti1Image(resampled, transform.affine)
+    in_parts(look_up, transform.shape[0], PLANES)
+    return [Nifti1Image(each, transform.affine) for each in resampled]
+
+
+def _nearest(values: NDArray, transform: Transform, moving_affine: NDArray) -> NDArray:
+    """Pull the nearest voxels of an array; zero outside."""
+    resampled = np.zeros(transform.shape, dtype=values.dtype)
+
+    def look_up(planes: slice) -> None:
+        places = voxel_coordinates(transform.planes(planes), moving_affine)
+        places = np.floor(places + np.float32(0.5), out=places).astype(np.int32)
+        inside = np.all([(i >= 0) & (i < size) for i, size in zip(places, values.shape)], axis=0)
+        resampled[planes][inside] = values[tuple(places[:, inside])]
+
+    in_parts(look_up, transform.shape[0], PLANES)
+    return resampled
 
 
 def voxel_coordinates(
@@ -231,8 +265,9 @@ def sample(
 
 
 def write_transform(path: str | Path, transform: Transform) -> Path:
-    """Write an ITK displacement field (5-D NIfTI, LPS vectors)."""
-    vectors = (transform.field * RAS_TO_LPS)[:, :, :, np.newaxis, :]
+    """Write an ITK displacement field (5-D NIfTI, LPS vectors), rounded to `WRITTEN_MM`."""
+    steps = np.rint(transform.field * (RAS_TO_LPS / WRITTEN_MM))
+    vectors = (steps * WRITTEN_MM)[:, :, :, np.newaxis, :]
     image = Nifti1Image(vectors, transform.affine)
     image.header.set_intent(VECTOR_INTENT)
     image.header.set_xyzt_units('mm')
@@ -288,10 +323,6 @@ def _shift(planes: slice) -> NDArray[np.float64]:
 def _grid_points(shape: Sequence[int], affine: NDArray[np.float64]) -> NDArray[np.float32]:
     """World position of each voxel: shape (X, Y, Z, 3), mm."""
     return np.moveaxis(_map_indices(shape, affine), 0, -1)
-
-
-def _moved_points(transform: Transform) -> NDArray[np.float32]:
-    return _grid_points(transform.shape, transform.affine) + transform.field
 
 
 def _volumes(field: NDArray[np.float32]) -> Tensor:

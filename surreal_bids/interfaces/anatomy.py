@@ -194,16 +194,13 @@ class ClassifyTissue(ImageStep):
 
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.tissue import classify_tissue
-        from surreal_bids.imaging.transforms import read_transform, resample
+        from surreal_bids.imaging.transforms import read_transform, resample_all
         from surreal_bids.templates import TISSUES
 
-        transform = read_transform(self.inputs.xfm_file)
+        priors = load_template(self.inputs.template_dir).priors
+        warped = resample_all(list(priors.values()), read_transform(self.inputs.xfm_file))
         t1w, mask = load_image(self.inputs.t1w_file), load_image(self.inputs.mask_file)
-        priors = {
-            tissue: resample(prior, transform)
-            for tissue, prior in load_template(self.inputs.template_dir).priors.items()
-        }
-        found = classify_tissue(t1w, mask, priors)
+        found = classify_tissue(t1w, mask, dict(zip(priors, warped)))
         for name, maps in (('tpm', found.probabilities), ('share', found.shares)):
             self._results[f'{name}_files'] = [
                 save(runtime, f'{tissue}_{name}.nii.gz', maps[tissue]) for tissue in TISSUES

@@ -85,6 +85,7 @@ from surreal_bids.model.stability import (
     subsample_size,
     train_in_rounds,
     train_stack,
+    work_of_choice,
 )
 from surreal_bids.model.train import Sample, find_device, members_r_indices
 from surreal_bids.progress import portion, report
@@ -98,6 +99,9 @@ Floats = NDArray[np.floating]
 
 USUAL_ROUNDS = 2
 """Rounds of members after which their consensus usually has settled."""
+
+FIT_REGIONS = 139
+"""With so many regions, an iteration of a round takes as long as a unit of `work_of_choice`."""
 
 
 class SurrealGAN(TransformerMixin, BaseEstimator):
@@ -236,6 +240,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self.linear_: dict[str, Any] | None = None
         self.factors_: Factors | None = None
         self.number_: Number | None = None
+        self._rounds_of_choice = 0.0
         if assess_number or len(self._candidates()) > 1:
             self.number_ = self._choose_number(values[~patient], values[patient], shuffle)
         self._set_features(values.shape[1], names)
@@ -266,10 +271,13 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             return None
         candidates = self._candidates(most_patterns(cn.shape[1]))
 
-        def tell(text: str) -> None:
-            report(0.0, self.usual_rounds, f'number of patterns: {text}')
+        def tell(done: float, total: float, text: str) -> None:
+            per_unit = cn.shape[1] / FIT_REGIONS / self.most_iterations
+            self._rounds_of_choice = per_unit * total
+            rounds = self._rounds_of_choice + self.usual_rounds
+            report(per_unit * done, rounds, f'number of patterns: {text}')
 
-        tell('comparing candidates')
+        tell(0.0, work_of_choice(candidates), 'comparing candidates')
         return choose_number(cn, pt, candidates, self.random_state, tell, shuffle, self._device)
 
     def _train_nothing(self) -> None:
@@ -349,6 +357,13 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             members = (self.repetitions or RANDOM_REPETITIONS) * len(self._candidates())
         return len(self._ortho()) * members / ROUND
 
+    @property
+    def rounds_of_choice(self) -> float:
+        """Rounds of members that take about as long as the choice of the number of patterns."""
+        if self._hyper.start == 'random' or self._candidates() == (0,):
+            return 0.0
+        return work_of_choice(self._candidates()) / self.most_iterations
+
     def train(
         self,
         X: ArrayLike | pd.DataFrame,
@@ -375,7 +390,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         Path
             The checkpoint. It contains the trained members; with `sparse`, the first round of them.
         """
-        self.history_ = []
+        self.history_, self._rounds_of_choice = [], 0.0
         self._train(n_patterns, self._sample(*feature_matrix(X), np.array(y)), checkpoint_dir)
         first = 0 if self._hyper.start == 'factors' else None
         return checkpoint_path(Path(checkpoint_dir), n_patterns, first)
@@ -440,7 +455,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
             rounds = len(ortho) * count / ROUND
             total = max(self.usual_rounds, rounds_done + rounds)
-            with portion(rounds_done, rounds, total, self._name_round(n_patterns, first)):
+            name, before = self._name_round(n_patterns, first), self._rounds_of_choice
+            with portion(before + rounds_done, rounds, before + total, name):
                 trained, progress = train_stack(stack, sample, self.most_iterations, checkpoint)
             rounds_done += rounds
             self.history_ += progress.history

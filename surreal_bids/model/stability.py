@@ -27,6 +27,7 @@ from torch import Tensor
 
 from surreal_bids.model.agreement import Setting, compare_members, consensus_members, make_setting
 from surreal_bids.model.ensemble import Stack, Start
+from surreal_bids.model.expectation import one_thread
 from surreal_bids.model.factors import (
     LEFT_OUT,
     USUAL_PENALTY,
@@ -39,8 +40,9 @@ from surreal_bids.model.factors import (
 from surreal_bids.model.member_start import member_weights
 from surreal_bids.model.settings import SMALLEST_BATCH, HyperParameters
 from surreal_bids.model.train import Progress, Sample, Training, members_by_ortho, members_r_indices
-from surreal_bids.progress import Preparation
+from surreal_bids.progress import Report
 from surreal_bids.stats.concordance import match_patterns
+from surreal_bids.threads import in_threads, thread_count
 
 LOGGER = logging.getLogger(__name__)
 
@@ -59,7 +61,9 @@ stable too."""
 SUBSAMPLES = 10
 """As many for permuted data: the most typical of more subsamples agrees better with the rest."""
 PERMUTATIONS = 39
-"""The smallest possible p is 1/40."""
+"""At most; the smallest possible p is 1/40."""
+ENOUGH = 5
+"""Permutations that do as well as the data, after which no more are tried."""
 LEAST_STABILITY, LEAST_OF_SEVERAL = 0.85, 0.7
 """Minimum correlation of severities at which one pattern counts as reproduced, and the least of
 several. The mean difference between two groups is similar in all subsamples even if it means
@@ -68,7 +72,9 @@ LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""
 COMPARED_PATIENTS = 1000
-_SUBSAMPLE, _PERMUTATION = 1, 2
+REPRODUCTIONS = 20
+"""Subsamples in which the patterns of a model are to be reproduced."""
+_SUBSAMPLE, _PERMUTATION, _REPRODUCTION = 1, 2, 3
 """Streams of random numbers."""
 
 
@@ -81,16 +87,30 @@ class Stability:
     """Correlation of the least stable pattern's severities between the most typical subsample and
     the others, the median over them."""
     null: tuple[float, ...] = ()
-    """The same with permuted data, once for each permutation; empty where it was not needed."""
+    """The same with permuted data, once for each permutation; empty where none was needed."""
     left_out: float | None = None
     """Mean log-density of patients who were left out, up to a constant."""
 
     @property
     def p_value(self) -> float | None:
-        """How often permuted data would do as well; None where they were not tried."""
+        """How often permuted data would do as well; None where they were not tried.
+
+        It is a sequential test (Besag and Clifford, Biometrika 78:301-304, 1991).
+        """
         if not self.null:
             return None
-        return (1 + sum(value >= self.value for value in self.null)) / (1 + len(self.null))
+        if self.is_settled:
+            return ENOUGH / len(self.null)
+        return (1 + self._as_good) / (1 + len(self.null))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether further permutations are not needed."""
+        return self._as_good == ENOUGH and self.null[-1] >= self.value
+
+    @property
+    def _as_good(self) -> int:
+        return sum(value >= self.value for value in self.null)
 
     @property
     def is_supported(self) -> bool:
@@ -158,6 +178,39 @@ def _typical_agreement(similarity: Floats) -> float:
     return float(np.median(others, axis=1).max())
 
 
+def reproduce(cn: Floats, pt: Floats, r_NM: Floats, random_state: int) -> Floats:
+    """How well patterns are reproduced in subsamples, by fits that do not know them.
+
+    Parameters
+    ----------
+    cn, pt : (N, S)
+        Controls and patients.
+    r_NM : (N, M)
+        R-indices of the patients.
+    random_state
+        Seed of the subsamples.
+
+    Returns
+    -------
+    (R, M) array
+        Correlation of severities in each subsample with the R-indices.
+    """
+    kept = spread_rows(len(pt), MOST_PEOPLE)
+    cn, pt, r_NM = cn[spread_rows(len(cn), MOST_PEOPLE)], pt[kept], r_NM[kept]
+    rng = np.random.default_rng((random_state, _REPRODUCTION))
+    samples = [
+        (draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for _ in range(REPRODUCTIONS)
+    ]
+    centred = r_NM - r_NM.mean(axis=0)
+    unit = centred / np.maximum(np.linalg.norm(centred, axis=0), np.finfo(float).tiny)
+    found = []
+    for fit in fit_samples(cn, pt, samples, r_NM.shape[1]):
+        similarity = _standardised(fit.severities(pt)).T @ unit
+        order = match_patterns(similarity)
+        found.append(similarity[order, np.arange(len(order))])
+    return np.array(found)
+
+
 def shuffle_rows(cn: Floats, pt: Floats) -> Shuffle:
     """Shuffle labels among rows; right where nothing was learned from controls beforehand."""
     people = np.concatenate([cn, pt])
@@ -172,11 +225,16 @@ def shuffle_rows(cn: Floats, pt: Floats) -> Shuffle:
 def null_stability(
     shuffle: Shuffle, n_patterns: int, random_state: int, device: str = 'cpu'
 ) -> Iterator[float]:
-    """Stability (`PERMUTATIONS` values) in data in which nobody is ill."""
-    for k in range(PERMUTATIONS):
-        seed = (random_state, _PERMUTATION, k)
-        drawn = shuffle(np.random.default_rng(seed))
-        yield stability(*drawn, n_patterns, seed, device)
+    """Stability (up to `PERMUTATIONS` values) in data in which nobody is ill."""
+    seeds = [(random_state, _PERMUTATION, k) for k in range(PERMUTATIONS)]
+    drawn = ((*shuffle(np.random.default_rng(seed)), seed) for seed in seeds)
+
+    def measure(data: tuple[Floats, Floats, Sequence[int]]) -> float:
+        cn, pt, seed = data
+        return stability(cn, pt, n_patterns, seed, device)
+
+    with one_thread():
+        yield from (in_threads if device == 'cpu' else map)(measure, drawn)
 
 
 def choose_number(
@@ -184,7 +242,7 @@ def choose_number(
     pt: Floats,
     candidates: Sequence[int] = CANDIDATES,
     random_state: int = 0,
-    report: Callable[[str], None] = lambda _: None,
+    report: Report = lambda *_: None,
     shuffle: Shuffle | None = None,
     device: str = 'cpu',
 ) -> Number:
@@ -201,7 +259,7 @@ def choose_number(
     random_state
         Seed of the subsamples and of the permuted data.
     report
-        Called with a short text after every step: how much is done, and the time left.
+        Called after every step with the work done, all work as far as it is known, and a text.
     shuffle
         Draws both groups with permuted data; None: labels are shuffled among the rows.
     device
@@ -210,9 +268,7 @@ def choose_number(
     shuffle = shuffle or shuffle_rows(cn, pt)
     found, chosen = {}, 0
     numbers = sorted(set(candidates))
-    with_left_out = SUBSAMPLES + LEFT_OUT
-    expected = _work(PERMUTATIONS * SUBSAMPLES, numbers[len(numbers) // 2 - 1])
-    fits = Preparation(report, sum(_work(with_left_out, m) for m in numbers) + expected)
+    done, total = 0.0, work_of_choice(numbers)
     for m in numbers:
         value = stability(cn, pt, m, (random_state, _SUBSAMPLE), device)
         density = float(left_out_density(cn, pt, m, [USUAL_PENALTY], device)[USUAL_PENALTY].mean())
@@ -220,21 +276,38 @@ def choose_number(
         LOGGER.info(
             'M=%d: stability %.2f, log-density of patients left out %.2f', m, value, density
         )
-        fits.advance(_work(with_left_out, m), f'M={m}')
+        done += _work(SUBSAMPLES + LEFT_OUT, m)
+        report(done, total, f'M={m}')
     useful = [m for m in found if found[m].is_supported and _adds(found, m)]
     for m in dict.fromkeys([*reversed(useful), min(found)]):
-        null: list[float] = []
-        fits.total += _work(PERMUTATIONS * SUBSAMPLES, m) - expected
-        expected = 0.0
+        each = _work_of_permutations(m) / PERMUTATIONS
+        total = done + PERMUTATIONS * each
         for value in null_stability(shuffle, m, random_state, device):
-            null.append(value)
-            fits.advance(_work(SUBSAMPLES, m), f'M={m} with permuted data')
-        found[m] = replace(found[m], null=tuple(null))
+            found[m] = replace(found[m], null=(*found[m].null, value))
+            done += each
+            if found[m].is_settled:
+                total = done
+            report(done, total, f'M={m} with permuted data')
+            if found[m].is_settled:
+                break
+        null = found[m].null
         LOGGER.info('M=%d: highest stability over %d permutations %.2f', m, len(null), max(null))
         if found[m].is_supported:
             chosen = m
             break
     return Number(chosen, tuple(found.values()))
+
+
+def work_of_choice(candidates: Sequence[int]) -> float:
+    """Relative time of `choose_number`, if it chooses one of the smaller numbers."""
+    numbers = sorted(set(candidates))
+    permuted = _work_of_permutations(numbers[(len(numbers) - 1) // 2])
+    return sum(_work(SUBSAMPLES + LEFT_OUT, m) for m in numbers) + permuted
+
+
+def _work_of_permutations(n_patterns: int) -> float:
+    """Relative time of `null_stability`; threads wait for each other in a fifth of the work."""
+    return _work(PERMUTATIONS * SUBSAMPLES, n_patterns) * (0.2 + 0.8 / thread_count())
 
 
 def _work(n_fits: int, n_patterns: int) -> float:

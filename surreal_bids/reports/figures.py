@@ -24,7 +24,7 @@ from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.files import write_text
 from surreal_bids.harmonization.quality import HarmonizationQuality
-from surreal_bids.reports.mosaics import GOLDEN_RATIO, SVG_SETTINGS
+from surreal_bids.reports.mosaics import GOLDEN_RATIO
 from surreal_bids.stats.glm import HIGH, LOW
 
 COLOURS = {CONTROL: '#0072b2', PATIENT: '#d55e00'}
@@ -58,6 +58,14 @@ BINS = 24
 SIGNIFICANT = 0.05
 
 
+SVG_SETTINGS: dict[Any, Any] = {
+    'svg.hashsalt': 'surreal_bids',
+    'svg.fonttype': 'none',
+    'text.parse_math': False,
+}
+"""Names inside a file depend on its content only, and text stays text."""
+
+
 def save_figure(path: Path, figure: Figure) -> Path:
     """Write a figure as SVG, text as text; the same figure gives the same file.
 
@@ -67,7 +75,7 @@ def save_figure(path: Path, figure: Figure) -> Path:
     text = io.StringIO()
     for each in figure.findobj(Text):
         each.set_parse_math(False)  # Names of regions and sessions may hold dollars.
-    with mpl.rc_context({**SVG_SETTINGS, 'text.parse_math': False}):
+    with mpl.rc_context(SVG_SETTINGS):
         figure.savefig(text, format='svg', metadata={'Date': None})
     return write_text(path, _REPORT_LINK.sub(_POINT, text.getvalue()))
 
@@ -429,6 +437,35 @@ def _variable_label(row: pd.Series) -> str:
 
 BEFORE, AFTER, HELD_OUT, CHANCE = '#c44e52', '#4c72b0', '#55a868', '#555555'
 """Colours that stay apart for colour-blind readers and in grey."""
+
+
+def plot_plan(plan: pd.DataFrame, sufficient: float) -> Figure:
+    """Draw reproducibility, accuracy and the share of studies that reproduce all patterns, by size.
+
+    Parameters
+    ----------
+    plan : frame
+        What :func:`surreal_bids.analysis.planning.plan_study` returned.
+    sufficient
+        Share of studies that is asked for.
+    """
+    titles = {
+        'reproducibility': 'reproducibility',
+        'c_index': 'c-index',
+        'reproduced': 'share of studies with all patterns',
+    }
+    figure = new_figure(WIDTH, PANEL)
+    places = range(len(plan))
+    labels = [f'{row.controls}\n+ {row.patients}' for row in plan.itertuples()]
+    for axes, (name, title), colour in zip(figure.subplots(1, 3), titles.items(), SERIES):
+        axes.errorbar(
+            places, plan[name], 1.96 * plan[f'{name}_se'], fmt='o-', color=colour, capsize=3
+        )
+        axes.set_xticks(places, labels)
+        axes.set(title=title, xlabel='controls + patients (95 % interval)', ylim=(0, 1.03))
+        tidy(axes)
+    axes.axhline(sufficient, color=NEUTRAL, lw=0.8, ls='--')
+    return figure
 
 
 def plot_harmonization(quality: HarmonizationQuality) -> Figure:

@@ -52,6 +52,7 @@ from surreal_bids.reports.model_card import (
     against_chance,
     agreement_table,
     assurances,
+    describe_reproducibility,
     linear_table,
     model_facts,
     stability_table,
@@ -72,6 +73,7 @@ from surreal_bids.reports.pages import (
 )
 from surreal_bids.reports.viewers import Background, DrawnMap, draw_maps, drawn_results
 from surreal_bids.rindices.crossfit import HELD_OUT
+from surreal_bids.rindices.model import REPRODUCIBILITY
 from surreal_bids.stats.concordance import chance_agreement
 from surreal_bids.stats.glm import HIGH, LOW
 
@@ -178,10 +180,19 @@ def _summary(report: GroupReport) -> Section:
         Number('Excluded', str(len(cohort.exclusions))),
         Number('Patterns', str(chosen['n_patterns'])),
     ]
-    numbers += [*against_chance(report.card), *_concordance(report.card)]
+    numbers += [*against_chance(report.card), *_reproducibility(report.card)]
     found = assurances(report.card, applied=HELD_OUT not in report.found.results)
     blocks = [Numbers(tuple(numbers)), *list_checks(report.cautions), Paragraph(' '.join(found))]
     return Section('Summary', (*blocks, *not_held_out(report.found)))
+
+
+def _reproducibility(card: Mapping[str, Any]) -> list[Number]:
+    """Return the reproducibility of each pattern, or the agreement of members if unknown."""
+    reproduced = card.get(REPRODUCIBILITY)
+    if not reproduced:
+        return _concordance(card)
+    values = ', '.join(f'{name} {each["Median"]:.2f}' for name, each in reproduced.items())
+    return [Number('Reproducibility', values, note=describe_reproducibility(reproduced))]
 
 
 def _concordance(card: Mapping[str, Any]) -> list[Number]:

@@ -131,6 +131,8 @@ class GroupMethods:
         R-indices were associated with clinical measures.
     slopes
         How change per year was compared between groups; see :mod:`surreal_bids.stats.mixed`.
+    retest_pairs
+        Pairs of the user's repeated scans, by which changes of participants were judged; 0: none.
     split_half
         Training was repeated on two halves of the participants.
     from_table
@@ -157,6 +159,7 @@ class GroupMethods:
     permutations: int = 0
     associations: bool = False
     slopes: tuple[str, ...] = ()
+    retest_pairs: int = 0
     split_half: bool = False
     from_table: bool = False
 
@@ -193,6 +196,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         icv=cohort.options.icv,
         longitudinal=combat is not None and combat.shift_error_ is not None,
         associations=not found.associations.empty,
+        retest_pairs=cohort.retest_pairs if found.changes is not None else 0,
         slopes=() if change is None else tuple(change['slopes'].dropna().unique()),
         **{**asked, 'map_tissues': tuple(asked['map_tissues'])},
         **trained,

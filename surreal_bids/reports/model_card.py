@@ -20,9 +20,13 @@ from surreal_bids.model.factors import USUAL_PENALTY
 from surreal_bids.model.stability import (
     LEAST_OF_SEVERAL,
     LEAST_STABILITY,
+    REPRODUCTIONS,
     Stability,
     any_pattern,
     stored_number,
+)
+from surreal_bids.model.stability import (
+    SHARE as SUBSAMPLE_SHARE,
 )
 from surreal_bids.reports.pages import (
     Block,
@@ -40,6 +44,7 @@ from surreal_bids.rindices.crossfit import (
     not_reproduced,
 )
 from surreal_bids.rindices.intervals import INTERVALS
+from surreal_bids.rindices.model import REPRODUCIBILITY
 from surreal_bids.rindices.new_sites import describe_added
 from surreal_bids.text import counted, list_briefly
 
@@ -64,9 +69,14 @@ HEAD_SIZE = {
 }
 
 
-def verdict_text(card: Card) -> str:
+SHORTEST = ('Model', 'To watch')
+"""Lines of a verdict that a quiet command shows."""
+
+
+def verdict_text(card: Card, lines: Sequence[str] | None = None) -> str:
     """Return the verdict on a model: what it is and what to know before using it, in lines."""
-    return '\n'.join(text_lines([Facts(verdict(card))]))
+    facts = verdict(card)
+    return '\n'.join(text_lines([Facts({name: facts[name] for name in lines or facts})]))
 
 
 def card_text(card: Card, details: bool = True) -> str:
@@ -144,28 +154,51 @@ def assurances(card: Card, applied: bool = False) -> list[str]:
     applied
         Whether the R-indices are those of new participants, not of the training sample.
     """
-    fitted, agreement = card.get('CrossFit'), card['Selected']['agreement']
+    fitted = card.get('CrossFit')
     found = []
     if fitted is not None and not applied:
         found.append(
             'Each participant was scored by a model trained without them '
             f'({fitted["Folds"]}-fold cross-fitting).'
         )
-    least = (fitted or {}).get('LeastCorrelation')
-    if least:
-        listed = ', '.join(f'{name} {value:.2f}' for name, value in least.items())
-        found.append(
-            f'Lowest correlation of a pattern between a fold and the final model: {listed} '
-            f'({MIN_REPRODUCED:g} is enough).'
-        )
-    if agreement is not None:
-        how = _how_well(agreement, is_stable=not not_reproduced(fitted or {}))
-        found.append(f'Its {MEMBERS} agree {how} ({agreement:.2f}; {GOOD_AGREEMENT:g} is good).')
+    found += _how_reproducible(card)
     tested = _tested(card)
     return (
         [*found, f'Permutation test of any pattern: {", ".join(_p_value(tested))}.']
         if tested
         else found
+    )
+
+
+def _how_reproducible(card: Card) -> list[str]:
+    """Return the reproducibility of patterns, or the agreement of folds and members if unknown."""
+    if card.get(REPRODUCIBILITY):
+        told = describe_reproducibility(card[REPRODUCIBILITY])
+        return [f'Reproducibility: {told}.']
+    fitted, agreement = card.get('CrossFit') or {}, card['Selected']['agreement']
+    found = []
+    if fitted.get('LeastCorrelation'):
+        least = fitted['LeastCorrelation'].items()
+        listed = ', '.join(f'{name} {value:.2f}' for name, value in least)
+        found.append(
+            f'Lowest correlation of a pattern between a fold and the final model: {listed} '
+            f'({MIN_REPRODUCED:g} is enough).'
+        )
+    if agreement is not None:
+        how = _how_well(agreement, is_stable=not not_reproduced(fitted))
+        found.append(f'Its {MEMBERS} agree {how} ({agreement:.2f}; {GOOD_AGREEMENT:g} is good).')
+    return found
+
+
+def describe_reproducibility(reproduced: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the reproducibility of each pattern as a sentence."""
+    listed = ', '.join(
+        f'{name} {each["Median"]:.2f} ({each["Low"]:.2f} to {each["High"]:.2f})'
+        for name, each in reproduced.items()
+    )
+    return (
+        f'{listed}, the correlation with the R-indices in {REPRODUCTIONS} random subsamples of '
+        f'{SUBSAMPLE_SHARE:.0%} (median; 90% of subsamples)'
     )
 
 

@@ -9,25 +9,23 @@ from __future__ import annotations
 import colorsys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import matplotlib as mpl
 import nibabel as nib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize, to_rgb
+from matplotlib.colors import Normalize, to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from nibabel.affines import apply_affine
 from numpy.typing import NDArray
 from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import atomic_path
+from surreal_bids.files import write_text
 from surreal_bids.imaging.norms import split_side
+from surreal_bids.reports.canvas import Canvas
 
 Plane = Literal['axial', 'coronal', 'sagittal']
 
@@ -122,10 +120,14 @@ def choose_slices(
 
 def _extent(mask: nib.Nifti1Image) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """World limits (mm) of the centres of the voxels of a mask, each of shape (3,)."""
-    voxels = np.argwhere(load_volume(mask).data > MASK_LEVEL)
-    if len(voxels) == 0:
+    inside = load_volume(mask).data > MASK_LEVEL
+    rows = np.argwhere(inside.any(axis=2))
+    if len(rows) == 0:
         raise DataError('the brain mask is empty; check the mask')
-    world = apply_affine(mask.affine, voxels)
+    # The ends of each row of voxels are its extremes along any direction.
+    own = inside[tuple(rows.T)]
+    ends = (own.argmax(axis=1), own.shape[1] - 1 - own[:, ::-1].argmax(axis=1))
+    world = apply_affine(mask.affine, np.concatenate([np.column_stack([rows, e]) for e in ends]))
     return world.min(axis=0), world.max(axis=0)
 
 
@@ -192,18 +194,17 @@ STRIP = 13
 FOOT = 32
 """Height of the legend under the slices."""
 
-POINTS_PER_INCH = 72
-
 STRAY = 0.15
 """A point of an outline may be dropped if it lies this close to the line between its neighbours."""
 
 MIN_POINTS = 6
 """Outlines of fewer points are specks."""
 
-INK, FAINT_INK = '#ffffff', '#b8c0cc'
+LIGHT, FAINT = '#ffffff', '#b8c0cc'
+"""Colours of text on black."""
 
-SVG_SETTINGS: dict[Any, Any] = {'svg.hashsalt': 'surreal_bids', 'svg.fonttype': 'none'}
-"""Names inside a file depend on its content only, and text stays text."""
+LETTER = 0.62
+"""About the width of a letter, relative to its size."""
 
 SIDES: dict[Plane, tuple[str, str]] = {
     'axial': ('L', 'R'),
@@ -286,18 +287,17 @@ def save_mosaic(
     tiles = list(_place(rows))
     picture = _paint(tiles)
     height, width = picture.shape[:2]
-    figure, axes = _empty_figure(height, width)
-    axes.imshow(picture, extent=(0, width, height, 0), interpolation='nearest')
+    canvas = Canvas(height + FOOT, width, ink=LIGHT, paper='black')
+    canvas.image(0, 0, picture)
     for outline in outlines:
-        _draw_outline(axes, tiles, outline)
+        _draw_outline(canvas, tiles, outline)
     for tile in tiles:
-        _annotate(axes, tile)
-    _draw_legend(figure, [(each.name, each.colour) for each in outlines], swatches)
+        _annotate(canvas, tile)
+    foot = height + FOOT / 2
+    _draw_legend(canvas, foot, [(each.name, each.colour) for each in outlines], swatches)
     if scale is not None:
-        _draw_scale(figure, scale)
-    with mpl.rc_context(SVG_SETTINGS), atomic_path(path) as temporary:
-        figure.savefig(temporary, format='svg', dpi=POINTS_PER_INCH, metadata={'Date': None})
-    return path
+        _draw_scale(canvas, foot, width, scale)
+    return write_text(path, str(canvas))
 
 
 def _place(rows: Sequence[Row]) -> Iterator[Tile]:
@@ -328,20 +328,8 @@ def _paint(tiles: Sequence[Tile]) -> NDArray[np.uint8]:
     return picture
 
 
-def _empty_figure(height: int, width: int) -> tuple[Figure, Axes]:
-    """A black figure whose axes, in pixels, fill all but its foot."""
-    total = height + FOOT
-    figure = Figure(figsize=(width / POINTS_PER_INCH, total / POINTS_PER_INCH), facecolor='black')
-    FigureCanvasSVG(figure)
-    axes = figure.add_axes((0, FOOT / total, 1, height / total))
-    axes.set_axis_off()
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.set_autoscale_on(False)
-    return figure, axes
-
-
-def _draw_outline(axes: Axes, tiles: Sequence[Tile], outline: Outline) -> None:
-    volume = load_volume(outline.image)
+def _draw_outline(canvas: Canvas, tiles: Sequence[Tile], outline: Outline) -> None:
+    volume, axes = load_volume(outline.image), Figure().add_axes((0, 0, 1, 1))
     for tile in tiles:
         values = sample(volume, tile.where, PIXEL_MM)
         if not values.min() < outline.level < values.max():
@@ -352,7 +340,7 @@ def _draw_outline(axes: Axes, tiles: Sequence[Tile], outline: Outline) -> None:
         contour.remove()
         for curve in map(_thin, contour.allsegs[0]):
             if len(curve) >= MIN_POINTS:
-                axes.plot(*curve.T, color=outline.colour, linewidth=1)
+                canvas.line(*curve.ravel(), colour=outline.colour, width=1)
 
 
 def _thin(curve: NDArray) -> NDArray:
@@ -365,46 +353,47 @@ def _thin(curve: NDArray) -> NDArray:
     return np.round(curve[keep], 1)
 
 
-def _annotate(axes: Axes, tile: Tile) -> None:
+def _annotate(canvas: Canvas, tile: Tile) -> None:
     """Write the position and, on the first slice of a row, which side is which."""
     foot = tile.top + tile.height + STRIP / 2
     centre = tile.left + tile.width / 2
     position = f'{COORDINATE[tile.where.plane]} {tile.where.position:+.0f}'
-    axes.text(centre, foot, position, color=FAINT_INK, fontsize=9, ha='center', va='center')
+    canvas.words(centre, foot, position, 'middle', colour=FAINT)
     if tile.title is None:
         return
     left, right = SIDES[tile.where.plane]
     middle = tile.top + tile.height / 2
-    axes.text(tile.left + 3, middle, left, color=INK, fontsize=12, weight='bold', va='center')
-    axes.text(
-        tile.left + tile.width - 3, middle, right,
-        color=INK, fontsize=12, weight='bold', va='center', ha='right',
-    )  # fmt: skip
-    axes.text(tile.left + 4, tile.top + 4, tile.title, color=INK, fontsize=11, va='top')
+    canvas.words(tile.left + 3, middle, left, size=14)
+    canvas.words(tile.left + tile.width - 3, middle, right, 'end', size=14)
+    if tile.title:
+        canvas.words(tile.left + 4, tile.top + 10, tile.title, size=11)
 
 
 def _draw_legend(
-    figure: Figure, lines: Sequence[tuple[str, str]], swatches: Sequence[tuple[str, str]]
+    canvas: Canvas,
+    middle: float,
+    lines: Sequence[tuple[str, str]],
+    swatches: Sequence[tuple[str, str]],
 ) -> None:
-    style: dict[str, Any] = {'linewidth': 0, 'marker': 's', 'markersize': 9}
-    handles = [Line2D([], [], color=colour, linewidth=2, label=name) for name, colour in lines]
-    handles += [Line2D([], [], color=colour, label=name, **style) for name, colour in swatches]
-    if handles:
-        figure.legend(
-            handles=handles, loc='lower left', ncols=len(handles), frameon=False,
-            labelcolor=INK, fontsize=11, borderaxespad=0.2,
-        )  # fmt: skip
+    """Explain lines and colours from the left of the foot."""
+    left, size = 8.0, 11
+    for thickness, entries in ((2, lines), (9, swatches)):
+        for name, colour in entries:
+            canvas.box(left, middle - thickness / 2, 18, thickness, colour)
+            canvas.words(left + 24, middle, name, size=size)
+            left += 40 + LETTER * size * len(name)
 
 
-def _draw_scale(figure: Figure, scale: Scale) -> None:
-    """A colour bar on the right of the foot, its label beside it."""
-    point = 1 / (POINTS_PER_INCH * figure.get_figheight())
-    axes = figure.add_axes((0.7, 17 * point, 0.28, 9 * point))
-    mappable = ScalarMappable(Normalize(scale.low, scale.high), scale.colours)
-    bar = figure.colorbar(mappable, cax=axes, orientation='horizontal')
-    bar.outline.set_visible(False)
-    axes.tick_params(colors=INK, labelsize=9, length=2, pad=1)
-    figure.text(0.69, 21 * point, scale.label, color=INK, fontsize=11, ha='right', va='center')
+def _draw_scale(canvas: Canvas, middle: float, width: float, scale: Scale) -> None:
+    """Draw a colour bar on the right of the foot, its label beside it."""
+    left, right, height = 0.7 * width, 0.98 * width, 9
+    shades = map_colours(np.linspace(scale.low, scale.high, COLOUR_LEVELS), scale)
+    for number, shade in enumerate(shades):
+        # Each reaches to the end, where later ones cover it, so that no gap is seen.
+        begin = left + (right - left) * number / len(shades)
+        canvas.box(begin, middle - height, right - begin, height, to_hex(shade))
+    canvas.scale(middle, scale.low, scale.high, left, right)
+    canvas.words(left - 8, middle - height / 2, scale.label, 'end', size=11)
 
 
 WINDOW = (0.5, 99.5)
@@ -589,8 +578,7 @@ def statistic_mosaic(
     limit
         Size of the values that get the last colours; by default the greatest one's.
     """
-    slices, volume = choose_slices(mask), load_volume(statistic)
-    grey = grey_painter(background, mask, slices)
+    (slices, grey), volume = _shaded(background, mask), load_volume(statistic)
     largest = limit or float(np.abs(volume.data).max()) or 1.0
     scale = Scale('RdBu_r', -largest, largest, label)
 
@@ -598,9 +586,20 @@ def statistic_mosaic(
         # Nearest: between a voxel beyond the threshold and one at zero there is nothing to see.
         values = sample(volume, where, PIXEL_MM, order=0)
         shown = (np.abs(values) > threshold)[..., None]
-        return np.where(shown, map_colours(values, scale), BACKGROUND_LIGHT * grey(where))
+        return np.where(shown, map_colours(values, scale), grey[where])
 
     return save_mosaic(path, _rows(slices, paint), scale=scale)
+
+
+@lru_cache(maxsize=1)
+def _shaded(
+    background: nib.Nifti1Image, mask: nib.Nifti1Image
+) -> tuple[Slices, dict[Slice, NDArray]]:
+    """Return slices of a template and their pictures, on which one map after the other is drawn."""
+    slices = choose_slices(mask)
+    grey = grey_painter(background, mask, slices)
+    of_all = [where for of_plane in slices.values() for where in of_plane]
+    return slices, {where: BACKGROUND_LIGHT * grey(where) for where in of_all}
 
 
 def region_colour(index: int, name: str) -> tuple[float, float, float]:

@@ -1,8 +1,4 @@
-"""Figures of one participant's R-indices: comparison with controls, contributions, change.
-
-Every participant has the first two. They are written as SVG directly, since matplotlib would take
-most of the time of a report.
-"""
+"""Figures of one participant's R-indices: comparison with controls, contributions, change."""
 
 from __future__ import annotations
 
@@ -12,13 +8,12 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from surreal_bids.bids.tabular import CONTROL, PATIENT
 from surreal_bids.cohort.groups import GROUP_NAMES
+from surreal_bids.reports.canvas import NARROW, Canvas
 from surreal_bids.reports.figures import COLOURS, NEUTRAL, SERIES, new_figure, tidy
 from surreal_bids.reports.mosaics import (
     BACKGROUND_LIGHT,
@@ -39,9 +34,6 @@ from surreal_bids.reports.mosaics import (
 WIDTH = 10.5
 """Inches: as wide as the report."""
 
-NARROW = 400
-"""Points: as wide as a phone shows with letters that can be read."""
-
 PANEL, LEFT, RIGHT = 62, 24, NARROW - 8
 """Points: height of the panel of an R-index, and its sides."""
 SIDES, ENDS = (LEFT, RIGHT), [0, -1]
@@ -50,8 +42,6 @@ BINS = 30
 
 RAISES, LOWERS = '#b2182b', '#2166ac'
 """Colours of contributions, those of the map: they stay apart for colour-blind readers."""
-
-INK = '#1b2430'
 
 LONGEST, HALF = 48, 23
 """Letters of the names of regions, and of both ends of longer names."""
@@ -72,80 +62,6 @@ INNER = 0.3
 """Where such slices begin and end: nearer to the middle, since they are few."""
 
 BASELINE, OTHERS = 'mean control', 'all other regions'
-
-
-class Canvas:
-    """An SVG picture, in points from the upper left corner.
-
-    Parameters
-    ----------
-    height
-        Its height; it is `NARROW` wide.
-    """
-
-    def __init__(self, height: float) -> None:
-        self._height = height
-        self._elements: list[Markup] = []
-
-    def box(self, left: float, top: float, width: float, height: float, fill: str) -> None:
-        """Draw a filled box; a negative width goes to the left."""
-        left, width = min(left, left + width), abs(width)
-        self._elements.append(
-            Markup('<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="{}"/>').format(
-                left, top, width, height, fill
-            )
-        )
-
-    def line(self, *ends: float, colour: str = INK, width: float = 0.8) -> None:
-        """Draw a line through x, y, x, y, ..."""
-        points = ' '.join(f'{end:.2f}' for end in ends)
-        self._elements.append(
-            Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="{}"/>').format(
-                points, colour, width
-            )
-        )
-
-    def area(self, corners: NDArray, fill: str) -> None:
-        """Draw a filled polygon, half transparent; corners are (N, 2)."""
-        points = ' '.join(f'{end:.2f}' for end in corners.ravel())
-        self._elements.append(
-            Markup('<polygon points="{}" fill="{}" fill-opacity="0.35"/>').format(points, fill)
-        )
-
-    def diamond(self, x: float, y: float, size: float = 6) -> None:
-        """Draw a white diamond."""
-        points = f'{x:.2f},{y - size} {x + size:.2f},{y} {x:.2f},{y + size} {x - size:.2f},{y}'
-        self._elements.append(
-            Markup('<polygon points="{}" fill="white" stroke="{}" stroke-width="2"/>').format(
-                points, INK
-            )
-        )
-
-    def words(self, x: float, y: float, text: str, anchor: str = 'start', size: int = 9) -> None:
-        """Write a line of text whose middle is at this height."""
-        self._elements.append(
-            Markup(
-                '<text x="{:.2f}" y="{:.2f}" text-anchor="{}" font-size="{}px">{}</text>'
-            ).format(x, y + 0.35 * size, anchor, size, text)
-        )
-
-    def scale(self, y: float, low: float, high: float, left: float, right: float) -> None:
-        """Draw a horizontal axis with some round numbers."""
-        self.line(left, y, right, y)
-        for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high):
-            if low <= tick <= high:
-                x = left + (tick - low) / (high - low) * (right - left)
-                self.line(x, y, x, y + 3)
-                self.words(x, y + 11, f'{tick:.3g}', 'middle')
-
-    def __str__(self) -> str:
-        head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{NARROW}pt" '
-            f'height="{self._height:.0f}pt" viewBox="0 0 {NARROW} {self._height:.0f}" '
-            f'font-family="sans-serif" fill="{INK}">'
-        )
-        paper = '<rect width="100%" height="100%" fill="white"/>'
-        return '\n'.join((head, paper, *self._elements, '</svg>\n'))
 
 
 def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[str, int]) -> str:

@@ -23,6 +23,7 @@ from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.cohort.warnings import not_adapted
 from surreal_bids.columns import sex_of
 from surreal_bids.files import final_path, write_text
+from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.reports.assembly import (
     ANATOMY,
     RINDICES,
@@ -64,7 +65,7 @@ from surreal_bids.reports.rindices_figures import (
 )
 from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model, in_sample
 from surreal_bids.rindices.intervals import centile_interval
-from surreal_bids.rindices.measurement_noise import PAIRS
+from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, MIN_FOR_INTERVALS
 from surreal_bids.text import counted
 
@@ -263,7 +264,9 @@ def _why_no_interval(one: Individual) -> str:
     """Return why the interval of an R-index is not known."""
     if 'CrossFit' not in one.tables.card:
         return 'no interval: the model was not cross-fitted'
-    return f'no interval: needs {MIN_FOR_INTERVALS} controls with this R-index out of fold'
+    if one.last.get('status') == UNHARMONIZED:
+        return 'no interval: the model does not include this site'
+    return f'no interval: needs {MIN_FOR_INTERVALS} controls, and patients above them, out of fold'
 
 
 def _centile(row: pd.Series, name: str) -> str:
@@ -408,10 +411,8 @@ def _changes(one: Individual) -> list[Block]:
         'A change is reliable if it exceeds a limit derived from repeated scans of the same brains '
         '(noise: standard deviation of the difference of two such scans). Changes between sites '
         'are rated only if the sites were compared within participants. Volumes also change with '
-        'normal ageing. The noise was estimated in '
-        f'{PAIRS} people, and limits account for this small number. In simulations, 6% of people '
-        'without change exceeded the limit of at least one R-index (5% intended); with the errors '
-        f'of the {PAIRS} people themselves, 15% did. Interpret changes near the limit with care.'
+        f'normal ageing. {describe_noise(one.tables.retest_pairs)} Limits account for the number '
+        'of these scans. Interpret changes near the limit with care.'
     )
     return [Paragraph(text), *(each for each in tables if len(each.frame))]
 

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import nibabel as nib
@@ -41,6 +42,11 @@ class Background:
     name: str
     t1w: nib.Nifti1Image
     mask: nib.Nifti1Image
+
+    @cached_property
+    def coarse(self) -> nib.Nifti1Image:
+        """The T1w image as viewers show it."""
+        return _coarser(self.t1w, 1)
 
     @classmethod
     def read(cls, template: str, name: str) -> Background:
@@ -97,13 +103,13 @@ def write_viewer(output_dir: Path, drawn: DrawnMap, background: Background) -> P
     # Takes seconds to import, which pages without maps need not wait for.
     from nilearn.plotting import view_img
 
-    t1w, image = _coarser(background.t1w, 1), _coarser(drawn.image, 0)
+    image = _coarser(drawn.image, 0)
     with warnings.catch_warnings():
         # Nilearn looks at the background through a masked array, of which numpy warns.
         warnings.simplefilter('ignore', UserWarning)
         viewer = view_img(
             image,
-            bg_img=t1w,
+            bg_img=background.coarse,
             threshold=drawn.threshold or _smallest(image),
             vmax=_limit(drawn),
             cmap='RdBu_r',

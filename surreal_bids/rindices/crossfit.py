@@ -33,6 +33,7 @@ from surreal_bids.progress import Stage, step
 from surreal_bids.rindices.model import (
     BASELINE,
     R_INDEX,
+    REPRODUCIBILITY,
     VISIT,
     TableModel,
     TrainingData,
@@ -283,7 +284,7 @@ def training_stages(
     gan = make_gan(options)
     seconds = SECONDS_PER_ITERATION * gan.most_iterations
     of_fold = min(options.repetitions or MEMBERS, MEMBERS) / MEMBERS
-    whole = gan.usual_rounds
+    whole = gan.rounds_of_choice + gan.usual_rounds
     plan = {FINAL: (1, whole), FOLDS: (n_folds, of_fold), BOTH_HALVES: (n_halves, whole)}
     return [
         Stage(name, count, seconds, size=rounds, at_once=at_once, kind='training')
@@ -471,6 +472,22 @@ def doubts_of_model(card: Mapping[str, Any]) -> list[Caution]:
                 'With other training participants, these patterns would have been other ones',
                 'Do not draw conclusions from these R-indices alone; more training participants '
                 'are needed',
+                MODEL_SECTION,
+            )
+        )
+    weak = [
+        f'{name} ({each["Median"]:.2f})'
+        for name, each in card.get(REPRODUCIBILITY, {}).items()
+        if each['Median'] < MIN_REPRODUCED
+    ]
+    if weak:
+        doubts.append(
+            Caution(
+                f'Patterns not reproduced in random subsamples: {", ".join(weak)}; at least '
+                f'{MIN_REPRODUCED:g} is expected',
+                'With other training participants, these patterns would have been other ones',
+                'Do not interpret these R-indices; use fewer patterns (--n-patterns) or more '
+                'training participants',
                 MODEL_SECTION,
             )
         )

@@ -32,15 +32,26 @@ SEVERITIES = np.linspace(0, 1, 11)
 PER_CENT = np.arange(101)
 
 
-def interval(r: Floats, curves: Mapping[str, Sequence[float]]) -> tuple[Floats, Floats]:
+def interval(
+    r: Floats, curves: Mapping[str, Sequence[float]], shared: float = 0.0
+) -> tuple[Floats, Floats]:
     """Lower and upper end of the interval of each R-index, in the unit of the R-index.
 
     The ends are what is expected at the severities at which R-indices as large, or as small, become
     unusual. Beyond the severities that were tried, the distance stays as at the last of them.
+
+    Parameters
+    ----------
+    r
+        R-indices.
+    curves
+        `Expected`, `Lower` and `Upper` R-index at each of `SEVERITIES`.
+    shared
+        Standard error that all of them share, beside those in the curves.
     """
-    expected = np.asarray(curves['Expected'])
-    low = _follow(r, np.asarray(curves['Upper']), expected)
-    high = _follow(r, np.asarray(curves['Lower']), expected)
+    expected, lower, upper = (np.asarray(curves[row]) for row in ('Expected', 'Lower', 'Upper'))
+    low = _follow(r, expected + np.hypot(upper - expected, shared), expected)
+    high = _follow(r, expected - np.hypot(lower - expected, shared), expected)
     return np.minimum(low, r), np.maximum(high, r)
 
 
@@ -50,11 +61,27 @@ def _follow(r: Floats, curve: Floats, expected: Floats) -> Floats:
     return np.interp(r, curve, expected) + beyond
 
 
-def with_intervals(results: pd.DataFrame, note: Note) -> pd.DataFrame:
-    """Add the interval of each R-index to a table of them."""
+def with_intervals(
+    results: pd.DataFrame, note: Note, errors: Mapping[str, pd.Series] | None = None
+) -> pd.DataFrame:
+    """Add the interval of each R-index to a table of them.
+
+    Parameters
+    ----------
+    results
+        R-indices.
+    note
+        Intervals, as the card has them.
+    errors
+        For each R-index, the standard error that participants share with others of their site.
+    """
     columns: dict[str, Floats] = {}
     for name, curves in note['Patterns'].items():
-        ends = interval(results[name].to_numpy(dtype=float), curves)
+        r = results[name].to_numpy(dtype=float)
+        error = np.zeros(len(r)) if errors is None else errors[name].to_numpy()
+        ends = np.full((2, len(r)), np.nan)
+        for each in np.unique(error):
+            ends[:, error == each] = interval(r[error == each], curves, each)
         columns |= dict(zip((f'{name}{LOW_SUFFIX}', f'{name}{HIGH_SUFFIX}'), ends))
     return insert_columns(results, pd.DataFrame(columns, results.index), list(note['Patterns']))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,10 +27,13 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
+from surreal_bids.harmonization.encoding import as_labels
 from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.bundle import invalid_model, load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.stability import reproduce
 from surreal_bids.rindices.intervals import (
     INTERVALS,
     REFERENCE,
@@ -60,8 +63,14 @@ VISIT, R_INDEX, BASELINE = 'visit', 'r_index', 'baseline'
 HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 """Options of training that replace a value of the preset."""
 
+ADDED_SITES, INDEX_ERROR = 'AddedSites', 'IndexStandardError'
+"""Keys of the card: sites that were added later, and how sure R-indices there are."""
+
+REPRODUCIBILITY = 'Reproducibility'
+"""Key of the card: how well patterns are reproduced in subsamples."""
+
 NOTES = (
-    *('TrainingSample', 'CrossFit', 'Imported', 'HyperParameters', 'AddedSites'),
+    *('TrainingSample', REPRODUCIBILITY, 'CrossFit', 'Imported', 'HyperParameters', ADDED_SITES),
     *(INTERVALS, REFERENCE),
 )
 """What a card may hold of `TableModel.notes`."""
@@ -144,9 +153,9 @@ class TableModel:
             - `n_imputed`: number of imputed features, if the model imputes;
             - `status`: complete, unharmonized or incomplete.
         """
-        return self._describe(self.preprocessing.transform(features, people))
+        return self._describe(self.preprocessing.transform(features, people), people)
 
-    def _describe(self, prepared: Prepared) -> pd.DataFrame:
+    def _describe(self, prepared: Prepared, people: pd.DataFrame) -> pd.DataFrame:
         r, spread = self.gan.transform(prepared.normalised, return_std=True)
         finite = np.asarray(np.isfinite(r).all(axis=1))
         if not finite.all():
@@ -161,7 +170,8 @@ class TableModel:
         if self.gan.domain_ is not None:
             computed['brain_in_range'] = self.gan.in_range(prepared.normalised)
         if INTERVALS in self.notes:
-            computed = with_intervals(computed, self.notes[INTERVALS])
+            errors = self._site_errors(people, prepared.status[computed.index])
+            computed = with_intervals(computed, self.notes[INTERVALS], errors)
         if CONTROL in self.notes.get(REFERENCE, {}):
             computed = with_training_centiles(
                 computed, self.notes[REFERENCE][CONTROL], prepared.status == COMPLETE
@@ -170,6 +180,22 @@ class TableModel:
         extra = {'covariates_out_of_range': prepared.beyond_range, 'n_imputed': prepared.n_imputed}
         columns = {name: column for name, column in extra.items() if column is not None}
         return results.assign(**columns, status=prepared.status)
+
+    def _site_errors(self, people: pd.DataFrame, status: pd.Series) -> dict[str, pd.Series]:
+        """What few controls of an added site leave open, by R-index.
+
+        0 at sites of the training sample, and unknown at sites that the model does not know.
+        """
+        column, added = self.preprocessing.options.site_column, self.notes.get(ADDED_SITES, {})
+        sites = pd.Series('', status.index)
+        if added and column is not None:
+            sites = pd.Series(as_labels(people.loc[status.index, column]), status.index)
+        errors = {}
+        for name in self.pattern_names:
+            known = {site: told[INDEX_ERROR].get(name, np.nan) for site, told in added.items()}
+            error = sites.map(known).where(sites.isin(list(known)), 0.0).astype(float)
+            errors[name] = error.where(status == COMPLETE)
+        return errors
 
     def contributions(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
         """What each feature contributes to the R-indices that `compute` gives.
@@ -259,6 +285,8 @@ class TableModel:
             'the mean of a feature is 0 or negative': steps.options.icv != 'power'
             or bool((steps.normaliser.mean_ > 0).all()),
             'intervals or centiles do not match the patterns': is_sound(self.notes, patterns),
+            'the reproducibility does not match the patterns': self._is_reproducibility_sound(),
+            'the errors of added sites are invalid': self._are_site_errors_sound(),
             'the names of the patterns are invalid or do not match their number': all(
                 map(str.isidentifier, patterns)
             )
@@ -270,6 +298,21 @@ class TableModel:
             or np.linalg.eigvalsh(domain.precision + domain.precision.T).min() > 0 < domain.limit,
         }
         return [problem for problem, is_sound_ in sound.items() if not is_sound_]
+
+    def _is_reproducibility_sound(self) -> bool:
+        """Whether it names the patterns, and has three correlations of each."""
+        told = self.notes.get(REPRODUCIBILITY, {})
+        return list(told) in ([], list(self.pattern_names)) and all(
+            -1 <= each['Low'] <= each['Median'] <= each['High'] <= 1 for each in told.values()
+        )
+
+    def _are_site_errors_sound(self) -> bool:
+        """Whether errors of added sites are numbers that no law of statistics forbids."""
+        return all(
+            set(told[INDEX_ERROR]) <= set(self.pattern_names)
+            and all(0 <= error < np.inf for error in told[INDEX_ERROR].values())
+            for told in self.notes.get(ADDED_SITES, {}).values()
+        )
 
     @property
     def meanings(self) -> Mapping[str, str]:
@@ -513,4 +556,21 @@ def select_model(
         checkpoint_dir=checkpoint_dir,
     )
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
-    return TableModel(data.preprocessing, gan, names, {'TrainingSample': data.sample})
+    notes: dict[str, Any] = {'TrainingSample': data.sample}
+    if assess_number and names and hyperparameters(options.preset).start == 'factors':
+        notes[REPRODUCIBILITY] = _reproducibility(data, gan, names)
+    return TableModel(data.preprocessing, gan, names, notes)
+
+
+def _reproducibility(
+    data: TrainingData, gan: SurrealGAN, names: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Reproducibility of each pattern: the median of subsamples, and 90 % of them."""
+    X, is_patient = data.arrays
+    values = X.to_numpy()
+    cn, pt = values[~is_patient], values[is_patient]
+    r_NM = np.asarray(gan.transform(pt))
+    found = reproduce(cn, pt, r_NM, gan.random_state)
+    low, median, high = np.quantile(found, [0.05, 0.5, 0.95], axis=0).round(3).tolist()
+    rows = zip(names, median, low, high)
+    return {name: {'Median': m, 'Low': lo, 'High': hi} for name, m, lo, hi in rows}

@@ -23,7 +23,7 @@ from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.covariates import Residualiser
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.harmonization.encoding import CovariateEncoder
-from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.model import ADDED_SITES, INDEX_ERROR, TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing, prepare_inputs
 from surreal_bids.text import counted, list_briefly
 
@@ -56,7 +56,37 @@ def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Co
     named = replace(cohort, people=people)
     first = named.first_visits()
     controls = first.select(~first.is_patient)
-    return teach_sites(_as_learned(model), controls), named
+    taught = teach_sites(_as_learned(model), controls)
+    return taught, named
+
+
+def note_site_errors(taught: TableModel, named: Cohort) -> TableModel:
+    """Note how sure R-indices are at the sites of a cohort that a model was adapted to."""
+    first = named.first_visits()
+    controls = first.select(~first.is_patient)
+    sizes = controls.people[str(controls.options.site_column)].value_counts()
+    errors = _index_errors(taught, controls)
+    here = {
+        str(site): {'Controls': int(n), INDEX_ERROR: _of_mean(errors, n)}
+        for site, n in sizes.items()
+    }
+    return _with_notes(taught, here)
+
+
+def _index_errors(taught: TableModel, controls: Cohort) -> pd.Series:
+    """Standard deviation of R-indices among the controls of new sites, after harmonization."""
+    return taught.apply(controls)[list(taught.pattern_names)].std().dropna()
+
+
+def _of_mean(sd: pd.Series, n: int) -> dict[str, float]:
+    """Standard errors of means of n values."""
+    return (sd / np.sqrt(n)).to_dict()
+
+
+def _with_notes(model: TableModel, sites: Mapping[str, Any]) -> TableModel:
+    """The model with what its card says of sites that were added."""
+    added = {**model.notes.get(ADDED_SITES, {}), **sites}
+    return replace(model, notes={**model.notes, ADDED_SITES: added})
 
 
 def without_sites(model: TableModel) -> list[Caution]:
@@ -78,7 +108,7 @@ def sites_by_name(model: TableModel, cohort: Cohort) -> list[Caution]:
     column, combat = cohort.options.site_column, model.preprocessing.combat
     if column is None or combat is None:
         return []
-    added = model.notes.get('AddedSites', {})
+    added = model.notes.get(ADDED_SITES, {})
     known = sorted((set(cohort.people[column].dropna()) & set(combat.sites_)) - set(added))
     if not known:
         return []
@@ -128,7 +158,14 @@ def _as_learned(model: TableModel) -> TableModel:
     lists = {name: list(compress(state[name], kept)) for name in ('sites', 'site_sizes')}
     arrays = {name: np.asarray(state[name])[kept] for name in ('shift', 'ratio')}
     learned = ComBat.from_arrays({**state, **lists, **arrays})
-    return replace(model, preprocessing=replace(model.preprocessing, combat=learned))
+    notes = dict(model.notes)
+    added = notes.pop(ADDED_SITES, {})
+    kept_sites = {site: told for site, told in added.items() if site in lists['sites']}
+    return replace(
+        model,
+        preprocessing=replace(model.preprocessing, combat=learned),
+        notes={**notes, **({ADDED_SITES: kept_sites} if kept_sites else {})},
+    )
 
 
 def _reference(steps: Preprocessing) -> ComBat:
@@ -188,7 +225,8 @@ class AddedSite:
         and `variance_ratio`.
     index_sd
         Standard error of the R-indices of all its participants, by pattern: what is common to
-        them because the site was learned from these controls and not from others.
+        them because the site was learned from these controls and not from others. It is that of
+        the mean R-index of as many controls, as if the prior of ComBat did not help.
     """
 
     name: str
@@ -201,7 +239,7 @@ class AddedSite:
         return {
             'Controls': self.n_controls,
             'ShiftStandardError': float(self.shifts['shift_sd'].mean()),
-            'IndexStandardError': dict(self.index_sd),
+            INDEX_ERROR: dict(self.index_sd),
         }
 
 
@@ -255,8 +293,8 @@ def _require_one_site(cohort: Cohort, site: str) -> None:
 def add_sites(model: TableModel, controls: Cohort) -> tuple[TableModel, list[AddedSite]]:
     """Add sites to a model, and estimate what few controls leave open.
 
-    Standard errors are those of the jackknife: each control is left out in turn, and the site
-    learned from the rest (Efron and Stein, Annals of Statistics 9:586-596, 1981).
+    Standard errors of shifts are those of the jackknife: each control is left out in turn, and the
+    site learned from the rest (Efron and Stein, Annals of Statistics 9:586-596, 1981).
 
     Parameters
     ----------
@@ -279,24 +317,24 @@ def add_sites(model: TableModel, controls: Cohort) -> tuple[TableModel, list[Add
                 f'{FEW_FOR_A_MODEL} recommended; add controls'
             )
     taught = teach_sites(model, controls)
-    added = [_describe(model, taught, controls.select(site == name)) for name in sizes.index]
-    notes = {**model.notes.get('AddedSites', {}), **{each.name: each.to_json() for each in added}}
-    return replace(taught, notes={**model.notes, 'AddedSites': notes}), added
+    errors = _index_errors(taught, controls)
+    added = [
+        _describe(model, taught, controls.select(site == name), errors) for name in sizes.index
+    ]
+    return _with_notes(taught, {each.name: each.to_json() for each in added}), added
 
 
-def _describe(model: TableModel, taught: TableModel, controls: Cohort) -> AddedSite:
+def _describe(
+    model: TableModel, taught: TableModel, controls: Cohort, index_sd: pd.Series
+) -> AddedSite:
     """Compare a site with what it would be without each of its controls."""
     name = str(controls.people[str(controls.options.site_column)].iloc[0])
     combat = _combat(taught)
-    number = combat.sites_.index(name)
-    n, names = len(controls), list(model.pattern_names)
-    shifts, indices = [], []
+    number, n = combat.sites_.index(name), len(controls)
+    shifts = []
     for person in range(n):
         without = teach_sites(model, controls.select(np.arange(n) != person))
         shifts.append(_combat(without).shift_[-1])
-        if names:
-            results = without.compute(controls.features, controls.people)
-            indices.append(results[names].mean().to_numpy())
     table = pd.DataFrame(
         {
             'shift': combat.shift_[number],
@@ -305,8 +343,7 @@ def _describe(model: TableModel, taught: TableModel, controls: Cohort) -> AddedS
         },
         index=pd.Index([f for f in combat.features_ if f not in combat.constant_], name='feature'),
     )
-    errors = jackknife(np.array(indices)).tolist() if names else []
-    return AddedSite(name, n, table, dict(zip(names, errors)))
+    return AddedSite(name, n, table, _of_mean(index_sd, n))
 
 
 def _combat(model: TableModel) -> ComBat:
@@ -342,10 +379,16 @@ def describe_added(notes: Mapping[str, Any]) -> list[str]:
     """One line for each site that was added to a model, from what its card says."""
     lines = []
     for site, told in notes.items():
-        errors = ', '.join(f'{k} {sd:.3f}' for k, sd in told['IndexStandardError'].items())
-        lines.append(
-            f'site {site}: learned from {told["Controls"]} controls; standard error of its shifts '
-            f'{told["ShiftStandardError"]:.2f} SD of controls (mean over features)'
-            + (f', of its R-indices {errors} (shared by all its participants)' if errors else '')
-        )
+        errors = ', '.join(f'{k} {sd:.3f}' for k, sd in told[INDEX_ERROR].items())
+        parts = [f'site {site}: learned from {told["Controls"]} controls']
+        if 'ShiftStandardError' in told:
+            shift = told['ShiftStandardError']
+            parts.append(
+                f'standard error of its shifts {shift:.2f} SD of controls (mean over features)'
+            )
+        if errors:
+            parts.append(
+                f'standard error of its R-indices {errors} (shared by all its participants)'
+            )
+        lines.append('; '.join(parts))
     return lines

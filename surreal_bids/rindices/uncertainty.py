@@ -3,13 +3,17 @@
 Both are learned from controls who were held out, and stored in the card of the model as plain
 numbers of all of them together.
 
-The error of an R-index is tried on simulated patients: held-out controls who lose from each region
-the share that the model's generator takes from the mean control at a known severity. Their
-R-indices differ from what is expected at that severity by all that makes people differ in R-index
-without differing in severity: anatomy, the noise of the segmentation (controls were measured by the
-same scanners and programs), other patterns, and what few people and a few members leave open (the
-model of each fold is trained on other people). The interval of an R-index has the severities at
-which it would not be unusual (Neyman, Phil. Trans. R. Soc. A 236:333-380, 1937).
+The unit of severity is that of the model: controls have none, and the mean patient half of the most
+(severities of patients are U[0, 1]). So R-indices of controls and patients who were held out tell
+which R-index a severity has on average.
+
+How far single R-indices are from that is tried on simulated patients: held-out controls who lose
+from each region the share that the generator of the final model takes from the mean control at a
+known severity, measured by the model of the fold. They differ by all that makes people differ in
+R-index without differing in severity: anatomy, the noise of the segmentation (controls were
+measured by the same scanners and programs), other patterns, and what few people and a few members
+leave open (the two models were trained on other people). The interval of an R-index has the
+severities at which it would not be unusual (Neyman, Phil. Trans. R. Soc. A 236:333-380, 1937).
 """
 
 from __future__ import annotations
@@ -54,13 +58,17 @@ AGE_RANGE = 5.0
 """Years by which a control of like age may be younger or older."""
 
 
-def learn_standing(cohort: Cohort, fitted: CrossFit, random_seed: int = 0) -> dict[str, Any]:
+def learn_standing(
+    cohort: Cohort, final: TableModel, fitted: CrossFit, random_seed: int = 0
+) -> dict[str, Any]:
     """What the card of the final model says of the error of R-indices, and of those of controls.
 
     Parameters
     ----------
     cohort
         Controls and patients.
+    final
+        The model of all of them.
     fitted
         Models of folds, and R-indices of the held out.
     random_seed
@@ -70,23 +78,17 @@ def learn_standing(cohort: Cohort, fitted: CrossFit, random_seed: int = 0) -> di
     -------
     dict
         `Intervals`: for each pattern, what R-indices are expected to be at each of `SEVERITIES`,
-        and between which two most are. `Reference`: percentiles (0 to 100) of the R-indices of
-        held-out controls and patients. Each if there are enough people.
+        and between which two most are, if patients have higher R-indices than controls.
+        `Reference`: percentiles (0 to 100) of the R-indices of held-out controls and patients. Each
+        if there are enough people.
     """
     names = [str(name) for name in fitted.correlation]
     known = fitted.results[names].notna().all(axis=1)
     if not names or not known.any():
         return {}
     first = cohort.select(known).first_visits()
-    controls = first.select(~first.is_patient)
-    notes: dict[str, Any] = {}
-    if len(controls) >= MIN_FOR_INTERVALS:
-        notes[INTERVALS] = {
-            'Share': SHARE,
-            'Controls': len(controls),
-            'Patterns': _try_error(controls, fitted, random_seed),
-        }
     indices = fitted.results.loc[first.visits.index, names]
+    notes = _learn_intervals(first, final, fitted, random_seed)
     reference = {
         str(group): {
             'Number': len(rows),
@@ -98,11 +100,30 @@ def learn_standing(cohort: Cohort, fitted: CrossFit, random_seed: int = 0) -> di
     return notes | ({REFERENCE: reference} if reference else {})
 
 
-def _try_error(controls: Cohort, fitted: CrossFit, seed: int) -> dict[str, dict[str, list[float]]]:
-    """For each pattern: mean and outer quantiles of the R-index at each of `SEVERITIES`."""
+def _learn_intervals(
+    first: Cohort, final: TableModel, fitted: CrossFit, seed: int
+) -> dict[str, Any]:
+    """Intervals for the card; empty if there are too few people, or patients are like controls."""
+    indices = fitted.results.loc[first.visits.index, list(final.pattern_names)]
+    controls, patients = indices[~first.is_patient], indices[first.is_patient]
+    enough = len(controls) >= MIN_FOR_INTERVALS and len(patients) > 1
+    if not enough or not (patients.mean() > controls.mean()).all():
+        return {}
+    errors = _try_error(first.select(~first.is_patient), final, fitted, seed)
+    curves = {
+        name: severity_curves(error, controls[name].to_numpy(), patients[name].to_numpy())
+        for name, error in errors.items()
+    }
+    return {INTERVALS: {'Share': SHARE, 'Controls': len(controls), 'Patterns': curves}}
+
+
+def _try_error(
+    controls: Cohort, final: TableModel, fitted: CrossFit, seed: int
+) -> dict[str, Floats]:
+    """R-indices of each pattern in simulated patients, at each of `SEVERITIES`."""
     rng = np.random.default_rng(seed)
     repeats = -(-SIMULATED // len(controls))
-    found: dict[str, list[Floats]] = {str(name): [] for name in fitted.correlation}
+    found: dict[str, list[Floats]] = {name: [] for name in final.pattern_names}
     for fold, model in fitted.models.items():
         own = controls.select(fitted.folds.number[controls.visits.index] == fold)
         if not len(own):
@@ -111,62 +132,78 @@ def _try_error(controls: Cohort, fitted: CrossFit, seed: int) -> dict[str, dict[
         people = preprocessing.transform(own.features, own.people).normalised
         rows = np.repeat(people.to_numpy(), repeats, axis=0)
         for number, pattern in enumerate(model.pattern_names):
-            found[fitted.names[fold][pattern]].append(simulate_error(model, rows, number, rng))
-    return {name: _quantiles(np.concatenate(parts)) for name, parts in found.items()}
+            name = fitted.names[fold][pattern]
+            severities = rng.uniform(size=(len(SEVERITIES), len(rows), len(found)))
+            severities[..., final.pattern_names.index(name)] = SEVERITIES[:, None]
+            patients = simulate_patients(final, model, rows, severities)
+            found[name].append(
+                np.stack([np.asarray(model.gan.transform(x))[:, number] for x in patients], axis=1)
+            )
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def simulate_error(
-    model: TableModel, controls: Floats, pattern: int, rng: np.random.Generator
-) -> Floats:
-    """R-indices of one pattern in controls who lose what the model's generator takes.
+def simulate_patients(
+    final: TableModel, model: TableModel, controls: Floats, severities: Floats
+) -> list[Floats]:
+    """Controls who lose what the generator of the final model takes.
 
     Parameters
     ----------
+    final
+        The model of all participants.
     model
-        A model.
+        A model that was not trained on the controls.
     controls : (N, S)
-        Controls that it was not trained on, normalised for it.
-    pattern
-        Number of the pattern whose severities are `SEVERITIES`; those of others are U[0, 1].
-    rng
-        Source of these.
+        Normalised for it.
+    severities : (K, N, M)
+        Severities of each of them, K times.
 
     Returns
     -------
-    (N, n_severities) array
+    K arrays of shape (N, S)
     """
-    gan, scale = model.gan, model.preprocessing.normaliser
-    severities = rng.uniform(size=(len(SEVERITIES), len(controls), len(model.pattern_names)))
-    severities[..., pattern] = SEVERITIES[:, None]
     # A share of what a person has: v (1 - l), where the mean control, m, changes by -l m.
+    scale = model.preprocessing.normaliser
     mean, sd = np.asarray(scale.mean_), np.asarray(scale.sd_)
     share = np.divide(sd, mean, out=np.zeros_like(mean), where=mean > FAR_FROM_ZERO * sd)
     relative = 1 + (controls - CN_MEAN) / CN_SD * share
-    return np.stack(
-        [
-            np.asarray(gan.transform(controls + relative * gan.synthesise(z)))[:, pattern]
-            for z in severities
-        ],
-        axis=1,
-    )
+    return [controls + relative * final.gan.synthesise(z) for z in severities]
 
 
-def _quantiles(found: Floats) -> dict[str, list[float]]:
-    """Mean and outer quantiles of each column, none of which falls."""
+def severity_curves(found: Floats, controls: Floats, patients: Floats) -> dict[str, list[float]]:
+    """What R-indices are expected to be at each of `SEVERITIES`, and between which two most are.
+
+    Parameters
+    ----------
+    found : (N, n_severities)
+        R-indices of simulated patients, whose deviations from their mean count.
+    controls, patients
+        R-indices of participants who were held out.
+
+    Returns
+    -------
+    dict
+        `Expected`, `Lower` and `Upper`, none of which falls.
+    """
     tail = (1 - SHARE) / 2
+    expected = controls.mean() + 2 * (patients.mean() - controls.mean()) * SEVERITIES
+    # The means of both groups have errors, which all participants share.
+    of_controls, of_patients = (group.var(ddof=1) / len(group) for group in (controls, patients))
+    shared = np.sqrt((1 - 2 * SEVERITIES) ** 2 * of_controls + 4 * SEVERITIES**2 * of_patients)
+    below, above = np.quantile(found - found.mean(axis=0), [tail, 1 - tail], axis=0)
     rows = {
-        'Expected': found.mean(axis=0),
-        'Lower': np.quantile(found, tail, axis=0),
-        'Upper': np.quantile(found, 1 - tail, axis=0),
+        'Expected': expected,
+        'Lower': expected - np.hypot(below, shared),
+        'Upper': expected + np.hypot(above, shared),
     }
     return {name: np.maximum.accumulate(row).tolist() for name, row in rows.items()}
 
 
 def add_standing(
-    cohort: Cohort, fitted: CrossFit, random_seed: int = 0
+    cohort: Cohort, final: TableModel, fitted: CrossFit, random_seed: int = 0
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Results of the held out with intervals and centiles, and what the card says of these."""
-    notes = learn_standing(cohort, fitted, random_seed)
+    notes = learn_standing(cohort, final, fitted, random_seed)
     results = fitted.results
     if INTERVALS in notes:
         results = with_intervals(results, notes[INTERVALS])
@@ -195,7 +232,7 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
     if not len(names) or len(controls) < MIN_FOR_CENTILES:
         return results
     reference = results.loc[controls.visits.index, list(names)].to_numpy(dtype=float)
-    owner, age = controls.visits[PARTICIPANT].to_numpy(), _ages(cohort)
+    owner, age = controls.visits[PARTICIPANT].to_numpy(), cohort.ages
     age_of_controls = age[controls.visits.index].to_numpy()
     rows = {}
     for visit in known:
@@ -216,10 +253,3 @@ def _centile(own: Floats, reference_NM: Floats) -> Floats:
     """Centile of each R-index, never 0 or 100: the middle of its place."""
     below, equal = (reference_NM < own).sum(axis=0), (reference_NM == own).sum(axis=0)
     return 100 * (below + equal / 2 + 0.5) / (len(reference_NM) + 1)
-
-
-def _ages(cohort: Cohort) -> pd.Series:
-    """Age of each visit; missing where it is not known."""
-    age = cohort.column_of('age')
-    unknown = pd.Series(np.nan, cohort.visits.index)
-    return unknown if age is None else pd.to_numeric(age, errors='coerce')

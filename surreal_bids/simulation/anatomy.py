@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from nibabel.affines import apply_affine
 from numpy.typing import NDArray
 from scipy import fft, ndimage, sparse
@@ -52,6 +51,8 @@ def interpolate(volumes: Field, points: Field) -> Field:
     scaled = np.empty((1, *flat.shape[1:], 3), dtype=np.float32)
     for axis in range(3):
         scaled[0, ..., 2 - axis] = flat[axis] / half_extent[axis] - 1
+    import torch  # Takes seconds, which tables and scores need not wait for.
+
     values = torch.nn.functional.grid_sample(
         torch.from_numpy(np.ascontiguousarray(volumes, dtype=np.float32))[None],
         torch.from_numpy(scaled),

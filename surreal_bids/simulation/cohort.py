@@ -42,6 +42,8 @@ from surreal_bids.simulation.tables import claim_folder
 from surreal_bids.simulation.templates import (
     CSF_THRESHOLD,
     HeadTemplate,
+    LabelMap,
+    load_labels,
     load_regions,
     load_template,
 )
@@ -218,7 +220,7 @@ def simulate_cohort(root: Path, plan: CohortPlan, nprocs: int = 1) -> None:
     patterns = pattern_table(plan.patterns, load_regions())
     start_dataset(root, plan)
     write_tables(root, plan, people)
-    write_regions(root, plan, load_template(plan.voxel_size), patterns)
+    write_regions(root, plan, load_labels(), patterns)
     simulate_all(root, plan, people, nprocs)
     collect_volumes(root, [person for person in people if person.site is not None])
 
@@ -240,16 +242,14 @@ def write_tables(root: Path, plan: CohortPlan, people: list[Person]) -> None:
     write_json(root / TRUTH / 'severities.json', severity_columns(plan))
 
 
-def write_regions(
-    root: Path, plan: CohortPlan, template: HeadTemplate, patterns: pd.DataFrame
-) -> None:
+def write_regions(root: Path, plan: CohortPlan, labels: LabelMap, patterns: pd.DataFrame) -> None:
     """Write the tables of regions and patterns, and the regions of the atlases."""
-    truth, regions = root / TRUTH, template.regions
+    truth, regions = root / TRUTH, load_regions()
     write_tsv(truth / 'patterns.tsv', patterns.assign(loss=LARGEST_LOSS))
     write_json(truth / 'patterns.json', PATTERN_COLUMNS)
     adjacent_to: dict[int, list[str]] = {}
     for number, members in patterns.groupby('pattern')['index']:
-        for index in adjacent_regions(template.labels, tuple(members)):
+        for index in adjacent_regions(labels, tuple(members)):
             adjacent_to.setdefault(index, []).append(str(number))
     beside = [','.join(adjacent_to.get(index, [])) or MISSING for index in regions['index']]
     write_tsv(truth / 'regions.tsv', regions.assign(adjacent_to=beside))

@@ -40,12 +40,12 @@ def simulate_ravens(volumes: pd.DataFrame, rng: np.random.Generator) -> Iterator
     regions = [i for i in table.loc[table['tissue'] == 'GM', 'index'] if (labels == i).any()]
     column = np.searchsorted(regions, labels)
     column[~np.isin(labels, regions)] = len(regions)
-    for _, person in volumes.iterrows():
+    for wanted in volumes[[f'MUSE_{index}' for index in regions]].to_numpy(dtype=float):
         noise = smooth(
             rng.standard_normal(grey.shape, dtype=np.float32), VARIATION_MM / VOXEL_SIZE_MM
         )
         own = grey * np.exp(VARIATION_SD * noise / noise.std())
         present = np.bincount(column.ravel(), own.ravel()) * VOXEL_SIZE_MM**3
         factors = np.ones(len(regions) + 1)
-        factors[:-1] = person[[f'MUSE_{index}' for index in regions]] / present[:-1]
+        factors[:-1] = wanted / present[:-1]
         yield like(template.t1w, own * factors[column], np.float32)

@@ -112,6 +112,11 @@ def _require_positive(volumes: pd.DataFrame) -> None:
         )
 
 
+def shrunk_covariance(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Covariance (S, S) of columns of `values` (N, S), of full rank also where S exceeds N."""
+    return np.asarray(LedoitWolf().fit(values).covariance_)
+
+
 def resample_gaussian(controls: Controls, n_people: int, rng: np.random.Generator) -> Controls:
     """Sample participants from a log-normal distribution fitted to the controls.
 
@@ -125,9 +130,8 @@ def resample_gaussian(controls: Controls, n_people: int, rng: np.random.Generato
             f'least {MIN_FITTED}'
         )
     log_volumes = np.log(controls.volumes.to_numpy())
-    fitted = LedoitWolf().fit(log_volumes)
     drawn = rng.multivariate_normal(
-        fitted.location_, fitted.covariance_, size=n_people, method='cholesky'
+        log_volumes.mean(axis=0), shrunk_covariance(log_volumes), size=n_people, method='cholesky'
     )
     unknown = pd.DataFrame(np.nan, index=range(n_people), columns=controls.people.columns)
     return Controls(pd.DataFrame(np.exp(drawn), columns=controls.volumes.columns), unknown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,11 +120,23 @@ def impose_atrophy(
         Volumes after the loss.
     """
     place = {index: position for position, index in enumerate(muse_indices())}
+    columns = [[place[index] for index in pattern] for pattern in task.patterns]
+    return shrink_regions(volumes, severities, columns, task.max_loss, task.noise_sd, rng)
+
+
+def shrink_regions(
+    volumes: Array,
+    severities: Array,
+    patterns: Iterable[Sequence[int] | NDArray[np.intp]],
+    max_loss: float,
+    noise_sd: float,
+    rng: np.random.Generator,
+) -> Array:
+    """Shrink columns of `volumes` (N, S), those of each pattern; see :func:`impose_atrophy`."""
     volumes = volumes.copy()
-    for pattern, severity in zip(task.patterns, severities.T):
-        columns = [place[index] for index in pattern]
-        noise = rng.normal(1, task.noise_sd, size=(len(volumes), len(columns)))
-        volumes[:, columns] -= volumes[:, columns] * severity[:, None] * noise * task.max_loss
+    for columns, severity in zip(patterns, severities.T):
+        noise = rng.normal(1, noise_sd, size=(len(volumes), len(columns)))
+        volumes[:, columns] -= volumes[:, columns] * severity[:, None] * noise * max_loss
     return volumes
 
 

@@ -73,6 +73,14 @@ def test_a_misspelt_option_gets_a_suggestion(parser, given, expected, capsys):
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize('command', ['fit', 'apply', 'card'])
+def test_an_unknown_option_of_a_command_shows_its_usage(command, capsys):
+    given = {'fit': ['t', '--out', 'm'], 'apply': ['m', 't', '--out', 'r.tsv'], 'card': ['m']}
+    with pytest.raises(SystemExit):
+        build_gan_parser().parse_args([command, *given[command], '--colour'])
+    assert f'usage: surreal-gan {command} ' in capsys.readouterr().err
+
+
 def test_no_suggestion_without_one(capsys):
     with pytest.raises(SystemExit):
         Parser().parse_args(['--colour'])

@@ -1,3 +1,4 @@
+import heapq
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.bids.preflight import Problem
 from surreal_bids.cli import participants
 from surreal_bids.cli.app import main
+from surreal_bids.cli.costs import SECONDS
 from surreal_bids.cli.dry_run import problem_table
 from surreal_bids.cli.participants import ImageProgress
 from surreal_bids.cli.plan import Job, Plan
@@ -264,14 +266,26 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
 LOGS = ('sub-01', 'sub-02')
 
 
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
 @pytest.fixture
-def progress(tmp_path):
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def progress(tmp_path, clock):
     logs = {name: tmp_path / 'logs' / f'{name}.log' for name in LOGS}
     workflow = Workflow('sub-01')
     workflow.add_nodes(
         [Node(IdentityInterface(['x']), name=n) for n in ('n4', 'mask', 'inputnode')]
     )
-    progress = ImageProgress(logs, {'n4': 3.0}, 1)
+    progress = ImageProgress(logs, {'n4': 3.0}, 1, clock)
     progress.expect('sub-01', workflow)
     return progress
 
@@ -294,37 +308,80 @@ def test_the_log_of_an_image(progress, tmp_path, events, expected):
 
 
 def test_steps_count_by_the_time_they_take(progress):
-    for name in ('n4', 'n4', 'part[0]'):
+    # Of two images, one has not started: 3 s of n4 and 1 s of each other step.
+    assert progress.predict() == (8.0, False)
+    for name in ('n4', 'n4', 'mask[0]'):
         progress(('all', 'sub-01', name), 'end')
-    (images,) = progress.display.stages.values()
-    assert images.work == pytest.approx(0.75)
+    assert progress.predict() == (5.0, False)
     progress(('reports', 'elsewhere', 'report'), 'end')
     progress.finish('sub-01', failed=False)
-    assert images.work == pytest.approx(1)
+    assert progress.predict() == (4.0, False)
 
 
-def test_without_a_terminal_a_line_now_and_then(progress, caplog):
+def test_without_a_terminal_a_line_now_and_then(progress, caplog, clock):
     with caplog.at_level('INFO', 'surreal_bids.progress'):
+        progress.display.show()
+        clock.now += 60
         progress.finish('sub-01', failed=True)
     (line,) = caplog.messages
     assert '1 of 2 done, 1 failed' in line
     assert 'left' not in line
 
 
-def test_steps_are_weighted_as_measured(progress, monkeypatch):
-    workflow = Workflow('sub-02')
-    workflow.add_nodes([Node(IdentityInterface(['x']), name=n) for n in ('n4', 'atlas')])
-    clock = iter([0.0, 0.0, 30.0, 40.0, 40.0, 41.0, 50.0, 80.0]).__next__
-    monkeypatch.setattr('surreal_bids.cli.participants.time.monotonic', clock)
-    for part in ('atlas[0]', 'atlas[1]'):
-        progress(('all', 'sub-01', part), 'start')
-    for part in ('atlas[0]', 'atlas[1]'):
-        progress(('all', 'sub-01', part), 'end')
-    for name in ('atlas', 'n4'):
+def test_parts_of_a_step_count_together(progress, clock):
+    progress(('all', 'sub-01', 'first'), 'start')
+    for name, took in (('mask[0]', 20.0), ('mask[1]', 10.0), ('mask', 1.0), ('n4', 30.0)):
         progress(('all', 'sub-01', name), 'start')
+        clock.now += took
         progress(('all', 'sub-01', name), 'end')
-    progress.expect('sub-02', workflow)
-    assert progress._waiting['sub-02']['n4'] == pytest.approx(30 / (30 + 40 + 1 + 30))
+    assert progress.predict() == (61.0, True)
+
+
+def test_images_may_have_different_steps(progress, clock):
+    """A mask is taken from derivatives where there is one."""
+    short = Workflow('sub-02')
+    short.add_nodes([Node(IdentityInterface(['x']), name='n4')])
+    progress.expect('sub-02', short)
+    progress(('all', 'sub-01', 'mask'), 'start')
+    clock.now += 7
+    progress(('all', 'sub-01', 'mask'), 'end')
+    seconds, _ = progress.predict()
+    assert seconds > 0
+
+
+@pytest.mark.parametrize('seed', range(10))
+def test_the_first_estimate_for_many_images_is_close(tmp_path, clock, seed):
+    """Steps of images on several processes, each step with a duration of its own."""
+    rng = np.random.default_rng(seed)
+    at_once, n_images = int(rng.integers(1, 9)), int(rng.integers(40, 60))
+    slowness = 10 ** rng.uniform(-1, 1)
+    true = {step: slowness * each * rng.uniform(0.5, 2) for step, each in SECONDS.items()}
+    names = [f'sub-{number:02}' for number in range(n_images)]
+    logs = {name: tmp_path / f'{name}.log' for name in names}
+    progress = ImageProgress(logs, SECONDS, at_once, clock)
+    workflow = Workflow('image')
+    workflow.add_nodes([Node(IdentityInterface(['x']), name=step) for step in SECONDS])
+    events = []
+    free, steps = [0.0] * at_once, [*SECONDS]
+    for name in names:
+        now = heapq.heappop(free)
+        for step in steps:
+            took = true[step] * rng.uniform(0.9, 1.1) + (50 * slowness if now == 0 else 0)
+            events += [(now, 'start', name, step), (now + took, 'end', name, step)]
+            now += took
+        heapq.heappush(free, now)
+    first = None
+    for clock.now, status, name, step in sorted(events):
+        if status == 'start' and step == steps[0]:
+            progress.expect(name, workflow)
+        progress(('all', name, step), status)
+        if status == 'end' and step == steps[-1]:
+            progress.finish(name, failed=False)
+        left = progress.display.time_left()
+        first = first or (left and (clock.now, left))
+    at, left = first
+    assert at < 0.2 * max(free)
+    assert max(left / (max(free) - at), (max(free) - at) / left) < 1.5
 
 
 def test_problems_as_a_table():

@@ -95,7 +95,7 @@ def test_what_may_be_no_region_stops_and_names_the_column(tmp_path, kind):
 
 
 def test_every_column_is_shown_once_and_survives_files(tmp_path):
-    table = make_table().assign(age_at_visit=make_table()['AGE_AT_BASELINE'] + 1)
+    table = make_table().assign(age_at_visit=make_table()['AGE_AT_BASELINE'] + 1, ADAS=None)
     table.to_csv(tmp_path / 't.csv', index=False)
     cohort = read_cohort(tmp_path / 't.csv')
     assert cohort.uses['column'].tolist() == table.columns.tolist()
@@ -109,7 +109,7 @@ def test_every_column_is_shown_once_and_survives_files(tmp_path):
     ]
     assert taken[['PTGENDER', 'ICV']].tolist() == ['covariate sex', 'head size']
     assert taken[['PTEDUCAT', 'MMSE', 'CDRSB', 'moca', 'r4']].unique().tolist() == ['measure']
-    assert taken['TBV'] == taken['AGE_AT_BASELINE'] == 'not used'
+    assert taken['TBV'] == taken['AGE_AT_BASELINE'] == taken['ADAS'] == 'not used'
     assert 'age_at_visit' in cohort.uses.set_index('column').loc['AGE_AT_BASELINE', 'why']
     loaded = Cohort.load(cohort.save(tmp_path / 'saved'))
     assert loaded.uses.to_numpy().tolist() == cohort.uses.to_numpy().tolist()

@@ -190,3 +190,20 @@ def test_columns_of_regions_are_found_in_any_spelling():
     table = text_table(pd.DataFrame(1.0, ['sub-1'], ['MUSE_47', 'MUSE_4', 'Age', 'note']))
     assert region_columns(table, named_features('muse139')) == ['MUSE_47']
     assert region_columns(table, column_features(['NOTE'])) == ['note']
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_a_renamed_region_is_told(seed):
+    """A letter of a name is lost, its words are in another order, or it has a unit."""
+    rng = np.random.default_rng(seed)
+    names = {index: region_names()[index] for index in muse_indices()}
+    index = int(rng.choice(list(names)))
+    words = names[index].split()
+    words[-1] = words[-1][:-1]
+    renamed = '_'.join([*rng.permutation(words), str(rng.choice(['vol', 'mm3', 'x']))])
+    values = rng.uniform(100, 900, (3, len(names) + 1))
+    columns = [renamed if key == index else name for key, name in names.items()]
+    table = text_table(pd.DataFrame(values, columns=[*columns, 'scan quality']))
+    _, judged = choose_features(table, (), None)
+    assert names[index] in judged[renamed]
+    assert 'rename' not in judged['scan quality']

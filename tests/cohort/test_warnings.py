@@ -81,7 +81,7 @@ def test_patients_of_other_ages_are_named(tmp_path, older, serious):
     noted = [text for text in cohort.notes if text.startswith('Ages')]
     assert noted == [each.statement.removesuffix('.') for each in said] * (serious is False)
     if serious:
-        assert 'age range of controls (50-80)' in said[0].found
+        assert 'age range of controls (50 to 80)' in said[0].found
 
 
 def test_ages_that_no_model_uses_are_compared_too(tmp_path):

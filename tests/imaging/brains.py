@@ -1,8 +1,11 @@
 """Synthetic brains to be registered: shapes of three intensities in an ellipsoid, with labels."""
 
 import numpy as np
+from nibabel.affines import apply_affine
 from nibabel.nifti1 import Nifti1Image
 from scipy import ndimage
+
+from surreal_bids.imaging.transforms import Transform, split_affine
 
 SHAPE = (44, 52, 48)
 AFFINE = np.array([[4.0, 0, 0, -88], [0, 4.0, 0, -104], [0, 0, 4.0, -96], [0, 0, 0, 1]])
@@ -42,3 +45,16 @@ def mean_dice(a: Nifti1Image, b: Nifti1Image) -> float:
         for label in np.unique(first[first > 0])
     ]
     return float(np.mean(scores))
+
+
+def compose(first: Transform, second: Transform) -> Transform:
+    """The transform x -> second(first(x)) by SciPy; beyond a grid the affine part goes on."""
+    matrix, residual = split_affine(second)
+    here = apply_affine(first.affine, np.moveaxis(np.indices(first.shape), 0, -1))
+    middle = here + first.field
+    voxels = np.moveaxis(apply_affine(np.linalg.inv(second.affine), middle), -1, 0)
+    for axis in range(3):
+        middle[..., axis] += ndimage.map_coordinates(
+            residual[..., axis], voxels, order=1, mode='nearest'
+        )
+    return Transform((apply_affine(matrix, middle) - here).astype(np.float32), first.affine)

@@ -11,16 +11,17 @@ from surreal_bids.imaging.deformation import (
     Settings,
     SymmetricFilter,
     add_update,
+    ascent,
     central_difference,
     deform,
-    gradient,
+    gaussian_filter,
     level_iterations,
     pull,
     smooth,
 )
 from surreal_bids.imaging.registration import normalise_intensity
-from surreal_bids.imaging.slabs import set_slab_threads
 from surreal_bids.imaging.transforms import Transform, resample
+from surreal_bids.threads import set_threads
 from tests.imaging.brains import AFFINE, brain, smooth_displacement
 
 VOXEL_MM = 4.0
@@ -67,6 +68,18 @@ def test_pull_looks_up_displaced_voxels(shift):
     np.testing.assert_allclose(seen[2:-2, 2:-2, 2:-2], expected[2:-2, 2:-2, 2:-2], atol=1e-5)
 
 
+@pytest.mark.parametrize('size', [1e-3, 1.0, 30.0])
+def test_pull_is_the_linear_interpolation_of_scipy(size):
+    rng = np.random.default_rng(0)
+    volume = rng.normal(size=SMALL)
+    displacement = rng.normal(scale=size, size=(3, *SMALL))
+    expected = ndimage.map_coordinates(
+        volume, np.indices(SMALL) + displacement, order=1, mode='nearest'
+    )
+    seen = pull(torch.from_numpy(volume)[None], torch.from_numpy(displacement))[0]
+    np.testing.assert_allclose(seen, expected, atol=1e-12)
+
+
 def test_local_correlation_is_pearsons_in_each_cube():
     rng = np.random.default_rng(0)
     fixed, other = rng.normal(size=(2, *SMALL))
@@ -89,13 +102,11 @@ def test_slope_is_the_derivative_of_the_local_correlation(radius):
     assert slope.item() == pytest.approx(rise.item() / 2e-5, rel=1e-4)
 
 
-def test_gradient_is_that_of_numpy_inside():
-    volume, factor = np.random.default_rng(0).normal(size=(2, *SMALL))
-    seen = gradient(torch.from_numpy(volume), torch.from_numpy(factor)).numpy()
-    expected = np.stack(np.gradient(volume)) * factor
-    inner = (slice(None), slice(1, -1), slice(1, -1), slice(1, -1))
-    np.testing.assert_allclose(seen[inner], expected[inner])
-    assert not seen[0, [0, -1]].any()
+def test_ascent_is_the_smoothed_gradient_times_the_slope():
+    volume, slope = torch.from_numpy(np.random.default_rng(0).normal(size=(2, *SMALL)))
+    smoothing = gaussian_filter(volume, 1.5)
+    expected = [smoothing(central_difference(volume, axis) * slope) for axis in range(3)]
+    torch.testing.assert_close(ascent(volume, slope, smoothing), torch.stack(expected))
 
 
 @pytest.mark.parametrize('axis', [0, 1, 2])
@@ -151,9 +162,9 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.fixture
 def three_threads():
-    set_slab_threads(3)
+    set_threads(3)
     yield
-    set_slab_threads(1)
+    set_threads(1)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='no CUDA device here')

@@ -28,9 +28,9 @@ from surreal_bids.imaging.fusion import (
     volume_table,
     volumes_of_labels,
 )
-from surreal_bids.imaging.transforms import Transform, compose, identity_transform, invert, resample
+from surreal_bids.imaging.transforms import Transform, identity_transform, invert, resample
 from surreal_bids.regions import label_table
-from tests.imaging.brains import AFFINE, SHAPE, brain, mean_dice, smooth_displacement
+from tests.imaging.brains import AFFINE, SHAPE, brain, compose, mean_dice, smooth_displacement
 
 VOXEL_MM3 = 64.0
 HERE = identity_transform(SHAPE, AFFINE)

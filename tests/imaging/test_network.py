@@ -135,6 +135,18 @@ def test_fine_and_coarse_grids_fit() -> None:
     torch.testing.assert_close(back[:, :, 1:-1], ramp[:, :, 1:-1])
 
 
+@pytest.mark.parametrize('planes', [1, 3, 16])
+def test_refined_in_parts_as_at_once(monkeypatch, planes) -> None:
+    torch.manual_seed(0)
+    module = RegionNet(Architecture(widths=(3, 4), classes=5, fine=2))
+    features, coarse = torch.randn(1, 3, 8, 4, 6), torch.randn(1, 1, 8, 4, 6)
+    detail = torch.randn(1, 1, 16, 8, 12)
+    monkeypatch.setattr(network_module, 'REFINED_PLANES', planes)
+    with torch.inference_mode():
+        found = network_module._refined(module, features, coarse, detail)
+        torch.testing.assert_close(found, module.refine(features, coarse, detail)[0])
+
+
 def test_standardise() -> None:
     torch.manual_seed(0)
     image = torch.rand(2, 7, 8, 9) * 5 + 2

@@ -16,8 +16,8 @@ from surreal_bids.imaging.registration import (
     normalise_intensity,
     register,
 )
-from surreal_bids.imaging.transforms import Transform, compose, resample
-from tests.imaging.brains import AFFINE, SHAPE, brain, mean_dice, smooth_displacement
+from surreal_bids.imaging.transforms import Transform, resample
+from tests.imaging.brains import AFFINE, SHAPE, brain, compose, mean_dice, smooth_displacement
 
 VOXEL_MM = 4.0
 SMALL = (7, 8, 9)

@@ -1,4 +1,4 @@
-import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,13 +6,18 @@ import pytest
 from surreal_bids.model.stability import (
     LEAST_STABILITY,
     PERMUTATIONS,
+    REPRODUCTIONS,
     Number,
     Stability,
     choose_number,
     draw_subsample,
+    null_stability,
+    reproduce,
+    shuffle_rows,
     stability,
     stored_number,
 )
+from surreal_bids.threads import set_threads
 from tests.model.test_factors import cohort
 
 
@@ -34,7 +39,37 @@ def test_labels_that_mean_nothing_support_no_pattern(seed):
     people = np.random.default_rng(seed).permutation(np.concatenate([cn, pt]))
     number = choose_number(people[:150], people[150:], (1, 2), seed)
     assert number.n_patterns == 0
-    assert len(number.stabilities[0].null) == PERMUTATIONS
+    assert len(number.stabilities[0].null) == PERMUTATIONS or number.stabilities[0].is_settled
+
+
+def test_p_is_valid_although_permutations_end_early():
+    """Besag and Clifford: P(p <= x) is at most x where nothing is there."""
+    rng, levels = np.random.default_rng(0), np.array([1 / 40, 0.05, 0.1, 0.2, 0.5])
+    found, tried = [], []
+    for _ in range(4000):
+        value, *others = rng.normal(size=1 + PERMUTATIONS)
+        result = Stability(1, value)
+        for other in others:
+            result = replace(result, null=(*result.null, other))
+            if result.is_settled:
+                break
+        found.append(result.p_value)
+        tried.append(len(result.null))
+    below = (np.array(found)[:, None] <= levels + 1e-9).mean(axis=0)
+    np.testing.assert_array_less(below, levels + 3 * np.sqrt(levels * (1 - levels) / 4000))
+    np.testing.assert_array_less(0.8 * levels, below)
+    assert np.mean(tried) < PERMUTATIONS / 2
+
+
+@pytest.mark.slow
+def test_patterns_are_reproduced_where_there_are_some():
+    cn, pt, truth, _ = cohort(2, size=0.35)
+    order = [1, 0]
+    found = reproduce(cn, pt, truth[:, order], 0)
+    assert found.shape == (REPRODUCTIONS, 2)
+    assert np.median(found, axis=0).min() > 0.8
+    unrelated = np.random.default_rng(0).uniform(size=truth.shape)
+    assert np.median(reproduce(cn, pt, unrelated, 0), axis=0).max() < 0.3
 
 
 @pytest.mark.slow
@@ -58,14 +93,24 @@ def test_the_choice_reports_how_much_is_done(monkeypatch, candidates):
     monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 3)
     cn, pt, *_ = cohort(1, n_cn=60, n_pt=60)
     said = []
-    choose_number(cn, pt, candidates, report=said.append)
-    first = [re.match(r'M=(\d)(,| with permuted)', line) for line in said]
-    assert [int(found[1]) for found in first[: len(candidates)]] == sorted(candidates)
-    assert all('permuted' in line for line in said[len(candidates) :])
-    done = [int(re.search(r'(\d+)% done, about \d:\d\d:\d\d left', line)[1]) for line in said]
-    assert done == sorted(done)
-    assert len(set(done)) > len(candidates)
-    assert done[-1] == 99  # The total may still grow.
+    choose_number(cn, pt, candidates, report=lambda *told: said.append(told))
+    done, total, text = zip(*said)
+    assert text[: len(candidates)] == tuple(f'M={m}' for m in sorted(candidates))
+    assert all('permuted' in line for line in text[len(candidates) :])
+    assert list(done) == sorted(set(done))
+    assert all(part <= whole * 1.001 for part, whole in zip(done, total))
+    assert done[-1] == pytest.approx(total[-1])
+
+
+def test_permutations_do_not_depend_on_threads(monkeypatch):
+    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 4)
+    cn, pt, *_ = cohort(1, n_cn=60, n_pt=60)
+    alone = list(null_stability(shuffle_rows(cn, pt), 2, 0))
+    set_threads(3)
+    together = list(null_stability(shuffle_rows(cn, pt), 2, 0))
+    set_threads(1)
+    assert together == alone
+    assert len(set(alone)) > 1
 
 
 @pytest.mark.parametrize(('n', 'size'), [(100, 80), (8, 8), (5000, 4000)])

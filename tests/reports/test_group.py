@@ -227,6 +227,19 @@ def test_trust_follows_agreement(tmp_path, agreement, words):
     assert words in Page(write_group_report(report)).words
 
 
+def test_reproducibility_is_the_headline_where_it_is_known(tmp_path):
+    told = {name: {'Low': 0.61, 'Median': 0.83, 'High': 0.94} for name in ('r1', 'r2')}
+    card = make_card(0.9) | {'Reproducibility': told}
+    words = Page(write_group_report(make_report(tmp_path, card=card, maps=False))).words
+    assert 'Reproducibility' in words
+    assert 'r2 0.83 (0.61 to 0.94)' in words
+    assert 'agree well' not in words
+    assert not doubts_of_model(card)
+    told['r2']['Median'] = 0.65
+    (doubt,) = doubts_of_model(card)
+    assert 'r2 (0.65)' in str(doubt)
+
+
 @pytest.mark.parametrize('halves', [True, False])
 def test_what_was_not_done_is_not_there(tmp_path, halves):
     words = Page(write_group_report(make_report(tmp_path, halves=halves, maps=False))).words

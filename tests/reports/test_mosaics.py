@@ -150,7 +150,7 @@ def test_says_what_it_shows(tmp_path, kind, texts):
 @pytest.mark.parametrize(('kind', 'at_least'), [('mask', 18), ('registration', 2 * 12)])
 def test_outlines_are_vectors(tmp_path, kind, at_least):
     content = draw_each(kind, tmp_path, ras_grid((2, 2, 2))).read_text(encoding='utf-8')
-    assert content.count(f'stroke: {MASK_COLOUR}') >= at_least
+    assert content.count(f'stroke="{MASK_COLOUR}"') >= at_least
     assert content.count('<image') == 1
 
 

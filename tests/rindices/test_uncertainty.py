@@ -20,14 +20,17 @@ from surreal_bids.rindices.intervals import (
     SEVERITIES,
     centile_interval,
     interval,
+    with_intervals,
     with_training_centiles,
 )
 from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.new_sites import add_sites
 from surreal_bids.rindices.uncertainty import (
     REFERENCE,
     add_standing,
     learn_standing,
-    simulate_error,
+    severity_curves,
+    simulate_patients,
     with_centiles,
 )
 from tests.analysis.group_study import read_study
@@ -83,10 +86,73 @@ def fake_model(mean):
 @pytest.mark.parametrize(('mean', 'share'), [([100.0, 50, 40], 0.1), ([5.0, 50, 40], 0.0)])
 def test_simulated_patients_lose_a_share_of_what_they_have(mean, share):
     controls = np.array([[1.0, 1, 1], [1.2, 1, 1]])
-    found = simulate_error(fake_model(mean), controls, 0, np.random.default_rng(0))
+    model, severities = fake_model(mean), np.full((len(SEVERITIES), 2, 2), 0.3)
+    severities[..., 0] = SEVERITIES[:, None]
+    patients = simulate_patients(model, model, controls, severities)
+    found = np.stack([model.gan.transform(x)[:, 0] for x in patients], axis=1)
     np.testing.assert_allclose(found[0], 0.5 * SEVERITIES, atol=1e-12)
     # Two sd above the mean, of which one is the share: 1 + 2 share of what the mean control loses.
     np.testing.assert_allclose(found[1], 0.5 * SEVERITIES * (1 + 2 * share) - 0.2, atol=1e-12)
+
+
+@pytest.mark.parametrize('shared', [0.0, 0.1])
+@pytest.mark.parametrize('size', [(60, 90), (500, 900)])
+def test_intervals_hold_the_true_severity_whatever_the_offset_and_slope(size, shared):
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(40):
+        offset, slope = rng.uniform(0, 0.2), rng.uniform(0.7, 1.2)
+
+        def observe(severity, offset=offset, slope=slope):
+            return offset + slope * severity + rng.normal(0, 0.1, severity.shape)
+
+        simulated = rng.normal(0, 0.1, (200, len(SEVERITIES))) + SEVERITIES
+        severity = rng.uniform(size=size[1])
+        patients, new_site = observe(severity), shared * rng.normal()
+        curves = severity_curves(simulated, observe(np.zeros(size[0])), patients)
+        low, high = interval(patients + new_site, curves, shared)
+        expected = np.interp(severity, SEVERITIES, curves['Expected'])
+        inside = (low <= expected) & (expected <= high)
+        held.append([inside[np.digitize(severity, [1 / 3, 2 / 3]) == third] for third in range(3)])
+    shares = [np.concatenate([row[third] for row in held]).mean() for third in range(3)]
+    np.testing.assert_allclose(shares, 0.68, atol=0.06)
+
+
+def test_intervals_at_an_added_site_are_wider(cohort, model, fitted):
+    note = learn_standing(cohort, model, fitted)[INTERVALS]
+    results = fitted.results[NAMES]
+    error = pd.Series(np.where(np.arange(len(cohort)) < 50, 0.2, 0.0), results.index)
+    before = with_intervals(results, note)
+    after = with_intervals(results, note, {'r1': error, 'r2': 0 * error})
+    width = [table['r1_high'] - table['r1_low'] for table in (before, after)]
+    assert (width[1][:50] > width[0][:50]).all()
+    pd.testing.assert_frame_equal(after[50:], before[50:])
+    pd.testing.assert_series_equal(after['r2_low'], before['r2_low'])
+    unknown = with_intervals(results, note, {'r1': error * np.nan, 'r2': 0 * error})
+    assert unknown['r1_low'].isna().all()
+
+
+def test_sites_that_a_model_does_not_know_have_no_interval(cohort, model, fitted):
+    learned = learn_standing(cohort, model, fitted)
+    people = cohort.people.assign(site=np.where(np.arange(len(cohort)) < 9, 'elsewhere', 'here'))
+    here = replace(
+        cohort,
+        people=people,
+        options=replace(model.preprocessing.options, site_column='site', unseen_site='skip'),
+    )
+    taught, _ = add_sites(
+        replace(model, notes={**model.notes, **learned}),
+        here.select(~cohort.is_patient & (people['site'] == 'here')),
+    )
+    results = taught.with_unseen_site('skip').apply(here)
+    assert results['r1'].notna().all()
+    assert (results['r1_low'].isna() == (people['site'] == 'elsewhere')).all()
+
+
+def test_no_intervals_where_patients_are_like_controls(cohort, model, fitted):
+    results = fitted.results.copy()
+    results.loc[cohort.is_patient, 'r2'] = -5.0
+    assert INTERVALS not in learn_standing(cohort, model, replace(fitted, results=results))
 
 
 @pytest.fixture(scope='module')
@@ -104,8 +170,8 @@ def fitted(cohort, model):
     return cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS))
 
 
-def test_the_held_out_have_intervals_and_centiles(cohort, fitted):
-    results, notes = add_standing(cohort, fitted)
+def test_the_held_out_have_intervals_and_centiles(cohort, model, fitted):
+    results, notes = add_standing(cohort, model, fitted)
     assert list(notes) == [INTERVALS, REFERENCE]
     for name in NAMES:
         inside = results[name].between(results[f'{name}_low'], results[f'{name}_high'])
@@ -127,13 +193,13 @@ def test_the_held_out_have_intervals_and_centiles(cohort, fitted):
 def test_who_was_not_held_out_has_neither(cohort, model, fitted):
     models = {number: each for number, each in fitted.models.items() if number != 2}
     found = cross_fit(cohort, model, replace(fitted.folds, failed={2: 'no'}), models)
-    results, _ = add_standing(cohort, found)
+    results, _ = add_standing(cohort, model, found)
     lacking = results['r1'].isna()
     assert lacking.any()
     standing = results[['r1_low', 'r2_high', 'r1_centile', 'centile_of']]
     assert standing[lacking].isna().all(axis=None)
     assert standing[~lacking].notna().all(axis=None)
-    assert learn_standing(cohort, found)[INTERVALS]['Controls'] == 35
+    assert learn_standing(cohort, model, found)[INTERVALS]['Controls'] == 35
 
 
 @pytest.mark.slow
@@ -141,7 +207,7 @@ def test_few_controls_have_neither(tmp_path):
     cohort = read_study(tmp_path, make_study(19, 41))
     model = TableModel.fit(cohort, OPTIONS)
     fitted = cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS))
-    results, notes = add_standing(cohort, fitted)
+    results, notes = add_standing(cohort, model, fitted)
     assert list(notes[REFERENCE]) == ['PT']
     assert INTERVALS not in notes
     assert list(results) == list(fitted.results)
@@ -223,8 +289,8 @@ def test_ages_may_be_called_otherwise(cohort):
     pd.testing.assert_frame_equal(found, expected)
 
 
-def test_centiles_by_the_card_are_those_of_scipy(cohort, fitted):
-    note = learn_standing(cohort, fitted)[REFERENCE]['CN']
+def test_centiles_by_the_card_are_those_of_scipy(cohort, model, fitted):
+    note = learn_standing(cohort, model, fitted)[REFERENCE]['CN']
     known = fitted.results.loc[~cohort.is_patient, 'r1']
     results = pd.DataFrame({'r1': [*known[:3] + 1e-3, -99, 99, 0.5], 'r2': 0.0})
     found = with_training_centiles(results, note, results['r1'] != 0.5)
@@ -239,7 +305,7 @@ def test_centiles_by_the_card_are_those_of_scipy(cohort, fitted):
 
 @pytest.fixture
 def bundle(cohort, model, fitted, tmp_path):
-    learned = replace(model, notes={**model.notes, **learn_standing(cohort, fitted)})
+    learned = replace(model, notes={**model.notes, **learn_standing(cohort, model, fitted)})
     return learned.save(tmp_path / 'model')
 
 
@@ -275,10 +341,10 @@ def test_intervals_that_cannot_be_are_refused(bundle, damage):
         TableModel.load(bundle)
 
 
-def test_a_fold_whose_controls_could_not_be_held_out_is_passed_over(cohort, fitted):
+def test_a_fold_whose_controls_could_not_be_held_out_is_passed_over(cohort, model, fitted):
     lost = (fitted.folds.number == 1) & ~cohort.is_patient
     results = fitted.results.copy()
     results.loc[lost, NAMES] = np.nan
-    note = learn_standing(cohort, replace(fitted, results=results))[INTERVALS]
+    note = learn_standing(cohort, model, replace(fitted, results=results))[INTERVALS]
     assert note['Controls'] == (~cohort.is_patient & ~lost & cohort.visits['is_first']).sum()
     assert list(note['Patterns']) == NAMES

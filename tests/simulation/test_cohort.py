@@ -170,7 +170,7 @@ def test_tables_describe_their_columns(tmp_path):
     template = phantom(2.0)
     patterns = pd.DataFrame({'pattern': [1], 'pattern_name': 'x', 'index': 47, 'name': 'y'})
     write_tables(tmp_path, HEADS, sample_people(HEADS))
-    write_regions(tmp_path, HEADS, template, patterns)
+    write_regions(tmp_path, HEADS, template.labels, patterns)
     for table in ('participants', 'sourcedata/truth/severities', 'sourcedata/truth/regions'):
         columns = pd.read_csv(tmp_path / f'{table}.tsv', sep='\t').columns
         described = json.loads((tmp_path / f'{table}.json').read_text())

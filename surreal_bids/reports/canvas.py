@@ -1,0 +1,115 @@
+"""SVG pictures that are written directly, since matplotlib would take most of a report's time."""
+
+from __future__ import annotations
+
+import io
+from base64 import b64encode
+from collections.abc import Sequence
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.image import imsave
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+NARROW = 400
+"""Points: as wide as a phone shows with letters that can be read."""
+
+INK = '#1b2430'
+
+
+class Canvas:
+    """An SVG picture, in points from the upper left corner.
+
+    Parameters
+    ----------
+    height, width
+        Its size.
+    ink, paper
+        Colours of text and lines, and of the background.
+    """
+
+    def __init__(
+        self, height: float, width: float = NARROW, *, ink: str = INK, paper: str = 'white'
+    ) -> None:
+        self._height, self._width, self._ink, self._paper = height, width, ink, paper
+        self._elements: list[Markup] = []
+
+    def _add(self, element: str, *values: object) -> None:
+        self._elements.append(Markup(element).format(*values))  # noqa: S704
+
+    def box(self, left: float, top: float, width: float, height: float, fill: str) -> None:
+        """Draw a filled box; a negative width goes to the left."""
+        left, width = min(left, left + width), abs(width)
+        self._add(
+            '<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="{}"/>',
+            *(left, top, width, height, fill),
+        )
+
+    def line(self, *ends: float, colour: str = '', width: float = 0.8) -> None:
+        """Draw a line through x, y, x, y, ..."""
+        self._add(
+            '<polyline points="{}" fill="none" stroke="{}" stroke-width="{}"/>',
+            *(_listed(ends), colour or self._ink, width),
+        )
+
+    def area(self, corners: NDArray, fill: str) -> None:
+        """Draw a filled polygon, half transparent; corners are (N, 2)."""
+        points = _listed(corners.ravel())
+        self._add('<polygon points="{}" fill="{}" fill-opacity="0.35"/>', points, fill)
+
+    def diamond(self, x: float, y: float, size: float = 6) -> None:
+        """Draw a white diamond."""
+        points = _listed((x, y - size, x + size, y, x, y + size, x - size, y))
+        self._add(
+            '<polygon points="{}" fill="white" stroke="{}" stroke-width="2"/>', points, self._ink
+        )
+
+    def image(self, left: float, top: float, pixels: NDArray[np.uint8]) -> None:
+        """Draw colours (rows from the top, columns, 3), a point each."""
+        stream = io.BytesIO()
+        imsave(stream, pixels, format='png', metadata={'Software': ''})
+        height, width = pixels.shape[:2]
+        self._add(
+            '<image x="{}" y="{}" width="{}" height="{}" xlink:href="data:image/png;base64,{}"/>',
+            *(left, top, width, height, b64encode(stream.getvalue()).decode('ascii')),
+        )
+
+    def words(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        anchor: str = 'start',
+        *,
+        size: int = 9,
+        colour: str = '',
+    ) -> None:
+        """Write a line of text whose middle is at this height."""
+        self._add(
+            '<text x="{:.2f}" y="{:.2f}" text-anchor="{}" font-size="{}px" fill="{}">{}</text>',
+            *(x, y + 0.35 * size, anchor, size, colour or self._ink, text),
+        )
+
+    def scale(self, y: float, low: float, high: float, left: float, right: float) -> None:
+        """Draw a horizontal axis with some round numbers."""
+        self.line(left, y, right, y)
+        for tick in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high):
+            if low <= tick <= high:
+                x = left + (tick - low) / (high - low) * (right - left)
+                self.line(x, y, x, y + 3)
+                self.words(x, y + 11, f'{tick:.3g}', 'middle')
+
+    def __str__(self) -> str:
+        head = (
+            '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+            f'width="{self._width:.0f}pt" height="{self._height:.0f}pt" '
+            f'viewBox="0 0 {self._width:.0f} {self._height:.0f}" font-family="sans-serif">'
+        )
+        paper = f'<rect width="100%" height="100%" fill="{self._paper}"/>'
+        return '\n'.join((head, paper, *self._elements, '</svg>\n'))
+
+
+def _listed(ends: Sequence[float] | NDArray) -> str:
+    """Coordinates of points, to a hundredth."""
+    return ' '.join(f'{end:g}' for end in np.asarray(ends).round(2).tolist())
