@@ -44,8 +44,8 @@ from surreal_bids.analysis.diagnosis import (
     diagnose,
 )
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.analysis.planning import SITE_SHIFT
+from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
