@@ -21,6 +21,7 @@ from scipy.stats import beta
 
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, prefix_errors
 from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.plausibility import summarise_reasons
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
@@ -104,6 +105,7 @@ class Design:
 
 def make_design(
     controls: Cohort,
+    sizes: Sequence[tuple[int, int]],
     n_patterns: int,
     loss: float,
     sites: int | None = None,
@@ -128,7 +130,17 @@ def make_design(
         raise UsageError(
             f'--loss {loss:g}: expected a share of the volume, above 0 and at most {MOST_LOSS:g}'
         )
-    return Design(n_patterns, n_regions, loss, sites)
+    design = Design(n_patterns, n_regions, loss, sites)
+    _require_possible(design, sizes, len(controls.wanted))
+    return design
+
+
+def describe_controls(controls: Cohort) -> str:
+    """Say whom a plan is based on, and who else is in the table."""
+    n_controls, n_regions = controls.counts[CONTROL], len(controls.wanted)
+    used = f'{counted(n_controls, "control")}, {counted(n_regions, "region")}'
+    others = summarise_reasons(controls.exclusions['reason'])
+    return f'{used}; not used: {others or "none"}\n'
 
 
 class Law(NamedTuple):
@@ -326,7 +338,6 @@ def plan_study(
     DataFrame, one row per size
         `bids/columns.yaml` describes the columns.
     """
-    require_possible(design, sizes, len(law.covariance))
     ordered = sorted(set(sizes), key=lambda size: (sum(size), size))
     work = np.cumsum([0, *(STUDY_COST + sum(size) for size in ordered)])
     rows = []
@@ -353,7 +364,7 @@ def _draw_studies(
         yield preprocess(draw_study(law, design, size, np.random.default_rng(seed)), seed)
 
 
-def require_possible(design: Design, sizes: Sequence[tuple[int, int]], n_features: int) -> None:
+def _require_possible(design: Design, sizes: Sequence[tuple[int, int]], n_features: int) -> None:
     """Refuse more patterns than there are regions for, and sizes that cannot be trained on."""
     most = min(most_patterns(n_features), n_features // design.n_regions)
     if design.n_patterns > most:

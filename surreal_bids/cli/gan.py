@@ -460,9 +460,9 @@ def run_plan(arguments: argparse.Namespace) -> int:
         raise OutputError(f'{there[0]}: already exists; choose another folder or use --overwrite')
 
     from surreal_bids.analysis.descriptions import own_files, write_described
-    from surreal_bids.analysis.outputs import summarise_cohort
     from surreal_bids.analysis.planning import (
         SUFFICIENT,
+        describe_controls,
         learn_law,
         make_design,
         plan_study,
@@ -476,13 +476,18 @@ def run_plan(arguments: argparse.Namespace) -> int:
     seed = check_config(TrainingOptions(random_seed=arguments.random_seed)).random_seed
     with _suggest_participants(arguments):
         controls = read_cohort(arguments.table, arguments.participants, options, groups='controls')
-    summarise(summarise_cohort(controls))
+    design = make_design(
+        controls,
+        arguments.sizes,
+        arguments.n_patterns,
+        arguments.loss,
+        arguments.sites,
+        arguments.regions,
+    )
+    summarise(describe_controls(controls))
     log_cautions(controls.warnings)
     with _naming_table(arguments):
         law = learn_law(controls)
-        design = make_design(
-            controls, arguments.n_patterns, arguments.loss, arguments.sites, arguments.regions
-        )
         with sole_use(out, [PLAN]), Progress([Stage(PLAN)]):
             with step(PLAN):
                 plan = plan_study(law, design, arguments.sizes, seed)

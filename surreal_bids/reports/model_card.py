@@ -131,6 +131,7 @@ def verdict(card: Card) -> dict[str, str]:
     }
     if 'Imported' in card:
         facts['Patterns'] = f'not assessed here; {card["Imported"]["Note"]}'
+        facts['To watch'] = ' '.join(map(str, watch)) or 'not assessed here'
     return facts
 
 

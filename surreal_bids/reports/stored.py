@@ -138,7 +138,7 @@ def _read(path: Path) -> dict[str, Any]:
     if version != FORMAT:
         raise DataError(
             f'{path}: was written by surreal_bids {made_by} (format {version}), but this version '
-            f'reads format {FORMAT}; use that version, or run "surreal-gan fit" or "apply" again '
-            'with --overwrite'
+            f'reads format {FORMAT}; run "surreal-gan fit" or "apply" again with --overwrite, or '
+            f'use surreal_bids {made_by}'
         )
     return stored

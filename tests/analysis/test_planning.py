@@ -206,27 +206,28 @@ def test_the_smallest_size_from_which_on_all_suffice_is_named(reproduced, found)
 )
 def test_impossible_designs_are_refused(changes, named):
     with pytest.raises(UsageError, match=named):
-        make_design(pilot(), **{'n_patterns': 2, 'loss': 0.2} | changes)
+        make_design(pilot(), [(60, 60)], **{'n_patterns': 2, 'loss': 0.2} | changes)
 
 
 def test_by_default_a_design_has_the_sites_of_the_controls_and_a_tenth_of_the_regions():
-    assert make_design(pilot(), 2, 0.2) == Design(2, 3, 0.2, 2)
-    assert make_design(pilot(n_sites=1), 2, 0.2).sites == 1
+    assert make_design(pilot(), [(60, 60)], 2, 0.2) == Design(2, 3, 0.2, 2)
+    assert make_design(pilot(n_sites=1), [(60, 60)], 2, 0.2).sites == 1
 
 
 @pytest.mark.parametrize(
-    ('design', 'size', 'named'),
+    ('changes', 'size', 'named'),
     [
-        (Design(4, 3, 0.2, 1), (30, 30), '--n-patterns 4'),
-        (Design(2, 16, 0.2, 1), (30, 30), '--regions'),
-        (Design(2, 3, 0.2, 1), (5, 30), r'--sizes 5\+30'),
-        (Design(2, 3, 0.2, 1), (30, 2), r'--sizes 30\+2'),
-        (Design(2, 3, 0.2, 20), (30, 30), r'--sizes 30\+30'),
+        ({'n_patterns': 4}, (30, 30), '--n-patterns 4'),
+        ({'n_regions': 16}, (30, 30), '--regions'),
+        ({}, (5, 30), r'--sizes 5\+30'),
+        ({}, (30, 2), r'--sizes 30\+2'),
+        ({'sites': 20}, (30, 30), r'--sizes 30\+30'),
     ],
 )
-def test_patterns_without_regions_and_small_sizes_are_refused(design, size, named):
+def test_patterns_without_regions_and_small_sizes_are_refused(changes, size, named):
+    wanted = {'n_patterns': 2, 'loss': 0.2, 'sites': 1, 'n_regions': 3} | changes
     with pytest.raises(UsageError, match=named):
-        plan_study(learn_law(pilot()), design, [(60, 60), size])
+        make_design(pilot(), [(60, 60), size], **wanted)
 
 
 def test_few_controls_and_z_scores_are_refused():

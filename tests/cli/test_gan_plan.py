@@ -51,6 +51,7 @@ def test_a_plan_is_a_table_a_description_and_a_figure(table, tmp_path, capsys):
     assert plan[['reproducibility', 'c_index', 'reproduced']].to_numpy().max() <= 1
     shown = capsys.readouterr().out
     assert '40 controls' in shown
+    assert 'not used: 8 for "diagnosis is AD' in shown
     assert verdict(plan) in shown
 
 
