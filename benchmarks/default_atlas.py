@@ -31,6 +31,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from machine import write_results
+from segmentation import compose
 
 from surreal_bids.files import write_text
 from surreal_bids.images import Image, like, load_image
@@ -38,7 +39,7 @@ from surreal_bids.imaging.atlas import default_atlas
 from surreal_bids.imaging.deformation import DEFAULT, STIFF
 from surreal_bids.imaging.fusion import Candidate, Fusion, fuse_labels, volumes_of_labels
 from surreal_bids.imaging.registration import register
-from surreal_bids.imaging.transforms import Transform, compose, read_transform, write_transform
+from surreal_bids.imaging.transforms import Transform, read_transform, write_transform
 from surreal_bids.regions import muse_table
 
 ENSEMBLE = {

@@ -19,6 +19,7 @@ import numpy as np
 from nibabel.affines import voxel_sizes
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
+from segmentation import compose
 
 from surreal_bids import __version__
 from surreal_bids.exceptions import DataError, OutputError
@@ -35,7 +36,6 @@ from surreal_bids.imaging.atlas import (
 )
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import (
-    compose,
     identity_transform,
     resample,
     voxel_coordinates,

@@ -24,8 +24,10 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import write_results
+from nibabel.affines import apply_affine
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
+from scipy.ndimage import map_coordinates
 
 from surreal_bids.images import like, load_image, to_ants, voxel_volume
 from surreal_bids.imaging.atlas import Atlas
@@ -40,9 +42,9 @@ from surreal_bids.imaging.registration import (
 from surreal_bids.imaging.transforms import (
     Transform,
     affine_transform,
-    compose,
     read_composite,
     resample,
+    split_affine,
 )
 from surreal_bids.regions import muse_table
 
@@ -168,6 +170,17 @@ def correlations(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDAr
 
 def register_ours(target: Target, moving: Nifti1Image) -> Transform:
     return register(target.t1w, moving, fixed_mask=target.mask).forward
+
+
+def compose(first: Transform, second: Transform) -> Transform:
+    """The transform x -> second(first(x)) on the grid of `first`."""
+    matrix, residual = split_affine(second)
+    here = apply_affine(first.affine, np.moveaxis(np.indices(first.shape), 0, -1))
+    middle = here + first.field
+    voxels = np.moveaxis(apply_affine(np.linalg.inv(second.affine), middle), -1, 0)
+    for axis in range(3):
+        middle[..., axis] += map_coordinates(residual[..., axis], voxels, order=1, mode='nearest')
+    return Transform((apply_affine(matrix, middle) - here).astype(np.float32), first.affine)
 
 
 def register_syn(

@@ -161,6 +161,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         Number of controls and patients.
     domain_ : Domain or None
         Region of feature space covered by the training sample. None for some imported models.
+    rounds_of_choice_ : float
+        Work of choosing the number of patterns, in rounds of training; for the display of progress.
 
     Notes
     -----
@@ -240,7 +242,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self.linear_: dict[str, Any] | None = None
         self.factors_: Factors | None = None
         self.number_: Number | None = None
-        self._rounds_of_choice = 0.0
+        self.rounds_of_choice_ = 0.0
         if assess_number or len(self._candidates()) > 1:
             self.number_ = self._choose_number(values[~patient], values[patient], shuffle)
         self._set_features(values.shape[1], names)
@@ -273,8 +275,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
 
         def tell(done: float, total: float, text: str) -> None:
             per_unit = cn.shape[1] / FIT_REGIONS / self.most_iterations
-            self._rounds_of_choice = per_unit * total
-            rounds = self._rounds_of_choice + self.usual_rounds
+            self.rounds_of_choice_ = per_unit * total
+            rounds = self.rounds_of_choice_ + self.usual_rounds
             report(per_unit * done, rounds, f'number of patterns: {text}')
 
         tell(0.0, work_of_choice(candidates), 'comparing candidates')
@@ -390,7 +392,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         Path
             The checkpoint. It contains the trained members; with `sparse`, the first round of them.
         """
-        self.history_, self._rounds_of_choice = [], 0.0
+        self.history_, self.rounds_of_choice_ = [], 0.0
         self._train(n_patterns, self._sample(*feature_matrix(X), np.array(y)), checkpoint_dir)
         first = 0 if self._hyper.start == 'factors' else None
         return checkpoint_path(Path(checkpoint_dir), n_patterns, first)
@@ -455,7 +457,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
             rounds = len(ortho) * count / ROUND
             total = max(self.usual_rounds, rounds_done + rounds)
-            name, before = self._name_round(n_patterns, first), self._rounds_of_choice
+            name, before = self._name_round(n_patterns, first), self.rounds_of_choice_
             with portion(before + rounds_done, rounds, before + total, name):
                 trained, progress = train_stack(stack, sample, self.most_iterations, checkpoint)
             rounds_done += rounds

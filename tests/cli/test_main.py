@@ -100,6 +100,7 @@ COMMANDS = {
         'add-site M T O',
         'import-checkpoint F --features muse72 --out M',
         'card M',
+        'plan T --out O --n-patterns 2',
     ),
     simulate.build_parser: ('table O', 'cohort O', 'score R T'),
 }
