@@ -38,9 +38,9 @@ _BEFORE_SVG = re.compile(r'^.*?(?=<svg\b)', re.DOTALL)
 _COMMENT = re.compile(r'<!--.*?-->', re.DOTALL)
 _METADATA = re.compile(r'<metadata\b.*?</metadata>', re.DOTALL)
 _SIZE = re.compile(r'(<svg\b[^>]*?)\s(?:width|height)="[^"]*"')
-_IDENTIFIER = re.compile(r'(\bid="|url\(#|href="#)')
+_BEFORE_IDENTIFIER = (' id="', 'url(#', 'href="#')
 _LINK = re.compile(r'(<a xlink:href=")([^"#:]+)"')
-_ACTIVE = re.compile(r'<script\b|<foreignObject\b|<[^>]*\son\w+\s*=', re.IGNORECASE)
+_ACTIVE = re.compile(r'<(?:script\b|foreignObject\b|[^>]*\son\w+\s*=)', re.IGNORECASE)
 _REMOTE = re.compile(r'(?:href|src)\s*=\s*"\s*(?:https?:|//)', re.IGNORECASE)
 
 
@@ -429,7 +429,8 @@ def _embed_svg(figure: Figure, prefix: str, folder: Path) -> Markup:
         )
     text = _COMMENT.sub('', _METADATA.sub('', _BEFORE_SVG.sub('', text, count=1), count=1))
     text = _SIZE.sub(r'\1', _SIZE.sub(r'\1', text, count=1), count=1)
-    text = _IDENTIFIER.sub(rf'\g<1>{prefix}', text)
+    for mark in _BEFORE_IDENTIFIER:
+        text = text.replace(mark, f'{mark}{prefix}')
     text = _LINK.sub(lambda found: _moved(found, figure.path.parent, folder), text)
     kind = Markup(' class="narrow"') if figure.is_narrow else ''
     label = Markup('<svg{} role="img" aria-label="{}"').format(kind, _spoken(figure))
