@@ -43,6 +43,7 @@ MAGIC = {
 """First bytes of files that are not tables, with the remedy."""
 
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?', re.ASCII)
+_PADDED = re.compile(r'0\d+')
 _COMMA = re.compile(r'[+-]?\d+,\d+')
 _WHOLE_NUMBER = re.compile(r'([+-]?\d+)\.0+')
 _FREESURFER = re.compile(r'Measure:\w+|[lr]h\.\S+')
@@ -132,24 +133,29 @@ class Table:
         (`001`) stay text.
         """
         text = {PARTICIPANT, SESSION, *categorical}
-        numeric = [n for n in self.columns if n not in text and all_numbers(self.text[n])]
-        return self.text.assign(**{name: self.numbers(name) for name in numeric})
+        cells = {name: self.text[name] for name in self.columns if name not in text}
+        numbers = {name: _to_numbers(column) for name, column in cells.items()}
+        return self.text.assign(
+            **{name: each for name, each in numbers.items() if _all_numbers(cells[name], each)}
+        )
 
 
 def _to_numbers(cells: pd.Series) -> pd.Series:
     """Convert cells with ASCII digits to numbers, possibly infinite; NaN for all others."""
+    is_number = _NUMBER.fullmatch
     values = [
-        float(cell) if isinstance(cell, str) and _NUMBER.fullmatch(cell) else np.nan
-        for cell in cells
+        float(cell) if isinstance(cell, str) and is_number(cell) else np.nan
+        for cell in cells.to_numpy()
     ]
     return pd.Series(values, cells.index, dtype=np.float64, name=cells.name)
 
 
-def all_numbers(cells: pd.Series) -> bool:
+def _all_numbers(cells: pd.Series, values: pd.Series) -> bool:
     """Check whether a column holds only numbers, and no labels such as `001`."""
-    known = cells.dropna()
-    padded = known.str.fullmatch(r'0\d+')
-    return len(known) > 0 and not padded.any() and bool(np.isfinite(_to_numbers(known)).all())
+    known = cells.notna().to_numpy()
+    if not known.any() or not np.isfinite(values.to_numpy()[known]).all():
+        return False
+    return not any(map(_PADDED.fullmatch, cells.to_numpy()[known]))
 
 
 def read_table(path: Path) -> Table:

@@ -143,7 +143,7 @@ def read_person_columns(
         A column is missing, or a numeric column holds text.
     """
     found = require_columns(people, options.columns, OTHER_TABLE)
-    typed = people.typed()
+    typed = replace(people, text=people.text[list(dict.fromkeys(found.values()))]).typed()
     if text is None:
         text = [
             name
