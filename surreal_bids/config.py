@@ -141,6 +141,12 @@ class CohortOptions:
         'values of the group column that mark patients (default: the only other value)',
         metavar='VALUE',
     )
+    exclude: Path | None = option(
+        'table of participants to exclude, such as those who failed quality control, with '
+        'participant_id and, if needed, session_id (a row without it excludes all visits) and '
+        'reason',
+        metavar='TSV',
+    )
     no_guess: bool = switch(
         'require --group-column, --control-label and --patient-label instead of inferring them'
     )

@@ -115,7 +115,8 @@ def run(argv: Sequence[str]) -> int:
 def run_fit(arguments: argparse.Namespace) -> int:
     """Read, check, train, analyse, write; the summary goes to the standard output too."""
     options, training = _options(arguments, CohortOptions), _options(arguments, TrainingOptions)
-    out, inputs = arguments.out, (arguments.table, arguments.participants, arguments.retest)
+    out = arguments.out
+    inputs = (arguments.table, arguments.participants, arguments.retest, arguments.exclude)
     require_free_folder(out, arguments.overwrite)
     refuse_inputs([out, *(out / name for name in OWN_FILES)], inputs)
 
@@ -369,7 +370,7 @@ def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path
     outputs = [each for path in places.values() for each in (path, path.with_suffix('.json'))]
     outputs += report_files(_report_folder(arguments.out))
     model_files = [arguments.model / name for name in OWN_FILES]
-    given = (arguments.table, arguments.participants, arguments.retest)
+    given = (arguments.table, arguments.participants, arguments.retest, arguments.exclude)
     refuse_inputs(outputs, [*given, *model_files])
     restore_interrupted(arguments.out.parent, arguments.out.name)
     for path in outputs:
@@ -406,7 +407,9 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     out, table = arguments.out, arguments.table
     require_free_folder(out, arguments.overwrite)
     own = [arguments.model / name for name in OWN_FILES]
-    refuse_inputs([out / name for name in OWN_FILES], [table, arguments.participants, *own])
+    refuse_inputs(
+        [out / name for name in OWN_FILES], [table, arguments.participants, arguments.exclude, *own]
+    )
 
     from surreal_bids.analysis.descriptions import write_described
     from surreal_bids.rindices.model import TableModel
@@ -453,7 +456,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     """Read controls, simulate studies of several sizes, and say which size suffices."""
     out = arguments.out
     files = [out / f'{PLAN}{end}' for end in ('.tsv', '.json', '.svg')]
-    refuse_inputs(files, [arguments.table, arguments.participants])
+    refuse_inputs(files, [arguments.table, arguments.participants, arguments.exclude])
     restore_interrupted(out, PLAN)
     there = [path for path in files if path.exists()]
     if there and not arguments.overwrite:

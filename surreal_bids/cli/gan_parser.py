@@ -264,6 +264,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     add_option(parser, 'features_kind')
     add_option(parser, 'icv_column', help='column with the intracranial volume')
     add_option(parser, 'site_column', help='column with the site')
+    add_option(parser, 'exclude')
 
 
 def _add_controls(parser: argparse.ArgumentParser) -> None:

@@ -210,8 +210,8 @@ def check_group_tables(config: AppConfig) -> None:
         None if config.model is None else TableModel.load(config.model).preprocessing.requirements
     )
     participants = _find_participants(config)
-    if config.retest is not None:
-        read_table(config.retest)
+    for table in filter(None, (config.retest, config.exclude)):
+        read_table(table)
     if config.roi_table is None:
         counts = check_participants(participants, config, needs)
     else:
@@ -267,7 +267,7 @@ def _check_model_options(config: AppConfig) -> None:
 def _require_inputs_kept(config: AppConfig) -> None:
     """Refuse tables that this run would replace by its own."""
     written = [path for path in _written(config.output_dir) if path.exists()]
-    for table in filter(None, (config.roi_table, config.retest, *config.phenotype)):
+    for table in filter(None, (config.roi_table, config.retest, config.exclude, *config.phenotype)):
         if table.exists() and any(table.samefile(path) for path in written):
             raise OutputError(
                 f'{table}: this run would overwrite it; copy it elsewhere, or choose another '

@@ -288,7 +288,7 @@ def _binds(config: AppConfig, writable: Sequence[Path]) -> list[str]:
 
 def _read_only(config: AppConfig) -> list[Path]:
     """List the files and folders that a job reads."""
-    tables = (config.roi_table, config.retest, *config.phenotype)
+    tables = (config.roi_table, config.retest, config.exclude, *config.phenotype)
     given = (config.bids_filter_file, _own_model(config), *tables)
     return [
         config.bids_dir,

@@ -19,6 +19,7 @@ from surreal_bids.cautions import CHECK_LIST, GROUP_SECTIONS, Caution
 from surreal_bids.cohort.consistency import contradicting_visits
 from surreal_bids.cohort.exclusions import (
     Screen,
+    exclude_by_hand,
     exclusion_table,
     find_features,
     outlying,
@@ -535,6 +536,7 @@ def check_participants(
     require_labels(visits, options.participant_label)
     screen = Screen(of_sessions(visits, options.session_label), people.prefix)
     everyone = screen.visits
+    by_hand = exclude_by_hand(screen, options, visits)
     if model is None:
         screen.select(options.participant_label)
     text = with_sessions(people, rows_of(people, everyone), everyone)
@@ -556,8 +558,9 @@ def check_participants(
     remaining = add_years(visits_with_groups(screen, grouping, 'known'), times)
     for warning in warn_of_order(remaining, known):
         LOGGER.warning(warning)
-    if screen.reasons:
-        excluded = [f'{name} ({reason})' for name, reason in screen.reasons.items()]
+    unforeseen = {name: why for name, why in screen.reasons.items() if name not in by_hand}
+    if unforeseen:
+        excluded = [f'{name} ({reason})' for name, reason in unforeseen.items()]
         found = f'The group level will exclude {list_briefly(excluded)}'
         LOGGER.warning(Caution(found, 'They get no R-indices', 'Complete or correct the tables'))
     return screen.counts(grouping.groups)

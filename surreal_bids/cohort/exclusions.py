@@ -11,6 +11,7 @@ import pandas as pd
 from surreal_bids.bids.layout import Visit, visit_name, without_prefix
 from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, prefix_errors
 from surreal_bids.cautions import Caution
+from surreal_bids.cohort.by_hand import read_exclusions
 from surreal_bids.cohort.consistency import near_copies
 from surreal_bids.cohort.content import refuse_codes
 from surreal_bids.cohort.facts import (
@@ -155,7 +156,17 @@ def start_screen(
                 if participant not in known
             }
         )
+    exclude_by_hand(screen, options, [*measured, *listed])
     return screen
+
+
+def exclude_by_hand(screen: Screen, options: CohortOptions, everyone: Collection[Visit]) -> Reasons:
+    """Exclude the visits that the user has listed, and return the reasons."""
+    if options.exclude is None:
+        return {}
+    reasons = read_exclusions(options.exclude, screen.visits, everyone, options.id_column)
+    screen.exclude(reasons)
+    return reasons
 
 
 def require_labels(

@@ -186,6 +186,7 @@ def test_options_that_cannot_be_met(check, options, expected, message):
         (['--model', 'nowhere'], 65, 'nowhere'),
         (['--phenotype', 'nowhere.tsv'], 65, 'nowhere.tsv: cannot be read'),
         (['--retest', 'nowhere.tsv'], 65, 'nowhere.tsv: cannot be read'),
+        (['--exclude', 'nowhere.tsv'], 65, 'nowhere.tsv: cannot be read'),
         (['--covariates', 'height'], 65, 'no column height; there are:'),
         (['--site-column', 'scanner'], 65, 'no column scanner; there are:'),
         (['--group-column', 'dx'], 65, 'no column dx; there are:'),

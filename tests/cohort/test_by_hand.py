@@ -1,0 +1,75 @@
+"""`--exclude`: participants and visits that a user lists stay out, and nobody else does."""
+
+import pytest
+
+from surreal_bids.cohort.cohort import check_participants, read_cohort
+from surreal_bids.config import CohortOptions
+from surreal_bids.exceptions import DataError
+from tests.cohort.study import make_study
+
+
+@pytest.fixture
+def tables(tmp_path):
+    return make_study().write(tmp_path)
+
+
+def exclude(folder, content):
+    path = folder / 'failed.tsv'
+    path.write_text(content)
+    return CohortOptions(exclude=path)
+
+
+def test_listed_participants_are_excluded_with_their_reason(tables, tmp_path):
+    listed = 'participant_id\treason\nsub-003\tmotion\nsub-040\tn/a\n'
+    options = exclude(tmp_path, listed)
+    cohort, everyone = read_cohort(*tables, options), read_cohort(*tables)
+    assert set(everyone.visits.index) - set(cohort.visits.index) == {'sub-003', 'sub-040'}
+    reasons = cohort.exclusions['reason']
+    assert reasons['sub-003'] == 'listed in failed.tsv: motion'
+    assert reasons['sub-040'] == 'listed in failed.tsv'
+    assert check_participants(tables[1], options) == cohort.counts
+
+
+@pytest.mark.parametrize('listed', ['subject,note\nsub-003,old\n', 'MRID\n003\n'])
+def test_ids_are_read_as_in_other_tables(tables, tmp_path, listed):
+    cohort = read_cohort(*tables, exclude(tmp_path, listed))
+    assert 'sub-003' in cohort.exclusions.index
+
+
+def test_an_empty_list_excludes_nobody(tables, tmp_path):
+    cohort = read_cohort(*tables, exclude(tmp_path, 'participant_id\treason\n'))
+    assert len(cohort) == len(read_cohort(*tables))
+
+
+def test_a_row_with_a_session_excludes_that_visit_only(tmp_path):
+    study = make_study()
+    twice = study.features.loc[study.features.index.repeat(2)].copy()
+    twice.iloc[1::2] *= 0.99
+    twice.insert(0, 'session_id', ['ses-1', 'ses-2'] * len(study.features))
+    volumes, people = tmp_path / 'volumes.tsv', tmp_path / 'participants.tsv'
+    twice.to_csv(volumes, sep='\t')
+    study.people.to_csv(people, sep='\t')
+    listed = 'participant_id\tsession_id\nsub-001\tses-2\nsub-002\tn/a\n'
+    cohort = read_cohort(volumes, people, exclude(tmp_path, listed))
+    gone = set(cohort.exclusions.index)
+    assert gone == {'sub-001_ses-2', 'sub-002_ses-1', 'sub-002_ses-2'}
+    assert 'sub-001_ses-1' in cohort.visits.index
+
+
+@pytest.mark.parametrize('name', ['sub-999', 'sub-03'])
+def test_someone_unknown_is_an_error(tables, tmp_path, name):
+    options = exclude(tmp_path, f'participant_id\nsub-004\n{name}\n')
+    expected = f'failed.tsv: {name} is in none of the other tables'
+    with pytest.raises(DataError, match=expected):
+        read_cohort(*tables, options)
+    with pytest.raises(DataError, match=expected):
+        check_participants(tables[1], options)
+
+
+def test_participants_of_a_selection_may_be_listed_beside_others(tables, tmp_path):
+    options = exclude(tmp_path, 'participant_id\nsub-001\nsub-050\n')
+    some = [f'sub-{k:03}' for k in (*range(1, 20), *range(31, 49))]
+    chosen = CohortOptions(exclude=options.exclude, participant_label=tuple(some))
+    cohort = read_cohort(*tables, chosen)
+    assert 'sub-001' not in cohort.visits.index
+    assert len(cohort) == len(some) - 1
