@@ -20,6 +20,10 @@ LOGGER = logging.getLogger(__name__)
 
 Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
 
+TOLERATED = 0.05
+"""How far a covariate may exceed its range in training, as a part of the range: without it, the
+oldest control would be flagged whenever another fold is trained on."""
+
 CONSTANT = 1e-10
 """A feature is constant if it varies by less than this share of its largest value."""
 
@@ -261,12 +265,18 @@ class CovariateEncoder:
         ]
 
     def beyond_range(self, covariates: pd.DataFrame) -> pd.DataFrame:
-        """Flag values outside the training range: booleans, participants x numeric covariates."""
+        """Flag values clearly outside the training range.
+
+        Returns
+        -------
+        DataFrame of booleans, participants x numeric covariates
+            Whether a value exceeds the range by more than a small part of it (`TOLERATED`).
+        """
         table = self.select(covariates)
         flags = {}
         for name, (low, high) in self.range_.items():
-            values = _to_numbers(table[name])
-            flags[name] = (values < low) | (values > high)
+            values, margin = _to_numbers(table[name]), TOLERATED * (high - low)
+            flags[name] = (values < low - margin) | (values > high + margin)
         return pd.DataFrame(flags, index=table.index, columns=list(self.range_), dtype=bool)
 
     def to_json(self) -> dict[str, Any]:

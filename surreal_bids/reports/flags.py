@@ -189,16 +189,20 @@ OF_ALL = {ANOTHER_FOLD.short, STATUS_FLAGS[NOT_HELD_OUT].short, ''}
 def warn_of_flags(found: Findings, flags: pd.Series) -> list[Caution]:
     """Warn of participants with quality flags of their own."""
     who = found.cohort.visits.loc[flags.index, PARTICIPANT]
-    is_own = [not OF_ALL.issuperset(words.split('; ')) for words in flags]
-    count = who[is_own].nunique()
+    of_kind: dict[str, set[str]] = {}
+    for participant, words in zip(who, flags):
+        for kind in set(words.split('; ')) - OF_ALL:
+            of_kind.setdefault(kind, set()).add(participant)
+    count = len(set().union(*of_kind.values()))
     if not count:
         return []
+    kinds = ', '.join(f'{kind}: {len(named)}' for kind, named in sorted(of_kind.items()))
     return [
         Caution(
             f'{count} of {counted(who.nunique(), "participant")} '
-            f'{"has" if count == 1 else "have"} a quality flag',
+            f'{"has" if count == 1 else "have"} a quality flag ({kinds})',
             'Their R-indices may be less reliable',
-            'See the column flags of the table of R-indices',
+            'Look them up in the table of participants in the report, column flags',
             R_INDICES,
         )
     ]

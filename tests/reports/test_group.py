@@ -200,9 +200,9 @@ def test_viewers_are_files_of_their_own(report):
 @pytest.mark.drawn
 def test_figures_without_room_are_linked(tmp_path, monkeypatch):
     whole = Page(write_group_report(make_report(tmp_path)))
-    monkeypatch.setattr('surreal_bids.reports.group.FIGURE_BYTES', 200_000)
+    monkeypatch.setattr('surreal_bids.reports.group.FIGURE_BYTES', 100_000)
     page = Page(write_group_report(make_report(tmp_path)))
-    assert sum(map(len, re.findall(r'<svg.*?</svg>', page.source, re.DOTALL))) <= 200_000
+    assert sum(map(len, re.findall(r'<svg.*?</svg>', page.source, re.DOTALL))) <= 100_000
     assert 0 < len(page.of('svg')) < len(whole.of('svg'))
     assert len(page.of('figure')) == len(whole.of('figure'))
     left_out = page.words.count('Not shown here, since the report would become too large')

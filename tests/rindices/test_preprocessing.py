@@ -181,11 +181,15 @@ def test_who_lacks_something_is_incomplete_and_nobody_else(column):
     assert np.array_equal(steps.normaliser.mean_, alone.normaliser.mean_)
 
 
-@pytest.mark.parametrize(('age', 'found'), [(20.0, 'age'), (95.0, 'age'), (65.0, 'none')])
-def test_covariates_beyond_the_training_range_are_listed(age, found):
+@pytest.mark.parametrize(
+    ('beyond', 'found'), [(-0.5, 'age'), (-0.06, 'age'), (-0.04, 'none'), (0.5, 'none'),
+                          (1.04, 'none'), (1.06, 'age'), (1.5, 'age')]
+)  # fmt: skip
+def test_covariates_clearly_beyond_the_training_range_are_listed(beyond, found):
     study = make_study()
     steps, _ = fit(study, OPTIONS['covariates'])
-    person = study.people.iloc[[0]].assign(age=age)
+    low, high = steps.ranges['age']
+    person = study.people.iloc[[0]].assign(age=low + beyond * (high - low))
     assert steps.transform(study.features.iloc[[0]], person).beyond_range.tolist() == [found]
 
 
