@@ -116,7 +116,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     """Read, check, train, analyse, write; the summary goes to the standard output too."""
     options, training = _options(arguments, CohortOptions), _options(arguments, TrainingOptions)
     out = arguments.out
-    inputs = (arguments.table, arguments.participants, arguments.retest, arguments.exclude)
+    inputs = (arguments.table, arguments.participants, options.retest, options.exclude)
     require_free_folder(out, arguments.overwrite)
     refuse_inputs([out, *(out / name for name in OWN_FILES)], inputs)
 

@@ -53,6 +53,7 @@ from surreal_bids.reports.model_card import (
     agreement_table,
     assurances,
     describe_reproducibility,
+    how_scored,
     linear_table,
     model_facts,
     stability_table,
@@ -181,7 +182,10 @@ def _summary(report: GroupReport) -> Section:
         Number('Patterns', str(chosen['n_patterns'])),
     ]
     numbers += [*against_chance(report.card), *_reproducibility(report.card)]
-    found = assurances(report.card, applied=HELD_OUT not in report.found.results)
+    applied = HELD_OUT not in report.found.results
+    # The reproducibility is among the numbers.
+    describe = how_scored if report.card.get(REPRODUCIBILITY) else assurances
+    found = describe(report.card, applied)
     blocks = [Numbers(tuple(numbers)), *list_checks(report.cautions), Paragraph(' '.join(found))]
     return Section('Summary', (*blocks, *not_held_out(report.found)))
 

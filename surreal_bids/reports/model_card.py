@@ -155,20 +155,24 @@ def assurances(card: Card, applied: bool = False) -> list[str]:
     applied
         Whether the R-indices are those of new participants, not of the training sample.
     """
-    fitted = card.get('CrossFit')
-    found = []
-    if fitted is not None and not applied:
-        found.append(
-            'Each participant was scored by a model trained without them '
-            f'({fitted["Folds"]}-fold cross-fitting).'
-        )
-    found += _how_reproducible(card)
+    found = [*how_scored(card, applied), *_how_reproducible(card)]
     tested = _tested(card)
     return (
         [*found, f'Permutation test of any pattern: {", ".join(_p_value(tested))}.']
         if tested
         else found
     )
+
+
+def how_scored(card: Card, applied: bool) -> list[str]:
+    """Return whether participants were scored out of fold, as a sentence."""
+    fitted = card.get('CrossFit')
+    if fitted is None or applied:
+        return []
+    return [
+        'Each participant was scored by a model trained without them '
+        f'({fitted["Folds"]}-fold cross-fitting).'
+    ]
 
 
 def _how_reproducible(card: Card) -> list[str]:
