@@ -20,7 +20,6 @@ from surreal_bids.model.stability import (
 from surreal_bids.threads import set_threads
 from tests.model.test_factors import cohort
 
-
 FEW = 6
 """Permutations here, unless a test is about their number."""
 
