@@ -87,7 +87,7 @@ def test_false_alarms_are_as_many_as_intended_with_own_noise_and_many_with_other
                 called.setdefault(f'{name} {kind}', []).append(some.mean())
     rates = {name: np.mean(each) for name, each in called.items()}
     assert 0.03 < rates['own index'] < 0.07, rates
-    # 0.06 to 0.07 in the long run, and the mean of 12 draws has a standard error of 0.012.
+    # About 0.06 in the long run; the mean of 12 draws has a standard error of 0.012.
     assert 0.02 < rates['own region'] < 0.1, rates
     assert rates['other index'] > 0.12, rates
     assert rates['other region'] > 0.5, rates
