@@ -639,17 +639,17 @@ class Null(NamedTuple):
 NULLS: dict[str, Null] = {
     'associations': Null(
         associations,
-        *(4, 40, limits_of_associations()),
+        *(3, 40, limits_of_associations()),
         quick_draw=partial(associations, controls=(30,), n_pt=60),
     ),
     'diagnosis': Null(
         diagnosis,
-        *(5, 40, limits_of_diagnosis()),
+        *(3, 40, limits_of_diagnosis()),
         quick_draw=partial(diagnosis, designs=(SMALL, OLDER)),
     ),
     'controls': Null(controls, 3, 40, CONTROLS, partial(controls, n_new=50)),
     'folds': Null(folds, 0, 20, FOLDS),
-    'maps': Null(maps, 3, 100, MAPS),
+    'maps': Null(maps, 2, 100, MAPS),
     'halves': Null(halves, 3, 40, HALVES, partial(halves, choose=False)),
     'any_pattern': Null(
         any_pattern_at_all,

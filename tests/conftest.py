@@ -58,7 +58,7 @@ def build_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pa
 
 @pytest.fixture(scope='module')
 def few_draws() -> Iterator[None]:
-    """Permute once, sample controls three times and compare few factors.
+    """Permute once, sample controls three times, and compare few factors that are fitted briefly.
 
     For tests that look at none of these; without it, a model that trains for 2 seconds takes 15.
     """
@@ -69,9 +69,15 @@ def few_draws() -> Iterator[None]:
 @contextmanager
 def drawing_few() -> Iterator[None]:
     """The same, for fixtures of a session."""
+    from surreal_bids.model.expectation import Schedule
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('surreal_bids.model.stability.PERMUTATIONS', 1)
         patch.setattr('surreal_bids.model.stability.REPRODUCTIONS', 2)
+        patch.setattr('surreal_bids.model.stability.SUBSAMPLES', 4)
+        patch.setattr('surreal_bids.model.expectation.DESCENT_STEPS', 10)
+        patch.setattr('surreal_bids.model.factors.LONG', Schedule(15, 0))
+        patch.setattr('surreal_bids.model.factors.SHORT', Schedule(12, 5))
         patch.setattr('surreal_bids.model.factors.ROTATIONS', 0)
         patch.setattr('surreal_bids.model.factors.HIGHER_PENALTIES', ())
         patch.setattr('surreal_bids.rindices.control_sensitivity.RESAMPLINGS', 3)

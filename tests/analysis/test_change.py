@@ -272,8 +272,9 @@ def test_visits_without_a_time_are_counted(cohort, results):
 
 @pytest.mark.slow
 def test_noise_of_the_held_out_is_of_the_model_of_their_fold(cohort, model):
-    folds = prepare_folds(cohort, OPTIONS)
-    fitted = cross_fit(cohort, model, *fit_folds(folds, model, OPTIONS))
+    briefly = replace(OPTIONS, iterations=40)
+    folds = prepare_folds(cohort, briefly)
+    fitted = cross_fit(cohort, model, *fit_folds(folds, model, briefly))
     noise = noise_of_results(cohort, model, fitted)
     fold = 2
     own = cohort.select(folds.number == fold)

@@ -60,7 +60,7 @@ def test_patients_are_told_from_controls_by_all_regions(tmp_path):
 @pytest.mark.parametrize('sites', [1, 6])
 def test_without_disease_nobody_is_told_apart(tmp_path, sites):
     areas = []
-    for seed in range(12):
+    for seed in range(6):
         study = make_study(seed=seed, n_sites=2)
         labels = np.random.default_rng(seed).permutation(study.people['diagnosis'])
         study.people['diagnosis'] = labels

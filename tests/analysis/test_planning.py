@@ -155,10 +155,10 @@ def real_study(design, size, seed):
 
 @pytest.mark.slow
 def test_the_prediction_is_what_studies_of_the_population_show(monkeypatch):
-    monkeypatch.setattr('surreal_bids.analysis.planning.MOST', 12)
+    monkeypatch.setattr('surreal_bids.analysis.planning.MOST', 7)
     design, size = Design(2, 4, 0.2, 1), (50, 70)
     law = learn_law(pilot(70, 1, 1))
-    studies = [real_study(design, size, seed) for seed in range(12)]
+    studies = [real_study(design, size, seed) for seed in range(7)]
     found = [examine(preprocess(study, (k,))) for k, study in enumerate(studies)]
     actual = np.mean([each.reproducibility for each in found])
     assert 0.5 < actual < 0.95

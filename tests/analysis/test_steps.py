@@ -22,7 +22,7 @@ SETTINGS = TrainingOptions(
     n_patterns=(2, 3),
     ortho=(0.2,),
     repetitions=2,
-    iterations=200,
+    iterations=120,
     device='cpu',
 )
 

@@ -16,7 +16,7 @@ OPTIONS = TrainingOptions(
     n_patterns=(2,),
     ortho=(0.2,),
     repetitions=2,
-    iterations=300,
+    iterations=100,
     folds=3,
     device='cpu',
 )

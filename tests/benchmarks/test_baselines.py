@@ -12,6 +12,8 @@ from surreal_bids.simulation.tables import simulate_table
 from surreal_bids.stats.concordance import concordance_matrix, pattern_c_index
 from tests.benchmarks.data import easy_data
 
+pytestmark = pytest.mark.usefixtures('few_draws')
+
 every_method = pytest.mark.parametrize('method', BASELINES.values(), ids=BASELINES)
 
 

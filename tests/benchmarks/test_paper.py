@@ -17,6 +17,7 @@ from reproduction.tables import chosen_accuracies, spread
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.simulation.tables import TASKS
 from surreal_bids.stats.concordance import concordance_matrix, pattern_c_index
+from tests.conftest import drawing_few
 
 BRIEFLY = plans.Schedule((0.2, 0.6), 3, 4)
 TINY = plans.Plan(
@@ -29,7 +30,7 @@ TINY = plans.Plan(
     variants=plans.Schedule((), 2, 3),
     factors=(0.5, 1.5),
     n_components=(3, 5),
-    baseline_seeds=2,
+    baseline_seeds=1,
     n_folds=2,
     changes={'extra_iterations': 0.0},
 )
@@ -51,7 +52,7 @@ COLUMNS = {
 def folder(tmp_path_factory) -> Path:
     """Every experiment on two tasks, with tiny numbers, as the command line runs it."""
     out = tmp_path_factory.mktemp('paper') / 'out'
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, drawing_few():
         patch.setattr(paper, 'quick_plan', lambda: TINY)
         code = paper.main(
             [str(out), '--quick', '--device', 'cpu', '--jobs', '1', '--tasks', *TASKS_TRIED]

@@ -135,7 +135,7 @@ def test_a_forest_sees_sites_only_through_tied_features(fcon1000):
     combat = ComBat()
     after = combat.fit_transform(X[volumes], site, covariates)
     assert combat.tied_ == ['5th-Ventricle', 'non-WM-hypointensities']
-    forest = RandomForestClassifier(100, class_weight='balanced', random_state=0)
+    forest = RandomForestClassifier(40, class_weight='balanced', random_state=0)
     with_ties = classify_sites(after, site, covariates, classifier=forest)
     without = classify_sites(after.drop(columns=combat.tied_), site, covariates, classifier=forest)
     assert with_ties.balanced_accuracy > 0.4

@@ -26,6 +26,13 @@ from surreal_bids.stats.concordance import pattern_c_index
 N_REGIONS = 48
 
 
+@pytest.fixture
+def one_start(monkeypatch):
+    """Factors from one start with one penalty, for tests that are not about their choice."""
+    monkeypatch.setattr('surreal_bids.model.factors.ROTATIONS', 0)
+    monkeypatch.setattr('surreal_bids.model.factors.HIGHER_PENALTIES', ())
+
+
 def cohort(n_patterns=2, n_cn=150, n_pt=200, seed=0, size=0.25):
     """Correlated regions; each pattern takes up to 2.5 sd from six regions of its own."""
     rng = np.random.default_rng(seed)
@@ -43,7 +50,7 @@ def cohort(n_patterns=2, n_cn=150, n_pt=200, seed=0, size=0.25):
     return cn, pt, severities, regions
 
 
-@pytest.mark.parametrize('n_patterns', [1, 2, 4])
+@pytest.mark.parametrize('n_patterns', [1, 3])
 def test_the_true_regions_and_severities_are_found(n_patterns):
     cn, pt, severities, regions = cohort(n_patterns, size=0.35)
     factors = fit_factors(cn, pt, n_patterns)
@@ -52,7 +59,7 @@ def test_the_true_regions_and_severities_are_found(n_patterns):
     assert {tuple(sorted(columns)) for columns in found} == {tuple(r) for r in regions}
 
 
-def test_the_order_of_regions_and_people_does_not_matter():
+def test_the_order_of_regions_and_people_does_not_matter(one_start):
     cn, pt, *_ = cohort()
     rng = np.random.default_rng(1)
     columns, rows = rng.permutation(N_REGIONS), rng.permutation(len(pt))
@@ -65,7 +72,7 @@ def everyone(cn, pt):
     return np.arange(len(cn)), np.arange(len(pt))
 
 
-def test_patterns_that_are_asked_for_have_regions():
+def test_patterns_that_are_asked_for_have_regions(one_start):
     cn, pt, *_ = cohort(1)
     assert not fit_factors(cn, pt, 5).has_empty
 
@@ -87,7 +94,7 @@ def test_samples_side_by_side_are_those_alone():
     np.testing.assert_allclose(together[1].mean, cn[:100].mean(axis=0))
 
 
-def test_a_refit_keeps_the_order_of_the_patterns():
+def test_a_refit_keeps_the_order_of_the_patterns(one_start):
     cn, pt, *_ = cohort(3, size=0.35)
     factors = fit_factors(cn, pt, 3)
     (own,) = refit(cn, pt, [(np.arange(120), np.arange(160))], factors.patterns, factors.penalty)
@@ -97,7 +104,7 @@ def test_a_refit_keeps_the_order_of_the_patterns():
 
 
 @pytest.mark.parametrize('seed', range(3))
-def test_known_patterns_are_fitted_to_this_sample(seed):
+def test_known_patterns_are_fitted_to_this_sample(one_start, seed):
     """The start tells which patterns are meant, and in which order, not what they look like."""
     cn, pt, severities, _ = cohort(3, 90, 130, seed=seed, size=0.35)
     found = fit_factors(cn, pt, 3)
@@ -122,7 +129,7 @@ def mixed_cohort(seed, correlation=0.4, n_cn=300, n_pt=500):
     return cn, pt - severities @ losses, severities
 
 
-@pytest.mark.parametrize('seed', range(3))
+@pytest.mark.parametrize('seed', range(2))
 def test_dense_overlapping_patterns_with_correlated_severities_are_told_apart(seed):
     cn, pt, severities = mixed_cohort(seed)
     factors = fit_factors(cn, pt, 2)
@@ -167,7 +174,7 @@ def test_focal_patterns_are_sharpened():
     assert len(factors.evidence) == 2 * (1 + ROTATIONS)
 
 
-def test_regions_may_grow_too():
+def test_regions_may_grow_too(one_start):
     """Ventricles: what is larger in patients is part of a pattern, with the other sign."""
     cn, pt, severities, regions = cohort(2, size=0.35)
     pt[:, regions[0][:3]] += 0.7 * severities[:, [0]]
@@ -177,7 +184,7 @@ def test_regions_may_grow_too():
     assert (of_first[regions[0][3:]] < -0.2).all()
 
 
-def test_the_severities_are_the_posterior_means():
+def test_the_severities_are_the_posterior_means(one_start):
     """Against the joint normal distribution of severities and regions."""
     cn, pt, *_ = cohort()
     factors = fit_factors(cn, pt, 2)
@@ -188,7 +195,7 @@ def test_the_severities_are_the_posterior_means():
     np.testing.assert_allclose(factors.severities(pt), expected, atol=1e-9)
 
 
-def test_regions_that_do_not_correlate_are_treated_so():
+def test_regions_that_do_not_correlate_are_treated_so(one_start):
     """The covariance of such controls is a multiple of the identity, also where N is small."""
     rng = np.random.default_rng(1)
     cn = 1 + 0.1 * rng.normal(size=(100, N_REGIONS))
@@ -204,7 +211,7 @@ def as_tensors(weights):
 
 
 @pytest.mark.parametrize('n_patterns', [1, 2, 5])
-def test_a_member_starts_as_the_linear_estimate(n_patterns):
+def test_a_member_starts_as_the_linear_estimate(one_start, n_patterns):
     cn, pt, *_ = cohort(n_patterns, size=0.35)
     factors = fit_factors(cn, pt, n_patterns)
     weights = member_weights(factors, np.random.default_rng(0), limit=0.5)
@@ -221,7 +228,7 @@ def test_a_member_starts_as_the_linear_estimate(n_patterns):
         assert np.abs(r - linear).mean() < 0.05
 
 
-def test_f_starts_as_a_sum_of_patterns():
+def test_f_starts_as_a_sum_of_patterns(one_start):
     cn, pt, *_ = cohort(2, size=0.35)
     factors = fit_factors(cn, pt, 2)
     weights = as_tensors(member_weights(factors, np.random.default_rng(0), limit=0.5))
@@ -232,7 +239,7 @@ def test_f_starts_as_a_sum_of_patterns():
     assert np.abs(change - expected).mean() < 0.1 * np.abs(factors.patterns).max()
 
 
-def test_g2_tells_patterns_apart():
+def test_g2_tells_patterns_apart(one_start):
     cn, pt, *_ = cohort(2, size=0.35)
     factors = fit_factors(cn, pt, 2)
     weights = as_tensors(member_weights(factors, np.random.default_rng(0), limit=0.5))

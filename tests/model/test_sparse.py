@@ -14,7 +14,6 @@ from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import (
     HOPELESS,
     MOST_ROUNDS,
-    PERMUTATIONS,
     ROUND,
     Trained,
     TrainStack,
@@ -26,6 +25,7 @@ from tests.conftest import drawing_few
 from tests.model.test_factors import cohort
 
 SHORT = {'hyperparameters': {'held_iterations': 50}, 'iterations': 100, 'device': 'cpu'}
+SHORTER = SHORT | {'hyperparameters': {'held_iterations': 20}, 'iterations': 40}
 
 
 def table(n_patterns=2, **changes):
@@ -34,7 +34,7 @@ def table(n_patterns=2, **changes):
 
 
 @pytest.fixture(scope='module')
-def fitted():
+def fitted(few_draws):
     X, is_patient, _ = table()
     return SurrealGAN(n_patterns=(1, 2, 3), **SHORT).fit(X, is_patient)
 
@@ -91,11 +91,11 @@ def test_it_is_the_same_after_saving_and_loading(fitted, tmp_path):
     assert loaded.linear_ == fitted.linear_
     card = json.loads((tmp_path / 'model' / 'model.json').read_text())
     assert card['Preset'] == 'sparse'
-    assert len(card['Stability']['stabilities'][1]['null']) == PERMUTATIONS
+    assert len(card['Stability']['stabilities'][1]['null']) == 1
 
 
 @pytest.mark.slow
-def test_the_card_counts_the_members_of_the_chosen_lambda():
+def test_the_card_counts_the_members_of_the_chosen_lambda(few_draws):
     X, is_patient, _ = table()
     gan = SurrealGAN(n_patterns=2, ortho=(0.1, 0.4), **SHORT).fit(X, is_patient)
     n_chosen = next(r['n_members'] for r in gan.agreement_ if r['ortho'] == gan.selected_.ortho)
@@ -103,7 +103,7 @@ def test_the_card_counts_the_members_of_the_chosen_lambda():
 
 
 @pytest.mark.slow
-def test_few_controls_beside_many_patients():
+def test_few_controls_beside_many_patients(few_draws):
     cn, pt, *_ = cohort(1, n_cn=20, n_pt=200, size=0.35)
     X, is_patient = np.concatenate([cn, pt]), np.repeat([False, True], [20, 200])
     X = (X - X[:20].mean(axis=0)) / X[:20].std(axis=0) / 10 + 1
@@ -122,13 +122,13 @@ def weights_of(repetition, gan):
 def test_a_member_does_not_depend_on_who_else_is_trained(tmp_path):
     X, is_patient, _ = table()
     runs = {
-        'few': {'repetitions': 3},
-        'many': {'repetitions': 6},
-        'lambdas': {'repetitions': 3, 'ortho': (0.1, 0.4)},
+        'few': {'repetitions': 2},
+        'many': {'repetitions': 5},
+        'lambdas': {'repetitions': 2, 'ortho': (0.1, 0.4)},
     }
     states = {}
     for name, how in runs.items():
-        gan = SurrealGAN(2, random_state=1, **SHORT, **how)
+        gan = SurrealGAN(2, random_state=1, **SHORTER, **how)
         states[name] = load_file(gan.train(X, is_patient, 2, tmp_path / name))
     assert sorted(path.name for path in (tmp_path / 'many').iterdir()) == [
         'patterns-2_members-00.safetensors',
@@ -141,9 +141,9 @@ def test_a_member_does_not_depend_on_who_else_is_trained(tmp_path):
         )
         for state in states.values()
     )
-    # Products of a stack of three and of one of four are rounded differently.
-    np.testing.assert_allclose(many[:3], few, atol=0.005)
-    np.testing.assert_allclose(lambdas[3:], few, atol=0.005)
+    # Products of a stack of two and of one of four are rounded differently.
+    np.testing.assert_allclose(many[:2], few, atol=0.005)
+    np.testing.assert_allclose(lambdas[2:], few, atol=0.005)
     assert np.abs(few[0] - few[1]).max() > 0.05
 
 
@@ -153,7 +153,7 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
 
     def fit(folder):
         with drawing_few():
-            gan = SurrealGAN(2, repetitions=8, **SHORT)
+            gan = SurrealGAN(2, repetitions=5, **SHORTER)
             return gan.fit(X, is_patient, checkpoint_dir=tmp_path / folder)
 
     whole = fit('whole')
@@ -177,7 +177,7 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_where_nothing_is_supported_the_model_has_no_pattern(tmp_path, caplog):
+def test_where_nothing_is_supported_the_model_has_no_pattern(few_draws, tmp_path, caplog):
     X, is_patient, _ = table()
     shuffled = np.random.default_rng(0).permutation(X)
     cn = shuffled[~is_patient]
@@ -193,7 +193,7 @@ def test_where_nothing_is_supported_the_model_has_no_pattern(tmp_path, caplog):
 
 
 @pytest.mark.slow
-def test_one_number_of_patterns_is_trained_in_any_case():
+def test_one_number_of_patterns_is_trained_in_any_case(few_draws):
     X, is_patient, _ = table()
     rng = np.random.default_rng(0)
     noise = rng.normal(1, 0.1, X.shape)

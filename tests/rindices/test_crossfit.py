@@ -27,6 +27,7 @@ from tests.analysis.group_study import make_config, read_study, write_dataset
 from tests.cohort.study import QUICK, make_study
 
 OPTIONS = replace(QUICK, folds=3)
+BRIEFLY = replace(QUICK, iterations=20)
 
 
 pytestmark = pytest.mark.usefixtures('few_draws')
@@ -143,8 +144,8 @@ def test_folds_have_the_patterns_of_the_final_model_in_its_order(fitted, model):
 @pytest.mark.slow
 def test_later_visits_get_the_model_of_the_same_fold(tmp_path):
     cohort = read_study(tmp_path, sessions=True)
-    model = TableModel.fit(cohort, OPTIONS)
-    found = cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS))
+    model = TableModel.fit(cohort, BRIEFLY)
+    found = cross_fit(cohort, model, *fit_folds(prepare_folds(cohort, BRIEFLY), model, BRIEFLY))
     later = cohort.select(~cohort.visits['is_first'])
     assert found.results.loc[later.visits.index, 'r1'].notna().all()
     by_person = found.results['fold'].groupby(cohort.visits['participant_id'])
@@ -235,8 +236,8 @@ def test_who_cannot_be_held_out_is_named_with_the_reason(cohort):
     cohort = replace(
         cohort, people=cohort.people.assign(site=cohort.people['site'].mask(small, 's'))
     )
-    model = TableModel.fit(cohort, OPTIONS)
-    folds, models = fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS)
+    model = TableModel.fit(cohort, BRIEFLY)
+    folds, models = fit_folds(prepare_folds(cohort, BRIEFLY), model, BRIEFLY)
     found = cross_fit(cohort, model, folds, models).results
     fold = found.loc['sub-003', 'fold']
     affected = ['sub-003', *patients[found.loc[patients, 'fold'] == fold]]
@@ -265,8 +266,8 @@ def test_a_level_of_one_fold_only_is_no_reason_to_fail(tmp_path):
     study.people = study.people.rename(columns={'sex': 'hand'})
     config = make_config(write_dataset(tmp_path, study), covariates=('age', 'hand'))
     cohort = read_cohort(config.roi_table, config.bids_dir / 'participants.tsv', config)
-    model = TableModel.fit(cohort, OPTIONS)
-    folds, models = fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS)
+    model = TableModel.fit(cohort, BRIEFLY)
+    folds, models = fit_folds(prepare_folds(cohort, BRIEFLY), model, BRIEFLY)
     found = cross_fit(cohort, model, folds, models).results
     assert found.index[found['r1'].isna()].tolist() == ['sub-004']
     assert 'hand of this value' in found.loc['sub-004', 'reason']
@@ -337,7 +338,7 @@ def test_halves_are_compared_in_participants_of_neither(cohort, model, compared)
 @pytest.mark.slow
 @pytest.mark.parametrize('n_patterns', [1, 3])
 def test_halves_with_different_numbers_of_patterns(cohort, model, compared, n_patterns):
-    options = replace(OPTIONS, n_patterns=(n_patterns,))
+    options = replace(BRIEFLY, n_patterns=(n_patterns,))
     other = select_model(prepare_half(cohort, 1, 2), options)
     table, _ = compared(other)
     rows = table[table['comparison'] == 'half 1 and half 2']

@@ -11,8 +11,9 @@ from surreal_bids.cli.gan import main
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import NO_SITES, REFERENCE, jackknife, without_sites
 from tests.cohort.study import QUICK_WORDS, make_study
+from tests.conftest import drawing_nothing
 
-pytestmark = pytest.mark.usefixtures('few_draws')
+pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn')
 
 TINY = (*QUICK_WORDS, '--folds', 0)
 
@@ -25,11 +26,17 @@ def read(path) -> pd.DataFrame:
     return pd.read_csv(path, sep='\t', index_col='participant_id', keep_default_na=False)
 
 
+@pytest.fixture(scope='module')
+def undrawn():
+    with drawing_nothing():
+        yield
+
+
 ONE_SITE_ONLY = pytest.param(1, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope='module', params=[ONE_SITE_ONLY, 2], ids=['one site', 'two sites'])
-def model(request, tmp_path_factory):
+def model(request, few_draws, undrawn, tmp_path_factory):
     """A model whose training sample had one site, so no ComBat, or two."""
     folder = tmp_path_factory.mktemp('training')
     volumes, people = make_study(60, 60, seed=5, n_sites=request.param).write(folder)
