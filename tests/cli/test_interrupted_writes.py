@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,6 +21,7 @@ from surreal_bids.files import is_interrupted, restore_interrupted
 from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.pages import Section
 from surreal_bids.rindices.model import TableModel
+from tests.cli.conftest import fork
 from tests.cohort.study import QUICK_WORDS, make_study
 
 resource = pytest.importorskip('resource', reason='Windows has no limits of file sizes')
@@ -154,12 +154,14 @@ def computed_once(function):
 def scenario(request, home, tmp_path):
     """A command over outputs of `fit`, or of `apply`, that are a little longer than the new ones.
 
-    The table of changes has no successor.
+    Tables of changes have no successor.
     """
     command, out = request.param, tmp_path / 'out'
     assert run(*words('apply' if command == 'apply' else 'fit', home, out)) == 0
     table = pd.DataFrame({'participant_id': ['sub-1'], 'measure': ['r1']})
     write_described('changes', out / f'{"r_" * (command == "apply")}changes.tsv', table)
+    if command != 'apply':
+        write_described('group_change', out / 'group_change.tsv', table[['measure']])
     for path in filter(Path.is_file, out.rglob('*')):
         path.write_bytes(path.read_bytes() + b'\n')
     for name, text in FOREIGN.items():
@@ -169,7 +171,7 @@ def scenario(request, home, tmp_path):
     assert run(*line) == 0
     new = content(out)
     assert new.items() >= FOREIGN.items()
-    assert not [name for name in new if 'changes' in name]
+    assert not [name for name in new if 'change' in name]
     part = 'r.tsv' if command == 'apply' else MODEL
     return Scenario(out, part, lambda: run(*line), earlier, new)
 
@@ -237,19 +239,6 @@ def test_any_write_may_be_the_last(scenario, monkeypatch, step):
             scenario.repeat()
         at += step
     assert at > 2 * step
-
-
-def fork(command) -> tuple[int, str]:
-    """Run a command in a copy of this process; return its code and standard error."""
-    reader, writer = os.pipe()
-    process = os.fork()
-    if not process:
-        sys.stderr = os.fdopen(writer, 'w', 1)
-        os._exit(command())
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        shown = stream.read()
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown
 
 
 @pytest.mark.parametrize('limit', [0, 1000, 10_000])
