@@ -58,7 +58,7 @@ def build_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pa
 
 @pytest.fixture(scope='module')
 def few_draws() -> Iterator[None]:
-    """Permute once, sample controls three times, and compare few factors that are fitted briefly.
+    """Draw and permute as little as possible, in two folds, and fit few factors briefly.
 
     For tests that look at none of these; without it, a model that trains for 2 seconds takes 15.
     """
@@ -80,7 +80,8 @@ def drawing_few() -> Iterator[None]:
         patch.setattr('surreal_bids.model.factors.SHORT', Schedule(12, 5))
         patch.setattr('surreal_bids.model.factors.ROTATIONS', 0)
         patch.setattr('surreal_bids.model.factors.HIGHER_PENALTIES', ())
-        patch.setattr('surreal_bids.rindices.control_sensitivity.RESAMPLINGS', 3)
+        patch.setattr('surreal_bids.rindices.control_sensitivity.RESAMPLINGS', 2)
+        patch.setattr('surreal_bids.harmonization.quality.N_FOLDS', 2)
         yield
 
 

@@ -44,7 +44,7 @@ from surreal_bids.workflows.anatomy import (
     init_transforms_wf,
 )
 
-command = 'surreal-simulate cohort heads --n-cn 1 --n-pt 1 --voxel-size 4 --skull-stripped'
+command = 'surreal-simulate cohort heads --n-cn 1 --n-pt 0 --voxel-size 4 --skull-stripped'
 subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
 t1w = folder / 'heads' / 'sub-CN0001' / 'anat' / 'sub-CN0001_T1w.nii.gz'
 

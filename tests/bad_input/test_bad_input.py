@@ -75,13 +75,13 @@ def run(capsys, monkeypatch, study: Study, door: str, dry: bool) -> tuple[int, s
 @pytest.mark.parametrize(
     ('kind', 'door'),
     [
-        pytest.param('tables', 'fit', marks=pytest.mark.slow),
         *(('tables', door) for door in ('apply', 'card', 'group', 'group_apply')),
         ('images', 'participant'),
         ('images', 'both'),
     ],
 )
 def test_what_is_sound_is_accepted(sound, tmp_path, capsys, monkeypatch, kind, door):
+    """`fit` has accepted it when the sound study was made."""
     code, said = run(capsys, monkeypatch, take(sound, kind, tmp_path), door, dry=True)
     assert code == 0, said
 

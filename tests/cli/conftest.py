@@ -1,7 +1,9 @@
-"""Workers of Nipype that start at once."""
+"""Processes that start at once."""
 
 import multiprocessing
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -24,3 +26,16 @@ def forking_workers() -> Iterator[None]:
 def forked_workers() -> Iterator[None]:
     with forking_workers():
         yield
+
+
+def fork(command: Callable[[], int]) -> tuple[int, str]:
+    """Run a command in a copy of this process; return its code and standard error."""
+    reader, writer = os.pipe()
+    process = os.fork()
+    if not process:
+        sys.stderr = os.fdopen(writer, 'w', 1)
+        os._exit(command())
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        shown = stream.read()
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown

@@ -4,6 +4,7 @@ import gzip
 import os
 import shutil
 from dataclasses import replace
+from itertools import cycle, product
 
 import nibabel as nib
 import numpy as np
@@ -220,8 +221,9 @@ def test_results_of_another_participant(sound, tmp_path, key):
     assert any('identical' in problem.reason for problem in problems)
 
 
-@pytest.mark.parametrize('key', list(FILES))
-@pytest.mark.parametrize('field', ['Sources', 'RawSources', 'SpatialReference'])
+@pytest.mark.parametrize(
+    ('key', 'field'), [*zip(FILES, cycle(['Sources', 'RawSources', 'SpatialReference']))]
+)
 def test_sources_of_another_participant(sound, tmp_path, key, field):
     root = shutil.copytree(sound, tmp_path / 'study')
     path = _path(root, key, '02')
@@ -233,11 +235,12 @@ def test_sources_of_another_participant(sound, tmp_path, key, field):
     assert str(path) in plan.problems[0].reason
 
 
-@pytest.mark.parametrize('content', [b'[1]', b'\xff\xfe{', b'{"Sources": {"a": 3}}', b'3', b'{'])
-def test_odd_sidecars_do_not_stop_anyone(sound, tmp_path, content):
+def test_odd_sidecars_do_not_stop_anyone(sound, tmp_path):
     root = shutil.copytree(sound, tmp_path / 'study')
-    path = _path(root, 'dseg', '02')
-    path.with_name(path.name.replace('.nii.gz', '.json')).write_bytes(content)
+    contents = [b'[1]', b'\xff\xfe{', b'{"Sources": {"a": 3}}', b'3', b'{']
+    for content, (key, label) in zip(contents, product(('dseg', 'mask'), LABELS)):
+        path = _path(root, key, label)
+        path.with_name(path.name.replace('.nii.gz', '.json')).write_bytes(content)
     assert _checked(root).problems == []
 
 

@@ -1,11 +1,11 @@
+import io
 import json
+import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,10 +13,12 @@ import pytest
 import torch
 
 from surreal_bids.cli.gan import build_parser, main
+from surreal_bids.model.bundle import save_checkpoint
 from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.analysis.group_study import with_sessions
-from tests.cohort.study import QUICK_WORDS, make_study, write_retest
+from tests.cli.conftest import fork
+from tests.cohort.study import QUICK_WORDS, Study, make_study, write_retest
 from tests.conftest import drawing_few, drawing_nothing
 from tests.shared_data import shared_data
 
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 'site')
 QUICKEST_WORDS = (*QUICK_WORDS, '--iterations', 5, '--folds', 0)
 """Where it does not matter what is learned."""
+FOLDLESS_WORDS = (*QUICK_WORDS, '--folds', 0)
 
 OUTPUTS = {
     *('model.json', 'model.safetensors', 'rindices.json', 'rindices.tsv'),
@@ -96,10 +99,18 @@ def test_regions_add_up_to_the_r_indices_that_fit_and_apply_write(home, tmp_path
     assert len(fitted) == len(applied) == 71
 
 
-def test_fit_without_folds_says_that_it_was_trained_on_them(home, tmp_path):
-    out = tmp_path / 'model'
-    given = ('--participants', home / 'participants.tsv', '--out', out, *PEOPLE, *QUICK_WORDS)
-    assert run('fit', home / 'volumes.tsv', *given, '--folds', 0) == 0
+@pytest.fixture(scope='module')
+def foldless(home):
+    """A model of the same people without folds, and what its command said."""
+    out, said = home / 'foldless', (io.StringIO(), io.StringIO())
+    given = ('--participants', home / 'participants.tsv', '--out', out, *PEOPLE, *FOLDLESS_WORDS)
+    with drawing_few(), drawing_nothing(), redirect_stdout(said[0]), redirect_stderr(said[1]):
+        assert run('fit', home / 'volumes.tsv', *given) == 0
+    return out, [text.getvalue().splitlines() for text in said]
+
+
+def test_fit_without_folds_says_that_it_was_trained_on_them(home, foldless):
+    out, _ = foldless
     table = read(out / 'rindices.tsv')
     assert set(table['held_out'].map(str).str.lower()) == {'false'}
     assert 'too low in controls' in (out / 'summary.txt').read_text()
@@ -107,13 +118,16 @@ def test_fit_without_folds_says_that_it_was_trained_on_them(home, tmp_path):
     assert table['r1'].tolist() == folds['r1_trained_on'].tolist()
 
 
-def test_quiet_shows_warnings_and_results_and_verbose_shows_more(home, tmp_path, capsys):
-    given = ('--participants', home / 'participants.tsv', *PEOPLE, *QUICKEST_WORDS)
-    told = {}
-    for name, words in {'quiet': ['-q'], 'usual': [], 'verbose': ['-v']}.items():
-        out = tmp_path / name
-        assert run('fit', *words, home / 'volumes.tsv', '--out', out, *given) == 0
+@pytest.mark.slow
+def test_quiet_shows_warnings_and_results_and_verbose_shows_more(home, foldless, tmp_path, capsys):
+    given = ('--participants', home / 'participants.tsv', *PEOPLE, *FOLDLESS_WORDS)
+    outs, told = {'usual': foldless[0]}, {'usual': foldless[1]}
+    for name in ('quiet', 'verbose'):
+        outs[name] = tmp_path / name
+        command = ('fit', f'-{name[0]}', home / 'volumes.tsv', '--out', outs[name])
+        assert run(*command, *given) == 0
         told[name] = [text.splitlines() for text in capsys.readouterr()]
+    for name, out in outs.items():
         assert any('No cross-fitting' in line for line in told[name][1])
         results, report = told[name][0][-2:]
         assert str(out) in results
@@ -172,7 +186,7 @@ def test_changes_between_visits_are_written(tmp_path, capsys):
     table.to_csv(volumes, sep='\t')
     given = (volumes, '--participants', participants)
     model, out = tmp_path / 'model', tmp_path / 'r.tsv'
-    assert run('fit', *given, '--out', model, *PEOPLE, *QUICK_WORDS) == 0
+    assert run('fit', *given, '--out', model, *PEOPLE, *QUICKEST_WORDS, '--folds', 2) == 0
     groups = pd.read_csv(model / 'group_change.tsv', sep='\t')
     assert groups['outcome'].tolist() == ['compared', 'compared']
     assert 'learn from the first visit' in capsys.readouterr().out
@@ -199,30 +213,54 @@ def test_changes_between_visits_are_written(tmp_path, capsys):
     (tmp_path / 'retest.tsv').write_text('participant_id\tA\nsub-001\t1\n')
     assert run('fit', *given, '--out', tmp_path / 'other', *PEOPLE, *retest) == 65
     assert 'retest.tsv' in capsys.readouterr().err
-    # A model of one visit of everyone, in the same folder, leaves no changes behind.
-    study.write(tmp_path)
-    assert run('fit', *given, '--out', model, *PEOPLE, *QUICKEST_WORDS, '--overwrite') == 0
-    assert listing(model) == OUTPUTS
+
+
+@pytest.fixture(scope='module')
+def odd(tmp_path_factory):
+    """A study with a head size of another name, other diagnoses and a missing volume; its model.
+
+    Returns the study, its folder and what `fit` said.
+    """
+    folder, said, study = tmp_path_factory.mktemp('odd'), io.StringIO(), make_study()
+    study.people = study.people.rename(columns={'icv': 'MUSE_702'})
+    study.people.loc[['sub-005', 'sub-050'], 'diagnosis'] = ['MCI', None]
+    study.features = put(study.features, 'sub-004', 'region_c', np.nan)
+    volumes, participants = study.write(folder)
+    labels = ('--control-label', 'CN', '--patient-label', 'PT')
+    imputed = ('--impute', '--combat-fit-on', 'all', '--site-column', 'site')
+    words = ('--participants', participants, *labels, *imputed, *QUICKEST_WORDS, '--folds', 2)
+    with drawing_few(), drawing_nothing(), redirect_stdout(said):
+        assert run('fit', volumes, *words, '--out', folder / 'model') == 0
+    return study, folder, said.getvalue()
 
 
 @pytest.mark.slow
-def test_head_size_may_have_any_name(tmp_path, capsys):
-    study = make_study()
-    study.people = study.people.rename(columns={'icv': 'MUSE_702'})
-    volumes, participants = study.write(tmp_path)
-    model = tmp_path / 'model'
-    given = (volumes, '--participants', participants)
-    assert run('fit', *given, '--out', model, *QUICKEST_WORDS) == 0
+def test_head_size_may_have_any_name(odd, tmp_path, capsys):
+    study, folder, *_ = odd
     size = study.people['MUSE_702']
-    study.people = study.people.assign(MUSE_702=size.where(size.index != 'sub-009', 2_200_000))
-    study.write(tmp_path)
-    capsys.readouterr()
-    assert run('apply', *given, '--model', model, '--out', tmp_path / 'r.tsv') == 0
+    people = study.people.assign(MUSE_702=size.where(size.index != 'sub-009', 2_200_000))
+    given = Study(study.features, people).write(tmp_path)
+    model = ('--model', folder / 'model', '--out', tmp_path / 'r.tsv')
+    assert run('apply', given[0], '--participants', given[1], *model) == 0
     assert 'MUSE_702 is outside the training range' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize('row', [0, 33, 70])
-@pytest.mark.parametrize('separator', ['\t', ',', ';'])
+@pytest.mark.slow
+def test_people_of_other_diagnoses_are_left_out_and_named(odd):
+    _, folder, said = odd
+    assert 'sub-005: diagnosis is MCI, which is neither control nor patient' in said
+    assert 'sub-050: diagnosis is missing' in said
+    assert read(folder / 'model' / 'exclusions.tsv').index.tolist() == ['sub-005', 'sub-050']
+    assert len(read(folder / 'model' / 'rindices.tsv')) == 69
+
+
+@pytest.mark.slow
+def test_imputation_is_kept_in_the_model_and_counted(odd):
+    n_imputed = read(odd[1] / 'model' / 'rindices.tsv')['n_imputed']
+    assert n_imputed[n_imputed > 0].to_dict() == {'sub-004': 1}
+
+
+@pytest.mark.parametrize(('row', 'separator'), [(0, '\t'), (33, ','), (70, ';')])
 def test_one_person_in_any_order_of_columns(home, tmp_path, row, separator):
     person = make_study().features.iloc[[row], ::-1]
     person.to_csv(tmp_path / 'one.txt', sep=separator)
@@ -234,31 +272,15 @@ def test_one_person_in_any_order_of_columns(home, tmp_path, row, separator):
 
 
 @pytest.mark.slow
-def test_one_table_in_another_coding_gives_the_same_model(home, tmp_path):
+def test_one_table_in_another_coding_gives_the_same_model(foldless, tmp_path):
     study = make_study()
     study.people['diagnosis'] = study.people['diagnosis'].map({'CN': -1, 'PT': 1})
     study.features.join(study.people).to_csv(tmp_path / 'all.csv')
     columns = (*PEOPLE, '--group-column', 'diagnosis')
     out = tmp_path / 'model'
-    assert run('fit', tmp_path / 'all.csv', '--out', out, *columns, *QUICK_WORDS) == 0
-    same = (home / 'model' / 'rindices.tsv').read_bytes()
+    assert run('fit', tmp_path / 'all.csv', '--out', out, *columns, *FOLDLESS_WORDS) == 0
+    same = (foldless[0] / 'rindices.tsv').read_bytes()
     assert (out / 'rindices.tsv').read_bytes() == same
-
-
-@pytest.mark.slow
-def test_people_of_other_diagnoses_are_left_out_and_named(home, tmp_path, capsys):
-    study = make_study()
-    study.people.loc[['sub-005', 'sub-050'], 'diagnosis'] = ['MCI', None]
-    volumes, people = study.write(tmp_path)
-    labels = ('--control-label', 'CN', '--patient-label', 'PT')
-    out = tmp_path / 'model'
-    given = ('--participants', people, '--out', out, *labels)
-    assert run('fit', volumes, *given, *QUICKEST_WORDS) == 0
-    said = capsys.readouterr().out
-    assert 'sub-005: diagnosis is MCI, which is neither control nor patient' in said
-    assert 'sub-050: diagnosis is missing' in said
-    assert read(out / 'exclusions.tsv').index.tolist() == ['sub-005', 'sub-050']
-    assert len(read(out / 'rindices.tsv')) == 69
 
 
 def spoil(study, how: str) -> None:
@@ -325,19 +347,6 @@ def test_wrong_usage_is_exit_code_2_and_writes_nothing(tmp_path, options):
     out = tmp_path / 'model'
     assert run('fit', volumes, '--participants', people, '--out', out, *QUICK_WORDS, *options) == 2
     assert not out.exists()
-
-
-@pytest.mark.slow
-def test_a_model_is_replaced_only_on_demand(home, tmp_path, capsys):
-    out = shutil.copytree(home / 'model', tmp_path / 'model')
-    command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
-    before = (out / 'model.json').read_bytes()
-    assert run(*command, '--out', out, *QUICKEST_WORDS, '--random-seed', 1) == 73
-    assert '--overwrite' in capsys.readouterr().err
-    assert (out / 'model.json').read_bytes() == before
-    assert run(*command, '--out', out, *QUICKEST_WORDS, '--random-seed', 1, '--overwrite') == 0
-    assert (out / 'model.json').read_bytes() != before
-    assert listing(out) == OUTPUTS
 
 
 @pytest.mark.slow
@@ -456,19 +465,6 @@ def test_unseen_sites(home, tmp_path, choice, code):
         assert status[status != 'complete'].to_dict() == {'sub-002': 'unharmonized'}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('fit_on', ['controls', 'all'])
-def test_imputation_is_kept_in_the_model_and_counted(tmp_path, fit_on):
-    study = make_study()
-    study.features = put(study.features, 'sub-004', 'region_c', np.nan)
-    volumes, people = study.write(tmp_path)
-    given = ('--participants', people, *PEOPLE, '--impute', '--combat-fit-on', fit_on)
-    few = (*QUICK_WORDS, '--iterations', 5)
-    assert run('fit', volumes, '--out', tmp_path / 'model', *given, *few) == 0
-    n_imputed = read(tmp_path / 'model' / 'rindices.tsv')['n_imputed']
-    assert n_imputed[n_imputed > 0].to_dict() == {'sub-004': 1}
-
-
 @pytest.mark.parametrize(
     ('model', 'found'), [('volumes.tsv', 'not a model'), ('nowhere', 'not a model')]
 )
@@ -526,54 +522,41 @@ def test_every_option_is_explained(command):
         assert '%' not in parser.format_help()
 
 
-LONG_FIT = """
-import sys
-import surreal_bids.model.train as train
-from surreal_bids.cli.gan import main
-from tests.conftest import drawing_few, drawing_nothing
-train.SECONDS_BETWEEN_CHECKPOINTS = 0
-with drawing_few(), drawing_nothing():
-    sys.exit(main(sys.argv[1:]))
-"""
-
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def long_fit(folder, out) -> list[str]:
-    """The words of a fit that can be interrupted."""
-    people = ('--participants', folder / 'participants.tsv', *PEOPLE, *QUICK_WORDS)
-    words = ('fit', folder / 'volumes.tsv', *people, '--iterations', 300, '--out', out)
-    return [str(word) for word in words]
-
-
 @pytest.mark.slow
-def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(tmp_path):
-    make_study().write(tmp_path)
-    whole, killed, log = (tmp_path / name for name in ('whole', 'killed', 'log'))
-    assert main(long_fit(tmp_path, whole)) == 0
-    command = [sys.executable, '-c', LONG_FIT, '-v', *long_fit(tmp_path, killed)]
-    for interrupted in ('.', 'fold-2'):
-        with log.open('w') as stream:
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stream, cwd=ROOT)
-        checkpoints = killed / 'checkpoints' / interrupted
-        while not list(checkpoints.glob('patterns-2*.safetensors')):
-            assert process.poll() is None, 'ended before it could be killed'
-            time.sleep(0.01)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
-        assert not (killed / 'model.json').exists()
-        assert ('resumed at iteration' in log.read_text()) == (interrupted == 'fold-2')
-    resumed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
-    assert 'resumed at iteration' in resumed.stderr
+def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
+    home, tmp_path, monkeypatch, capsys
+):
+    out = tmp_path / 'model'
+    given = ('--participants', home / 'participants.tsv', *PEOPLE, *QUICK_WORDS)
+    command = ('fit', '-v', home / 'volumes.tsv', *given, '--out', out)
+
+    def killed(part) -> int:
+        """Fit until members of a part of the model have a checkpoint."""
+
+        def save_and_die(path, *content):
+            save_checkpoint(path, *content)
+            if path.parent == out / 'checkpoints' / part:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        monkeypatch.setattr('surreal_bids.model.train.save_checkpoint', save_and_die)
+        return run(*command)
+
+    monkeypatch.setattr('surreal_bids.model.train.SECONDS_BETWEEN_CHECKPOINTS', 0)
+    for part in ('.', 'fold-2'):
+        code, told = fork(partial(killed, part))
+        assert code == -signal.SIGKILL
+        assert not (out / 'model.json').exists()
+        assert ('resumed at iteration' in told) == (part == 'fold-2')
+    assert run(*command) == 0
+    assert 'resumed at iteration' in capsys.readouterr().err
     for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
-        assert (killed / name).read_bytes() == (whole / name).read_bytes()
-    assert listing(killed) == OUTPUTS
+        assert (out / name).read_bytes() == (home / 'model' / name).read_bytes()
+    assert listing(out) == OUTPUTS
 
 
 @pytest.mark.slow
 def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
-    simulated = simulate_table('basic', n_cn=100, n_pt=150, seed=0)
+    simulated = simulate_table('basic', n_cn=60, n_pt=90, seed=0)
     people, volumes, *_ = write_simulated_table(tmp_path, simulated)
     out = tmp_path / 'model'
     settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 100)

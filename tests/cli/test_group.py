@@ -27,7 +27,9 @@ from tests.reports.html_page import Page, check_offline, check_structure
 
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
-TINY = (*QUICK_WORDS, '--ortho', 0.1, 0.2, '--nprocs', 1)
+TINY = (*QUICK_WORDS, '--iterations', 20, '--ortho', 0.1, 0.2, '--nprocs', 1)
+BRIEF = {'iterations': 5, 'folds': 0}
+"""Where it does not matter what is learned."""
 TEMPLATE = 'MNI152NLin2009cAsym'
 
 
@@ -249,14 +251,16 @@ def contents(folder) -> dict[Path, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize('end', ['error', 'kill'])
-def test_a_run_that_fails_while_it_writes_leaves_the_earlier_outputs(done, monkeypatch, end):
+def test_a_run_that_fails_while_it_writes_leaves_the_earlier_outputs(
+    done, monkeypatch, capsys, end
+):
     """Tables and figures are written when a report fails, some replaced when the process ends."""
     out = done.parent / 'out'
     before = contents(out)
     replaced = []
 
     def full(*_, **__):
-        raise OSError(28, 'No space left on device')
+        raise OSError(28, 'No space left on device', 'out/group.html')
 
     def kill(*paths):
         replaced.append(paths)
@@ -267,6 +271,9 @@ def test_a_run_that_fails_while_it_writes_leaves_the_earlier_outputs(done, monke
     if end == 'error':
         monkeypatch.setattr('surreal_bids.reports.group.write_page', full)
         assert run(done, '--split-half', '--reports-only') == 73
+        message = capsys.readouterr().err
+        assert 'step analyse' in message
+        assert 'group.html: cannot be written (No space left on device); free some' in message
     else:
         process = os.fork()
         if not process:
@@ -470,7 +477,8 @@ def write_participants(out: Path, atlas: str = 'network', numbering: str = 'muse
 def test_from_outputs_of_participants_to_maps(tmp_path):
     root = write_dataset(tmp_path)
     (tmp_path / 'linear.yml').write_text('plugin: Linear\n')
-    config = make_config(root, roi_table=None, use_plugin=tmp_path / 'linear.yml', permutations=10)
+    plugin = tmp_path / 'linear.yml'
+    config = make_config(root, roi_table=None, use_plugin=plugin, permutations=10, **BRIEF)
     write_participants(config.output_dir)
     table = read(root / 'participants.tsv')
     write_tsv(root / 'participants.tsv', table.assign(icv=1000 * table['icv'].astype(float)))
@@ -508,6 +516,7 @@ def test_volumes_of_freesurfer_train_a_model(tmp_path):
         use_plugin=tmp_path / 'linear.yml',
         derivatives=(f'freesurfer={tmp_path / "fs"}',),
         map_tissues=(),
+        **BRIEF,
     )
     write_participants(config.output_dir, 'freesurfer', 'aparc+aseg')
     table = read(root / 'participants.tsv')
@@ -576,15 +585,3 @@ def test_a_second_run_on_the_same_folder_is_refused(tmp_path, folder, capsys):
         message = capsys.readouterr().err
         other.communicate('')
     assert f'{folder}: another run is using it for the group level (process {other.pid}' in message
-
-
-@pytest.mark.slow
-def test_a_full_disk_ends_with_73_and_names_the_file(tmp_path, monkeypatch, capsys):
-    def refuse(*_):
-        raise OSError(28, 'No space left on device', 'out/phenotype/roi_volumes.tsv')
-
-    monkeypatch.setattr('surreal_bids.analysis.outputs.write_tsv', refuse)
-    assert run(write_dataset(tmp_path)) == 73
-    message = capsys.readouterr().err
-    assert 'step analyse' in message
-    assert 'roi_volumes.tsv: cannot be written (No space left on device); free some' in message

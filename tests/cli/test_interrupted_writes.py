@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,6 +21,7 @@ from surreal_bids.files import is_interrupted, restore_interrupted
 from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.pages import Section
 from surreal_bids.rindices.model import TableModel
+from tests.cli.conftest import fork
 from tests.cohort.study import QUICK_WORDS, make_study
 
 resource = pytest.importorskip('resource', reason='Windows has no limits of file sizes')
@@ -154,12 +154,15 @@ def computed_once(function):
 def scenario(request, home, tmp_path):
     """A command over outputs of `fit`, or of `apply`, that are a little longer than the new ones.
 
-    The table of changes has no successor.
+    Tables of changes have no successor.
     """
     command, out = request.param, tmp_path / 'out'
     assert run(*words('apply' if command == 'apply' else 'fit', home, out)) == 0
     table = pd.DataFrame({'participant_id': ['sub-1'], 'measure': ['r1']})
     write_described('changes', out / f'{"r_" * (command == "apply")}changes.tsv', table)
+    if command != 'apply':
+        changes = pd.DataFrame({'r_index': ['r1'], 'outcome': ['compared']})
+        write_described('group_change', out / 'group_change.tsv', changes)
     for path in filter(Path.is_file, out.rglob('*')):
         path.write_bytes(path.read_bytes() + b'\n')
     for name, text in FOREIGN.items():
@@ -169,7 +172,7 @@ def scenario(request, home, tmp_path):
     assert run(*line) == 0
     new = content(out)
     assert new.items() >= FOREIGN.items()
-    assert not [name for name in new if 'changes' in name]
+    assert not [name for name in new if 'change' in name]
     part = 'r.tsv' if command == 'apply' else MODEL
     return Scenario(out, part, lambda: run(*line), earlier, new)
 
@@ -200,16 +203,17 @@ class Failing:
             self.at = 0
 
 
-SOME = pytest.mark.parametrize('step', [pytest.param(3, marks=pytest.mark.slow), 25])
-"""Try one write in so many; `tests/test_files.py` tries every one of simple files."""
+STEP = 9
+"""Try one write in so many, each test others; `tests/test_files.py` tries all of simple files."""
 REPEATED = 5
 """The command is repeated after one failure in so many."""
 
 
-@SOME
-@pytest.mark.parametrize('fail', [int.__eq__, int.__ge__], ids=['one', 'all further'])
-def test_any_write_may_fail(scenario, monkeypatch, capsys, fail, step):
-    failing, at, code = Failing(monkeypatch, fail), step, 73
+@pytest.mark.parametrize(
+    ('fail', 'first'), [(int.__eq__, 3), (int.__ge__, 6)], ids=['one', 'all further']
+)
+def test_any_write_may_fail(scenario, monkeypatch, capsys, fail, first):
+    failing, at, code = Failing(monkeypatch, fail), first, 73
     while code or failing.count >= at:
         scenario.begin()
         code = failing(at, scenario.command)
@@ -217,39 +221,25 @@ def test_any_write_may_fail(scenario, monkeypatch, capsys, fail, step):
         scenario.check()
         assert code == 73 or (code == 0 and content(scenario.folder) == scenario.new)
         assert not re.search(r'Traceback|bug|\.surreal_bids', shown)
-        if at // step % REPEATED == 1:
+        if at // STEP % REPEATED == 1:
             scenario.repeat()
-        at += step
-    assert at > 2 * step
+        at += STEP
+    assert at > 2 * STEP
 
 
-@SOME
-def test_any_write_may_be_the_last(scenario, monkeypatch, step):
+def test_any_write_may_be_the_last(scenario, monkeypatch):
     """A process that is killed leaves a journal, which the next command follows."""
     kill = Failing(monkeypatch, lambda count, at: count == at and os._exit(9))
-    at, code = step, 9
+    at, code = STEP, 9
     while code:
         scenario.begin()
         code = fork(lambda at=at: kill(at, scenario.command))[0]
         assert code in (0, 9)
         scenario.check()
-        if at // step % REPEATED == 1:
+        if at // STEP % REPEATED == 1:
             scenario.repeat()
-        at += step
-    assert at > 2 * step
-
-
-def fork(command) -> tuple[int, str]:
-    """Run a command in a copy of this process; return its code and standard error."""
-    reader, writer = os.pipe()
-    process = os.fork()
-    if not process:
-        sys.stderr = os.fdopen(writer, 'w', 1)
-        os._exit(command())
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        shown = stream.read()
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown
+        at += STEP
+    assert at > 2 * STEP
 
 
 @pytest.mark.parametrize('limit', [0, 1000, 10_000])

@@ -11,14 +11,15 @@ from surreal_bids.cli.gan import main as run_gan
 from surreal_bids.cli.group import reported
 from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn_figures')]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('few_draws', 'undrawn_figures')]
 
-NUMBERS = ('--n-patterns', 1, 2)
+NUMBERS = ('--n-patterns', 1, 2, '--folds', 2)
 """Few, and so quickly compared."""
+N_REGIONS = 40
 
 
 @pytest.fixture(autouse=True)
-def few_permutations(monkeypatch):
+def few_permutations(few_draws, monkeypatch):
     monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 3)
 
 
@@ -32,7 +33,7 @@ def study(tmp_path_factory):
     people = simulated.participants[healthy].assign(diagnosis=labels)
     write_simulated_table(folder, simulated)
     people.to_csv(folder / 'participants.tsv', sep='\t', index=False)
-    volumes = simulated.volumes[healthy.to_numpy()]
+    volumes = simulated.volumes[healthy.to_numpy()].iloc[:, : N_REGIONS + 1]
     volumes.to_csv(folder / 'roi_volumes.tsv', sep='\t', index=False)
     description = {'Name': 'healthy', 'BIDSVersion': '1.8.0'}
     (folder / 'dataset_description.json').write_text(json.dumps(description))

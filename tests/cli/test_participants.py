@@ -87,6 +87,7 @@ def _run_until(arguments, log, text):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures('forked_workers')
 def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
     whole = write_study(tmp_path / 'whole', T1W.format('01'))
     assert main(whole) == 0
@@ -219,7 +220,7 @@ def heads(tmp_path_factory):
     """A simulated head and two atlases; skull removed as the truth has it; and a copy, cut."""
     root = tmp_path_factory.mktemp('heads')
     simulated = ['cohort', str(root), '--n-cn', '1', '--n-pt', '0', '--atlases', '2']
-    assert simulate([*simulated, '--voxel-size', '2', '--nprocs', '1']) == 0
+    assert simulate([*simulated, '--voxel-size', '3', '--nprocs', '1']) == 0
     path, bad = (root / T1W.format(name) for name in ('CN0001', 'PT0001'))
     truth = root / 'sourcedata' / 'truth' / 'sub-CN0001'
     mask = truth / 'sub-CN0001_desc-brain_mask.nii.gz'
@@ -228,7 +229,7 @@ def heads(tmp_path_factory):
     write_image(path, nib.Nifti1Image(values, head.affine, head.header))
     bad.parent.mkdir(parents=True)
     bad.write_bytes(path.read_bytes()[:-5000])
-    template = builtin_template(2.0)
+    template = builtin_template(3.0)
     images = {'T1w': template.t1w, 'desc-brain_mask': template.mask}
     images |= {f'label-{name}_probseg': image for name, image in template.priors.items()}
     for name, image in images.items():
@@ -258,9 +259,9 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     truth = truth[truth['participant_id'] == 'sub-CN0001'].set_index('index')['achieved_mm3']
     ratio = (table.set_index('index')['volume_mm3'] / truth).dropna()
     assert len(ratio) > 120
-    assert ratio.median() == pytest.approx(1, abs=0.03)
-    # Not of small deep regions, which have few voxels here, most of them mixed with others.
-    assert ((ratio - 1).abs() < 0.1).mean() > 0.85
+    assert ratio.median() == pytest.approx(1, abs=0.05)
+    # Not of small deep regions, which have few voxels of 3 mm, most of them mixed with others.
+    assert ((ratio - 1).abs() < 0.15).mean() > 0.85
 
 
 LOGS = ('sub-01', 'sub-02')
@@ -349,7 +350,7 @@ def test_images_may_have_different_steps(progress, clock):
     assert seconds > 0
 
 
-@pytest.mark.parametrize('seed', range(10))
+@pytest.mark.parametrize('seed', range(4))
 def test_the_first_estimate_for_many_images_is_close(tmp_path, clock, seed):
     """Steps of images on several processes, each step with a duration of its own."""
     rng = np.random.default_rng(seed)

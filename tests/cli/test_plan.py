@@ -102,10 +102,13 @@ def test_what_is_reused_is_logged_and_matters(config, tmp_path, caplog):
 def test_a_segmentation_that_is_not_for_commercial_use_is_named_once(
     config, coarse, tmp_path, caplog
 ):
-    atlases = replace(coarse, work_dir=tmp_path / 'work', segmentation='multi-atlas')
     caplog.set_level(logging.INFO, 'surreal_bids.progress')
     jobs = _plan(config).jobs
     log_licence(prepare_study(coarse), jobs)
+    template = next(coarse.work_dir.rglob('tpl-*_T1w.nii.gz')).parent
+    given = {'work_dir': tmp_path / 'work', 'template': str(template)}
+    paths = (coarse.bids_dir, coarse.output_dir, ('participant',))
+    atlases = AppConfig(*paths, segmentation='multi-atlas', **given)
     log_licence(prepare_study(atlases), jobs)
     said = [message for message in caplog.messages if message.startswith('Licence')]
     assert [re.search(r'\((\w+)\)', message)[1] for message in said] == [

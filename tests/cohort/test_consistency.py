@@ -15,7 +15,7 @@ from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.simulation.tables import simulate_table
 
-SEEDS = range(6)
+SEEDS = range(3)
 
 REPEATS = (
     *('_run-{n}', '_acq-highres', '_acq-a_run-{n}', '_retest', 'retest', '_{n}', '.{n}', '-b', 'b'),

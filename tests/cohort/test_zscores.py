@@ -10,7 +10,9 @@ from surreal_bids.exceptions import DataError, SurrealError, UsageError
 from surreal_bids.rindices.model import TableModel, prepare
 from surreal_bids.simulation.tables import simulate_table
 
-FEW = {'n_patterns': (2,), 'ortho': (0.2,), 'repetitions': 2, 'iterations': 100}
+FEW = {'n_patterns': (2,), 'ortho': (0.2,), 'repetitions': 2, 'iterations': 60}
+
+pytestmark = pytest.mark.usefixtures('few_draws')
 
 
 @pytest.fixture(scope='module')
