@@ -419,6 +419,19 @@ def test_who_cannot_be_used_has_a_row_with_the_reason(home, tmp_path, table, val
     assert 'reason' in json.loads((tmp_path / 'r.json').read_text())
 
 
+def test_who_is_listed_has_a_row_with_the_reason_of_the_list(home, tmp_path):
+    (tmp_path / 'failed.tsv').write_text('participant_id\treason\nsub-009\tmotion\n')
+    listed = ('--exclude', tmp_path / 'failed.tsv')
+    assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv', *listed) == 0
+    results = read(tmp_path / 'r.tsv')
+    assert results.index[results['status'] == 'excluded'].tolist() == ['sub-009']
+    assert results.loc['sub-009', 'reason'] == 'listed in failed.tsv: motion'
+    out = ('--out', tmp_path / 'model', '--exclude', tmp_path / 'model' / 'model.json')
+    (tmp_path / 'model').mkdir()
+    (tmp_path / 'model' / 'model.json').write_text('{}')
+    assert run('fit', home / 'volumes.tsv', *out, '--overwrite', *QUICK_WORDS) == 73
+
+
 @pytest.mark.parametrize('name', ['volumes.tsv', 'participants.tsv', 'link.tsv', 'model/model.tsv'])
 def test_inputs_are_never_overwritten(home, tmp_path, capsys, name):
     shutil.copytree(home, tmp_path / 'home')
