@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surreal_bids.bids.tabular import (
@@ -122,6 +122,7 @@ def test_a_table_of_no_rows_has_typed_columns_too(write):
         min_size=1,
     )
 )
+@settings(deadline=None)
 def test_what_is_written_is_read_back(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp('table') / 't.tsv'
     numbers = np.array([np.nan if number is None else number for number, _ in rows])
