@@ -330,15 +330,16 @@ class Progress:
         if self._bar is None and left is None and elapsed < SECONDS_BETWEEN_LINES:
             return  # The first line of a log has an estimate, if there is one soon.
         self._shown = now
-        line = f'{self._describe(self._stage)}; {_duration(elapsed)} elapsed'
+        times = f'{_duration(elapsed)} elapsed'
         if left is not None:
-            line += f', about {_duration(left)} left'
+            times += f', about {_duration(left)} left'
         if self._bar is None:
-            PROGRESS.info('%s', line)
+            PROGRESS.info('%s; %s', self._describe(self._stage), times)
             return
         share = elapsed / max(elapsed + (self._expected() if left is None else left), 1e-9)
         self._bar.n = max(self._bar.n, share)
-        self._bar.set_description_str(line)
+        # The times come first, because a narrow terminal cuts the end.
+        self._bar.set_description_str(f'{times}; {self._describe(self._stage)}')
 
     def _describe(self, stage: Stage) -> str:
         number = [*self.stages].index(stage.name) + 1

@@ -107,7 +107,7 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
         flags.append(OUTSIDE)
     beyond = row.get('covariates_out_of_range', NONE_BEYOND)
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
-        text = f'{beyond} outside the range of the controls that this model was trained on'
+        text = f'{beyond} outside the range of the training controls'
         remedy = 'Interpret the R-indices with care, or add controls in this range'
         flags.append(Flag(text, Caution(text, 'Effects on volumes are extrapolated', remedy)))
     if row.get('n_imputed', 0) > 0:

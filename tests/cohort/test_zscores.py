@@ -12,8 +12,6 @@ from surreal_bids.simulation.tables import simulate_table
 
 FEW = {'n_patterns': (2,), 'ortho': (0.2,), 'repetitions': 2, 'iterations': 60}
 
-pytestmark = pytest.mark.usefixtures('few_draws')
-
 
 @pytest.fixture(scope='module')
 def tables(tmp_path_factory):
@@ -52,7 +50,9 @@ def test_the_network_sees_the_same_as_of_volumes(tables, covariates):
     pd.testing.assert_frame_equal(scores.normalised, volumes.normalised, rtol=1e-9)
 
 
-def test_r_indices_are_those_of_volumes(tables):
+def test_r_indices_are_those_of_volumes(tables, monkeypatch):
+    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 1)
+    monkeypatch.setattr('surreal_bids.model.stability.REPRODUCTIONS', 2)
     cohorts = (
         read(tables, 'volumes', icv='none', covariates=('none',)),
         read_scores(tables),
