@@ -85,8 +85,8 @@ def compare_heads(folder: Path) -> str:
         ratio = (found['volume_mm3'].reindex(true.index) / true).dropna()
         error = np.median(np.abs(ratio - 1))
         lines.append(
-            f'  {participant}: {len(ratio)} regions, median difference from the true volume '
-            f'{error:.1%}\n'
+            f'  {participant}: {len(ratio)} regions above 1 ml, median difference from the true '
+            f'volume {error:.1%}\n'
         )
     return ''.join(lines)
 
@@ -108,7 +108,8 @@ def summarise(folder: Path, score: str) -> None:
         f'Heads, volumes measured by the network:\n{compare_heads(folder)}'
         f'Study: {values.shape[1]} patterns found, {truth.shape[1]} simulated; '
         f'{values.isna().any(axis=1).sum()} of {len(values)} participants lack an R-index.\n'
-        'R-indices out of fold (c-index) and maps (AUC); 0.5 is chance, 1 is perfect:\n'
+        'How well R-indices order patients by severity (c-index), and maps show the affected\n'
+        'regions (AUC); 0.5 is chance, 1 is perfect:\n'
         f'{score}'
     )
     patients = values[indices['group'] == 'PT'].dropna()
@@ -133,8 +134,9 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     folder, seed = arguments.folder, arguments.seed
     size = MINIATURE if arguments.miniature else FULL
+    heads = 'a simulated head' if size.n_heads == 1 else f'{size.n_heads} simulated heads'
     sys.stdout.write(
-        f'Part 1: images of {size.n_heads} simulated head(s) to regional volumes and maps.\n'
+        f'Part 1: images of {heads} to regional volumes and maps.\n'
         f'Part 2: a simulated study, {size.n_cn} controls and {size.n_pt} patients, to R-indices.\n'
     )
     folder.mkdir(parents=True, exist_ok=True)

@@ -414,7 +414,7 @@ def log_licence(study: Study, jobs: Iterable[Job]) -> None:
     """Tell that the segmentation of images is not for commercial use, where this is so."""
     terms = NON_COMMERCIAL.search(study.atlas_licence)
     if terms and any(job.reusable.dseg is None for job in jobs):
-        PROGRESS.info('Licence of the segmentation (%s): %s', study.atlas, terms[0])
+        PROGRESS.info('Licence (%s): %s', study.atlas, terms[0])
 
 
 def make_workflow(config: AppConfig, study: Study, job: Job) -> Workflow:

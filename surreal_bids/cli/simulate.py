@@ -346,19 +346,16 @@ def run_score(arguments: argparse.Namespace) -> int:
             for auc in _map_scores(arguments.maps, arguments.severities.parent, found)
         ]
     lines = [
-        f'  true {truth}: {name}, c-index {value:.3f}{note}\n'
+        f'  true {truth} is found as {name}: c-index {value:.3f}{note}\n'
         for truth, name, value, note in zip(truths.columns, found, matched, notes)
     ]
-    mean = f'pattern-c-index {matched.mean():.3f}\n'
-    sys.stdout.write(f'{len(people)} patients:\n{"".join(lines)}{mean}')
+    mean = f'  mean c-index (pattern-c-index) {matched.mean():.3f}'
     final = _patterns(arguments.rindices, TRAINED_ON_SUFFIX)
     if not final.empty:
         both = people.intersection(final.index)
         accuracy = pattern_c_index(final.loc[both], truths.loc[both])
-        sys.stdout.write(
-            f'These R-indices are out of fold; with the final model, which was trained on all '
-            f'patients: {accuracy:.3f}\n'
-        )
+        mean += f' out of fold; {accuracy:.3f} with the final model, trained on these patients'
+    sys.stdout.write(f'{len(people)} patients:\n{"".join(lines)}{mean}\n')
     return 0
 
 

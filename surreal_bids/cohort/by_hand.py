@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from surreal_bids.bids.layout import Visit
-from surreal_bids.bids.tabular import find_column, read_table
+from surreal_bids.bids.layout import Visit, visit_name
+from surreal_bids.bids.tabular import Table, find_column, find_id_column, read_table
 from surreal_bids.cohort.plausibility import Reasons
-from surreal_bids.cohort.reader import own_id_column, read_visit_table
+from surreal_bids.cohort.reader import own_id_column, parse_visit
+from surreal_bids.columns import column_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import list_briefly
 
@@ -21,6 +22,7 @@ def read_exclusions(
     visits: Mapping[str, Visit],
     everyone: Collection[Visit],
     id_column: str | None = None,
+    knows_sessions: bool = True,
 ) -> Reasons:
     """Read a list of exclusions.
 
@@ -35,6 +37,8 @@ def read_exclusions(
         All visits of the other tables.
     id_column
         Column of the ids; by default it is found by its name.
+    knows_sessions
+        Whether `everyone` has the sessions of all participants.
 
     Returns
     -------
@@ -47,24 +51,41 @@ def read_exclusions(
         The table cannot be read, or lists someone who is in no other table: a misspelt id would
         leave a participant in the analysis.
     """
-    if not len(read_table(path)):
+    table = read_table(path)
+    if not len(table):
         return {}
-    listed = read_visit_table(path, own_id_column(path, id_column))
-    row_of = dict(zip(listed.visits, listed.table.text.index))
+    listed = _listed_visits(table, id_column, any(session for _, session in everyone))
     known = {*everyone, *((participant, None) for participant, _ in everyone)}
-    unknown = [row for visit, row in row_of.items() if visit not in known]
+    unknown = [
+        visit_name(visit)
+        for visit in listed.values()
+        if visit not in known and (knows_sessions or (visit[0], None) not in known)
+    ]
     if unknown:
         raise DataError(
             f'{path}: {list_briefly(unknown)} is in none of the other tables; correct the id or '
             'session, or remove the row'
         )
-    column = find_column(listed.table.columns, REASON)
-    told = {} if column is None else listed.table.categories(column).dropna().to_dict()
-    rows = {
-        name: row_of.get(visit) or row_of.get((visit[0], None)) for name, visit in visits.items()
+    column = find_column(table.columns, REASON)
+    told = {} if column is None else table.categories(column).dropna().to_dict()
+    reason_of = {
+        visit: ': '.join(filter(None, (f'listed in {path.name}', told.get(row))))
+        for row, visit in listed.items()
     }
-    return {
-        name: ': '.join(filter(None, (f'listed in {path.name}', told.get(row))))
-        for name, row in rows.items()
-        if row is not None
+    found = {
+        name: reason_of.get(visit) or reason_of.get((visit[0], None))
+        for name, visit in visits.items()
     }
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def _listed_visits(table: Table, id_column: str | None, has_sessions: bool) -> dict[str, Visit]:
+    """Return the visit of each row; a column such as `wave` counts where there are sessions."""
+    ids = table.categories(find_id_column(table, own_id_column(table.source, id_column)))
+    if ids.isna().any():
+        raise DataError(f'{table.source}: {ids.index[ids.isna()][0]} has no {ids.name}; add it')
+    column = column_of(table.columns, 'session')
+    if column is None and has_sessions:
+        column = column_of(table.columns, 'repeat')
+    sessions = [None] * len(ids) if column is None else table.categories(column).tolist()
+    return {str(row): parse_visit(*cells) for row, *cells in zip(ids.index, ids, sessions)}

@@ -536,7 +536,7 @@ def check_participants(
     require_labels(visits, options.participant_label)
     screen = Screen(of_sessions(visits, options.session_label), people.prefix)
     everyone = screen.visits
-    by_hand = exclude_by_hand(screen, options, visits)
+    by_hand = exclude_by_hand(screen, options, visits, knows_sessions=False)
     if model is None:
         screen.select(options.participant_label)
     text = with_sessions(people, rows_of(people, everyone), everyone)

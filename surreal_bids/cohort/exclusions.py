@@ -156,15 +156,22 @@ def start_screen(
                 if participant not in known
             }
         )
-    exclude_by_hand(screen, options, [*measured, *listed])
+    exclude_by_hand(screen, options, [*measured, *(people.visits if people else ())])
     return screen
 
 
-def exclude_by_hand(screen: Screen, options: CohortOptions, everyone: Collection[Visit]) -> Reasons:
-    """Exclude the visits that the user has listed, and return the reasons."""
+def exclude_by_hand(
+    screen: Screen,
+    options: CohortOptions,
+    everyone: Collection[Visit],
+    knows_sessions: bool = True,
+) -> Reasons:
+    """Exclude the visits that the user has listed (`read_exclusions`), and return the reasons."""
     if options.exclude is None:
         return {}
-    reasons = read_exclusions(options.exclude, screen.visits, everyone, options.id_column)
+    reasons = read_exclusions(
+        options.exclude, screen.visits, everyone, options.id_column, knows_sessions
+    )
     screen.exclude(reasons)
     return reasons
 

@@ -148,11 +148,14 @@ def stability(
     ]
     compared = pt[spread_rows(len(pt), COMPARED_PATIENTS)]
     fits = fit_samples(cn, pt, samples, n_patterns, device)
-    # Without the correlation of severities, by which an empty pattern mirrors the others.
-    alone = [replace(fit, correlation=np.eye(n_patterns)) for fit in fits]
-    unit_RNM = np.stack([_standardised(fit.severities(compared)) for fit in alone])
+    unit_RNM = np.stack([_standardised(_severities_alone(fit, compared)) for fit in fits])
     similarity = np.einsum('anm,bnk->abmk', unit_RNM, unit_RNM, optimize=True)
     return _typical_agreement(similarity)
+
+
+def _severities_alone(fit: Factors, pt: Floats) -> Floats:
+    """Severities without their correlation, by which an empty pattern mirrors the others."""
+    return replace(fit, correlation=np.eye(len(fit.correlation))).severities(pt)
 
 
 def _standardised(severities: Floats) -> Floats:
@@ -205,7 +208,7 @@ def reproduce(cn: Floats, pt: Floats, r_NM: Floats, random_state: int) -> Floats
     unit = centred / np.maximum(np.linalg.norm(centred, axis=0), np.finfo(float).tiny)
     found = []
     for fit in fit_samples(cn, pt, samples, r_NM.shape[1]):
-        similarity = _standardised(fit.severities(pt)).T @ unit
+        similarity = _standardised(_severities_alone(fit, pt)).T @ unit
         order = match_patterns(similarity)
         found.append(similarity[order, np.arange(len(order))])
     return np.array(found)

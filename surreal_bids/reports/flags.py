@@ -16,6 +16,7 @@ from surreal_bids.bids.outputs import Record, output_path
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.norms import UNCERTAIN
 from surreal_bids.reports.pages import Block, Paragraph, Table
 from surreal_bids.rindices.crossfit import MIN_REPRODUCED, NOT_HELD_OUT
@@ -107,7 +108,7 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
         flags.append(OUTSIDE)
     beyond = row.get('covariates_out_of_range', NONE_BEYOND)
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
-        text = f'{beyond} outside the range of the training controls'
+        text = f'{beyond} more than {TOLERATED:.0%} beyond the range of the training controls'
         remedy = 'Interpret the R-indices with care, or add controls in this range'
         flags.append(Flag(text, Caution(text, 'Effects on volumes are extrapolated', remedy)))
     if row.get('n_imputed', 0) > 0:
@@ -240,7 +241,7 @@ def participant_table(
         if f'{name}_centile' in results:
             centile = f'{name}, centile among controls'
             table[centile] = results[f'{name}_centile']
-            formats[centile] = '{:.0f}'
+            formats[centile] = '{:.1f}'
     table['flags'] = flags
     return Table(
         table.reset_index(drop=True),

@@ -248,8 +248,8 @@ def _harmonization(report: GroupReport) -> Section:
     drawn = figures.plot_harmonization(report.found.quality)
     caption = (
         'In controls. Left: variance of each region explained by site. Middle: cross-validated '
-        'balanced accuracy of predicting the site from volumes; at or below chance (0.5 for two '
-        'sites) sites cannot be told apart. Held out: controls that were not used to fit ComBat. '
+        'balanced accuracy of predicting the site from volumes; at or below chance (the dashed '
+        'line) sites cannot be told apart. Held out: controls that were not used to fit ComBat. '
         'Right: effect of the covariate on each region before and after; points on the line are '
         'unchanged.'
     )
@@ -407,7 +407,9 @@ def _associations(report: GroupReport) -> Section:
         blocks.append(
             Table(listed, 'Measures that were not tested', fold='Measures that were not tested')
         )
-    blocks = blocks or [Paragraph('There are no other measures.')]
+    blocks = blocks or [
+        Paragraph('The tables have no measures to correlate with R-indices (see --phenotype).')
+    ]
     return Section('Associations', (*blocks, *_of_covariates(report.found.covariates)))
 
 
@@ -419,7 +421,7 @@ def _of_covariates(table: pd.DataFrame) -> list[Block]:
     text = (
         'In controls, R-indices should not correlate with age, sex or head size. In patients they '
         'may, if severity depends on age, sex or head size. Descriptive only, without p values: '
-        'the covariate correction was estimated in few controls and its error affects all '
+        'the covariate correction was estimated in a sample of controls, and its error affects all '
         'participants alike.'
     )
     return [Paragraph(text), Table(table, title, {'r': '{:.2f}'})]

@@ -448,12 +448,12 @@ def agreement_table(card: Card) -> tuple[Block, ...]:
     word = 'requested' if len(table) == 1 and len(numbers) < 2 else 'chosen'
     table['selection'] = [word if each else '' for each in is_chosen]
     formats = {'agreement': '{:.3f}', 'score': '{:.3f}', 'lambda': '{:g}'}
-    caption = 'Mean agreement of all pairs of members (pattern-agr-index)'
-    return Table(table, caption, formats, fold='All settings'), Paragraph(AGREEMENT_TERMS)
+    caption = f'Mean agreement of all pairs of members (pattern-agr-index). {AGREEMENT_TERMS}'
+    return (Table(table, caption, formats, fold='All settings'),)
 
 
 AGREEMENT_TERMS = (
-    'lambda: weight of the orthogonality loss. usable: number of members that converged. score: '
+    'Lambda: weight of the orthogonality loss. Usable: number of members that converged. Score: '
     'criterion by which the number of patterns and lambda are chosen (the mean agreement, or the '
     'agreement of the best member with its nearest members, depending on the preset).'
 )

@@ -206,7 +206,10 @@ def _summary(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
             *_marked(n_marked, len(volumes), bool(session.figures)),
         ]
     )
-    if not n_marked:
+    unknown = why_no_norms(session.volumes, session.subject)
+    if unknown:
+        blocks.append(Paragraph(f'Volumes were not compared with healthy people: {unknown}.'))
+    elif not n_marked:
         blocks.append(Paragraph(f'None of the {len(volumes)} regions is unusual.'))
     blocks.append(Numbers(tuple(_numbers(session))))
     blocks.append(Facts(_facts(session)))

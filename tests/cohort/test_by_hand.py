@@ -1,5 +1,6 @@
 """`--exclude`: participants and visits that a user lists stay out, and nobody else does."""
 
+import pandas as pd
 import pytest
 
 from surreal_bids.cohort.cohort import check_participants, read_cohort
@@ -73,3 +74,43 @@ def test_participants_of_a_selection_may_be_listed_beside_others(tables, tmp_pat
     cohort = read_cohort(*tables, chosen)
     assert 'sub-001' not in cohort.visits.index
     assert len(cohort) == len(some) - 1
+
+
+@pytest.mark.parametrize('column', ['session_id', 'visit', 'wave'])
+def test_a_visit_is_named_by_any_column_of_visits(tmp_path, column):
+    study = make_study()
+    twice = study.features.loc[study.features.index.repeat(2)].copy()
+    twice.iloc[1::2] *= 0.99
+    twice.insert(0, column, ['bl', 'm12'] * len(study.features))
+    volumes, people = tmp_path / 'volumes.tsv', tmp_path / 'participants.tsv'
+    twice.to_csv(volumes, sep='\t')
+    study.people.to_csv(people, sep='\t')
+    listed = f'participant_id\t{column}\nsub-001\tm12\n'
+    cohort = read_cohort(volumes, people, exclude(tmp_path, listed))
+    assert list(cohort.exclusions.index) == ['sub-001_ses-m12']
+
+
+def test_a_visit_without_volumes_may_be_listed(tables, tmp_path):
+    """Images that fail quality control often have none."""
+    volumes, people = tables
+    rows = volumes.read_text().splitlines(keepends=True)
+    volumes.write_text(''.join(row for row in rows if not row.startswith('sub-003')))
+    cohort = read_cohort(volumes, people, exclude(tmp_path, 'participant_id\nsub-003\n'))
+    assert list(cohort.exclusions.index) == ['sub-003']
+
+
+def test_sessions_are_not_known_before_there_are_volumes(tables, tmp_path):
+    listed = 'participant_id\tsession_id\nsub-003\tses-2\n'
+    options = exclude(tmp_path, listed)
+    check_participants(tables[1], options)
+    with pytest.raises(DataError, match='sub-003_ses-2 is in none'):
+        read_cohort(*tables, options)
+
+
+def test_ids_of_a_short_list_may_end_in_numbers(tmp_path):
+    study = make_study()
+    names = [f'HC_M_{k:02}' for k in range(1, len(study.people) + 1)]
+    study.people.index = study.features.index = pd.Index(names, name='participant_id')
+    tables = study.write(tmp_path)
+    cohort = read_cohort(*tables, exclude(tmp_path, 'participant_id\nHC_M_01\nHC_M_02\n'))
+    assert list(cohort.exclusions.index) == ['HC_M_01', 'HC_M_02']

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from surreal_bids.model.factors import fit_samples
 from surreal_bids.model.stability import (
     LEAST_STABILITY,
     PERMUTATIONS,
@@ -77,6 +78,18 @@ def test_patterns_are_reproduced_where_there_are_some():
     assert np.median(found, axis=0).min() > 0.8
     unrelated = np.random.default_rng(0).uniform(size=truth.shape)
     assert np.median(reproduce(cn, pt, unrelated, 0), axis=0).max() < 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('seed', [1, 2])
+def test_a_pattern_too_many_is_not_reproduced(monkeypatch, seed):
+    """Its severities follow from those of the others, in every subsample alike."""
+    monkeypatch.setattr('surreal_bids.model.stability.REPRODUCTIONS', 8)
+    cn, pt, *_ = cohort(2, seed=seed, size=0.35)
+    (fit,) = fit_samples(cn, pt, [(np.arange(len(cn)), np.arange(len(pt)))], 3)
+    found = np.median(reproduce(cn, pt, fit.severities(pt), seed), axis=0)
+    assert found.min() < 0.75  # With their correlation, 0.85 and 0.89.
+    assert np.sort(found)[1] > 0.9
 
 
 def test_the_same_seed_gives_the_same_answer_whatever_else_is_tried(monkeypatch):

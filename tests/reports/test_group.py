@@ -19,8 +19,8 @@ from tests.reports.group_report import N_CN, N_PT, make_card, make_report
 from tests.reports.html_page import HOSTILE, Page
 
 FLAGGED = (
-    'regional volumes unlike those of the training participants; age outside the range of the '
-    'training controls'
+    'regional volumes unlike those of the training participants; age more than 5% beyond the '
+    'range of the training controls'
 )
 
 
