@@ -111,6 +111,10 @@ def _documented(kind: Kind) -> Kind:
     return kind
 
 
+PLANNED_SIZES = ((30, 60), (60, 90), (120, 180), (250, 400), (500, 900))
+"""Numbers of controls and patients of a plan."""
+
+
 @_documented
 @dataclass(frozen=True, kw_only=True)
 class CohortOptions:

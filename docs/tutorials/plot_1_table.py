@@ -58,8 +58,8 @@ run(
 #
 # - **The number of patterns** (M) that are stable across subsamples of the participants. Zero is a
 #   valid result; no R-indices are then written.
-# - **Reproducibility**: the lowest correlation of an R-index between the model of a fold and the
-#   final model. Below 0.7 a pattern is not reproduced.
+# - **Reproducibility**: the correlation of each R-index with the severities that are estimated in
+#   random subsamples of the participants. Below 0.7, do not interpret the pattern.
 #
 # Then open ``model/exclusions.tsv`` to check who was excluded, and why.
 #

@@ -192,8 +192,10 @@ def summarise_cohort(cohort: Cohort) -> str:
     if cohort.n_without_group:
         others = f'{counted(cohort.n_without_group, "participant")} whose group is not known'
         who = f'{who}, {others}' if any(counts.values()) else others
+    n_people = cohort.visits[PARTICIPANT].nunique()
+    visits = f', {counted(len(cohort), "visit")}' if len(cohort) > n_people else ''
     lines = [
-        f'{who}, {counted(len(cohort), "visit")}, {counted(len(cohort.wanted), "region")}',
+        f'{who}{visits}, {counted(len(cohort.wanted), "region")}',
         *(f'  {note}' for note in cohort.notes),
         *(f'  {line}' for line in describe_uses(cohort.uses)),
         *([f'  {describe_noise(cohort.retest_pairs)}'] if cohort.retest_pairs else []),

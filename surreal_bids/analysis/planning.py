@@ -22,6 +22,7 @@ from scipy.stats import beta
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, prefix_errors
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.plausibility import summarise_reasons
+from surreal_bids.config import PLANNED_SIZES
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
@@ -75,6 +76,9 @@ PLAN_COLUMNS = [
     *('reproduced', 'reproduced_se'),
 ]
 """Columns of a plan."""
+
+MOST_DRAWS = 1000
+"""How often controls are drawn again where a category is rare."""
 
 SITE = 'site'
 """Column of simulated scanners, where the controls have none."""
@@ -209,8 +213,8 @@ def draw_study(law: Law, design: Design, size: tuple[int, int], rng: np.random.G
     (n_cn, n_pt), n_regions = size, len(law.covariance)
     number = np.concatenate([np.arange(n_cn), np.arange(n_pt)])
     is_patient = np.arange(n_cn + n_pt) >= n_cn
+    rows = _draw_controls(law.controls, n_cn, rng)
     # Patients are like controls of the study, so that no category is theirs alone.
-    rows = rng.integers(len(law.controls), size=n_cn)
     rows = np.concatenate([rows, rng.choice(rows, n_pt)])
     errors = rng.multivariate_normal(
         np.zeros(n_regions), law.covariance, len(rows), method='cholesky'
@@ -225,6 +229,17 @@ def draw_study(law: Law, design: Design, size: tuple[int, int], rng: np.random.G
     return Study(
         _cohort(law.controls, rows, volumes, is_patient, number % design.sites), severities
     )
+
+
+def _draw_controls(controls: Cohort, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Draw controls with replacement, again while a covariate is the same in all of them."""
+    people = controls.people[list(controls.options.covariates)]
+    rows = rng.integers(len(controls), size=size)
+    for _ in range(MOST_DRAWS):
+        if people.iloc[rows].nunique().gt(1).all():
+            break
+        rows = rng.integers(len(controls), size=size)
+    return rows
 
 
 def draw_patterns(
@@ -373,7 +388,7 @@ def _require_possible(design: Design, sizes: Sequence[tuple[int, int]], n_featur
             f'{n_features} regions, enough for {most} such patterns; use fewer patterns or '
             '--regions'
         )
-    least = max(MIN_PEOPLE, MIN_FOR_SCALE * design.sites)
+    least = _least_controls(design)
     for n_cn, n_pt in sizes:
         if n_cn < least or n_pt < MIN_PEOPLE:
             raise UsageError(
@@ -382,6 +397,16 @@ def _require_possible(design: Design, sizes: Sequence[tuple[int, int]], n_featur
             )
         if n_cn + n_pt > MOST_PEOPLE:
             raise UsageError(f'--sizes {n_cn}+{n_pt}: at most {MOST_PEOPLE} participants')
+
+
+def _least_controls(design: Design) -> int:
+    return max(MIN_PEOPLE, MIN_FOR_SCALE * design.sites)
+
+
+def default_sizes(design: Design) -> list[tuple[int, int]]:
+    """Return the usual sizes that have enough controls at each site, at least the largest."""
+    enough = [size for size in PLANNED_SIZES if size[0] >= _least_controls(design)]
+    return enough or [PLANNED_SIZES[-1]]
 
 
 def _is_enough(outcomes: Sequence[Outcome]) -> bool:
@@ -443,9 +468,9 @@ def summarise_plan(plan: pd.DataFrame, design: Design) -> str:
 def verdict(plan: pd.DataFrame) -> str:
     """Say which size suffices: the smallest from which on all sizes do."""
     enough = plan['reproduced'].ge(SUFFICIENT)[::-1].cummin()[::-1]
-    asked = f'all patterns are reproduced in at least {SUFFICIENT:.0%} of simulated studies'
+    asked = f'all patterns reproduced in at least {SUFFICIENT:.0%} of simulated studies'
     if not enough.any():
-        return f'None of these sizes suffices: with none {asked}. Try larger sizes (--sizes).'
+        return f'No size that was tried suffices ({asked}). Try larger sizes (--sizes).'
     row = next(plan[enough].itertuples())
     smallest = ', the smallest size that was tried,' if enough.all() else ''
     return (

@@ -465,6 +465,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     from surreal_bids.analysis.descriptions import own_files, write_described
     from surreal_bids.analysis.planning import (
         SUFFICIENT,
+        default_sizes,
         describe_controls,
         learn_law,
         make_design,
@@ -493,7 +494,8 @@ def run_plan(arguments: argparse.Namespace) -> int:
         law = learn_law(controls)
         with sole_use(out, [PLAN]), Progress([Stage(PLAN)]):
             with step(PLAN):
-                plan = plan_study(law, design, arguments.sizes, seed)
+                sizes = arguments.sizes or default_sizes(design)
+                plan = plan_study(law, design, sizes, seed)
             with staged(out, PLAN, there) as new:
                 write_described(PLAN, new / files[0].name, plan.round(PLAN_DECIMALS))
                 save_figure(new / files[2].name, plot_plan(plan, SUFFICIENT))

@@ -7,7 +7,7 @@ from typing import Any
 
 from surreal_bids.cli.main import Parser, add_common_options, add_to_commands
 from surreal_bids.cli.options import add_option, add_options, path_of
-from surreal_bids.config import GROUPS, SECTIONS, TRAINING, VOLUMES
+from surreal_bids.config import GROUPS, PLANNED_SIZES, SECTIONS, TRAINING, VOLUMES
 
 MODEL = 'folder of the model, or a published model: ad or ageing'
 
@@ -203,7 +203,7 @@ def _add_plan(commands: Any) -> None:
         ('--n-patterns', int, 3, 'M', 'number of patterns (default: 3)'),
         ('--loss', float, 0.2, 'X', 'share of its volume that a region loses at the highest '
          'severity (default: 0.2)'),
-        ('--regions', int, None, 'N', 'number of regions of each pattern (default: a tenth)'),
+        ('--regions', int, None, 'N', 'regions of each pattern (default: a tenth of all)'),
         ('--sites', int, None, 'N', 'number of scanners (default: as many as TABLE has)'),
     )  # fmt: skip
     for name, kind, default, metavar, text in numbers:
@@ -212,20 +212,16 @@ def _add_plan(commands: Any) -> None:
         '--sizes',
         type=_size,
         nargs='+',
-        default=list(PLANNED_SIZES),
+        default=[],
         metavar='N+N',
-        help='numbers of controls and patients to try, such as 60+90 120+180 (default: '
-        f'{" ".join(f"{cn}+{pt}" for cn, pt in PLANNED_SIZES)})',
+        help='numbers of controls and patients to try, such as 60+90 120+180 (default: those of '
+        f'{" ".join(f"{cn}+{pt}" for cn, pt in PLANNED_SIZES)} with three controls per site)',
     )
     add_option(parser, 'random_seed')
     _add_columns(parser)
     _add_controls(parser)
     for name in ('features', 'covariates', 'icv'):
         add_option(parser, name)
-
-
-PLANNED_SIZES = ((30, 60), (60, 90), (120, 180), (250, 400), (500, 900))
-"""Numbers of controls and patients of a plan."""
 
 
 def _size(text: str) -> tuple[int, int]:

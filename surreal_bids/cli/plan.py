@@ -57,7 +57,7 @@ from surreal_bids.templates import (
     check_resolution,
     read_template,
 )
-from surreal_bids.text import align
+from surreal_bids.text import align, counted
 from surreal_bids.workflows.anatomy import AtlasFiles
 from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
 
@@ -231,10 +231,11 @@ def log_reuse(config: AppConfig, jobs: Sequence[Job]) -> None:
         LOGGER.info('Results found in --derivatives:\n%s', table)
     for (name, result), n in reuse_counts(config, jobs).items():
         if n < len(jobs):
+            others = 'the others, so images are processed in two ways' if n else 'all images'
             LOGGER.warning(
                 Caution(
-                    f'{name}: {result} found for {n} of {len(jobs)} images',
-                    'It is computed for the others, so images are processed in two ways',
+                    f'{name}: {result} found for {n} of {counted(len(jobs), "image")}',
+                    f'This step is computed for {others}',
                     f'Complete the results of {name}, unless this is intended',
                 )
             )

@@ -57,6 +57,7 @@ from surreal_bids.simulation.tables import (
 from surreal_bids.simulation.templates import VOXEL_SIZES_MM
 from surreal_bids.stats.concordance import concordance_matrix, match_patterns, pattern_c_index
 from surreal_bids.templates import TEMPLATE_SPACE
+from surreal_bids.text import counted
 
 LOGGER = logging.getLogger(__name__)
 
@@ -199,8 +200,8 @@ def run_table(arguments: argparse.Namespace) -> int:
             )
         )
     sys.stdout.write(
-        f'{arguments.n_cn} controls and {arguments.n_pt} patients, task {arguments.task}:\n'
-        + ''.join(f'  {final_path(path)}\n' for path in written)
+        f'{counted(arguments.n_cn, "control")} and {counted(arguments.n_pt, "patient")}, '
+        f'task {arguments.task}:\n' + ''.join(f'  {final_path(path)}\n' for path in written)
     )
     return 0
 

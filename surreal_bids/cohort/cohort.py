@@ -469,7 +469,9 @@ def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | Non
         controls = first.people[~first.is_patient]
         few += warn_of_controls(controls, cohort.options.site_column, training=model is None)
         age = first.column_of('age')
-        if age is not None:
+        # A model of ageing does not correct for age.
+        corrects = model is None or any(means(name, 'age') for name in cohort.options.covariates)
+        if age is not None and corrects:
             for caution, is_serious in compare_ages(age, first.is_patient):
                 if is_serious:
                     ages.append(caution)

@@ -76,6 +76,7 @@ from surreal_bids.cohort.zscores import check_z_scores, missing_scores, unusable
 from surreal_bids.columns import means
 from surreal_bids.config import ZSCORE, CohortOptions
 from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
+from surreal_bids.harmonization.encoding import is_clearly_outside
 from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import alternatives, counted, list_briefly
@@ -300,7 +301,7 @@ def _note_ranges(table: pd.DataFrame, model: Requirements) -> list[str]:
     """List participants with a covariate outside the training range of a model."""
     notes = []
     for column, (low, high) in model.ranges.items():
-        outside = table.index[~table[column].between(low, high) & table[column].notna()]
+        outside = table.index[is_clearly_outside(table[column], low, high)]
         if len(outside):
             listed = list_briefly(outside, 5)
             notes.append(

@@ -9,6 +9,7 @@ import pandas as pd
 
 from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, R_INDICES, Caution
 from surreal_bids.columns import means
+from surreal_bids.harmonization.encoding import is_clearly_outside
 from surreal_bids.text import counted, list_briefly
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
@@ -81,12 +82,11 @@ def outside_training_ages(
     for column, (low, high) in ranges.items():
         if not means(column, 'age') or column not in people:
             continue
-        ages = people[column].dropna()
-        outside = int((~ages.between(low, high)).sum())
+        outside = int(is_clearly_outside(people[column], low, high).sum())
         if outside > MANY_OUTSIDE * len(people):
             yield Caution(
                 f'Training ages: {outside} of {counted(len(people), "participant")} '
-                f'{"is" if outside == 1 else "are"} outside {low:g} to {high:g} years, the age '
+                f'{"is" if outside == 1 else "are"} outside {low:.3g} to {high:.3g} years, the age '
                 'range of the training controls',
                 'Their R-indices are extrapolated',
                 'Do not interpret them, or use a model that was trained on these ages',
@@ -112,7 +112,7 @@ def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[Cauti
     if patients.empty or controls.empty:
         return
     young, old = controls.min(), controls.max()
-    outside = patients.index[~patients.between(young, old)]
+    outside = patients.index[is_clearly_outside(patients, young, old)]
     if not len(outside):
         return
     share = len(outside) / len(patients)

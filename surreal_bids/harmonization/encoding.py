@@ -180,6 +180,12 @@ def _require_unique(names: pd.Index[Any], what: str) -> None:
         raise DataError(f'the same {what} more than once: {list_briefly(twice)}; keep one of each')
 
 
+def is_clearly_outside(values: pd.Series, low: float, high: float) -> pd.Series:
+    """Tell which values exceed a range by more than a small part of it; missing ones do not."""
+    margin = TOLERATED * (high - low)
+    return (values < low - margin) | (values > high + margin)
+
+
 class CovariateEncoder:
     """Convert a table of covariates into the columns of a design matrix.
 
@@ -275,8 +281,7 @@ class CovariateEncoder:
         table = self.select(covariates)
         flags = {}
         for name, (low, high) in self.range_.items():
-            values, margin = _to_numbers(table[name]), TOLERATED * (high - low)
-            flags[name] = (values < low - margin) | (values > high + margin)
+            flags[name] = is_clearly_outside(_to_numbers(table[name]), low, high)
         return pd.DataFrame(flags, index=table.index, columns=list(self.range_), dtype=bool)
 
     def to_json(self) -> dict[str, Any]:

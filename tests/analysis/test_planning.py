@@ -10,6 +10,7 @@ from surreal_bids.analysis.planning import (
     MIN_CONTROLS,
     Design,
     Study,
+    default_sizes,
     draw_patterns,
     draw_study,
     examine,
@@ -22,6 +23,7 @@ from surreal_bids.analysis.planning import (
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.requirements import PreprocessingOptions
+from surreal_bids.config import PLANNED_SIZES
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.regions import Z_SCORE, Feature, FeatureList
 from surreal_bids.threads import set_threads
@@ -187,7 +189,7 @@ def table_of(reproduced):
         ([0.1, 0.9, 1.0], '11 controls and 21 patients suffice'),
         ([0.9, 0.5, 1.0], '12 controls'),
         ([1.0, 0.9, 0.8], 'smallest'),
-        ([0.1, 0.9, 0.7], 'None'),
+        ([0.1, 0.9, 0.7], 'No size'),
     ],
 )
 def test_the_smallest_size_from_which_on_all_suffice_is_named(reproduced, found):
@@ -241,3 +243,18 @@ def test_few_controls_and_z_scores_are_refused():
     scores = replace(pilot(), wanted=replace(WANTED, unit=Z_SCORE))
     with pytest.raises(DataError, match='z-scores'):
         learn_law(scores)
+
+
+def test_a_rare_category_is_in_every_study():
+    controls = pilot()
+    controls.people['sex'] = ['F'] + ['M'] * (len(controls) - 1)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        study = draw_study(learn_law(controls), Design(2, 3, 0.2, 1), (20, 20), rng)
+        assert study.cohort.people['sex'].nunique() == 2
+
+
+def test_default_sizes_have_three_controls_at_each_site():
+    assert default_sizes(Design(2, 3, 0.2, 1)) == list(PLANNED_SIZES)
+    assert default_sizes(Design(2, 3, 0.2, 12)) == [s for s in PLANNED_SIZES if s[0] >= 36]
+    assert default_sizes(Design(2, 3, 0.2, 400)) == [PLANNED_SIZES[-1]]

@@ -200,8 +200,8 @@ def test_patterns_and_people_in_any_order_score_perfectly(tmp_path, truth, capsy
     assert main(['score', str(rindices), str(path)]) == 0
     printed = capsys.readouterr().out
     assert '8 patients' in printed
-    assert f'true r1: {order[0]}, c-index 1.000' in printed
-    assert 'pattern-c-index 1.000' in printed
+    assert f'true r1 is found as {order[0]}: c-index 1.000' in printed
+    assert '(pattern-c-index) 1.000' in printed
 
 
 def test_the_mean_is_the_pattern_c_index_of_the_patients(tmp_path, truth, capsys):
@@ -211,7 +211,7 @@ def test_the_mean_is_the_pattern_c_index_of_the_patients(tmp_path, truth, capsys
     rindices = write_tsv(tmp_path / 'rindices.tsv', noisy.assign(participant_id=PEOPLE))
     assert main(['score', str(rindices), str(path)]) == 0
     expected = pattern_c_index(noisy.iloc[4:], table[['r1', 'r2']].iloc[4:])
-    assert f'pattern-c-index {expected:.3f}' in capsys.readouterr().out
+    assert f'(pattern-c-index) {expected:.3f}' in capsys.readouterr().out
 
 
 def test_the_final_model_is_scored_beside_the_held_out(tmp_path, truth, capsys):
@@ -222,8 +222,8 @@ def test_the_final_model_is_scored_beside_the_held_out(tmp_path, truth, capsys):
     assert main(['score', str(rindices), str(path)]) == 0
     printed = capsys.readouterr().out
     expected = pattern_c_index(held_out.iloc[4:], table[['r1', 'r2']].iloc[4:])
-    assert f'pattern-c-index {expected:.3f}\n' in printed
-    assert printed.endswith('trained on all patients: 1.000\n')
+    assert f'(pattern-c-index) {expected:.3f} out of fold' in printed
+    assert '; 1.000 with the final model' in printed
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_names_of_simulated_cohorts_are_understood(tmp_path, truth, capsys):
     severities = write_tsv(tmp_path / 'cohort.tsv', cohort)
     rindices = write_tsv(tmp_path / 'rindices.tsv', table)
     assert main(['score', str(rindices), str(severities)]) == 0
-    assert 'true pattern_2: r2, c-index 1.000' in capsys.readouterr().out
+    assert 'true pattern_2 is found as r2: c-index 1.000' in capsys.readouterr().out
 
 
 def test_fewer_patterns_than_were_simulated_are_an_error(tmp_path, truth, capsys):

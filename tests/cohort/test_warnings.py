@@ -10,7 +10,7 @@ from surreal_bids.analysis.outputs import summarise_cohort
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.warnings import compare_ages, warn_of_controls
 from surreal_bids.rindices.control_sensitivity import shift_of_controls
-from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.model import TableModel, prepare
 from surreal_bids.rindices.new_sites import adapt_to_controls
 from tests.cohort.study import QUICK, make_study
 from tests.conftest import drawing_few
@@ -90,6 +90,15 @@ def test_ages_that_no_model_uses_are_compared_too(tmp_path):
     cohort = cohort_of(tmp_path, study, covariates=('sex',))
     assert 'age' in cohort.others
     assert any(each.found.startswith('Ages') for each in cohort.warnings)
+
+
+def test_a_model_without_age_is_not_said_to_correct_for_it(tmp_path):
+    study = make_study(60, 41, n_sites=1)
+    study.people.loc[study.is_patient, 'age'] += 40
+    cohort = cohort_of(tmp_path, study, covariates=('sex',))
+    needs = replace(prepare(cohort).preprocessing.requirements, options=cohort.options)
+    applied = read_cohort(*study.write(tmp_path), model=needs)
+    assert not any(each.found.startswith('Ages') for each in applied.warnings)
 
 
 @pytest.mark.parametrize(('older', 'expected'), [(0, False), (40, True)])

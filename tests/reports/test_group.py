@@ -285,7 +285,7 @@ def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
     rows = {cells[0].text: [cell.text for cell in cells[1:]] for _, cells in table_rows(table)}
     assert len(rows) == N_CN + N_PT
     assert rows['sub-05'][2] == '0.00 to 0.75'
-    assert rows['sub-06'][2:4] == ['0.25 to 0.75', '97']
+    assert rows['sub-06'][2:4] == ['0.25 to 0.75', '97.4']
     assert rows['sub-07'][2:4] == ['\N{EN DASH}', '\N{EN DASH}']
     assert rows['sub-03'][-1] == FLAGGED
     assert rows['sub-08'][-1] == 'site not harmonized'
