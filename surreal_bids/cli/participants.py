@@ -355,6 +355,8 @@ def _mask_method(config: AppConfig, study: Study, job: Job) -> str:
 
 def write_citation(config: AppConfig, study: Study, plan: Plan) -> None:
     """Write the methods text of the complete images; of all images where none is complete yet."""
+    if not plan.jobs:
+        return
     done = [job for job in plan.jobs if not why_not_done(config, job.image.visit)]
     methods = methods_of(config, study, done or plan.jobs)
     options = MethodsOptions(__version__, imaging=methods)

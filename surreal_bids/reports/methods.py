@@ -36,8 +36,9 @@ class ImagingMethods:
         Intensities were corrected with N4.
     masks
         Where the brain masks came from; several where participants differ.
-    tissue_classified
-        Tissue was classified; else tissue maps were taken from derivatives.
+    tissue_classified, tissues_mixed
+        Tissue was classified; else tissue maps were taken from derivatives. Mixed: those of some
+        images were, although tissue was classified in others.
     registered, transforms_reused
         Images were registered to the template; transforms to it were taken from derivatives.
     template
@@ -47,7 +48,9 @@ class ImagingMethods:
     registrations_per_atlas
         More than 1: an ensemble with different parameters.
     segmentation
-        Name of the program whose segmentation was used instead of fusing labels.
+        Name of the program whose segmentation was used instead of our own ...
+    regions_mixed
+        ... in some of the images only.
     ravens
         RAVENS maps were made.
     reused
@@ -57,6 +60,7 @@ class ImagingMethods:
     bias_corrected: bool = True
     masks: tuple[MaskOrigin, ...] = ('deepbet',)
     tissue_classified: bool = True
+    tissues_mixed: bool = False
     registered: bool = True
     transforms_reused: bool = False
     template: str = BUILTIN_TEMPLATE
@@ -64,6 +68,7 @@ class ImagingMethods:
     n_atlases: int = 1
     registrations_per_atlas: int = 1
     segmentation: str | None = None
+    regions_mixed: bool = False
     ravens: bool = True
     reused: tuple[str, ...] = ()
 
@@ -91,9 +96,11 @@ def imaging_methods(
         bias_corrected=any(each.t1w is None for each in reused),
         masks=_mask_origins(set(mask_methods)),
         tissue_classified=any(not each.tpms for each in reused),
+        tissues_mixed=len({bool(each.tpms) for each in reused}) > 1,
         registered=False in transforms,
         transforms_reused=True in transforms,
         segmentation=next(iter(segmentations), None),
+        regions_mixed=0 < len(segmentations) < len(reused),
         reused=tuple(dict.fromkeys(name for each in reused for name in each.names)),
         **names,
     )
@@ -120,6 +127,8 @@ class GroupMethods:
         What was done with the intracranial volume.
     model
         Name of the model that was applied; None if one was trained.
+    published
+        What a published model is, and how to cite it.
     preset, candidates, n_patterns, members, iterations
         Training: numbers of patterns tried, the one chosen (0: none is supported), members trained.
     folds
@@ -162,6 +171,7 @@ class GroupMethods:
     retest_pairs: int = 0
     split_half: bool = False
     from_table: bool = False
+    published: str = ''
 
 
 def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMethods:
@@ -198,9 +208,16 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         associations=not found.associations.empty,
         retest_pairs=cohort.retest_pairs if found.changes is not None else 0,
         slopes=() if change is None else tuple(change['slopes'].dropna().unique()),
+        published=_origin_of(found.model.notes.get('Imported', {})),
         **{**asked, 'map_tissues': tuple(asked['map_tissues'])},
         **trained,
     )
+
+
+def _origin_of(imported: Mapping[str, Any]) -> str:
+    """Return what an imported model is and how to cite it, as far as this is known."""
+    title, citation = imported.get('Title'), imported.get('Citation')
+    return f'{title} ({citation})' if title and citation else ''
 
 
 @dataclass(frozen=True)

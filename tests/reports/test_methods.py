@@ -53,6 +53,8 @@ CASES = [
     (None, {'icv': 'power'}, ['log-transformed', 'power-proportion'], ['divided', 'ComBat']),
     (None, {'icv': 'proportion'}, ['divided by the intracranial volume'], ['effects of']),
     (None, {'model': 'ad_model', 'n_patterns': 2}, ['model ad_model'], ['repetitions']),
+    (None, {'model': 'clinic', 'published': "the authors' model (Yang 2024)"},
+     ["model clinic, the authors' model (Yang 2024)."], []),
     (None, {'candidates': (2, 3, 4), 'n_patterns': 3}, ['(3) was chosen among 2, 3 and 4'], []),
     (None, {'preset': 'correlated'}, ['may correlate', '49,482'], []),
     (None, {'preset': 'robust'}, ['more stable'], ['settings of the paper']),
@@ -105,6 +107,17 @@ def test_images_whose_transforms_were_reused_are_not_called_registered(images, r
     assert ('ransforms to the template' in text) == reused
     assert ('N4 [' in text) == ('none' in images)
     assert methods.masks == ('given',)
+
+
+@pytest.mark.parametrize('both', [False, True])
+def test_results_that_only_some_images_have_are_not_called_those_of_all(both):
+    whole = replace(REUSED['transforms'], dseg=Path('dseg'), dseg_name='freesurfer')
+    methods = imaging_methods([whole, whole if both else Reusable()], ['given'], atlas='network')
+    text = methods_text(MethodsOptions('1', methods))
+    assert 'segmentation of freesurfer' in text
+    assert 'cerebrospinal fluid were taken from existing derivatives' in text
+    for words in ('U-Net', 'mixture model', 'existed, maps', 'existed, regions'):
+        assert (words in text) == (not both), words
 
 
 EVERYTHING = [options_of(imaging, group) for imaging, group, _, _ in CASES]
