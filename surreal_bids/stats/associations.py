@@ -157,6 +157,8 @@ def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:
 
 def _to_numbers(column: pd.Series) -> _Variable | str:
     """Numbers of a variable, or why it has none."""
+    if column.empty:
+        return 'there are no patients with R-indices'
     numbers = pd.to_numeric(column.astype(object), errors='coerce').astype(float)
     is_number = bool(np.isfinite(numbers[column.notna()]).all())
     # 0 and 0.0 are the same number, though not the same text.

@@ -226,3 +226,9 @@ def test_an_r_index_that_nobody_has_is_told():
     assert [(each.name, each.reason) for each in skipped] == [
         ('score and r2', 'no participant has both')
     ]
+
+
+def test_without_patients_no_measure_is_said_to_be_missing(r_indices):
+    table, (skipped,) = associate(clinical(r_indices, column=np.arange(40.0)), r_indices[:0])
+    assert table.empty
+    assert skipped.reason == 'there are no patients with R-indices'
