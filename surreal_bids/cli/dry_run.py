@@ -42,7 +42,7 @@ def summarise(config: AppConfig, survey: Survey, plan: Plan | None) -> str:
             ]
         ),
         _groups(config, survey),
-        _listed('Problems:', problems) or 'No problems.',
+        _listed('Problems:', problems) or 'No problems with images.',
         _to_do(config, plan) if plan else '',
         _outputs(config, survey),
     ]

@@ -77,7 +77,7 @@ def test_a_good_dataset(check, dataset, tmp_path):
         ['sub-03', 'n/a', 'n/a', IMAGES[3], 'good'],
     ]
     assert 'Images by diagnosis: CN 1, PT 1, n/a 1' in lines
-    assert 'No problems.' in lines
+    assert 'No problems with images.' in lines
     assert any(line.startswith('  phenotype/rindices.tsv') for line in lines)
     assert _files(tmp_path) == before, 'a dry run writes nothing'
 
@@ -146,7 +146,7 @@ def test_someone_who_is_not_in_the_table(check, dataset):
     assert 'sub-02: no row in participants.tsv' in out
     code, out, err = check(levels=['participant'])
     assert code == 0
-    assert 'No problems.' in out
+    assert 'No problems with images.' in out
     assert err.count('sub-02: no row in participants.tsv') == 1
     assert err.count('sub-99: listed in participants.tsv but has no folder') == 1
 
