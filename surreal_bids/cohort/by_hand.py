@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from surreal_bids.bids.layout import Visit, visit_name
@@ -55,10 +55,23 @@ def read_exclusions(
     if not len(table):
         return {}
     listed = _listed_visits(table, id_column, any(session for _, session in everyone))
+    _require_known(path, listed.values(), everyone, knows_sessions)
+    reason_of = _reasons(table, listed)
+    found = {
+        name: reason_of.get(visit) or reason_of.get((visit[0], None))
+        for name, visit in visits.items()
+    }
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def _require_known(
+    path: Path, listed: Iterable[Visit], everyone: Collection[Visit], knows_sessions: bool
+) -> None:
+    """Refuse visits that are in no other table."""
     known = {*everyone, *((participant, None) for participant, _ in everyone)}
     unknown = [
         visit_name(visit)
-        for visit in listed.values()
+        for visit in listed
         if visit not in known and (knows_sessions or (visit[0], None) not in known)
     ]
     if unknown:
@@ -66,17 +79,16 @@ def read_exclusions(
             f'{path}: {list_briefly(unknown)} is in none of the other tables; correct the id or '
             'session, or remove the row'
         )
+
+
+def _reasons(table: Table, listed: Mapping[str, Visit]) -> dict[Visit, str]:
+    """Return why each visit is excluded: the list, and what it says."""
     column = find_column(table.columns, REASON)
     told = {} if column is None else table.categories(column).dropna().to_dict()
-    reason_of = {
-        visit: ': '.join(filter(None, (f'listed in {path.name}', told.get(row))))
+    return {
+        visit: ': '.join(filter(None, (f'listed in {table.source.name}', told.get(row))))
         for row, visit in listed.items()
     }
-    found = {
-        name: reason_of.get(visit) or reason_of.get((visit[0], None))
-        for name, visit in visits.items()
-    }
-    return {name: reason for name, reason in found.items() if reason is not None}
 
 
 def _listed_visits(table: Table, id_column: str | None, has_sessions: bool) -> dict[str, Visit]:
