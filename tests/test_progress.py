@@ -24,18 +24,6 @@ FACTOR = 1.5
 """The first estimate of the time left may differ by this from the truth."""
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 class FirstEstimate:
     """Remembers when the first estimate is made, and what it is."""
 

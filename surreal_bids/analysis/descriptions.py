@@ -12,9 +12,11 @@ from surreal_bids.analysis.change import FALSE_ALARMS, LEAST_YEARS
 from surreal_bids.bids.outputs import Column, describe_columns
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION, TRAINED_ON_SUFFIX
 from surreal_bids.files import read_file, write_json, write_tsv
+from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.model.stability import LEAST_OF_SEVERAL, LEAST_STABILITY
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.crossfit import MIN_REPRODUCED
+from surreal_bids.rindices.intervals import INCLUDED
 from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.preprocessing import NONE_BEYOND
 from surreal_bids.rindices.uncertainty import AGE_RANGE, MIN_FOR_CENTILES, SHARE
@@ -27,6 +29,7 @@ CONSTANTS = {
     'age_range': AGE_RANGE,
     'correlation_ratio': CORRELATION_RATIO,
     'false_alarms': FALSE_ALARMS,
+    'included': INCLUDED,
     'least_of_several': LEAST_OF_SEVERAL,
     'least_stability': LEAST_STABILITY,
     'min_correlation': MIN_REPRODUCED,
@@ -36,6 +39,7 @@ CONSTANTS = {
     'noise': describe_noise(),
     'rank_correlation': RANK_CORRELATION,
     'share': SHARE,
+    'tolerated': TOLERATED,
     'trained_on_suffix': TRAINED_ON_SUFFIX,
 }
 """Values that descriptions of columns mention."""

@@ -78,6 +78,11 @@ _SUBSAMPLE, _PERMUTATION, _REPRODUCTION = 1, 2, 3
 """Streams of random numbers."""
 
 
+def least_stability(n_patterns: int) -> float:
+    """Return how well patterns have to be reproduced in subsamples, which share participants."""
+    return LEAST_STABILITY if n_patterns == 1 else LEAST_OF_SEVERAL
+
+
 @dataclass(frozen=True)
 class Stability:
     """How well patterns are reproduced with one number of patterns."""
@@ -115,7 +120,7 @@ class Stability:
     @property
     def is_supported(self) -> bool:
         """Whether all patterns are reproduced, and better than with any permutation."""
-        least = LEAST_STABILITY if self.n_patterns == 1 else LEAST_OF_SEVERAL
+        least = least_stability(self.n_patterns)
         return self.value >= least and self.value > max(self.null, default=-1.0)
 
 

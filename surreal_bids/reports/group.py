@@ -186,7 +186,9 @@ def _summary(report: GroupReport) -> Section:
     # The reproducibility is among the numbers.
     describe = how_scored if report.card.get(REPRODUCIBILITY) else assurances
     found = describe(report.card, applied)
-    blocks = [Numbers(tuple(numbers)), *list_checks(report.cautions), Paragraph(' '.join(found))]
+    blocks: list[Block] = [Numbers(tuple(numbers)), *list_checks(report.cautions)]
+    if found:
+        blocks.append(Paragraph(' '.join(found)))
     return Section('Summary', (*blocks, *not_held_out(report.found)))
 
 

@@ -64,7 +64,7 @@ from surreal_bids.reports.rindices_figures import (
     plot_standing,
 )
 from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model, in_sample
-from surreal_bids.rindices.intervals import centile_interval
+from surreal_bids.rindices.intervals import INCLUDED, centile_interval
 from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, MIN_FOR_INTERVALS
 from surreal_bids.text import counted
@@ -299,9 +299,7 @@ def _facts(one: Individual) -> dict[str, str]:
     if any(pd.notna(one.last.get(f'{name}_low')) for name in one.names):
         facts['Interval'] = (
             '68% interval (about \N{PLUS-MINUS SIGN}1 standard error, not a 95% confidence '
-            'interval). In simulations, it contained the true severity in 66% to 70% of cases (62% '
-            'to 69% at sites learned from few controls). It includes anatomical variation, '
-            'segmentation noise, other patterns, variation between members and sampling error'
+            f'interval). {INCLUDED}'
         )
         if _is_of_unknown_scanner(one):
             facts['Interval'] += '; it does not include effects of the scanner'

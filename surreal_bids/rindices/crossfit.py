@@ -28,7 +28,7 @@ from surreal_bids.model.agreement import Selection, warn_of_agreement
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.stability import subsample_size
+from surreal_bids.model.stability import least_stability, subsample_size
 from surreal_bids.progress import Stage, step
 from surreal_bids.rindices.model import (
     BASELINE,
@@ -475,16 +475,18 @@ def doubts_of_model(card: Mapping[str, Any]) -> list[Caution]:
                 MODEL_SECTION,
             )
         )
+    reproduced = card.get(REPRODUCIBILITY, {})
+    least = least_stability(len(reproduced))
     weak = [
         f'{name} ({each["Median"]:.2f})'
-        for name, each in card.get(REPRODUCIBILITY, {}).items()
-        if each['Median'] < MIN_REPRODUCED
+        for name, each in reproduced.items()
+        if each['Median'] < least
     ]
     if weak:
         doubts.append(
             Caution(
                 f'Patterns not reproduced in random subsamples: {", ".join(weak)}; at least '
-                f'{MIN_REPRODUCED:g} is expected',
+                f'{least:g} is expected',
                 'With other training participants, these patterns would have been other ones',
                 'Do not interpret these R-indices; use fewer patterns (--n-patterns) or more '
                 'training participants',

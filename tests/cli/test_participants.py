@@ -267,18 +267,6 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
 LOGS = ('sub-01', 'sub-02')
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def progress(tmp_path, clock):
     logs = {name: tmp_path / 'logs' / f'{name}.log' for name in LOGS}

@@ -12,6 +12,7 @@ from surreal_bids.rindices.crossfit import (
     NOT_HELD_OUT,
     assign_folds,
     cross_fit,
+    doubts_of_model,
     final_results,
     fit_folds,
     fold_options,
@@ -356,3 +357,18 @@ def test_a_half_without_patterns_is_an_outcome(cohort, compared):
     assert outcomes['half 1 and half 2'] == 'no pattern is supported in half 2'
     assert outcomes['half 2 and all'] == 'no pattern is supported in half 2'
     assert set(outcomes['half 1 and all']) == {COMPARED}
+
+
+@pytest.mark.parametrize(
+    ('medians', 'weak'), [([0.84], 1), ([0.86], 0), ([0.72, 0.9], 0), ([0.68, 0.9], 1)]
+)
+def test_one_pattern_alone_has_to_be_reproduced_better(medians, weak):
+    """Without any disease, a single pattern reaches 0.84 in subsamples that share participants."""
+    names = [f'r{number}' for number in range(1, len(medians) + 1)]
+    card = {
+        'PatternNames': names,
+        'Selected': {'n_patterns': len(names), 'agreement': 0.9},
+        'Reproducibility': {name: {'Median': each} for name, each in zip(names, medians)},
+    }
+    found = [each for each in doubts_of_model(card) if 'random subsamples' in each.found]
+    assert len(found) == weak
