@@ -28,7 +28,7 @@ LIKE_AGE, ALL_CONTROLS, TRAINING_CONTROLS = 'like_age', 'all', 'training'
 SHARE = 0.68
 """Of the severities that intervals are meant to hold."""
 INCLUDED = (
-    'In simulations, the interval contained the true severity in 66% to 70% of cases (62% to 69% '
+    'In simulations, the interval contained the true severity in 67% to 70% of cases (68% to 72% '
     'at sites learned from few controls). It includes anatomical variation, segmentation noise, '
     'other patterns, variation between members and sampling error'
 )
