@@ -20,6 +20,7 @@ from surreal_bids.interfaces.anatomy import (
     FuseLabels,
     LabelRegions,
     MakeRavens,
+    MeasureQuality,
     MeasureSegmentation,
     RegisterAtlas,
     RegisterTemplate,
@@ -28,9 +29,9 @@ from surreal_bids.regions import MUSE
 
 BRAIN_GB = BIAS_GB = REGISTRATION_GB = 2.0
 RAVENS_GB = 1.5
-TISSUE_GB = FUSION_GB = 2.0
+TISSUE_GB = FUSION_GB = QUALITY_GB = 2.0
 NETWORK_GB = 2.2
-"""Memory of each step at 1 mm; tissue and fusion are estimates, the others were measured."""
+"""Memory of each step at 1 mm; those of tissue, fusion and quality are estimates."""
 
 BRAIN = {'t1w_preproc': 't1w_file', 't1w_mask': 'mask_file'}
 """Fields of an `inputnode` and the inputs of a step that take them."""
@@ -301,6 +302,54 @@ def init_ravens_wf(*, name: str = 'ravens_wf') -> pe.Workflow:
     make_ravens = pe.Node(MakeRavens(), name='make_ravens', mem_gb=RAVENS_GB)
     inputs = {'t1w_shares': 'in_files', 'anat2std_xfm': 'xfm_file'}
     return one_step_wf(name, make_ravens, inputs, {'out_files': 'ravens'})
+
+
+def init_quality_wf(*, template_dir: Path, name: str = 'quality_wf') -> pe.Workflow:
+    """Measure the quality of an image and of its segmentation.
+
+    Workflow Graph
+        >>> from pathlib import Path
+        >>> from surreal_bids.workflows.anatomy import init_quality_wf
+        >>> wf = init_quality_wf(template_dir=Path('.'))
+
+    Parameters
+    ----------
+    template_dir
+        Folder of the template.
+    name
+        Name of the workflow.
+
+    Inputs
+    ------
+    t1w
+        T1w image as acquired.
+    t1w_preproc
+        Corrected T1w image.
+    t1w_mask
+        Brain mask.
+    t1w_tpms
+        Probabilities of GM, WM and CSF.
+    dseg, volumes
+        Label map and table of volumes.
+    std2anat_xfm
+        Transform that resamples the template on the grid of the T1w image.
+
+    Outputs
+    -------
+    quality
+        Metrics, as JSON.
+    """
+    interface = MeasureQuality(template_dir=template_dir)
+    measure = pe.Node(interface, name='measure_quality', mem_gb=QUALITY_GB)
+    inputs = {
+        **BRAIN,
+        't1w': 'raw_file',
+        't1w_tpms': 'tpm_files',
+        'dseg': 'dseg_file',
+        'volumes': 'volumes_file',
+        'std2anat_xfm': 'xfm_file',
+    }
+    return one_step_wf(name, measure, inputs, {'out_file': 'quality'})
 
 
 def init_segmentation_wf(

@@ -22,6 +22,7 @@ from surreal_bids.workflows.anatomy import (
     init_brain_wf,
     init_existing_segmentation_wf,
     init_network_segmentation_wf,
+    init_quality_wf,
     init_ravens_wf,
     init_registration_wf,
     init_segmentation_wf,
@@ -43,6 +44,7 @@ RESULTS = [
     'volumes',
     'atlases',
     'ravens',
+    'quality',
 ]
 """Results of the anatomical workflows."""
 
@@ -55,6 +57,7 @@ SAVED = {
     'segmentation': 'dseg',
     'segmentation_volumes': 'volumes',
     'ravens': 'ravens',
+    'quality': 'quality',
 }
 """Names of outputs, and the result that each one stores."""
 
@@ -99,7 +102,7 @@ def init_outputs_wf(
     Inputs
     ------
     t1w_preproc, t1w_mask, mask_method, t1w_tpms, anat2std_xfm, std2anat_xfm, dseg, volumes, \
-    atlases, ravens
+    atlases, ravens, quality
         Results of the anatomical workflows.
 
     Outputs
@@ -247,7 +250,7 @@ def init_participant_wf(
 
     Outputs
     -------
-    t1w_preproc, t1w_mask, t1w_tpms, anat2std_xfm, std2anat_xfm, dseg, volumes, ravens
+    t1w_preproc, t1w_mask, t1w_tpms, anat2std_xfm, std2anat_xfm, dseg, volumes, ravens, quality
         Results.
     mask_method
         Method of the brain mask.
@@ -266,7 +269,8 @@ def init_participant_wf(
     )
     stages = (_brain, _bias_correction, _registration, _tissue, _segmentation)
     stage_wfs = [stage(reusable, settings) for stage in stages]
-    connect_by_name(workflow, inputnode, [*stage_wfs, init_ravens_wf(), outputs_wf], outputnode)
+    last = [init_ravens_wf(), init_quality_wf(template_dir=settings.template_dir), outputs_wf]
+    connect_by_name(workflow, inputnode, [*stage_wfs, *last], outputnode)
     return workflow
 
 

@@ -36,6 +36,7 @@ BIDSIGNORE = (
     '/phenotype',
     '*_xfm.*',
     '*_ravens.*',
+    '*_desc-quality_T1w.json',
 )
 """Outputs without a rule in BIDS, and phenotype, where BIDS allows one row per participant but the
 outputs have one per visit or more. A line that ends in a slash has no effect."""

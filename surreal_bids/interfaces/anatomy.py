@@ -466,6 +466,58 @@ class MeasureSegmentation(ImageStep):
         return runtime
 
 
+class _MeasureQualityInput(_BrainInput):
+    raw_file = File(exists=True, mandatory=True, desc='T1w image as acquired')
+    tpm_files = InputMultiObject(File(exists=True), mandatory=True, desc='GM, WM and CSF')
+    dseg_file = File(exists=True, mandatory=True, desc='label map')
+    volumes_file = File(exists=True, mandatory=True, desc='table of volumes')
+    xfm_file = File(exists=True, mandatory=True, desc='transform of template images to the T1w')
+    template_dir = Directory(exists=True, mandatory=True, desc='template')
+
+
+class _MeasureQualityOutput(TraitedSpec):
+    out_file = File(exists=True, desc='metrics')
+
+
+class MeasureQuality(ImageStep):
+    """Measure the quality of an image; see :mod:`surreal_bids.imaging.quality`."""
+
+    input_spec = _MeasureQualityInput
+    output_spec = _MeasureQualityOutput
+
+    def _run_step(self, runtime: Any) -> Any:
+        import pandas as pd
+
+        from surreal_bids.imaging.quality import image_quality, segmentation_quality
+        from surreal_bids.templates import MUSE_LABELS, TISSUES
+
+        inputs = self.inputs
+        raw, t1w, mask = map(load_image, (inputs.raw_file, inputs.t1w_file, inputs.mask_file))
+        tissues = dict(zip(TISSUES, map(load_image, inputs.tpm_files)))
+        volumes = pd.read_csv(inputs.volumes_file, sep='\t')
+        template, overlaps = Path(inputs.template_dir) / MUSE_LABELS, {}
+        if 'confidence' in volumes and template.is_file():  # Regions of the network.
+            overlaps = template_overlaps(inputs.dseg_file, inputs.xfm_file, template)
+        metrics = {
+            **image_quality(raw, t1w, mask, tissues),
+            **segmentation_quality(volumes, overlaps),
+            'overlaps': {name: round(value, 4) for name, value in overlaps.items()},
+        }
+        path = write_json(Path(runtime.cwd) / 'quality.json', metrics)
+        self._results['out_file'] = os.fspath(path)
+        return runtime
+
+
+def template_overlaps(dseg_file: str | Path, xfm_file: str | Path, template: Path) -> dict:
+    """Overlap of large regions with those of the template, transformed to the image."""
+    from surreal_bids.imaging.norms import region_overlaps
+    from surreal_bids.imaging.transforms import read_transform, resample
+
+    registered = resample(load_image(template), read_transform(xfm_file), order=0)
+    found = load_image(dseg_file)
+    return region_overlaps(np.asarray(found.dataobj), np.asarray(registered.dataobj))
+
+
 def save_volumes(runtime: Any, volumes: Mapping[int, float], regions: Any) -> str:
     """Write volumes with the names of their regions to the folder of a node."""
     from surreal_bids.imaging.fusion import volume_table

@@ -23,7 +23,7 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.bids.outputs import output_path
+from surreal_bids.bids.outputs import describe_columns, output_path, write_sidecar
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
@@ -135,6 +135,7 @@ class AnalyseGroup(Step):
 
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.analysis.findings import findings_of
+        from surreal_bids.analysis.image_quality import read_image_quality
         from surreal_bids.analysis.outputs import TABLES, write_tables
         from surreal_bids.analysis.patterns import write_pattern_maps
         from surreal_bids.reports.group import GroupReport, write_group_report
@@ -145,6 +146,10 @@ class AnalyseGroup(Step):
         found = self._analyse()
         write_tables(found, {name: output_path(root, name) for name in TABLES})
         found.model.save(output_path(root, 'model_card').parent)
+        images = read_image_quality(final_path(root), found.cohort)
+        if len(images):
+            path = write_tsv(output_path(root, 'image_quality'), images)
+            write_sidecar('image_quality', path, describe_columns('image_quality'))
         voxel_maps = self._map(found, Path(inputs.cohort_dir) / 'maps')
         pattern_maps = {}
         if isdefined(inputs.atlas_dir):
@@ -162,6 +167,7 @@ class AnalyseGroup(Step):
             methods=describe_group_methods(found, inputs.methods),
             pattern_maps=pattern_maps,
             voxel_maps=voxel_maps,
+            images=images,
             background=background,
         )
         self._results['out_file'] = os.fspath(write_group_report(report))

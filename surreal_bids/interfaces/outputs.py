@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +35,7 @@ from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.interfaces import Step
 from surreal_bids.interfaces.anatomy import load_template, warnings_in
-from surreal_bids.templates import MUSE_LABELS, TISSUES
+from surreal_bids.templates import TISSUES
 
 if TYPE_CHECKING:
     from surreal_bids.reports.participant import SessionReport
@@ -212,7 +213,7 @@ class WriteReport(Step):
         )
         scan = Scan(visit)
         figures = draw_figures(scan, load_template(self.inputs.template_dir))
-        labels = Path(self.inputs.template_dir) / MUSE_LABELS
+        quality = json.loads(visit.path('quality').read_text(encoding='utf-8'))
         return SessionReport(
             source=visit.sidecar('t1w')['Sources'][0],
             mask_origin=visit.sidecar('brain_mask')['Method'],
@@ -227,7 +228,8 @@ class WriteReport(Step):
             ),
             session=visit.session,
             tissue_mm3={tissue: _volume(image) for tissue, image in scan.tissues.items()},
-            overlaps=overlaps_with(scan, labels) if labels.is_file() else {},
+            overlaps=quality.pop('overlaps'),
+            quality=quality,
             figures=tuple(Figure(path, *CAPTIONS[name]) for name, path in figures.items()),
             warnings=tuple(Caution(*each) for each in session['warnings']),
             reused=session['reused'],
@@ -247,19 +249,6 @@ class Scan:
             for tissue in TISSUES
         }
         self.volumes = pd.read_csv(visit.path('segmentation_volumes'), sep='\t')
-
-
-def overlaps_with(scan: Scan, template_labels: Path) -> dict[str, float]:
-    """Overlap of the network's regions with those of the template; of others there is none."""
-    from surreal_bids.imaging.norms import region_overlaps
-    from surreal_bids.imaging.transforms import read_transform, resample
-
-    if 'confidence' not in scan.volumes:
-        return {}
-    transform = read_transform(scan.visit.path('transform_from_template'))
-    registered = resample(load_image(template_labels), transform, order=0)
-    found = load_image(scan.visit.path('segmentation'))
-    return region_overlaps(np.asarray(found.dataobj), np.asarray(registered.dataobj))
 
 
 def draw_figures(scan: Scan, template: Template) -> dict[str, Path]:

@@ -20,6 +20,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from surreal_bids.analysis.diagnosis import with_unit
+from surreal_bids.analysis.image_quality import OUTLYING
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.files import write_text
@@ -54,6 +55,9 @@ ROUND_STEPS = (1, 2, 5, 10)
 """Steps of ticks, so that their labels have few digits."""
 
 BINS = 24
+
+SCORES_SHOWN = (-5, 12)
+"""Scores of quality beyond these are drawn at the border."""
 
 SIGNIFICANT = 0.05
 
@@ -126,6 +130,32 @@ def plot_participants(covariates: pd.DataFrame, group: pd.Series) -> Figure:
     figure.axes[0].set_ylabel('share of the group')
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc='outside upper left', ncols=2, frameon=False)
+    return figure
+
+
+def plot_quality(scores: pd.DataFrame, links: Sequence[str | None]) -> Figure:
+    """Draw how far each image is from the others in each metric.
+
+    Parameters
+    ----------
+    scores : frame of shape (n_images, n_metrics)
+        Robust standard deviations; positive is bad.
+    links
+        The report of each image's participant, if there is one.
+    """
+    known = scores.dropna(axis=1, how='all').clip(*SCORES_SHOWN)
+    figure = new_figure(WIDTH, 0.8 + 0.28 * max(known.shape[1], 1))
+    axes = figure.subplots()
+    shift = np.random.default_rng(0).uniform(-0.3, 0.3, len(known))
+    for row, name in enumerate(known):
+        colours = np.where(known[name] > OUTLYING, COLOURS[PATIENT], NEUTRAL)
+        points = axes.scatter(known[name], row + shift, s=9, c=colours, alpha=0.7, lw=0)
+        points.set_urls(links)
+    axes.axvline(OUTLYING, color=NEUTRAL, lw=0.8, ls='--')
+    axes.set(xlabel='distance from the median (robust SD; positive is worse)', ylim=(-0.6, None))
+    axes.set_yticks(range(known.shape[1]), known.columns)
+    axes.invert_yaxis()
+    tidy(axes)
     return figure
 
 

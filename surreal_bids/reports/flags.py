@@ -128,6 +128,9 @@ def _with_reason(flag: Flag, reason: object) -> Flag:
     return flag._replace(caution=flag.caution._replace(found=found))
 
 
+OUTLIER = 'image quality is an outlier'
+"""Flag of images that differ from the others of their scanner."""
+
 UNCERTAIN_SHARE = 0.1
 """Proportion of uncertain regions above which an image is flagged."""
 
@@ -172,15 +175,28 @@ def report_links(output_dir: Path, participants: Iterable[str], folder: Path) ->
     return [None if path is None else quote(os.path.relpath(path, folder)) for path in reports]
 
 
-def visit_flags(found: Findings, output_dir: Path) -> pd.Series:
-    """Return the flags of every visit with results, in a few words; empty if there are none."""
+def visit_flags(found: Findings, output_dir: Path, outliers: pd.Series | None = None) -> pd.Series:
+    """Return the flags of every visit with results, in a few words; empty if there are none.
+
+    Parameters
+    ----------
+    found
+        Results of the analysis.
+    output_dir
+        The output folder.
+    outliers
+        Metrics of quality in which the image of a visit is an outlier; missing where in none.
+    """
     visits = found.cohort.visits.loc[found.results.index].to_dict('records')
     flags = [
         [*flags_of(row), *image_flags(output_dir, visit[PARTICIPANT], visit.get(SESSION))]
         for row, visit in zip(found.results.to_dict('records'), visits)
     ]
-    words = ['; '.join(dict.fromkeys(flag.short for flag in each)) for each in flags]
-    return pd.Series(words, found.results.index, dtype=object)
+    words = [list(dict.fromkeys(flag.short for flag in each)) for each in flags]
+    if outliers is not None:
+        outlying = outliers.reindex(found.results.index).notna()
+        words = [[*each, OUTLIER] if bad else each for each, bad in zip(words, outlying)]
+    return pd.Series(['; '.join(each) for each in words], found.results.index, dtype=object)
 
 
 OF_ALL = {ANOTHER_FOLD.short, STATUS_FLAGS[NOT_HELD_OUT].short, ''}

@@ -21,9 +21,16 @@ from surreal_bids.analysis.diagnosis import (
     with_units,
 )
 from surreal_bids.analysis.findings import Findings
+from surreal_bids.analysis.image_quality import (
+    BAD,
+    FEWEST_IMAGES,
+    OUTLIERS,
+    outlier_scores,
+    scanners,
+)
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION
 from surreal_bids.cautions import (
     CHANGE,
     HARMONIZATION,
@@ -78,6 +85,9 @@ from surreal_bids.rindices.model import REPRODUCIBILITY
 from surreal_bids.stats.concordance import chance_agreement
 from surreal_bids.stats.glm import HIGH, LOW
 
+METRICS = output_path('', 'image_quality').as_posix()
+"""Table of the quality of images, relative to the report."""
+
 
 def _group_tables() -> dict[str, str]:
     """Return the names of the tables of the group level, relative to its report."""
@@ -105,6 +115,8 @@ class GroupReport:
         Images of the patterns in template space, by pattern; empty without an atlas.
     voxel_maps
         By tissue.
+    images
+        Quality of the images; empty without images.
     background
         Template that maps are drawn on; None without maps.
     tables
@@ -120,6 +132,7 @@ class GroupReport:
     methods: GroupMethods
     pattern_maps: Mapping[str, Path] = field(default_factory=dict)
     voxel_maps: Mapping[str, VoxelMaps] = field(default_factory=dict)
+    images: pd.DataFrame = field(default_factory=pd.DataFrame)
     background: Background | None = None
     tables: Mapping[str, str] = field(default_factory=_group_tables)
     has_individuals: bool = True
@@ -127,7 +140,7 @@ class GroupReport:
     @cached_property
     def flags(self) -> pd.Series:
         """Quality flags of every visit."""
-        return visit_flags(self.found, final_path(self.output_dir))
+        return visit_flags(self.found, final_path(self.output_dir), self.images.get(OUTLIERS))
 
     def links(self, visits: pd.Index, folder: Path) -> list[str | None]:
         """Return links from files in `folder` to the reports of the participants of visits."""
@@ -236,7 +249,31 @@ def _participants(report: GroupReport) -> Section:
     blocks.append(Facts(dict(note.split(': ', 1) for note in cohort.notes)))
     if len(cohort.uses):
         blocks.append(Table(group_uses(cohort.uses), fold='What each column was taken for'))
-    return Section(PARTICIPANTS, (*blocks, exclusion_table(cohort.exclusions)))
+    blocks += [exclusion_table(cohort.exclusions), *_images(report)]
+    return Section(PARTICIPANTS, tuple(blocks))
+
+
+def _images(report: GroupReport) -> list[Block]:
+    """Return the quality of images, and which of them to look at."""
+    images, root = report.images, report.output_dir
+    if images.empty:
+        return []
+    scores = outlier_scores(images[list(BAD)], scanners(report.found.cohort, images.index))
+    caption = (
+        f'Each point is an image; beyond the dashed line it is an outlier. {METRICS} has the '
+        'values, and a file beside it explains the metrics. Distances are from the median of the '
+        f'scanner, or of all small sites together if it has fewer than {FEWEST_IMAGES} images.'
+    )
+    links = report_links(root, images[PARTICIPANT], report.figure_path('quality').parent)
+    drawn = figures.plot_quality(scores, links)
+    figure = report.figure('quality', drawn, 'Image quality', caption)
+    found = images[images[OUTLIERS].notna()]
+    if found.empty:
+        return [figure, Paragraph('No image is an outlier in any metric.')]
+    shown = found[[name for name in (PARTICIPANT, SESSION, OUTLIERS) if name in found]]
+    links = report_links(root, found[PARTICIPANT], root)
+    text = 'Images to look at. List those that failed in a table to exclude them (--exclude)'
+    return [figure, Table(shown.reset_index(drop=True), text, links={PARTICIPANT: links})]
 
 
 def _harmonization(report: GroupReport) -> Section:

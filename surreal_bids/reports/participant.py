@@ -67,6 +67,15 @@ MARKED_BY_CHANCE = (
 )
 """How often healthy people are marked; see `benchmarks/norms.py`."""
 
+QUALITY = {
+    'snr_gm': 'SNR of grey matter',
+    'snr_wm': 'of white matter',
+    'cnr': 'CNR',
+    'cjv': 'CJV',
+    'efc': 'EFC',
+}
+"""Metrics that are shown, and how they are called; the file of the metrics has more."""
+
 GAUGE_SD = 5.0
 """Deviations are drawn between minus and plus this."""
 
@@ -95,6 +104,8 @@ class SessionReport:
         What to show, in order.
     overlaps
         Overlap (Dice) of large regions with those of the template in T1w space.
+    quality
+        Metrics of :mod:`surreal_bids.imaging.quality`.
     warnings
         Warnings about the results.
     reused
@@ -113,6 +124,7 @@ class SessionReport:
     tissue_mm3: Mapping[str, float] = field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     overlaps: Mapping[str, float] = field(default_factory=dict)
+    quality: Mapping[str, float | None] = field(default_factory=dict)
     warnings: tuple[Caution, ...] = ()
     reused: Mapping[str, str] = field(default_factory=dict)
     voxels_mm: tuple[float, ...] = ()
@@ -284,6 +296,7 @@ def _facts(session: SessionReport) -> dict[str, Any]:
         'Brain mask': MASK_ORIGINS.get(session.mask_origin, session.mask_origin),
         'Atlas': session.atlas,
         'Template': session.template,
+        **_quality(session.quality),
         **_agreement(session.overlaps),
         **{f'{what} taken from': whence for what, whence in session.reused.items()},
     }
@@ -298,6 +311,13 @@ def _person(subject: Subject) -> str:
     """Return age and sex as given in the dataset."""
     age = 'age not known' if subject.age is None else f'{subject.age:.0f} years'
     return f'{age}, {SEXES.get(subject.sex or "", "sex not known")}'
+
+
+def _quality(metrics: Mapping[str, float | None]) -> dict[str, str]:
+    """Return the metrics of the image that are known."""
+    known = {words: metrics.get(name) for name, words in QUALITY.items()}
+    shown = ', '.join(f'{words} {value:.2f}' for words, value in known.items() if value is not None)
+    return {'Image quality': shown} if shown else {}
 
 
 def _agreement(overlaps: Mapping[str, float]) -> dict[str, str]:

@@ -236,6 +236,7 @@ def test_bidsignore_is_that_of_the_design(tmp_path):
     start_dataset(tmp_path, tmp_path, {})
     assert (tmp_path / '.bidsignore').read_text() == (
         '*.html\n/sub-*/figures\n/sub-*/log\n/models\n/group_*\n/phenotype\n*_xfm.*\n*_ravens.*\n'
+        '*_desc-quality_T1w.json\n'
     )
 
 

@@ -1,5 +1,6 @@
 import json
 import logging
+from pathlib import Path
 
 import nibabel as nib
 import numpy as np
@@ -12,14 +13,13 @@ from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.imaging.transforms import affine_transform, write_transform
-from surreal_bids.interfaces.anatomy import ImageStep
+from surreal_bids.interfaces.anatomy import ImageStep, MeasureQuality
 from surreal_bids.interfaces.outputs import (
     DescribeOutputs,
     SaveOutput,
-    Scan,
     WriteRecord,
-    overlaps_with,
 )
+from surreal_bids.templates import MUSE_LABELS, TISSUES
 from tests.interfaces import phantom
 
 ENTITIES = {'participant': '01', 'session': None}
@@ -169,22 +169,41 @@ def shifted(tmp_path):
     transform = affine_transform(labels.shape, labels.affine, shift)
     write_transform(visit.path('transform_from_template'), transform)
     moved = nib.Nifti1Image(np.asarray(labels.dataobj), shift @ labels.affine)
-    return visit, write_image(tmp_path / 'labels.nii.gz', moved)
+    write_image(tmp_path / 'template' / MUSE_LABELS, moved)
+    return visit, tmp_path / 'template'
+
+
+def measured(visit, template_dir, tmp_path):
+    """The metrics that the step writes."""
+    inputs = {
+        't1w_file': visit.path('t1w'),
+        'raw_file': visit.path('t1w'),
+        'mask_file': visit.path('brain_mask'),
+        'tpm_files': [visit.path('tissue_probability', tissue=each) for each in TISSUES],
+        'dseg_file': visit.path('segmentation'),
+        'volumes_file': visit.path('segmentation_volumes'),
+        'xfm_file': visit.path('transform_from_template'),
+        'template_dir': template_dir,
+    }
+    cwd = tmp_path / 'step'
+    cwd.mkdir(exist_ok=True)
+    return json.loads(Path(MeasureQuality(**inputs).run(cwd=cwd).outputs.out_file).read_text())
 
 
 def test_regions_are_compared_where_the_template_is_registered_to(shifted, tmp_path):
-    visit, labels = shifted
-    found = overlaps_with(Scan(visit), labels)
+    visit, template = shifted
+    found = measured(visit, template, tmp_path)
     sides = {'left deep grey and white matter', 'right deep grey and white matter'}
-    assert {name for name, value in found.items() if value > 0} == sides
-    assert all(found[side] == 1 for side in sides)
-    not_registered = write_image(tmp_path / 'elsewhere.nii.gz', phantom.labels())
-    elsewhere = overlaps_with(Scan(visit), not_registered)
+    assert {name for name, value in found['overlaps'].items() if value > 0} == sides
+    assert all(found['overlaps'][side] == 1 for side in sides)
+    assert found['confidence'] == 0.9
+    write_image(template / MUSE_LABELS, phantom.labels())
+    elsewhere = measured(visit, template, tmp_path)['overlaps']
     assert all(0.7 < elsewhere[side] < 0.95 for side in sides)
 
 
-def test_only_regions_of_the_network_are_compared(shifted):
-    visit, labels = shifted
+def test_only_regions_of_the_network_are_compared(shifted, tmp_path):
+    visit, template = shifted
     path = visit.path('segmentation_volumes')
     write_tsv(path, pd.read_csv(path, sep='\t').drop(columns='confidence'))
-    assert overlaps_with(Scan(visit), labels) == {}
+    assert measured(visit, template, tmp_path)['overlaps'] == {}

@@ -2,12 +2,14 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from surreal_bids.analysis.diagnosis import compare_groups
+from surreal_bids.analysis.image_quality import BAD
 from surreal_bids.reports import figures
 from surreal_bids.reports.flags import flags_of, participant_table, visit_flags
 from surreal_bids.reports.group import write_group_report
@@ -370,6 +372,29 @@ def test_flags_of_folds_and_imputation():
 
 
 @pytest.mark.drawn
+def metrics_of(visits):
+    """Quality of the images of all visits, the second of which is blurred."""
+    values = np.random.default_rng(0).normal(10, 1, (len(visits), len(BAD)))
+    table = pd.DataFrame(values, visits.index, list(BAD))
+    table.iloc[1, table.columns.get_loc('efc')] = 30.0
+    outliers = pd.Series(None, visits.index, dtype=object)
+    outliers.iloc[1] = 'efc'
+    return pd.concat([visits[['participant_id']], table], axis=1).assign(outliers=outliers)
+
+
+def test_images_to_look_at_are_listed_and_flagged(tmp_path):
+    report = make_report(tmp_path)
+    visits = report.found.cohort.visits
+    report = replace(report, images=metrics_of(visits))
+    page = Page(write_group_report(report))
+    assert 'Images to look at' in page.words
+    blurred = visits['participant_id'].iloc[1]
+    assert (blurred, 'efc') in pairwise(page.words.split())
+    assert 'image quality is an outlier' in report.flags.iloc[1]
+    assert not report.flags.drop(visits.index[1]).str.contains('outlier').any()
+    assert 'image quality is an outlier: 1' in report.cautions[-1].found
+
+
 @pytest.mark.parametrize('n_patterns', [1, 2, 3])
 def test_points_lead_to_reports(tmp_path, n_patterns):
     rng = np.random.default_rng(0)

@@ -1,0 +1,164 @@
+"""Metrics against values computed by hand, and what each of them notices."""
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.imaging.quality import (
+    RAYLEIGH,
+    entropy_focus,
+    image_quality,
+    segmentation_quality,
+)
+
+AFFINE = np.diag([2.0, 2.0, 2.0, 1.0])
+SHAPE = (48, 48, 48)
+MEANS = {'GM': 60.0, 'WM': 100.0, 'CSF': 20.0}
+
+
+def image(values):
+    return nib.Nifti1Image(np.asarray(values, dtype=np.float32), AFFINE)
+
+
+def head(sd=4.0, air=2.0, seed=0):
+    """A cube of three slabs of tissue in noisy air: raw image, mask and tissues."""
+    rng = np.random.default_rng(seed)
+    values = np.abs(rng.normal(0, air, SHAPE)) if air else np.zeros(SHAPE)
+    tissues, mask = {}, np.zeros(SHAPE)
+    for number, (name, mean) in enumerate(MEANS.items()):
+        place = np.zeros(SHAPE, dtype=bool)
+        place[12:36, 12:36, 12 + 8 * number : 20 + 8 * number] = True
+        values[place] = rng.normal(mean, sd, place.sum())
+        tissues[name], mask[place] = image(place), 1
+    return image(values), image(mask), tissues
+
+
+def measure(raw, mask, tissues, corrected=None):
+    return image_quality(raw, corrected or raw, mask, tissues)
+
+
+def inside(raw, tissues, name):
+    return np.asarray(raw.dataobj)[np.asarray(tissues[name].dataobj) > 0].astype(float)
+
+
+def test_ratios_are_those_of_mriqc():
+    raw, mask, tissues = head()
+    found = measure(raw, mask, tissues)
+    grey, white, fluid = (inside(raw, tissues, name) for name in ('GM', 'WM', 'CSF'))
+    gap = np.median(white) - np.median(grey)
+    n = len(grey)
+    assert found['snr_gm'] == pytest.approx(
+        np.median(grey) / (grey.std() * np.sqrt(n / (n - 1))), rel=1e-5
+    )
+    assert found['snr_wm'] == pytest.approx(100 / 4, rel=0.05)
+    assert found['cjv'] == pytest.approx((white.std() + grey.std()) / gap, rel=1e-5)
+    noise = np.sqrt(2 / np.pi * (np.pi / 2 - 1)) * 2.0  # SD of |N(0, 2)|.
+    assert found['cnr'] == pytest.approx(40 / np.sqrt(16 + 16 + noise**2), rel=0.05)
+    assert found['snrd_total'] == pytest.approx(60 / (noise * RAYLEIGH), rel=0.05)
+    assert found['mask_ml'] == pytest.approx(24**3 * 8 / 1000)
+    assert found['voxel_mm'] == 2
+    assert np.median(fluid) / fluid.std() == pytest.approx(found['snr_csf'], rel=1e-3)
+
+
+def test_noise_of_air_is_that_of_a_rayleigh_distribution():
+    """Noise of 3 in both channels: the SD of the magnitude, corrected, is 3 again."""
+    rng = np.random.default_rng(1)
+    magnitude = np.hypot(*rng.normal(0, 3, (2, 100_000)))
+    assert magnitude.std() * RAYLEIGH == pytest.approx(3, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ('values', 'expected'),
+    [
+        (np.ones((8, 8, 8)), 1.0),
+        (np.eye(1, 512).reshape(8, 8, 8), 0.0),
+        (np.zeros((2, 2, 2)), None),
+    ],
+    ids=['all equal', 'one voxel', 'empty'],
+)
+def test_entropy_focus(values, expected):
+    if expected is None:
+        assert np.isnan(entropy_focus(values))
+    else:
+        assert entropy_focus(values) == pytest.approx(expected, abs=1e-12)
+
+
+def test_field_is_measured_in_the_brain():
+    corrected, mask, tissues = head()
+    field = np.linspace(0.8, 1.2, SHAPE[0])[:, None, None]
+    raw = image(np.asarray(corrected.dataobj) * field)
+    brain = field[12:36].ravel()
+    low, middle, high = np.percentile(np.repeat(brain, 24**2), [5, 50, 95])
+    found = measure(raw, mask, tissues, corrected)['inu_range']
+    assert found == pytest.approx((high - low) / middle, rel=0.01)
+    assert measure(corrected, mask, tissues)['inu_range'] is None
+
+
+def test_erased_air_is_no_air():
+    found = measure(*head(air=0))
+    assert found['snrd_total'] is None
+    assert found['cnr'] == pytest.approx(40 / np.sqrt(32), rel=0.05)
+
+
+def test_tissue_that_is_missing_has_no_metrics():
+    raw, mask, tissues = head()
+    found = measure(raw, mask, {**tissues, 'CSF': image(np.zeros(SHAPE))})
+    assert found['snr_csf'] is None
+    assert found['snr_gm'] is not None
+
+
+SPOILT = {
+    'noise': (lambda values, rng: values + rng.normal(0, 12, values.shape), 'snr_wm', -1),
+    'ghost': (lambda values, _: values + 0.3 * np.roll(values, 20, axis=1), 'efc', 1),
+    'low contrast': (
+        lambda values, rng: 70 + 0.3 * (values - 70) + rng.normal(0, 4, values.shape),
+        'cjv',
+        1,
+    ),
+    'bright vessel': (
+        lambda values, _: np.where(np.indices(values.shape).sum(0) < 12, 900, values),
+        'wm2max',
+        -1,
+    ),
+    'noise in air': (
+        lambda values, rng: np.where(values < 12, 4 * values, values),
+        'snrd_total',
+        -1,
+    ),
+}
+
+
+@pytest.mark.parametrize('how', SPOILT)
+def test_a_spoilt_image_is_noticed(how):
+    raw, mask, tissues = head()
+    spoil, metric, sign = SPOILT[how]
+    worse = image(spoil(np.asarray(raw.dataobj), np.random.default_rng(2)))
+    before, after = measure(raw, mask, tissues)[metric], measure(worse, mask, tissues)[metric]
+    assert sign * (after - before) > 0.1 * abs(before)
+
+
+def regions(**columns):
+    rows = {
+        'index': [47, 48, 35],
+        'name': ['Right Hippocampus', 'Left Hippocampus', 'Brain Stem'],
+        'volume_mm3': [3000.0, 1500.0, 6000.0],
+    }
+    return pd.DataFrame(rows | columns)
+
+
+def test_segmentation():
+    found = segmentation_quality(regions(confidence=[0.9, 0.5, 0.8]), {'a': 0.9, 'b': 0.6})
+    assert found == {
+        'confidence': pytest.approx((0.9 * 3 + 0.5 * 1.5 + 0.8 * 6) / 10.5, rel=1e-5),
+        'uncertain_regions': 1,
+        'empty_regions': 0,
+        'asymmetry': pytest.approx(1500 / 2250, rel=1e-5),
+        'overlap': 0.6,
+    }
+
+
+def test_segmentation_of_another_program_has_no_confidence():
+    found = segmentation_quality(regions(volume_mm3=[3000.0, 0.0, 6000.0]))
+    assert found['confidence'] is found['uncertain_regions'] is found['overlap'] is None
+    assert found['empty_regions'] == 1
