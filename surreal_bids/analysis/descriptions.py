@@ -115,13 +115,13 @@ def describe_results(
     return {column: known[column] for column in columns}
 
 
-def describe_contributions(columns: Iterable[str]) -> dict[str, Column]:
-    """Return the sidecar of a table of contributions."""
-    columns, known = list(columns), describe_columns('contributions')
+def describe_regions(table: str, columns: Iterable[str]) -> dict[str, Column]:
+    """Return the sidecar of a table of contributions or deviations."""
+    columns, known = list(columns), describe_columns(table)
     names = _region_names(columns)
     for column in set(columns) - set(known):
         region = names.get(column, column)
-        known |= describe_columns('contributions_region', column=column, region=region)
+        known |= describe_columns(f'{table}_region', column=column, region=region)
     return {column: known[column] for column in columns}
 
 

@@ -239,12 +239,17 @@ class Analysis:
         )
 
     @cached_property
-    def deviations(self) -> pd.DataFrame:
-        """Visits, with age, sex and site as known, and how far regions are from controls, in SD."""
+    def z_scores(self) -> pd.DataFrame:
+        """How far the regions of each visit are from those of controls, in SD."""
         steps = self.model.preprocessing
         seen = steps.transform(self.cohort.features, self.cohort.people).normalised
-        known = _demographics(self.cohort).drop(columns=seen.columns, errors='ignore')
-        return self.cohort.visits.join(known).join(((seen - 1) / CN_SD).round(2))
+        return ((seen - 1) / CN_SD).round(2) + 0.0  # No minus zero.
+
+    @cached_property
+    def deviations(self) -> pd.DataFrame:
+        """Visits, with age, sex and site as known, and the z-scores of their regions."""
+        known = _demographics(self.cohort).drop(columns=self.z_scores.columns, errors='ignore')
+        return self.cohort.visits.join(known).join(self.z_scores)
 
 
 def _demographics(cohort: Cohort) -> pd.DataFrame:

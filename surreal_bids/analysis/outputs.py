@@ -11,7 +11,7 @@ import pandas as pd
 
 from surreal_bids.analysis.descriptions import (
     EXCLUDED,
-    describe_contributions,
+    describe_regions,
     describe_results,
     describe_table,
     describe_volumes,
@@ -85,8 +85,8 @@ def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]
     """Describe the columns of a table."""
     if name == 'rindices':
         return describe_results(table.columns, found.names, found.model.meanings)
-    if name == 'contributions':
-        return describe_contributions(table.columns)
+    if name in ('contributions', 'deviations'):
+        return describe_regions(name, table.columns)
     if name in ('roi_volumes', 'harmonized_volumes'):
         is_volume = _are_volumes(name, found.cohort)
         return describe_volumes(table.columns, is_volume, name == 'harmonized_volumes')
@@ -126,6 +126,11 @@ def _contributions(found: Analysis) -> pd.DataFrame | None:
     visits = _identifiers(found.cohort.visits).loc[table.index.get_level_values(VISIT)]
     numbers = table.round(CONTRIBUTION_DECIMALS).reset_index().drop(columns=VISIT)
     return pd.concat([visits.reset_index(drop=True), numbers], axis=1)
+
+
+def _deviations(found: Analysis) -> pd.DataFrame:
+    """How far each region of each visit is from controls."""
+    return _identifiers(found.cohort.visits).join(found.z_scores)
 
 
 def _roi_volumes(found: Analysis) -> pd.DataFrame:
@@ -171,6 +176,7 @@ TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
     'harmonized_volumes': _harmonized_volumes,
     'rindices': _rindices,
     'contributions': _contributions,
+    'deviations': _deviations,
     'exclusions': lambda found: found.cohort.exclusions,
     'patterns': lambda found: found.patterns,
     'associations': lambda found: found.associations,

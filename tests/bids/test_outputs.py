@@ -260,6 +260,8 @@ TABLES = {
         'baseline': [0.1, 0.1],
         'Thalamus': [0.4, -0.2],
     },
+    'deviations': {'participant_id': ['sub-01', 'sub-02'], 'Thalamus': [0.4, -0.2]},
+    'image_quality': {'participant_id': ['sub-01', 'sub-02'], 'cjv': [0.4, 0.5]},
     'associations': {'measure': ['age'], 'r1': [0.5]},
 }
 
