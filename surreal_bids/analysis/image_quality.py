@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
 
 from surreal_bids.bids.layout import is_label, without_prefix
-from surreal_bids.bids.outputs import output_path
+from surreal_bids.bids.outputs import output_path, read_quality
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.cohort.cohort import Cohort
 
@@ -66,13 +65,13 @@ def read_image_quality(output_dir: Path, cohort: Cohort) -> pd.DataFrame:
 
 
 def _read(output_dir: Path, visit: dict) -> dict[str, float | None]:
-    """Read the metrics of one image; empty if an earlier version processed it."""
+    """Read the metrics of one image; empty where there are none."""
     participant, session = without_prefix(visit[PARTICIPANT], 'sub'), visit.get(SESSION)
     if not is_label(participant):
         return {}
     session = without_prefix(session, 'ses') if isinstance(session, str) else None
     path = output_path(output_dir, 'quality', participant=participant, session=session)
-    return json.loads(path.read_text(encoding='utf-8')) if path.is_file() else {}
+    return read_quality(path)
 
 
 def scanners(cohort: Cohort, visits: pd.Index) -> pd.Series:

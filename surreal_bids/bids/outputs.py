@@ -541,6 +541,11 @@ def _describe_ravens(provenance: Provenance) -> dict[str, Any]:
     }
 
 
+def read_quality(path: Path) -> dict[str, Any]:
+    """Read the quality of an image; empty if an earlier version processed it."""
+    return json.loads(path.read_text(encoding='utf-8')) if path.is_file() else {}
+
+
 @dataclass(frozen=True)
 class VisitOutputs:
     """Paths of the outputs of one visit.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ from surreal_bids.bids.outputs import (
     describe_outputs,
     digest_of_records,
     output_path,
+    read_quality,
     write_record,
     write_sidecar,
 )
@@ -213,7 +213,7 @@ class WriteReport(Step):
         )
         scan = Scan(visit)
         figures = draw_figures(scan, load_template(self.inputs.template_dir))
-        quality = json.loads(visit.path('quality').read_text(encoding='utf-8'))
+        quality = read_quality(visit.path('quality'))
         return SessionReport(
             source=visit.sidecar('t1w')['Sources'][0],
             mask_origin=visit.sidecar('brain_mask')['Method'],
@@ -228,7 +228,7 @@ class WriteReport(Step):
             ),
             session=visit.session,
             tissue_mm3={tissue: _volume(image) for tissue, image in scan.tissues.items()},
-            overlaps=quality.pop('overlaps'),
+            overlaps=quality.pop('overlaps', {}),
             quality=quality,
             figures=tuple(Figure(path, *CAPTIONS[name]) for name, path in figures.items()),
             warnings=tuple(Caution(*each) for each in session['warnings']),
