@@ -35,10 +35,10 @@ RUN_PY = Path(__file__).resolve().parents[2] / 'run.py'
 T1W = 'sub-{0}/anat/sub-{0}_T1w.nii.gz'
 ANAT = [
     'desc-brain_mask.json',
-    'desc-quality_T1w.json',
     'desc-brain_mask.nii.gz',
     'desc-preproc_T1w.json',
     'desc-preproc_T1w.nii.gz',
+    'desc-quality_T1w.json',
     'from-T1w_to-Tiny_mode-image_xfm.nii.gz',
     'from-Tiny_to-T1w_mode-image_xfm.nii.gz',
     *(f'label-{tissue}_probseg.nii.gz' for tissue in ('CSF', 'GM', 'WM')),
