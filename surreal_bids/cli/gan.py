@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from surreal_bids.rindices.model import TableModel
 
 FIT_TABLES = ('rindices', 'contributions', 'patterns', 'changes', 'group_change', 'exclusions')
-"""Tables of results that `fit` writes."""
+APPLY_TABLES = ('contributions', 'changes', 'group_change')
+"""Tables of results that `fit` writes, and `apply` beside that of R-indices."""
 
 RINDICES, EXCLUSIONS = 'rindices.tsv', 'exclusions.tsv'
 SUMMARY, SHIFTS = 'summary.txt', 'site_shifts.tsv'
@@ -278,7 +279,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
         )
     places = {
         'rindices': out,
-        **{name: out.with_name(f'{out.stem}_{name}.tsv') for name in ('contributions', 'changes')},
+        **{name: out.with_name(f'{out.stem}_{name}.tsv') for name in APPLY_TABLES},
     }
     _require_free_files(arguments, places)
 
@@ -302,13 +303,13 @@ def run_apply(arguments: argparse.Namespace) -> int:
             arguments.participants,
             _options(arguments, CohortOptions),
             model=model.preprocessing.requirements,
-            groups='ignored',
+            groups='compared',
             adapt=False,
         )
     of_sites = [*without_sites(model), *sites_by_name(model, cohort)]
     cohort = replace(cohort, warnings=(*cohort.warnings, *of_sites))
     with _naming_table(arguments):
-        found = analyse_applied(cohort, model)
+        found = analyse_applied(cohort, model, adapted=False)
         everyone = with_excluded(found.results, cohort)
         owned = _owned_tables(places)
         with sole_use(out.parent, [out.name]), staged(out.parent, out.name, owned) as new:

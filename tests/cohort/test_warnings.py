@@ -106,7 +106,7 @@ def test_ages_that_a_model_has_not_seen_are_a_warning(model, tmp_path, older, ex
     study = make_study(30, 30, seed=2, n_sites=1)
     study.people['age'] += older
     cohort = read_cohort(
-        *study.write(tmp_path), model=model.preprocessing.requirements, groups='ignored'
+        *study.write(tmp_path), model=model.preprocessing.requirements, groups='compared'
     )
     assert any(each.found.startswith('Training ages') for each in cohort.warnings) == expected
 
