@@ -82,6 +82,7 @@ from surreal_bids.cohort.volumes import ICV
 from surreal_bids.cohort.warnings import (
     compare_ages,
     not_adapted,
+    not_corrected_for_age,
     outside_training_ages,
     warn_of_controls,
 )
@@ -475,6 +476,8 @@ def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | Non
         age = first.column_of('age')
         # A model of ageing does not correct for age.
         corrects = model is None or any(means(name, 'age') for name in cohort.options.covariates)
+        if not corrects and not cohort.wanted.are_z_scores:
+            ages.append(not_corrected_for_age(None if age is None else age[~first.is_patient]))
         if age is not None and corrects:
             for caution, is_serious in compare_ages(age, first.is_patient):
                 if is_serious:

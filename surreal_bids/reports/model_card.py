@@ -44,8 +44,8 @@ from surreal_bids.rindices.crossfit import (
     not_reproduced,
 )
 from surreal_bids.rindices.intervals import INTERVALS
-from surreal_bids.rindices.model import REPRODUCIBILITY
-from surreal_bids.rindices.new_sites import describe_added
+from surreal_bids.rindices.model import ADDED_SITES, REPRODUCIBILITY
+from surreal_bids.rindices.new_sites import describe_added, few_at_added
 from surreal_bids.text import counted, list_briefly
 
 Card = Mapping[str, Any]
@@ -98,7 +98,7 @@ def card_text(card: Card, details: bool = True) -> str:
 
 def card_sections(card: Card, details: bool) -> list[Section]:
     """Return the sections of a card, the verdict first; see :func:`card_text`."""
-    added = describe_added(card.get('AddedSites', {}))
+    added = describe_added(card.get(ADDED_SITES, {}))
     sections = [
         Section('Verdict', (Facts(verdict(card)),)),
         Section('Origin', _paragraphs(_origin(card))),
@@ -142,7 +142,8 @@ def cautions_of(card: Card) -> list[Caution]:
     without_folds = 'Imported' not in card and 'CrossFit' not in card
     remedy = 'Do not compare the groups of the training sample; train with --folds 5 to do so'
     folds = [in_sample('No cross-fitting', remedy)] if without_folds else []
-    return [*doubts_of_model(card), *folds]
+    added = card.get(ADDED_SITES, {})
+    return [*doubts_of_model(card), *folds, *few_at_added(added, added)]
 
 
 def assurances(card: Card, applied: bool = False) -> list[str]:

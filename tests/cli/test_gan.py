@@ -601,8 +601,11 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
         assert code == -signal.SIGKILL
         assert not (out / 'model.json').exists()
         assert ('resumed at iteration' in told) == (part == 'fold-2')
+    capsys.readouterr()
     assert run(*command) == 0
-    assert 'resumed at iteration' in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert 'resumed at iteration' in said.err
+    assert said.out.count('Resuming: members in 3 checkpoints of') == 1
     for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
         assert (out / name).read_bytes() == (home / 'model' / name).read_bytes()
     assert listing(out) == OUTPUTS
