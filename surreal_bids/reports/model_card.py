@@ -130,9 +130,17 @@ def verdict(card: Card) -> dict[str, str]:
         'Applies to': _applies_to(card),
     }
     if 'Imported' in card:
-        facts['Patterns'] = f'not assessed here; {card["Imported"]["Note"]}'
+        meanings = [f'{name} {meaning}' for name, meaning in published_meanings(card).items()]
+        facts['Trained on'] = f'not described in the file{_read_in(card["Imported"])}'
+        facts['Patterns'] = '; '.join([*meanings, NOT_ASSESSED])
         facts['To watch'] = ' '.join(map(str, watch)) or 'not assessed here'
     return facts
+
+
+NOT_ASSESSED = (
+    'not assessed here, without intervals and centiles, which need R-indices of the training sample'
+)
+"""What is not known of an imported model."""
 
 
 def cautions_of(card: Card) -> list[Caution]:
@@ -336,7 +344,9 @@ def model_facts(card: Card) -> Facts:
 
 def _member_facts(card: Card) -> dict[str, str]:
     if 'Imported' in card:
-        return {'members': 'one, as saved by its authors'} | _published_facts(card['Imported'])
+        citation = card['Imported'].get('Citation')
+        cite = {'cite': citation} if citation else {}
+        return {'members': 'one, as saved by its authors', **published_meanings(card), **cite}
     chosen, limit = card['Selected'], 'maximum' if card['Preset'] == 'sparse' else 'minimum'
     return {
         'members': f'{len(chosen["members"])} of {card["Repetitions"]} are averaged (a member is '
@@ -347,10 +357,14 @@ def _member_facts(card: Card) -> dict[str, str]:
     }
 
 
-def _published_facts(imported: Mapping[str, Any]) -> dict[str, str]:
-    """Return the meaning of the R-indices of a published model, and the paper."""
-    meanings = dict(sorted(imported.get('Patterns', {}).items()))
-    return meanings | ({'cite': imported['Citation']} if 'Citation' in imported else {})
+def published_meanings(card: Card) -> dict[str, str]:
+    """Return the meaning of each R-index of a published model in its paper; empty for others."""
+    return dict(sorted(card.get('Imported', {}).get('Patterns', {}).items()))
+
+
+def _read_in(imported: Mapping[str, Any]) -> str:
+    """Return where to read about the training sample of a published model."""
+    return f'; see {imported["Citation"]}' if 'Citation' in imported else ''
 
 
 def _tested(card: Card) -> Stability | None:
