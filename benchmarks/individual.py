@@ -122,7 +122,7 @@ def score_new(task: str, model: TableModel, seed: int) -> Row:
         tables = (Path(folder) / f'{name}.tsv' for name in ('roi_volumes', 'participants'))
         steps = model.with_unseen_site('skip').preprocessing
         needed = steps.requirements
-        cohort = read_cohort(*tables, CohortOptions(), model=needed, groups='ignored', adapt=False)
+        cohort = read_cohort(*tables, CohortOptions(), model=needed, groups='compared', adapt=False)
     results = model.with_unseen_site('skip').apply(cohort)
     known = table.severities.set_index('participant_id')[SEVERITY_COLUMNS]
     truth = known.loc[cohort.visits['participant_id']].to_numpy()

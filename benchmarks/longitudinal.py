@@ -87,7 +87,7 @@ def read(
         if model is None:
             return read_cohort(path)
         return read_cohort(
-            path, options=CohortOptions(), model=model.requirements, groups='ignored', adapt=False
+            path, options=CohortOptions(), model=model.requirements, groups='compared', adapt=False
         )
 
 

@@ -142,6 +142,19 @@ def test_a_scanner_is_added_to_a_published_model(tmp_path, simulated, name):
     assert model.notes['Imported'] == TableModel.load(name).notes['Imported']
 
 
+@pytest.mark.parametrize('name', OFFICIAL)
+def test_the_verdict_says_what_r_indices_mean_and_what_is_missing(
+    tmp_path, monkeypatch, capsys, name
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(['card', name]) == 0
+    verdict = capsys.readouterr().out
+    published = CHECKPOINTS_OF[name]
+    assert all(f'{index} {meaning}' in verdict for index, meaning in published.patterns.items())
+    assert f'not described in the file; see {published.citation}' in verdict
+    assert 'without intervals and centiles' in verdict
+
+
 def test_the_card_has_licence_citation_and_meaning(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(['card', 'ageing', '-v']) == 0

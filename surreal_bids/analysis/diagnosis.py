@@ -77,6 +77,27 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
     if names:
         held_out = fitted.results.loc[first.visits.index, names]
         scores = {SUM_OF_INDICES: held_out.sum(axis=1, skipna=False), **scores}
+    return _areas(first, scores)
+
+
+def diagnose_applied(cohort: Cohort, indices: pd.DataFrame) -> pd.DataFrame:
+    """Area under the curve of patients against controls by the R-indices of an applied model.
+
+    As :func:`diagnose`, without a discriminant.
+    """
+    first = _in_groups(cohort)
+    total = indices.loc[first.visits.index].sum(axis=1, skipna=False)
+    return _areas(first, {SUM_OF_INDICES: total})
+
+
+def _in_groups(cohort: Cohort) -> Cohort:
+    """First visits of participants whose group is known."""
+    first = cohort.first_visits()
+    return first.select(first.groups.notna())
+
+
+def _areas(first: Cohort, scores: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """Area of each score, among everyone and at similar age."""
     ages = first.ages
     rows: list[tuple[object, ...]] = []
     for by, score in scores.items():
@@ -140,7 +161,7 @@ def compare_groups(cohort: Cohort) -> pd.DataFrame:
         the `test` (Welch's t, Fisher's exact test for two values, chi-squared for more), `p`, and
         what differs `in_words`.
     """
-    first = cohort.first_visits()
+    first = _in_groups(cohort)
     patient = first.is_patient.to_numpy()
     rows = []
     covariates, _ = first.covariates_and_measures()
@@ -279,8 +300,8 @@ def warn_of_differences(
         return []
     listed = '; '.join(f'{row.in_words} (p = {row.p:.2g})' for row in differs.itertuples())
     consequence = (
-        'Part of the area under the curve may be due to these differences, which cross-fitting '
-        'does not remove'
+        'Part of the area under the curve may be due to these differences, also in participants '
+        'whom the model was not trained on'
     )
     if any(means(str(name), 'age') for name in differs['covariate']) and diagnosis is not None:
         consequence += _left_at_similar_age(diagnosis)

@@ -60,6 +60,8 @@ class Analysis:
         Models of the two halves of the cohort, if they were trained.
     trained_here
         Whether the model was trained on this cohort.
+    adapted
+        Whether anything was learned from the controls of this cohort.
     random_seed
         Seed of everything that is sampled.
     """
@@ -70,6 +72,7 @@ class Analysis:
     fitted: CrossFit | None = None
     halves: Sequence[TableModel] = ()
     trained_here: bool = True
+    adapted: bool = True
     random_seed: int = 0
 
     @property
@@ -147,6 +150,8 @@ class Analysis:
     @cached_property
     def shift(self) -> pd.Series:
         """How much mean R-indices depend on the sample of controls; see `shift_of_controls`."""
+        if not self.adapted:
+            return pd.Series(dtype=float)
         return shift_of_controls(self.model, self.cohort, self.trained_here, self.random_seed)
 
     @cached_property
@@ -177,10 +182,14 @@ class Analysis:
 
     @cached_property
     def diagnosis(self) -> pd.DataFrame | None:
-        """How well patients and controls are told apart out of fold; None without folds."""
-        from surreal_bids.analysis.diagnosis import diagnose
+        """How well patients and controls are told apart; None where models learned from them."""
+        from surreal_bids.analysis.diagnosis import diagnose, diagnose_applied
 
-        return None if self.fitted is None else diagnose(self.cohort, self.fitted, self.names)
+        if self.fitted is not None:
+            return diagnose(self.cohort, self.fitted, self.names)
+        if self.adapted or not self.names:
+            return None
+        return diagnose_applied(self.cohort, self.results[self.names])
 
     @cached_property
     def differences(self) -> pd.DataFrame:
@@ -295,23 +304,29 @@ def analyse_trained(cohort: Cohort, trained: Trained, random_seed: int = 0) -> A
 
 
 def analyse_applied(
-    cohort: Cohort, model: TableModel, random_seed: int = 0, labels: Sequence[str] = ()
+    cohort: Cohort,
+    model: TableModel,
+    random_seed: int = 0,
+    labels: Sequence[str] = (),
+    adapted: bool = True,
 ) -> Analysis:
     """Compute the R-indices of a cohort by a model that was trained on other participants.
 
     Parameters
     ----------
     cohort
-        Participants; centiles refer to its controls where these are known and enough.
+        Participants; centiles refer to its controls where the model was adapted to enough of them.
     model
         A model that knows their sites.
     random_seed
         Seed of everything that is sampled.
     labels
         Participants to analyse; no label: everyone.
+    adapted
+        Whether the model has learned the sites of the cohort from its controls.
     """
     results = model.apply(cohort)
-    if 'group' in cohort.visits:
+    if adapted and 'group' in cohort.visits:
         results = with_centiles(results, cohort, model.pattern_names)
     chosen = cohort.of_participants(labels)
     return Analysis(
@@ -319,5 +334,6 @@ def analyse_applied(
         model=model,
         results=results.loc[chosen.visits.index],
         trained_here=False,
+        adapted=adapted,
         random_seed=random_seed,
     )

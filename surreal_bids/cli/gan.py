@@ -48,7 +48,7 @@ from surreal_bids.files import (
 )
 from surreal_bids.progress import Progress, Stage, step
 from surreal_bids.published import is_published, model_name
-from surreal_bids.text import list_briefly
+from surreal_bids.text import counted, list_briefly
 from surreal_bids.threads import set_threads
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from surreal_bids.rindices.model import TableModel
 
 FIT_TABLES = ('rindices', 'contributions', 'patterns', 'changes', 'group_change', 'exclusions')
-"""Tables of results that `fit` writes."""
+APPLY_TABLES = ('contributions', 'changes', 'group_change')
+"""Tables of results that `fit` writes, and `apply` beside that of R-indices."""
 
 RINDICES, EXCLUSIONS = 'rindices.tsv', 'exclusions.tsv'
 SUMMARY, SHIFTS = 'summary.txt', 'site_shifts.tsv'
@@ -124,7 +125,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids.analysis.engine import analyse_trained
     from surreal_bids.analysis.outputs import summarise_cohort
     from surreal_bids.cohort.cohort import read_cohort, with_logged
-    from surreal_bids.model.bundle import claim_checkpoints
+    from surreal_bids.model.bundle import claim_checkpoints, list_checkpoints
     from surreal_bids.reports.model_card import verdict_text
     from surreal_bids.rindices.crossfit import prepare_folds, train, training_stages
     from surreal_bids.rindices.model import prepare, require_trainable
@@ -144,6 +145,11 @@ def run_fit(arguments: argparse.Namespace) -> int:
         if arguments.overwrite:
             owner = cohort.fingerprint(asdict(training), __version__)
             claim_checkpoints(out / CHECKPOINTS, owner)
+        if kept := len(list_checkpoints(out / CHECKPOINTS)):
+            summarise(
+                f'Resuming: members in {counted(kept, "checkpoint")} of {out / CHECKPOINTS} are '
+                'reused; the number of patterns is assessed again\n'
+            )
         stages = training_stages(training, 0 if folds is None else len(folds.data))
         with Progress([*stages, Stage(ANALYSIS, seconds=ANALYSIS_SECONDS)]):
             trained = train(data, folds, training, out / CHECKPOINTS)
@@ -278,7 +284,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
         )
     places = {
         'rindices': out,
-        **{name: out.with_name(f'{out.stem}_{name}.tsv') for name in ('contributions', 'changes')},
+        **{name: out.with_name(f'{out.stem}_{name}.tsv') for name in APPLY_TABLES},
     }
     _require_free_files(arguments, places)
 
@@ -293,7 +299,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.reports.stored import write_and_store
     from surreal_bids.rindices.measurement_noise import describe_noise
     from surreal_bids.rindices.model import TableModel
-    from surreal_bids.rindices.new_sites import sites_by_name, without_sites
+    from surreal_bids.rindices.new_sites import few_at_added, sites_by_name, without_sites
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
     with _suggest_participants(arguments):
@@ -302,13 +308,14 @@ def run_apply(arguments: argparse.Namespace) -> int:
             arguments.participants,
             _options(arguments, CohortOptions),
             model=model.preprocessing.requirements,
-            groups='ignored',
+            groups='compared',
             adapt=False,
         )
-    of_sites = [*without_sites(model), *sites_by_name(model, cohort)]
+    added, here = model.notes.get('AddedSites', {}), _sites(cohort)
+    of_sites = [*without_sites(model), *sites_by_name(model, cohort), *few_at_added(added, here)]
     cohort = replace(cohort, warnings=(*cohort.warnings, *of_sites))
     with _naming_table(arguments):
-        found = analyse_applied(cohort, model)
+        found = analyse_applied(cohort, model, adapted=False)
         everyone = with_excluded(found.results, cohort)
         owned = _owned_tables(places)
         with sole_use(out.parent, [out.name]), staged(out.parent, out.name, owned) as new:
@@ -393,9 +400,13 @@ def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:
     """What few controls leave open for the sites of a cohort that were added to a model."""
     from surreal_bids.rindices.new_sites import describe_added
 
-    column, added = cohort.options.site_column, model.notes.get('AddedSites', {})
-    sites = set() if column is None else set(cohort.people[column])
-    return [line for name, line in zip(added, describe_added(added)) if name in sites]
+    added, here = model.notes.get('AddedSites', {}), _sites(cohort)
+    return [line for name, line in zip(added, describe_added(added)) if name in here]
+
+
+def _sites(cohort: Cohort) -> set[str]:
+    column = cohort.options.site_column
+    return set() if column is None else set(cohort.people[column])
 
 
 def run_add_site(arguments: argparse.Namespace) -> int:

@@ -65,7 +65,9 @@ def _add_apply(commands: Any) -> None:
         help='compute R-indices of new participants, one or many',
         description='Compute R-indices of one or many participants with a trained model. Columns '
         'are found by name, in any order; columns that the model does not need are listed and '
-        'ignored. Participants who cannot be used have a row with the reason and no R-indices.',
+        'ignored. Participants who cannot be used have a row with the reason and no R-indices. If '
+        'there is a diagnosis, the report compares patients with controls; R-indices do not depend '
+        'on it.',
         allow_abbrev=False,
     )
     _add_tables(parser)
@@ -78,7 +80,8 @@ def _add_apply(commands: Any) -> None:
         'file to write, such as rindices.tsv, or rindices.csv with the names of columns of NiChart '
         '(MRID, SurrealGAN_R1, ...). A JSON file with the same name describes the '
         'columns, rindices_contributions.tsv contains the contribution of each region, '
-        'rindices_changes.tsv contains the changes of participants with several visits, and '
+        'rindices_changes.tsv and rindices_group_change.tsv contain the changes of participants '
+        'and groups with several visits, and '
         'rindices_report/group.html is the report',
     )
     _add_overwrite(parser, 'replace the output')

@@ -33,6 +33,7 @@ from surreal_bids.cohort.exclusions import (
 from surreal_bids.cohort.facts import disagreeing_columns, doubtful_numbers, exchanged_sexes
 from surreal_bids.cohort.features import Choice, choose_options
 from surreal_bids.cohort.grouping import (
+    compared_groups,
     divide_people,
     exclude_other_groups,
     require_groups,
@@ -81,6 +82,7 @@ from surreal_bids.cohort.volumes import ICV
 from surreal_bids.cohort.warnings import (
     compare_ages,
     not_adapted,
+    not_corrected_for_age,
     outside_training_ages,
     warn_of_controls,
 )
@@ -363,7 +365,8 @@ def read_cohort(
         :meth:`Cohort.of_participants` applies `--participant-label`.
     groups
         `known`: tell controls from patients, as far as a model to apply can do without; `controls`:
-        keep controls only, which a model learns from; `ignored`: keep everyone.
+        keep controls only, which a model learns from; `compared`: keep everyone, and tell controls
+        from patients, where possible, for comparisons only.
     adapt
         Whether the model learns the sites of these participants first.
 
@@ -375,7 +378,7 @@ def read_cohort(
     """
     tables = read_tables(volumes, participants, options)
     screen = start_screen(tables.volumes, tables.people, expected, options)
-    if model is None or groups == 'ignored':
+    if model is None or groups == 'compared':
         screen.select(options.participant_label)
     described, times = _describe_in_order(tables, screen)
     refuse_id_columns(options, described, {each.id_column for each in tables if each})
@@ -385,7 +388,9 @@ def read_cohort(
     choice = _choose(options, described, model, grouping, adapt)
     require_known(screen, described, choice, grouping.groups)
     table, unified = screen_people(screen, described, choice, model)
-    used = {*choice.columns.values(), grouping.column}
+    needed = set(choice.columns.values())
+    told = compared_groups(known, needed) if groups == 'compared' else grouping
+    used = {*needed, told.column}
     chosen = find_features(tables.volumes, screen, used, tables.people_columns, options, model)
     wanted = chosen.wanted
     features = screen_features(screen, tables.volumes, wanted, choice, table, described, model)
@@ -393,7 +398,7 @@ def read_cohort(
     doubts = screen_rows(screen, features, table, in_rows, choice, wanted)
     screen.exclude(outlying(features.loc[screen.remaining], grouping.learned_from, wanted))
     choice = _screen_groups(screen, table, grouping, choice, model)
-    visits = add_years(visits_with_groups(screen, grouping, groups), times)
+    visits = add_years(visits_with_groups(screen, told, groups), times)
     ordered = describe_order(visits, learns=adapt and not grouping.lacking)
     columns = _others(described, tables, options.group_column)
     others = replace(described, text=described.text[columns])
@@ -404,12 +409,12 @@ def read_cohort(
         read_others(others, used, options.phenotype, screen.remaining_visits()),
         wanted,
         choice.options,
-        (*grouping.notes, *choice.notes, *unified, *ordered),
+        (*told.notes, *choice.notes, *unified, *ordered),
         exclusion_table(screen),
         measured_volumes(tables.volumes, screen.prefix),
         (*chosen.doubts, *doubts, *warn_of_order(visits, described)),
         uses=uses_of_columns(
-            [each for each in tables if each], options, described, choice, chosen, grouping.column
+            [each for each in tables if each], options, described, choice, chosen, told
         ),
     )
     if options.retest is not None:
@@ -471,6 +476,8 @@ def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | Non
         age = first.column_of('age')
         # A model of ageing does not correct for age.
         corrects = model is None or any(means(name, 'age') for name in cohort.options.covariates)
+        if not corrects and not cohort.wanted.are_z_scores:
+            ages.append(not_corrected_for_age(None if age is None else age[~first.is_patient]))
         if age is not None and corrects:
             for caution, is_serious in compare_ages(age, first.is_patient):
                 if is_serious:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
+
 import pandas as pd
 
-from surreal_bids.bids.tabular import CONTROL, PATIENT, Table
+from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, names
 from surreal_bids.cohort.exclusions import Screen
 from surreal_bids.cohort.groups import (
     SINGULAR,
@@ -20,11 +23,12 @@ from surreal_bids.cohort.groups import (
 from surreal_bids.cohort.plausibility import Reasons, summarise_reasons
 from surreal_bids.cohort.reader import visit_columns
 from surreal_bids.cohort.requirements import Requirements
+from surreal_bids.columns import column_of
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.checks import MIN_PEOPLE
-from surreal_bids.text import counted
+from surreal_bids.text import counted, list_briefly
 
 
 def divide_people(
@@ -39,7 +43,7 @@ def divide_people(
     A model can be applied without controls, for example to one new participant. Its groups are
     looked for among all participants, whether or not they have volumes.
     """
-    if groups == 'ignored':
+    if groups == 'compared':
         return UNDIVIDED
     group_labels = GroupLabels(
         options.group_column, options.control_label, options.patient_label, options.no_guess
@@ -55,6 +59,27 @@ def divide_people(
     if n_controls >= MIN_FOR_SCALE:
         return Grouping(divided)
     return Grouping(divided, f'{counted(n_controls, "control")}, at least {MIN_FOR_SCALE} needed')
+
+
+def compared_groups(known: Table, used: Collection[str]) -> Grouping:
+    """Tell controls from patients for comparisons only, where the diagnosis shows who they are.
+
+    Parameters
+    ----------
+    known
+        Facts about visits.
+    used
+        Columns that the model needs.
+    """
+    column = column_of(known.columns, 'diagnosis')
+    if column is None or column in used:
+        return UNDIVIDED
+    with suppress(DataError):
+        if not names_no_controls(known):
+            return Grouping(find_groups(known, both=False), only_compared=True)
+    values = list_briefly(sorted(set(names(known, column).dropna())))
+    needed = 'needs one value for controls and one for patients, others empty'
+    return Grouping(lacking=f'{needed}; found: {values}' if values else 'no values')
 
 
 def exclude_other_groups(screen: Screen, grouping: Grouping, training: bool) -> None:
@@ -98,7 +123,7 @@ def require_groups(groups: Groups, screen: Screen, training: bool) -> None:
 def visits_with_groups(screen: Screen, grouping: Grouping, groups: GroupUse) -> pd.DataFrame:
     """Return remaining visits with their group, which is missing where it is not known."""
     visits = visit_columns(screen.remaining_visits().values(), screen.prefix)
-    if groups == 'ignored':
+    if groups == 'compared' and grouping.groups is None:
         return visits
     labels = pd.Series(dtype=object) if grouping.groups is None else grouping.groups.labels
     return visits.assign(group=labels.reindex(visits.index))

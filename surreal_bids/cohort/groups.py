@@ -40,7 +40,7 @@ EVERYONE = 'all'
 """Label of controls that states that a table without a diagnosis has controls only."""
 
 
-GroupUse = Literal['known', 'controls', 'ignored']
+GroupUse = Literal['known', 'controls', 'compared']
 """How the participants of a cohort are divided; see `read_cohort`."""
 
 
@@ -103,10 +103,12 @@ class Groups:
         """CN or PT, for each visit in either group."""
         return self.is_patient.map({False: CONTROL, True: PATIENT}).rename('group')
 
-    def describe(self) -> str:
+    def describe(self, only_compared: bool = False) -> str:
         """Describe the groups in one line."""
         how = 'as given'
-        if self.recognised:
+        if only_compared:
+            how = 'detected automatically, for comparisons only: R-indices do not depend on them'
+        elif self.recognised:
             how = 'detected automatically; override with --control-label and --patient-label'
         if not self.column:
             return 'all participants are controls (as given)'
@@ -341,11 +343,14 @@ class Grouping:
     groups
         The two groups; None where they are not known.
     lacking
-        Why a model cannot learn sites from the controls; empty if it can.
+        Why groups are not known, or a model cannot learn sites from the controls; else empty.
+    only_compared
+        Whether groups matter for comparisons only.
     """
 
     groups: Groups | None = None
     lacking: str = ''
+    only_compared: bool = False
 
     @property
     def column(self) -> str:
@@ -360,7 +365,9 @@ class Grouping:
     @property
     def notes(self) -> list[str]:
         """How the groups were found."""
-        return [] if self.groups is None else [f'Groups: {self.groups.describe()}']
+        if self.groups is None:
+            return []
+        return [f'Groups: {self.groups.describe(self.only_compared)}']
 
 
 UNDIVIDED = Grouping()

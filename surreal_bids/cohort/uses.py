@@ -10,6 +10,7 @@ import pandas as pd
 from surreal_bids.bids.tabular import Table
 from surreal_bids.cohort.exclusions import Features
 from surreal_bids.cohort.features import Choice, region_columns
+from surreal_bids.cohort.groups import Grouping
 from surreal_bids.cohort.reader import VisitTable, read_visit_table
 from surreal_bids.columns import column_of, describes_participants, meaning_of, noun_of
 from surreal_bids.config import CohortOptions
@@ -38,11 +39,14 @@ class _Uses:
         Columns of the table of volumes that are features, or parts of them.
     judged
         What other columns of this table hold, as far as it was judged.
+    no_groups
+        Why a diagnosis is not used; may be empty.
     """
 
     roles: Mapping[str, Use]
     regions: Collection[str]
     judged: Mapping[str, str]
+    no_groups: str
 
 
 def uses_of_columns(
@@ -51,7 +55,7 @@ def uses_of_columns(
     described: Table,
     choice: Choice,
     features: Features,
-    group_column: str,
+    grouping: Grouping,
 ) -> pd.DataFrame:
     """List what every column of the tables was taken for.
 
@@ -63,12 +67,13 @@ def uses_of_columns(
         Options of the user, which name further tables of measures.
     described
         Facts about visits, joined from `tables`.
-    choice, features, group_column
-        Columns about participants that are used, features, and the column of the diagnosis.
+    choice, features, grouping
+        Columns about participants that are used, features, and groups.
     """
     volumes = tables[0]
     regions = region_columns(volumes.table, features.wanted)
-    uses = _Uses(_roles(choice, group_column), regions, features.judged)
+    roles = _roles(choice, grouping.column)
+    uses = _Uses(roles, regions, features.judged, grouping.lacking)
     rows: list[tuple[str, str, str, str]] = []
     for each in (*tables, *map(read_visit_table, options.phenotype)):
         ids = {each.id_column: 'id', each.session_column: 'session'}
@@ -109,7 +114,11 @@ def _use_of_fact(name: str, uses: _Uses) -> Use:
     if meaning in (None, MEASURE):
         return MEASURE, ''
     used = column_of(uses.roles, meaning)
-    return (NOT_USED, f'{noun_of(name)}: {used} is used') if used else (noun_of(name), '')
+    if used:
+        return NOT_USED, f'{noun_of(name)}: {used} is used'
+    if meaning == 'diagnosis':
+        return NOT_USED, uses.no_groups
+    return noun_of(name), ''
 
 
 def group_uses(uses: pd.DataFrame) -> pd.DataFrame:

@@ -59,20 +59,36 @@ def warn_of_controls(
             PARTICIPANTS,
         )
     if len(sizes) > 1:
-        yield from _few_at_sites(sizes, FEW_AT_SITE if training else FEW_FOR_A_MODEL)
+        yield from few_at_sites(sizes, FEW_AT_SITE if training else FEW_FOR_A_MODEL)
 
 
-def _few_at_sites(sizes: pd.Series, advised: int) -> Iterator[Caution]:
-    """Warn of sites with fewer controls than advised."""
+def few_at_sites(sizes: pd.Series, advised: int = FEW_FOR_A_MODEL) -> Iterator[Caution]:
+    """Warn of sites with fewer controls than advised; by default, those that a model learns."""
     small = sizes[sizes < advised].sort_index()
     if len(small):
         listed = list_briefly(f'{site} ({count})' for site, count in small.items())
         yield Caution(
             f'Few controls at sites: {listed}; at least {advised} are recommended',
-            f'Estimates of scanner effects have {_error(int(small.min()))}',
+            f'Estimates of scanner effects have {_error(int(small.min()))}, which shifts the '
+            'R-indices of all participants of a site alike',
             'Add controls, or do not interpret differences between these sites',
             HARMONIZATION,
         )
+
+
+def not_corrected_for_age(ages: pd.Series | None) -> Caution:
+    """Warn of a model that learns sites from controls (of these ages) without regard to age."""
+    known = pd.Series(dtype=float) if ages is None else pd.to_numeric(ages, errors='coerce')
+    whose = f' (here {known.min():.3g} to {known.max():.3g} years)' if known.notna().any() else ''
+    return Caution(
+        f'The model does not correct for age, and the ageing of the controls{whose} is taken for '
+        'an effect of the scanner',
+        'R-indices of the site are too low if these controls are older than those that the model '
+        'was trained with, and too high if they are younger',
+        'Use controls of the ages of the training sample, or compare participants within the site '
+        'only',
+        HARMONIZATION,
+    )
 
 
 def outside_training_ages(

@@ -213,9 +213,14 @@ def checkpoint_path(folder: Path, n_patterns: int, first: int | None) -> Path:
     return folder / f'patterns-{n_patterns}{part}.safetensors'
 
 
+def list_checkpoints(folder: Path) -> list[Path]:
+    """List all checkpoints below a folder."""
+    return list(folder.rglob('patterns-*.safetensors'))
+
+
 def remove_checkpoints(folder: Path) -> None:
     """Remove all checkpoints below a folder, and folders that are then empty."""
-    for path in [*folder.rglob('patterns-*.safetensors'), folder / OWNER]:
+    for path in [*list_checkpoints(folder), folder / OWNER]:
         remove_leftovers(path)
         path.unlink(missing_ok=True)
     for path in sorted([*folder.rglob('*'), folder], reverse=True):

@@ -241,9 +241,10 @@ def _participants(report: GroupReport) -> Section:
     if not people.empty:
         group = pd.Series(people.index)
         drawn = figures.plot_participants(people.reset_index(drop=True), group)
+        whose = 'controls' if report.methods.model is None else 'controls of the training sample'
         caption = (
             'Groups that differ in covariates may differ in brain structure for reasons other than '
-            'disease. Effects of covariates were estimated in controls and removed.'
+            f'disease. Effects of covariates were estimated in {whose} and removed.'
         )
         blocks.append(report.figure('people', drawn, 'Covariates of the two groups', caption))
     blocks.append(Facts(dict(note.split(': ', 1) for note in cohort.notes)))
@@ -323,8 +324,8 @@ def _r_indices(report: GroupReport) -> Section:
     names = report.found.names
     if not names:
         return Section(R_INDICES)
-    first = report.found.first_visits.dropna(subset=names)
-    blocks = _by_group(report, first) if first['group'].notna().any() else []
+    first = report.found.first_visits.dropna(subset=[*names, 'group'])
+    blocks = _by_group(report, first) if len(first) else []
     if report.found.shift:
         advice = 'Do not interpret differences between samples below twice this value.'
         blocks.append(Paragraph(f'{report.found.shift}. {advice}'))
@@ -498,13 +499,12 @@ def _change(report: GroupReport) -> Section:
 def _diagnosis(report: GroupReport) -> Section:
     """Return how well groups are distinguished, and covariates in which they differ."""
     found = report.found
-    if found.diagnosis is None:
+    if found.diagnosis is None or found.diagnosis.empty:
         return Section(SEPARATION)
+    scores = OUT_OF_FOLD if report.methods.model is None else APPLIED
     caption = (
         'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (DeLong; Wilson at '
-        'AUC = 1). Scores: the sum of the out-of-fold R-indices and, for comparison, a linear '
-        'discriminant on all regions. Each participant was scored by models and preprocessing that '
-        'did not use them.'
+        f'AUC = 1). {scores}'
     )
     if SIMILAR_AGE in set(found.diagnosis['among']):
         caption += (
@@ -518,6 +518,17 @@ def _diagnosis(report: GroupReport) -> Section:
         table = with_units(found.differences[columns])
         blocks.append(Table(table, 'Covariates of the two groups', {'p': '{:.2g}'}))
     return Section(SEPARATION, tuple(blocks))
+
+
+OUT_OF_FOLD = (
+    'Scores: the sum of the out-of-fold R-indices and, for comparison, a linear discriminant on '
+    'all regions. Each participant was scored by models and preprocessing that did not use them.'
+)
+APPLIED = (
+    'Score: the sum of the R-indices. The AUC is too high if the model was trained on these '
+    'participants.'
+)
+"""What patients and controls were told apart by, where a model was trained and where not."""
 
 
 def _halves(report: GroupReport) -> Section:

@@ -117,7 +117,7 @@ class GroupMethods:
 
     Attributes
     ----------
-    n_controls, n_patients, n_features, features
+    n_controls, n_patients, n_without_group, n_features, features
         Who and what was included: volumes or z-scores.
     harmonized, longitudinal
         Whether sites were harmonized with ComBat, and were compared within participants.
@@ -172,6 +172,7 @@ class GroupMethods:
     split_half: bool = False
     from_table: bool = False
     published: str = ''
+    n_without_group: int = 0
 
 
 def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMethods:
@@ -198,6 +199,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
     return GroupMethods(
         n_controls=cohort.counts['CN'],
         n_patients=cohort.counts['PT'],
+        n_without_group=cohort.n_without_group,
         n_features=len(cohort.wanted),
         n_patterns=len(found.names),
         folds=0 if found.fitted is None else found.fitted.folds.count,

@@ -44,8 +44,8 @@ from surreal_bids.rindices.crossfit import (
     not_reproduced,
 )
 from surreal_bids.rindices.intervals import INTERVALS
-from surreal_bids.rindices.model import REPRODUCIBILITY
-from surreal_bids.rindices.new_sites import describe_added
+from surreal_bids.rindices.model import ADDED_SITES, REPRODUCIBILITY
+from surreal_bids.rindices.new_sites import describe_added, few_at_added
 from surreal_bids.text import counted, list_briefly
 
 Card = Mapping[str, Any]
@@ -98,7 +98,7 @@ def card_text(card: Card, details: bool = True) -> str:
 
 def card_sections(card: Card, details: bool) -> list[Section]:
     """Return the sections of a card, the verdict first; see :func:`card_text`."""
-    added = describe_added(card.get('AddedSites', {}))
+    added = describe_added(card.get(ADDED_SITES, {}))
     sections = [
         Section('Verdict', (Facts(verdict(card)),)),
         Section('Origin', _paragraphs(_origin(card))),
@@ -130,9 +130,17 @@ def verdict(card: Card) -> dict[str, str]:
         'Applies to': _applies_to(card),
     }
     if 'Imported' in card:
-        facts['Patterns'] = f'not assessed here; {card["Imported"]["Note"]}'
+        meanings = [f'{name} {meaning}' for name, meaning in published_meanings(card).items()]
+        facts['Trained on'] = f'not described in the file{_read_in(card["Imported"])}'
+        facts['Patterns'] = '; '.join([*meanings, NOT_ASSESSED])
         facts['To watch'] = ' '.join(map(str, watch)) or 'not assessed here'
     return facts
+
+
+NOT_ASSESSED = (
+    'not assessed here, without intervals and centiles, which need R-indices of the training sample'
+)
+"""What is not known of an imported model."""
 
 
 def cautions_of(card: Card) -> list[Caution]:
@@ -142,7 +150,8 @@ def cautions_of(card: Card) -> list[Caution]:
     without_folds = 'Imported' not in card and 'CrossFit' not in card
     remedy = 'Do not compare the groups of the training sample; train with --folds 5 to do so'
     folds = [in_sample('No cross-fitting', remedy)] if without_folds else []
-    return [*doubts_of_model(card), *folds]
+    added = card.get(ADDED_SITES, {})
+    return [*doubts_of_model(card), *folds, *few_at_added(added, added)]
 
 
 def assurances(card: Card, applied: bool = False) -> list[str]:
@@ -335,7 +344,9 @@ def model_facts(card: Card) -> Facts:
 
 def _member_facts(card: Card) -> dict[str, str]:
     if 'Imported' in card:
-        return {'members': 'one, as saved by its authors'} | _published_facts(card['Imported'])
+        citation = card['Imported'].get('Citation')
+        cite = {'cite': citation} if citation else {}
+        return {'members': 'one, as saved by its authors', **published_meanings(card), **cite}
     chosen, limit = card['Selected'], 'maximum' if card['Preset'] == 'sparse' else 'minimum'
     return {
         'members': f'{len(chosen["members"])} of {card["Repetitions"]} are averaged (a member is '
@@ -346,10 +357,14 @@ def _member_facts(card: Card) -> dict[str, str]:
     }
 
 
-def _published_facts(imported: Mapping[str, Any]) -> dict[str, str]:
-    """Return the meaning of the R-indices of a published model, and the paper."""
-    meanings = dict(sorted(imported.get('Patterns', {}).items()))
-    return meanings | ({'cite': imported['Citation']} if 'Citation' in imported else {})
+def published_meanings(card: Card) -> dict[str, str]:
+    """Return the meaning of each R-index of a published model in its paper; empty for others."""
+    return dict(sorted(card.get('Imported', {}).get('Patterns', {}).items()))
+
+
+def _read_in(imported: Mapping[str, Any]) -> str:
+    """Return where to read about the training sample of a published model."""
+    return f'; see {imported["Citation"]}' if 'Citation' in imported else ''
 
 
 def _tested(card: Card) -> Stability | None:

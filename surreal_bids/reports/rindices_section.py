@@ -18,7 +18,7 @@ from surreal_bids import __version__
 from surreal_bids.analysis.individuals import Individual
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import SESSION
-from surreal_bids.cautions import FIGURES, R_INDICES, Caution
+from surreal_bids.cautions import FIGURES, PATTERNS, R_INDICES, Caution
 from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.cohort.warnings import not_adapted
 from surreal_bids.columns import sex_of
@@ -42,6 +42,7 @@ from surreal_bids.reports.flags import (
     flags_of,
     image_flags,
 )
+from surreal_bids.reports.model_card import published_meanings
 from surreal_bids.reports.pages import (
     Block,
     Facts,
@@ -64,7 +65,7 @@ from surreal_bids.reports.rindices_figures import (
     plot_standing,
 )
 from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model, in_sample
-from surreal_bids.rindices.intervals import INCLUDED, centile_interval
+from surreal_bids.rindices.intervals import INCLUDED, INTERVALS, centile_interval
 from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, MIN_FOR_INTERVALS
 from surreal_bids.text import counted
@@ -252,7 +253,10 @@ def _unusual(one: Individual) -> str:
 def _number(one: Individual, name: str) -> Number:
     """Return an R-index with its interval and its centile in controls, or why there is none."""
     row = one.last
-    interval, centile = _why_no_interval(one), f'no centile: needs {MIN_FOR_CENTILES} controls'
+    interval, centile = (
+        _why_no_interval(one, name),
+        f'no centile: needs {MIN_FOR_CENTILES} controls',
+    )
     if pd.notna(row.get(f'{name}_low')) and pd.notna(row.get(f'{name}_high')):
         interval = f'68% interval {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}'
     if pd.notna(row.get(f'{name}_centile')):
@@ -260,12 +264,16 @@ def _number(one: Individual, name: str) -> Number:
     return Number(name, f'{row[name]:.2f}', note=f'{interval}; {centile}')
 
 
-def _why_no_interval(one: Individual) -> str:
+def _why_no_interval(one: Individual, name: str) -> str:
     """Return why the interval of an R-index is not known."""
+    if 'Imported' in one.tables.card:
+        return 'no interval: the imported model has none'
     if 'CrossFit' not in one.tables.card:
         return 'no interval: the model was not cross-fitted'
     if one.last.get('status') == UNHARMONIZED:
         return 'no interval: the model does not include this site'
+    if name in one.tables.card.get(INTERVALS, {}).get('Patterns', {}):
+        return 'no interval: the standard error of the added site is not known'
     return f'no interval: needs {MIN_FOR_INTERVALS} controls, and patients above them, out of fold'
 
 
@@ -289,7 +297,10 @@ def _centile_of(row: pd.Series) -> str:
 def _facts(one: Individual) -> dict[str, str]:
     """Return the model used, and how to read R-indices and intervals."""
     session = one.last.get(SESSION)
-    facts = {'Computed': _by_which_model(one)}
+    meanings = published_meanings(one.tables.card)
+    facts = {'Computed': _by_which_model(one), **meanings}
+    if not meanings:
+        facts['Meaning'] = f'"{PATTERNS}" in the group report shows the regions of each pattern'
     if not one.tables.adapted:
         facts['Scanner'] = 'not learned: too few controls'
         if not _is_of_unknown_scanner(one):

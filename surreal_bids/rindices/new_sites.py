@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -15,7 +15,7 @@ from surreal_bids.cautions import HARMONIZATION, Caution
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.features import NONE, SITE
 from surreal_bids.cohort.uses import describe_uses
-from surreal_bids.cohort.warnings import FEW_FOR_A_MODEL
+from surreal_bids.cohort.warnings import FEW_FOR_A_MODEL, few_at_sites
 from surreal_bids.columns import means
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
@@ -373,6 +373,12 @@ def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
     for why, who in controls.exclusions.groupby('reason').groups.items():
         lines.append(f'{counted(len(who), "participant")} excluded ({why}): {list_briefly(who)}')
     return '\n'.join(lines) + '\n'
+
+
+def few_at_added(notes: Mapping[str, Any], sites: Iterable[str]) -> Iterator[Caution]:
+    """Warn of those of the sites that were added to a model from few controls."""
+    sizes = {site: notes[site]['Controls'] for site in sites if site in notes}
+    yield from few_at_sites(pd.Series(sizes, dtype=int))
 
 
 def describe_added(notes: Mapping[str, Any]) -> list[str]:

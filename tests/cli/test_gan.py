@@ -453,6 +453,47 @@ def test_extra_columns_are_named_and_ignored(home, tmp_path, capsys):
     assert re.search(r'Columns of new\.tsv.*not used +note', capsys.readouterr().out, re.DOTALL)
 
 
+def apply_with_diagnoses(home, folder, change):
+    """Apply a model to the study with other diagnoses; R-indices, and the text of the report."""
+    study = make_study()
+    study.people['diagnosis'] = [change(*each) for each in enumerate(study.people['diagnosis'])]
+    volumes, participants = study.write(folder)
+    model = ('--model', home / 'model', '--out', folder / 'r.tsv', '--overwrite')
+    assert run('apply', volumes, '--participants', participants, *model) == 0
+    return read(folder / 'r.tsv'), (folder / 'r_report' / 'group.html').read_text()
+
+
+def test_apply_compares_patients_with_controls_where_diagnoses_are_known(home, tmp_path, capsys):
+    without, page = apply_with_diagnoses(home, tmp_path, lambda *_: None)
+    assert 'group' not in without
+    assert 'Area under the ROC curve' not in page
+    assert re.search(r'not used \(no values\) +diagnosis', capsys.readouterr().out)
+    known, page = apply_with_diagnoses(home, tmp_path, lambda k, value: value if k % 7 else None)
+    assert known['group'].value_counts().to_dict() == {'PT': 35, 'CN': 25, 'n/a': 11}
+    pd.testing.assert_frame_equal(known.drop(columns='group'), without)
+    total = known[['r1', 'r2']].sum(axis=1).to_numpy()
+    pairs = np.subtract.outer(total[known['group'] == 'PT'], total[known['group'] == 'CN'])
+    area = np.mean(pairs > 0)
+    row = re.search(r'<td>sum of R-indices</td>\s*<td>everyone</td>(.*?)</tr>', page, re.DOTALL)
+    assert re.findall('>([^<]+)</td>', row[1])[:3] == ['25', '35', f'{area:.3f}']
+    assert '25 controls, 35 patients and 11 participants of unknown group' in page
+    assert 'for comparisons only' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ('change', 'found'),
+    [
+        (lambda k, value: 'MCI' if k % 7 == 0 else value, 'CN, MCI, PT'),
+        (lambda *_: 'AD', 'AD'),
+    ],
+)
+def test_diagnoses_that_apply_cannot_use_are_named(home, tmp_path, change, found, capsys):
+    results, page = apply_with_diagnoses(home, tmp_path, change)
+    assert 'group' not in results
+    assert 'Area under the ROC curve' not in page
+    assert re.search(rf'not used \(.*found: {found}\) +diagnosis', capsys.readouterr().out)
+
+
 def test_covariates_beyond_the_range_are_flagged(home, tmp_path, capsys):
     study = make_study()
     study.people.loc['sub-002', 'age'] = 99.0
@@ -560,8 +601,11 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
         assert code == -signal.SIGKILL
         assert not (out / 'model.json').exists()
         assert ('resumed at iteration' in told) == (part == 'fold-2')
+    capsys.readouterr()
     assert run(*command) == 0
-    assert 'resumed at iteration' in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert 'resumed at iteration' in said.err
+    assert said.out.count('Resuming: members in 3 checkpoints of') == 1
     for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
         assert (out / name).read_bytes() == (home / 'model' / name).read_bytes()
     assert listing(out) == OUTPUTS

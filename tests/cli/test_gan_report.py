@@ -133,7 +133,8 @@ def test_it_is_written_again_without_training(home, tmp_path, capsys, monkeypatc
 def test_the_report_of_apply_names_the_model_and_everyone(home):
     page = check_page(home.folder / 'r_report' / 'group.html')
     assert f'the model {home.folder.name}/model was applied' in page.words
-    assert 'Participants71' in page.words
+    assert 'Controls30' in page.words
+    assert 'Patients41' in page.words
     assert all(name in page.words for name in make_study().features.index)
 
 

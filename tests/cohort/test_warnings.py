@@ -99,6 +99,11 @@ def test_a_model_without_age_is_not_said_to_correct_for_it(tmp_path):
     needs = replace(prepare(cohort).preprocessing.requirements, options=cohort.options)
     applied = read_cohort(*study.write(tmp_path), model=needs)
     assert not any(each.found.startswith('Ages') for each in applied.warnings)
+    ages = study.people.loc[~study.is_patient, 'age']
+    told = [each.found for each in applied.warnings if 'does not correct for age' in each.found]
+    assert len(told) == 1
+    assert f'(here {ages.min():.3g} to {ages.max():.3g} years)' in told[0]
+    assert not any('correct for age' in each.found for each in cohort.warnings)
 
 
 @pytest.mark.parametrize(('older', 'expected'), [(0, False), (40, True)])
@@ -106,7 +111,7 @@ def test_ages_that_a_model_has_not_seen_are_a_warning(model, tmp_path, older, ex
     study = make_study(30, 30, seed=2, n_sites=1)
     study.people['age'] += older
     cohort = read_cohort(
-        *study.write(tmp_path), model=model.preprocessing.requirements, groups='ignored'
+        *study.write(tmp_path), model=model.preprocessing.requirements, groups='compared'
     )
     assert any(each.found.startswith('Training ages') for each in cohort.warnings) == expected
 

@@ -143,7 +143,7 @@ def test_a_model_takes_its_own_kind_only(tables):
             tables / f'{table}.tsv',
             options=options,
             model=steps[model],
-            groups='ignored',
+            groups='compared',
             adapt=False,
         )
 

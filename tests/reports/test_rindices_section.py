@@ -172,6 +172,30 @@ def test_only_what_is_there_is_shown(tmp_path):
     assert '68% interval' not in page.words
 
 
+@pytest.mark.parametrize(
+    ('card', 'reason', 'meaning'),
+    [
+        ({}, 'the model was not cross-fitted', 'Patterns by region'),
+        ({'Imported': {'Patterns': {'r1': 'here', 'r2': 'there'}}}, 'the imported model', 'there'),
+        ({'CrossFit': {}}, 'needs 20 controls', 'Patterns by region'),
+        (
+            {'CrossFit': {}, 'Intervals': {'Patterns': {'r1': {}, 'r2': {}}}},
+            'the standard error of the added site is not known',
+            'Patterns by region',
+        ),
+    ],
+)
+def test_a_missing_interval_has_its_reason_and_a_pattern_its_meaning(
+    tmp_path, card, reason, meaning
+):
+    tables = replace(make_tables(tmp_path), card={**CARD, **card})
+    tables = change_last(tables, r2_low=np.nan, r2_high=np.nan)
+    page = Page(write_individual(tables.of('sub-01')))
+    assert page.words.count('no interval: ') == 1
+    assert f'no interval: {reason}' in page.words
+    assert meaning in page.words
+
+
 def test_doubts_are_told_in_sentences(tmp_path):
     tables = make_tables(tmp_path, adapted=False)
     tables.deviations.loc[1, ['MUSE_47', 'MUSE_31']] = [-4.25, 3.5]

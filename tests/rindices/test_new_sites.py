@@ -83,6 +83,9 @@ def test_a_site_of_the_same_name_is_a_warning(model, tmp_path, capsys):
     assert 'by name: new' not in text
 
 
+FEW = 'Few controls at sites: new (12); at least 20 are recommended'
+
+
 def test_one_participant_of_an_added_site_can_be_computed(model, tmp_path, capsys):
     study, code = add(model, tmp_path)
     assert code == 0
@@ -90,7 +93,9 @@ def test_one_participant_of_an_added_site_can_be_computed(model, tmp_path, capsy
     assert 'site new: learned from 12 controls' in said.out
     assert said.err.count('Few controls: 12') == 1
     assert run('-v', 'card', tmp_path / 'out') == 0
-    assert 'Sites added after training\n  site new: learned' in capsys.readouterr().out
+    card = capsys.readouterr().out
+    assert 'Sites added after training\n  site new: learned' in card
+    assert card.count(FEW) == 1
     known = {path.name for path in (tmp_path / 'out').iterdir()}
     assert known == {
         *('model.json', 'model.safetensors', 'site_shifts.tsv', 'exclusions.tsv', 'summary.txt'),
@@ -101,6 +106,8 @@ def test_one_participant_of_an_added_site_can_be_computed(model, tmp_path, capsy
     common = ('--participants', tables[1], '--model', tmp_path / 'out')
     assert run('apply', tables[0], *common, '--out', everyone) == 0
     assert (read(everyone)['status'] == 'complete').all()
+    assert capsys.readouterr().err.count(FEW) == 1
+    assert (tmp_path / 'everyone_report' / 'group.html').read_text().count(FEW) == 1
     study.features.iloc[[3]].to_csv(tmp_path / 'row.tsv', sep='\t')
     capsys.readouterr()
     assert run('apply', tmp_path / 'row.tsv', *common, '--out', one) == 0
