@@ -187,6 +187,11 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage
     return participants, images, others
 
 
+def select_images(config: AppConfig) -> list[T1wImage]:
+    """Find the T1w images of the selected participants and sessions."""
+    return _select(config)[1]
+
+
 def _wanted_sessions(config: AppConfig) -> list[str]:
     return [without_prefix(label, 'ses') for label in config.session_label]
 

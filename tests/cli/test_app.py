@@ -12,7 +12,9 @@ from surreal_bids.bids import layout
 from surreal_bids.bids.outputs import start_dataset
 from surreal_bids.cli.app import build_parser, main, parse_arguments
 from surreal_bids.cli.main import with_hyphens
+from surreal_bids.files import write_image
 from tests.analysis.group_study import write_dataset
+from tests.interfaces import phantom
 from tests.shared_data import shared_data
 
 PEOPLE = 'participant_id\tage\tdiagnosis\nsub-01\t60\tCN\nsub-02\t70\tPT\nsub-03\t75\tn/a\n'
@@ -127,6 +129,27 @@ def test_what_is_reused_is_counted(check, dataset, tmp_path):
     shutil.copy(dataset / IMAGES[0], folder / 'sub-01_desc-preproc_T1w.nii.gz')
     code, out, _ = check(*given)
     assert (code, out.count('  0 of '), out.count('  1 of 3')) == (0, 3, 1)
+
+
+def _write_segmentation(folder):
+    folder.mkdir()
+    write_image(folder / 'sub-01_dseg.nii.gz', phantom.labels())
+    return ['-d', f'dlmuse={folder}']
+
+
+def test_images_segmented_by_two_programs_are_warned_of(check, dataset, tmp_path):
+    write_image(dataset / IMAGES[0], phantom.t1w())
+    code, _, err = check(*_write_segmentation(tmp_path / 'dlmuse'))
+    assert code == 0
+    assert 'dlmuse: segmentation found for 1 of 3 images; network for 2.' in err
+    assert 'Regions of two programs do not share a group analysis' in err
+    assert 'To do: Complete the results of dlmuse, or remove -d dlmuse' in err
+
+
+def test_one_without_results_is_computed_alone_as_beside_others(check, tmp_path):
+    code, _, err = check(*_write_segmentation(tmp_path / 'dlmuse'), '--participant-label', '02')
+    assert code == 0
+    assert 'dlmuse: segmentation found for 0 of 1 image; network for 1.' in err
 
 
 def test_problems_are_named_and_the_others_still_shown(check, dataset):
