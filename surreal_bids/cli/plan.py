@@ -197,7 +197,7 @@ def _gap(config: AppConfig, name: str, result: str, n: int, n_images: int) -> Ca
             f'Complete the results of {name}, unless this is intended',
         )
     return Caution(
-        f'{found}; {atlas_label(config)} for {n_images - n}',
+        f'{found}; {counted(n_images - n, "image")} will be segmented by {atlas_label(config)}',
         f'Regions of two programs do not share a group analysis: with -d {name}, the group level '
         f'excludes images without a segmentation of {name}',
         f'Complete the results of {name}, or remove -d {name} for the same segmentation of all '
