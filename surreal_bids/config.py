@@ -318,8 +318,8 @@ class AppConfig(CohortOptions, TrainingOptions):
         aliases=('-d',),
     )
     derivatives_optional: bool = switch(
-        'continue if a folder of --derivatives has no results for the selected images (default: '
-        'stop with an error)'
+        'continue if a folder of --derivatives has no results for any image of the dataset '
+        '(default: stop with an error)'
     )
     bids_database_dir: Path | None = option(
         'folder for the index of the dataset, which makes the next run start faster. The index '

@@ -88,8 +88,8 @@ class Survey:
     problems
         Images and participants that cannot be processed, and why.
     notes
-        Other findings: sessions without an image, participants without a folder, voxels that are
-        not finite.
+        Other findings: sessions without an image, participants without a folder or a row in the
+        table, voxels that are not finite.
     expected
         Visits that should have outputs, with or without an image.
     groups
@@ -119,7 +119,11 @@ EMPTY_SESSION = Caution(
     'The session has no outputs',
     'Change --bids-filter-file if it should have',
 )
-NO_GROUP = 'The group level will exclude the participant'
+NO_ROW = Caution(
+    'no row in participants.tsv',
+    'The group level will exclude the participant',
+    'Add a row',
+)
 NO_FOLDER = Caution(
     'listed in participants.tsv but has no folder',
     'The participant has no outputs',
@@ -143,13 +147,7 @@ def survey_dataset(config: AppConfig) -> Survey:
     if not config.participant_label:
         problems += _misnamed_folders(config.bids_dir)
         notes += _without_folder(config.bids_dir, participants)
-    absent = _without_group(images, groups)
-    if 'group' in config.analysis_levels:
-        problems += absent
-    else:
-        notes += [
-            Caution(each.reason, NO_GROUP, 'Complete the table', who=each.name) for each in absent
-        ]
+    notes += _without_group(images, groups)
     return Survey(
         description,
         images,
@@ -185,6 +183,11 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage
     known = {image.participant for image in images}
     others = [image for image in everything if image.participant in known and image not in images]
     return participants, images, others
+
+
+def select_images(config: AppConfig) -> list[T1wImage]:
+    """Find the T1w images of the selected participants and sessions."""
+    return _select(config)[1]
 
 
 def _wanted_sessions(config: AppConfig) -> list[str]:
@@ -377,10 +380,9 @@ def _read_groups(config: AppConfig, images: list[T1wImage]) -> GroupLabels | Non
     )
 
 
-def _without_group(images: list[T1wImage], groups: GroupLabels | None) -> list[Problem]:
+def _without_group(images: list[T1wImage], groups: GroupLabels | None) -> list[Caution]:
     """List participants without a row in the table; a group of `n/a` is not reported."""
     if groups is None:
         return []
     absent = dict.fromkeys(i.participant for i in images if i.name not in groups.of_visit)
-    reason = 'no row in participants.tsv; add one for the group level'
-    return [Problem(visit_name((label, None)), reason) for label in absent]
+    return [NO_ROW._replace(who=visit_name((label, None))) for label in absent]

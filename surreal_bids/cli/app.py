@@ -6,9 +6,10 @@ import argparse
 import logging
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from surreal_bids.cautions import Caution
+from surreal_bids.cautions import Caution, log_cautions
 from surreal_bids.cli.aliases import with_our_names
 from surreal_bids.cli.config_file import make_config
 from surreal_bids.cli.main import (
@@ -30,6 +31,7 @@ from surreal_bids.config import (
     AppConfig,
     flag_of,
 )
+from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import sole_use
 
 if TYPE_CHECKING:
@@ -137,8 +139,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run_levels(config: AppConfig, survey: Survey) -> int:
     """Run the requested levels on the images of a survey."""
     code = 0
-    for note in survey.notes:
-        LOGGER.warning(note)
+    log_cautions(survey.notes)
     if 'participant' in config.analysis_levels:
         code = _run_participants(config, survey)
     else:
@@ -172,31 +173,44 @@ def check_options(config: AppConfig) -> None:
 
 
 def _show(config: AppConfig, survey: Survey) -> int:
+    from surreal_bids.bids.preflight import Problem
     from surreal_bids.cli.contents import without_bad_results
     from surreal_bids.cli.dry_run import summarise
     from surreal_bids.cli.plan import make_plan
 
-    plan = None
-    for note in survey.notes:
-        LOGGER.warning(note)
-    if 'participant' in config.analysis_levels:
-        plan = without_bad_results(make_plan(config, survey))
-    sys.stdout.write(summarise(config, survey, plan))
-    sys.stdout.flush()
-    if plan is None:
+    log_cautions(survey.notes)
+    if 'participant' not in config.analysis_levels:
+        sys.stdout.write(summarise(config, survey, None))
+        sys.stdout.flush()
         _run_group(config, survey.expected)
-    elif 'group' in config.analysis_levels:
-        from surreal_bids.cli.group import check_group_tables
+        return 1 if survey.problems else 0
+    plan = without_bad_results(make_plan(config, survey))
+    wrong = _wrong_with_tables(config)
+    if wrong:
+        plan = replace(plan, problems=[*plan.problems, Problem('group level', str(wrong))])
+    sys.stdout.write(summarise(config, survey, plan))
+    if wrong:
+        return wrong.exit_code
+    return 1 if plan.problems else 0
 
-        check_group_tables(config)
-    return 1 if (plan or survey).problems else 0
+
+def _wrong_with_tables(config: AppConfig) -> SurrealError | None:
+    """Check the tables of the group level, if it will run; return the error instead of raising."""
+    from surreal_bids.cli.group import check_group_tables
+
+    try:
+        if 'group' in config.analysis_levels:
+            check_group_tables(config)
+    except SurrealError as error:
+        return error
+    return None
 
 
 def _write_slurm(config: AppConfig, survey: Survey | None) -> int:
     from surreal_bids.cli.slurm import write_slurm
 
     sys.stdout.write(write_slurm(config, survey))
-    return 1 if survey and survey.problems else 0
+    return 0
 
 
 def _run_participants(config: AppConfig, survey: Survey) -> int:
@@ -219,7 +233,7 @@ def _run_participants(config: AppConfig, survey: Survey) -> int:
         sys.stdout.write(
             f'{sum(whole)} of {len(whole)} images are done; see {config.output_dir}.\n'
         )
-    if any(problem.step != 'check' for problem in problems):
+    if failed & {visit_name(visit) for visit in survey.expected}:
         sys.stdout.write(f'Details are in {config.output_dir / "logs"}.\n')
     return 1
 

@@ -12,7 +12,7 @@ from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.cautions import log_cautions
 from surreal_bids.cli.costs import estimate, lacking_space
 from surreal_bids.cli.main import usable_cores
-from surreal_bids.cli.plan import Job, Plan, refusals, reuse_table
+from surreal_bids.cli.plan import Job, Plan, gaps, refusals, reuse_table
 from surreal_bids.config import AppConfig
 from surreal_bids.files import MISSING
 from surreal_bids.text import align, counted, list_briefly
@@ -100,7 +100,7 @@ def _to_do(config: AppConfig, plan: Plan) -> str:
     lines += [f'  {reason}: {names}' for reason, names in _by_reason(pending).items()]
     if table := reuse_table(config, plan.jobs):
         lines += ['Results found in --derivatives:', indent(table, '  ')]
-        lines += [f'  {refusal.who}: {refusal.found}' for refusal in refusals(plan.jobs)]
+        log_cautions([*gaps(config, plan.jobs), *refusals(plan.jobs)])
     if pending:
         expected = estimate(config, pending, config.nprocs or usable_cores())
         lines.append(str(expected))

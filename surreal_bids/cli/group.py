@@ -178,7 +178,7 @@ def _read_cohort(config: AppConfig, model: TableModel | None, expected: Sequence
 def check_group_options(config: AppConfig) -> None:
     """Check whatever the group level will need that is known before the participant level.
 
-    A dry run checks the tables later, when it has shown what the participant level would do.
+    A dry run checks the tables later, and lists what is wrong beside problems with images.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def check_group_options(config: AppConfig) -> None:
         find_device(config.device)
     if 'participant' not in config.analysis_levels and config.write_slurm is None:
         return  # The group level itself reads everything before it writes.
-    if not config.dry_run or config.write_slurm is not None:
+    if not config.dry_run:
         check_group_tables(config)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from nipype.pipeline import engine as pe
 
 from surreal_bids import __version__
+from surreal_bids.bids.layout import visit_name
 from surreal_bids.bids.outputs import (
     Record,
     digest_of_records,
@@ -104,6 +105,7 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
     if not config.reports_only:
         plan = without_bad_results(plan)
     start_outputs(config, survey, plan)
+    log_problems(config, survey, plan.problems)
     study = prepare_study(config)
     log_reuse(config, plan.jobs)
     log_licence(study, plan.pending)
@@ -125,6 +127,16 @@ def start_outputs(config: AppConfig, survey: Survey, plan: Plan) -> None:
     folders = {name: path for name, path in derivative_folders(config).items() if name in used}
     start_dataset(config.output_dir, config.bids_dir, survey.description, folders)
     write_config(output_path(config.output_dir, 'configuration'), config)
+
+
+def log_problems(config: AppConfig, survey: Survey, problems: Iterable[Problem]) -> None:
+    """Start the logs of images and participants that cannot be processed."""
+    visits = {visit_name(visit): visit for visit in survey.expected}
+    for problem in problems:
+        if problem.name in visits:
+            participant, session = visits[problem.name]
+            log = output_path(config.output_dir, 'log', participant=participant, session=session)
+            append_to_log(log, f'surreal_bids {__version__}: {problem.step}: {problem.reason}')
 
 
 class Processing:

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -23,14 +23,15 @@ from surreal_bids.bids.outputs import (
     fingerprint,
 )
 from surreal_bids.bids.precomputed import (
+    ANATOMY,
     Reusable,
     atlas_label,
     derivative_folders,
     find_reusable,
     searched_for,
 )
-from surreal_bids.bids.preflight import Problem, Survey
-from surreal_bids.cautions import Caution
+from surreal_bids.bids.preflight import Problem, Survey, select_images
+from surreal_bids.cautions import Caution, log_cautions
 from surreal_bids.config import (
     BUILTIN_ATLAS,
     BUILTIN_TEMPLATE,
@@ -176,6 +177,34 @@ def reuse_table(config: AppConfig, jobs: Sequence[Job]) -> str:
     return align([('Program', 'Result', 'Images'), *rows]) if rows else ''
 
 
+def gaps(config: AppConfig, jobs: Sequence[Job]) -> list[Caution]:
+    """List the results that were found for some images only, or for none."""
+    counts = reuse_counts(config, jobs)
+    return [
+        _gap(config, name, result, n, len(jobs))
+        for (name, result), n in counts.items()
+        if n < len(jobs)
+    ]
+
+
+def _gap(config: AppConfig, name: str, result: str, n: int, n_images: int) -> Caution:
+    found = f'{name}: {result} found for {n} of {counted(n_images, "image")}'
+    if name in ANATOMY:
+        others = 'the others, so images are processed in two ways' if n else 'all images'
+        return Caution(
+            found,
+            f'This step is computed for {others}',
+            f'Complete the results of {name}, unless this is intended',
+        )
+    return Caution(
+        f'{found}; {counted(n_images - n, "image")} will be segmented by {atlas_label(config)}',
+        f'Regions of two programs do not share a group analysis: with -d {name}, the group level '
+        f'excludes images without a segmentation of {name}',
+        f'Complete the results of {name}, or remove -d {name} for the same segmentation of all '
+        'images',
+    )
+
+
 def refusals(jobs: Iterable[Job]) -> list[Caution]:
     """List the existing results that are not used, and why."""
     return [
@@ -191,9 +220,11 @@ def refusals(jobs: Iterable[Job]) -> list[Caution]:
 
 
 def _require_some_reused(config: AppConfig, jobs: Sequence[Job]) -> None:
-    """Raise an error if a folder has no result for any image."""
+    """Raise an error if a folder has no result for any image of the dataset."""
     for name, folder in derivative_folders(config).items():
         if any(any(job.reusable.found_in(name).values()) for job in jobs):
+            continue
+        if _has_results_of_others(config, name, folder):
             continue
         reasons = [job.reusable.refused[name] for job in jobs if name in job.reusable.refused]
         expected = f'expected {jobs[0].image.name}{searched_for(name)}'
@@ -202,6 +233,23 @@ def _require_some_reused(config: AppConfig, jobs: Sequence[Job]) -> None:
             f'({reasons[0] if reasons else expected}); correct the path, remove the option, or use '
             '--derivatives-optional to compute everything'
         )
+
+
+def _has_results_of_others(config: AppConfig, name: str, folder: Path) -> bool:
+    """Tell whether a folder has results for images of the dataset that were not selected."""
+    if not (config.participant_label or config.session_label):
+        return False
+    everyone = replace(config, participant_label=(), session_label=())
+    template = template_name(config)
+    return any(_has_results(name, folder, image, template) for image in select_images(everyone))
+
+
+def _has_results(name: str, folder: Path, image: T1wImage, template: str) -> bool:
+    try:
+        found = find_reusable({name: folder}, image, template)
+    except (DataError, OSError):
+        return True  # There are results, though not usable ones.
+    return any(found.found_in(name).values())
 
 
 def why_not_done(
@@ -226,21 +274,12 @@ def log_job(job: Job) -> None:
 
 
 def log_reuse(config: AppConfig, jobs: Sequence[Job]) -> None:
-    """Log the results of other programs that were found; warn about missing ones."""
+    """Log the results of other programs that were found; warn of missing ones at once."""
     if table := reuse_table(config, jobs):
         LOGGER.info('Results found in --derivatives:\n%s', table)
-    for (name, result), n in reuse_counts(config, jobs).items():
-        if n < len(jobs):
-            others = 'the others, so images are processed in two ways' if n else 'all images'
-            LOGGER.warning(
-                Caution(
-                    f'{name}: {result} found for {n} of {counted(len(jobs), "image")}',
-                    f'This step is computed for {others}',
-                    f'Complete the results of {name}, unless this is intended',
-                )
-            )
-    for refusal in refusals(jobs):
-        LOGGER.warning(refusal)
+    for caution in gaps(config, jobs):
+        PROGRESS.warning('%s', caution)  # Now, and in the list that ends the run.
+    log_cautions([*gaps(config, jobs), *refusals(jobs)])
 
 
 def study_identity(config: AppConfig) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,11 +18,13 @@ from typing import Any
 
 import jinja2
 
+from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.precomputed import derivative_folders
-from surreal_bids.bids.preflight import Survey
+from surreal_bids.bids.preflight import Problem, Survey
+from surreal_bids.cautions import log_cautions
 from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.costs import PROCESS_GB, estimate
-from surreal_bids.cli.plan import Job, make_plan
+from surreal_bids.cli.plan import Job, Plan, gaps, make_plan, refusals
 from surreal_bids.config import (
     BUILTIN_ATLAS,
     BUILTIN_TEMPLATE,
@@ -31,6 +33,7 @@ from surreal_bids.config import (
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_text
 from surreal_bids.published import is_published
+from surreal_bids.text import counted
 
 MOST_TASKS = 1000
 """Maximum tasks of an array; Slurm allows 1000 unless its administrators raise `MaxArraySize`."""
@@ -92,26 +95,39 @@ def write_slurm(config: AppConfig, survey: Survey | None) -> str:
         An option does not work in jobs of one participant each.
     """
     _check(config)
-    labels, pending = _find_pending(config, survey) if survey else ([], [])
-    needs = estimate_task(config, pending, participants_per_task(len(labels)))
+    plan = _plan(config, survey)
+    images = survey.images if survey else []
+    labels = _labels_of(images, plan)
+    needs = estimate_task(config, plan.pending, participants_per_task(len(labels)))
     written = write_jobs(config, labels, needs, with_wishes(GROUP_NEEDS, config))
-    lines = [f'This will fail: {problem}' for problem in (survey.problems if survey else ())]
+    lines = [_foretell(problem, images) for problem in plan.problems]
     if labels:
         lines.append(
-            f'{len(labels)} participants to process; {needs.cores} cores, {needs.memory_gb} GB '
-            f'and {needs.time} for each task.'
+            f'{counted(len(labels), "participant")} to process; {needs.cores} cores, '
+            f'{needs.memory_gb} GB and {needs.time} for each task.'
         )
     return '\n'.join([*lines, f'Submit with {written[0]}', ''])
 
 
-def _find_pending(config: AppConfig, survey: Survey) -> tuple[list[str], list[Job]]:
-    """Find the participants to process, including those with damaged images, and their jobs."""
-    if 'participant' not in config.analysis_levels:
-        return [], []
+def _plan(config: AppConfig, survey: Survey | None) -> Plan:
+    """Plan the participant level and warn of missing results; the group level has no plan."""
+    if survey is None or 'participant' not in config.analysis_levels:
+        return Plan([], [], [])
     plan = make_plan(config, survey)
+    log_cautions([*survey.notes, *gaps(config, plan.jobs), *refusals(plan.jobs)])
+    return plan
+
+
+def _labels_of(images: Iterable[T1wImage], plan: Plan) -> list[str]:
+    """List the participants to process, including those with damaged images."""
     names = {problem.name for problem in plan.problems} | {job.image.name for job in plan.pending}
-    labels = dict.fromkeys(image.participant for image in survey.images if image.name in names)
-    return list(labels), plan.pending
+    return list(dict.fromkeys(each.participant for each in images if each.name in names))
+
+
+def _foretell(problem: Problem, images: Iterable[T1wImage]) -> str:
+    """Say what a problem leads to: a task that fails, or none, if there is no image."""
+    has_task = any(image.name == problem.name for image in images)
+    return f'{"This will fail" if has_task else "Not in the jobs"}: {problem}'
 
 
 def participants_per_task(n_participants: int) -> int:

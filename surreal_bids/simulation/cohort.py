@@ -54,9 +54,9 @@ GROUPS = ('CN', 'PT', 'atlas')
 SITE_STREAM = len(GROUPS)
 """Position of the sites in the tree of seeds."""
 
-AGE_MEAN, AGE_SD = 68.0, 8.0
-AGE_RANGE = (45, 89)
-"""Years; the same in controls and patients."""
+AGE_MEAN, AGE_SD = 62.0, 7.0
+AGE_RANGE = (45, 79)
+"""Years, within the norms of participant reports; the same in controls and patients."""
 
 MOST_PEOPLE = 9999
 """Maximum number of participants per group, limited by the digits of the labels."""

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 
 from surreal_bids.bids.layout import T1wImage, _describe
-from surreal_bids.bids.precomputed import Reusable, derivative_folders, find_reusable
+from surreal_bids.bids.precomputed import (
+    RECONSTRUCTIONS,
+    SEGMENTATIONS,
+    Reusable,
+    derivative_folders,
+    find_reusable,
+)
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError
 from tests.bids.fmriprep_trees import (
@@ -26,6 +32,16 @@ ANATOMY = {
     'std2anat_xfm': f'_from-{TEMPLATE}_to-T1w_mode-image_xfm.h5',
 }
 TISSUES = [f'_label-{tissue}_probseg.nii.gz' for tissue in ('GM', 'WM', 'CSF')]
+
+
+def test_the_table_of_the_readme_has_every_file_that_is_read():
+    page = (Path(__file__).resolve().parents[2] / 'README.md').read_text('utf-8')
+    table = page.partition('## Segmentation and existing results')[2].partition('\n## ')[0]
+    anatomy = [*(each.replace(TEMPLATE, 'TEMPLATE') for each in ANATOMY.values()), TISSUES[0]]
+    segmentations = [f'_{suffix}.nii.gz' for suffix in SEGMENTATIONS]
+    reconstructions = [file for files in RECONSTRUCTIONS.values() for file in files]
+    names = [*anatomy, *segmentations, *reconstructions]
+    assert [name for name in names if name not in table] == []
 
 
 def _touch(folder, *names):

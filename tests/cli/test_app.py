@@ -12,7 +12,9 @@ from surreal_bids.bids import layout
 from surreal_bids.bids.outputs import start_dataset
 from surreal_bids.cli.app import build_parser, main, parse_arguments
 from surreal_bids.cli.main import with_hyphens
+from surreal_bids.files import write_image
 from tests.analysis.group_study import write_dataset
+from tests.interfaces import phantom
 from tests.shared_data import shared_data
 
 PEOPLE = 'participant_id\tage\tdiagnosis\nsub-01\t60\tCN\nsub-02\t70\tPT\nsub-03\t75\tn/a\n'
@@ -129,6 +131,32 @@ def test_what_is_reused_is_counted(check, dataset, tmp_path):
     assert (code, out.count('  0 of '), out.count('  1 of 3')) == (0, 3, 1)
 
 
+def _write_segmentation(folder):
+    folder.mkdir()
+    write_image(folder / 'sub-01_dseg.nii.gz', phantom.labels())
+    return ['-d', f'dlmuse={folder}']
+
+
+def test_images_segmented_by_two_programs_are_warned_of(check, dataset, tmp_path):
+    write_image(dataset / IMAGES[0], phantom.t1w())
+    code, _, err = check(*_write_segmentation(tmp_path / 'dlmuse'))
+    assert code == 0
+    assert (
+        'dlmuse: segmentation found for 1 of 3 images; 2 images will be segmented by network.'
+        in err
+    )
+    assert 'Regions of two programs do not share a group analysis' in err
+    assert 'To do: Complete the results of dlmuse, or remove -d dlmuse' in err
+
+
+def test_one_without_results_is_computed_alone_as_beside_others(check, tmp_path):
+    code, _, err = check(*_write_segmentation(tmp_path / 'dlmuse'), '--participant-label', '02')
+    assert code == 0
+    assert (
+        'dlmuse: segmentation found for 0 of 1 image; 1 image will be segmented by network.' in err
+    )
+
+
 def test_problems_are_named_and_the_others_still_shown(check, dataset):
     (dataset / IMAGES[2]).write_bytes(b'')
     (dataset / 'sub-04').mkdir()
@@ -139,13 +167,10 @@ def test_problems_are_named_and_the_others_still_shown(check, dataset):
     assert [line.split()[-1] for line in out.splitlines()[3:6]] == ['2', 'below', 'good']
 
 
-def test_someone_who_is_not_in_the_table(check, dataset):
+@pytest.mark.parametrize('levels', [['participant'], ['participant', 'group'], ['group']])
+def test_someone_who_is_not_in_the_table(check, dataset, levels):
     (dataset / 'participants.tsv').write_text(PEOPLE.replace('sub-02', 'sub-99'))
-    code, out, _ = check(levels=['participant', 'group'])
-    assert code == 1
-    assert 'sub-02: no row in participants.tsv' in out
-    code, out, err = check(levels=['participant'])
-    assert code == 0
+    _, out, err = check(levels=levels)
     assert 'No problems with images.' in out
     assert err.count('sub-02: no row in participants.tsv') == 1
     assert err.count('sub-99: listed in participants.tsv but has no folder') == 1
@@ -208,17 +233,19 @@ def test_both_levels_are_checked_before_any_work(
     code = main([*arguments, *(['--dry-run'] if dry else [])])
     shown = capsys.readouterr()
     assert code == expected, shown.err
-    assert message in shown.err
+    assert message in shown.out + shown.err
     assert _files(tmp_path) == before, 'nothing was written'
 
 
-def test_a_dry_run_shows_the_plan_before_what_the_group_level_lacks(check, monkeypatch):
+def test_a_dry_run_lists_problems_with_images_and_tables_together(check, dataset, monkeypatch):
     monkeypatch.setattr('surreal_bids.cohort.grouping.MIN_PEOPLE', 10)
-    code, out, err = check(levels=['participant', 'group'])
+    (dataset / IMAGES[2]).write_bytes(b'')
+    code, out, _ = check(levels=['participant', 'group'])
     assert code == 65
-    assert 'To process: 3 images' in out
-    assert 'phenotype/rindices.tsv' in out
-    assert '1 control left, but at least 10 are needed' in err
+    problems = out.partition('Problems:\n')[2].partition('\n\n')[0].splitlines()
+    assert [line.split(':')[0].strip() for line in problems] == ['sub-02', 'group level']
+    assert '1 control left, but at least 10 are needed' in problems[1]
+    assert 'To process: 2 images' in out
 
 
 def test_a_table_in_place_of_images_brings_the_option(tmp_path, capsys):
@@ -287,9 +314,9 @@ def test_a_filter_file(check, tmp_path, filters, expected):
 )
 def test_datasets_that_lack_something(check, dataset, change, levels, expected, message):
     change(dataset)
-    code, _, err = check(levels=levels)
+    code, out, err = check(levels=levels)
     assert code == expected
-    assert message in err
+    assert message in out + err
 
 
 @pytest.mark.parametrize('output', ['.', 'out', 'derivatives'])

@@ -137,6 +137,20 @@ def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys)
     assert told.count('the run ended early; rerun the command') == 2
 
 
+@pytest.mark.usefixtures('unfinished')
+def test_who_fails_the_check_has_a_log(tmp_path, capsys):
+    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
+    (tmp_path / 'dataset' / T1W.format('02')).write_bytes(b'')
+    (tmp_path / 'dataset' / 'sub-03').mkdir()
+    assert main(arguments) == 1
+    logs = tmp_path / 'out' / 'logs'
+    assert capsys.readouterr().out.endswith(f'Details are in {logs}.\n')
+    for name, reason in (('sub-02', 'the file is empty'), ('sub-03', 'no T1w image')):
+        text = (logs / f'{name}.log').read_text()
+        assert 'check: ' in text
+        assert reason in text
+
+
 def test_atlases_may_be_called_as_participants_are(unfinished, tmp_path):
     arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
     for path in (tmp_path / 'halves').glob('a_*'):
@@ -249,7 +263,7 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     assert told[0].split() == ['Participant', 'Step', 'Reason']
     assert told[1].split()[:2] == ['sub-PT0001', 'check']
     assert 'truncated or damaged' in told[1]
-    assert told[2:] == [f'1 of 2 images are done; see {out}.'], 'no log of an unprocessed image'
+    assert told[2].startswith('1 of 2 images are done')
     assert not (out / 'sub-PT0001').exists()
     assert _validation_errors(out) == []
     before = _times(out)

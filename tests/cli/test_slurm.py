@@ -13,12 +13,14 @@ import pandas as pd
 import pytest
 
 from surreal_bids.bids.layout import T1wImage
+from surreal_bids.bids.outputs import record_path, write_record
 from surreal_bids.bids.precomputed import Reusable
+from surreal_bids.bids.preflight import survey_dataset
 from surreal_bids.cli import slurm
 from surreal_bids.cli.app import main
 from surreal_bids.cli.config_file import read_options
 from surreal_bids.cli.costs import Estimate
-from surreal_bids.cli.plan import Job
+from surreal_bids.cli.plan import Job, make_plan
 from surreal_bids.cli.slurm import (
     Needs,
     as_time,
@@ -317,7 +319,7 @@ def test_the_command_writes_jobs_and_runs_nothing(dataset, tmp_path, levels, cap
     jobs = tmp_path / 'jobs'
     code = main([str(dataset), str(tmp_path / 'out'), *levels, '--write-slurm', str(jobs)])
     shown = capsys.readouterr().out
-    assert code == ('participant' in levels), 'the damaged image is a problem'
+    assert code == 0
     assert ('This will fail: sub-02' in shown) == ('participant' in levels)
     assert shown.endswith(f'Submit with {jobs / "submit.sh"}\n')
     assert not (tmp_path / 'out').exists()
@@ -325,6 +327,25 @@ def test_the_command_writes_jobs_and_runs_nothing(dataset, tmp_path, levels, cap
         assert (jobs / 'participants.txt').read_text() == '01\n02\n03\n'
     else:
         assert not (jobs / 'participant.sbatch').exists()
+
+
+def test_who_is_done_or_has_no_image_is_not_in_the_jobs(dataset, tmp_path, capsys):
+    (dataset / 'sub-04').mkdir()
+    table = dataset / 'participants.tsv'
+    table.write_text(table.read_text().replace('sub-01', 'sub-77'))
+    config = AppConfig(dataset, tmp_path / 'out', ('participant', 'group'))
+    job = make_plan(config, survey_dataset(config)).jobs[0]
+    write_record(
+        record_path(config.output_dir, job.image.visit), config.output_dir, job.made_from, []
+    )
+    words = ['participant', 'group', '--write-slurm', str(tmp_path / 'jobs')]
+    assert main([str(dataset), str(tmp_path / 'out'), *words]) == 0
+    out, err = capsys.readouterr()
+    assert (tmp_path / 'jobs' / 'participants.txt').read_text() == '02\n03\n'
+    assert 'This will fail: sub-02' in out
+    assert 'Not in the jobs: sub-04: no T1w image' in out
+    assert 'sub-01' not in out
+    assert 'sub-01: no row in participants.tsv' in err
 
 
 @pytest.mark.parametrize('levels', [['participant'], ['participant', 'group']])
@@ -341,7 +362,7 @@ def test_no_jobs_are_written_where_the_group_level_could_not_run(dataset, tmp_pa
     (dataset / 'participants.tsv').unlink()
     words = ['participant', 'group', '--write-slurm', str(tmp_path / 'jobs'), *more]
     assert main([str(dataset), str(tmp_path / 'out'), *words]) == 65
-    assert 'participants.tsv: no such file' in capsys.readouterr().err
+    assert 'participants.tsv: no such file' in ''.join(capsys.readouterr())
     assert not (tmp_path / 'jobs').exists()
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from surreal_bids.cli.simulate import main
 from surreal_bids.exceptions import OutputError, UsageError
+from surreal_bids.imaging.norms import NORM_AGES
 from surreal_bids.simulation import cohort
 from surreal_bids.simulation.cohort import (
     RECORD,
@@ -70,7 +71,7 @@ def test_participants_are_described_and_atlases_are_none():
     assert table['diagnosis'].value_counts().to_dict() == {'PT': 7, 'CN': 5}
     assert set(table['site']) == {'site1', 'site2', 'site3'}
     assert table['participant_id'].is_unique
-    assert table['age'].between(45, 89).all()
+    assert table['age'].between(*NORM_AGES).all()
 
 
 def test_only_patients_have_severities():
