@@ -32,6 +32,7 @@ from surreal_bids.rindices.crossfit import (
     warn_of_not_held_out,
 )
 from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.preprocessing import COMPLETE
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
 from surreal_bids.text import list_briefly
 
@@ -182,14 +183,18 @@ class Analysis:
 
     @cached_property
     def diagnosis(self) -> pd.DataFrame | None:
-        """How well patients and controls are told apart; None where models learned from them."""
+        """How well patients and controls are told apart by models that did not learn from them.
+
+        None without folds, and where an applied model was adapted to the controls.
+        """
         from surreal_bids.analysis.diagnosis import diagnose, diagnose_applied
 
         if self.fitted is not None:
             return diagnose(self.cohort, self.fitted, self.names)
         if self.adapted or not self.names:
             return None
-        return diagnose_applied(self.cohort, self.results[self.names])
+        complete = self.results['status'] == COMPLETE
+        return diagnose_applied(self.cohort.select(complete), self.results[self.names])
 
     @cached_property
     def differences(self) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -11,80 +12,105 @@ from surreal_bids.bids.outputs import output_path, read_quality
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.cohort.cohort import Cohort
 
-BAD = {
-    'snr_gm': -1,
-    'snr_wm': -1,
-    'snr_csf': -1,
-    'snrd_total': -1,
-    'cnr': -1,
-    'cjv': 1,
-    'efc': 1,
-    'inu_range': 1,
-    'wm2max': 0,
-    'mask_ml': 0,
-    'voxel_mm': 1,
-    'confidence': -1,
-    'uncertain_regions': 1,
-    'empty_regions': 1,
-    'asymmetry': 1,
-    'overlap': -1,
+
+class Metric(NamedTuple):
+    """Which values are bad, high (1), low (-1) or both (0), and the least SD to be expected."""
+
+    bad: int
+    least_sd: float = 0.0
+
+
+METRICS = {
+    'snr_gm': Metric(-1),
+    'snr_wm': Metric(-1),
+    'snr_csf': Metric(-1),
+    'snrd_total': Metric(-1),
+    'cnr': Metric(-1),
+    'cjv': Metric(1),
+    'efc': Metric(1),
+    'inu_range': Metric(1, 0.02),
+    'wm2max': Metric(0),
+    'mask_ml': Metric(0),
+    'voxel_mm': Metric(1),
+    'confidence': Metric(-1),
+    'uncertain_regions': Metric(1, 1.5),
+    'empty_regions': Metric(1, 0.25),
+    'asymmetry': Metric(1, 0.05),
+    'overlap': Metric(-1),
 }
-"""Which values of each metric are bad: high (1), low (-1) or both (0)."""
+"""Metrics that images are compared by."""
+
+LEAST_RELATIVE_SD = 0.02
+"""Least standard deviation to be expected of any metric, as a part of its median."""
 
 OUTLYING = 3.5
 """Robust standard deviations beyond which a metric is an outlier (Iglewicz and Hoaglin, 1993)."""
 
 FEWEST_IMAGES = 10
-"""Number of images of a scanner below which they are compared with those of other scanners."""
+"""Number of images of a scanner below which they are compared with those of other small ones."""
 
-SD_OF_MEDIAN, SD_OF_MEAN = 1.4826, 1.2533
-"""Standard deviation of normal values over the median and the mean of their distances."""
+SD_OF_MEDIAN = 1.4826
+"""Standard deviation of normal values over the median of their distances from the median."""
+
+SMALL_SITES = ''
+"""Scanners with few images, which are compared together; no site is called so."""
 
 OUTLIERS = 'outliers'
 """Column with the names of the metrics in which an image is an outlier."""
 
 
-def read_image_quality(output_dir: Path, cohort: Cohort) -> pd.DataFrame:
-    """Read the metrics of all images with volumes; empty if the participant level wrote none.
+class ImageQuality(NamedTuple):
+    """Quality of the images of a cohort.
 
-    Returns
-    -------
-    DataFrame, one row per visit
+    Attributes
+    ----------
+    table : DataFrame, one row per visit
         Participant, session, metrics and outliers; `bids/columns.yaml` describes the columns.
+    scores : DataFrame, one row per visit
+        Distance from other images in each metric; see `outlier_scores`.
     """
+
+    table: pd.DataFrame
+    scores: pd.DataFrame
+
+
+def read_image_quality(output_dir: Path, cohort: Cohort) -> ImageQuality | None:
+    """Read the metrics of all images with volumes; None if the participant level wrote none."""
     visits = cohort.measured[[name for name in (PARTICIPANT, SESSION) if name in cohort.measured]]
     rows = [_read(output_dir, visit) for visit in visits.to_dict('records')]
-    metrics = pd.DataFrame(rows, visits.index, list(BAD), dtype=float)
+    metrics = pd.DataFrame(rows, visits.index, list(METRICS), dtype=float)
     if metrics.isna().all(axis=None):
-        return pd.DataFrame()
-    outlying = outlier_scores(metrics, scanners(cohort, visits.index)) > OUTLYING
+        return None
+    scores = outlier_scores(metrics, _scanners(cohort, visits.index))
+    outlying = scores > OUTLYING
     table = pd.concat([visits, metrics], axis=1)
     names = [', '.join(outlying.columns[row]) or None for row in outlying.to_numpy()]
     table[OUTLIERS] = pd.Series(names, table.index, dtype=object)
-    return table
+    return ImageQuality(table, scores)
 
 
 def _read(output_dir: Path, visit: dict) -> dict[str, float | None]:
     """Read the metrics of one image; empty where there are none."""
     participant, session = without_prefix(visit[PARTICIPANT], 'sub'), visit.get(SESSION)
-    if not is_label(participant):
-        return {}
     session = without_prefix(session, 'ses') if isinstance(session, str) else None
+    if not is_label(participant) or not (session is None or is_label(session)):
+        return {}
     path = output_path(output_dir, 'quality', participant=participant, session=session)
     return read_quality(path)
 
 
-def scanners(cohort: Cohort, visits: pd.Index) -> pd.Series:
-    """Return the scanner of each visit; missing where it is not known."""
+def _scanners(cohort: Cohort, visits: pd.Index) -> pd.Series:
+    """Return the scanner of each visit; missing for excluded visits, whose scanner is not read."""
     column = cohort.options.site_column
-    known = cohort.people[column] if column else pd.Series(dtype=object)
-    return known.reindex(visits)
+    if column is None:
+        return pd.Series('the only one', visits)
+    return cohort.people[column].reindex(visits)
 
 
 def outlier_scores(metrics: pd.DataFrame, scanner: pd.Series) -> pd.DataFrame:
     """Distance of metrics from the median of the scanner, in robust SD; positive is bad.
 
-    Missing where images do not differ, or are fewer than `FEWEST_IMAGES`.
+    Missing where the scanner is not known, or where fewer than `FEWEST_IMAGES` can be compared.
 
     Parameters
     ----------
@@ -94,21 +120,23 @@ def outlier_scores(metrics: pd.DataFrame, scanner: pd.Series) -> pd.DataFrame:
         Scanner of each image; missing where it is not known.
     """
     is_large = scanner.map(scanner.value_counts()) >= FEWEST_IMAGES
-    names = scanner.where(is_large, 'others')
+    names = scanner.where(is_large | scanner.isna(), SMALL_SITES)
     groups = [_scores(metrics.loc[rows]) for rows in names.groupby(names).groups.values()]
-    return pd.concat(groups).loc[metrics.index]
+    return pd.concat([metrics.iloc[:0], *groups]).reindex(metrics.index)
 
 
 def _scores(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of the images of one scanner."""
-    centred = metrics - metrics.median()
-    distance = centred.abs()
-    spread = SD_OF_MEDIAN * distance.median()
-    spread = spread.where(spread > 0, SD_OF_MEAN * distance.mean())
+    median = metrics.median()
+    centred = metrics - median
+    least = pd.Series({name: METRICS[name].least_sd for name in METRICS})
+    spread = pd.concat(
+        [SD_OF_MEDIAN * centred.abs().median(), LEAST_RELATIVE_SD * median.abs(), least], axis=1
+    ).max(axis=1)
     scores = centred / spread.where((spread > 0) & (metrics.count() >= FEWEST_IMAGES))
     return pd.DataFrame(
         {
-            name: scores[name].abs() if not sign else sign * scores[name]
-            for name, sign in BAD.items()
+            name: scores[name] * metric.bad if metric.bad else scores[name].abs()
+            for name, metric in METRICS.items()
         }
     )

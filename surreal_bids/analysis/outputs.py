@@ -28,11 +28,12 @@ from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.uses import describe_uses
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
+from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.model import VISIT
-from surreal_bids.rindices.preprocessing import COMPLETE
+from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE
 from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
@@ -129,8 +130,11 @@ def _contributions(found: Analysis) -> pd.DataFrame | None:
 
 
 def _deviations(found: Analysis) -> pd.DataFrame:
-    """How far each region of each visit is from controls."""
-    return _identifiers(found.cohort.visits).join(found.z_scores)
+    """How far each region that was measured is from controls, at sites that are harmonized."""
+    measured = found.cohort.features.reindex(columns=found.z_scores.columns).notna()
+    harmonized = ~found.results['status'].isin([UNHARMONIZED, INCOMPLETE])
+    z_scores = found.z_scores.where(measured).where(harmonized)
+    return _identifiers(found.cohort.visits).join(z_scores)
 
 
 def _roi_volumes(found: Analysis) -> pd.DataFrame:

@@ -298,7 +298,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.cohort.uses import describe_uses
     from surreal_bids.reports.stored import write_and_store
     from surreal_bids.rindices.measurement_noise import describe_noise
-    from surreal_bids.rindices.model import TableModel
+    from surreal_bids.rindices.model import ADDED_SITES, TableModel
     from surreal_bids.rindices.new_sites import few_at_added, sites_by_name, without_sites
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
@@ -311,7 +311,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
             groups='compared',
             adapt=False,
         )
-    added, here = model.notes.get('AddedSites', {}), _sites(cohort)
+    added, here = model.notes.get(ADDED_SITES, {}), _sites(cohort)
     of_sites = [*without_sites(model), *sites_by_name(model, cohort), *few_at_added(added, here)]
     cohort = replace(cohort, warnings=(*cohort.warnings, *of_sites))
     with _naming_table(arguments):
@@ -398,9 +398,10 @@ def _owned_tables(places: Mapping[str, Path]) -> list[Path]:
 
 def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:
     """What few controls leave open for the sites of a cohort that were added to a model."""
+    from surreal_bids.rindices.model import ADDED_SITES
     from surreal_bids.rindices.new_sites import describe_added
 
-    added, here = model.notes.get('AddedSites', {}), _sites(cohort)
+    added, here = model.notes.get(ADDED_SITES, {}), _sites(cohort)
     return [line for name, line in zip(added, describe_added(added)) if name in here]
 
 

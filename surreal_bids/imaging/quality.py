@@ -1,7 +1,8 @@
-"""Quality of a T1w image, with the definitions of MRIQC, and of its segmentation.
+"""Quality of a T1w image, with the formulas of MRIQC, and of its segmentation.
 
 Esteban et al., PLoS ONE 12:e0184661, 2017. Tissue is where its probability exceeds `PURE`, without
-the erosion of MRIQC, which leaves no cortex of 2 mm voxels.
+the erosion of MRIQC, which leaves no cortex of 2 mm voxels. Air and entropy are those of the image
+as acquired: a bias field that was estimated in the brain means nothing around it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pandas as pd
 from nibabel.affines import voxel_sizes
 from numpy.typing import NDArray
 from scipy import ndimage
+from scipy.stats import median_abs_deviation
 
 from surreal_bids.images import Image, voxel_volume
 from surreal_bids.imaging.norms import UNCERTAIN, Subject, assess_volumes
@@ -28,6 +30,9 @@ HEAD_SHARE = 0.15
 
 AIR_DISTANCE_MM = 10.0
 """Minimum distance of air from the head, which motion blurs."""
+
+LEAST_AIR = 1e-3
+"""Part of the intensity of white matter below which air is what erasing left over."""
 
 AIR_SPACING_MM = 3.0
 """Minimum distance between the voxels of air that are looked at."""
@@ -45,12 +50,13 @@ Quality = dict[str, float | None]
 
 
 class Tissue:
-    """Median, standard deviation and number of the voxels of a tissue."""
+    """Median, standard deviation (also the robust one) and number of the voxels of a tissue."""
 
     def __init__(self, values: NDArray[np.float64]) -> None:
         self.n = len(values)
         self.median = float(np.median(values)) if self.n else np.nan
         self.sd = float(values.std()) if self.n else np.nan
+        self.mad = float(median_abs_deviation(values, scale='normal')) if self.n else np.nan
 
     @property
     def snr(self) -> float:
@@ -66,7 +72,7 @@ def image_quality(
     Parameters
     ----------
     raw
-        T1w image as acquired.
+        T1w image as acquired, or as another program corrected it.
     corrected
         T1w image without its bias field.
     mask
@@ -74,35 +80,31 @@ def image_quality(
     tissues
         Probabilities of GM, WM and CSF.
     """
-    values = np.asarray(corrected.dataobj, dtype=float)
-    found = {
-        name: Tissue(values[np.asarray(each.dataobj) > PURE]) for name, each in tissues.items()
-    }
-    grey, white = found['GM'], found['WM']
-    air = _air(raw, corrected, white.median)
-    noise = float(air.std()) if len(air) >= FEWEST_VOXELS else np.nan
-    signal = float(np.mean([each.median for each in found.values()]))
+    values, original = (np.asarray(each.dataobj, dtype=float) for each in (corrected, raw))
+    places = {name: np.asarray(each.dataobj) > PURE for name, each in tissues.items()}
+    found = {name: Tissue(values[place]) for name, place in places.items()}
+    signal = {name: Tissue(original[place]).median for name, place in places.items()}
+    grey, white, air = found['GM'], found['WM'], Tissue(_air(raw, signal['WM']))
     contrast = abs(white.median - grey.median)
-    spread = np.sqrt(np.nansum([noise**2, white.sd**2, grey.sd**2]))
     metrics = {
         **{f'snr_{name.lower()}': each.snr for name, each in found.items()},
-        'snrd_total': _ratio(signal, noise * RAYLEIGH),
-        'cnr': _ratio(contrast, spread),
-        'cjv': _ratio(white.sd + grey.sd, contrast),
-        'efc': entropy_focus(np.asarray(raw.dataobj, dtype=float)),
+        'snrd_total': _ratio(np.mean(list(signal.values())), air.mad * RAYLEIGH),
+        'cnr': _ratio(contrast, np.sqrt(np.nansum([air.sd**2, white.sd**2, grey.sd**2]))),
+        'cjv': _ratio(white.mad + grey.mad, contrast),
+        'efc': entropy_focus(original),
         'inu_range': _inhomogeneity(raw, corrected, mask),
         'wm2max': _ratio(white.median, np.percentile(values, BRIGHTEST)),
         'mask_ml': np.sum(np.asarray(mask.dataobj) > 0) * voxel_volume(mask) / MM3_PER_ML,
-        'voxel_mm': float(voxel_sizes(raw.affine).max()),
+        'voxel_mm': round(float(voxel_sizes(raw.affine).max()), 3),
     }
     return _known(metrics)
 
 
-def _air(raw: Image, corrected: Image, white: float) -> NDArray[np.float64]:
-    """Some intensities far from the head, without zeros, where other programs erased it."""
+def _air(raw: Image, white: float) -> NDArray[np.float64]:
+    """Sample intensities far from the head; none where air was erased."""
     steps = np.maximum(1, np.round(AIR_SPACING_MM / voxel_sizes(raw.affine))).astype(int)
-    some = tuple(slice(None, None, step) for step in steps)
-    original, values = (np.asarray(each.dataobj[some], dtype=float) for each in (raw, corrected))
+    sampled = tuple(slice(None, None, step) for step in steps)
+    values = np.asarray(raw.dataobj[sampled], dtype=float)
     bright = values > HEAD_SHARE * white
     if not bright.any():
         return np.empty(0)
@@ -111,7 +113,9 @@ def _air(raw: Image, corrected: Image, white: float) -> NDArray[np.float64]:
     outside = bodies != 1 + np.bincount(bodies.ravel())[1:].argmax()
     distance: NDArray[np.float64] = np.empty(outside.shape)
     ndimage.distance_transform_edt(outside, voxel_sizes(raw.affine) * steps, distances=distance)
-    return original[(distance > AIR_DISTANCE_MM) & (original > 0)]
+    air = values[(distance > AIR_DISTANCE_MM) & (values > 0)]
+    is_air = len(air) >= FEWEST_VOXELS and np.median(air) > LEAST_AIR * white
+    return air if is_air else np.empty(0)
 
 
 def entropy_focus(values: NDArray[np.float64]) -> float:
@@ -125,13 +129,14 @@ def entropy_focus(values: NDArray[np.float64]) -> float:
 
 
 def _inhomogeneity(raw: Image, corrected: Image, mask: Image) -> float:
-    """Range of the bias field (5th to 95th percentile) in the brain, relative to its median."""
+    """Range of the bias field (5th to 95th percentile) in the brain, where its mean is about 1."""
     inside = np.asarray(mask.dataobj) > 0
     before, after = (np.asarray(each.dataobj, dtype=float)[inside] for each in (raw, corrected))
-    if np.array_equal(before, after):  # Corrected by another program.
+    is_corrected = not np.array_equal(before, after)  # Not by another program.
+    if not is_corrected or not (after > 0).any():
         return np.nan
-    low, middle, high = np.percentile(before[after > 0] / after[after > 0], [5, 50, 95])
-    return _ratio(high - low, middle)
+    low, high = np.percentile(before[after > 0] / after[after > 0], [5, 95])
+    return float(high - low)
 
 
 def segmentation_quality(
@@ -159,7 +164,7 @@ def segmentation_quality(
     return _known(metrics)
 
 
-def _ratio(above: float, below: float) -> float:
+def _ratio(above: float | np.floating, below: float | np.floating) -> float:
     return float(above / below) if below else np.nan
 
 

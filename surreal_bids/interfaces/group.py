@@ -23,7 +23,7 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.bids.outputs import describe_columns, output_path, write_sidecar
+from surreal_bids.bids.outputs import output_path, write_sidecar
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
@@ -134,6 +134,7 @@ class AnalyseGroup(Step):
     _always_run = True
 
     def _run_step(self, runtime: Any) -> Any:
+        from surreal_bids.analysis.descriptions import describe_table
         from surreal_bids.analysis.findings import findings_of
         from surreal_bids.analysis.image_quality import read_image_quality
         from surreal_bids.analysis.outputs import TABLES, write_tables
@@ -147,9 +148,10 @@ class AnalyseGroup(Step):
         write_tables(found, {name: output_path(root, name) for name in TABLES})
         found.model.save(output_path(root, 'model_card').parent)
         images = read_image_quality(final_path(root), found.cohort)
-        if len(images):
-            path = write_tsv(output_path(root, 'image_quality'), images)
-            write_sidecar('image_quality', path, describe_columns('image_quality'))
+        if images is not None:
+            path = write_tsv(output_path(root, 'image_quality'), images.table)
+            described = describe_table('image_quality', images.table.columns)
+            write_sidecar('image_quality', path, described)
         voxel_maps = self._map(found, Path(inputs.cohort_dir) / 'maps')
         pattern_maps = {}
         if isdefined(inputs.atlas_dir):

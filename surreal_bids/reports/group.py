@@ -21,13 +21,7 @@ from surreal_bids.analysis.diagnosis import (
     with_units,
 )
 from surreal_bids.analysis.findings import Findings
-from surreal_bids.analysis.image_quality import (
-    BAD,
-    FEWEST_IMAGES,
-    OUTLIERS,
-    outlier_scores,
-    scanners,
-)
+from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS, ImageQuality
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION
@@ -85,7 +79,7 @@ from surreal_bids.rindices.model import REPRODUCIBILITY
 from surreal_bids.stats.concordance import chance_agreement
 from surreal_bids.stats.glm import HIGH, LOW
 
-METRICS = output_path('', 'image_quality').as_posix()
+IMAGE_QUALITY = output_path('', 'image_quality').as_posix()
 """Table of the quality of images, relative to the report."""
 
 
@@ -116,7 +110,7 @@ class GroupReport:
     voxel_maps
         By tissue.
     images
-        Quality of the images; empty without images.
+        Quality of the images; None without images.
     background
         Template that maps are drawn on; None without maps.
     tables
@@ -132,7 +126,7 @@ class GroupReport:
     methods: GroupMethods
     pattern_maps: Mapping[str, Path] = field(default_factory=dict)
     voxel_maps: Mapping[str, VoxelMaps] = field(default_factory=dict)
-    images: pd.DataFrame = field(default_factory=pd.DataFrame)
+    images: ImageQuality | None = None
     background: Background | None = None
     tables: Mapping[str, str] = field(default_factory=_group_tables)
     has_individuals: bool = True
@@ -140,7 +134,8 @@ class GroupReport:
     @cached_property
     def flags(self) -> pd.Series:
         """Quality flags of every visit."""
-        return visit_flags(self.found, final_path(self.output_dir), self.images.get(OUTLIERS))
+        outliers = None if self.images is None else self.images.table[OUTLIERS]
+        return visit_flags(self.found, final_path(self.output_dir), outliers)
 
     def links(self, visits: pd.Index, folder: Path) -> list[str | None]:
         """Return links from files in `folder` to the reports of the participants of visits."""
@@ -256,24 +251,28 @@ def _participants(report: GroupReport) -> Section:
 
 def _images(report: GroupReport) -> list[Block]:
     """Return the quality of images, and which of them to look at."""
-    images, root = report.images, report.output_dir
-    if images.empty:
+    if report.images is None:
         return []
-    scores = outlier_scores(images[list(BAD)], scanners(report.found.cohort, images.index))
+    (images, scores), root = report.images, report.output_dir
+    compared = int(scores.notna().any(axis=1).sum())
+    if not compared:
+        few = f'fewer than {FEWEST_IMAGES} images of a known scanner'
+        return [Paragraph(f'The quality of images was not compared: {few} ({IMAGE_QUALITY}).')]
     caption = (
-        f'Each point is an image; beyond the dashed line it is an outlier. {METRICS} has the '
-        'values, and a file beside it explains the metrics. Distances are from the median of the '
-        f'scanner, or of all small sites together if it has fewer than {FEWEST_IMAGES} images.'
+        f'Each point is one of {compared} images that can be compared; beyond the dashed line it '
+        f'is an outlier. {IMAGE_QUALITY} has the values, and a file beside it explains the '
+        'metrics. Distances are from the median of the scanner, or of all small sites together '
+        f'if it has fewer than {FEWEST_IMAGES} images.'
     )
     links = report_links(root, images[PARTICIPANT], report.figure_path('quality').parent)
     drawn = figures.plot_quality(scores, links)
     figure = report.figure('quality', drawn, 'Image quality', caption)
     found = images[images[OUTLIERS].notna()]
     if found.empty:
-        return [figure, Paragraph('No image is an outlier in any metric.')]
+        return [figure, Paragraph('None of these images is an outlier in any metric.')]
     shown = found[[name for name in (PARTICIPANT, SESSION, OUTLIERS) if name in found]]
     links = report_links(root, found[PARTICIPANT], root)
-    text = 'Images to look at. List those that failed in a table to exclude them (--exclude)'
+    text = 'Images to look at. To exclude those that failed, list them in a table (--exclude)'
     return [figure, Table(shown.reset_index(drop=True), text, links={PARTICIPANT: links})]
 
 
@@ -525,8 +524,8 @@ OUT_OF_FOLD = (
     'all regions. Each participant was scored by models and preprocessing that did not use them.'
 )
 APPLIED = (
-    'Score: the sum of the R-indices. The AUC is too high if the model was trained on these '
-    'participants.'
+    'Score: the sum of the R-indices, of participants at sites that the model knows. The AUC is '
+    'too high if the model was trained on these participants.'
 )
 """What patients and controls were told apart by, where a model was trained and where not."""
 

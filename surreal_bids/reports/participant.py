@@ -74,7 +74,7 @@ QUALITY = {
     'cjv': 'CJV',
     'efc': 'EFC',
 }
-"""Metrics that are shown, and how they are called; the file of the metrics has more."""
+"""Metrics that are shown, and what they are called; the file of the metrics has more."""
 
 GAUGE_SD = 5.0
 """Deviations are drawn between minus and plus this."""

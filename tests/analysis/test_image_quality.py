@@ -1,22 +1,27 @@
 """Which images of a cohort are outliers."""
 
-import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.analysis.descriptions import describe_table
 from surreal_bids.analysis.image_quality import (
-    BAD,
     FEWEST_IMAGES,
+    METRICS,
     OUTLIERS,
     OUTLYING,
+    ImageQuality,
     outlier_scores,
     read_image_quality,
 )
-from surreal_bids.bids.outputs import describe_columns, output_path
+from surreal_bids.bids.outputs import output_path
 from surreal_bids.files import write_json
+from surreal_bids.reports.group import _images
 from tests.analysis.group_study import read_study
+from tests.reports.group_report import make_report
 
 
 @pytest.fixture(scope='module')
@@ -25,8 +30,8 @@ def cohort(tmp_path_factory):
 
 
 def metrics(n=200, seed=0):
-    values = np.random.default_rng(seed).normal(10, 1, (n, len(BAD)))
-    return pd.DataFrame(values, columns=list(BAD))
+    values = np.random.default_rng(seed).normal(10, 1, (n, len(METRICS)))
+    return pd.DataFrame(values, columns=list(METRICS))
 
 
 def one_scanner(table):
@@ -48,14 +53,40 @@ def test_bad_values_are_outliers_and_good_ones_are_not(name, value):
     assert bad.loc[3, name]
     table.loc[3, name] = 20 - value
     good = outlier_scores(table, one_scanner(table)).loc[3, name] > OUTLYING
-    assert good == (BAD[name] == 0)
+    assert good == (METRICS[name].bad == 0)
 
 
-def test_counts_that_are_mostly_zero_have_outliers():
-    table = metrics(50).assign(uncertain_regions=0.0)
-    table.loc[7, 'uncertain_regions'] = 30
-    scores = outlier_scores(table, one_scanner(table))['uncertain_regions']
-    assert (scores > OUTLYING).tolist() == [number == 7 for number in range(50)]
+@pytest.mark.parametrize(
+    ('name', 'usual', 'value', 'is_outlier'),
+    [
+        ('uncertain_regions', 0, 30, True),
+        ('uncertain_regions', 0, 1, False),
+        ('empty_regions', 0, 1, True),
+        ('voxel_mm', 1, 1.00001, False),
+        ('voxel_mm', 1, 3, True),
+    ],
+)
+def test_where_most_are_equal_only_large_differences_count(name, usual, value, is_outlier):
+    table = metrics(50).assign(**{name: float(usual)})
+    table.loc[7, name] = value
+    outlying = outlier_scores(table, one_scanner(table))[name] > OUTLYING
+    assert outlying.tolist() == [number == 7 and is_outlier for number in range(50)]
+
+
+def test_small_sites_are_compared_with_each_other():
+    table = metrics(45)
+    scanner = pd.Series(['others'] * 30 + ['b'] * 8 + ['c'] * 7)
+    table.loc[30:, 'snr_wm'] += 50
+    assert not (outlier_scores(table, scanner)['snr_wm'] > OUTLYING).any()
+
+
+def test_images_of_unknown_scanners_are_not_compared():
+    table = metrics(40)
+    scanner = pd.Series(['a'] * 30 + [None] * 10)
+    table.loc[30:, 'snr_wm'] += 50
+    scores = outlier_scores(table, scanner)
+    assert scores.loc[30:].isna().all(axis=None)
+    pd.testing.assert_frame_equal(scores[:30], outlier_scores(table[:30], scanner[:30]))
 
 
 def test_images_are_compared_within_their_scanner():
@@ -74,20 +105,63 @@ def test_few_images_have_no_outliers():
     assert outlier_scores(table, one_scanner(table)).isna().all(axis=None)
 
 
-def test_table_of_a_cohort(tmp_path, cohort):
-    names = cohort.measured['participant_id']
-    values = metrics(len(names))
+def write_quality(folder, cohort, sessions=False):
+    """Metrics of all images, of which the fifth is noisy."""
+    values = metrics(len(cohort.measured))
     values.loc[4, 'cjv'] = 99
-    for name, row in zip(names, values.to_dict('records')):
-        path = output_path(tmp_path, 'quality', participant=name.removeprefix('sub-'), session=None)
+    for visit, row in zip(cohort.measured.to_dict('records'), values.to_dict('records')):
+        session = visit['session_id'].removeprefix('ses-') if sessions else None
+        label = visit['participant_id'].removeprefix('sub-')
+        path = output_path(folder, 'quality', participant=label, session=session)
         write_json(path, {**row, 'overlaps': {}, 'snr_csf': None})
-    table = read_image_quality(tmp_path, cohort)
-    assert table['participant_id'].tolist() == names.tolist()
+
+
+def test_table_of_a_cohort(tmp_path, cohort):
+    write_quality(tmp_path, cohort)
+    table, scores = read_image_quality(tmp_path, cohort)
+    assert table['participant_id'].tolist() == cohort.measured['participant_id'].tolist()
     assert table[OUTLIERS].iloc[4] == 'cjv'
     assert table['snr_csf'].isna().all()
-    assert set(table) <= set(describe_columns('image_quality'))
-    assert json.loads(path.read_text())['snr_csf'] is None
+    assert scores['cjv'].idxmax() == table.index[4]
+    assert set(describe_table('image_quality', table.columns)) == set(table)
+    included = replace(cohort, people=cohort.people.iloc[6:])
+    scores = read_image_quality(tmp_path, included).scores
+    assert scores[:6].isna().all(axis=None)
+    assert scores[6:].notna().any(axis=1).all()
+
+
+def test_report_of_a_cohort_shows_its_images(tmp_path, cohort):
+    """Findings hold no covariates, and so no scanners."""
+    write_quality(tmp_path, cohort)
+    report = make_report(tmp_path)
+    found = replace(report.found, cohort=replace(cohort, people=cohort.people[[]]))
+    images = read_image_quality(tmp_path, cohort)
+    table = _images(replace(report, found=found, images=images))[-1]
+    assert cohort.measured['participant_id'].iloc[4] in table.frame['participant_id'].tolist()
+
+
+def test_images_that_were_not_compared_are_not_called_fine(tmp_path, cohort):
+    few = metrics(6).assign(outliers=None)
+    images = ImageQuality(few, outlier_scores(metrics(6), one_scanner(few)))
+    (paragraph,) = _images(replace(make_report(tmp_path), images=images))
+    assert 'was not compared: fewer than 10 images' in paragraph.text
+
+
+def test_sessions(tmp_path):
+    cohort = read_study(tmp_path, sessions=True)
+    write_quality(tmp_path / 'out', cohort, sessions=True)
+    table = read_image_quality(tmp_path / 'out', cohort).table
+    assert table['cjv'].notna().all()
+    assert table['session_id'].nunique() == 2
+
+
+@pytest.mark.parametrize('name', ['sub-a b', '../elsewhere', 'sub-01'])
+@pytest.mark.parametrize('session', ['2020-01-05', None, 'month 12'])
+def test_names_that_are_no_labels_have_no_images(tmp_path, name, session):
+    visit = pd.DataFrame({'participant_id': [name], 'session_id': [session]})
+    cohort = SimpleNamespace(measured=visit)
+    assert read_image_quality(tmp_path, cohort) is None
 
 
 def test_cohort_without_images_has_no_table(tmp_path, cohort):
-    assert read_image_quality(tmp_path, cohort).empty
+    assert read_image_quality(tmp_path, cohort) is None

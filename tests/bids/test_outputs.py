@@ -322,9 +322,10 @@ def done(tmp_path):
     output = root / 'sub-01' / 'anat' / 'x.nii.gz'
     output.parent.mkdir(parents=True)
     output.write_bytes(b'result')
+    quality = write_text(output.with_name('sub-01_desc-quality_T1w.json'), '{}')
     path = record_path(root, VISIT)
     made_from = fingerprint([source], {'atlas': 'muse'})
-    write_record(path, root, made_from, [output])
+    write_record(path, root, made_from, [output, quality])
     return root, path, made_from
 
 
@@ -332,6 +333,14 @@ def test_nothing_to_do_where_nothing_changed(done):
     root, _, made_from = done
     assert Record.read(root, VISIT).why_not_done(made_from) == ''
     assert made_from['version'] == __version__
+
+
+def test_outputs_of_an_earlier_version_are_made_again_but_can_be_used(done):
+    root, path, made_from = done
+    write_record(path, root, made_from, [root / 'sub-01' / 'anat' / 'x.nii.gz'])
+    record = Record.read(root, VISIT)
+    assert record.why_not_done() == ''
+    assert 'did not measure the quality' in record.why_not_done(made_from)
 
 
 @pytest.mark.parametrize('part', ['version', 'inputs', 'options'])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.analysis.diagnosis import compare_groups
-from surreal_bids.analysis.image_quality import BAD
+from surreal_bids.analysis.image_quality import METRICS, ImageQuality, outlier_scores
 from surreal_bids.reports import figures
 from surreal_bids.reports.flags import flags_of, participant_table, visit_flags
 from surreal_bids.reports.group import write_group_report
@@ -372,12 +372,13 @@ def test_flags_of_folds_and_imputation():
 
 def metrics_of(visits):
     """Quality of the images of all visits, the second of which is blurred."""
-    values = np.random.default_rng(0).normal(10, 1, (len(visits), len(BAD)))
-    table = pd.DataFrame(values, visits.index, list(BAD))
+    values = np.random.default_rng(0).normal(10, 1, (len(visits), len(METRICS)))
+    table = pd.DataFrame(values, visits.index, list(METRICS))
     table.iloc[1, table.columns.get_loc('efc')] = 30.0
     outliers = pd.Series(None, visits.index, dtype=object)
     outliers.iloc[1] = 'efc'
-    return pd.concat([visits[['participant_id']], table], axis=1).assign(outliers=outliers)
+    named = pd.concat([visits[['participant_id']], table], axis=1).assign(outliers=outliers)
+    return ImageQuality(named, outlier_scores(table, pd.Series('one', table.index)))
 
 
 def test_images_to_look_at_are_listed_and_flagged(tmp_path):
