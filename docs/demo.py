@@ -34,24 +34,26 @@ class Size:
         Number of patients with a T1w image.
     n_cn, n_pt
         Controls and patients of the study.
-    participant, group
-        Options of the two levels.
+    simulation, participant, group
+        Options of the simulation of heads and of the two levels.
     """
 
     n_heads: int
     n_cn: int
     n_pt: int
+    simulation: str
     participant: str
     group: str
 
 
-FULL = Size(2, 100, 150, '--template-resolution 2', '')
+FULL = Size(2, 100, 150, '', '--template-resolution 2', '')
 MINIATURE = Size(
     1,
     50,
     75,
+    '--voxel-size 3',
     '--template-resolution 4',
-    '--features muse72 --n-patterns 3 --iterations 300 --folds 2',
+    '--features muse72 --n-patterns 3 --repetitions 4 --iterations 300 --folds 2',
 )
 
 
@@ -144,7 +146,7 @@ def main(argv: list[str] | None = None) -> None:
     run(
         folder,
         f'surreal-simulate cohort {at}/heads --n-cn 0 --n-pt {size.n_heads} --sites 1 '
-        f'--seed {seed}',
+        f'--seed {seed} {size.simulation}'.rstrip(),
     )
     run(
         folder,
