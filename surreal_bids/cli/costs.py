@@ -31,6 +31,7 @@ SECONDS = {
     'fuse': 18.0,
     'label': 15.0,
     'make_ravens': 19.0,
+    'measure_quality': 3.0,
     'report': 14.0,
     'copies': 12.0,
 }

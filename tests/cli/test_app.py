@@ -167,10 +167,14 @@ def test_problems_are_named_and_the_others_still_shown(check, dataset):
     assert [line.split()[-1] for line in out.splitlines()[3:6]] == ['2', 'below', 'good']
 
 
-@pytest.mark.parametrize('levels', [['participant'], ['participant', 'group'], ['group']])
-def test_someone_who_is_not_in_the_table(check, dataset, levels):
+@pytest.mark.parametrize(
+    ('levels', 'expected'),
+    [(['participant'], 0), (['participant', 'group'], 0), (['group'], 65)],  # There are no volumes.
+)
+def test_someone_who_is_not_in_the_table(check, dataset, levels, expected):
     (dataset / 'participants.tsv').write_text(PEOPLE.replace('sub-02', 'sub-99'))
-    _, out, err = check(levels=levels)
+    code, out, err = check(levels=levels)
+    assert code == expected
     assert 'No problems with images.' in out
     assert err.count('sub-02: no row in participants.tsv') == 1
     assert err.count('sub-99: listed in participants.tsv but has no folder') == 1
