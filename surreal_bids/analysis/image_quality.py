@@ -40,7 +40,7 @@ METRICS = {
 }
 """Metrics that images are compared by."""
 
-LEAST_RELATIVE_SD = 0.02
+LEAST_RELATIVE_SD = 0.005
 """Least standard deviation to be expected of any metric, as a part of its median."""
 
 OUTLYING = 3.5

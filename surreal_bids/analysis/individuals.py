@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from surreal_bids import __version__
+from surreal_bids.analysis.image_quality import OUTLIERS
 from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
@@ -43,8 +44,9 @@ class GroupTables:
     results, contributions, changes : frame
         `rindices.tsv`, `contributions.tsv` and `changes.tsv`; empty where there is none.
     deviations : frame
-        Of each visit `participant_id`, perhaps `session_id`, `order_by`, `years`, `age`, `sex` and
-        `site`, and how far each feature is from the mean of controls, in their standard deviations.
+        Of each visit `participant_id`, perhaps `session_id`, `order_by`, `years`, `age`, `sex`,
+        `site` and `outliers` of image quality, and how far each feature is from the mean of
+        controls, in their standard deviations.
     reference
         Participants to compare with.
     card
@@ -209,6 +211,13 @@ class Individual:
         """R-indices of the last visit that has any, or of the last."""
         known = self.results.dropna(subset=self.tables.names, how='all')
         return (known if len(known) else self.results).iloc[-1]
+
+    @property
+    def outliers(self) -> str:
+        """Metrics of quality in which the image of the last visit is an outlier; may be empty."""
+        if OUTLIERS not in self.deviations:
+            return ''
+        return ', '.join(self.at_last(self.deviations)[OUTLIERS].dropna())
 
     @property
     def names(self) -> list[str]:

@@ -294,8 +294,9 @@ def run_apply(arguments: argparse.Namespace) -> int:
         with_excluded,
         write_tables,
     )
-    from surreal_bids.cohort.cohort import read_cohort
+    from surreal_bids.cohort.cohort import ignores_age, read_cohort
     from surreal_bids.cohort.uses import describe_uses
+    from surreal_bids.cohort.warnings import not_corrected_for_age
     from surreal_bids.reports.stored import write_and_store
     from surreal_bids.rindices.measurement_noise import describe_noise
     from surreal_bids.rindices.model import ADDED_SITES, TableModel
@@ -313,6 +314,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
         )
     added, here = model.notes.get(ADDED_SITES, {}), _sites(cohort)
     of_sites = [*without_sites(model), *sites_by_name(model, cohort), *few_at_added(added, here)]
+    if here & added.keys() and ignores_age(cohort):
+        of_sites.append(not_corrected_for_age(None))
     cohort = replace(cohort, warnings=(*cohort.warnings, *of_sites))
     with _naming_table(arguments):
         found = analyse_applied(cohort, model, adapted=False)

@@ -465,6 +465,15 @@ def _screen_groups(
     return choice
 
 
+def ignores_age(cohort: Cohort) -> bool:
+    """Tell whether neither covariates nor z-scores allow for age, as in a model of ageing."""
+    return not (_has_age(cohort) or cohort.wanted.are_z_scores)
+
+
+def _has_age(cohort: Cohort) -> bool:
+    return any(means(name, 'age') for name in cohort.options.covariates)
+
+
 def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | None) -> Cohort:
     """Add warnings about few controls, and about ages and sexes that may be wrong."""
     few = [not_adapted(grouping.lacking)] if grouping.lacking else []
@@ -474,11 +483,9 @@ def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | Non
         controls = first.people[~first.is_patient]
         few += warn_of_controls(controls, cohort.options.site_column, training=model is None)
         age = first.column_of('age')
-        # A model of ageing does not correct for age.
-        corrects = model is None or any(means(name, 'age') for name in cohort.options.covariates)
-        if not corrects and not cohort.wanted.are_z_scores:
+        if model is not None and ignores_age(cohort):
             ages.append(not_corrected_for_age(None if age is None else age[~first.is_patient]))
-        if age is not None and corrects:
+        if age is not None and (model is None or _has_age(cohort)):
             for caution, is_serious in compare_ages(age, first.is_patient):
                 if is_serious:
                     ages.append(caution)

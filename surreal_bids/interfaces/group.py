@@ -136,7 +136,7 @@ class AnalyseGroup(Step):
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.analysis.descriptions import describe_table
         from surreal_bids.analysis.findings import findings_of
-        from surreal_bids.analysis.image_quality import read_image_quality
+        from surreal_bids.analysis.image_quality import OUTLIERS, read_image_quality
         from surreal_bids.analysis.outputs import TABLES, write_tables
         from surreal_bids.analysis.patterns import write_pattern_maps
         from surreal_bids.reports.group import GroupReport, write_group_report
@@ -174,8 +174,11 @@ class AnalyseGroup(Step):
         )
         self._results['out_file'] = os.fspath(write_group_report(report))
         write_json(Path(inputs.cohort_dir) / CAUTIONS, report.cautions)
-        deviations = write_tsv(Path(runtime.cwd) / 'deviations.tsv', found.deviations)
-        self._results['deviations_file'] = os.fspath(deviations)
+        deviations = found.deviations
+        if images is not None:
+            deviations = deviations.join(images.table[OUTLIERS])
+        path = write_tsv(Path(runtime.cwd) / 'deviations.tsv', deviations)
+        self._results['deviations_file'] = os.fspath(path)
         return runtime
 
     def _analyse(self) -> Analysis:

@@ -458,10 +458,10 @@ def _of_covariates(table: pd.DataFrame) -> list[Block]:
         return []
     title = 'Residual correlation of R-indices with covariates (rank correlation)'
     text = (
-        'In controls, R-indices should not correlate with age, sex or head size. In patients they '
-        'may, if severity depends on age, sex or head size. Descriptive only, without p values: '
-        'the covariate correction was estimated in a sample of controls, and its error affects all '
-        'participants alike.'
+        'In controls, R-indices should not correlate with covariates that the model corrects for. '
+        'In patients they may, if severity depends on age, sex or head size. Descriptive only, '
+        'without p values: the covariate correction was estimated in a sample of controls, and its '
+        'error affects all participants alike.'
     )
     return [Paragraph(text), Table(table, title, {'r': '{:.2f}'})]
 
@@ -524,8 +524,9 @@ OUT_OF_FOLD = (
     'all regions. Each participant was scored by models and preprocessing that did not use them.'
 )
 APPLIED = (
-    'Score: the sum of the R-indices, of participants at sites that the model knows. The AUC is '
-    'too high if the model was trained on these participants.'
+    'Score: the sum of the R-indices. Participants whose volumes could not be harmonized are left '
+    'out. The AUC is too high if the model was trained on these participants, and the interval '
+    'does not include errors of scanner effects.'
 )
 """What patients and controls were told apart by, where a model was trained and where not."""
 

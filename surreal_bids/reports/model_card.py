@@ -299,7 +299,7 @@ def _preprocessing(state: Mapping[str, Any]) -> dict[str, str]:
     for name, ends in encoder.get('range', {}).items():
         low, high = np.exp(ends) if name == LOG_ICV else ends
         column = icv if name in (ICV, LOG_ICV) else name
-        facts[f'range of {column} in controls'] = range_of(column, low, high, '{:.6g}')
+        facts[f'range of {column} in controls'] = range_of(column, low, high, '{:.4g}')
     for name, levels in encoder.get('levels', {}).items():
         facts[f'levels of {name}'] = ', '.join(levels)
     facts['scaling'] = 'each feature has mean 1 and SD 0.1 in controls'
@@ -332,7 +332,9 @@ def model_facts(card: Card) -> Facts:
     if chosen['n_patterns']:
         facts['weight of orthogonality'] = f'lambda {_number(chosen["ortho"])}'
         facts |= _member_facts(card)
-    facts |= {'preset': card['Preset'], 'random seed': card['RandomState']}
+    facts['preset'] = card['Preset']
+    if card['RandomState'] is not None:
+        facts['random seed'] = card['RandomState']
     if card.get('Spent'):
         spent = card['Spent']
         facts['trained'] = (

@@ -218,6 +218,16 @@ def _doubts(one: Individual) -> list[Caution]:
                 FIGURES,
             )
         )
+    if one.outliers:
+        doubts.append(
+            Caution(
+                f'The quality of the image is an outlier among those of its scanner '
+                f'({one.outliers})',
+                'Volumes and R-indices may be wrong',
+                'Look at the figures of the image',
+                FIGURES,
+            )
+        )
     if one.last.get(HELD_OUT) in (False,) and one.is_known:
         doubts.append(
             in_sample('The model was trained on this participant', 'Do not use these R-indices')

@@ -115,7 +115,7 @@ def test_who_was_left_out_is_a_table(done):
         ('group_splithalf.tsv', 9, None),
         ('group_patterns.tsv', 7, None),
         ('phenotype/contributions.tsv', 35, None),
-        ('phenotype/deviations.tsv', 32, 69),
+        ('phenotype/deviations.tsv', 33, 69),
         ('group_diagnosis.tsv', 7, 4),
         ('group_differences.tsv', 6, 4),
     ],

@@ -108,6 +108,16 @@ def painter():
     return RegionPainter(t1w, mask, nib.Nifti1Image(labels.astype(np.int16), affine))
 
 
+def test_an_image_of_outlying_quality_is_flagged_at_its_visit(tmp_path):
+    tables = make_tables(tmp_path)
+    for last, expected in ((None, False), ('efc, cjv', True)):
+        outliers = pd.Series(['snr_gm', last, *[None] * 40], dtype=object)
+        changed = replace(tables, deviations=tables.deviations.assign(outliers=outliers))
+        words = Page(write_individual(changed.of('sub-01'))).words
+        assert ('an outlier among those of its scanner (efc, cjv)' in words) == expected
+        assert ('No quality flags' in words) != expected
+
+
 @pytest.mark.drawn
 def test_everything_is_told(tmp_path, painter):
     tables = make_tables(tmp_path)
