@@ -58,7 +58,7 @@ from surreal_bids.templates import (
     check_resolution,
     read_template,
 )
-from surreal_bids.text import align, counted
+from surreal_bids.text import align, counted, list_briefly
 from surreal_bids.workflows.anatomy import AtlasFiles
 from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
 
@@ -179,25 +179,30 @@ def reuse_table(config: AppConfig, jobs: Sequence[Job]) -> str:
 
 def gaps(config: AppConfig, jobs: Sequence[Job]) -> list[Caution]:
     """List the results that were found for some images only, or for none."""
-    counts = reuse_counts(config, jobs)
-    return [
-        _gap(config, name, result, n, len(jobs))
-        for (name, result), n in counts.items()
-        if n < len(jobs)
-    ]
+    found = []
+    for name, result in reuse_counts(config, jobs):
+        lacking = [job.image.name for job in jobs if not job.reusable.found_in(name)[result]]
+        if lacking:
+            found.append(_gap(config, name, result, lacking, len(jobs)))
+    return found
 
 
-def _gap(config: AppConfig, name: str, result: str, n: int, n_images: int) -> Caution:
-    found = f'{name}: {result} found for {n} of {counted(n_images, "image")}'
+def _gap(
+    config: AppConfig, name: str, result: str, lacking: Sequence[str], n_images: int
+) -> Caution:
+    n = n_images - len(lacking)
+    found = f'{name}: {result} found for {n} of {counted(n_images, "image")} to process'
+    if n:
+        found += f' (not for {list_briefly(lacking)})'
     if name in ANATOMY:
-        others = 'the others, so images are processed in two ways' if n else 'all images'
+        others = 'the others, so images are processed in two ways' if n else 'these images'
         return Caution(
             found,
             f'This step is computed for {others}',
             f'Complete the results of {name}, unless this is intended',
         )
     return Caution(
-        f'{found}; {counted(n_images - n, "image")} will be segmented by {atlas_label(config)}',
+        f'{found}; {counted(len(lacking), "image")} will be segmented by {atlas_label(config)}',
         f'Regions of two programs do not share a group analysis: with -d {name}, the group level '
         f'excludes images without a segmentation of {name}',
         f'Complete the results of {name}, or remove -d {name} for the same segmentation of all '

@@ -142,8 +142,8 @@ def test_images_segmented_by_two_programs_are_warned_of(check, dataset, tmp_path
     code, _, err = check(*_write_segmentation(tmp_path / 'dlmuse'))
     assert code == 0
     assert (
-        'dlmuse: segmentation found for 1 of 3 images; 2 images will be segmented by network.'
-        in err
+        'dlmuse: segmentation found for 1 of 3 images to process (not for sub-02, '
+        'sub-03); 2 images will be segmented by network.' in err
     )
     assert 'Regions of two programs do not share a group analysis' in err
     assert 'To do: Complete the results of dlmuse, or remove -d dlmuse' in err
@@ -153,7 +153,8 @@ def test_one_without_results_is_computed_alone_as_beside_others(check, tmp_path)
     code, _, err = check(*_write_segmentation(tmp_path / 'dlmuse'), '--participant-label', '02')
     assert code == 0
     assert (
-        'dlmuse: segmentation found for 0 of 1 image; 1 image will be segmented by network.' in err
+        'dlmuse: segmentation found for 0 of 1 image to process; 1 image will be segmented by'
+        ' network.' in err
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal_bids.bids.outputs import record_path, write_record
+from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.bids.preflight import survey_dataset
 from surreal_bids.cli import plan
 from surreal_bids.cli.plan import (
@@ -22,6 +22,7 @@ from surreal_bids.cli.plan import (
 )
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_json
 from surreal_bids.imaging.atlas import read_regions
 
 NAMES = [f'sub-{label}/anat/sub-{label}_T1w.nii.gz' for label in ('01', '02', 'a+b')]
@@ -44,9 +45,12 @@ def _plan(config):
     return make_plan(config, survey_dataset(config))
 
 
-def _finish(config, job):
-    path = record_path(config.output_dir, job.image.visit)
-    write_record(path, config.output_dir, job.made_from, [])
+def finish(config, job):
+    """Write the record of complete outputs, as far as a plan looks at them."""
+    root, (participant, session) = config.output_dir, job.image.visit
+    quality = output_path(root, 'quality', participant=participant, session=session)
+    write_json(quality, {})
+    write_record(record_path(root, job.image.visit), root, job.made_from, [quality])
 
 
 def test_at_first_every_image_is_pending(config):
@@ -59,7 +63,7 @@ def test_at_first_every_image_is_pending(config):
 
 
 def test_what_is_done_is_left_alone(config, caplog):
-    _finish(config, _plan(config).jobs[1])
+    finish(config, _plan(config).jobs[1])
     jobs = _plan(config).jobs
     with caplog.at_level(logging.INFO, 'surreal_bids'):
         for job in jobs:
@@ -71,7 +75,7 @@ def test_what_is_done_is_left_alone(config, caplog):
 
 @pytest.mark.parametrize('what', ['options', 'inputs'])
 def test_changes_are_noticed(config, what):
-    _finish(config, _plan(config).jobs[0])
+    finish(config, _plan(config).jobs[0])
     if what == 'inputs':
         (config.bids_dir / NAMES[1]).rename(config.bids_dir / NAMES[0])
     else:

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 from surreal_bids.bids.layout import T1wImage
-from surreal_bids.bids.outputs import record_path, write_record
 from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.bids.preflight import survey_dataset
 from surreal_bids.cli import slurm
@@ -38,6 +37,7 @@ IMAGES = [f'sub-{label}/anat/sub-{label}_T1w.nii.gz' for label in ('01', '02', '
 
 STAND_IN = """#!/usr/bin/env python3
 import json, os, sys
+from tests.cli.test_plan import finish
 with open(os.environ['CALLS'], 'a') as calls:
     calls.write(json.dumps(sys.argv) + '\\n')
 """
@@ -335,9 +335,7 @@ def test_who_is_done_or_has_no_image_is_not_in_the_jobs(dataset, tmp_path, capsy
     table.write_text(table.read_text().replace('sub-01', 'sub-77'))
     config = AppConfig(dataset, tmp_path / 'out', ('participant', 'group'))
     job = make_plan(config, survey_dataset(config)).jobs[0]
-    write_record(
-        record_path(config.output_dir, job.image.visit), config.output_dir, job.made_from, []
-    )
+    finish(config, job)
     words = ['participant', 'group', '--write-slurm', str(tmp_path / 'jobs')]
     assert main([str(dataset), str(tmp_path / 'out'), *words]) == 0
     out, err = capsys.readouterr()
