@@ -30,6 +30,7 @@ from surreal_bids.cli.slurm import (
 )
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
+from tests.cli.test_plan import finish
 
 NEEDS = Needs(cores=2, memory_gb=6, time='01:00:00')
 GROUP = Needs(cores=8, memory_gb=16, time='1-00:00:00')
@@ -37,7 +38,6 @@ IMAGES = [f'sub-{label}/anat/sub-{label}_T1w.nii.gz' for label in ('01', '02', '
 
 STAND_IN = """#!/usr/bin/env python3
 import json, os, sys
-from tests.cli.test_plan import finish
 with open(os.environ['CALLS'], 'a') as calls:
     calls.write(json.dumps(sys.argv) + '\\n')
 """
