@@ -160,7 +160,7 @@ def main() -> None:
                 [*good, measure(as_read(image))], columns=list(METRICS), dtype=float
             )
         except DataError as error:
-            rows.append({'kind': kind, 'caught': f'error: {error}'})
+            rows.append({'kind': kind, 'caught': f'error: {str(error).split(": ")[-1]}'})
             print(rows[-1], flush=True)
             continue
         scores = outlier_scores(table, pd.Series('one', table.index)).iloc[-1]
