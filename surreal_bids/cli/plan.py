@@ -283,7 +283,7 @@ def log_reuse(config: AppConfig, jobs: Sequence[Job]) -> None:
     if table := reuse_table(config, jobs):
         LOGGER.info('Results found in --derivatives:\n%s', table)
     for caution in gaps(config, jobs):
-        PROGRESS.warning('%s', caution)  # Now, and in the list that ends the run.
+        PROGRESS.warning(str(caution))  # Now, and in the list that ends the run.
     log_cautions([*gaps(config, jobs), *refusals(jobs)])
 
 
