@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from surreal_bids.analysis.change import FALSE_ALARMS, LEAST_YEARS
+from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
 from surreal_bids.bids.outputs import Column, describe_columns
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION, TRAINED_ON_SUFFIX
 from surreal_bids.files import read_file, write_json, write_tsv
@@ -29,6 +30,7 @@ CONSTANTS = {
     'age_range': AGE_RANGE,
     'correlation_ratio': CORRELATION_RATIO,
     'false_alarms': FALSE_ALARMS,
+    'fewest_images': FEWEST_IMAGES,
     'included': INCLUDED,
     'least_of_several': LEAST_OF_SEVERAL,
     'least_stability': LEAST_STABILITY,
@@ -37,6 +39,7 @@ CONSTANTS = {
     'min_years': LEAST_YEARS,
     'none_beyond': NONE_BEYOND,
     'noise': describe_noise(),
+    'outlying': OUTLYING,
     'rank_correlation': RANK_CORRELATION,
     'share': SHARE,
     'tolerated': TOLERATED,

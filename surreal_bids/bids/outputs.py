@@ -408,10 +408,6 @@ def write_record(
     return write_json(path, {**content, 'warnings': list(warnings)})
 
 
-QUALITY_ENDING = '_desc-quality_T1w.json'
-"""How the name of the quality of an image ends."""
-
-
 @dataclass(frozen=True)
 class Record:
     """Record of the complete outputs of one visit.
@@ -463,7 +459,8 @@ class Record:
         changed = [part for part in now if before.get(part) != now[part]]
         if changed:
             return f'{" and ".join(changed)} changed since the outputs were made'
-        if made_from and not any(name.endswith(QUALITY_ENDING) for name in self.outputs):
+        quality = _row('quality').path.rpartition(']')[2]
+        if made_from and not any(name.endswith(quality) for name in self.outputs):
             return 'an earlier version did not measure the quality of the image'
         lost = [name for name, size in self.outputs.items() if _size(self.root / name) != size]
         return f'{lost[0]} is missing or was changed' if lost else ''

@@ -45,6 +45,13 @@ def test_scores_are_standard_deviations_of_normal_values():
     assert (scores > OUTLYING).any(axis=1).mean() < 0.01
 
 
+@pytest.mark.parametrize('n', [10, 20, 50])
+def test_sound_images_are_seldom_outliers(n):
+    tables = [metrics(n, seed) for seed in range(600 // n)]
+    outlying = [outlier_scores(each, one_scanner(each)) > OUTLYING for each in tables]
+    assert np.mean([each.any(axis=1).mean() for each in outlying]) < 0.06
+
+
 @pytest.mark.parametrize(('name', 'value'), [('cjv', 20), ('snr_wm', 0), ('mask_ml', 0)])
 def test_bad_values_are_outliers_and_good_ones_are_not(name, value):
     table = metrics()
