@@ -217,12 +217,13 @@ def mean_and_sd(name: str, mean: float, sd: float) -> str:
     return f'{mean:.4g}{PLUS_MINUS}{sd:.3g}{" years" if means(name, "age") else ""}'
 
 
-def range_of(name: str, low: float, high: float, number: str = '{:.4g}') -> str:
-    """Return the range of a covariate with its unit; `number` formats other values."""
+def range_of(name: str, low: float, high: float) -> str:
+    """Return the range of a covariate with its unit."""
     if _is_icv_in_mm3(name, low):
         return f'{low / 1000:,.0f} to {high / 1000:,.0f} ml'
     unit = ' years' if means(name, 'age') else ''
-    return f'{number.format(low)} to {number.format(high)}{unit}'
+    low_shown, high_shown = (f'{x:.4g}' if abs(x) < 1e4 else f'{x:,.0f}' for x in (low, high))
+    return f'{low_shown} to {high_shown}{unit}'
 
 
 def describe_column(name: str, values: Mapping[str, float]) -> str:

@@ -299,7 +299,7 @@ def _preprocessing(state: Mapping[str, Any]) -> dict[str, str]:
     for name, ends in encoder.get('range', {}).items():
         low, high = np.exp(ends) if name == LOG_ICV else ends
         column = icv if name in (ICV, LOG_ICV) else name
-        facts[f'range of {column} in controls'] = range_of(column, low, high, '{:.4g}')
+        facts[f'range of {column} in controls'] = range_of(column, low, high)
     for name, levels in encoder.get('levels', {}).items():
         facts[f'levels of {name}'] = ', '.join(levels)
     facts['scaling'] = 'each feature has mean 1 and SD 0.1 in controls'
