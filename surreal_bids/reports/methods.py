@@ -133,9 +133,9 @@ class GroupMethods:
         Training: numbers of patterns tried, the one chosen (0: none is supported), members trained.
     folds
         In how many folds participants were held out; 0: in none.
-    map_tissues, map_smoothing, permutations
-        Tissues of the voxelwise maps, their smoothing (mm), and permutations for family-wise
-        errors.
+    map_tissues, map_smoothing, deviation_maps, permutations
+        Tissues of the voxelwise maps, their smoothing (mm), whether there are maps of single
+        participants, and permutations for family-wise errors.
     associations
         R-indices were associated with clinical measures.
     slopes
@@ -165,6 +165,7 @@ class GroupMethods:
     folds: int = 0
     map_tissues: tuple[str, ...] = ()
     map_smoothing: float = 0.0
+    deviation_maps: bool = False
     permutations: int = 0
     associations: bool = False
     slopes: tuple[str, ...] = ()
