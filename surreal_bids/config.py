@@ -147,8 +147,8 @@ class CohortOptions:
     )
     exclude: Path | None = option(
         'table of participants to exclude, such as those who failed quality control, with '
-        'participant_id and, if needed, session_id (a row without it excludes all visits) and '
-        'reason',
+        'participant_id and, if needed, session_id (a row without it excludes all visits), reason '
+        'and rating (pass, unsure or fail; only fail excludes), as participant reports save it',
         metavar='TSV',
     )
     no_guess: bool = switch(

@@ -272,7 +272,7 @@ def _images(report: GroupReport) -> list[Block]:
         return [figure, Paragraph('None of these images is an outlier in any metric.')]
     shown = found[[name for name in (PARTICIPANT, SESSION, OUTLIERS) if name in found]]
     links = report_links(root, found[PARTICIPANT], root)
-    text = 'Images to look at. To exclude those that failed, list them in a table (--exclude)'
+    text = 'Images to look at. To exclude those that failed, rate them in their reports (--exclude)'
     return [figure, Table(shown.reset_index(drop=True), text, links={PARTICIPANT: links})]
 
 
