@@ -198,7 +198,7 @@ class Analysis:
             return diagnose(self.cohort, self.fitted, self.names)
         if self.adapted or not self.names:
             return None
-        complete = self.results['status'] == COMPLETE
+        complete = self.results.loc[self.cohort.visits.index, 'status'] == COMPLETE
         return diagnose_applied(self.cohort.select(complete), self.results[self.names])
 
     @cached_property

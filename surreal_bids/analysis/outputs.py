@@ -180,6 +180,11 @@ def _identifiers(visits: pd.DataFrame) -> pd.DataFrame:
     return visits[[name for name in (PARTICIPANT, SESSION) if name in visits]]
 
 
+def _diagnosis(found: Analysis) -> pd.DataFrame | None:
+    """How well patients and controls are told apart; None without both."""
+    return None if found.diagnosis is None or found.diagnosis.empty else found.diagnosis
+
+
 def _agreement_of_members(found: Analysis) -> pd.DataFrame | None:
     """Agreement of members for each M and lambda that was tried."""
     agreement = found.model.gan.state()[1]['Agreement']
@@ -197,7 +202,7 @@ TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
     'associations': lambda found: found.associations,
     'covariates': lambda found: found.covariates,
     'split_half': lambda found: found.split_half,
-    'diagnosis': lambda found: found.diagnosis,
+    'diagnosis': _diagnosis,
     'differences': lambda found: found.differences,
     'group_change': lambda found: found.group_change,
     'changes': lambda found: found.changes,

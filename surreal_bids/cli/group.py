@@ -462,7 +462,7 @@ def make_workflow(
         'title': read_description(config.bids_dir).get('Name', config.bids_dir.name),
         'template': config.template,
         'template_name': template,
-        'methods': _methods(config, chosen, _mapped_tissues(config, chosen, template)),
+        'methods': _methods(config, _mapped_tissues(config, chosen, template)),
         'labels': list(config.participant_label),
         'has_norms': config.roi_table is None and segmentation_label(config) == NETWORK,
     }
@@ -517,10 +517,9 @@ def _require_mapped_controls(config: AppConfig, cohort: Cohort) -> None:
         MappedCohort.read(cohort, files, tissue)
 
 
-def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> dict[str, Any]:
+def _methods(config: AppConfig, tissues: list[str]) -> dict[str, Any]:
     """Fields of `GroupMethods` that are known before anything is found."""
     return {
-        'harmonized': cohort.options.site_column is not None and cohort.has_enough_controls,
         'model': None if config.model is None else model_name(config.model),
         'map_tissues': tissues,
         'map_smoothing': config.map_smoothing,

@@ -46,6 +46,7 @@ CASES = [
     ({'reused': ('fmriprep', 'dlmuse')}, None, ['fmriprep and dlmuse were used'], []),
     (None, {}, ['50 controls and 70 patients', 'Surreal-GAN'], ['ComBat', 'N4', 'voxel by voxel']),
     (None, {'harmonized': True}, ['ComBat', 'Fortin', 'Johnson'], ['Beer']),
+    (None, {'harmonized': True, 'model': 'ad'}, ['with the sites of the training sample'], []),
     (None, {'harmonized': True, 'longitudinal': True}, ['within participants', 'Beer'], []),
     (None, {'features': 'z-scores', 'harmonized': True}, ['Z-scores were harm'], ['Volumes were']),
     (None, {'covariates': ('age', 'sex')}, ['Linear effects of age and sex'], ['intracranial']),
