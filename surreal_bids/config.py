@@ -381,7 +381,7 @@ class AppConfig(CohortOptions, TrainingOptions):
     )
     deviation_maps: bool = switch(
         'also write a map of z-scores of each visit relative to the controls, from the same RAVENS '
-        'maps (1 to 2 MB each). At least 20 controls are needed'
+        'maps (about 3 MB each at 1 mm). At least 20 controls are needed'
     )
     permutations: int = option(
         'number of permutations for the family-wise error rate in these maps. With 0, only the '

@@ -35,7 +35,7 @@ LEAST_DF = 10
 LEAST_CONTROLS = 20
 """Controls with RAVENS maps below which there are no maps of deviations."""
 
-STEP_Z = 0.001
+STEP_Z = 0.01
 """Step of the z-scores in maps, which are 16-bit numbers."""
 
 
