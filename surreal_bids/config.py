@@ -147,8 +147,8 @@ class CohortOptions:
     )
     exclude: Path | None = option(
         'table of participants to exclude, such as those who failed quality control, with '
-        'participant_id and, if needed, session_id (a row without it excludes all visits) and '
-        'reason',
+        'participant_id and, if needed, session_id (a row without it excludes all visits), reason '
+        'and rating (pass, unsure or fail; only fail excludes), as participant reports save it',
         metavar='TSV',
     )
     no_guess: bool = switch(
@@ -313,7 +313,7 @@ class AppConfig(CohortOptions, TrainingOptions):
         'built-in one, namely freesurfer or fastsurfer (a SUBJECTS_DIR), synthseg '
         '(*_synthseg.nii.gz), dlmuse, or *_dseg.nii.gz with a table of labels (from several, the '
         'one with desc-NAME). Without NAME=, the kind of folder is detected. Missing results are '
-        'computed',
+        'computed. mriqc=PATH: the metrics of group_T1w.tsv, compared at the group level',
         metavar='NAME=PATH',
         aliases=('-d',),
     )
@@ -378,6 +378,10 @@ class AppConfig(CohortOptions, TrainingOptions):
         metavar='MM',
         minimum=0,
         maximum=100,
+    )
+    deviation_maps: bool = switch(
+        'also write a map of z-scores of each visit relative to the controls, from the same RAVENS '
+        'maps (about 3 MB each at 1 mm). At least 20 controls are needed'
     )
     permutations: int = option(
         'number of permutations for the family-wise error rate in these maps. With 0, only the '

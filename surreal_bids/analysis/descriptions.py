@@ -14,6 +14,7 @@ from surreal_bids.bids.outputs import Column, describe_columns
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION, TRAINED_ON_SUFFIX
 from surreal_bids.files import read_file, write_json, write_tsv
 from surreal_bids.harmonization.encoding import TOLERATED
+from surreal_bids.imaging.norms import NORM_PEOPLE
 from surreal_bids.model.stability import LEAST_OF_SEVERAL, LEAST_STABILITY
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.crossfit import MIN_REPRODUCED
@@ -26,8 +27,19 @@ from surreal_bids.stats.associations import CORRELATION_RATIO, RANK_CORRELATION
 EXCLUDED = 'excluded'
 """Status of a participant who was screened out."""
 
+OWN_CONTROLS = (
+    'the controls of this study, with the error of the prediction. Controls are compared with the '
+    'other controls'
+)
+CONTROLS_OF_MODEL = (
+    'the controls that the model learned from (this study has too few), without the error of the '
+    'prediction'
+)
+"""Whom z-scores refer to."""
+
 CONSTANTS = {
     'age_range': AGE_RANGE,
+    'controls': OWN_CONTROLS,
     'correlation_ratio': CORRELATION_RATIO,
     'false_alarms': FALSE_ALARMS,
     'fewest_images': FEWEST_IMAGES,
@@ -39,6 +51,7 @@ CONSTANTS = {
     'min_years': LEAST_YEARS,
     'none_beyond': NONE_BEYOND,
     'noise': describe_noise(),
+    'norm_people': NORM_PEOPLE,
     'outlying': OUTLYING,
     'rank_correlation': RANK_CORRELATION,
     'share': SHARE,
@@ -118,9 +131,9 @@ def describe_results(
     return {column: known[column] for column in columns}
 
 
-def describe_regions(table: str, columns: Iterable[str]) -> dict[str, Column]:
-    """Return the sidecar of a table of contributions or deviations."""
-    columns, known = list(columns), describe_columns(table)
+def describe_regions(table: str, columns: Iterable[str], **values: object) -> dict[str, Column]:
+    """Return the sidecar of a table of contributions or deviations; see `describe_table`."""
+    columns, known = list(columns), describe_columns(table, **CONSTANTS | values)
     names = _region_names(columns)
     for column in set(columns) - set(known):
         region = names.get(column, column)

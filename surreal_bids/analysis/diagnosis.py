@@ -83,11 +83,14 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
 def diagnose_applied(cohort: Cohort, indices: pd.DataFrame) -> pd.DataFrame:
     """Area under the curve of patients against controls by the R-indices of an applied model.
 
-    As :func:`diagnose`, without a discriminant.
+    As :func:`diagnose`, without a discriminant; if there are several R-indices, also by each.
     """
     first = _in_groups(cohort)
-    total = indices.loc[first.visits.index].sum(axis=1, skipna=False)
-    return _areas(first, {SUM_OF_INDICES: total})
+    known = indices.loc[first.visits.index]
+    scores = {SUM_OF_INDICES: known.sum(axis=1, skipna=False)}
+    if known.shape[1] > 1:
+        scores |= {str(name): known[name] for name in known}
+    return _areas(first, scores)
 
 
 def _in_groups(cohort: Cohort) -> Cohort:

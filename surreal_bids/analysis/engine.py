@@ -15,7 +15,6 @@ from surreal_bids.bids.tabular import PARTICIPANT
 from surreal_bids.cautions import CHANGE, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.rindices.control_sensitivity import shift_of_controls
 from surreal_bids.rindices.crossfit import (
@@ -65,6 +64,10 @@ class Analysis:
         Whether anything was learned from the controls of this cohort.
     random_seed
         Seed of everything that is sampled.
+    read
+        All participants that were read; None: those of `cohort`.
+    z_norms : frame
+        z-scores of regions by the norms of healthy people; None where there are none.
     """
 
     cohort: Cohort
@@ -75,6 +78,8 @@ class Analysis:
     trained_here: bool = True
     adapted: bool = True
     random_seed: int = 0
+    read: Cohort | None = None
+    z_norms: pd.DataFrame | None = None
 
     @property
     def names(self) -> list[str]:
@@ -193,7 +198,7 @@ class Analysis:
             return diagnose(self.cohort, self.fitted, self.names)
         if self.adapted or not self.names:
             return None
-        complete = self.results['status'] == COMPLETE
+        complete = self.results.loc[self.cohort.visits.index, 'status'] == COMPLETE
         return diagnose_applied(self.cohort.select(complete), self.results[self.names])
 
     @cached_property
@@ -252,18 +257,36 @@ class Analysis:
             CHANGE,
         )
 
+    @property
+    def everyone(self) -> Cohort:
+        """All participants that were read, whoever was chosen."""
+        return self.cohort if self.read is None else self.read
+
+    @cached_property
+    def _by_controls(self) -> pd.DataFrame | None:
+        from surreal_bids.analysis.deviations import from_controls
+
+        return from_controls(self.everyone, self.model.preprocessing) if self.adapted else None
+
+    @property
+    def has_own_controls(self) -> bool:
+        """Whether z-scores refer to controls of this study, not to those of the model."""
+        return self._by_controls is not None
+
     @cached_property
     def z_scores(self) -> pd.DataFrame:
         """How far the regions of each visit are from those of controls, in SD."""
-        steps = self.model.preprocessing
-        seen = steps.transform(self.cohort.features, self.cohort.people).normalised
-        return ((seen - 1) / CN_SD).round(2) + 0.0  # No minus zero.
+        from surreal_bids.analysis.deviations import from_model
+
+        if self._by_controls is not None:
+            return self._by_controls.reindex(self.cohort.visits.index)
+        return from_model(self.cohort, self.model.preprocessing)
 
     @cached_property
     def deviations(self) -> pd.DataFrame:
         """Visits, with age, sex and site as known, and the z-scores of their regions."""
         known = _demographics(self.cohort).drop(columns=self.z_scores.columns, errors='ignore')
-        return self.cohort.visits.join(known).join(self.z_scores)
+        return self.cohort.visits.join(known).join(self.z_scores.round(2) + 0.0)  # No minus zero.
 
 
 def _demographics(cohort: Cohort) -> pd.DataFrame:
@@ -341,4 +364,5 @@ def analyse_applied(
         trained_here=False,
         adapted=adapted,
         random_seed=random_seed,
+        read=cohort,
     )

@@ -10,11 +10,15 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from surreal_bids.analysis.change import sites_of
 from surreal_bids.analysis.engine import Analysis
+from surreal_bids.bids.tabular import CONTROL
 from surreal_bids.cautions import Caution
 from surreal_bids.cohort.cohort import FRAMES, Cohort
-from surreal_bids.harmonization.quality import HarmonizationQuality, SiteClassification
+from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, SiteClassification
 from surreal_bids.rindices.control_sensitivity import describe_shift
+from surreal_bids.rindices.preprocessing import INCOMPLETE
 
 COHORT_FRAMES = ('visits', 'exclusions', 'uses')
 """Frames of a cohort that reports show, apart from those in :class:`Findings`."""
@@ -35,6 +39,11 @@ class Findings:
         Names of the R-indices.
     whose
         In whom patterns are described.
+    sites : frame
+        Of each site `participants`, `controls` (where groups are known), and whether they were
+        `harmonized`; empty where the sites are not known.
+    not_assessed
+        Why harmonization was not assessed, in words; empty where it was.
     shift
         How much mean R-indices depend on the sample of controls, in words; may be empty.
     results, patterns, associations, untested, covariates, quality, diagnosis, differences, \
@@ -51,6 +60,8 @@ class Findings:
     associations: pd.DataFrame
     untested: Mapping[str, str]
     covariates: pd.DataFrame
+    sites: pd.DataFrame = field(default_factory=pd.DataFrame)
+    not_assessed: str = ''
     shift: str = ''
     quality: HarmonizationQuality | None = None
     diagnosis: pd.DataFrame | None = None
@@ -103,6 +114,8 @@ def findings_of(found: Analysis) -> Findings:
         associations=found.associations,
         untested=found.untested,
         covariates=found.covariates,
+        sites=_sites(found),
+        not_assessed=_why_not_assessed(found),
         shift=describe_shift(found.shift),
         quality=found.quality,
         diagnosis=found.diagnosis,
@@ -110,6 +123,45 @@ def findings_of(found: Analysis) -> Findings:
         group_change=found.group_change,
         split_half=found.split_half,
         cautions=found.cautions,
+    )
+
+
+def _sites(found: Analysis) -> pd.DataFrame:
+    """Return who is at each site, by first visits."""
+    first = found.cohort.first_visits()
+    sites = sites_of(first)
+    status = found.results['status'].reindex(first.visits.index)
+    was_done = found.model.preprocessing.combat is not None
+    people = pd.DataFrame(
+        {
+            'participants': 1,
+            'controls': (first.groups == CONTROL).astype(int),
+            'harmonized': was_done & ~status.isin([UNHARMONIZED, INCOMPLETE]),
+        }
+    )
+    if first.groups.isna().all():
+        people = people.drop(columns='controls')
+    table = people.groupby(sites.astype(str).where(sites.notna())).sum()
+    table['harmonized'] = [
+        'yes' if done == n else f'{done} of {n}' if done else 'no'
+        for done, n in zip(table['harmonized'], table['participants'])
+    ]
+    return table.rename_axis('site').reset_index()
+
+
+def _why_not_assessed(found: Analysis) -> str:
+    """Return why there is no figure of site effects."""
+    if found.quality is not None:
+        return ''
+    if not found.trained_here:
+        if found.model.preprocessing.combat is None:
+            return 'the model was trained without sites and harmonizes nothing'
+        return 'the model was trained on other data, whose site effects it has learned'
+    if sites_of(found.cohort).nunique() < 2:
+        return 'there is only one site, or no column of sites'
+    return (
+        f'fewer than two sites have {N_FOLDS} controls, a covariate has rare values, or no '
+        'covariate is a number'
     )
 
 

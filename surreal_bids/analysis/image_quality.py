@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from surreal_bids.bids.layout import is_label, without_prefix
-from surreal_bids.bids.outputs import output_path, read_quality
-from surreal_bids.bids.tabular import PARTICIPANT, SESSION
+from surreal_bids.bids.layout import Visit
+from surreal_bids.bids.outputs import read_quality, visit_output
+from surreal_bids.bids.tabular import PARTICIPANT, SESSION, read_table
+from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.plausibility import NORMAL_SD_PER_MAD
+from surreal_bids.cohort.reader import parse_visit
+from surreal_bids.exceptions import DataError
 
 
 class Metric(NamedTuple):
@@ -21,7 +24,7 @@ class Metric(NamedTuple):
     least_sd: float = 0.0
 
 
-METRICS = {
+METRICS: dict[str, Metric] = {
     'snr_gm': Metric(-1),
     'snr_wm': Metric(-1),
     'snr_csf': Metric(-1),
@@ -40,6 +43,29 @@ METRICS = {
     'overlap': Metric(-1),
 }
 """Metrics that images are compared by."""
+
+OF_MRIQC = {
+    'snr_total': Metric(-1),
+    'snrd_total': Metric(-1),
+    'cnr': Metric(-1),
+    'cjv': Metric(1),
+    'efc': Metric(1),
+    'fber': Metric(-1),
+    'fwhm_avg': Metric(1),
+    'inu_range': Metric(1, 0.02),
+    'qi_1': Metric(1),
+    'wm2max': Metric(0),
+}
+"""Metrics in the table of MRIQC that images are also compared by."""
+
+BIDS_NAME = 'bids_name'
+"""Column of that table with the names of images, such as `sub-01_ses-a_T1w`."""
+
+UNDEFINED = -1
+"""Value of `fber` in images without a background."""
+
+ALL_METRICS = METRICS | {f'mriqc_{name}': metric for name, metric in OF_MRIQC.items()}
+"""All of them, by their columns."""
 
 LEAST_RELATIVE_SD = 0.005
 """Least standard deviation to be expected of any metric, as a part of its median."""
@@ -76,11 +102,25 @@ class ImageQuality(NamedTuple):
     scores: pd.DataFrame
 
 
-def read_image_quality(output_dir: Path, cohort: Cohort) -> ImageQuality | None:
-    """Read the metrics of all images with volumes; None if the participant level wrote none."""
+def read_image_quality(
+    output_dir: Path, cohort: Cohort, mriqc: Path | None = None
+) -> ImageQuality | None:
+    """Read the metrics of all images with volumes; None if there are none.
+
+    Parameters
+    ----------
+    output_dir
+        Outputs of the participant level.
+    cohort
+        All visits.
+    mriqc
+        Table of MRIQC, whose metrics are added.
+    """
     visits = cohort.measured[[name for name in (PARTICIPANT, SESSION) if name in cohort.measured]]
     rows = [_read(output_dir, visit) for visit in visits.to_dict('records')]
     metrics = pd.DataFrame(rows, visits.index, list(METRICS), dtype=float)
+    if mriqc is not None:
+        metrics = metrics.join(read_mriqc(mriqc, visits))
     if metrics.isna().all(axis=None):
         return None
     scores = outlier_scores(metrics, _scanners(cohort, visits.index))
@@ -93,12 +133,67 @@ def read_image_quality(output_dir: Path, cohort: Cohort) -> ImageQuality | None:
 
 def _read(output_dir: Path, visit: dict) -> dict[str, float | None]:
     """Read the metrics of one image; empty where there are none."""
-    participant, session = without_prefix(visit[PARTICIPANT], 'sub'), visit.get(SESSION)
-    session = without_prefix(session, 'ses') if isinstance(session, str) else None
-    if not is_label(participant) or not (session is None or is_label(session)):
-        return {}
-    path = output_path(output_dir, 'quality', participant=participant, session=session)
-    return read_quality(path)
+    path = visit_output(output_dir, 'quality', visit[PARTICIPANT], visit.get(SESSION))
+    return {} if path is None else read_quality(path)
+
+
+def read_mriqc(path: Path, visits: pd.DataFrame) -> pd.DataFrame:
+    """Read the metrics of visits, with the prefix `mriqc_`; missing for those without a row.
+
+    Of several images of a visit, the first by name counts.
+
+    Parameters
+    ----------
+    path
+        `group_T1w.tsv` of MRIQC.
+    visits
+        Participants and, where there are any, sessions.
+
+    Raises
+    ------
+    DataError
+        It has no column `bids_name`, or none of the metrics.
+    """
+    table = read_table(path)
+    known = [name for name in OF_MRIQC if name in table.columns]
+    if BIDS_NAME not in table.columns or not known:
+        raise DataError(
+            f'{path}: no column {BIDS_NAME} or no metric such as cjv; give the folder of the group '
+            'table that MRIQC wrote'
+        )
+    metrics = pd.DataFrame({f'mriqc_{name}': table.numbers(name) for name in known})
+    if 'mriqc_fber' in metrics:
+        metrics['mriqc_fber'] = metrics['mriqc_fber'].mask(metrics['mriqc_fber'] == UNDEFINED)
+    names = table.categories(BIDS_NAME).map(str)
+    row_of: dict[Visit, str] = {}
+    for row, name in names.sort_values().items():
+        row_of.setdefault(_visit_of(name), str(row))
+    sessions = visits.get(SESSION, pd.Series(None, visits.index, dtype=object))
+    wanted = [
+        parse_visit(who, session if isinstance(session, str) else None)
+        for who, session in zip(visits[PARTICIPANT], sessions)
+    ]
+    return metrics.reindex([row_of.get(visit) for visit in wanted]).set_axis(visits.index)
+
+
+def _visit_of(name: str) -> Visit:
+    """Return participant and session of the name of an image."""
+    entities = dict(part.partition('-')[::2] for part in name.split('_'))
+    return entities.get('sub', name), entities.get('ses')
+
+
+def doubts_of_mriqc(path: Path, cohort: Cohort) -> list[Caution]:
+    """Warn if a table of MRIQC has no row of anyone."""
+    if read_mriqc(path, cohort.measured).notna().any(axis=None):
+        return []
+    return [
+        Caution(
+            f'{path}: has no row of any of the {len(cohort.measured)} images',
+            'The metrics of MRIQC are missing in phenotype/quality.tsv',
+            'Check that it belongs to this dataset: bids_name has participant and session',
+            PARTICIPANTS,
+        )
+    ]
 
 
 def _scanners(cohort: Cohort, visits: pd.Index) -> pd.Series:
@@ -131,7 +226,8 @@ def _scores(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of the images of one scanner."""
     median = metrics.median()
     centred = metrics - median
-    least = pd.Series({name: metric.least_sd for name, metric in METRICS.items()})
+    known = {name: ALL_METRICS[str(name)] for name in metrics}
+    least = pd.Series({name: metric.least_sd for name, metric in known.items()})
     robust = NORMAL_SD_PER_MAD * centred.abs().median()
     spread = pd.concat([robust, LEAST_RELATIVE_SD * median.abs(), least], axis=1).max(axis=1)
     count = metrics.count()
@@ -140,6 +236,6 @@ def _scores(metrics: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             name: scores[name] * metric.bad if metric.bad else scores[name].abs()
-            for name, metric in METRICS.items()
+            for name, metric in known.items()
         }
     )

@@ -14,8 +14,7 @@ import pandas as pd
 
 from surreal_bids.analysis.descriptions import write_described
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.bids.layout import is_label, without_prefix
-from surreal_bids.bids.outputs import output_path, write_sidecar
+from surreal_bids.bids.outputs import output_path, visit_output, write_sidecar
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.files import copy_file, write_image, write_json, write_tsv
 from surreal_bids.stats.glm import Design, pattern_designs
@@ -83,32 +82,15 @@ class VoxelMaps:
 def ravens_files(
     output_dir: Path, visits: pd.DataFrame, template: str, tissue: str
 ) -> dict[str, Path]:
-    """Find the RAVENS maps of these visits, by visit; those that exist.
-
-    Visits of tables may have ids that are not BIDS labels; these have no images.
-    """
-    labels = {
-        str(visit): (without_prefix(row[PARTICIPANT], 'sub'), _session(row.get(SESSION)))
+    """Find the RAVENS maps of these visits, by visit; those that exist."""
+    entities = {'template': template, 'tissue': tissue}
+    paths = {
+        str(visit): visit_output(
+            output_dir, 'ravens', row[PARTICIPANT], row.get(SESSION), **entities
+        )
         for visit, row in visits.iterrows()
     }
-    paths = {
-        visit: output_path(
-            output_dir,
-            'ravens',
-            participant=participant,
-            session=session,
-            template=template,
-            tissue=tissue,
-        )
-        for visit, (participant, session) in labels.items()
-        if is_label(participant) and (session is None or is_label(session))
-    }
-    return {visit: path for visit, path in paths.items() if path.is_file()}
-
-
-def _session(cell: object) -> str | None:
-    """Label of a session; a missing one is NaN in a table where others have some."""
-    return without_prefix(cell, 'ses') if isinstance(cell, str) else None
+    return {visit: path for visit, path in paths.items() if path and path.is_file()}
 
 
 def map_tissue(

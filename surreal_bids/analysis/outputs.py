@@ -10,12 +10,15 @@ from typing import Any
 import pandas as pd
 
 from surreal_bids.analysis.descriptions import (
+    CONTROLS_OF_MODEL,
     EXCLUDED,
+    OWN_CONTROLS,
     describe_regions,
     describe_results,
     describe_table,
     describe_volumes,
 )
+from surreal_bids.analysis.deviations import with_centiles
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.bids.tabular import (
     CONTROL,
@@ -86,8 +89,11 @@ def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]
     """Describe the columns of a table."""
     if name == 'rindices':
         return describe_results(table.columns, found.names, found.model.meanings)
-    if name in ('contributions', 'deviations'):
+    if name == 'contributions':
         return describe_regions(name, table.columns)
+    if name == 'deviations':
+        whose = OWN_CONTROLS if found.has_own_controls else CONTROLS_OF_MODEL
+        return describe_regions(name, table.columns, controls=whose)
     if name in ('roi_volumes', 'harmonized_volumes'):
         is_volume = _are_volumes(name, found.cohort)
         return describe_volumes(table.columns, is_volume, name == 'harmonized_volumes')
@@ -130,11 +136,16 @@ def _contributions(found: Analysis) -> pd.DataFrame | None:
 
 
 def _deviations(found: Analysis) -> pd.DataFrame:
-    """How far each region that was measured is from controls, at sites that are harmonized."""
+    """How far each region that was measured is from controls and norms, one row per measure.
+
+    Visits of sites that are not harmonized are not compared with controls.
+    """
     measured = found.cohort.features.reindex(columns=found.z_scores.columns).notna()
     harmonized = ~found.results['status'].isin([UNHARMONIZED, INCOMPLETE])
-    z_scores = found.z_scores.where(measured).where(harmonized)
-    return _identifiers(found.cohort.visits).join(z_scores)
+    z_scores = {'controls': found.z_scores.where(measured).where(harmonized)}
+    if found.z_norms is not None:
+        z_scores['norms'] = found.z_norms
+    return _identifiers(found.cohort.visits).join(with_centiles(z_scores), how='inner')
 
 
 def _roi_volumes(found: Analysis) -> pd.DataFrame:
@@ -169,6 +180,11 @@ def _identifiers(visits: pd.DataFrame) -> pd.DataFrame:
     return visits[[name for name in (PARTICIPANT, SESSION) if name in visits]]
 
 
+def _diagnosis(found: Analysis) -> pd.DataFrame | None:
+    """How well patients and controls are told apart; None without both."""
+    return None if found.diagnosis is None or found.diagnosis.empty else found.diagnosis
+
+
 def _agreement_of_members(found: Analysis) -> pd.DataFrame | None:
     """Agreement of members for each M and lambda that was tried."""
     agreement = found.model.gan.state()[1]['Agreement']
@@ -186,7 +202,7 @@ TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
     'associations': lambda found: found.associations,
     'covariates': lambda found: found.covariates,
     'split_half': lambda found: found.split_half,
-    'diagnosis': lambda found: found.diagnosis,
+    'diagnosis': _diagnosis,
     'differences': lambda found: found.differences,
     'group_change': lambda found: found.group_change,
     'changes': lambda found: found.changes,

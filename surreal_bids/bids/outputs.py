@@ -18,7 +18,7 @@ from urllib.request import url2pathname
 import yaml  # type: ignore[import-untyped]
 
 from surreal_bids import __version__
-from surreal_bids.bids.layout import Visit, is_label
+from surreal_bids.bids.layout import Visit, is_label, without_prefix
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_json, write_text
@@ -36,6 +36,7 @@ BIDSIGNORE = (
     '/phenotype',
     '*_xfm.*',
     '*_ravens.*',
+    '/sub-*/**/*_statmap.*',
     '*_desc-quality_T1w.json',
 )
 """Outputs without a rule in BIDS, and phenotype, where BIDS allows one row per participant but the
@@ -128,6 +129,21 @@ def output_path(root: str | Path, name: str, **entities: str | None) -> Path:
     for entity, value in given.items():
         _check_value(name, entity, value, row.allowed.get(entity))
     return Path(root) / row.fill(given)
+
+
+def visit_output(
+    root: Path, name: str, participant: str, session: object = None, **entities: str
+) -> Path | None:
+    """Build the path of an output of a visit as tables write it, with or without prefixes.
+
+    None if an id is not a BIDS label: such participants of tables have no images. A session that is
+    not text is missing.
+    """
+    label = without_prefix(participant, 'sub')
+    visit = without_prefix(session, 'ses') if isinstance(session, str) else None
+    if not is_label(label) or not (visit is None or is_label(visit)):
+        return None
+    return output_path(root, name, participant=label, session=visit, **entities)
 
 
 def _row(name: str) -> OutputName:

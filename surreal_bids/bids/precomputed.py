@@ -33,6 +33,9 @@ RECONSTRUCTIONS = {
 """Segmentations in the folder `mri` of each subject, by program, in order of preference.
 FastSurfer comes first because it also writes files with the names of FreeSurfer."""
 
+MRIQC, MRIQC_TABLE = 'mriqc', 'group_T1w.tsv'
+"""Name of the folder with outputs of MRIQC, and its table of the quality of all T1w images."""
+
 NICHART, NICHART_ENDING = 'dlmuse', '_DLMUSE.nii.gz'
 """Name and files of NiChart, which adds the ending to the name of the image: `01_T1_DLMUSE.nii.gz`
 for `01_T1.nii.gz`."""
@@ -102,6 +105,31 @@ def derivative_folders(config: AppConfig) -> dict[str, Path]:
     return folders
 
 
+def reused_folders(config: AppConfig) -> dict[str, Path]:
+    """Return the folders of `--derivatives` whose results replace a computation."""
+    return {name: path for name, path in derivative_folders(config).items() if name != MRIQC}
+
+
+def mriqc_table(config: AppConfig) -> Path | None:
+    """Return the table of MRIQC in `--derivatives`; None if its folder was not given.
+
+    Raises
+    ------
+    DataError
+        The folder has no such table.
+    """
+    folder = derivative_folders(config).get(MRIQC)
+    if folder is None:
+        return None
+    path = folder / MRIQC_TABLE
+    if not path.is_file():
+        raise DataError(
+            f'--derivatives {MRIQC}={folder}: no {MRIQC_TABLE}; run the group level of MRIQC, or '
+            'correct the path'
+        )
+    return path
+
+
 def _split(text: str) -> tuple[str, Path]:
     """Split `NAME=PATH`; the name is empty for a path alone."""
     name, equals, path = text.partition('=')
@@ -157,7 +185,7 @@ def segmentation_label(config: AppConfig) -> str:
 
     It is the name of the segmentation in `--derivatives`, or else the name of the atlas.
     """
-    names = [name for name in derivative_folders(config) if name not in ANATOMY]
+    names = [name for name in reused_folders(config) if name not in ANATOMY]
     if len(names) > 1:
         raise UsageError(f'--derivatives: {" and ".join(names)} are segmentations; give only one')
     if names and not is_label(names[0]):

@@ -31,7 +31,7 @@ from surreal_bids.config import (
     AppConfig,
     flag_of,
 )
-from surreal_bids.exceptions import SurrealError
+from surreal_bids.exceptions import SurrealError, UsageError
 from surreal_bids.files import sole_use
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def run(arguments: Sequence[str]) -> int:
             )
         )
     check_options(config)
-    writes_jobs = config.write_slurm is not None and not config.dry_run
+    writes_jobs = config.write_slurm is not None
     if config.roi_table is not None and config.analysis_levels == ('group',):
         check_output_folder(config.bids_dir, config.output_dir)
         return _write_slurm(config, None) if writes_jobs else _run_group(config, ())
@@ -158,6 +158,10 @@ def check_options(config: AppConfig) -> None:
     from surreal_bids.cli.execution import check_running_options
     from surreal_bids.cli.plan import check_anatomy_options
 
+    if config.dry_run and config.write_slurm is not None:
+        raise UsageError(
+            '--dry-run writes nothing, --write-slurm writes scripts of jobs; remove one of them'
+        )
     segmentation_label(config)
     if 'participant' in config.analysis_levels:
         check_anatomy_options(config)

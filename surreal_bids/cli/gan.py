@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from surreal_bids.rindices.model import TableModel
 
 FIT_TABLES = ('rindices', 'contributions', 'patterns', 'changes', 'group_change', 'exclusions')
-APPLY_TABLES = ('contributions', 'changes', 'group_change')
+APPLY_TABLES = ('contributions', 'changes', 'group_change', 'diagnosis')
 """Tables of results that `fit` writes, and `apply` beside that of R-indices."""
 
 RINDICES, EXCLUSIONS = 'rindices.tsv', 'exclusions.tsv'

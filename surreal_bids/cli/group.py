@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from surreal_bids import __version__
+from surreal_bids.analysis.deviations import MappedCohort
+from surreal_bids.analysis.image_quality import doubts_of_mriqc
 from surreal_bids.analysis.maps import ravens_files
 from surreal_bids.analysis.outputs import summarise_cohort
 from surreal_bids.bids.layout import Visit, is_label, read_description, without_prefix
@@ -23,7 +25,7 @@ from surreal_bids.bids.outputs import (
     sidecar_path,
     start_dataset,
 )
-from surreal_bids.bids.precomputed import segmentation_label
+from surreal_bids.bids.precomputed import mriqc_table, segmentation_label
 from surreal_bids.bids.preflight import check_output_folder, check_work_folder
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
@@ -36,6 +38,7 @@ from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, 
 from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.volumes import collect_volumes
 from surreal_bids.config import (
+    NETWORK,
     AppConfig,
     CohortOptions,
     TrainingOptions,
@@ -127,6 +130,10 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     _require_inputs_kept(config)
     model = None if config.model is None else TableModel.load(config.model)
     cohort = _read_cohort(config, model, expected)
+    mriqc = mriqc_table(config)
+    if mriqc is not None:
+        doubts = doubts_of_mriqc(mriqc, cohort)
+        cohort = replace(cohort, warnings=(*cohort.warnings, *doubts))
     log_cautions(cohort.warnings)
     summarise(summarise_cohort(cohort.of_participants(config.participant_label)))
     if model is None:
@@ -137,6 +144,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     else:
         source = model.with_unseen_site('skip')
     _warn_of_ids(cohort.of_participants(config.participant_label))
+    _require_mapped_controls(config, cohort)
     cohort = with_logged(cohort)
     chosen = cohort.of_participants(config.participant_label)
     # A model that is applied compares with all controls, whoever is chosen.
@@ -210,7 +218,7 @@ def check_group_tables(config: AppConfig) -> None:
         None if config.model is None else TableModel.load(config.model).preprocessing.requirements
     )
     participants = _find_participants(config)
-    for table in filter(None, (config.retest, config.exclude)):
+    for table in filter(None, (config.retest, config.exclude, mriqc_table(config))):
         read_table(table)
     if config.roi_table is None:
         counts = check_participants(participants, config, needs)
@@ -279,7 +287,9 @@ def _written(root: Path) -> Iterator[Path]:
     """Outputs of the group level that are there, and their sidecars, which may not be."""
     for row in output_names().values():
         if row.level == 'group':
-            for path in root.glob(row.fill(dict.fromkeys(row.entities, '*'))):
+            required = [entity for entity in row.entities if entity not in row.optional]
+            patterns = {row.fill(dict.fromkeys(each, '*')) for each in (required, row.entities)}
+            for path in (path for pattern in patterns for path in root.glob(pattern)):
                 yield path
                 if row.metadata is not None:
                     yield sidecar_path(path)
@@ -452,8 +462,9 @@ def make_workflow(
         'title': read_description(config.bids_dir).get('Name', config.bids_dir.name),
         'template': config.template,
         'template_name': template,
-        'methods': _methods(config, chosen, _mapped_tissues(config, chosen, template)),
+        'methods': _methods(config, _mapped_tissues(config, chosen, template)),
         'labels': list(config.participant_label),
+        'has_norms': config.roi_table is None and segmentation_label(config) == NETWORK,
     }
     individuals: dict[str, Any] = {
         'participants': reported(chosen),
@@ -462,6 +473,9 @@ def make_workflow(
         'adapted': config.model is None or cohort.has_enough_controls,
         'retest_pairs': cohort.retest_pairs,
     }
+    mriqc = mriqc_table(config)
+    if mriqc is not None:
+        analysis['mriqc_table'] = os.fspath(mriqc)
     if config.model is not None:
         individuals['model'] = model_name(config.model)
     if cohort.wanted.atlas is not None:
@@ -492,13 +506,24 @@ def _mapped_tissues(config: AppConfig, cohort: Cohort, template: str) -> list[st
     return [each for each in tissues if ravens_files(config.output_dir, visits, template, each)]
 
 
-def _methods(config: AppConfig, cohort: Cohort, tissues: list[str]) -> dict[str, Any]:
+def _require_mapped_controls(config: AppConfig, cohort: Cohort) -> None:
+    """Refuse maps of deviations if there are too few RAVENS maps of controls."""
+    if not config.deviation_maps:
+        return
+    if not config.map_tissues:
+        raise UsageError('--deviation-maps: --map-tissues is empty; give a tissue, such as GM')
+    for tissue in config.map_tissues:
+        files = ravens_files(config.output_dir, cohort.visits, template_name(config), tissue)
+        MappedCohort.read(cohort, files, tissue)
+
+
+def _methods(config: AppConfig, tissues: list[str]) -> dict[str, Any]:
     """Fields of `GroupMethods` that are known before anything is found."""
     return {
-        'harmonized': cohort.options.site_column is not None and cohort.has_enough_controls,
         'model': None if config.model is None else model_name(config.model),
         'map_tissues': tissues,
         'map_smoothing': config.map_smoothing,
+        'deviation_maps': config.deviation_maps,
         'permutations': config.permutations,
         'split_half': config.split_half,
     }

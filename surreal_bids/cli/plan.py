@@ -26,8 +26,8 @@ from surreal_bids.bids.precomputed import (
     ANATOMY,
     Reusable,
     atlas_label,
-    derivative_folders,
     find_reusable,
+    reused_folders,
     searched_for,
 )
 from surreal_bids.bids.preflight import Problem, Survey, select_images
@@ -146,7 +146,7 @@ def make_plan(config: AppConfig, survey: Survey) -> Plan:
 def _plan_jobs(
     config: AppConfig, template: str, identity: Mapping[str, Any], images: Iterable[T1wImage]
 ) -> tuple[list[Job], list[Problem]]:
-    folders = derivative_folders(config)
+    folders = reused_folders(config)
     jobs, problems = [], []
     for image in images:
         try:
@@ -165,7 +165,7 @@ def reuse_counts(config: AppConfig, jobs: Sequence[Job]) -> dict[tuple[str, str]
     """Count the images for which each result of each program was found."""
     return {
         (name, result): sum(job.reusable.found_in(name)[result] for job in jobs)
-        for name in derivative_folders(config)
+        for name in reused_folders(config)
         for result in Reusable().found_in(name)
     }
 
@@ -226,7 +226,7 @@ def refusals(jobs: Iterable[Job]) -> list[Caution]:
 
 def _require_some_reused(config: AppConfig, jobs: Sequence[Job]) -> None:
     """Raise an error if a folder has no result for any image of the dataset."""
-    for name, folder in derivative_folders(config).items():
+    for name, folder in reused_folders(config).items():
         if any(any(job.reusable.found_in(name).values()) for job in jobs):
             continue
         if _has_results_of_others(config, name, folder):
@@ -480,7 +480,7 @@ def provenance_of(config: AppConfig, study: Study, job: Job) -> Provenance:
     """Return the sources of the outputs of a job as BIDS URIs."""
     reusable = job.reusable
     raw = [f'bids:raw:{job.image.path.relative_to(config.bids_dir.absolute()).as_posix()}']
-    folders = derivative_folders(config)
+    folders = reused_folders(config)
 
     def sources(path: Path | None, name: str | None) -> list[str]:
         if path is None or name is None:

@@ -13,8 +13,11 @@ from surreal_bids.columns import column_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import list_briefly
 
-REASON = 'reason'
-"""Column of a list of exclusions."""
+REASON, RATING = 'reason', 'rating'
+"""Columns of a list of exclusions."""
+
+FAIL, RATINGS = 'fail', ('pass', 'unsure', 'fail')
+"""Rating that excludes an image, and all ratings; reports of participants write them."""
 
 
 def read_exclusions(
@@ -29,8 +32,8 @@ def read_exclusions(
     Parameters
     ----------
     path
-        Table with ids and, optionally, sessions and reasons. A row without a session excludes all
-        visits of the participant.
+        Table with ids and, optionally, sessions, reasons and ratings. A row without a session
+        excludes all visits of the participant. With ratings, only rows with `fail` count.
     visits
         Visits that may be excluded, by name.
     everyone
@@ -51,7 +54,7 @@ def read_exclusions(
         The table cannot be read, or lists someone who is in no other table: a misspelt id would
         leave a participant in the analysis.
     """
-    table = read_table(path)
+    table = _failed(read_table(path))
     if not len(table):
         return {}
     listed = _listed_visits(table, id_column, any(session for _, session in everyone))
@@ -62,6 +65,21 @@ def read_exclusions(
         for name, visit in visits.items()
     }
     return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def _failed(table: Table) -> Table:
+    """Keep the rows with the rating `fail`; all rows without a column of ratings."""
+    column = find_column(table.columns, RATING)
+    if column is None:
+        return table
+    ratings = table.categories(column).str.lower()
+    other = ratings[~ratings.isin(RATINGS) & ratings.notna()]
+    if len(other):
+        raise DataError(
+            f'{table.source}: {other.index[0]} has the {column} {other.iloc[0]!r}; use pass, '
+            'unsure or fail (only fail excludes), or remove the column to exclude all rows'
+        )
+    return table.rows(list(ratings.index[ratings == FAIL]))
 
 
 def _require_known(

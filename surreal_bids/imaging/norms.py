@@ -133,7 +133,7 @@ def assess_volumes(volumes: pd.DataFrame, subject: Subject) -> pd.DataFrame:
     """
     table = volumes[['index', 'name', 'volume_mm3']].reset_index(drop=True)
     known = not why_no_norms(volumes, subject)
-    table['deviation'] = _deviations(table, subject) if known else np.nan
+    table['deviation'] = volume_deviations(table, subject) if known else np.nan
     table['asymmetry'] = _asymmetries(table)
     table['confidence'] = volumes.get('confidence', pd.Series(np.nan, volumes.index)).to_numpy()
     table['reason'] = [_reason(row) for row in table.to_dict('records')]
@@ -152,8 +152,16 @@ def why_no_norms(volumes: pd.DataFrame, subject: Subject) -> str:
     return '' if subject.icv_mm3 else 'the head size is not known without a brain mask'
 
 
-def _deviations(table: pd.DataFrame, subject: Subject) -> NDArray[np.float64]:
-    """Standard deviations of each log volume from the usual one; missing where there is none."""
+def volume_deviations(table: pd.DataFrame, subject: Subject) -> NDArray[np.float64]:
+    """Standard deviations of each log volume from the usual one; missing where there is none.
+
+    Parameters
+    ----------
+    table
+        One row a region: index and volume_mm3.
+    subject
+        Whose they are; age and head size are known.
+    """
     usual = norms().reindex(table['index'])
     mean = usual[list(subject.terms)].to_numpy() @ np.array(list(subject.terms.values()))
     volumes = table['volume_mm3'].where(table['volume_mm3'] > 0).to_numpy(dtype=float)

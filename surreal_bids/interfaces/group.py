@@ -112,6 +112,8 @@ class _AnalyseGroupInput(BaseInterfaceInputSpec):
     template_name = traits.Str(mandatory=True, desc='its name in names of files')
     methods = traits.Dict(mandatory=True, desc='fields of GroupMethods that are not results')
     labels = traits.List(traits.Str(), desc='participants to analyse; none: everyone')
+    has_norms = traits.Bool(False, usedefault=True, desc='volumes are of the built-in network')
+    mriqc_table = File(exists=True, desc='quality of all images, by MRIQC')
     atlas_dir = traits.Str(desc='where the atlas is kept, to show patterns on it')
     n_threads = traits.Int(1, usedefault=True, nohash=True, desc='images read at once')
 
@@ -135,6 +137,7 @@ class AnalyseGroup(Step):
 
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.analysis.descriptions import describe_table
+        from surreal_bids.analysis.deviations import from_norms
         from surreal_bids.analysis.findings import findings_of
         from surreal_bids.analysis.image_quality import OUTLIERS, read_image_quality
         from surreal_bids.analysis.outputs import TABLES, write_tables
@@ -145,14 +148,19 @@ class AnalyseGroup(Step):
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         found = self._analyse()
+        if inputs.has_norms:
+            found = replace(found, z_norms=from_norms(found.cohort, final_path(root)))
         write_tables(found, {name: output_path(root, name) for name in TABLES})
         found.model.save(output_path(root, 'model_card').parent)
-        images = read_image_quality(final_path(root), found.cohort)
+        mriqc = Path(inputs.mriqc_table) if isdefined(inputs.mriqc_table) else None
+        images = read_image_quality(final_path(root), found.cohort, mriqc)
         if images is not None:
             path = write_tsv(output_path(root, 'image_quality'), images.table)
             described = describe_table('image_quality', images.table.columns)
             write_sidecar('image_quality', path, described)
         voxel_maps = self._map(found, Path(inputs.cohort_dir) / 'maps')
+        if inputs.methods['deviation_maps']:
+            self._map_deviations(found)
         pattern_maps = {}
         if isdefined(inputs.atlas_dir):
             pattern_maps = write_pattern_maps(
@@ -208,6 +216,18 @@ class AnalyseGroup(Step):
             maps = map_tissue(found, files, folder / tissue, options, inputs.n_threads)
             written[tissue] = write_maps(root, maps, tissue, inputs.template_name)
         return written
+
+    def _map_deviations(self, found: Analysis) -> None:
+        """Write the maps of z-scores of each visit."""
+        from surreal_bids.analysis.deviations import MappedCohort
+        from surreal_bids.analysis.maps import ravens_files
+
+        inputs, root = self.inputs, Path(self.inputs.output_dir)
+        template, chosen = inputs.template_name, set(found.cohort.visits.index)
+        for tissue in inputs.methods['map_tissues']:
+            files = ravens_files(final_path(root), found.everyone.visits, template, tissue)
+            mapped = MappedCohort.read(found.everyone, files, tissue)
+            mapped.write(root, template, chosen, inputs.methods['map_smoothing'], inputs.n_threads)
 
     def _given(self, name: str) -> Any:
         value = getattr(self.inputs, name)

@@ -16,7 +16,7 @@ from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import final_path, write_json
-from surreal_bids.reports.pages import Fragment, is_own_page, write_fragments
+from surreal_bids.reports.pages import Fragment, is_own_page, rating_script, write_fragments
 
 ANATOMY, RINDICES = 'anatomy', 'rindices'
 
@@ -65,7 +65,8 @@ def assemble_report(root: Path, label: str, changed: Mapping[str, Fragment | Non
     ]
     there = [fragment for fragment in fragments if fragment is not None]
     if there:
-        write_fragments(path, there)
+        shows_images = fragments[ORDER.index(ANATOMY)] is not None
+        write_fragments(path, there, rating_script() if shows_images else '')
     elif path.is_file() and is_own_page(path):
         path.unlink()
     for name, fragment in changed.items():

@@ -12,12 +12,12 @@ import pandas as pd
 
 from surreal_bids.analysis.findings import Findings
 from surreal_bids.bids.layout import is_label, without_prefix
-from surreal_bids.bids.outputs import Record, output_path
+from surreal_bids.bids.outputs import Record, output_path, read_quality, visit_output
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
-from surreal_bids.imaging.norms import UNCERTAIN
+from surreal_bids.imaging.norms import norms
 from surreal_bids.reports.pages import Block, Paragraph, Table
 from surreal_bids.rindices.crossfit import MIN_REPRODUCED, NOT_HELD_OUT
 from surreal_bids.rindices.preprocessing import INCOMPLETE, NONE_BEYOND
@@ -143,19 +143,18 @@ def image_flags(output_dir: Path, participant: str, session: object = None) -> l
     name = without_prefix(session, 'ses') if isinstance(session, str) else None
     record = Record.read(output_dir, (label, name))
     flags = [Flag('warning on the image', caution) for caution in record.warnings]
-    for path in record.outputs:
-        if path.endswith('_dseg.tsv') and (output_dir / path).is_file():
-            confidence = pd.read_csv(output_dir / path, sep='\t').get('confidence')
-            flags += [] if confidence is None else _uncertain(confidence)
-    return flags
+    path = visit_output(output_dir, 'quality', participant, session)
+    quality = {} if path is None else read_quality(path)
+    return [*flags, *_uncertain(quality.get('uncertain_regions'))]
 
 
-def _uncertain(confidence: pd.Series) -> list[Flag]:
-    count = int((confidence < UNCERTAIN).sum())
-    if count <= UNCERTAIN_SHARE * len(confidence):
+def _uncertain(count: float | None) -> list[Flag]:
+    """Return the flag of an image with this number of uncertain regions; None: not known."""
+    n_regions = len(norms())
+    if count is None or count <= UNCERTAIN_SHARE * n_regions:
         return []
     caution = Caution(
-        f'the network is uncertain about {count} of {len(confidence)} regions',
+        f'the network is uncertain about {count:.0f} of {n_regions} regions',
         'The image quality is poor or unusual, and volumes may be wrong',
         'Check the figure of the regions',
         FIGURES,

@@ -40,6 +40,7 @@ from surreal_bids.cohort.uses import group_uses
 from surreal_bids.files import final_path
 from surreal_bids.reports import figures
 from surreal_bids.reports.flags import (
+    FEW_ROWS,
     HOW_TO_READ,
     exclusion_table,
     not_held_out,
@@ -272,18 +273,20 @@ def _images(report: GroupReport) -> list[Block]:
         return [figure, Paragraph('None of these images is an outlier in any metric.')]
     shown = found[[name for name in (PARTICIPANT, SESSION, OUTLIERS) if name in found]]
     links = report_links(root, found[PARTICIPANT], root)
-    text = 'Images to look at. To exclude those that failed, list them in a table (--exclude)'
+    text = 'Images to look at. To exclude those that failed, rate them in their reports (--exclude)'
     return [figure, Table(shown.reset_index(drop=True), text, links={PARTICIPANT: links})]
 
 
 def _harmonization(report: GroupReport) -> Section:
     """Return how ComBat changed site effects and effects of covariates."""
+    sites = report.found.sites
+    fold = f'{len(sites)} sites' if len(sites) > FEW_ROWS else ''
+    listed: list[Block] = [Table(sites, 'Participants of each site', fold=fold)]
+    listed = listed if len(sites) else []
     if report.found.quality is None:
-        text = (
-            'Harmonization was not assessed: there is only one site, there are too few controls '
-            'per site, or a model trained on other data was applied.'
-        )
-        return Section(HARMONIZATION, (Paragraph(text),))
+        why = report.found.not_assessed
+        text = f'Harmonization was not assessed{f": {why}" if why else ""}.'
+        return Section(HARMONIZATION, (Paragraph(text), *listed))
     drawn = figures.plot_harmonization(report.found.quality)
     caption = (
         'In controls. Left: variance of each region explained by site. Middle: cross-validated '
@@ -293,7 +296,7 @@ def _harmonization(report: GroupReport) -> Section:
         'unchanged.'
     )
     figure = report.figure('harmonization', drawn, 'Before and after ComBat', caption)
-    return Section(HARMONIZATION, (figure,))
+    return Section(HARMONIZATION, (figure, *listed))
 
 
 def _model(report: GroupReport) -> Section:
@@ -524,9 +527,9 @@ OUT_OF_FOLD = (
     'all regions. Each participant was scored by models and preprocessing that did not use them.'
 )
 APPLIED = (
-    'Score: the sum of the R-indices. Participants whose volumes could not be harmonized are left '
-    'out. The AUC is too high if the model was trained on these participants, and the interval '
-    'does not include errors of scanner effects.'
+    'Scores: the sum of the R-indices, and each of them. Participants whose volumes could not be '
+    'harmonized are left out. The AUC is too high if the model was trained on these participants, '
+    'and the interval does not include errors of scanner effects.'
 )
 """What patients and controls were told apart by, where a model was trained and where not."""
 

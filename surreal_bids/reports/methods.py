@@ -20,6 +20,7 @@ from markupsafe import Markup, escape
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
+from surreal_bids.harmonization.combat import UNHARMONIZED
 
 MaskOrigin = Literal['deepbet', 'stripped', 'given']
 COMPUTED_MASKS: tuple[MaskOrigin, ...] = ('deepbet', 'stripped')
@@ -120,7 +121,7 @@ class GroupMethods:
     n_controls, n_patients, n_without_group, n_features, features
         Who and what was included: volumes or z-scores.
     harmonized, longitudinal
-        Whether sites were harmonized with ComBat, and were compared within participants.
+        Whether site effects were removed with ComBat, and were compared within participants.
     covariates
         What was residualised.
     icv
@@ -133,9 +134,9 @@ class GroupMethods:
         Training: numbers of patterns tried, the one chosen (0: none is supported), members trained.
     folds
         In how many folds participants were held out; 0: in none.
-    map_tissues, map_smoothing, permutations
-        Tissues of the voxelwise maps, their smoothing (mm), and permutations for family-wise
-        errors.
+    map_tissues, map_smoothing, deviation_maps, permutations
+        Tissues of the voxelwise maps, their smoothing (mm), whether there are maps of single
+        participants, and permutations for family-wise errors.
     associations
         R-indices were associated with clinical measures.
     slopes
@@ -165,6 +166,7 @@ class GroupMethods:
     folds: int = 0
     map_tissues: tuple[str, ...] = ()
     map_smoothing: float = 0.0
+    deviation_maps: bool = False
     permutations: int = 0
     associations: bool = False
     slopes: tuple[str, ...] = ()
@@ -183,7 +185,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
     found
         All results.
     asked
-        Fields of `GroupMethods` that are no results: `harmonized`, `model`, `map_tissues` ...
+        Fields of `GroupMethods` that are no results: `model`, `map_tissues` ...
     """
     cohort, change, gan = found.cohort, found.group_change, found.model.gan
     combat = found.model.preprocessing.combat
@@ -206,6 +208,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         covariates=cohort.options.covariates,
         features='z-scores' if cohort.wanted.are_z_scores else 'volumes',
         icv=cohort.options.icv,
+        harmonized=_is_harmonized(found),
         longitudinal=combat is not None and combat.shift_error_ is not None,
         associations=not found.associations.empty,
         retest_pairs=cohort.retest_pairs if found.changes is not None else 0,
@@ -214,6 +217,14 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         **{**asked, 'map_tissues': tuple(asked['map_tissues'])},
         **trained,
     )
+
+
+def _is_harmonized(found: Analysis) -> bool:
+    """Whether site effects were removed: the model knows several sites, and those of someone."""
+    combat = found.model.preprocessing.combat
+    if combat is None or len(combat.sites_) < 2:
+        return False
+    return bool((found.results['status'] != UNHARMONIZED).any())
 
 
 def _origin_of(imported: Mapping[str, Any]) -> str:

@@ -180,7 +180,22 @@ class Html:
     markup: Markup
 
 
-Block = Paragraph | Checks | Numbers | Facts | Figure | Table | Code | Html
+@dataclass(frozen=True)
+class Rating:
+    """A place where a reviewer can rate an image; `rating_script` puts a form there.
+
+    Attributes
+    ----------
+    participant, session
+        As in tables, with `sub-` and `ses-`; the session is empty without sessions.
+    """
+
+    kind: ClassVar[str] = 'rating'
+    participant: str
+    session: str = ''
+
+
+Block = Paragraph | Checks | Numbers | Facts | Figure | Table | Code | Html | Rating
 
 
 @dataclass(frozen=True)
@@ -351,7 +366,17 @@ def _blocks(sections: Iterable[Section]) -> Iterator[Block]:
 @cache
 def table_script() -> str:
     """What makes tables interactive."""
-    return (package_files(__package__) / 'templates' / 'tables.js').read_text(encoding='utf-8')
+    return _script('tables.js')
+
+
+@cache
+def rating_script() -> str:
+    """What lets a reviewer rate images, and save the ratings."""
+    return _script('ratings.js')
+
+
+def _script(name: str) -> str:
+    return (package_files(__package__) / 'templates' / name).read_text(encoding='utf-8')
 
 
 def content_policy(scripts: Iterable[str]) -> str:

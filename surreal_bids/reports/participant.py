@@ -34,6 +34,7 @@ from surreal_bids.reports.pages import (
     Number,
     Numbers,
     Paragraph,
+    Rating,
     Section,
     Table,
     list_checks,
@@ -190,16 +191,20 @@ def _subtitle(data: ParticipantReport) -> str:
 def _results(data: ParticipantReport) -> list[Section]:
     """Sections of the only scan, or one section a scan."""
     if len(data.sessions) == 1:
-        return _scan(data.sessions[0])
+        return _scan(data.name, data.sessions[0])
     return [
-        Section(f'ses-{each.session}' if each.session else each.source, parts=tuple(_scan(each)))
+        Section(
+            f'ses-{each.session}' if each.session else each.source,
+            parts=tuple(_scan(data.name, each)),
+        )
         for each in data.sessions
     ]
 
 
-def _scan(session: SessionReport) -> list[Section]:
+def _scan(name: str, session: SessionReport) -> list[Section]:
     volumes = assess_volumes(session.volumes, session.subject)
-    sections = [Section('Summary', (*_summary(session, volumes),))]
+    rating = Rating(name, f'ses-{session.session}' if session.session else '')
+    sections = [Section('Summary', (*_summary(session, volumes), rating))]
     if session.figures:
         convention = Paragraph(
             'Left in the figure is left in the head (axial and coronal slices) or posterior '

@@ -49,8 +49,7 @@ def write_and_store(
     model
         Name of the model that was applied; None if one was trained.
     """
-    harmonized = found.model.preprocessing.combat is not None
-    asked = {'harmonized': harmonized, 'model': model, 'map_tissues': (), 'from_table': True}
+    asked = {'model': model, 'map_tissues': (), 'from_table': True}
     content = {
         'Format': FORMAT,
         'GeneratedBy': {'Name': 'surreal_bids', 'Version': __version__},

@@ -1,46 +1,185 @@
-"""z-scores of regions in healthy participants who were not used to compute what is expected."""
+"""Deviations of regions and voxels of healthy participants, and of others."""
 
+import json
+from dataclasses import replace
 from types import SimpleNamespace
 
+import nibabel as nib
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import norm
 
+from surreal_bids.analysis.deviations import (
+    LEAST_CONTROLS,
+    MappedCohort,
+    from_norms,
+    in_16_bits,
+)
 from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.outputs import write_tables
+from surreal_bids.bids.outputs import output_path
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import CohortOptions
-from surreal_bids.files import write_tsv
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_image, write_tsv
+from surreal_bids.imaging.norms import NORM_AGES, Subject, assess_volumes
+from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.model import prepare
 from surreal_bids.simulation.population import sample_controls
+from surreal_bids.stats.maps import Grid
+from tests.analysis.group_study import read_study
+from tests.cohort.study import make_study
+from tests.stats.fields import AFFINE, SHAPE, smooth_fields
 
-N_CONTROLS, N_OTHERS = 120, 300
+N_CONTROLS, N_OTHERS = 60, 300
 
 
-@pytest.fixture(scope='module')
-def found(tmp_path_factory):
-    folder = tmp_path_factory.mktemp('healthy')
-    drawn = sample_controls(N_CONTROLS + N_OTHERS, np.random.default_rng(3))
+def read_healthy(folder, n_sites):
+    """A cohort of healthy people, most of whom are called patients."""
+    rng = np.random.default_rng(3)
+    drawn = sample_controls(N_CONTROLS + N_OTHERS, rng)
     names = [f'sub-{number:04}' for number in range(len(drawn.people))]
     group = np.where(np.arange(len(names)) < N_CONTROLS, 'CN', 'PT')
+    site = rng.integers(0, n_sites, len(names))
+    shift = np.exp(0.1 * rng.normal(size=(n_sites, drawn.volumes.shape[1])))[site]
     people = drawn.people.assign(diagnosis=group)
-    tables = {'volumes': drawn.volumes, 'participants': people}
+    if n_sites > 1:
+        people['site'] = [f'site{number}' for number in site]
     paths = []
-    for name, table in tables.items():
+    for name, table in {'volumes': drawn.volumes * shift, 'participants': people}.items():
         table = table.reset_index(drop=True)
         table.insert(0, 'participant_id', names)
         paths.append(write_tsv(folder / f'{name}.tsv', table))
-    cohort = read_cohort(*paths, CohortOptions())
+    return read_cohort(*paths, CohortOptions())
+
+
+def analyse(cohort, **more):
     model = SimpleNamespace(preprocessing=prepare(cohort).preprocessing)
-    return Analysis(cohort=cohort, model=model, results=None)
+    results = pd.DataFrame({'status': 'complete'}, cohort.visits.index)
+    return Analysis(cohort=cohort, model=model, results=results, **more)
 
 
-def test_five_per_cent_of_others_are_beyond_1_96(found):
-    others = found.z_scores[found.cohort.is_patient]
-    assert len(others) == N_OTHERS
-    assert 0.03 < (others.abs() > 1.96).to_numpy().mean() < 0.08
-    assert abs(others.to_numpy().mean()) < 0.1
+@pytest.fixture(scope='module', params=[1, 6])
+def found(request, tmp_path_factory):
+    return analyse(read_healthy(tmp_path_factory.mktemp('healthy'), request.param))
 
 
-def test_controls_have_unit_variance(found):
-    controls = found.z_scores[~found.cohort.is_patient].to_numpy()
-    np.testing.assert_allclose(controls.mean(axis=0), 0, atol=0.01)
-    np.testing.assert_allclose(controls.std(axis=0), 1, atol=0.02)
+@pytest.mark.parametrize('is_patient', [False, True])
+def test_five_per_cent_of_healthy_regions_are_beyond_1_96(found, is_patient):
+    """Those of controls, too, who are compared with the other controls."""
+    z = found.z_scores[found.cohort.is_patient == is_patient]
+    assert len(z) == (N_OTHERS if is_patient else N_CONTROLS)
+    assert 0.04 < (z.abs() > 1.96).to_numpy().mean() < 0.06
+    assert abs(z.to_numpy().mean()) < 0.1
+
+
+def test_each_measure_of_each_visit_is_a_row(found, tmp_path):
+    path = tmp_path / 'deviations.tsv'
+    write_tables(found, {'deviations': path})
+    table = pd.read_csv(path, sep='\t')
+    assert table.groupby('participant_id', sort=False)['measure'].agg(list).tolist() == [
+        ['z_controls', 'centile_controls']
+    ] * len(found.cohort)
+    values = table.set_index(['measure', 'participant_id'])
+    np.testing.assert_allclose(values.loc['z_controls'], found.z_scores, atol=6e-4)
+    centiles = 100 * norm.cdf(found.z_scores)
+    np.testing.assert_allclose(values.loc['centile_controls'], centiles, atol=6e-3)
+    described = json.loads(path.with_suffix('.json').read_text())
+    assert list(described) == list(table)
+    assert 'controls of this study' in described['measure']['Levels']['z_controls']
+
+
+def test_without_own_controls_those_of_the_model_count(found, tmp_path):
+    patients = found.cohort.select(found.cohort.is_patient)
+    alone = replace(found, cohort=patients, results=found.results.loc[patients.visits.index])
+    assert not alone.has_own_controls
+    write_tables(alone, {'deviations': tmp_path / 'deviations.tsv'})
+    described = json.loads((tmp_path / 'deviations.json').read_text())
+    assert 'the model learned from' in described['measure']['Levels']['z_controls']
+    chosen = replace(alone, read=found.cohort)
+    assert chosen.has_own_controls
+    pd.testing.assert_frame_equal(chosen.z_scores, found.z_scores.loc[patients.visits.index])
+
+
+def test_norms_are_those_of_the_report(tmp_path):
+    cohort = read_healthy(tmp_path, 1)
+    chosen = cohort.select(np.arange(len(cohort)) < 4)
+    columns = list(recognise(chosen.features))
+    measured = chosen.measured.loc[chosen.visits.index].assign(icv=1.5e6)
+    ages = [NORM_AGES[0] - 0.1, 30.0, NORM_AGES[1] + 0.9, NORM_AGES[1] + 1.0]
+    chosen = replace(chosen, measured=measured, people=chosen.people.assign(age=ages))
+    for name in chosen.visits['participant_id']:
+        path = output_path(tmp_path, 'brain_mask', participant=name.removeprefix('sub-'))
+        voxels = np.diag([1.2, 1.0, 1.0, 1.0])
+        write_image(path, nib.Nifti1Image(np.ones((2, 3, 4), np.uint8), voxels))
+    z = from_norms(chosen, tmp_path)
+    assert z.notna().all(axis=1).tolist() == [False, True, True, False]
+    visit = chosen.visits.index[1]
+    volumes = pd.DataFrame(
+        {
+            'index': list(recognise(columns).values()),
+            'name': [region_names()[index] for index in recognise(columns).values()],
+            'volume_mm3': measured.loc[visit, columns].to_numpy(float),
+            'confidence': 0.9,
+        }
+    )
+    sex = chosen.people.loc[visit, 'sex']
+    subject = Subject(age=30.0, sex=sex, icv_mm3=1.5e6, voxel_mm=1.2 ** (1 / 3))
+    expected = assess_volumes(volumes, subject)['deviation']
+    np.testing.assert_allclose(z.loc[visit, columns].astype(float), expected)
+
+
+@pytest.fixture(scope='module')
+def mapped(tmp_path_factory):
+    """A study of two visits of everyone with RAVENS maps, in which nobody is ill."""
+    folder = tmp_path_factory.mktemp('maps')
+    cohort = read_study(folder, make_study(40, 20), sessions=True)
+    images = 3 + 0.3 * smooth_fields(np.random.default_rng(0), len(cohort))
+    images[:, 0] = 0
+    files = {}
+    for visit, image in zip(cohort.visits.index, images):
+        files[visit] = folder / f'{visit}.nii.gz'
+        nib.Nifti1Image(image.astype(np.float32), AFFINE).to_filename(files[visit])
+    return cohort, files
+
+
+def test_maps_of_visits_are_written(mapped, tmp_path):
+    cohort, files = mapped
+    study = MappedCohort.read(cohort, files, 'GM')
+    chosen = list(cohort.visits.index[[0, 1, 90]])
+    study.write(tmp_path, 'MNI', chosen, 2.0, 1)
+    paths = sorted(tmp_path.rglob('*.nii.gz'))
+    assert [path.name for path in paths] == [
+        f'{visit}_space-MNI_label-GM_stat-z_statmap.nii.gz' for visit in chosen
+    ]
+    image = nib.load(paths[0])
+    assert image.get_data_dtype() == np.int16
+    assert Grid.of(paths[0]).matches(Grid(SHAPE, AFFINE))
+    sidecar = json.loads((tmp_path / paths[0]).with_name(paths[0].name[:-7] + '.json').read_text())
+    assert (sidecar['NumberOfControls'], sidecar['SmoothingFWHM']) == (40, 2.0)
+
+
+def test_one_in_twenty_voxels_of_healthy_visits_is_beyond_1_96(mapped, tmp_path):
+    cohort, files = mapped
+    MappedCohort.read(cohort, files, 'GM').write(tmp_path, 'MNI', cohort.visits.index, 0.0, 1)
+    paths = sorted(tmp_path.rglob('*.nii.gz'))
+    assert len(paths) == len(cohort)
+    maps = np.array([nib.load(path).get_fdata() for path in paths])
+    assert not maps[:, 0].any()
+    inside = maps[:, 1:]
+    assert (np.abs(inside) > 1.96).mean() == pytest.approx(0.05, abs=0.01)
+    assert inside.std() == pytest.approx(1, abs=0.03)
+
+
+def test_few_controls_are_refused(mapped):
+    cohort, files = mapped
+    some = cohort.select(cohort.is_patient | (np.arange(len(cohort)) < 2 * LEAST_CONTROLS - 2))
+    with pytest.raises(DataError, match=r'--deviation-maps: 19 controls .* at least 20 controls'):
+        MappedCohort.read(some, files, 'GM')
+
+
+def test_z_scores_are_stored_in_steps_and_zero_stays_zero(tmp_path):
+    z = np.array([[[0, -1.23449, 31.9999]]], np.float32)
+    path = write_image(tmp_path / 'z.nii.gz', in_16_bits(nib.Nifti1Image(z, AFFINE)))
+    np.testing.assert_allclose(nib.load(path).get_fdata().ravel(), [0, -1.23, 32], atol=1e-6)

@@ -12,6 +12,7 @@ from surreal_bids.analysis.diagnosis import (
     SUM_OF_INDICES,
     compare_groups,
     diagnose,
+    diagnose_applied,
     warn_of_differences,
 )
 from surreal_bids.cohort.cohort import Cohort
@@ -81,6 +82,15 @@ def test_the_sum_of_r_indices_is_of_the_held_out(tmp_path):
     table = diagnose(cohort, fitted, ['r1', 'r2']).set_index(['by', 'among'])
     row = table.loc[(SUM_OF_INDICES, EVERYONE)]
     assert (row['controls'], row['patients'], row['auc']) == (29, 41, 1.0)
+
+
+def test_an_applied_model_is_judged_by_each_r_index(tmp_path):
+    cohort = read(tmp_path, make_study())
+    r = pd.DataFrame({'r1': np.where(cohort.is_patient, 0.6, 0.1), 'r2': 0.2}, cohort.visits.index)
+    table = diagnose_applied(cohort, r)
+    areas = table[table['among'] == EVERYONE].set_index('by')['auc']
+    assert areas.to_dict() == {SUM_OF_INDICES: 1.0, 'r1': 1.0, 'r2': 0.5}
+    assert set(diagnose_applied(cohort, r[['r1']])['by']) == {SUM_OF_INDICES}
 
 
 def test_who_has_no_model_of_a_fold_is_not_counted(tmp_path):

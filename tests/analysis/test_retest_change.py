@@ -117,7 +117,7 @@ def test_what_noise_was_used_is_said(cohort, model, pairs, tmp_path):
     described = json.loads((tmp_path / 'changes.json').read_text())['noise']['Description']
     assert ('--retest' in described) == bool(pairs)
     assert f'{pairs or 5} p' in described
-    asked = {'harmonized': False, 'model': 'm', 'map_tissues': ()}
+    asked = {'model': 'm', 'map_tissues': ()}
     methods = describe_group_methods(found, asked)
     text = methods_text(MethodsOptions('1', group=methods))
     assert (f'{PAIRS} pairs of repeated scans' in text) == bool(pairs)

@@ -81,7 +81,8 @@ def test_each_row_is_sound(name, row):
     assert row.level in {'dataset', 'participant', 'group'}
     assert row.content
     assert set(row.allowed) <= set(row.entities)
-    assert ('participant' in row.entities) == (row.level == 'participant')
+    if name != 'deviation_map':  # Of participants, by the group level.
+        assert ('participant' in row.entities) == (row.level == 'participant')
     with pytest.raises(UsageError, match=f'output {name}: unknown entity colour'):
         output_path('.', name, colour='red')
     if set(row.entities) - row.optional:
@@ -236,7 +237,7 @@ def test_bidsignore_is_that_of_the_design(tmp_path):
     start_dataset(tmp_path, tmp_path, {})
     assert (tmp_path / '.bidsignore').read_text() == (
         '*.html\n/sub-*/figures\n/sub-*/log\n/models\n/group_*\n/phenotype\n*_xfm.*\n*_ravens.*\n'
-        '*_desc-quality_T1w.json\n'
+        '/sub-*/**/*_statmap.*\n*_desc-quality_T1w.json\n'
     )
 
 
@@ -260,7 +261,11 @@ TABLES = {
         'baseline': [0.1, 0.1],
         'Thalamus': [0.4, -0.2],
     },
-    'deviations': {'participant_id': ['sub-01', 'sub-02'], 'Thalamus': [0.4, -0.2]},
+    'deviations': {
+        'participant_id': ['sub-01', 'sub-01'],
+        'measure': ['z_controls', 'centile_controls'],
+        'Thalamus': [0.0, 50.0],
+    },
     'image_quality': {'participant_id': ['sub-01', 'sub-02'], 'cjv': [0.4, 0.5]},
     'associations': {'measure': ['age'], 'r1': [0.5]},
 }

@@ -379,6 +379,7 @@ def test_apply_replaces_only_on_demand(home, tmp_path, existing):
         not is_named
     )
     written = {'r.tsv', 'r.json', 'r_contributions.tsv', 'r_contributions.json', 'r_report'}
+    written |= {'r_diagnosis.tsv', 'r_diagnosis.json'}
     assert listing(tmp_path) == (written if is_named else {existing})
 
 

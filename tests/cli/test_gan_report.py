@@ -6,6 +6,7 @@ import shutil
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from surreal_bids.analysis import engine
@@ -89,8 +90,9 @@ def test_it_is_the_report_of_the_group_level_without_maps(home, tmp_path, monkey
     """Both are made from one analysis; the group level has gone through its own interface."""
     monkeypatch.setattr(AnalyseGroup, '_analyse', lambda _: home.found)
     (tmp_path / 'cohort').mkdir()
-    methods = {'harmonized': True, 'model': None, 'map_tissues': []}
+    methods = {'model': None, 'map_tissues': []}
     methods |= {'map_smoothing': 0.0, 'permutations': 0, 'split_half': False}
+    methods['deviation_maps'] = False
     step = AnalyseGroup(
         cohort_dir=str(tmp_path / 'cohort'),
         model_card=str(home.folder / 'model' / 'model.json'),
@@ -136,6 +138,24 @@ def test_the_report_of_apply_names_the_model_and_everyone(home):
     assert 'Controls30' in page.words
     assert 'Patients41' in page.words
     assert all(name in page.words for name in make_study().features.index)
+
+
+def test_the_report_of_apply_tells_why_sites_were_not_assessed(home):
+    people = make_study().people
+    counts = [
+        [site, str(len(rows)), str((rows['diagnosis'] == 'CN').sum()), 'yes']
+        for site, rows in people.groupby('site')
+    ]
+    shown = sections(Page(home.folder / 'r_report' / 'group.html'))['Harmonization']
+    assert 'not assessed: the model was trained on other data, whose site effects' in shown
+    assert content(shown)[4:] == [cell for row in counts for cell in row]
+
+
+def test_each_r_index_of_apply_has_an_area(home):
+    table = pd.read_csv(home.folder / 'r_diagnosis.tsv', sep='\t')
+    assert table['by'].unique().tolist() == ['sum of R-indices', 'r1', 'r2']
+    shown = sections(Page(home.folder / 'r_report' / 'group.html'))
+    assert any({'r1', 'r2', 'sum of R-indices'} <= set(content(each)) for each in shown.values())
 
 
 def test_neither_volumes_nor_covariates_of_participants_are_stored(home):

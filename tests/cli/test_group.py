@@ -17,7 +17,7 @@ import pytest
 from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.cli.app import main
 from surreal_bids.cli.group import check_group_options, reported, run_group_level
-from surreal_bids.exceptions import SurrealError
+from surreal_bids.exceptions import DataError, SurrealError, UsageError
 from surreal_bids.files import _replace, is_interrupted, restore, write_image, write_tsv
 from surreal_bids.regions import label_table
 from surreal_bids.rindices.model import TableModel
@@ -115,7 +115,7 @@ def test_who_was_left_out_is_a_table(done):
         ('group_splithalf.tsv', 9, None),
         ('group_patterns.tsv', 7, None),
         ('phenotype/contributions.tsv', 35, None),
-        ('phenotype/deviations.tsv', 33, 69),
+        ('phenotype/deviations.tsv', 34, 2 * 69),
         ('group_diagnosis.tsv', 7, 4),
         ('group_differences.tsv', 6, 4),
     ],
@@ -479,12 +479,13 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     root = write_dataset(tmp_path)
     (tmp_path / 'linear.yml').write_text('plugin: Linear\n')
     plugin = tmp_path / 'linear.yml'
-    config = make_config(root, roi_table=None, use_plugin=plugin, permutations=10, **BRIEF)
+    options = {'roi_table': None, 'use_plugin': plugin, 'permutations': 10, **BRIEF}
+    config = make_config(root, deviation_maps=True, **options)
     write_participants(config.output_dir)
     table = read(root / 'participants.tsv')
     write_tsv(root / 'participants.tsv', table.assign(icv=1000 * table['icv'].astype(float)))
     with few_reports():
-        assert run_group_level(config, [('999', None)]) == 0
+        assert run_group_level(config, expected := [('999', None)]) == 0
     out = config.output_dir
     slope = out / f'group_space-{TEMPLATE}_label-GM_contrast-r1slope_stat-t_statmap.nii.gz'
     assert nib.load(slope).shape == (7, 8, 9)
@@ -504,6 +505,23 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     assert 'sub-999' in read(out / 'group_exclusions.tsv')['participant_id'].tolist()
     assert 'Patterns by voxel' in (out / 'group.html').read_text()
     assert_described(out, 'group_label-GM_contrasts.tsv')
+    analysed = read(out / 'phenotype' / 'rindices.tsv')['participant_id']
+    ends = [f'space-{TEMPLATE}_label-GM_stat-z_statmap.{end}' for end in ('nii.gz', 'json')]
+    own = {out / name / 'anat' / f'{name}_{end}' for name in analysed for end in ends}
+    assert set(out.glob('sub-*/anat/*_statmap.*')) == own
+    assert 'deleted residuals' in (out / 'group.html').read_text()
+    with few_reports():
+        assert run_group_level(make_config(root, reports_only=True, **options), expected) == 0
+    assert not list(out.glob('sub-*/anat/*_statmap.*'))
+
+
+def test_maps_of_few_controls_are_refused_before_training(tmp_path):
+    root = write_dataset(tmp_path)
+    config = make_config(root, deviation_maps=True)
+    with pytest.raises(DataError, match='--deviation-maps: 0 controls with a RAVENS map of GM'):
+        run_group_level(config)
+    with pytest.raises(UsageError, match='--map-tissues is empty'):
+        run_group_level(replace(config, map_tissues=()))
 
 
 @pytest.mark.slow

@@ -347,18 +347,16 @@ def test_who_is_done_or_has_no_image_is_not_in_the_jobs(dataset, tmp_path, capsy
 
 
 @pytest.mark.parametrize('levels', [['participant'], ['participant', 'group']])
-def test_a_dry_run_writes_no_jobs(dataset, tmp_path, levels, capsys):
-    jobs = tmp_path / 'jobs'
-    words = [*levels, '--write-slurm', str(jobs), '--dry-run']
-    main([str(dataset), str(tmp_path / 'out'), *words, '-w', str(tmp_path / 'work')])
-    assert 'To process' in capsys.readouterr().out
-    assert not jobs.exists()
+def test_a_dry_run_that_would_write_jobs_is_refused(dataset, tmp_path, levels, capsys):
+    words = [*levels, '--write-slurm', str(tmp_path / 'jobs'), '--dry-run']
+    assert main([str(dataset), str(tmp_path / 'out'), *words]) == 2
+    assert '--write-slurm writes scripts of jobs; remove one' in capsys.readouterr().err
+    assert not (tmp_path / 'jobs').exists()
 
 
-@pytest.mark.parametrize('more', [[], ['--dry-run']])
-def test_no_jobs_are_written_where_the_group_level_could_not_run(dataset, tmp_path, more, capsys):
+def test_no_jobs_are_written_where_the_group_level_could_not_run(dataset, tmp_path, capsys):
     (dataset / 'participants.tsv').unlink()
-    words = ['participant', 'group', '--write-slurm', str(tmp_path / 'jobs'), *more]
+    words = ['participant', 'group', '--write-slurm', str(tmp_path / 'jobs')]
     assert main([str(dataset), str(tmp_path / 'out'), *words]) == 65
     assert 'participants.tsv: no such file' in ''.join(capsys.readouterr())
     assert not (tmp_path / 'jobs').exists()

@@ -31,6 +31,22 @@ def test_listed_participants_are_excluded_with_their_reason(tables, tmp_path):
     assert check_participants(tables[1], options) == cohort.counts
 
 
+def test_only_the_rating_fail_excludes(tables, tmp_path):
+    rated = {'sub-003': 'fail', 'sub-004': 'pass', 'sub-005': 'Unsure', 'sub-006': 'n/a'}
+    lines = [f'{name}\tn/a\t{rating}\tmotion\n' for name, rating in rated.items()]
+    head = 'participant_id\tsession_id\trating\treason\n'
+    cohort = read_cohort(*tables, exclude(tmp_path, head + ''.join(lines)))
+    assert cohort.exclusions['reason'].to_dict() == {'sub-003': 'listed in failed.tsv: motion'}
+    cohort = read_cohort(*tables, exclude(tmp_path, head + lines[1]))
+    assert cohort.exclusions.empty
+
+
+def test_other_ratings_are_refused(tables, tmp_path):
+    options = exclude(tmp_path, 'participant_id\trating\nsub-003\tbad\n')
+    with pytest.raises(DataError, match="line 2 has the rating 'bad'; use pass, unsure or fail"):
+        read_cohort(*tables, options)
+
+
 @pytest.mark.parametrize('listed', ['subject,note\nsub-003,old\n', 'MRID\n003\n'])
 def test_ids_are_read_as_in_other_tables(tables, tmp_path, listed):
     cohort = read_cohort(*tables, exclude(tmp_path, listed))

@@ -7,9 +7,17 @@ from urllib.parse import urlsplit
 import pandas as pd
 import pytest
 
+from surreal_bids.cohort.by_hand import read_exclusions
 from surreal_bids.reports.group import write_group_report
+from surreal_bids.reports.methods import ImagingMethods, MethodsOptions
 from surreal_bids.reports.pages import Section, Table, write_page
+from surreal_bids.reports.participant import (
+    ParticipantReport,
+    SessionReport,
+    write_participant_report,
+)
 from surreal_bids.reports.rindices_section import write_individual
+from tests.imaging.test_norms import WOMAN, usual_volumes
 from tests.reports.group_report import N_CN, N_PT, make_report
 from tests.reports.html_page import HOSTILE
 from tests.reports.test_rindices_section import make_tables
@@ -166,6 +174,58 @@ def test_viewers_work_and_lead_back(group, visit):
     assert page.evaluate('document.documentElement.scrollWidth') <= 1280
     page.get_by_role('link', name='Back to the report').click()
     assert page.title() == title
+
+
+@pytest.fixture
+def reports(tmp_path):
+    """Reports of two participants, the first with two sessions."""
+    session = SessionReport('image', 'given', 'muse', 'MNI', usual_volumes(WOMAN))
+    methods = MethodsOptions('9.9', ImagingMethods())
+    visits = {'sub-001': ('a', 'b'), 'sub-002': (None,)}
+    for name, labels in visits.items():
+        sessions = tuple(replace(session, session=label) for label in labels)
+        write_participant_report(tmp_path, ParticipantReport(name, sessions, methods, '9.9'))
+    return [tmp_path / f'{name}.html' for name in visits]
+
+
+def save_ratings(page, folder):
+    with page.expect_download() as saved:
+        page.get_by_role('button', name='Download ratings').first.click()
+    assert saved.value.suggested_filename == 'ratings.tsv'
+    saved.value.save_as(folder / 'ratings.tsv')
+    return folder / 'ratings.tsv'
+
+
+def test_ratings_are_kept_and_saved_for_exclude(reports, tmp_path, visit):
+    page = visit(reports[0])
+    second = page.get_by_role('group', name='Your rating of this image').nth(1)
+    second.get_by_label('fail').check()
+    second.get_by_label('Note').fill('motion:\t"ringing')
+    assert second.get_by_role('status').inner_text() == '1 image rated, kept in this browser'
+    page = visit(reports[1])
+    page.get_by_label('pass').check()
+    path = save_ratings(page, tmp_path)
+    assert path.read_text() == (
+        'participant_id\tsession_id\trating\treason\n'
+        "sub-001\tses-b\tfail\tmotion: 'ringing\n"
+        'sub-002\tn/a\tpass\tn/a\n'
+    )
+    visits = [('001', 'a'), ('001', 'b'), ('002', None)]
+    names = {'sub-001_ses-a': visits[0], 'sub-001_ses-b': visits[1], 'sub-002': visits[2]}
+    reasons = read_exclusions(path, names, visits)
+    assert reasons == {'sub-001_ses-b': "listed in ratings.tsv: motion: 'ringing"}
+    page = visit(reports[0])
+    assert page.get_by_label('fail').nth(1).is_checked()
+    page.get_by_label('not rated').nth(1).check()
+    assert 'sub-001' not in save_ratings(page, tmp_path).read_text()
+
+
+def test_without_a_store_ratings_of_the_page_are_saved(reports, tmp_path, visit):
+    page = visit(reports[1])
+    page.evaluate("Object.defineProperty(window, 'localStorage', { get() { throw Error(); } })")
+    page.get_by_label('unsure').check()
+    assert 'download before you leave' in page.get_by_role('status').inner_text()
+    assert 'sub-002\tn/a\tunsure\tn/a\n' in save_ratings(page, tmp_path).read_text()
 
 
 def test_other_scripts_do_not_run(tmp_path, browser):

@@ -236,11 +236,9 @@ def test_a_site_that_the_model_knows_by_name_is_told(tmp_path, knows_sites):
 
 def test_images_that_the_network_is_not_sure_of_are_called_poor(tmp_path):
     tables = make_tables(tmp_path)
-    table = tmp_path / 'sub-01_ses-2_dseg.tsv'
-    for share, expected in {0.05: False, 0.3: True}.items():
-        confidence = np.where(np.arange(100) < 100 * share, 0.5, 0.9)
-        write_tsv(table, pd.DataFrame({'index': range(100), 'confidence': confidence}))
-        write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [table])
+    path = output_path(tmp_path, 'quality', participant='01', session='2')
+    for count, expected in {None: False, 14: False, 15: True}.items():
+        write_json(path, {'uncertain_regions': count})
         words = Page(write_individual(tables.of('sub-01'), again=True)).words
         assert ('The image has 1 warning' in words) == expected
 

@@ -1,0 +1,240 @@
+"""How far each region, or voxel, of each visit is from those of controls and of healthy people."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from surreal_bids.bids.outputs import visit_output, write_sidecar
+from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, SESSION
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.volumes import ICV
+from surreal_bids.columns import sex_of
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_image
+from surreal_bids.harmonization.covariates import CN_SD
+from surreal_bids.images import voxel_volume
+from surreal_bids.imaging.norms import NORM_AGES, Subject, volume_deviations
+from surreal_bids.regions import recognise
+from surreal_bids.rindices.preprocessing import Preprocessing, is_complete, prepare_inputs
+from surreal_bids.stats.deviations import ControlModel, deviation_maps
+from surreal_bids.stats.glm import covariate_columns
+from surreal_bids.stats.maps import MapSeries, mean_mask
+from surreal_bids.text import counted
+
+LEAST_DF = 10
+"""Degrees of freedom that controls must leave: with fewer, their spread is hardly known."""
+
+LEAST_CONTROLS = 20
+"""Controls with RAVENS maps below which there are no maps of deviations."""
+
+STEP_Z = 0.01
+"""Step of the z-scores in maps, which are 16-bit numbers."""
+
+
+def model_of_controls(cohort: Cohort, columns: NDArray[np.float64]) -> ControlModel:
+    """Return the model of the first visits of controls.
+
+    Parameters
+    ----------
+    cohort
+        Visits of everyone.
+    columns : (n_visits, c)
+        Their covariates.
+    """
+    names = cohort.visits[PARTICIPANT].to_numpy()
+    fitted = np.flatnonzero((cohort.groups == CONTROL) & cohort.visits['is_first'])
+    row_of = dict(zip(names[fitted], fitted))
+    return ControlModel(columns, fitted, [row_of.get(name, -1) for name in names])
+
+
+def from_controls(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame | None:
+    """z-scores of regions by the controls of a cohort; None where these are too few.
+
+    They are on the scale that covariates act on (logarithms by default), of harmonized volumes.
+    Sites are covariates once more: what harmonization learned from a control is not used for it.
+
+    Parameters
+    ----------
+    cohort
+        Visits of everyone.
+    steps
+        Steps that harmonize them.
+    """
+    known = cohort.select(is_complete(cohort.people, steps.options))
+    inputs = prepare_inputs(known.features, known.people, steps.options)
+    sites = {} if inputs.site is None else {str(inputs.site_column): inputs.site.astype(str)}
+    model = model_of_controls(known, covariate_columns(inputs.covariates.assign(**sites)))
+    if model.df < LEAST_DF:
+        return None
+    volumes = steps.harmonize(known.features, known.people)
+    values = volumes.to_numpy(np.float64)
+    z = model.z_scores(np.log(values) if steps.options.icv == 'power' else values)
+    return pd.DataFrame(z, volumes.index, volumes.columns)
+
+
+def from_model(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame:
+    """z-scores of regions by the controls that a model learned from."""
+    return (steps.transform(cohort.features, cohort.people).normalised - 1) / CN_SD
+
+
+def from_norms(cohort: Cohort, output_dir: Path) -> pd.DataFrame:
+    """z-scores of regions of the built-in network by the norms; see `imaging.norms`.
+
+    They need age and head size; outside `NORM_AGES` they are missing.
+
+    Parameters
+    ----------
+    cohort
+        Volumes of the participant level.
+    output_dir
+        The output folder, which has the brain masks.
+    """
+    ages, sexes = cohort.ages, cohort.column_of('sex')
+    measured = cohort.measured.loc[cohort.visits.index]
+    head_size = measured.get(ICV, pd.Series(np.nan, measured.index))
+    index_of = recognise(cohort.features.columns)
+    z = pd.DataFrame(np.nan, cohort.visits.index, list(index_of))
+    youngest, oldest = NORM_AGES
+    for visit in z.index[ages.ge(youngest) & ages.lt(oldest + 1) & head_size.gt(0)]:
+        row = cohort.visits.loc[visit]
+        mask = visit_output(output_dir, 'brain_mask', row[PARTICIPANT], row.get(SESSION))
+        if mask is None or not mask.is_file():
+            continue
+        subject = Subject(
+            age=float(ages[visit]),
+            sex=None if sexes is None else sex_of(str(sexes[visit])),
+            icv_mm3=float(head_size[visit]),
+            voxel_mm=voxel_volume(nib.Nifti1Image.from_filename(mask)) ** (1 / 3),
+        )
+        volumes = pd.DataFrame(
+            {'index': list(index_of.values()), 'volume_mm3': measured.loc[visit, list(index_of)]}
+        )
+        z.loc[visit] = volume_deviations(volumes, subject)
+    return z
+
+
+def with_centiles(z_scores: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Stack z-scores and their centiles, one row for each visit and `measure`.
+
+    Parameters
+    ----------
+    z_scores
+        z-scores (n_visits, n_regions) by the reference. One that nobody has is left out.
+    """
+    parts = {}
+    for reference, z in z_scores.items():
+        if z.notna().any(axis=None):
+            parts[f'z_{reference}'] = z.round(3) + 0.0  # No minus zero.
+            parts[f'centile_{reference}'] = pd.DataFrame(
+                100 * norm.cdf(z), z.index, z.columns
+            ).round(2)
+    stacked = [part.assign(measure=measure) for measure, part in parts.items()]
+    table = pd.concat(stacked) if stacked else pd.DataFrame(columns=['measure'])
+    return table[['measure', *table.columns.drop('measure')]]
+
+
+@dataclass(frozen=True, eq=False)
+class MappedCohort:
+    """RAVENS maps of one tissue, and the model of those of controls.
+
+    Attributes
+    ----------
+    tissue
+        What they are maps of.
+    visits
+        All visits with a map.
+    paths
+        Their maps.
+    model
+        Model with the covariates of the group maps.
+    """
+
+    tissue: str
+    visits: pd.DataFrame
+    paths: Sequence[Path]
+    model: ControlModel
+
+    @classmethod
+    def read(cls, cohort: Cohort, files: Mapping[str, Path], tissue: str) -> MappedCohort:
+        """Choose the visits of a cohort that have a map.
+
+        Raises
+        ------
+        DataError
+            There are too few controls.
+        """
+        is_known = cohort.people.notna().all(axis=1)
+        mapped = cohort.select(
+            [str(visit) in files and is_known[visit] for visit in is_known.index]
+        )
+        model = model_of_controls(mapped, covariate_columns(mapped.people))
+        if model.fitted.size < LEAST_CONTROLS or model.df < LEAST_DF:
+            raise DataError(
+                f'--deviation-maps: {counted(model.fitted.size, "control")} with a RAVENS map of '
+                f'{tissue} and {counted(model.n_columns, "column")} of mean and covariates; at '
+                f'least {LEAST_CONTROLS} controls, and {LEAST_DF} more than columns, are needed; '
+                'remove this option, or use fewer covariates'
+            )
+        return cls(tissue, mapped.visits, [files[str(each)] for each in mapped.visits.index], model)
+
+    def write(
+        self, root: Path, template: str, chosen: Collection[str], fwhm: float, n_threads: int
+    ) -> None:
+        """Write the z-scores of the chosen visits, in the voxels where controls have tissue.
+
+        Parameters
+        ----------
+        root
+            The output folder.
+        template
+            Name of the template.
+        chosen
+            Names of the visits.
+        fwhm
+            Smoothing of the maps (mm).
+        n_threads
+            Number of files that are read at once.
+        """
+        controls = [self.paths[row] for row in self.model.fitted]
+        mask = mean_mask(controls, fwhm=fwhm)
+        series = MapSeries.open(self.paths, mask, fwhm=fwhm, n_threads=n_threads)
+        rows = [row for row, visit in enumerate(self.visits.index) if visit in chosen]
+        metadata = {
+            'Description': f'z-scores of the RAVENS map of {self.tissue}, negative where there is '
+            'less tissue than in controls of this study with the same covariates; normal deviates '
+            'with the p value of t. Controls are compared with the other controls. 0 where '
+            'controls have no tissue',
+            'NumberOfControls': self.model.fitted.size,
+            'DegreesOfFreedom': self.model.df,
+            'SmoothingFWHM': fwhm,
+        }
+        for row, z in deviation_maps(series, self.model, rows):
+            visit = self.visits.iloc[row]
+            path = visit_output(
+                root,
+                'deviation_map',
+                visit[PARTICIPANT],
+                visit.get(SESSION),
+                template=template,
+                tissue=self.tissue,
+            )
+            if path is not None:
+                write_image(path, in_16_bits(series.to_image(z)))
+                write_sidecar('deviation_map', path, metadata)
+
+
+def in_16_bits(image: nib.Nifti1Image) -> nib.Nifti1Image:
+    """Return a map of z-scores as multiples of `STEP_Z`; 0 stays 0."""
+    steps = np.round(image.get_fdata(dtype=np.float32) / STEP_Z).astype(np.int16)
+    small = nib.Nifti1Image(steps, image.affine)
+    small.header.set_xyzt_units('mm')
+    small.header.set_slope_inter(STEP_Z, 0)
+    return small
