@@ -131,6 +131,9 @@ def _with_reason(flag: Flag, reason: object) -> Flag:
 OUTLIER = 'image quality is an outlier'
 """Flag of images that differ from the others of their scanner."""
 
+AFFECTED_SHARE = 0.05
+"""Share of a region above which a lesion affects it."""
+
 UNCERTAIN_SHARE = 0.1
 """Proportion of uncertain regions above which an image is flagged."""
 
@@ -145,9 +148,26 @@ def image_flags(output_dir: Path, participant: str, session: object = None) -> l
     flags = [Flag('warning on the image', caution) for caution in record.warnings]
     for path in record.outputs:
         if path.endswith('_dseg.tsv') and (output_dir / path).is_file():
-            confidence = pd.read_csv(output_dir / path, sep='\t').get('confidence')
-            flags += [] if confidence is None else _uncertain(confidence)
+            table = pd.read_csv(output_dir / path, sep='\t')
+            flags += _uncertain(table['confidence']) if 'confidence' in table else []
+            flags += _affected(table) if 'lesion_share' in table else []
     return flags
+
+
+def _affected(table: pd.DataFrame) -> list[Flag]:
+    affected = table[table['lesion_share'] > AFFECTED_SHARE]
+    if affected.empty:
+        return []
+    share, name = max(zip(affected['lesion_share'], affected['name']))
+    caution = Caution(
+        f'a lesion takes more than {AFFECTED_SHARE:.0%} of {counted(len(affected), "region")}, '
+        f'most of {name} ({share:.0%})',
+        'Volumes of these regions are estimates of what was there before the lesion, and R-indices '
+        'that depend on them do not show its effect',
+        'Look the regions up in column lesion_share of dseg.tsv, or leave the participant out',
+        FIGURES,
+    )
+    return [Flag('lesion', caution)]
 
 
 def _uncertain(confidence: pd.Series) -> list[Flag]:
