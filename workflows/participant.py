@@ -271,7 +271,17 @@ def init_participant_wf(
     stage_wfs = [stage(reusable, settings) for stage in stages]
     last = [init_ravens_wf(), init_quality_wf(template_dir=settings.template_dir), outputs_wf]
     connect_by_name(workflow, inputnode, [*stage_wfs, *last], outputnode)
+    if reusable.lesion is not None:
+        _give_lesion(workflow, reusable.lesion)
     return workflow
+
+
+def _give_lesion(workflow: pe.Workflow, lesion: Path) -> None:
+    """Give the lesion mask to all steps that take one."""
+    for name in workflow.list_node_names():
+        node = workflow.get_node(name)
+        if 'lesion_file' in _fields(node):
+            node.inputs.lesion_file = os.fspath(lesion)
 
 
 def connect_by_name(

@@ -26,6 +26,12 @@ from surreal_bids.text import list_briefly
 ANATOMY = ('fmriprep', 'smriprep')
 """Names of folders with outputs of an anatomical workflow; other folders hold segmentations."""
 
+LESIONS = 'lesions'
+"""Name of a folder with lesion masks."""
+
+LESION_MASK = 'label-lesion_mask'
+"""Ending of the name of a lesion mask, in such a folder or beside the T1w image."""
+
 RECONSTRUCTIONS = {
     'fastsurfer': ('aparc.DKTatlas+aseg.deep.mgz',),
     'freesurfer': ('aparc+aseg.mgz', 'aparc.DKTatlas+aseg.mgz', 'aseg.mgz'),
@@ -185,7 +191,8 @@ def segmentation_label(config: AppConfig) -> str:
 
     It is the name of the segmentation in `--derivatives`, or else the name of the atlas.
     """
-    names = [name for name in reused_folders(config) if name not in ANATOMY]
+    others = (*ANATOMY, LESIONS)
+    names = [name for name in reused_folders(config) if name not in others]
     if len(names) > 1:
         raise UsageError(f'--derivatives: {" and ".join(names)} are segmentations; give only one')
     if names and not is_label(names[0]):
@@ -206,6 +213,10 @@ def atlas_label(config: AppConfig) -> str:
     return label
 
 
+LESION = 'lesion mask'
+"""Meaning of this file among the files of :class:`Reusable`."""
+
+
 @dataclass(frozen=True)
 class Reusable:
     """Existing results for one T1w image; None or empty where there is none.
@@ -223,6 +234,8 @@ class Reusable:
     numbering
         Labels of the segmentation without a table: `muse`, or one of
         :data:`surreal_bids.regions.FREESURFER_KINDS`.
+    lesion, lesion_name
+        Lesion mask, and the name of its folder; None if it is beside the T1w image.
     refused
         Reasons why existing results are not used, by the name of the program.
     """
@@ -237,12 +250,15 @@ class Reusable:
     dseg_name: str | None = None
     dseg_table: Path | None = None
     numbering: str = MUSE
+    lesion: Path | None = None
+    lesion_name: str | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the programs whose results are used."""
-        return tuple(name for name in (self.anatomy_name, self.dseg_name) if name)
+        names = (self.anatomy_name, self.dseg_name, self.lesion_name)
+        return tuple(name for name in names if name)
 
     @property
     def files(self) -> dict[str, Path]:
@@ -254,12 +270,15 @@ class Reusable:
             'transform from the template': self.std2anat_xfm,
             'segmentation': self.dseg,
             'names of its labels': self.dseg_table,
+            LESION: self.lesion,
         }
         found = {meaning: path for meaning, path in single.items() if path}
         return found | {f'{tissue} map': path for tissue, path in zip(TISSUES, self.tpms)}
 
     def found_in(self, name: str) -> dict[str, bool]:
         """Tell which of the possible results of a program were found."""
+        if name == LESIONS:
+            return {LESION: self.lesion_name == name}
         if name not in ANATOMY:
             return {'segmentation': self.dseg_name == name}
         here = self.anatomy_name == name
@@ -275,6 +294,8 @@ def searched_for(name: str) -> str:
     """Describe the file names of a program after the name of the image, for messages."""
     if name in ANATOMY:
         return '_desc-preproc_T1w.nii.gz'
+    if name == LESIONS:
+        return f'_{LESION_MASK}.nii.gz'
     return f'_{{{",".join(SEGMENTATIONS)}}}.nii.gz, or mri/aparc+aseg.mgz in its subject folder'
 
 
@@ -290,10 +311,12 @@ def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -
     template
         Name of the template that the transforms must lead to.
     """
-    found = Reusable()
+    found = _add_lesion(Reusable(), None, _named_for(image.path.parent, image), image)
     for name, folder in folders.items():
         if name in ANATOMY:
             found = _add_anatomy(found, name, folder, image, template)
+        elif name == LESIONS:
+            found = _add_lesion(found, name, _files_of(folder, image), image)
         else:
             found = _add_segmentation(found, name, folder, image)
     for path in found.files.values():
@@ -368,6 +391,13 @@ def _beside(
     return chosen.path if chosen else None
 
 
+def _add_lesion(
+    found: Reusable, name: str | None, files: Iterable[_File], image: T1wImage
+) -> Reusable:
+    lesion = _choose([each for each in files if each.ends_in(LESION_MASK)], image, LESIONS)
+    return replace(found, lesion=lesion.path, lesion_name=name) if lesion else found
+
+
 def _add_segmentation(found: Reusable, name: str, folder: Path, image: T1wImage) -> Reusable:
     candidates = [
         each
@@ -434,7 +464,12 @@ def _files_of(folder: Path, image: T1wImage) -> list[_File]:
     if image.session:
         visit = folder / sub / f'ses-{image.session}'
         places = [visit / 'anat', visit, *places]
-    paths = [path for place in places for path in _starting_with(place, f'{sub}_')]
+    return [each for place in places for each in _named_for(place, image)]
+
+
+def _named_for(folder: Path, image: T1wImage) -> list[_File]:
+    """List the files in one folder; see :func:`_files_of`."""
+    paths = _starting_with(folder, f'sub-{image.participant}_')
     files = [_File(path, _entities(path.name)) for path in paths]
     return [
         each

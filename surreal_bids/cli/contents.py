@@ -21,6 +21,7 @@ from surreal_bids.images import Image, load_image
 from surreal_bids.imaging.atlas import read_regions
 from surreal_bids.imaging.belonging import (
     check_known,
+    check_lesion,
     check_mask,
     check_same_head,
     check_segmentation,
@@ -114,6 +115,7 @@ def check_results(job: Job) -> Findings:
     images = [reusable.t1w, reusable.mask, reusable.dseg, *reusable.tpms]
     _read(findings, images, lambda path: check_image(path, mgh=True))
     _read(findings, [reusable.anat2std_xfm, reusable.std2anat_xfm], check_transform)
+    _read(findings, [reusable.lesion], _check_lesion_file)
     reference = reusable.t1w or job.image.path
     if reference != job.image.path and reference not in findings.digests:
         return findings
@@ -123,6 +125,13 @@ def check_results(job: Job) -> Findings:
     if t1w is not None:
         _compare(findings, job, t1w)
     return findings
+
+
+def _check_lesion_file(path: Path) -> Voxels:
+    try:
+        return check_image(path)
+    except DataError as error:
+        raise DataError(f'{error}; remove the mask if there is no lesion') from error
 
 
 def _read(
@@ -146,6 +155,9 @@ def _compare(findings: Findings, job: Job, t1w: Image) -> None:
     if reusable.mask in sound:
         with findings.collecting(reusable.mask):
             check_mask(load_image(reusable.mask), t1w)
+    if reusable.lesion in sound:
+        with findings.collecting(reusable.lesion):
+            check_lesion(load_image(reusable.lesion), t1w)
     if reusable.tpms and all(path in sound for path in reusable.tpms):
         with findings.collecting(reusable.tpms[0]):
             maps = [load_image(path) for path in reusable.tpms]

@@ -24,6 +24,7 @@ from surreal_bids.bids.outputs import (
 )
 from surreal_bids.bids.precomputed import (
     ANATOMY,
+    LESIONS,
     Reusable,
     atlas_label,
     find_reusable,
@@ -181,6 +182,8 @@ def gaps(config: AppConfig, jobs: Sequence[Job]) -> list[Caution]:
     """List the results that were found for some images only, or for none."""
     found = []
     for name, result in reuse_counts(config, jobs):
+        if name == LESIONS:  # Few participants have one.
+            continue
         lacking = [job.image.name for job in jobs if not job.reusable.found_in(name)[result]]
         if lacking:
             found.append(_gap(config, name, result, lacking, len(jobs)))
@@ -479,13 +482,17 @@ def make_workflow(config: AppConfig, study: Study, job: Job) -> Workflow:
 def provenance_of(config: AppConfig, study: Study, job: Job) -> Provenance:
     """Return the sources of the outputs of a job as BIDS URIs."""
     reusable = job.reusable
-    raw = [f'bids:raw:{job.image.path.relative_to(config.bids_dir.absolute()).as_posix()}']
-    folders = reused_folders(config)
+    folders = {'raw': config.bids_dir.absolute(), **reused_folders(config)}
+
+    def uri(path: Path, name: str) -> str:
+        return f'bids:{name}:{path.relative_to(folders[name]).as_posix()}'
+
+    computed = [uri(job.image.path, 'raw')]
+    if reusable.lesion is not None:
+        computed.append(uri(reusable.lesion, reusable.lesion_name or 'raw'))
 
     def sources(path: Path | None, name: str | None) -> list[str]:
-        if path is None or name is None:
-            return raw
-        return [f'bids:{name}:{path.relative_to(folders[name]).as_posix()}']
+        return computed if path is None or name is None else [uri(path, name)]
 
     given = reusable.dseg_name is not None
     return Provenance(

@@ -314,8 +314,26 @@ def check_tissue_maps(maps: Sequence[Image], t1w: Image) -> str:
 def _require_grid(image: Image, t1w: Image) -> None:
     if not same_grid(image, t1w):
         raise DataError(
-            f'{image.shape} voxels that are not on the grid of the T1w image {t1w.shape}; resample '
+            f'{image.shape} voxels that are not on the grid of the T1w image {t1w.shape}; '
             'it, or remove it to compute a new one'
+        )
+
+
+def check_lesion(lesion: Image, t1w: Image) -> None:
+    """Check that a lesion mask is a mask on the grid of a T1w image, and smaller than a brain."""
+    if not same_grid(lesion, t1w):
+        raise DataError(
+            f'{lesion.shape} voxels that are not on the grid of the T1w image {t1w.shape}; '
+            'resample the lesion mask to it'
+        )
+    values = np.asarray(lesion.dataobj)
+    if np.any((values != 0) & (values != values.max())):
+        raise DataError('more than two values; a lesion mask is 0 outside and 1 inside the lesion')
+    litres = float(np.sum(values > 0) * voxel_volume(lesion) / MM3_PER_LITRE)
+    if litres > MASK_LITRES[0]:
+        raise DataError(
+            f'{litres:.2f} litres are larger than a hemisphere; a lesion mask is 0 outside and 1 '
+            'inside the lesion'
         )
 
 

@@ -38,6 +38,9 @@ class Settings:
     gain
         Factor of all vectors; those longer than a step are then cut. Few are, so that a gain of
         1.4 needs 1/1.4 of the iterations.
+    momentum
+        Part of an update that the next one continues. At 0.7, 24 iterations see more of a loss than
+        58 do without.
     noise
         Variance that counts as no signal, where the brain's bright tissue has intensity 1.
     """
@@ -49,6 +52,7 @@ class Settings:
     elastic: float = 0.5
     step: float = 0.7
     gain: float = 1.0
+    momentum: float = 0.0
     noise: float = 1e-4
 
 
@@ -59,7 +63,9 @@ STIFF = Settings(elastic=0.8)
 """Better for what is deep, worse for the cortex. Where there is only one atlas, it is registered
 with these as well as with DEFAULT, and both are fused: 0.005 more overlap than one alone."""
 
-FLUID = Settings(iterations=(10, 10, 58), radius_mm=4.0, fluid=2.5, elastic=0.0, gain=1.4)
+FLUID = Settings(
+    iterations=(10, 10, 24), radius_mm=4.0, fluid=2.5, elastic=0.0, gain=1.4, momentum=0.7
+)
 """Where the Jacobian determinant is what matters: without elastic smoothing, losses of regions are
 seen at more of their size (`benchmarks/twins.py`). With less fluid smoothing, more iterations at
 coarse levels, or smaller cubes, regions without a loss move more."""
@@ -76,6 +82,9 @@ FULL_STEP_SLOPE = 0.3
 Brains that do not match yet have 0.2 to 0.7 where they are steepest; below, steps shrink in
 proportion, so that equal images stay where they are."""
 
+
+LONGEST = 0.95
+"""An update with momentum moves by less than a voxel along each axis, as `add_update` requires."""
 
 LOOKED_UP = 2
 """Planes whose voxels are looked up at a time on a CPU, so that all steps stay in its cache."""
@@ -196,10 +205,14 @@ def _ascend(
 ) -> Tensor:
     """Iterate at one level."""
     smoothing = gaussian_filter(moving, settings.fluid)
+    previous = None
     for _ in range(iterations):
         warped = pull(moving[None], displacement)[0]
         update = ascent(warped, correlation.slope(warped), smoothing)
         _scale(update, settings)
+        if settings.momentum:
+            _continue(update, previous, settings.momentum)
+            previous = update
         displacement = smooth(add_update(displacement, update), settings.elastic)
     return displacement
 
@@ -322,6 +335,17 @@ def _scale(update: Tensor, settings: Settings) -> None:
     longest = torch.stack(in_slabs(measure, update, axis=0)).max()
     factor = settings.gain * settings.step / longest.clamp_min(FULL_STEP_SLOPE)
     in_slabs(shorten, update, axis=0)
+
+
+def _continue(update: Tensor, previous: Tensor | None, momentum: float) -> None:
+    """Add a part of the update before, if any, to this one, (3, X, Y, Z)."""
+    if previous is None:
+        return
+
+    def add(planes: slice) -> None:
+        update[:, planes].add_(previous[:, planes], alpha=momentum).clamp_(-LONGEST, LONGEST)
+
+    in_slabs(add, update, axis=0)
 
 
 def _pyramid(images: Tensor, levels: int) -> list[Tensor]:

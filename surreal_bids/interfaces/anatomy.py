@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from nipype.interfaces.base import (
     File,
     InputMultiObject,
     TraitedSpec,
+    isdefined,
     traits,
 )
 
@@ -29,6 +30,8 @@ from surreal_bids.interfaces import Step
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from surreal_bids.imaging.fusion import Candidate
     from surreal_bids.imaging.transforms import Transform
     from surreal_bids.templates import Template
@@ -46,8 +49,8 @@ def save_transform(runtime: Any, name: str, transform: Transform) -> str:
     return os.fspath(write_transform(Path(runtime.cwd) / name, transform))
 
 
-def load_brain(t1w_file: str, mask_file: str) -> tuple[Image, Image]:
-    """Read a T1w image and its brain mask; the image is set to 0 outside the mask."""
+def load_brain(t1w_file: str, mask_file: str, lesion: Image | None = None) -> tuple[Image, Image]:
+    """Read a T1w image and its brain mask; the image is set to 0 outside, and a lesion filled."""
     t1w, mask = load_image(t1w_file), load_image(mask_file)
     if not same_grid(t1w, mask):
         raise DataError(
@@ -55,7 +58,31 @@ def load_brain(t1w_file: str, mask_file: str) -> tuple[Image, Image]:
             'resample it, or remove it to compute a new one'
         )
     inside = np.asarray(mask.dataobj) > 0
+    t1w = filled(t1w, mask, lesion)
     return like(t1w, np.where(inside, t1w.dataobj, 0), np.float32), mask
+
+
+def load_lesion(inputs: Any) -> Image | None:
+    """Read the lesion mask of a step, if there is one."""
+    return load_image(inputs.lesion_file) if isdefined(inputs.lesion_file) else None
+
+
+def filled(t1w: Image, mask: Image, lesion: Image | None) -> Image:
+    """Return a T1w image whose lesion, if there is one, is filled."""
+    if lesion is None:
+        return t1w
+    from surreal_bids.imaging.lesions import fill_lesion
+
+    return fill_lesion(t1w, mask, lesion)
+
+
+def sound_part(mask: Image, lesion: Image | None) -> Image:
+    """Return a brain mask without the lesion, if there is one."""
+    if lesion is None:
+        return mask
+    from surreal_bids.imaging.lesions import without_lesion
+
+    return without_lesion(mask, lesion)
 
 
 def load_template(folder: str) -> Template:
@@ -117,7 +144,11 @@ def warnings_in(folder: Path) -> list[Caution]:
     return list(dict.fromkeys(found))
 
 
-class _BrainInput(BaseInterfaceInputSpec):
+class _LesionInput(BaseInterfaceInputSpec):
+    lesion_file = File(exists=True, desc='lesion mask')
+
+
+class _BrainInput(_LesionInput):
     t1w_file = File(exists=True, mandatory=True, desc='corrected T1w image')
     mask_file = File(exists=True, mandatory=True, desc='brain mask')
 
@@ -126,7 +157,7 @@ class _TorchInput(_BrainInput):
     device = traits.Str('cpu', usedefault=True, nohash=True, desc='device for torch')
 
 
-class _FindBrainInput(BaseInterfaceInputSpec):
+class _FindBrainInput(_LesionInput):
     in_file = File(exists=True, mandatory=True, desc='T1w image')
 
 
@@ -145,13 +176,16 @@ class FindBrain(ImageStep):
         # Imported here because torch is slow to import.
         from surreal_bids.imaging.brain import brain_mask
 
-        mask, method = brain_mask(load_image(self.inputs.in_file))
+        t1w, lesion = load_image(self.inputs.in_file), load_lesion(self.inputs)
+        mask, method = brain_mask(t1w)
+        if lesion is not None and method != 'stripped':
+            mask, method = brain_mask(filled(t1w, mask, lesion))
         self._results['mask_file'] = save(runtime, 'mask.nii.gz', mask)
         self._results['method'] = method
         return runtime
 
 
-class _CorrectBiasInput(BaseInterfaceInputSpec):
+class _CorrectBiasInput(_LesionInput):
     in_file = File(exists=True, mandatory=True, desc='T1w image')
     mask_file = File(
         exists=True, mandatory=True, desc='brain mask, in which the field is estimated'
@@ -172,6 +206,7 @@ class CorrectBias(ImageStep):
         from surreal_bids.imaging.brain import correct_bias
 
         t1w, mask = load_image(self.inputs.in_file), load_image(self.inputs.mask_file)
+        mask = sound_part(mask, load_lesion(self.inputs))
         self._results['out_file'] = save(runtime, 'corrected.nii.gz', correct_bias(t1w, mask))
         return runtime
 
@@ -200,6 +235,7 @@ class ClassifyTissue(ImageStep):
         priors = load_template(self.inputs.template_dir).priors
         warped = resample_all(list(priors.values()), read_transform(self.inputs.xfm_file))
         t1w, mask = load_image(self.inputs.t1w_file), load_image(self.inputs.mask_file)
+        mask = sound_part(mask, load_lesion(self.inputs))
         found = classify_tissue(t1w, mask, dict(zip(priors, warped)))
         for name, maps in (('tpm', found.probabilities), ('share', found.shares)):
             self._results[f'{name}_files'] = [
@@ -228,7 +264,8 @@ class RegisterTemplate(ImageStep):
         from surreal_bids.imaging.deformation import FLUID
         from surreal_bids.imaging.registration import register
 
-        brain, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
+        lesion = load_lesion(self.inputs)
+        brain, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file, lesion)
         template = load_template(self.inputs.template_dir)
         registration = register(
             template.t1w,
@@ -350,7 +387,8 @@ class RegisterAtlas(ImageStep):
         from surreal_bids.imaging.deformation import DEFAULT, STIFF
         from surreal_bids.imaging.registration import register
 
-        brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
+        lesion = load_lesion(self.inputs)
+        brain, _ = load_brain(self.inputs.t1w_file, self.inputs.mask_file, lesion)
         registration = register(
             brain,
             load_image(self.inputs.atlas_t1w),
@@ -385,13 +423,13 @@ class FuseLabels(ImageStep):
 
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import LABELS_ENDING, read_regions
-        from surreal_bids.imaging.fusion import fuse_labels
+        from surreal_bids.imaging.fusion import fuse_labels, volume_table
 
-        t1w, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file)
+        lesion = load_lesion(self.inputs)
+        t1w, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file, lesion)
         fusion = fuse_labels(t1w, self._candidates(), mask)
-        self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', fusion.labels)
-        regions = read_regions(Path(self.inputs.regions_file))
-        self._results['volumes_file'] = save_volumes(runtime, fusion.volumes, regions)
+        table = volume_table(fusion.volumes, read_regions(Path(self.inputs.regions_file)))
+        self._results |= save_regions(runtime, fusion.labels, table, lesion)
         names = [Path(path).name.removesuffix(LABELS_ENDING) for path in self.inputs.atlas_labels]
         self._results['atlases'] = list(dict.fromkeys(names))
         return runtime
@@ -422,15 +460,14 @@ class LabelRegions(ImageStep):
         from surreal_bids.imaging.fusion import volume_table
         from surreal_bids.imaging.network import segment_regions
 
+        t1w, mask = load_image(self.inputs.t1w_file), load_image(self.inputs.mask_file)
+        lesion = load_lesion(self.inputs)
         found = segment_regions(
-            load_image(self.inputs.t1w_file),
-            load_image(self.inputs.mask_file),
-            device=torch_device(self.inputs.device),
+            filled(t1w, mask, lesion), mask, device=torch_device(self.inputs.device)
         )
         table = volume_table(found.volumes, read_regions(Path(self.inputs.regions_file)))
         table['confidence'] = table['index'].map(found.confidence).round(3)
-        self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', found.labels)
-        self._results['volumes_file'] = os.fspath(write_tsv(Path(runtime.cwd) / 'dseg.tsv', table))
+        self._results |= save_regions(runtime, found.labels, table, lesion)
         return runtime
 
 
@@ -451,7 +488,7 @@ class MeasureSegmentation(ImageStep):
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import read_regions
         from surreal_bids.imaging.belonging import check_segmentation
-        from surreal_bids.imaging.fusion import require_overlap, volumes_of_labels
+        from surreal_bids.imaging.fusion import require_overlap, volume_table, volumes_of_labels
 
         dseg, table = load_image(self.inputs.in_file), self.inputs.regions_file
         with prefix_errors(Path(self.inputs.in_file)):
@@ -461,8 +498,8 @@ class MeasureSegmentation(ImageStep):
             )
             require_overlap(dseg, load_image(self.inputs.mask_file), listed)
             check_segmentation(dseg, listed, load_image(self.inputs.t1w_file))
-        self._results['dseg_file'] = save(runtime, 'dseg.nii.gz', dseg)
-        self._results['volumes_file'] = save_volumes(runtime, volumes, listed)
+        table = volume_table(volumes, listed)
+        self._results |= save_regions(runtime, dseg, table, load_lesion(self.inputs))
         return runtime
 
 
@@ -503,6 +540,11 @@ class MeasureQuality(ImageStep):
             **segmentation_quality(volumes, overlaps),
             'overlaps': {name: round(value, 4) for name, value in overlaps.items()},
         }
+        lesion = load_lesion(inputs)
+        if lesion is not None:
+            from surreal_bids.imaging.lesions import lesion_ml
+
+            metrics['lesion_ml'] = round(lesion_ml(lesion, mask), 3)
         path = write_json(Path(runtime.cwd) / 'quality.json', metrics)
         self._results['out_file'] = os.fspath(path)
         return runtime
@@ -518,8 +560,16 @@ def template_overlaps(dseg_file: str | Path, xfm_file: str | Path, template: Pat
     return region_overlaps(np.asarray(found.dataobj), np.asarray(registered.dataobj))
 
 
-def save_volumes(runtime: Any, volumes: Mapping[int, float], regions: Any) -> str:
-    """Write volumes with the names of their regions to the folder of a node."""
-    from surreal_bids.imaging.fusion import volume_table
+def save_regions(
+    runtime: Any, labels: Image, table: pd.DataFrame, lesion: Image | None
+) -> dict[str, str]:
+    """Write a label map and its volumes, with the share of a lesion, to the folder of a node."""
+    if lesion is not None:
+        from surreal_bids.imaging.lesions import lesion_shares
 
-    return os.fspath(write_tsv(Path(runtime.cwd) / 'dseg.tsv', volume_table(volumes, regions)))
+        shares = table['index'].map(lesion_shares(labels, lesion))
+        table = table.assign(lesion_share=shares.fillna(0.0).round(4))
+    return {
+        'dseg_file': save(runtime, 'dseg.nii.gz', labels),
+        'volumes_file': os.fspath(write_tsv(Path(runtime.cwd) / 'dseg.tsv', table)),
+    }

@@ -30,6 +30,7 @@ from surreal_bids.bids.outputs import (
     write_record,
     write_sidecar,
 )
+from surreal_bids.bids.precomputed import LESION
 from surreal_bids.cautions import Caution
 from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
@@ -212,7 +213,9 @@ class WriteReport(Step):
             template=self.inputs.template_name,
         )
         scan = Scan(visit)
-        figures = draw_figures(scan, load_template(self.inputs.template_dir))
+        lesion = session['reused'].get(LESION)
+        template = load_template(self.inputs.template_dir)
+        figures = draw_figures(scan, template, lesion and load_image(lesion))
         quality = read_quality(visit.path('quality'))
         return SessionReport(
             source=visit.sidecar('t1w')['Sources'][0],
@@ -251,7 +254,7 @@ class Scan:
         self.volumes = pd.read_csv(visit.path('segmentation_volumes'), sep='\t')
 
 
-def draw_figures(scan: Scan, template: Template) -> dict[str, Path]:
+def draw_figures(scan: Scan, template: Template, lesion: Image | None = None) -> dict[str, Path]:
     """Draw all figures of a visit; returns their paths by the keys of :data:`CAPTIONS`."""
     from surreal_bids.imaging.transforms import read_transform, resample
     from surreal_bids.reports import mosaics
@@ -270,7 +273,7 @@ def draw_figures(scan: Scan, template: Template) -> dict[str, Path]:
     mosaics.tissue_mosaic(paths['tissue'], scan.t1w, scan.mask, scan.tissues)
     labels = load_image(visit.path('segmentation'))
     names = dict(zip(scan.volumes['index'], scan.volumes['name']))
-    mosaics.label_mosaic(paths['regions'], scan.t1w, scan.mask, labels, names)
+    mosaics.label_mosaic(paths['regions'], scan.t1w, scan.mask, labels, names, lesion)
     ravens = load_image(visit.path('ravens', tissue='GM'))
     mosaics.ravens_mosaic(paths['ravens'], ravens, template.mask)
     return paths

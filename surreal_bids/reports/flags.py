@@ -131,6 +131,9 @@ def _with_reason(flag: Flag, reason: object) -> Flag:
 OUTLIER = 'image quality is an outlier'
 """Flag of images that differ from the others of their scanner."""
 
+AFFECTED_SHARE = 0.05
+"""Share of a region above which a lesion affects it."""
+
 UNCERTAIN_SHARE = 0.1
 """Proportion of uncertain regions above which an image is flagged."""
 
@@ -145,7 +148,28 @@ def image_flags(output_dir: Path, participant: str, session: object = None) -> l
     flags = [Flag('warning on the image', caution) for caution in record.warnings]
     path = visit_output(output_dir, 'quality', participant, session)
     quality = {} if path is None else read_quality(path)
-    return [*flags, *_uncertain(quality.get('uncertain_regions'))]
+    flags += _uncertain(quality.get('uncertain_regions'))
+    if quality.get('lesion_ml'):
+        tables = [output for output in record.outputs if output.endswith('_dseg.tsv')]
+        for table in tables:
+            flags += _affected(pd.read_csv(output_dir / table, sep='\t'))
+    return flags
+
+
+def _affected(table: pd.DataFrame) -> list[Flag]:
+    affected = table[table['lesion_share'] > AFFECTED_SHARE]
+    if affected.empty:
+        return []
+    share, name = max(zip(affected['lesion_share'], affected['name']))
+    caution = Caution(
+        f'a lesion takes more than {AFFECTED_SHARE:.0%} of {counted(len(affected), "region")}, '
+        f'most of {name} ({share:.0%})',
+        'Volumes of these regions are estimates of what was there before the lesion, and R-indices '
+        'that depend on them do not show its effect',
+        'Look the regions up in column lesion_share of dseg.tsv, or leave the participant out',
+        FIGURES,
+    )
+    return [Flag('lesion', caution)]
 
 
 def _uncertain(count: float | None) -> list[Flag]:

@@ -18,7 +18,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.bids.precomputed import Reusable
+from surreal_bids.bids.precomputed import LESIONS, Reusable
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
 from surreal_bids.harmonization.combat import UNHARMONIZED
 
@@ -56,6 +56,8 @@ class ImagingMethods:
         RAVENS maps were made.
     reused
         Names of the derivatives from which inputs were taken.
+    lesions
+        Number of images with a lesion mask.
     """
 
     bias_corrected: bool = True
@@ -72,6 +74,7 @@ class ImagingMethods:
     regions_mixed: bool = False
     ravens: bool = True
     reused: tuple[str, ...] = ()
+    lesions: int = 0
 
 
 def imaging_methods(
@@ -93,6 +96,7 @@ def imaging_methods(
         return ImagingMethods(**names)
     segmentations = [each.dseg_name for each in reused if each.dseg_name]
     transforms = {each.anat2std_xfm is not None for each in reused}
+    names_of = dict.fromkeys(name for each in reused for name in each.names)
     return ImagingMethods(
         bias_corrected=any(each.t1w is None for each in reused),
         masks=_mask_origins(set(mask_methods)),
@@ -102,7 +106,8 @@ def imaging_methods(
         transforms_reused=True in transforms,
         segmentation=next(iter(segmentations), None),
         regions_mixed=0 < len(segmentations) < len(reused),
-        reused=tuple(dict.fromkeys(name for each in reused for name in each.names)),
+        reused=tuple(name for name in names_of if name != LESIONS),
+        lesions=sum(each.lesion is not None for each in reused),
         **names,
     )
 

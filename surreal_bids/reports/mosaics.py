@@ -403,6 +403,7 @@ TISSUE_COLOURS = {'GM': '#e69f00', 'WM': '#56b4e9', 'CSF': '#cc79a7'}
 """Colours that colour-blind readers can tell apart (Okabe and Ito)."""
 
 MASK_COLOUR = '#ff5a5f'
+LESION_COLOUR = '#ffffff'
 
 TISSUE_OPACITY = 0.55
 FILL_OPACITY, BORDER_OPACITY = 0.4, 0.95
@@ -473,6 +474,7 @@ def label_mosaic(
     mask: nib.Nifti1Image,
     labels: nib.Nifti1Image,
     names: Mapping[int, str],
+    lesion: nib.Nifti1Image | None = None,
 ) -> Path:
     """Draw regions as colours with strong borders over a T1w image.
 
@@ -486,6 +488,8 @@ def label_mosaic(
         Index of the region of each voxel, 0 for none.
     names
         Name of each region; left and right of one name get the same hue.
+    lesion
+        Lesion mask, which is outlined.
     """
     slices = choose_slices(mask)
     grey, volume = grey_painter(t1w, mask, slices), load_volume(labels, np.int32)
@@ -500,7 +504,8 @@ def label_mosaic(
         opacity = np.where(regions > 0, opacity, 0.0)[..., None]
         return (1 - opacity) * grey(where) + opacity * colour_of[regions]
 
-    return save_mosaic(path, _rows(slices, paint))
+    outlines = [] if lesion is None else [Outline(lesion, 'lesion', LESION_COLOUR)]
+    return save_mosaic(path, _rows(slices, paint), outlines=outlines)
 
 
 def registration_mosaic(

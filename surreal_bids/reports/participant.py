@@ -60,6 +60,7 @@ FORMATS = {
     'Deviation (SD)': '{:+.1f}',
     'Asymmetry (%)': '{:+.0f}',
     'Confidence (%)': '{:.0f}',
+    'Lesion (%)': '{:.0f}',
 }
 
 MARKED_BY_CHANCE = (
@@ -76,6 +77,9 @@ QUALITY = {
     'efc': 'EFC',
 }
 """Metrics that are shown, and what they are called; the file of the metrics has more."""
+
+MOST_AFFECTED = 5
+"""Number of regions that are listed with a lesion."""
 
 GAUGE_SD = 5.0
 """Deviations are drawn between minus and plus this."""
@@ -301,6 +305,7 @@ def _facts(session: SessionReport) -> dict[str, Any]:
         'Brain mask': MASK_ORIGINS.get(session.mask_origin, session.mask_origin),
         'Atlas': session.atlas,
         'Template': session.template,
+        **_lesion(session),
         **_quality(session.quality),
         **_agreement(session.overlaps),
         **{f'{what} taken from': whence for what, whence in session.reused.items()},
@@ -316,6 +321,18 @@ def _person(subject: Subject) -> str:
     """Return age and sex as given in the dataset."""
     age = 'age not known' if subject.age is None else f'{subject.age:.0f} years'
     return f'{age}, {SEXES.get(subject.sex or "", "sex not known")}'
+
+
+def _lesion(session: SessionReport) -> dict[str, str]:
+    """Return the volume of the lesion and the regions it affects most, if there is a lesion."""
+    volume = session.quality.get('lesion_ml')
+    if volume is None:
+        return {}
+    most = session.volumes.nlargest(MOST_AFFECTED, 'lesion_share')
+    listed = ', '.join(
+        f'{share:.0%} of {name}' for name, share in zip(most['name'], most['lesion_share']) if share
+    )
+    return {'Lesion': f'{volume:.1f} ml: {listed or "no region"}'}
 
 
 def _quality(metrics: Mapping[str, float | None]) -> dict[str, str]:
@@ -336,7 +353,7 @@ def _agreement(overlaps: Mapping[str, float]) -> dict[str, str]:
 
 def _volumes(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
     """Return the rules, the marked regions, and all regions."""
-    shown = _shown(volumes)
+    shown = _shown(volumes, session.volumes.get('lesion_share'))
     marked = volumes['reason'] != ''
     blocks: list[Block] = [Paragraph(_rules(session, volumes))]
     if marked.any():
@@ -379,7 +396,7 @@ def _compared(subject: Subject) -> str:
     return 'age, sex and head size'
 
 
-def _shown(volumes: pd.DataFrame) -> pd.DataFrame:
+def _shown(volumes: pd.DataFrame, lesion_share: pd.Series | None) -> pd.DataFrame:
     """Return columns with readable names; empty columns are omitted."""
     table = pd.DataFrame(
         {
@@ -389,6 +406,7 @@ def _shown(volumes: pd.DataFrame) -> pd.DataFrame:
             'Deviation (SD)': volumes['deviation'].round(1) + 0.0,
             'Asymmetry (%)': (100 * volumes['asymmetry']).round() + 0.0,
             'Confidence (%)': (100 * volumes['confidence']).round(),
+            'Lesion (%)': None if lesion_share is None else (100 * lesion_share).to_numpy().round(),
             'Remark': volumes['reason'],
         }
     )

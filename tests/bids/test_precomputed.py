@@ -7,6 +7,9 @@ import pytest
 
 from surreal_bids.bids.layout import T1wImage, _describe
 from surreal_bids.bids.precomputed import (
+    LESION,
+    LESION_MASK,
+    LESIONS,
     RECONSTRUCTIONS,
     SEGMENTATIONS,
     Reusable,
@@ -44,7 +47,7 @@ def test_the_table_of_the_readme_has_every_file_that_is_read():
     anatomy = [*(each.replace(TEMPLATE, 'TEMPLATE') for each in ANATOMY.values()), TISSUES[0]]
     segmentations = [f'_{suffix}.nii.gz' for suffix in SEGMENTATIONS]
     reconstructions = [file for files in RECONSTRUCTIONS.values() for file in files]
-    names = [*anatomy, *segmentations, *reconstructions]
+    names = [*anatomy, *segmentations, *reconstructions, f'_{LESION_MASK}.nii.gz']
     assert [name for name in names if name not in table] == []
 
 
@@ -391,3 +394,47 @@ def test_mriqc_is_no_segmentation(tmp_path):
     (tmp_path / 'group_T1w.tsv').touch()
     assert mriqc_table(config) == tmp_path / 'group_T1w.tsv'
     assert mriqc_table(replace(config, derivatives=())) is None
+
+
+LESION_NAMES = {
+    'sub-01_label-lesion_mask.nii.gz': {'01', '01_acq-a', '01_run-1'},
+    'sub-01_run-1_label-lesion_mask.nii.gz': {'01_run-1'},
+    'sub-01_acq-a_label-lesion_mask.nii.gz': {'01_acq-a'},
+    'sub-01_space-MNI152_label-lesion_mask.nii.gz': set(),
+    'sub-02_label-lesion_mask.nii.gz': set(),
+    'sub-01_label-tumour_mask.nii.gz': set(),
+}
+
+
+def _with_t1w(tmp_path, stem):
+    anat = _touch(tmp_path / 'raw' / 'sub-01' / 'anat', f'sub-{stem}_T1w.nii.gz')
+    run = '1' if 'run' in stem else None
+    return T1wImage('01', None, run, anat / f'sub-{stem}_T1w.nii.gz')
+
+
+@pytest.mark.parametrize('place', ['beside the image', 'folder'])
+@pytest.mark.parametrize('name', LESION_NAMES)
+def test_lesion_masks_by_their_names(tmp_path, place, name):
+    for stem in ('01', '01_acq-a', '01_run-1'):
+        image = _with_t1w(tmp_path, stem)
+        folder = image.path.parent if place != 'folder' else tmp_path / 'masks' / 'sub-01' / 'anat'
+        _touch(folder, name)
+        found = find_reusable({LESIONS: tmp_path / 'masks'}, image, TEMPLATE)
+        expected = folder / name if stem in LESION_NAMES[name] else None
+        assert found.lesion == expected
+        assert found.files == ({LESION: expected} if expected else {})
+        in_folder = expected is not None and place == 'folder'
+        assert found.names == ((LESIONS,) if in_folder else ())
+        assert found.found_in(LESIONS) == {LESION: in_folder}
+
+
+def test_a_given_folder_of_lesion_masks_comes_first(tmp_path):
+    image = _with_t1w(tmp_path, '01')
+    _touch(image.path.parent, 'sub-01_label-lesion_mask.nii.gz')
+    folder = _touch(tmp_path / 'masks', 'sub-01_label-lesion_mask.nii.gz')
+    assert find_reusable({LESIONS: folder}, image, TEMPLATE).lesion.parent == folder
+
+
+def test_lesion_masks_are_no_segmentation(tmp_path):
+    config = AppConfig(tmp_path, tmp_path, ('group',), derivatives=(f'{LESIONS}={tmp_path}',))
+    assert segmentation_label(config) == 'network'

@@ -4,7 +4,7 @@ import gzip
 import os
 import shutil
 from dataclasses import replace
-from itertools import cycle, product
+from itertools import cycle, pairwise, product
 
 import nibabel as nib
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 
 from surreal_bids.bids.preflight import survey_dataset
 from surreal_bids.cli.contents import without_bad_results
-from surreal_bids.cli.plan import make_plan
+from surreal_bids.cli.plan import gaps, make_plan
 from surreal_bids.config import AppConfig
 from surreal_bids.files import write_image
 from tests.bids.fmriprep_trees import IMAGES, write_json
@@ -255,3 +255,62 @@ def test_finished_images_are_not_read_again(sound):
     (sound / 'nothing').mkdir(exist_ok=True)
     plan = make_plan(replace(config, derivatives_optional=True), survey_dataset(config))
     assert without_bad_results(plan) == plan
+
+
+def _lesion(root, values, affine=phantom.AFFINE):
+    path = root / 'raw' / 'sub-02' / 'anat' / 'sub-02_label-lesion_mask.nii.gz'
+    return write_image(path, nib.Nifti1Image(values.astype(np.float32), affine))
+
+
+BLOCK = np.zeros(phantom.SHAPE)
+BLOCK[10:14, 20:24, 15:19] = 1
+
+BAD_LESIONS = {
+    'all voxels are 0; convert it again, or exclude it; remove the mask if': 0 * BLOCK,
+    'more than two values; a lesion mask is 0 outside': BLOCK
+    * np.arange(phantom.SHAPE[0])[:, None, None],
+    'not on the grid of the T1w image (40, 48, 36); resample': BLOCK[:-1],
+    'litres are larger than a hemisphere': 1 - BLOCK,
+}
+
+
+@pytest.mark.parametrize('reason', BAD_LESIONS)
+def test_bad_lesion_masks(sound, tmp_path, reason):
+    root = shutil.copytree(sound, tmp_path / 'study')
+    path = _lesion(root, BAD_LESIONS[reason])
+    plan = _checked(root)
+    assert [problem.name for problem in plan.problems] == ['sub-02']
+    assert str(path) in plan.problems[0].reason
+    assert reason in plan.problems[0].reason
+
+
+def test_a_new_lesion_mask_processes_one_participant_again(sound, tmp_path):
+    root = shutil.copytree(sound, tmp_path / 'study')
+    before = {job.participant: job.made_from for job in _checked(root).jobs}
+    seen = [before]
+    for factor in (1, 2):
+        _lesion(root, factor * BLOCK)
+        plan = _checked(root)
+        assert plan.problems == []
+        seen.append({job.participant: job.made_from for job in plan.jobs})
+    for label in LABELS:
+        digests = [each[label]['inputs'] for each in seen]
+        assert all(a != b for a, b in pairwise(digests)) == (label == '02')
+
+
+def test_participants_without_a_lesion_mask_are_no_gap(sound, tmp_path):
+    folder = tmp_path / 'masks'
+    write_image(
+        folder / 'sub-01_label-lesion_mask.nii.gz',
+        nib.Nifti1Image(BLOCK.astype(np.uint8), phantom.AFFINE),
+    )
+    config = AppConfig(
+        sound / 'raw',
+        tmp_path / 'out',
+        ('participant',),
+        work_dir=tmp_path / 'work',
+        derivatives=(f'lesions={folder}',),
+    )
+    plan = without_bad_results(make_plan(config, survey_dataset(config)))
+    assert [job.participant for job in plan.jobs if job.reusable.lesion] == ['01']
+    assert gaps(config, plan.jobs) == []

@@ -25,7 +25,9 @@ from surreal_bids.interfaces.anatomy import (
     RegisterAtlas,
     RegisterTemplate,
     SelectTransforms,
+    filled,
     load_brain,
+    sound_part,
     torch_device,
 )
 from surreal_bids.regions import muse_table
@@ -291,3 +293,38 @@ def test_a_template_that_cannot_be_selected_is_an_error(tmp_path, template, temp
     lists = _lists(tmp_path, templates)
     with pytest.raises(DataError, match=words):
         _run(SelectTransforms(template=template, **lists), tmp_path)
+
+
+@pytest.fixture
+def lesion(tmp_path):
+    """The right half of a slab through the brain."""
+    values = np.zeros(phantom.SHAPE, np.uint8)
+    values[8 : phantom.SHAPE[0] // 2, 20:24] = np.asarray(phantom.mask().dataobj)[
+        8 : phantom.SHAPE[0] // 2, 20:24
+    ]
+    return write_image(tmp_path / 'lesion.nii.gz', nib.Nifti1Image(values, phantom.AFFINE))
+
+
+def test_the_share_of_a_lesion_is_measured_in_each_region(files, lesion, tmp_path):
+    brain = {'t1w_file': files['t1w'], 'mask_file': files['mask']}
+    step = MeasureSegmentation(in_file=files['labels'], regions_file=files['regions'], **brain)
+    without = pd.read_csv(_run(step, tmp_path).volumes_file, sep='\t')
+    assert 'lesion_share' not in without
+    step.inputs.lesion_file = lesion
+    table = pd.read_csv(_run(step, tmp_path).volumes_file, sep='\t')
+    pd.testing.assert_frame_equal(table.drop(columns='lesion_share'), without)
+    right = np.asarray(phantom.labels().dataobj) == 47
+    damaged = np.asarray(nib.Nifti1Image.from_filename(lesion).dataobj) > 0
+    expected = [round(damaged[right].mean(), 4), 0, 0]
+    assert table['lesion_share'].tolist() == expected
+
+
+def test_a_brain_is_read_with_its_lesion_filled(files, lesion):
+    damaged = np.asarray(nib.Nifti1Image.from_filename(lesion).dataobj) > 0
+    before, mask = load_brain(str(files['t1w']), str(files['mask']))
+    after, _ = load_brain(str(files['t1w']), str(files['mask']), anatomy.load_image(lesion))
+    changed = np.asarray(before.dataobj) != np.asarray(after.dataobj)
+    assert changed[damaged].mean() > 0.9
+    assert not changed[~damaged].any()
+    assert filled(before, mask, None) is before
+    assert sound_part(mask, None) is mask

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -106,6 +107,7 @@ def test_unusual_volumes_stand_out(tmp_path, session, index, factor, remark, n_m
         ({'reused': {'Transforms': 'fmriprep'}}, 'Transforms taken from', 'nothing'),
         ({'figures': ()}, 'Summary', 'Figures'),
         ({}, 'Summary', 'Overlap with'),
+        ({}, 'Summary', 'Lesion'),
         ({'overlaps': OVERLAPS}, 'Dice 0.95 to 0.95 in 14 large regions', 'than in healthy heads'),
         (
             {'overlaps': {**OVERLAPS, 'left temporal lobe': 0.3}},
@@ -118,6 +120,15 @@ def test_shows_what_is_known(tmp_path, session, change, said, unsaid):
     words = write(tmp_path, replace(session, **change)).words
     assert said in words
     assert unsaid not in words
+
+
+def test_a_lesion_is_shown(tmp_path, session):
+    share = np.where(session.volumes['index'].isin([47, 48]), 0.25, 0.0)
+    volumes = session.volumes.assign(lesion_share=share)
+    known = {**session.quality, 'lesion_ml': 20.04}
+    words = write(tmp_path, replace(session, volumes=volumes, quality=known)).words
+    assert '20.0 ml: 25% of Right hippocampus, 25% of Left hippocampus' in words
+    assert 'Lesion (%)' in words
 
 
 def test_other_atlases_have_no_range(tmp_path, session):

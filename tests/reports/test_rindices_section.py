@@ -23,6 +23,7 @@ from surreal_bids.reports.assembly import (
     remove_others,
     write_anatomy,
 )
+from surreal_bids.reports.flags import image_flags
 from surreal_bids.reports.mosaics import Scale
 from surreal_bids.reports.pages import Fragment, Paragraph, Section, render_sections
 from surreal_bids.reports.rindices_figures import (
@@ -241,6 +242,19 @@ def test_images_that_the_network_is_not_sure_of_are_called_poor(tmp_path):
         write_json(path, {'uncertain_regions': count})
         words = Page(write_individual(tables.of('sub-01'), again=True)).words
         assert ('The image has 1 warning' in words) == expected
+
+
+def test_images_with_a_lesion_are_flagged(tmp_path):
+    table = tmp_path / 'sub-01_ses-2_dseg.tsv'
+    quality = output_path(tmp_path, 'quality', participant='01', session='2')
+    write_json(quality, {'lesion_ml': 20.0})
+    for share, expected in {0.05: [], 0.31: ['lesion']}.items():
+        regions = {'index': [1, 2], 'name': ['Insula', 'Pole'], 'lesion_share': [0.0, share]}
+        write_tsv(table, pd.DataFrame(regions))
+        write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [table])
+        flags = image_flags(tmp_path, 'sub-01', 'ses-2')
+        assert [flag.short for flag in flags] == expected
+    assert 'more than 5% of 1 region, most of Pole (31%)' in flags[0].caution.found
 
 
 def test_no_r_indices_is_told_with_the_reason(tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nipype.interfaces.base import isdefined
+from nipype.interfaces.base import Undefined, isdefined
 from nipype.interfaces.utility import IdentityInterface
 from nipype.pipeline import engine as pe
 from nipype.pipeline.engine.utils import generate_expanded_graph
@@ -38,12 +38,14 @@ GIVEN = {
     'tpms': {'tpms': (HERE, HERE, HERE)},
     'dseg': {'dseg': HERE, 'dseg_name': 'dlmuse'},
 }
+LESION = {'lesion': HERE}
 MODULES = ('anatomy', 'participant')
 SUBSETS = [names for size in range(len(GIVEN) + 1) for names in itertools.combinations(GIVEN, size)]
 
 
 def _participant(given=(), settings=SETTINGS, session=None):
-    fields = {key: value for name in given for key, value in GIVEN[name].items()}
+    known = {**GIVEN, 'lesion': LESION}
+    fields = {key: value for name in given for key, value in known[name].items()}
     return init_participant_wf(
         t1w=HERE,
         output_dir=Path('out'),
@@ -173,3 +175,17 @@ def test_stages_are_connected_by_the_names_of_results():
     )
     connect_by_name(workflow, inputnode, [init_given_wf(name='g', mask='m')], outputnode)
     assert _undeclared_ports(workflow) == []
+
+
+@pytest.mark.parametrize('given', [(), ('lesion',), ('lesion', 'mask', 'dseg')])
+@pytest.mark.parametrize('network', [True, False])
+def test_a_lesion_mask_reaches_all_steps_that_see_the_brain(given, network):
+    workflow = _participant(given, replace(SETTINGS, network=network))
+    graph = workflow._create_flat_graph()
+    files = {node.name: getattr(node.inputs, 'lesion_file', Undefined) for node in graph.nodes()}
+    told = {name for name, file in files.items() if isdefined(file)}
+    segmentation = {'label'} if network else {'register_atlas', 'fuse'}
+    computed = {'find_brain', 'n4', 'register_template', 'classify', 'measure_quality'}
+    if 'dseg' in given:
+        segmentation, computed = {'measure'}, computed - {'find_brain'}
+    assert told == (computed | segmentation if given else set())
