@@ -1,13 +1,16 @@
 """Overlap and volumes of the segmentation network on heads that were not used to train it.
 
-    python benchmarks/network.py measure WEIGHTS.safetensors HEADS OUT NAME [NAME ...]
+    python benchmarks/network.py measure WEIGHTS.safetensors HEADS OUT NAME [NAME ...] \
+        [--volumes ixi_muse145.csv]
     python benchmarks/network.py tell OUT
 
 HEADS holds one npz per head, as written by `benchmarks/train_network.py prepare`: bias correction
 and brain mask as in the app. A NAME is a prefix of the names of some heads. `--ventricles 2` first
-enlarges the ventricles to twice their volume, by a flow with constant divergence in them, unlike
-the augmentation in training. Overlap is Dice; volumes are sums of probabilities. Regions 81 to 95,
-parts of white matter, are excluded if hand labels lack them.
+enlarges the ventricles to twice their volume, and `--cortex 0.85` shrinks the cortex while the
+fluid around it grows, both by a flow with constant divergence, unlike the augmentation in training.
+`--volumes` removes sulci from the cortex of DLMUSE's labels at 2 mm, as for training. Overlap is
+Dice; volumes are sums of probabilities. Regions 81 to 95, parts of white matter, are excluded if
+hand labels lack them. `--protocol 1` uses the layer of the hand labels.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +28,7 @@ from machine import write_results
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
+from train_network import FIRST_CORTEX, leave_sulci, read_volumes
 
 from surreal_bids.imaging.network import load_network, segment_regions
 from surreal_bids.regions import muse_table
@@ -37,36 +42,53 @@ VENTRICLES = (4, 11, 49, 50, 51, 52)
 PACKAGES = ('surreal_bids', 'torch')
 
 
-def grow_ventricles(labels: NDArray, mask: NDArray, wanted: float) -> NDArray:
-    """Return a displacement (3, X, Y, Z) that enlarges the ventricles within the same mask."""
-    ventricles = np.isin(labels, GROWING).astype(np.float32)
-    room = smooth(ndimage.binary_erosion(mask, iterations=2).astype(np.float32), 2.0).clip(0)
-    room *= 1 - ventricles
-    factor = np.log(wanted)
+def resize(part: NDArray, room: NDArray, wanted: float) -> NDArray:
+    """Return a displacement (3, X, Y, Z) that multiplies a volume; `room` gives or takes it."""
+    part, factor = part.astype(np.float32), np.log(wanted)
     for _ in range(6):
-        source = factor * ventricles
+        source = factor * part
         source -= room * (source.sum() / room.sum())
-        velocity = np.stack(np.gradient(solve_poisson(source)))
-        pulled = exponential(-velocity)
-        reached = draw(ventricles, pulled, 1).sum() / ventricles.sum()
+        pulled = exponential(-np.stack(np.gradient(solve_poisson(source))))
+        reached = draw(part, pulled, 1).sum() / part.sum()
         factor += np.log(wanted / reached)
     return pulled
+
+
+def grow_ventricles(labels: NDArray, mask: NDArray, wanted: float) -> NDArray:
+    ventricles = np.isin(labels, GROWING)
+    room = smooth(ndimage.binary_erosion(mask, iterations=2).astype(np.float32), 2.0).clip(0)
+    return resize(ventricles, room * ~ventricles, wanted)
+
+
+def widen_sulci(labels: NDArray, mask: NDArray, wanted: float) -> NDArray:
+    return resize(labels >= FIRST_CORTEX, (mask & (labels == 0)).astype(np.float32), wanted)
 
 
 def draw(values: NDArray, pulled: NDArray, order: int) -> NDArray:
     return ndimage.map_coordinates(values, np.indices(values.shape) + pulled, order=order)
 
 
-def measure(weights: Path, heads: Path, out: Path, names: list[str], ventricles: float) -> None:
-    network = load_network(weights)
-    out.mkdir(parents=True, exist_ok=True)
-    for path in sorted(p for name in names for p in heads.glob(f'{name}*.npz')):
-        head = dict(np.load(path))
+def measure(options: argparse.Namespace) -> None:
+    """Segment heads, and compare with their labels."""
+    network = replace(load_network(options.weights), protocol=options.protocol)
+    options.out.mkdir(parents=True, exist_ok=True)
+    paths = sorted(p for name in options.names for p in options.heads.glob(f'{name}*.npz'))
+    read = [dict(np.load(path)) for path in paths]
+    if options.volumes is not None:
+        names = [path.stem.rsplit('_')[-1] for path in paths]
+        leave_sulci(read, names, read_volumes(options.volumes))
+    for path, head in zip(paths, read):
         x, mask, labels = head['x'], head['m'], head['y']
-        if ventricles != 1:
-            pulled = grow_ventricles(labels, mask, ventricles)
-            x, labels = draw(x, pulled, 1), draw(labels, pulled, 0)
-            mask = draw(mask.astype(np.float32), pulled, 1) >= 0.5
+        changed = ''
+        for change, amount, sign in (
+            (grow_ventricles, options.ventricles, 'x'),
+            (widen_sulci, options.cortex, 'c'),
+        ):
+            if amount != 1:
+                pulled = change(labels, mask, amount)
+                x, labels = draw(x, pulled, 1), draw(labels, pulled, 0)
+                mask = draw(mask.astype(np.float32), pulled, 1) >= 0.5
+                changed += f'.{sign}{amount:g}'
         began = time.process_time()
         found = segment_regions(
             Nifti1Image(x, head['affine']),
@@ -87,18 +109,25 @@ def measure(weights: Path, heads: Path, out: Path, names: list[str], ventricles:
             table[column] = np.bincount(values, minlength=256)[REGIONS] * size
         table['volume'] = [found.volumes[index] for index in REGIONS]
         table['confidence'] = [found.confidence.get(index, np.nan) for index in REGIONS]
-        grown = '' if ventricles == 1 else f'.x{ventricles:g}'
-        table.assign(cpu_seconds=took).to_csv(
-            out / f'{weights.stem}.{path.stem}{grown}.tsv', sep='\t', index=False
-        )
-        print(weights.stem, path.stem, grown, summary(table, 'oasis' in path.stem), flush=True)
+        name = f'{options.weights.stem}.{path.stem}{changed}'
+        table.assign(cpu_seconds=took).to_csv(options.out / f'{name}.tsv', sep='\t', index=False)
+        print(name, summary(table, 'oasis' in path.stem), flush=True)
 
 
 def summary(table: pd.DataFrame, hand: bool) -> str:
     dice = overlap(table, hand)
     horns = dice[dice.index.isin(HORNS)].mean()
     ventricles = dice[dice.index.isin(VENTRICLES)].mean()
-    return f'Dice {dice.mean():.3f} ventricles {ventricles:.3f} horns {horns:.3f}'
+    ratio = cortical_ratio(table)
+    return (
+        f'Dice {dice.mean():.3f} ventricles {ventricles:.3f} horns {horns:.3f} cortex {ratio:.3f}'
+    )
+
+
+def cortical_ratio(table: pd.DataFrame) -> float:
+    """Return the median over cortical regions of the ratio of volumes."""
+    cortex = table[(table['index'] >= FIRST_CORTEX) & (table['true'] > 0)]
+    return float((cortex['volume'] / cortex['true']).median())
 
 
 def overlap(table: pd.DataFrame, hand: bool) -> pd.Series:
@@ -135,6 +164,9 @@ def tell(out: Path, twins: Path | None) -> None:
             'horns': round(dice.loc[list(HORNS)].mean().mean(), 3),
             'r': round(true.corrwith(volume).median(), 3) if len(true) > 2 else None,
             'ratio': round((volume.mean() / true.mean()).median(), 3),
+            'cortex': round(
+                float(np.median([cortical_ratio(t) for _, t in tables.groupby('head')])), 3
+            ),
             'cpu_seconds': round(tables.groupby('head')['cpu_seconds'].first().mean(), 1),
         }
         if hand and twins is not None:
@@ -177,12 +209,15 @@ def main() -> None:
     measuring.add_argument('out', type=Path)
     measuring.add_argument('names', nargs='+')
     measuring.add_argument('--ventricles', type=float, default=1.0)
+    measuring.add_argument('--cortex', type=float, default=1.0)
+    measuring.add_argument('--protocol', type=int, default=0)
+    measuring.add_argument('--volumes', type=Path)
     telling = actions.add_parser('tell')
     telling.add_argument('out', type=Path)
     telling.add_argument('--people', type=Path, help='table with a column `person`')
     options = parser.parse_args()
     if options.action == 'measure':
-        measure(options.weights, options.heads, options.out, options.names, options.ventricles)
+        measure(options)
     else:
         tell(options.out, options.people)
 

@@ -1,6 +1,7 @@
 """Norms for participant reports, from healthy people.
 
     python benchmarks/norms.py measure DATA HEADS [--part 3/16]
+    python benchmarks/norms.py calibrate DATA HEADS
     python benchmarks/norms.py fit HEADS > surreal_bids/data/norms.tsv
     python benchmarks/norms.py check HEADS
     python benchmarks/norms.py overlaps HEADS
@@ -10,6 +11,11 @@ DATA holds `ixi2mm` and `ixi2mm_more` (IXI, one 3 T scanner, 2 mm; people with a
 person, also averaged to 2 mm). HEADS gets the default results of the app for each: corrected image,
 mask, regions and volumes. Existing heads are not measured again; `--part 3/16` is the third of 16
 parts, for as many processes.
+
+`calibrate` writes factors of volumes into the weights of the network: at 2 mm the median ratio of
+DLMUSE's volumes at 1 mm (`tables/ixi_muse145.csv`) to those of the network in the people of
+`ixi2mm_more`, at 1 mm the same times the median ratio of volumes at 2 and 1 mm in OASIS. HEADS
+holds volumes without these factors; all other actions use them.
 
 The norm of a region is linear in its log volume: age, age squared, sex, log brain mask volume and
 scanner, fitted to heads at 2 mm. A new scanner is assumed to lie between the two, and the
@@ -24,7 +30,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import nibabel as nib
@@ -33,13 +39,21 @@ import pandas as pd
 import torch
 from machine import write_results
 from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.torch import save_file
 
+import surreal_bids
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, voxel_volume
 from surreal_bids.imaging.atlas import muse_labels, muse_t1w
 from surreal_bids.imaging.brain import brain_mask, correct_bias
 from surreal_bids.imaging.deformation import FLUID
-from surreal_bids.imaging.network import segment_regions
+from surreal_bids.imaging.network import (
+    FINE_BELOW_MM,
+    TrainedNetwork,
+    builtin_network,
+    segment_regions,
+)
 from surreal_bids.imaging.norms import (
     LEAST_OVERLAP,
     NORM_AGES,
@@ -113,7 +127,7 @@ def measure(head: Head, folder: Path) -> None:
         t1w = halve(t1w)
     mask, method = brain_mask(t1w)
     corrected = correct_bias(t1w, mask)
-    found = segment_regions(corrected, mask)
+    found = segment_regions(corrected, mask, network=uncalibrated())
     folder.mkdir(parents=True, exist_ok=True)
     for name, image in (('t1w', corrected), ('mask', mask), ('dseg', found.labels)):
         write_image(folder / f'{name}.nii.gz', image)
@@ -123,6 +137,51 @@ def measure(head: Head, folder: Path) -> None:
     table = pd.DataFrame({'index': list(found.volumes), 'volume_mm3': list(found.volumes.values())})
     table['confidence'] = table['index'].map(found.confidence)
     write_tsv(folder / 'volumes.tsv', table)
+
+
+def uncalibrated() -> TrainedNetwork:
+    network = builtin_network()
+    return replace(network, factors=((1.0,) * len(network.indices),) * 2)
+
+
+def calibrate(data: Path, out: Path) -> None:
+    """Write the factors of volumes into the weights."""
+    heads, volumes = read_volumes(out)
+    dlmuse = pd.read_csv(data / 'tables' / 'ixi_muse145.csv')
+    dlmuse = dlmuse.set_index(dlmuse['ID'].str.removesuffix('-T1'))[
+        [f'MUSE_{index}' for index in volumes]
+    ].set_axis(volumes.columns, axis=1)
+    ixi = heads['source'] == 'IXI'
+    ratios = dlmuse.loc[heads.loc[ixi, 'name']].set_axis(heads.index[ixi]) / volumes[ixi]
+    taught = heads.loc[ixi, 'path'].str.contains('ixi2mm_more')
+    coarse = ratios[taught].median()
+    people = heads.assign(row=heads.index)[heads['source'] == 'OASIS'].set_index('person')
+    rows = [people.loc[people['voxel_mm'] == size, 'row'].sort_index() for size in (1.0, COARSE_MM)]
+    change = volumes.loc[rows[1]].to_numpy() / volumes.loc[rows[0]].to_numpy()
+    fine = coarse * np.median(change, axis=0)
+    tell_ratios(ratios[~taught] / coarse, f'{(~taught).sum()} heads not used')
+    tell_ratios(ratios[~taught], 'the same without factors')
+    indices = list(builtin_network().indices)
+    store_factors([each[indices].round(4).tolist() for each in (coarse, fine)])
+
+
+def tell_ratios(ratios: pd.DataFrame, name: str) -> None:
+    """Print the median ratio of volumes to those of DLMUSE, by kind of region."""
+    index = ratios.columns
+    kinds = np.select(
+        [index >= 100, index.isin(range(81, 96)), index.isin([4, 11, 49, 50, 51, 52])],
+        ['cortex', 'white matter', 'ventricles'],
+        'other',
+    )
+    print(name, (1 / ratios.median()).groupby(kinds).median().round(3).to_dict())
+
+
+def store_factors(factors: list[list[float]]) -> None:
+    path = Path(surreal_bids.__file__).parent / 'data' / 'network' / 'weights.safetensors'
+    with safe_open(path, framework='pt') as stored:
+        metadata = stored.metadata() | {'factors': json.dumps(factors)}
+        weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    save_file(weights, path, metadata)
 
 
 def overlap_with_template(t1w: Image, mask: Image, labels: Image) -> dict[str, float]:
@@ -144,14 +203,23 @@ def measure_part(data: Path, out: Path, part: str) -> None:
             print(head.name, flush=True)
 
 
-def read_heads(out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Heads of healthy people within the ages, and their log volumes (heads x regions)."""
+def read_volumes(out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Heads, and their volumes without the factors of the network (heads x regions)."""
     folders = [path.parent for path in sorted(out.glob('*/volumes.tsv'))]
     heads = pd.DataFrame([json.loads((f / 'head.json').read_text()) for f in folders])
     heads['person'] = heads['name'].str.replace('_[12]mm$', '', regex=True)
     volumes = pd.DataFrame(
         [pd.read_csv(f / 'volumes.tsv', sep='\t', index_col='index')['volume_mm3'] for f in folders]
     ).set_axis(heads.index)
+    return heads, volumes
+
+
+def read_heads(out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Heads of healthy people within the ages, and their log volumes (heads x regions)."""
+    heads, volumes = read_volumes(out)
+    network = builtin_network()
+    factors = pd.DataFrame(network.factors, columns=network.indices)[volumes.columns].to_numpy()
+    volumes = volumes * factors[(heads['voxel_mm'] < FINE_BELOW_MM).to_numpy(int)]
     youngest, oldest = NORM_AGES
     kept = heads['age'].between(youngest, oldest + 1, inclusive='left')
     kept &= ~heads['person'].isin(EXCLUDED)
@@ -267,12 +335,16 @@ def tell_overlaps(out: Path) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
-    parser.add_argument('action', choices=('measure', 'fit', 'check', 'overlaps'))
-    parser.add_argument('folders', type=Path, nargs='+', help='DATA (to measure), and HEADS')
+    parser.add_argument('action', choices=('measure', 'calibrate', 'fit', 'check', 'overlaps'))
+    parser.add_argument(
+        'folders', type=Path, nargs='+', help='DATA (to measure and calibrate), and HEADS'
+    )
     parser.add_argument('--part', default='1/1', help='which of how many parts to measure')
     options = parser.parse_args()
     if options.action == 'measure':
         measure_part(*options.folders, options.part)
+    elif options.action == 'calibrate':
+        calibrate(*options.folders)
     elif options.action == 'fit':
         norms = fit_norms(*read_heads(*options.folders))
         norms.round(5).to_csv(sys.stdout, sep='\t')

@@ -137,9 +137,7 @@ def pack(heads: Path, volumes: Path, path: Path) -> None:
     import pandas as pd
 
     table = pd.read_csv(Path(__file__).parents[1] / 'surreal_bids/data/muse.tsv', sep='\t')
-    fine = pd.read_csv(volumes)
-    fine = fine.set_index(fine['ID'].str.removesuffix('-T1')).filter(regex='^MUSE_')
-    fine.columns = fine.columns.str.removeprefix('MUSE_').astype(int)
+    fine = read_volumes(volumes)
     indices = table['index'].to_numpy()
     arrays = {'index': indices, 'mate': table['mate'].fillna(table['index']).to_numpy(int)}
     for name, pattern, shape in (('ixi', 'ixi2mm_more_*', COARSE), ('hand', 'oasis35_*', FINE)):
@@ -159,6 +157,15 @@ def pack(heads: Path, volumes: Path, path: Path) -> None:
     np.savez(buffer, **arrays)
     path.write_bytes(lzma.compress(buffer.getvalue(), preset=4))
     print(path, round(path.stat().st_size / 2**20, 1), 'MiB')
+
+
+def read_volumes(path: Path):
+    """Volumes at 1 mm, people x MUSE indices."""
+    import pandas as pd
+
+    table = pd.read_csv(path)
+    table = table.set_index(table['ID'].str.removesuffix('-T1')).filter(regex='^MUSE_')
+    return table.set_axis(table.columns.str.removeprefix('MUSE_').astype(int), axis=1)
 
 
 def leave_sulci(heads: list[dict], names: list[str], fine) -> None:

@@ -76,7 +76,8 @@ class Segmentation:
     labels
         The most probable label of each voxel, int16; 0 is background.
     volumes
-        Volume of each region in mm3: sum of its probabilities, times the volume of a voxel.
+        Volume of each region in mm3: sum of its probabilities, times the volume of a voxel and the
+        factor of the network.
     background
         Volume inside the mask and its rim without a region, mm3.
     confidence
@@ -116,11 +117,25 @@ class Grid:
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A network with its weights, the MUSE index of each class, and the protocol to use."""
+    """A network with its weights.
+
+    Attributes
+    ----------
+    module
+        The network.
+    indices
+        MUSE index of each class after background.
+    protocol
+        Way of labelling.
+    factors
+        Factors of the volume of each region at 2 mm and at 1 mm, with which volumes are those of
+        DLMUSE at 1 mm; 1 where the file has none.
+    """
 
     module: RegionNet
     indices: tuple[int, ...]
     protocol: int
+    factors: tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def segment_regions(
@@ -169,6 +184,7 @@ def segment_regions(
     back = apply_orientation(labels, ornt_transform(UPRIGHT, orientation))
     size = voxel_volume(t1w)
     pairs = list(enumerate(network.indices, start=1))
+    factors = network.factors[grid.fine]
     confidence = {index: float(won[k] / counts[k]) for k, index in pairs if counts[k]}
     mean = sum(confidence.values()) / len(network.indices)
     if mean < USUAL_CONFIDENCE:
@@ -183,7 +199,7 @@ def segment_regions(
         )
     return Segmentation(
         labels=like(t1w, back, np.int16),
-        volumes={index: float(sums[k] * size) for k, index in pairs},
+        volumes={index: float(sums[k] * size * factors[k - 1]) for k, index in pairs},
         background=float(sums[0] * size),
         confidence=confidence,
     )
@@ -204,7 +220,8 @@ def load_network(path: Path) -> TrainedNetwork:
     ----------
     path
         safetensors with all weights, in half precision, and metadata: `architecture` (sizes),
-        `indices` (of the classes after background) and `protocol`, as JSON.
+        `indices` (of the classes after background), `protocol` and `factors` (of volumes at 2 and
+        1 mm), as JSON.
 
     Raises
     ------
@@ -218,21 +235,23 @@ def load_network(path: Path) -> TrainedNetwork:
         sizes = json.loads(about['architecture'])
         architecture = Architecture(**{**sizes, 'widths': tuple(sizes['widths'])})
         indices = tuple(json.loads(about['indices']))
+        coarse, fine = json.loads(about.get('factors', 'null')) or [[1.0] * len(indices)] * 2
         module = RegionNet(architecture)
         module.load_state_dict(weights)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f'{path}: not a valid network of regions ({error}); reinstall the package'
         ) from error
-    if len(indices) != architecture.classes - 1:
+    if not len(indices) == len(coarse) == len(fine) == architecture.classes - 1:
         raise DataError(
-            f'{path}: {len(indices)} regions for {architecture.classes - 1} classes; reinstall the '
-            'package'
+            f'{path}: {len(indices)} regions, and factors of {len(coarse)} and {len(fine)}, for '
+            f'{architecture.classes - 1} classes; reinstall the package'
         )
     if not all(bool(weight.isfinite().all()) for weight in weights.values()):
         raise DataError(f'{path}: weights are not finite; reinstall the package')
     module.eval().requires_grad_(requires_grad=False)
-    return TrainedNetwork(module, indices, int(about.get('protocol', 0)))
+    factors = (tuple(coarse), tuple(fine))
+    return TrainedNetwork(module, indices, int(about.get('protocol', 0)), factors)
 
 
 def choose_grid(inside: NDArray[np.bool_], spacing: NDArray[np.float64], divisor: int) -> Grid:

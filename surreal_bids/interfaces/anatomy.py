@@ -28,6 +28,7 @@ from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
 from surreal_bids.interfaces import Step
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
+from surreal_bids.threads import in_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -276,8 +277,11 @@ class RegisterTemplate(ImageStep):
             device=torch_device(self.inputs.device),
         )
         transforms = {'anat2std_xfm': registration.forward, 'std2anat_xfm': registration.inverse}
-        for name, transform in transforms.items():
-            self._results[name] = save_transform(runtime, f'{name}.nii.gz', transform)
+
+        def save_one(name: str) -> str:
+            return save_transform(runtime, f'{name}.nii.gz', transforms[name])
+
+        self._results.update(zip(transforms, in_threads(save_one, transforms)))
         return runtime
 
 

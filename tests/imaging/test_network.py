@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import nibabel as nib
 import numpy as np
@@ -33,7 +34,7 @@ def tiny() -> TrainedNetwork:
     torch.manual_seed(0)
     module = RegionNet(SMALL).eval().requires_grad_(requires_grad=False)
     torch.nn.init.normal_(module.fine_weight)
-    return TrainedNetwork(module, (23, 30, 100), 0)
+    return TrainedNetwork(module, (23, 30, 100), 0, ((1.0,) * 3,) * 2)
 
 
 def ellipsoid(shape=(34, 42, 38), zooms=(4.0, 4.0, 4.0), seed=0) -> tuple[Image, Image]:
@@ -77,6 +78,18 @@ def test_volumes_add_up_to_what_was_looked_at(tiny: TrainedNetwork, zooms: tuple
     assert sum(found.volumes.values()) + found.background == pytest.approx(total, rel=1e-4)
     assert not np.asarray(found.labels.dataobj)[~visible].any()
     assert all(0 < value <= 1 for value in found.confidence.values())
+
+
+@pytest.mark.parametrize('fine', [False, True])
+def test_factors_change_volumes_alone(tiny: TrainedNetwork, fine: bool) -> None:
+    t1w, mask = ellipsoid(zooms=(1.0, 1.0, 1.0) if fine else (2.0, 2.0, 2.0))
+    expected = segment_regions(t1w, mask, network=tiny)
+    factors = ((0.9, 1.0, 1.2), (0.8, 1.1, 1.0))
+    found = segment_regions(t1w, mask, network=replace(tiny, factors=factors))
+    ratios = [found.volumes[index] / expected.volumes[index] for index in tiny.indices]
+    assert ratios == pytest.approx(factors[fine])
+    np.testing.assert_array_equal(found.labels.dataobj, expected.labels.dataobj)
+    assert (found.background, found.confidence) == (expected.background, expected.confidence)
 
 
 def test_stripped_image_is_labelled_inside_its_mask(tiny: TrainedNetwork) -> None:
