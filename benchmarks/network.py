@@ -1,16 +1,14 @@
 """Overlap and volumes of the segmentation network on heads that were not used to train it.
 
-    python benchmarks/network.py measure WEIGHTS.safetensors HEADS OUT NAME [NAME ...] \
-        [--volumes ixi_muse145.csv]
+    python benchmarks/network.py measure WEIGHTS.safetensors HEADS OUT NAME [NAME ...]
     python benchmarks/network.py tell OUT
 
 HEADS holds one npz per head, as written by `benchmarks/train_network.py prepare`: bias correction
 and brain mask as in the app. A NAME is a prefix of the names of some heads. `--ventricles 2` first
 enlarges the ventricles to twice their volume, and `--cortex 0.85` shrinks the cortex while the
 fluid around it grows, both by a flow with constant divergence, unlike the augmentation in training.
-`--volumes` removes sulci from the cortex of DLMUSE's labels at 2 mm, as for training. Overlap is
-Dice; volumes are sums of probabilities. Regions 81 to 95, parts of white matter, are excluded if
-hand labels lack them. `--protocol 1` uses the layer of the hand labels.
+Overlap is Dice; volumes are sums of probabilities, without the factors of the app. Regions 81 to
+95, parts of white matter, are excluded if hand labels lack them.
 """
 
 from __future__ import annotations
@@ -28,11 +26,13 @@ from machine import write_results
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
-from train_network import FIRST_CORTEX, leave_sulci, read_volumes
 
 from surreal_bids.imaging.network import load_network, segment_regions
 from surreal_bids.regions import muse_table
 from surreal_bids.simulation.anatomy import exponential, smooth, solve_poisson
+
+FIRST_CORTEX = 100
+"""MUSE index from which regions are cortex."""
 
 REGIONS = sorted(muse_table()['index'])
 WHITE_MATTER = range(81, 96)
@@ -70,14 +70,11 @@ def draw(values: NDArray, pulled: NDArray, order: int) -> NDArray:
 
 def measure(options: argparse.Namespace) -> None:
     """Segment heads, and compare with their labels."""
-    network = replace(load_network(options.weights), protocol=options.protocol)
+    network = load_network(options.weights)
+    network = replace(network, factors=((1.0,) * len(network.indices),) * 2)
     options.out.mkdir(parents=True, exist_ok=True)
-    paths = sorted(p for name in options.names for p in options.heads.glob(f'{name}*.npz'))
-    read = [dict(np.load(path)) for path in paths]
-    if options.volumes is not None:
-        names = [path.stem.rsplit('_')[-1] for path in paths]
-        leave_sulci(read, names, read_volumes(options.volumes))
-    for path, head in zip(paths, read):
+    for path in sorted(p for name in options.names for p in options.heads.glob(f'{name}*.npz')):
+        head = dict(np.load(path))
         x, mask, labels = head['x'], head['m'], head['y']
         changed = ''
         for change, amount, sign in (
@@ -210,8 +207,6 @@ def main() -> None:
     measuring.add_argument('names', nargs='+')
     measuring.add_argument('--ventricles', type=float, default=1.0)
     measuring.add_argument('--cortex', type=float, default=1.0)
-    measuring.add_argument('--protocol', type=int, default=0)
-    measuring.add_argument('--volumes', type=Path)
     telling = actions.add_parser('tell')
     telling.add_argument('out', type=Path)
     telling.add_argument('--people', type=Path, help='table with a column `person`')

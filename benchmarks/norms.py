@@ -9,19 +9,18 @@
 DATA holds `ixi2mm` and `ixi2mm_more` (IXI, one 3 T scanner, 2 mm; people with an age in
 `tables/ixi_muse145.csv`) and `oasis35` (OASIS, 1.5 T, 1 mm, stripped; the first scan of each
 person, also averaged to 2 mm). HEADS gets the default results of the app for each: corrected image,
-mask, regions and volumes. Existing heads are not measured again; `--part 3/16` is the third of 16
-parts, for as many processes.
+mask, regions, and volumes without the factors of the network. Existing heads are not measured
+again; `--part 3/16` is the third of 16 parts, for as many processes.
 
-`calibrate` writes factors of volumes into the weights of the network: at 2 mm the median ratio of
-DLMUSE's volumes at 1 mm (`tables/ixi_muse145.csv`) to those of the network in the people of
-`ixi2mm_more`, at 1 mm the same times the median ratio of volumes at 2 and 1 mm in OASIS. HEADS
-holds volumes without these factors; all other actions use them.
+`calibrate` writes these factors into the weights of the network. At 2 mm they are the median ratio
+of DLMUSE's volumes at 1 mm (`tables/ixi_muse145.csv`) to those of the network in the people of
+`ixi2mm_more`; at 1 mm they also remove the mean difference of log volumes between 1 and 2 mm within
+the OASIS people. All other actions use them.
 
 The norm of a region is linear in its log volume: age, age squared, sex, log brain mask volume and
 scanner, fitted to heads at 2 mm. A new scanner is assumed to lie between the two, and the
-uncertainty of its position is part of the standard deviation. The effect of 1 mm voxels is the mean
-difference within the OASIS people. `overlaps` measures how well the network's large regions agree
-with those of the registered template, which reports use as reference.
+uncertainty of its position is part of the standard deviation. `overlaps` measures how well the
+network's large regions agree with those of the registered template, which reports use as reference.
 """
 
 from __future__ import annotations
@@ -147,18 +146,17 @@ def uncalibrated() -> TrainedNetwork:
 def calibrate(data: Path, out: Path) -> None:
     """Write the factors of volumes into the weights."""
     heads, volumes = read_volumes(out)
-    dlmuse = pd.read_csv(data / 'tables' / 'ixi_muse145.csv')
-    dlmuse = dlmuse.set_index(dlmuse['ID'].str.removesuffix('-T1'))[
-        [f'MUSE_{index}' for index in volumes]
-    ].set_axis(volumes.columns, axis=1)
     ixi = heads['source'] == 'IXI'
-    ratios = dlmuse.loc[heads.loc[ixi, 'name']].set_axis(heads.index[ixi]) / volumes[ixi]
+    dlmuse = pd.read_csv(data / 'tables' / 'ixi_muse145.csv')
+    dlmuse = dlmuse.set_index(dlmuse['ID'].str.removesuffix('-T1')).loc[heads.loc[ixi, 'name']]
+    dlmuse = dlmuse[[f'MUSE_{index}' for index in volumes]].to_numpy()
+    ratios = pd.DataFrame(dlmuse / volumes[ixi], heads.index[ixi], volumes.columns)
     taught = heads.loc[ixi, 'path'].str.contains('ixi2mm_more')
     coarse = ratios[taught].median()
-    people = heads.assign(row=heads.index)[heads['source'] == 'OASIS'].set_index('person')
-    rows = [people.loc[people['voxel_mm'] == size, 'row'].sort_index() for size in (1.0, COARSE_MM)]
-    change = volumes.loc[rows[1]].to_numpy() / volumes.loc[rows[0]].to_numpy()
-    fine = coarse * np.median(change, axis=0)
+    healthy = is_healthy(heads)
+    logs = np.log(volumes[healthy])
+    norms = fit_norms(heads[healthy], logs)
+    fine = coarse * np.exp(-fine_effect(heads[healthy], logs, norms['log_icv']))
     tell_ratios(ratios[~taught] / coarse, f'{(~taught).sum()} heads not used')
     tell_ratios(ratios[~taught], 'the same without factors')
     indices = list(builtin_network().indices)
@@ -177,6 +175,7 @@ def tell_ratios(ratios: pd.DataFrame, name: str) -> None:
 
 
 def store_factors(factors: list[list[float]]) -> None:
+    """Write factors at 2 and 1 mm to the metadata of the weights."""
     path = Path(surreal_bids.__file__).parent / 'data' / 'network' / 'weights.safetensors'
     with safe_open(path, framework='pt') as stored:
         metadata = stored.metadata() | {'factors': json.dumps(factors)}
@@ -214,15 +213,20 @@ def read_volumes(out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return heads, volumes
 
 
+def is_healthy(heads: pd.DataFrame) -> pd.Series:
+    """Whether a head is of a healthy person within the ages."""
+    youngest, oldest = NORM_AGES
+    in_ages = heads['age'].between(youngest, oldest + 1, inclusive='left')
+    return in_ages & ~heads['person'].isin(EXCLUDED)
+
+
 def read_heads(out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Heads of healthy people within the ages, and their log volumes (heads x regions)."""
     heads, volumes = read_volumes(out)
     network = builtin_network()
     factors = pd.DataFrame(network.factors, columns=network.indices)[volumes.columns].to_numpy()
     volumes = volumes * factors[(heads['voxel_mm'] < FINE_BELOW_MM).to_numpy(int)]
-    youngest, oldest = NORM_AGES
-    kept = heads['age'].between(youngest, oldest + 1, inclusive='left')
-    kept &= ~heads['person'].isin(EXCLUDED)
+    kept = is_healthy(heads)
     return heads[kept], np.log(volumes[kept])
 
 
@@ -230,7 +234,7 @@ def design(heads: pd.DataFrame) -> NDArray[np.float64]:
     """Values of the terms for each head, and -0.5 or 0.5 for its scanner."""
     rows = []
     for head in heads.itertuples():
-        terms = Subject(head.age, 'M' if head.male else 'F', head.icv_mm3, head.voxel_mm).terms
+        terms = Subject(head.age, 'M' if head.male else 'F', head.icv_mm3).terms
         rows.append([*(terms[name] for name in TERMS), 0.5 if head.source == 'OASIS' else -0.5])
     return np.array(rows)
 
@@ -249,12 +253,11 @@ def fit_norms(heads: pd.DataFrame, logs: pd.DataFrame) -> pd.DataFrame:
     by_chance = np.linalg.inv(x.T @ x)[-1, -1]
     scanners = max(0.0, float(np.mean(coefficients[-1] ** 2 / people) - by_chance) / 2)
     table = pd.DataFrame(coefficients[:-1].T, logs.columns, TERMS)
-    table['fine'] = _fine_effect(heads, logs, table['log_icv'])
     table['sd'] = np.sqrt(people * (1 + 1.5 * scanners))
     return table.rename_axis('index')
 
 
-def _fine_effect(heads: pd.DataFrame, logs: pd.DataFrame, log_icv: pd.Series) -> pd.Series:
+def fine_effect(heads: pd.DataFrame, logs: pd.DataFrame, log_icv: pd.Series) -> pd.Series:
     """Return the difference of log volumes at 1 mm and 2 mm for the same head and head size."""
     people = heads.assign(row=heads.index)[heads['source'] == 'OASIS']
     fine, coarse = (
@@ -269,8 +272,7 @@ def _fine_effect(heads: pd.DataFrame, logs: pd.DataFrame, log_icv: pd.Series) ->
 def deviations(norms: pd.DataFrame, heads: pd.DataFrame, logs: pd.DataFrame) -> pd.DataFrame:
     """Return deviations of log volumes from the norms, in standard deviations."""
     subjects = [
-        Subject(head.age, 'M' if head.male else 'F', head.icv_mm3, head.voxel_mm)
-        for head in heads.itertuples()
+        Subject(head.age, 'M' if head.male else 'F', head.icv_mm3) for head in heads.itertuples()
     ]
     terms = pd.DataFrame([subject.terms for subject in subjects], heads.index)
     return (logs - terms @ norms[terms.columns].T) / norms['sd']
@@ -337,7 +339,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('action', choices=('measure', 'calibrate', 'fit', 'check', 'overlaps'))
     parser.add_argument(
-        'folders', type=Path, nargs='+', help='DATA (to measure and calibrate), and HEADS'
+        'folders', type=Path, nargs='+', help='DATA, if needed, and HEADS'
     )
     parser.add_argument('--part', default='1/1', help='which of how many parts to measure')
     options = parser.parse_args()

@@ -20,7 +20,6 @@ from surreal_bids.columns import sex_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
 from surreal_bids.harmonization.covariates import CN_SD
-from surreal_bids.images import voxel_volume
 from surreal_bids.imaging.norms import NORM_AGES, Subject, volume_deviations
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.preprocessing import Preprocessing, is_complete, prepare_inputs
@@ -85,7 +84,7 @@ def from_model(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame:
     return (steps.transform(cohort.features, cohort.people).normalised - 1) / CN_SD
 
 
-def from_norms(cohort: Cohort, output_dir: Path) -> pd.DataFrame:
+def from_norms(cohort: Cohort) -> pd.DataFrame:
     """z-scores of regions of the built-in network by the norms; see `imaging.norms`.
 
     They need age and head size; outside `NORM_AGES` they are missing.
@@ -94,8 +93,6 @@ def from_norms(cohort: Cohort, output_dir: Path) -> pd.DataFrame:
     ----------
     cohort
         Volumes of the participant level.
-    output_dir
-        The output folder, which has the brain masks.
     """
     ages, sexes = cohort.ages, cohort.column_of('sex')
     measured = cohort.measured.loc[cohort.visits.index]
@@ -104,15 +101,10 @@ def from_norms(cohort: Cohort, output_dir: Path) -> pd.DataFrame:
     z = pd.DataFrame(np.nan, cohort.visits.index, list(index_of))
     youngest, oldest = NORM_AGES
     for visit in z.index[ages.ge(youngest) & ages.lt(oldest + 1) & head_size.gt(0)]:
-        row = cohort.visits.loc[visit]
-        mask = visit_output(output_dir, 'brain_mask', row[PARTICIPANT], row.get(SESSION))
-        if mask is None or not mask.is_file():
-            continue
         subject = Subject(
             age=float(ages[visit]),
             sex=None if sexes is None else sex_of(str(sexes[visit])),
             icv_mm3=float(head_size[visit]),
-            voxel_mm=voxel_volume(nib.Nifti1Image.from_filename(mask)) ** (1 / 3),
         )
         volumes = pd.DataFrame(
             {'index': list(index_of.values()), 'volume_mm3': measured.loc[visit, list(index_of)]}

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from surreal_bids.imaging.network import FINE_BELOW_MM
 from surreal_bids.regions import muse_table, region_names
 
 RANGE_SD = 3.0
@@ -88,14 +87,11 @@ class Subject:
         'F' or 'M'; None where it is not known.
     icv_mm3
         Volume of the brain mask, the proxy of the intracranial volume.
-    voxel_mm
-        Edge of a voxel, or the cube root of its volume.
     """
 
     age: float | None = None
     sex: str | None = None
     icv_mm3: float | None = None
-    voxel_mm: float = 1.0
 
     @property
     def terms(self) -> dict[str, float]:
@@ -109,7 +105,6 @@ class Subject:
             'age_squared': age**2,
             'male': {'F': 0.0, 'M': 1.0}.get(self.sex or '', 0.5),
             'log_icv': float(np.log(self.icv_mm3 / USUAL_ICV_MM3)),
-            'fine': float(self.voxel_mm < FINE_BELOW_MM),
         }
 
 

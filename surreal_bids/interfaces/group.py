@@ -149,7 +149,7 @@ class AnalyseGroup(Step):
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         found = self._analyse()
         if inputs.has_norms:
-            found = replace(found, z_norms=from_norms(found.cohort, final_path(root)))
+            found = replace(found, z_norms=from_norms(found.cohort))
         write_tables(found, {name: output_path(root, name) for name in TABLES})
         found.model.save(output_path(root, 'model_card').parent)
         mriqc = Path(inputs.mriqc_table) if isdefined(inputs.mriqc_table) else None

@@ -227,7 +227,6 @@ class WriteReport(Step):
                 age=session['age'],
                 sex=session['sex'],
                 icv_mm3=_volume(scan.mask),
-                voxel_mm=voxel_volume(scan.t1w) ** (1 / 3),
             ),
             session=visit.session,
             tissue_mm3={tissue: _volume(image) for tissue, image in scan.tissues.items()},

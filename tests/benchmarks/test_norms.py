@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from nibabel.nifti1 import Nifti1Image
-from norms import TERMS, deleted_residuals, deviations, fit_norms, halve
+from norms import TERMS, deleted_residuals, deviations, fine_effect, fit_norms, halve
 
 REGIONS = [4, 23, 47, 101]
 LAW = np.array(
@@ -44,8 +44,16 @@ def simulate(rng, n, scanner=0.0):
 def test_finds_the_law():
     norms = fit_norms(*simulate(np.random.default_rng(1), 20_000))
     np.testing.assert_allclose(norms[list(TERMS)], LAW, atol=0.03)
-    np.testing.assert_allclose(norms['fine'], FINE, atol=1e-9)
     np.testing.assert_allclose(norms['sd'], SPREAD, rtol=0.02)
+
+
+def test_volumes_at_1_mm_are_compared_at_the_same_head_size():
+    heads, logs = simulate(np.random.default_rng(3), 200)
+    fine = heads['voxel_mm'] == 1.0
+    heads.loc[fine, 'icv_mm3'] *= 1.1
+    logs[fine] += np.log(1.1) * LAW[:, 4]
+    found = fine_effect(heads, logs, pd.Series(LAW[:, 4], REGIONS))
+    np.testing.assert_allclose(found, FINE, atol=1e-9)
 
 
 def test_agrees_with_statsmodels():

@@ -24,7 +24,7 @@ from surreal_bids.imaging.norms import (
 from surreal_bids.regions import muse_table, region_names
 from tests.shared_data import shared_data
 
-WOMAN = Subject(age=61.0, sex='F', icv_mm3=1_400_000.0, voxel_mm=1.0)
+WOMAN = Subject(age=61.0, sex='F', icv_mm3=1_400_000.0)
 
 
 def usual_volumes(subject):
@@ -33,7 +33,6 @@ def usual_volumes(subject):
     logs = usual['intercept'] + usual['age'] * age + usual['age_squared'] * age * age
     logs += usual['male'] * (subject.sex == 'M')
     logs += usual['log_icv'] * np.log(subject.icv_mm3 / 1.4e6)
-    logs += usual['fine'] * (subject.voxel_mm < 1.6)
     names = region_names()
     return pd.DataFrame(
         {
