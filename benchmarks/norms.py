@@ -338,9 +338,7 @@ def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
     parser.add_argument('action', choices=('measure', 'calibrate', 'fit', 'check', 'overlaps'))
-    parser.add_argument(
-        'folders', type=Path, nargs='+', help='DATA, if needed, and HEADS'
-    )
+    parser.add_argument('folders', type=Path, nargs='+', help='DATA, if needed, and HEADS')
     parser.add_argument('--part', default='1/1', help='which of how many parts to measure')
     options = parser.parse_args()
     if options.action == 'measure':

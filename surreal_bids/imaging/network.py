@@ -249,6 +249,8 @@ def load_network(path: Path) -> TrainedNetwork:
         )
     if not all(bool(weight.isfinite().all()) for weight in weights.values()):
         raise DataError(f'{path}: weights are not finite; reinstall the package')
+    if not all(0 < factor < np.inf for factor in (*coarse, *fine)):
+        raise DataError(f'{path}: factors of volumes are not positive; reinstall the package')
     module.eval().requires_grad_(requires_grad=False)
     factors = (tuple(coarse), tuple(fine))
     return TrainedNetwork(module, indices, int(about.get('protocol', 0)), factors)

@@ -196,9 +196,15 @@ def write_weights(path, weights=None, **about):
 
 
 def test_weights_are_read_back(tmp_path, tiny: TrainedNetwork) -> None:
-    path = write_weights(tmp_path / 'own.safetensors', tiny.module.state_dict(), protocol='1')
+    factors = ((0.9, 1.0, 1.1), (1.0, 1.2, 1.0))
+    path = write_weights(
+        tmp_path / 'own.safetensors',
+        tiny.module.state_dict(),
+        protocol='1',
+        factors=json.dumps(factors),
+    )
     found = load_network(path)
-    assert (found.indices, found.protocol) == ((23, 30, 100), 1)
+    assert (found.indices, found.protocol, found.factors) == ((23, 30, 100), 1, factors)
     for own, other in zip(found.module.parameters(), tiny.module.parameters()):
         torch.testing.assert_close(own, other)
 
@@ -217,6 +223,9 @@ def test_bad_weights_are_refused(tmp_path, tiny: TrainedNetwork) -> None:
         write_weights(tmp_path / 'missing.safetensors', missing),
         write_weights(tmp_path / 'wide.safetensors', architecture=wide),
         write_weights(tmp_path / 'few.safetensors', indices='[23, 30]'),
+        write_weights(tmp_path / 'two.safetensors', factors='[[1, 1, 1], [1, 1]]'),
+        write_weights(tmp_path / 'zero.safetensors', factors='[[1, 1, 1], [1, 0, 1]]'),
+        write_weights(tmp_path / 'missing.safetensors', factors='[[1, NaN, 1], [1, 1, 1]]'),
         damaged,
         pickled,
         tmp_path / 'absent.safetensors',
@@ -228,6 +237,10 @@ def test_bad_weights_are_refused(tmp_path, tiny: TrainedNetwork) -> None:
 def test_builtin_weights() -> None:
     network = builtin_network()
     assert list(network.indices) == muse_table()['index'].tolist()
+    is_cortex = np.array(network.indices) >= 100
+    for factors in network.factors:
+        assert 0.8 < np.median(np.array(factors)[is_cortex]) < 0.95
+        assert 0.95 < np.median(np.array(factors)[~is_cortex]) < 1.05
     folder = network_module.package_files('surreal_bids') / 'data' / 'network'
     size = (folder / 'weights.safetensors').stat().st_size
     assert size < 12e6

@@ -62,9 +62,9 @@ def pair(left, right, names=('Left thing', 'Right thing')):
     'subject',
     [
         WOMAN,
-        Subject(18.0, 'M', 1_700_000.0, 0.8),
-        Subject(79.9, 'M', 1_600_000.0, 2.0),
-        Subject(45.0, 'F', 1_200_000.0, 1.7),
+        Subject(18.0, 'M', 1_700_000.0),
+        Subject(79.9, 'M', 1_600_000.0),
+        Subject(45.0, 'F', 1_200_000.0),
     ],
 )
 def test_usual_volumes_are_usual(subject):
@@ -248,7 +248,7 @@ def test_other_healthy_people_vary_as_the_norms_say():
     for person in table.to_dict('records'):
         volumes = usual_volumes(WOMAN)
         volumes['volume_mm3'] = [person[f'MUSE_{index}'] for index in volumes['index']]
-        subject = Subject(person['Age'], person['Sex'], person['MUSE_702'], 2.0)
+        subject = Subject(person['Age'], person['Sex'], person['MUSE_702'])
         found.append(assess_volumes(volumes, subject)['deviation'].to_numpy())
     middle = np.mean(found, axis=0)
     assert np.median(np.abs(middle)) < 0.8
