@@ -251,5 +251,6 @@ def test_other_healthy_people_vary_as_the_norms_say():
         subject = Subject(person['Age'], person['Sex'], person['MUSE_702'])
         found.append(assess_volumes(volumes, subject)['deviation'].to_numpy())
     middle = np.mean(found, axis=0)
-    assert np.median(np.abs(middle)) < 0.8
+    assert np.median(np.abs(middle)) < 0.45
+    assert 0.03 < np.mean(np.abs(found) > 1.96) < 0.08
     assert 0.85 < np.std(np.array(found) - middle) < 1.05
