@@ -7,6 +7,7 @@ from scipy import ndimage
 
 from surreal_bids.imaging import deformation
 from surreal_bids.imaging.deformation import (
+    LONGEST,
     LocalCorrelation,
     Settings,
     SymmetricFilter,
@@ -178,3 +179,12 @@ def test_threads_do_not_change_a_bit(images, request):
     alone = deform(*images, BRIEF, VOXEL_MM)
     request.getfixturevalue('three_threads')
     assert torch.equal(deform(*images, BRIEF, VOXEL_MM), alone)
+
+
+def test_momentum_continues_the_update_before():
+    torch.manual_seed(0)
+    before, update = torch.randn(2, 3, 20, 5, 6) * 0.5
+    expected = (update + 0.7 * before).clamp(-LONGEST, LONGEST)
+    deformation._continue(update, before, 0.7)
+    torch.testing.assert_close(update, expected)
+    assert update.abs().max() == LONGEST
