@@ -309,8 +309,8 @@ class AppConfig(CohortOptions, TrainingOptions):
     )
     derivatives: tuple[str, ...] = several(
         'results of other programs to reuse. fmriprep=PATH or smriprep=PATH: T1w image, brain '
-        'mask, tissue maps and transforms. lesions=PATH: lesion masks '
-        '(*_label-lesion_mask.nii.gz). Any other NAME=PATH: a segmentation that replaces the '
+        'mask, tissue maps and transforms. lesions=PATH: lesion masks (*_label-lesion_mask.nii.gz '
+        'or *_label-lesion_roi.nii.gz). Any other NAME=PATH: a segmentation that replaces the '
         'built-in one, namely freesurfer or fastsurfer (a SUBJECTS_DIR), synthseg '
         '(*_synthseg.nii.gz), dlmuse, or *_dseg.nii.gz with a table of labels (from several, the '
         'one with desc-NAME). Without NAME=, the kind of folder is detected. Missing results are '

@@ -493,6 +493,13 @@ MASK_METHODS = {
 """Descriptions of the brain mask by method; other masks are from other programs."""
 
 
+LESION_IN_VOLUMES = {
+    True: 'Volumes include this part, as it may have been before the lesion',
+    False: 'Another program made the label map, and volumes include this part as it labelled it',
+}
+"""What volumes tell of a lesion, by whether the regions were computed here."""
+
+
 @dataclass(frozen=True)
 class Provenance:
     """Sources and licences of the outputs of an image.
@@ -505,6 +512,8 @@ class Provenance:
         Name of the segmentation and its licence.
     template, template_licence
         Name of the template and its licence.
+    regions_computed
+        False if another program made the segmentation.
     """
 
     t1w: Sequence[str]
@@ -514,6 +523,7 @@ class Provenance:
     atlas_licence: str
     template: str
     template_licence: str
+    regions_computed: bool = True
 
 
 def describe_outputs(
@@ -540,7 +550,10 @@ def describe_outputs(
             'Description': words,
         },
         'segmentation_volumes': {
-            **describe_columns('segmentation_volumes'),
+            **describe_columns(
+                'segmentation_volumes', lesion=LESION_IN_VOLUMES[provenance.regions_computed]
+            ),
+            'RegionsComputed': provenance.regions_computed,
             'Sources': list(provenance.segmentation),
             'Atlas': provenance.atlas,
             'AtlasLicense': provenance.atlas_licence,

@@ -29,8 +29,9 @@ ANATOMY = ('fmriprep', 'smriprep')
 LESIONS = 'lesions'
 """Name of a folder with lesion masks."""
 
-LESION_MASK = 'label-lesion_mask'
-"""Ending of the name of a lesion mask, in such a folder or beside the T1w image."""
+LESION_MASKS = ('label-lesion_mask', 'label-lesion_roi')
+"""Endings of the names of lesion masks, in such a folder or beside the T1w image; fMRIPrep reads
+`sub-01_T1w_label-lesion_roi.nii.gz`."""
 
 RECONSTRUCTIONS = {
     'fastsurfer': ('aparc.DKTatlas+aseg.deep.mgz',),
@@ -295,7 +296,7 @@ def searched_for(name: str) -> str:
     if name in ANATOMY:
         return '_desc-preproc_T1w.nii.gz'
     if name == LESIONS:
-        return f'_{LESION_MASK}.nii.gz'
+        return f'_{{{",".join(LESION_MASKS)}}}.nii.gz'
     return f'_{{{",".join(SEGMENTATIONS)}}}.nii.gz, or mri/aparc+aseg.mgz in its subject folder'
 
 
@@ -394,7 +395,8 @@ def _beside(
 def _add_lesion(
     found: Reusable, name: str | None, files: Iterable[_File], image: T1wImage
 ) -> Reusable:
-    lesion = _choose([each for each in files if each.ends_in(LESION_MASK)], image, LESIONS)
+    masks = [each for each in files if any(map(each.ends_in, LESION_MASKS))]
+    lesion = _choose(masks, image, LESIONS)
     return replace(found, lesion=lesion.path, lesion_name=name) if lesion else found
 
 

@@ -503,6 +503,7 @@ def provenance_of(config: AppConfig, study: Study, job: Job) -> Provenance:
         atlas_licence='licence of the program that made it' if given else study.atlas_licence,
         template=study.template,
         template_licence=study.template_licence,
+        regions_computed=not given,
     )
 
 

@@ -315,7 +315,7 @@ def _require_grid(image: Image, t1w: Image) -> None:
     if not same_grid(image, t1w):
         raise DataError(
             f'{image.shape} voxels that are not on the grid of the T1w image {t1w.shape}; '
-            'it, or remove it to compute a new one'
+            'resample it, or remove it to compute a new one'
         )
 
 
@@ -323,8 +323,9 @@ def check_lesion(lesion: Image, t1w: Image) -> None:
     """Check that a lesion mask is a mask on the grid of a T1w image, and smaller than a brain."""
     if not same_grid(lesion, t1w):
         raise DataError(
-            f'{lesion.shape} voxels that are not on the grid of the T1w image {t1w.shape}; '
-            'resample the lesion mask to it'
+            f'{lesion.shape} voxels that are not on the grid of the T1w image in use {t1w.shape}; '
+            'resample the lesion mask to it, in a folder of its own (-d lesions=DIR) if the T1w '
+            'image is from --derivatives'
         )
     values = np.asarray(lesion.dataobj)
     if np.any((values != 0) & (values != values.max())):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,13 @@ import pandas as pd
 
 from surreal_bids.analysis.findings import Findings
 from surreal_bids.bids.layout import is_label, without_prefix
-from surreal_bids.bids.outputs import Record, output_path, read_quality, visit_output
+from surreal_bids.bids.outputs import (
+    Record,
+    output_path,
+    read_quality,
+    sidecar_path,
+    visit_output,
+)
 from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
@@ -150,10 +157,26 @@ def image_flags(output_dir: Path, participant: str, session: object = None) -> l
     quality = {} if path is None else read_quality(path)
     flags += _uncertain(quality.get('uncertain_regions'))
     if quality.get('lesion_ml'):
-        tables = [output for output in record.outputs if output.endswith('_dseg.tsv')]
-        for table in tables:
-            flags += _affected(pd.read_csv(output_dir / table, sep='\t'))
+        tables = [output_dir / name for name in record.outputs if name.endswith('_dseg.tsv')]
+        for table in filter(Path.is_file, tables):
+            flags += _lesion(table, quality['lesion_ml'])
     return flags
+
+
+def _lesion(table: Path, volume_ml: float) -> list[Flag]:
+    sidecar = sidecar_path(table)
+    described = json.loads(sidecar.read_text('utf-8')) if sidecar.is_file() else {}
+    if described.get('RegionsComputed', True):
+        return _affected(pd.read_csv(table, sep='\t'))
+    caution = Caution(
+        f'there is a lesion of {volume_ml:.1f} ml, and the regions are those of '
+        f'{described["Atlas"]}',
+        'That program may have left the lesion out or labelled it wrongly, so that volumes and '
+        'R-indices may be wrong',
+        'Check the figure of the regions, or leave the participant out',
+        FIGURES,
+    )
+    return [Flag('lesion', caution)]
 
 
 def _affected(table: pd.DataFrame) -> list[Flag]:

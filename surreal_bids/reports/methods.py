@@ -56,8 +56,8 @@ class ImagingMethods:
         RAVENS maps were made.
     reused
         Names of the derivatives from which inputs were taken.
-    lesions
-        Number of images with a lesion mask.
+    lesions, lesions_left_out, lesions_filled
+        Number of images with a lesion mask, and the steps that left the lesion out or filled it.
     """
 
     bias_corrected: bool = True
@@ -75,6 +75,8 @@ class ImagingMethods:
     ravens: bool = True
     reused: tuple[str, ...] = ()
     lesions: int = 0
+    lesions_left_out: tuple[str, ...] = ()
+    lesions_filled: tuple[str, ...] = ()
 
 
 def imaging_methods(
@@ -94,12 +96,13 @@ def imaging_methods(
     """
     if not reused:
         return ImagingMethods(**names)
+    methods = set(mask_methods)
     segmentations = [each.dseg_name for each in reused if each.dseg_name]
     transforms = {each.anat2std_xfm is not None for each in reused}
     names_of = dict.fromkeys(name for each in reused for name in each.names)
     return ImagingMethods(
         bias_corrected=any(each.t1w is None for each in reused),
-        masks=_mask_origins(set(mask_methods)),
+        masks=_mask_origins(methods),
         tissue_classified=any(not each.tpms for each in reused),
         tissues_mixed=len({bool(each.tpms) for each in reused}) > 1,
         registered=False in transforms,
@@ -107,9 +110,27 @@ def imaging_methods(
         segmentation=next(iter(segmentations), None),
         regions_mixed=0 < len(segmentations) < len(reused),
         reused=tuple(name for name in names_of if name != LESIONS),
-        lesions=sum(each.lesion is not None for each in reused),
+        **_lesions([each for each in reused if each.lesion], 'deepbet' in methods),
         **names,
     )
+
+
+def _lesions(images: Sequence[Reusable], masked: bool) -> dict[str, Any]:
+    """Describe what was done with lesions; `masked`: brain masks were computed from heads."""
+    left_out = {
+        'bias field': any(each.t1w is None for each in images),
+        'tissue': any(not each.tpms for each in images),
+    }
+    filled = {
+        'brain mask': masked and any(each.mask is None for each in images),
+        'registration': any(each.anat2std_xfm is None for each in images),
+        'regions': any(each.dseg is None for each in images),
+    }
+    return {
+        'lesions': len(images),
+        'lesions_left_out': tuple(step for step, done in left_out.items() if done),
+        'lesions_filled': tuple(step for step, done in filled.items() if done),
+    }
 
 
 def _mask_origins(methods: set[str]) -> tuple[MaskOrigin, ...]:

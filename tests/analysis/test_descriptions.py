@@ -59,7 +59,7 @@ def test_levels_are_those_that_are_written():
 @pytest.mark.parametrize('name', _data_dictionary())
 def test_the_data_dictionary_is_sound(name):
     values = {'pattern': 'r1', 'column': 'MUSE_47', 'region': 'Right hippocampus', 'unit': 'mm^3'}
-    values['steps'] = ', after ComBat'
+    values |= {'steps': ', after ComBat', 'lesion': 'Volumes include it'}
     for column, row in describe_columns(name, **CONSTANTS, **values).items():
         assert isinstance(column, str)
         assert set(row) <= {'Description', 'Units', 'Levels', 'Format'}

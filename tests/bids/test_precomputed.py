@@ -8,7 +8,7 @@ import pytest
 from surreal_bids.bids.layout import T1wImage, _describe
 from surreal_bids.bids.precomputed import (
     LESION,
-    LESION_MASK,
+    LESION_MASKS,
     LESIONS,
     RECONSTRUCTIONS,
     SEGMENTATIONS,
@@ -47,7 +47,8 @@ def test_the_table_of_the_readme_has_every_file_that_is_read():
     anatomy = [*(each.replace(TEMPLATE, 'TEMPLATE') for each in ANATOMY.values()), TISSUES[0]]
     segmentations = [f'_{suffix}.nii.gz' for suffix in SEGMENTATIONS]
     reconstructions = [file for files in RECONSTRUCTIONS.values() for file in files]
-    names = [*anatomy, *segmentations, *reconstructions, f'_{LESION_MASK}.nii.gz']
+    lesions = [f'_{ending}.nii.gz' for ending in LESION_MASKS]
+    names = [*anatomy, *segmentations, *reconstructions, *lesions]
     assert [name for name in names if name not in table] == []
 
 
@@ -403,6 +404,8 @@ LESION_NAMES = {
     'sub-01_space-MNI152_label-lesion_mask.nii.gz': set(),
     'sub-02_label-lesion_mask.nii.gz': set(),
     'sub-01_label-tumour_mask.nii.gz': set(),
+    'sub-01_label-lesion_roi.nii.gz': {'01', '01_acq-a', '01_run-1'},
+    'sub-01_run-1_T1w_label-lesion_roi.nii.gz': {'01_run-1'},
 }
 
 

@@ -15,6 +15,7 @@ from surreal_bids.cli.plan import (
     log_reuse,
     make_plan,
     prepare_study,
+    provenance_of,
     reuse_table,
     steps_dir,
     study_identity,
@@ -131,6 +132,16 @@ def test_the_licence_of_what_is_not_used_is_not_logged(config, coarse, tmp_path,
     with caplog.at_level(logging.INFO, 'surreal_bids.progress'):
         log_licence(prepare_study(coarse), jobs)
     assert 'Licence' not in caplog.text
+
+
+def test_only_regions_of_another_program_are_not_computed(config, coarse, tmp_path):
+    folder = tmp_path / 'dlmuse'
+    folder.mkdir()
+    (folder / 'sub-01_dseg.nii.gz').write_text('labels')
+    config = replace(config, derivatives=(f'dlmuse={folder}',))
+    study = prepare_study(coarse)
+    computed = [provenance_of(config, study, job).regions_computed for job in _plan(config).jobs]
+    assert computed == [False, True, True]
 
 
 def test_the_name_of_the_segmentation_matters(config, tmp_path):

@@ -93,7 +93,7 @@ def test_sides(share, message):
         (lambda m: m * np.linspace(0.5, 1, m.shape[0])[:, None, None], 'more than two values'),
         (lambda m: np.pad(np.ones((1, 1, 1)), [(0, n - 1) for n in m.shape]), 'litres'),
         (lambda m: np.where(np.arange(m.shape[0])[:, None, None] > 0, 1, 0 * m), 'litres'),
-        (lambda m: m[1:], 'grid'),
+        (lambda m: m[1:], r'not on the grid .*; resample it, or remove it'),
     ],
 )
 def test_masks_that_are_none(values, message):

@@ -153,6 +153,15 @@ def test_sidecars_say_how_the_brain_was_found(tmp_path, method, stripped, words)
     assert outputs.t1w['Sources'] == PROVENANCE['t1w']
 
 
+@pytest.mark.parametrize('computed', [True, False])
+def test_sidecars_say_what_volumes_tell_of_a_lesion(tmp_path, computed):
+    provenance = {**PROVENANCE, 'regions_computed': computed}
+    step = DescribeOutputs(mask_method='deepbet', provenance=provenance)
+    sidecar = step.run(cwd=str(tmp_path)).outputs.segmentation_volumes
+    assert sidecar['RegionsComputed'] is computed
+    assert ('before the lesion' in sidecar['lesion_share']['Description']) == computed
+
+
 @pytest.fixture
 def shifted(tmp_path):
     """Outputs of a scan, and labels of a template whose world is 8 mm to the left of the scan's."""

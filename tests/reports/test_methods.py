@@ -44,9 +44,12 @@ CASES = [
     ({'segmentation': 'dlmuse'}, None, ['segmentation of dlmuse'], ['voting', 'deepmriprep']),
     ({'ravens': False}, None, ['partial-volume'], ['RAVENS']),
     ({'reused': ('fmriprep', 'dlmuse')}, None, ['fmriprep and dlmuse were used'], []),
-    ({'lesions': 3}, None, ['lesion mask (n = 3)', 'bias field and tissue, and', 'Nachev'], []),
-    ({'lesions': 1, 'bias_corrected': False, 'tissue_classified': False}, None,
-     ['the lesion was filled with'], ['left out']),
+    ({'lesions': 3, 'lesions_left_out': ('tissue',), 'lesions_filled': ('brain mask', 'regions')},
+     None, ['(n = 3), the lesion was left out of the estimation of tissue, filled with',
+            'hemisphere for brain mask and regions', 'Nachev'], []),
+    ({'lesions': 1, 'lesions_left_out': ('bias field', 'tissue')}, None,
+     ['left out of the estimation of bias field and tissue and measured'], ['filled', 'Nachev']),
+    ({'lesions': 1}, None, ['the lesion was measured in each region'], ['left out', 'Nachev']),
     ({}, None, ['RAVENS'], ['Nachev']),
     (None, {}, ['50 controls and 70 patients', 'Surreal-GAN'], ['ComBat', 'N4', 'voxel by voxel']),
     (None, {'harmonized': True}, ['ComBat', 'Fortin', 'Johnson'], ['Beer']),
@@ -124,6 +127,26 @@ def test_results_that_only_some_images_have_are_not_called_those_of_all(both):
     assert 'cerebrospinal fluid were taken from existing derivatives' in text
     for words in ('U-Net', 'mixture model', 'existed, maps', 'existed, regions'):
         assert (words in text) == (not both), words
+
+
+@pytest.mark.parametrize(
+    ('image', 'method', 'left_out', 'filled'),
+    [
+        ('none', 'deepbet', ('bias field', 'tissue'), ('brain mask', 'registration', 'regions')),
+        ('none', 'stripped', ('bias field', 'tissue'), ('registration', 'regions')),
+        ('images', 'fmriprep', ('tissue',), ('registration', 'regions')),
+        ('transforms', 'fmriprep', (), ('regions',)),
+    ],
+)
+def test_only_steps_that_were_done_here_left_lesions_out_or_filled_them(
+    image, method, left_out, filled
+):
+    damaged = replace(REUSED[image], lesion=Path('lesion'))
+    segmented = replace(damaged, dseg=Path('dseg'), dseg_name='freesurfer')
+    for each, expected in ((damaged, filled), (segmented, filled[:-1])):
+        methods = imaging_methods([each, REUSED['transforms']], [method], atlas='network')
+        assert (methods.lesions, methods.lesions_left_out) == (1, left_out)
+        assert methods.lesions_filled == expected
 
 
 EVERYTHING = [options_of(imaging, group) for imaging, group, _, _ in CASES]

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.analysis.individuals import GroupTables, Reference, find_reference
-from surreal_bids.bids.outputs import output_path, record_path, write_record
+from surreal_bids.bids.outputs import output_path, record_path, sidecar_path, write_record
 from surreal_bids.cautions import Caution
 from surreal_bids.cohort.warnings import not_adapted
 from surreal_bids.exceptions import DataError
@@ -255,6 +255,25 @@ def test_images_with_a_lesion_are_flagged(tmp_path):
         flags = image_flags(tmp_path, 'sub-01', 'ses-2')
         assert [flag.short for flag in flags] == expected
     assert 'more than 5% of 1 region, most of Pole (31%)' in flags[0].caution.found
+    table.unlink()
+    assert image_flags(tmp_path, 'sub-01', 'ses-2') == []
+
+
+def test_any_lesion_is_flagged_with_the_regions_of_another_program(tmp_path):
+    quality = output_path(tmp_path, 'quality', participant='01', session='2')
+    table = tmp_path / 'sub-01_ses-2_dseg.tsv'
+    write_tsv(table, pd.DataFrame({'index': [1], 'name': ['Insula'], 'lesion_share': [0.0]}))
+    write_record(record_path(tmp_path, ('01', '2')), tmp_path, {}, [table])
+    for volume, computed, expected in ((20.0, True, 0), (20.0, False, 1), (0.0, False, 0)):
+        write_json(quality, {'lesion_ml': volume})
+        write_json(sidecar_path(table), {'RegionsComputed': computed, 'Atlas': 'freesurfer'})
+        flags = image_flags(tmp_path, 'sub-01', 'ses-2')
+        assert [flag.short for flag in flags] == ['lesion'] * expected
+        for flag in flags:
+            assert flag.caution.found == (
+                'there is a lesion of 20.0 ml, and the regions are those of freesurfer'
+            )
+            assert 'before the lesion' not in ' '.join(flag.caution)
 
 
 def test_no_r_indices_is_told_with_the_reason(tmp_path):
