@@ -9,7 +9,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from surreal_bids.bids.outputs import visit_output, write_sidecar
@@ -38,7 +38,9 @@ STEP_Z = 0.01
 """Step of the z-scores in maps, which are 16-bit numbers."""
 
 
-def model_of_controls(cohort: Cohort, columns: NDArray[np.float64]) -> ControlModel:
+def model_of_controls(
+    cohort: Cohort, columns: NDArray[np.float64], measured: ArrayLike = True
+) -> ControlModel:
     """Return the model of the first visits of controls.
 
     Parameters
@@ -47,9 +49,11 @@ def model_of_controls(cohort: Cohort, columns: NDArray[np.float64]) -> ControlMo
         Visits of everyone.
     columns : (n_visits, c)
         Their covariates.
+    measured : bool or (n_visits,) array of bool
+        Visits that the model may be fitted to.
     """
     names = cohort.visits[PARTICIPANT].to_numpy()
-    fitted = np.flatnonzero((cohort.groups == CONTROL) & cohort.visits['is_first'])
+    fitted = np.flatnonzero((cohort.groups == CONTROL) & cohort.visits['is_first'] & measured)
     row_of = dict(zip(names[fitted], fitted))
     return ControlModel(columns, fitted, [row_of.get(name, -1) for name in names])
 
@@ -59,6 +63,7 @@ def from_controls(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame | None:
 
     They are on the scale that covariates act on (logarithms by default), of harmonized volumes.
     Sites are covariates once more: what harmonization learned from a control is not used for it.
+    Imputed regions have no z-score, and are not among those of controls.
 
     Parameters
     ----------
@@ -70,13 +75,27 @@ def from_controls(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame | None:
     known = cohort.select(is_complete(cohort.people, steps.options))
     inputs = prepare_inputs(known.features, known.people, steps.options)
     sites = {} if inputs.site is None else {str(inputs.site_column): inputs.site.astype(str)}
-    model = model_of_controls(known, covariate_columns(inputs.covariates.assign(**sites)))
-    if model.df < LEAST_DF:
+    columns = covariate_columns(inputs.covariates.assign(**sites))
+    everyone = model_of_controls(known, columns)
+    if everyone.df < LEAST_DF:
         return None
     volumes = steps.harmonize(known.features, known.people)
-    values = volumes.to_numpy(np.float64)
-    z = model.z_scores(np.log(values) if steps.options.icv == 'power' else values)
-    return pd.DataFrame(z, volumes.index, volumes.columns)
+    values = np.log(volumes) if steps.options.icv == 'power' else volumes
+    measured = np.isfinite(inputs.features)
+    z = pd.DataFrame(np.nan, volumes.index, volumes.columns)
+    for names in _same_rows(measured.iloc[everyone.fitted].T):
+        model = model_of_controls(known, columns, measured[names[0]])
+        if model.df >= LEAST_DF:
+            z[names] = model.z_scores(values[names].where(measured[names]).to_numpy(np.float64))
+    return z
+
+
+def _same_rows(table: pd.DataFrame) -> list[list[str]]:
+    """Names of rows, those with equal values together."""
+    together: dict[bytes, list[str]] = {}
+    for name, row in zip(table.index, table.to_numpy()):
+        together.setdefault(row.tobytes(), []).append(name)
+    return list(together.values())
 
 
 def from_model(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame:
@@ -177,6 +196,11 @@ class MappedCohort:
             )
         return cls(tissue, mapped.visits, [files[str(each)] for each in mapped.visits.index], model)
 
+    @property
+    def not_comparable(self) -> pd.Index:
+        """Visits without a z-score, because no other control has their site or category."""
+        return self.visits.index[~self.model.estimable]
+
     def write(
         self, root: Path, template: str, chosen: Collection[str], fwhm: float, n_threads: int
     ) -> None:
@@ -204,8 +228,6 @@ class MappedCohort:
             'less tissue than in controls of this study with the same covariates; normal deviates '
             'with the p value of t. Controls are compared with the other controls. 0 where '
             'controls have no tissue',
-            'NumberOfControls': self.model.fitted.size,
-            'DegreesOfFreedom': self.model.df,
             'SmoothingFWHM': fwhm,
         }
         for row, z in deviation_maps(series, self.model, rows):
@@ -220,7 +242,12 @@ class MappedCohort:
             )
             if path is not None:
                 write_image(path, in_16_bits(series.to_image(z)))
-                write_sidecar('deviation_map', path, metadata)
+                is_control = int(self.model.own[row] >= 0)
+                counts = {
+                    'NumberOfControls': self.model.fitted.size - is_control,
+                    'DegreesOfFreedom': self.model.df - is_control,
+                }
+                write_sidecar('deviation_map', path, metadata | counts)
 
 
 def in_16_bits(image: nib.Nifti1Image) -> nib.Nifti1Image:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.layout import Visit
-from surreal_bids.bids.outputs import read_quality, visit_output
-from surreal_bids.bids.tabular import PARTICIPANT, SESSION, read_table
+from surreal_bids.bids.outputs import read_quality, sidecar_path, visit_output
+from surreal_bids.bids.tabular import PARTICIPANT, SESSION, Table, read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.plausibility import NORMAL_SD_PER_MAD
@@ -120,7 +123,7 @@ def read_image_quality(
     rows = [_read(output_dir, visit) for visit in visits.to_dict('records')]
     metrics = pd.DataFrame(rows, visits.index, list(METRICS), dtype=float)
     if mriqc is not None:
-        metrics = metrics.join(read_mriqc(mriqc, visits))
+        metrics = metrics.join(read_mriqc(mriqc, visits, output_dir))
     if metrics.isna().all(axis=None):
         return None
     scores = outlier_scores(metrics, _scanners(cohort, visits.index))
@@ -137,10 +140,11 @@ def _read(output_dir: Path, visit: dict) -> dict[str, float | None]:
     return {} if path is None else read_quality(path)
 
 
-def read_mriqc(path: Path, visits: pd.DataFrame) -> pd.DataFrame:
+def read_mriqc(path: Path, visits: pd.DataFrame, output_dir: Path) -> pd.DataFrame:
     """Read the metrics of visits, with the prefix `mriqc_`; missing for those without a row.
 
-    Of several images of a visit, the first by name counts.
+    Of several images of a visit, the one that was processed counts. Values that are no finite
+    numbers are missing.
 
     Parameters
     ----------
@@ -148,6 +152,8 @@ def read_mriqc(path: Path, visits: pd.DataFrame) -> pd.DataFrame:
         `group_T1w.tsv` of MRIQC.
     visits
         Participants and, where there are any, sessions.
+    output_dir
+        Outputs of the participant level.
 
     Raises
     ------
@@ -161,19 +167,40 @@ def read_mriqc(path: Path, visits: pd.DataFrame) -> pd.DataFrame:
             f'{path}: no column {BIDS_NAME} or no metric such as cjv; give the folder of the group '
             'table that MRIQC wrote'
         )
-    metrics = pd.DataFrame({f'mriqc_{name}': table.numbers(name) for name in known})
+    cells = {f'mriqc_{name}': table.categories(name) for name in known}
+    metrics = pd.DataFrame(cells).apply(pd.to_numeric, errors='coerce').astype(float)
+    metrics = metrics.where(np.isfinite(metrics))
     if 'mriqc_fber' in metrics:
         metrics['mriqc_fber'] = metrics['mriqc_fber'].mask(metrics['mriqc_fber'] == UNDEFINED)
-    names = table.categories(BIDS_NAME).map(str)
-    row_of: dict[Visit, str] = {}
-    for row, name in names.sort_values().items():
-        row_of.setdefault(_visit_of(name), str(row))
-    sessions = visits.get(SESSION, pd.Series(None, visits.index, dtype=object))
-    wanted = [
-        parse_visit(who, session if isinstance(session, str) else None)
-        for who, session in zip(visits[PARTICIPANT], sessions)
-    ]
-    return metrics.reindex([row_of.get(visit) for visit in wanted]).set_axis(visits.index)
+    rows = [_row_of(names, image) for names, image in _images_of(table, visits, output_dir)]
+    return metrics.reindex(rows).set_axis(visits.index)
+
+
+def _images_of(
+    table: Table, visits: pd.DataFrame, output_dir: Path
+) -> Iterator[tuple[dict[str, str], str | None]]:
+    """Yield the rows of each visit by the names of images, and the image that was processed."""
+    rows_of: dict[Visit, dict[str, str]] = {}
+    for row, name in table.categories(BIDS_NAME).map(str).items():
+        rows_of.setdefault(_visit_of(name), {})[name] = str(row)
+    for visit in visits.to_dict('records'):
+        who, session = visit[PARTICIPANT], visit.get(SESSION)
+        names = rows_of.get(parse_visit(who, session if isinstance(session, str) else None), {})
+        yield names, _processed_image(output_dir, who, session)
+
+
+def _row_of(names: dict[str, str], image: str | None) -> str | None:
+    """Return the row of an image, or the only one of the visit."""
+    return names.get(str(image), next(iter(names.values())) if len(names) == 1 else None)
+
+
+def _processed_image(output_dir: Path, participant: str, session: object) -> str | None:
+    """Return the name of the image that was processed; None if that is not known."""
+    path = visit_output(output_dir, 't1w', participant, session)
+    if path is None or not sidecar_path(path).is_file():
+        return None
+    sources = json.loads(sidecar_path(path).read_text('utf-8')).get('Sources') or ['']
+    return Path(sources[0]).name.partition('.')[0]
 
 
 def _visit_of(name: str) -> Visit:
@@ -182,15 +209,21 @@ def _visit_of(name: str) -> Visit:
     return entities.get('sub', name), entities.get('ses')
 
 
-def doubts_of_mriqc(path: Path, cohort: Cohort) -> list[Caution]:
-    """Warn if a table of MRIQC has no row of anyone."""
-    if read_mriqc(path, cohort.measured).notna().any(axis=None):
+def doubts_of_mriqc(path: Path, cohort: Cohort, output_dir: Path) -> list[Caution]:
+    """Warn of images without a row in a table of MRIQC; parameters are those of `read_mriqc`."""
+    read_mriqc(path, cohort.measured, output_dir)
+    images = list(_images_of(read_table(path), cohort.measured, output_dir))
+    lacking = [names for names, image in images if _row_of(names, image) is None]
+    if not lacking:
         return []
+    count = 'any' if len(lacking) == len(images) else len(lacking)
+    several = sum(map(bool, lacking))
+    reason = f'; {several} of them have several rows, none of the processed image' * (several > 0)
     return [
         Caution(
-            f'{path}: has no row of any of the {len(cohort.measured)} images',
-            'The metrics of MRIQC are missing in phenotype/quality.tsv',
-            'Check that it belongs to this dataset: bids_name has participant and session',
+            f'{path}: has no row of {count} of the {len(images)} images{reason}',
+            'Their metrics of MRIQC are missing in phenotype/quality.tsv',
+            'Check that it belongs to this dataset, and that bids_name is the name of the image',
             PARTICIPANTS,
         )
     ]

@@ -71,7 +71,7 @@ from surreal_bids.rindices.model import (
     require_trainable,
 )
 from surreal_bids.rindices.new_sites import adapt_to_controls, note_site_errors, sites_by_name
-from surreal_bids.text import list_briefly
+from surreal_bids.text import counted, list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
 LOGGER = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     cohort = _read_cohort(config, model, expected)
     mriqc = mriqc_table(config)
     if mriqc is not None:
-        doubts = doubts_of_mriqc(mriqc, cohort)
+        doubts = doubts_of_mriqc(mriqc, cohort, config.output_dir)
         cohort = replace(cohort, warnings=(*cohort.warnings, *doubts))
     log_cautions(cohort.warnings)
     summarise(summarise_cohort(cohort.of_participants(config.participant_label)))
@@ -144,11 +144,11 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     else:
         source = model.with_unseen_site('skip')
     _warn_of_ids(cohort.of_participants(config.participant_label))
-    _require_mapped_controls(config, cohort)
     cohort = with_logged(cohort)
     chosen = cohort.of_participants(config.participant_label)
     # A model that is applied compares with all controls, whoever is chosen.
     analysed = chosen if model is None else cohort
+    _check_deviation_maps(config, analysed, chosen)
     folder = _folder(config, analysed)
     if config.dry_run:
         sys.stdout.write('Dry run: the group level can run. Nothing was written.\n')
@@ -506,15 +506,26 @@ def _mapped_tissues(config: AppConfig, cohort: Cohort, template: str) -> list[st
     return [each for each in tissues if ravens_files(config.output_dir, visits, template, each)]
 
 
-def _require_mapped_controls(config: AppConfig, cohort: Cohort) -> None:
-    """Refuse maps of deviations if there are too few RAVENS maps of controls."""
+def _check_deviation_maps(config: AppConfig, cohort: Cohort, chosen: Cohort) -> None:
+    """Refuse maps of deviations without RAVENS maps of controls; warn of visits without a map."""
     if not config.deviation_maps:
         return
     if not config.map_tissues:
         raise UsageError('--deviation-maps: --map-tissues is empty; give a tissue, such as GM')
     for tissue in config.map_tissues:
         files = ravens_files(config.output_dir, cohort.visits, template_name(config), tissue)
-        MappedCohort.read(cohort, files, tissue)
+        mapped = MappedCohort.read(cohort, files, tissue)
+        lacking = mapped.not_comparable.intersection(chosen.visits.index)
+        if len(lacking):
+            LOGGER.warning(
+                Caution(
+                    f'No other control has the site, or category of a covariate, of '
+                    f'{counted(len(lacking), "visit")} ({list_briefly(lacking)})',
+                    f'They have no map of deviations of {tissue}',
+                    'Add controls of these sites, or leave the visits without a map',
+                    PARTICIPANTS,
+                )
+            )
 
 
 def _methods(config: AppConfig, tissues: list[str]) -> dict[str, Any]:

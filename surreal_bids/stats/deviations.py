@@ -107,11 +107,12 @@ class ControlModel:
         They are normal deviates with the p value of t; missing for who is not estimable.
         """
         self.add(self.fitted, values[self.fitted])
-        z = np.full(values.shape, np.nan)
+        t = np.full(values.shape, np.nan)
         for row in np.flatnonzero(self.estimable):
             own = self.own[row]
-            z[row] = t_to_z(*self.t(row, values[row], None if own < 0 else values[own]))
-        return z
+            t[row], _ = self.t(row, values[row], None if own < 0 else values[own])
+        is_control = self.own[:, None] >= 0
+        return np.where(is_control, t_to_z(t, max(self.df - 1, 1)), t_to_z(t, max(self.df, 1)))
 
 
 def _axes_of(columns: Floats, fitted: NDArray[np.intp]) -> tuple[Floats, NDArray[np.bool_]]:

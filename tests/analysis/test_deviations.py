@@ -34,8 +34,8 @@ from tests.stats.fields import AFFINE, SHAPE, smooth_fields
 N_CONTROLS, N_OTHERS = 60, 300
 
 
-def read_healthy(folder, n_sites):
-    """A cohort of healthy people, most of whom are called patients."""
+def read_healthy(folder, n_sites, missing=0.0):
+    """Healthy people, most called patients; controls lack a share of their regions."""
     rng = np.random.default_rng(3)
     drawn = sample_controls(N_CONTROLS + N_OTHERS, rng)
     names = [f'sub-{number:04}' for number in range(len(drawn.people))]
@@ -45,12 +45,16 @@ def read_healthy(folder, n_sites):
     people = drawn.people.assign(diagnosis=group)
     if n_sites > 1:
         people['site'] = [f'site{number}' for number in site]
+    lacks = rng.random(shift.shape) < missing * (group == 'CN')[:, None]
     paths = []
-    for name, table in {'volumes': drawn.volumes * shift, 'participants': people}.items():
+    for name, table in {
+        'volumes': (drawn.volumes * shift).mask(lacks),
+        'participants': people,
+    }.items():
         table = table.reset_index(drop=True)
         table.insert(0, 'participant_id', names)
         paths.append(write_tsv(folder / f'{name}.tsv', table))
-    return read_cohort(*paths, CohortOptions())
+    return read_cohort(*paths, CohortOptions(impute=missing > 0))
 
 
 def analyse(cohort, **more):
@@ -71,6 +75,14 @@ def test_five_per_cent_of_healthy_regions_are_beyond_1_96(found, is_patient):
     assert len(z) == (N_OTHERS if is_patient else N_CONTROLS)
     assert 0.04 < (z.abs() > 1.96).to_numpy().mean() < 0.06
     assert abs(z.to_numpy().mean()) < 0.1
+
+
+@pytest.mark.parametrize('missing', [0.1, 0.3])
+def test_imputed_regions_of_controls_do_not_count_as_measured(tmp_path, missing):
+    found = analyse(read_healthy(tmp_path, 3, missing))
+    z, is_patient = found.z_scores, found.cohort.is_patient
+    assert 0.04 < (z[is_patient].abs() > 1.96).to_numpy().mean() < 0.06
+    assert z.isna().equals(found.cohort.features.isna())
 
 
 def test_each_measure_of_each_visit_is_a_row(found, tmp_path):
@@ -152,7 +164,10 @@ def test_maps_of_visits_are_written(mapped, tmp_path):
     assert image.get_data_dtype() == np.int16
     assert Grid.of(paths[0]).matches(Grid(SHAPE, AFFINE))
     sidecar = json.loads((tmp_path / paths[0]).with_name(paths[0].name[:-7] + '.json').read_text())
-    assert (sidecar['NumberOfControls'], sidecar['SmoothingFWHM']) == (40, 2.0)
+    assert (sidecar['NumberOfControls'], sidecar['SmoothingFWHM']) == (39, 2.0)
+    of_patient = json.loads(paths[2].with_name(paths[2].name[:-7] + '.json').read_text())
+    assert of_patient['NumberOfControls'] == 40
+    assert of_patient['DegreesOfFreedom'] == sidecar['DegreesOfFreedom'] + 1
 
 
 def test_one_in_twenty_voxels_of_healthy_visits_is_beyond_1_96(mapped, tmp_path):

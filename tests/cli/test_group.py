@@ -16,12 +16,17 @@ import pytest
 
 from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.cli.app import main
-from surreal_bids.cli.group import check_group_options, reported, run_group_level
+from surreal_bids.cli.group import (
+    _check_deviation_maps,
+    check_group_options,
+    reported,
+    run_group_level,
+)
 from surreal_bids.exceptions import DataError, SurrealError, UsageError
 from surreal_bids.files import _replace, is_interrupted, restore, write_image, write_tsv
 from surreal_bids.regions import label_table
 from surreal_bids.rindices.model import TableModel
-from tests.analysis.group_study import make_config, with_sessions, write_dataset
+from tests.analysis.group_study import make_config, read_study, with_sessions, write_dataset
 from tests.cohort.study import QUICK_WORDS, RETEST_PAIRS, make_study, write_retest
 from tests.reports.html_page import Page, check_offline, check_structure
 
@@ -522,6 +527,28 @@ def test_maps_of_few_controls_are_refused_before_training(tmp_path):
         run_group_level(config)
     with pytest.raises(UsageError, match='--map-tissues is empty'):
         run_group_level(replace(config, map_tissues=()))
+
+
+def test_maps_of_chosen_controls_are_checked_before_training(tmp_path):
+    root = write_dataset(tmp_path)
+    config = make_config(root, deviation_maps=True, dry_run=True)
+    write_participants(config.output_dir)
+    assert run_group_level(config) == 0
+    labels = tuple(name.removeprefix('sub-') for name in make_study().features.index[12:])
+    with pytest.raises(DataError, match=r'controls? with a RAVENS map of GM'):
+        run_group_level(replace(config, participant_label=labels))
+
+
+def test_visits_without_a_control_at_their_site_are_named(tmp_path, tmp_path_factory, caplog):
+    root = write_dataset(tmp_path)
+    config = make_config(root, deviation_maps=True)
+    write_participants(config.output_dir)
+    study = read_study(tmp_path_factory.mktemp('study'))
+    alone = study.visits.index[study.is_patient][:2]
+    site = pd.Series('a', study.people.index).mask(study.people.index.isin(alone), 'b')
+    elsewhere = replace(study, people=study.people.assign(site=site))
+    _check_deviation_maps(config, elsewhere, elsewhere)
+    assert f'of 2 visits ({", ".join(alone)})' in caplog.text
 
 
 @pytest.mark.slow
