@@ -9,7 +9,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.stats import norm
 
 from surreal_bids.bids.outputs import visit_output, write_sidecar
@@ -39,7 +39,7 @@ STEP_Z = 0.01
 
 
 def model_of_controls(
-    cohort: Cohort, columns: NDArray[np.float64], measured: ArrayLike = True
+    cohort: Cohort, columns: NDArray[np.float64], measured: NDArray[np.bool_] | bool = True
 ) -> ControlModel:
     """Return the model of the first visits of controls.
 
@@ -53,7 +53,8 @@ def model_of_controls(
         Visits that the model may be fitted to.
     """
     names = cohort.visits[PARTICIPANT].to_numpy()
-    fitted = np.flatnonzero((cohort.groups == CONTROL) & cohort.visits['is_first'] & measured)
+    first = (cohort.groups == CONTROL) & cohort.visits['is_first']
+    fitted = np.flatnonzero(first.to_numpy(bool) & measured)
     row_of = dict(zip(names[fitted], fitted))
     return ControlModel(columns, fitted, [row_of.get(name, -1) for name in names])
 
@@ -80,11 +81,11 @@ def from_controls(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame | None:
     if everyone.df < LEAST_DF:
         return None
     volumes = steps.harmonize(known.features, known.people)
-    values = np.log(volumes) if steps.options.icv == 'power' else volumes
-    measured = np.isfinite(inputs.features)
+    values = volumes.apply(np.log) if steps.options.icv == 'power' else volumes
+    measured = inputs.features.notna()
     z = pd.DataFrame(np.nan, volumes.index, volumes.columns)
     for names in _same_rows(measured.iloc[everyone.fitted].T):
-        model = model_of_controls(known, columns, measured[names[0]])
+        model = model_of_controls(known, columns, measured[names[0]].to_numpy(bool))
         if model.df >= LEAST_DF:
             z[names] = model.z_scores(values[names].where(measured[names]).to_numpy(np.float64))
     return z

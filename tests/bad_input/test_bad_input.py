@@ -34,7 +34,7 @@ OWN = {case.id for case in commands.CASES}
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
 OUTPUTS = re.compile(
-    r'(out|work|rindices_report|rindices(_contributions|_changes)?\.(tsv|json))(/|$)'
+    r'(out|work|rindices_report|rindices(_contributions|_changes|_diagnosis)?\.(tsv|json))(/|$)'
 )
 """What an accepted command may write, below the folder of a study."""
 
