@@ -187,6 +187,11 @@ class MappedCohort:
         mapped = cohort.select(
             [str(visit) in files and is_known[visit] for visit in is_known.index]
         )
+        if len(mapped) == 0:
+            raise DataError(
+                f'--deviation-maps: there are no RAVENS maps of {tissue} in the output folder; run '
+                'the participant level first, or remove this option'
+            )
         model = model_of_controls(mapped, covariate_columns(mapped.people))
         if model.fitted.size < LEAST_CONTROLS or model.df < LEAST_DF:
             raise DataError(

@@ -328,8 +328,11 @@ def check_lesion(lesion: Image, t1w: Image) -> None:
             'image is from --derivatives'
         )
     values = np.asarray(lesion.dataobj)
-    if np.any((values != 0) & (values != values.max())):
-        raise DataError('more than two values; a lesion mask is 0 outside and 1 inside the lesion')
+    if np.any((values != 0) & (values != values.max())) or 0 < values.max() < 1:
+        raise DataError(
+            'values between 0 and 1, or more than two values; a lesion mask is 0 outside and 1 '
+            'inside the lesion'
+        )
     litres = float(np.sum(values > 0) * voxel_volume(lesion) / MM3_PER_LITRE)
     if litres > MASK_LITRES[0]:
         raise DataError(

@@ -267,8 +267,9 @@ BLOCK[10:14, 20:24, 15:19] = 1
 
 BAD_LESIONS = {
     'all voxels are 0; convert it again, or exclude it; remove the mask if': 0 * BLOCK,
-    'more than two values; a lesion mask is 0 outside': BLOCK
+    'or more than two values; a lesion mask is 0 outside': BLOCK
     * np.arange(phantom.SHAPE[0])[:, None, None],
+    'values between 0 and 1': 0.37 * BLOCK,
     'not on the grid of the T1w image in use (40, 48, 36); resample the lesion mask to it, in a '
     'folder of its own (-d lesions=DIR) if the T1w image is from --derivatives': BLOCK[:-1],
     'litres are larger than a hemisphere': 1 - BLOCK,

@@ -523,7 +523,7 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
 def test_maps_of_few_controls_are_refused_before_training(tmp_path):
     root = write_dataset(tmp_path)
     config = make_config(root, deviation_maps=True)
-    with pytest.raises(DataError, match='--deviation-maps: 0 controls with a RAVENS map of GM'):
+    with pytest.raises(DataError, match='--deviation-maps: there are no RAVENS maps of GM'):
         run_group_level(config)
     with pytest.raises(UsageError, match='--map-tissues is empty'):
         run_group_level(replace(config, map_tissues=()))
