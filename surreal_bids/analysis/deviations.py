@@ -83,12 +83,13 @@ def from_controls(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame | None:
     volumes = steps.harmonize(known.features, known.people)
     values = volumes.apply(np.log) if steps.options.icv == 'power' else volumes
     measured = inputs.features.notna()
-    z = pd.DataFrame(np.nan, volumes.index, volumes.columns)
+    parts = [pd.DataFrame(index=volumes.index)]
     for names in _same_rows(measured.iloc[everyone.fitted].T):
         model = model_of_controls(known, columns, measured[names[0]].to_numpy(bool))
         if model.df >= LEAST_DF:
-            z[names] = model.z_scores(values[names].where(measured[names]).to_numpy(np.float64))
-    return z
+            own = values[names].where(measured[names]).to_numpy(np.float64)
+            parts.append(pd.DataFrame(model.z_scores(own), volumes.index, names))
+    return pd.concat(parts, axis=1).reindex(columns=volumes.columns)
 
 
 def _same_rows(table: pd.DataFrame) -> list[list[str]]:
