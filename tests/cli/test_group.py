@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.bids.outputs import output_path, record_path, write_record
+from surreal_bids.cautions import CHECK_LIST
 from surreal_bids.cli.app import main
 from surreal_bids.cli.group import (
     _check_deviation_maps,
@@ -515,6 +516,7 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     own = {out / name / 'anat' / f'{name}_{end}' for name in analysed for end in ends}
     assert set(out.glob('sub-*/anat/*_statmap.*')) == own
     assert 'deleted residuals' in (out / 'group.html').read_text()
+    CHECK_LIST.take()  # As a new run does.
     with few_reports():
         assert run_group_level(make_config(root, reports_only=True, **options), expected) == 0
     assert not list(out.glob('sub-*/anat/*_statmap.*'))
