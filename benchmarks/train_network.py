@@ -92,7 +92,7 @@ SAMPLED = 131072
 """Voxels of each image that the loss looks at."""
 
 RATE = 2e-3
-"""Largest rate of learning; half of it where training goes on from an earlier job."""
+"""Largest learning rate; half of it in jobs that start from an earlier one."""
 
 FINE_RATE = 2e-3
 
