@@ -36,10 +36,10 @@ from surreal_bids.analysis.planning import (
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import CohortOptions
 from surreal_bids.files import write_tsv
+from surreal_bids.parallel import in_threads, set_threads
 from surreal_bids.regions import muse_indices
 from surreal_bids.simulation.population import built_in_population, sample_controls
 from surreal_bids.simulation.tables import find_task, shrink_regions
-from surreal_bids.threads import in_threads, set_threads
 
 SIZES = ((60, 90), (120, 180))
 LOSSES = {0.12: None, 0.2: 'mild'}

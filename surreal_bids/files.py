@@ -13,6 +13,8 @@ import os
 import secrets
 import shutil
 import socket
+import struct
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
+from surreal_bids.parallel import in_threads
 
 if TYPE_CHECKING:
     import nibabel as nib
@@ -217,11 +220,37 @@ def copy_file(source: Path, target: Path) -> Path:
     return target
 
 
-def write_image(path: str | Path, image: nib.Nifti1Image) -> Path:
-    """Write a NIfTI image atomically."""
+GZIP_START = bytes.fromhex('1f8b08000000000000ff')
+"""Header of a gzip file without name and time."""
+
+GZIP_PART = 1 << 22
+"""Bytes that a thread compresses at a time; the result depends on it, but not on the threads."""
+
+
+def write_image(path: str | Path, image: nib.Nifti1Image, *, level: int = 1) -> Path:
+    """Write a NIfTI image atomically; `level` is that of its compression, from 0 (none) to 9."""
     with atomic_path(path) as temporary:
-        image.to_filename(temporary)
+        content = image.to_bytes()
+        with temporary.open('wb') as file:
+            compressed = Path(path).suffix == '.gz'
+            file.writelines(_gzipped(content, level) if compressed else [content])
     return Path(path)
+
+
+def _gzipped(content: bytes, level: int) -> Iterator[bytes]:
+    """Yield a gzip file whose parts are compressed in threads."""
+    view = memoryview(content)
+    yield GZIP_START
+    places = range(0, len(content), GZIP_PART)
+    yield from in_threads(lambda start: _deflated(view[start : start + GZIP_PART], level), places)
+    yield zlib.compressobj(level, wbits=-zlib.MAX_WBITS).flush()
+    yield struct.pack('<II', zlib.crc32(content), len(content) % 2**32)
+
+
+def _deflated(part: memoryview, level: int) -> bytes:
+    """Compress a part of a stream that goes on after it."""
+    stream = zlib.compressobj(level, wbits=-zlib.MAX_WBITS)
+    return stream.compress(part) + stream.flush(zlib.Z_SYNC_FLUSH)
 
 
 STAGING = '.surreal_bids-'

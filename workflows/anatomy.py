@@ -82,15 +82,17 @@ def one_step_wf(
     return workflow
 
 
-def init_brain_wf(*, omp_nthreads: int, name: str = 'brain_wf') -> pe.Workflow:
+def init_brain_wf(*, device: str, omp_nthreads: int, name: str = 'brain_wf') -> pe.Workflow:
     """Extract the brain from a T1w image; skull-stripped images are recognised.
 
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import init_brain_wf
-        >>> wf = init_brain_wf(omp_nthreads=1)
+        >>> wf = init_brain_wf(device='cpu', omp_nthreads=1)
 
     Parameters
     ----------
+    device
+        Device for torch.
     omp_nthreads
         Threads of a process.
     name
@@ -108,7 +110,9 @@ def init_brain_wf(*, omp_nthreads: int, name: str = 'brain_wf') -> pe.Workflow:
     mask_method
         Method that found it: `deepbet`, or `stripped`.
     """
-    find_brain = pe.Node(FindBrain(), name='find_brain', mem_gb=BRAIN_GB, n_procs=omp_nthreads)
+    find_brain = pe.Node(
+        FindBrain(device=device), name='find_brain', mem_gb=BRAIN_GB, n_procs=omp_nthreads
+    )
     return one_step_wf(
         name, find_brain, {'t1w': 'in_file'}, {'mask_file': 't1w_mask', 'method': 'mask_method'}
     )

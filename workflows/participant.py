@@ -347,7 +347,7 @@ def init_given_wf(*, name: str, **results: Any) -> pe.Workflow:
 
 def _brain(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
     if reusable.mask is None:
-        return init_brain_wf(omp_nthreads=settings.omp_nthreads)
+        return init_brain_wf(device=settings.device, omp_nthreads=settings.omp_nthreads)
     return init_given_wf(
         name='brain_wf', t1w_mask=os.fspath(reusable.mask), mask_method=reusable.anatomy_name
     )

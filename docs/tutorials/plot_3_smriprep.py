@@ -163,7 +163,8 @@ plt.show()
 # sMRIPrep itself needs ANTs, FSL and an hour, so this page runs the stage of regional volumes with
 # our own brain mask and bias correction in the place of sMRIPrep's.
 
-brain_wf, bias_wf = init_brain_wf(omp_nthreads=1), init_bias_correction_wf(omp_nthreads=1)
+brain_wf = init_brain_wf(device='cpu', omp_nthreads=1)
+bias_wf = init_bias_correction_wf(omp_nthreads=1)
 segmentation_wf = init_network_segmentation_wf(
     regions_file=files('surreal_bids') / 'data' / 'muse.tsv', device='cpu', omp_nthreads=1
 )

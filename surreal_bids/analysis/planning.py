@@ -31,6 +31,7 @@ from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.expectation import one_thread
 from surreal_bids.model.factors import fit_samples, most_patterns
 from surreal_bids.model.stability import Stability, stability
+from surreal_bids.parallel import in_threads
 from surreal_bids.progress import report
 from surreal_bids.rindices.model import prepare
 from surreal_bids.rindices.preprocessing import (
@@ -42,7 +43,6 @@ from surreal_bids.simulation.population import shrunk_covariance
 from surreal_bids.simulation.tables import MOST_PEOPLE, shrink_regions
 from surreal_bids.stats.concordance import pattern_c_index
 from surreal_bids.text import align, counted, list_briefly
-from surreal_bids.threads import in_threads
 
 Array = NDArray[np.float64]
 

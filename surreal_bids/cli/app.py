@@ -33,6 +33,7 @@ from surreal_bids.config import (
 )
 from surreal_bids.exceptions import SurrealError, UsageError
 from surreal_bids.files import sole_use
+from surreal_bids.parallel import start_server
 
 if TYPE_CHECKING:
     from surreal_bids.bids.layout import Visit
@@ -139,6 +140,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run_levels(config: AppConfig, survey: Survey) -> int:
     """Run the requested levels on the images of a survey."""
     code = 0
+    start_server(config.omp_nthreads)
     log_cautions(survey.notes)
     if 'participant' in config.analysis_levels:
         code = _run_participants(config, survey)

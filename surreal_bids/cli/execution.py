@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +29,13 @@ from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import read_option_file
-from surreal_bids.threads import set_threads
+from surreal_bids.parallel import (
+    THREAD_SETTINGS,
+    end_with_parent,
+    limited_threads,
+    set_threads,
+    start_server,
+)
 
 LOGGER = logging.getLogger(__name__)
 
@@ -40,14 +44,6 @@ LOCAL = 'MultiProc'
 
 MEMORY_SHARE = 0.9
 """Default share of the memory of this machine that steps may use."""
-
-THREAD_SETTINGS = (
-    'OMP_NUM_THREADS',
-    'MKL_NUM_THREADS',
-    'OPENBLAS_NUM_THREADS',
-    'ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS',
-)
-"""Environment variables that numerical libraries read when a process starts."""
 
 POLL_SECONDS = '0.1'
 """Interval at which plugins of Nipype look for finished steps."""
@@ -144,14 +140,15 @@ class DepthFirstPlugin(PluginBase):
 
     A free process runs a step of the earliest workflow that is ready and fits into memory. The
     next workflow starts only when no step waits. Steps whose worker is killed run once more, each
-    alone, and fail if they are killed again. Workers are spawned, not forked: a fork of a process
-    with threads, such as those of torch, can hang.
+    alone, and fail if they are killed again. Workers are forked from a process without threads: a
+    fork of one with threads, such as those of torch, can hang.
 
     Parameters
     ----------
     plugin_args
-        `n_procs` and `memory_gb` as MultiProc has them; `stop_on_first_crash`; `log_level` of
-        Nipype's messages; `monitor`, whether to record time and memory of steps.
+        `n_procs` and `memory_gb` as MultiProc has them; `threads` of libraries in each process;
+        `stop_on_first_crash`; `log_level` of Nipype's messages; `monitor`, whether to record time
+        and memory of steps.
     """
 
     def __init__(self, plugin_args: dict[str, Any]) -> None:
@@ -160,6 +157,7 @@ class DepthFirstPlugin(PluginBase):
         self.memory_gb = float(
             plugin_args.get('memory_gb') or MEMORY_SHARE * get_system_total_memory_gb()
         )
+        self._threads = int(plugin_args.get('threads', 1))
         self._monitor = bool(plugin_args.get('monitor'))
         self._stops = bool(plugin_args.get('stop_on_first_crash'))
         self._failed = False
@@ -323,8 +321,8 @@ class DepthFirstPlugin(PluginBase):
         return ProcessPoolExecutor(
             max_workers=workers,
             initializer=start_worker,
-            initargs=(os.fspath(Path.cwd()), log_level(), of_nipype, self._monitor),
-            mp_context=multiprocessing.get_context('spawn'),
+            initargs=(os.fspath(Path.cwd()), log_level(), of_nipype, self._monitor, self._threads),
+            mp_context=start_server(self._threads),
         )
 
 
@@ -396,9 +394,11 @@ def run_step(step: Any, threads: int = 1) -> tuple[list[str] | None, bool]:
     return traceback, before is not None and results.stat().st_mtime_ns == before
 
 
-def start_worker(folder: str, level: int, of_nipype: int, monitor: bool) -> None:
-    """Prepare a worker process: its folder, its log level and the resource monitor."""
+def start_worker(folder: str, level: int, of_nipype: int, monitor: bool, threads: int) -> None:
+    """Prepare a worker process: its folder, log levels, the resource monitor, and threads."""
+    end_with_parent()
     process_initializer(folder)
+    os.environ.update(dict.fromkeys(THREAD_SETTINGS, str(threads)))
     log_from(level)
     logging.getLogger('nipype').setLevel(of_nipype)
     _quieten(of_nipype)
@@ -417,7 +417,7 @@ def _prepare(workflow: Workflow | None, config: AppConfig) -> Any:
             'crashdump_dir': os.fspath(crashes),
             'crashfile_format': 'txt',
             'create_report': 'false',
-            'hash_method': 'content',
+            'hash_method': 'timestamp',
             'poll_sleep_duration': POLL_SECONDS,
             'remove_unnecessary_outputs': 'false',
             'stop_on_first_crash': str(config.stop_on_first_crash).lower(),
@@ -440,20 +440,6 @@ def _quieten(level: int) -> None:
         logging.getLogger(name).setLevel(level)
 
 
-@contextmanager
-def limited_threads(number: int) -> Iterator[None]:
-    """Limit the threads of each process that is started meanwhile."""
-    before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
-    os.environ.update(dict.fromkeys(THREAD_SETTINGS, str(number)))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
-
-
 def _make_plugin(config: AppConfig) -> Any:
     """Create the plugin of `--use-plugin`, or ours with the given processes and memory."""
     resources: dict[str, Any] = {'n_procs': config.nprocs or usable_cores()}
@@ -466,6 +452,7 @@ def _make_plugin(config: AppConfig) -> Any:
     if settings['plugin'] != LOCAL:
         return getattr(plugins, f'{settings["plugin"]}Plugin')(plugin_args=arguments)
     about_run = {
+        'threads': config.omp_nthreads,
         'stop_on_first_crash': config.stop_on_first_crash,
         'log_level': _log_level(),
         'monitor': config.resource_monitor,

@@ -46,10 +46,10 @@ from surreal_bids.files import (
     staged,
     write_text,
 )
+from surreal_bids.parallel import set_threads
 from surreal_bids.progress import Progress, Stage, step
 from surreal_bids.published import is_published, model_name
 from surreal_bids.text import counted, list_briefly
-from surreal_bids.threads import set_threads
 
 if TYPE_CHECKING:
     from surreal_bids.analysis.engine import Analysis

@@ -431,7 +431,7 @@ def _prepare_template(config: AppConfig) -> tuple[Path, str, str]:
         tissues = [template.priors[tissue] for tissue in TISSUES]
         images = (template.t1w, template.mask, *tissues, muse_labels(muse_t1w()))
         for path, image in zip(paths, images):
-            write_image(path, image)
+            write_image(path, image, level=0)
     return folder, BUILTIN_TEMPLATE, BUILTIN_LICENCE
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from surreal_bids.threads import in_threads
+from surreal_bids.parallel import in_threads
 
 if TYPE_CHECKING:
     from torch import Tensor

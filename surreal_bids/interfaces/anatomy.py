@@ -28,7 +28,6 @@ from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
 from surreal_bids.interfaces import Step
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
-from surreal_bids.threads import in_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,11 +153,11 @@ class _BrainInput(_LesionInput):
     mask_file = File(exists=True, mandatory=True, desc='brain mask')
 
 
-class _TorchInput(_BrainInput):
+class _TorchInput(BaseInterfaceInputSpec):
     device = traits.Str('cpu', usedefault=True, nohash=True, desc='device for torch')
 
 
-class _FindBrainInput(_LesionInput):
+class _FindBrainInput(_LesionInput, _TorchInput):
     in_file = File(exists=True, mandatory=True, desc='T1w image')
 
 
@@ -178,9 +177,10 @@ class FindBrain(ImageStep):
         from surreal_bids.imaging.brain import brain_mask
 
         t1w, lesion = load_image(self.inputs.in_file), load_lesion(self.inputs)
-        mask, method = brain_mask(t1w)
+        device = torch_device(self.inputs.device)
+        mask, method = brain_mask(t1w, device=device)
         if lesion is not None and method != 'stripped':
-            mask, method = brain_mask(filled(t1w, mask, lesion))
+            mask, method = brain_mask(filled(t1w, mask, lesion), device=device)
         self._results['mask_file'] = save(runtime, 'mask.nii.gz', mask)
         self._results['method'] = method
         return runtime
@@ -245,7 +245,7 @@ class ClassifyTissue(ImageStep):
         return runtime
 
 
-class _RegisterTemplateInput(_TorchInput):
+class _RegisterTemplateInput(_BrainInput, _TorchInput):
     template_dir = Directory(exists=True, mandatory=True, desc='template')
 
 
@@ -277,11 +277,8 @@ class RegisterTemplate(ImageStep):
             device=torch_device(self.inputs.device),
         )
         transforms = {'anat2std_xfm': registration.forward, 'std2anat_xfm': registration.inverse}
-
-        def save_one(name: str) -> str:
-            return save_transform(runtime, f'{name}.nii.gz', transforms[name])
-
-        self._results.update(zip(transforms, in_threads(save_one, transforms)))
+        for name, transform in transforms.items():
+            self._results[name] = save_transform(runtime, f'{name}.nii.gz', transform)
         return runtime
 
 
@@ -371,7 +368,7 @@ class MakeRavens(ImageStep):
         return runtime
 
 
-class _RegisterAtlasInput(_TorchInput):
+class _RegisterAtlasInput(_BrainInput, _TorchInput):
     atlas_t1w = File(exists=True, mandatory=True, desc='T1w image of the atlas, brain only')
     settings = traits.Enum('default', 'stiff', usedefault=True, desc='registration settings')
 
@@ -448,7 +445,7 @@ class FuseLabels(ImageStep):
             yield Candidate(load_image(t1w), load_image(labels), read_transform(xfm))
 
 
-class _LabelRegionsInput(_TorchInput):
+class _LabelRegionsInput(_BrainInput, _TorchInput):
     regions_file = File(exists=True, mandatory=True, desc='table of regions')
 
 

@@ -40,9 +40,9 @@ from surreal_bids.model.factors import (
 from surreal_bids.model.member_start import member_weights
 from surreal_bids.model.settings import SMALLEST_BATCH, HyperParameters
 from surreal_bids.model.train import Progress, Sample, Training, members_by_ortho, members_r_indices
+from surreal_bids.parallel import in_threads, thread_count
 from surreal_bids.progress import Report
 from surreal_bids.stats.concordance import match_patterns
-from surreal_bids.threads import in_threads, thread_count
 
 LOGGER = logging.getLogger(__name__)
 

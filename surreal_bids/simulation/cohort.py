@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from surreal_bids import __version__
 from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.files import MISSING, write_image, write_json, write_text, write_tsv
+from surreal_bids.parallel import end_with_parent, limited_threads
 from surreal_bids.progress import Progress, Stage
 from surreal_bids.simulation.anatomy import (
     LARGEST_LOSS,
@@ -61,7 +60,6 @@ AGE_RANGE = (45, 79)
 MOST_PEOPLE = 9999
 """Maximum number of participants per group, limited by the digits of the labels."""
 
-THREAD_SETTINGS = ('OMP_NUM_THREADS', 'MKL_NUM_THREADS', 'OPENBLAS_NUM_THREADS')
 """Environment variables that the numerical libraries read when a process starts."""
 
 BIDS_VERSION = '1.11.2'
@@ -500,11 +498,10 @@ def _require_range(option: str, value: float, lowest: float, highest: float) -> 
 def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
     """Start processes of one thread each; an error cancels pending jobs."""
     context = multiprocessing.get_context('spawn')
-    pool = ProcessPoolExecutor(nprocs, context, initializer=_end_with_parent)
-    environment = os.environ.copy()
-    os.environ.update(dict.fromkeys(THREAD_SETTINGS, '1'))
+    pool = ProcessPoolExecutor(nprocs, context, initializer=end_with_parent)
     try:
-        yield pool
+        with limited_threads(1):
+            yield pool
     except BrokenProcessPool as error:
         raise OutputError(
             'a process was killed, most likely because of insufficient memory; rerun the command '
@@ -512,17 +509,3 @@ def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
-        os.environ.clear()
-        os.environ.update(environment)
-
-
-def _end_with_parent() -> None:
-    """End a worker when the main process is killed."""
-
-    def watch() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

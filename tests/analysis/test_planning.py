@@ -25,8 +25,8 @@ from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.config import PLANNED_SIZES
 from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.parallel import set_threads
 from surreal_bids.regions import Z_SCORE, Feature, FeatureList
-from surreal_bids.threads import set_threads
 
 N_REGIONS = 30
 WANTED = FeatureList('columns', tuple(Feature(f'v{k}', ()) for k in range(N_REGIONS)), 'mm3')

@@ -5,17 +5,10 @@ from itertools import pairwise
 import pytest
 from nipype import Function, MapNode, Merge, Node, Workflow
 
-from surreal_bids.cli.execution import (
-    THREAD_SETTINGS,
-    limited_threads,
-    read_plugin,
-    run_workflow,
-    run_workflows,
-)
+from surreal_bids.cli.execution import read_plugin, run_workflow, run_workflows
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
-
-FORKED = pytest.mark.usefixtures('forked_workers')
+from surreal_bids.parallel import THREAD_SETTINGS, limited_threads
 
 
 def double(x):
@@ -105,7 +98,6 @@ def config(tmp_path):
 
 
 @pytest.mark.slow
-@FORKED
 @pytest.mark.parametrize(
     ('function', 'reason'),
     [
@@ -132,7 +124,6 @@ def test_one_bad_branch_does_not_stop_the_others(config, function, reason):
 
 
 @pytest.mark.slow
-@FORKED
 def test_steps_that_died_together_are_tried_again_one_by_one(config, tmp_path):
     for marks in ('ever', 'now'):
         (tmp_path / marks).mkdir()
@@ -148,7 +139,6 @@ def test_steps_that_died_together_are_tried_again_one_by_one(config, tmp_path):
 
 
 @pytest.mark.slow
-@FORKED
 def test_what_goes_wrong_outside_of_steps_is_not_taken_for_their_failure(config):
     def no_room(names, status):
         if status == 'exception':
@@ -161,7 +151,6 @@ def test_what_goes_wrong_outside_of_steps_is_not_taken_for_their_failure(config)
 
 
 @pytest.mark.slow
-@FORKED
 def test_steps_of_a_map_fail_one_by_one(config):
     workflow = Workflow('mapped')
     node = MapNode(Function(function=refuse), iterfield=['x'], name='refuse')
@@ -183,7 +172,6 @@ def test_threads_of_workers(config):
 
 
 @pytest.mark.slow
-@FORKED
 @pytest.mark.parametrize(('nprocs', 'fails'), [(3, False), (2, True)])
 def test_one_image_alone_uses_all_cores(config, nprocs, fails):
     crashes = run_workflow(_chain('w', meet), replace(config, nprocs=nprocs))
@@ -191,7 +179,6 @@ def test_one_image_alone_uses_all_cores(config, nprocs, fails):
 
 
 @pytest.mark.slow
-@FORKED
 def test_steps_of_a_map_share_the_cores(config):
     workflow = Workflow('mapped')
     node = MapNode(Function(function=meet), iterfield=['x'], name='meet')
@@ -212,7 +199,6 @@ def test_limits_are_lifted_again(monkeypatch, before):
 
 
 @pytest.mark.slow
-@FORKED
 @pytest.mark.parametrize('plugin', ['Linear', 'MultiProc'])
 def test_a_plugin_file(config, tmp_path, plugin):
     path = tmp_path / 'plugin.yml'
@@ -265,7 +251,6 @@ def _participant(number):
 
 
 @pytest.mark.slow
-@FORKED
 @pytest.mark.parametrize('nprocs', [1, 2, 3])
 def test_participants_are_finished_one_after_the_other(config, nprocs):
     """With many participants on few cores; reports follow each of them, and all cores are busy."""
@@ -306,7 +291,6 @@ def test_participants_are_finished_one_after_the_other(config, nprocs):
 
 
 @pytest.mark.slow
-@FORKED
 def test_memory_limits_what_runs_at_once(config):
     running, most = 0, 0
 
@@ -327,7 +311,6 @@ def test_memory_limits_what_runs_at_once(config):
 
 
 @pytest.mark.slow
-@FORKED
 @pytest.mark.parametrize('stop', [False, True])
 def test_a_failure_stops_nobody_else_unless_asked(config, stop):
     ended = {}
@@ -342,7 +325,6 @@ def test_a_failure_stops_nobody_else_unless_asked(config, stop):
 
 
 @pytest.mark.slow
-@FORKED
 def test_what_was_done_is_not_done_again(config):
     events = []
     for _ in range(2):

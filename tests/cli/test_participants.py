@@ -88,7 +88,6 @@ def _run_until(arguments, log, text):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures('forked_workers')
 def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
     whole = write_study(tmp_path / 'whole', T1W.format('01'))
     assert main(whole) == 0
@@ -182,7 +181,6 @@ def test_reports_do_not_look_for_regions_that_were_not_made(tmp_path, changed, r
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures('forked_workers')
 def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys):
     names = [f'sub-01/ses-{s}/anat/sub-01_ses-{s}_T1w.nii.gz' for s in 'ab']
     arguments = write_study(tmp_path, *names, T1W.format('02'), T1W.format('03'))
@@ -253,7 +251,6 @@ def heads(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures('forked_workers')
 def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     out, source = tmp_path / 'out', heads / 'sourcedata'
     options = ['--atlas', source / 'atlases', '--template', source / 'template', '--nprocs', '1']

@@ -14,9 +14,8 @@ import pytest
 from surreal_bids.cli.app import main
 from surreal_bids.cli.simulate import main as simulate
 from tests.bids.fmriprep_trees import IMAGES, LAYOUTS, SESSIONS, XFMS, write_tree
-from tests.cli.conftest import forking_workers
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('forked_workers')]
+pytestmark = pytest.mark.slow
 
 OPTIONS = ['--template-resolution', '4', '--nprocs', '1']
 HEAD = 'sub-CN0001'
@@ -29,9 +28,8 @@ def processed(tmp_path_factory):
     people = ['--n-cn', '1', '--n-pt', '0', '--nprocs', '1']
     image = ['--voxel-size', '4', '--skull-stripped']
     assert simulate(['cohort', str(root / 'raw'), *people, *image]) == 0
-    with forking_workers():
-        words = [str(root / 'raw'), str(root / 'out'), 'participant', *OPTIONS, *_work(root)]
-        assert main(words) == 0
+    words = [str(root / 'raw'), str(root / 'out'), 'participant', *OPTIONS, *_work(root)]
+    assert main(words) == 0
     return root
 
 

@@ -22,7 +22,7 @@ from surreal_bids.imaging.deformation import (
 )
 from surreal_bids.imaging.registration import normalise_intensity
 from surreal_bids.imaging.transforms import Transform, resample
-from surreal_bids.threads import set_threads
+from surreal_bids.parallel import set_threads
 from tests.imaging.brains import AFFINE, brain, smooth_displacement
 
 VOXEL_MM = 4.0

@@ -18,7 +18,7 @@ from surreal_bids.model.stability import (
     stability,
     stored_number,
 )
-from surreal_bids.threads import set_threads
+from surreal_bids.parallel import set_threads
 from tests.model.test_factors import cohort
 
 FEW = 6

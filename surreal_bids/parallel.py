@@ -1,0 +1,117 @@
+"""Work in parallel: threads of this process, and worker processes.
+
+Results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
+from typing import TypeVar
+
+Item = TypeVar('Item')
+Result = TypeVar('Result')
+
+
+class _Threads:
+    """Pool of threads of this process."""
+
+    number = 1
+    pool: ThreadPoolExecutor | None = None
+
+
+def set_threads(number: int) -> None:
+    """Set the number of threads; the default is one."""
+    if _Threads.pool is not None:
+        _Threads.pool.shutdown()
+    _Threads.number, _Threads.pool = number, ThreadPoolExecutor(number) if number > 1 else None
+
+
+def thread_count() -> int:
+    """Return the number of threads."""
+    return _Threads.number
+
+
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield what `work` returns for each item; this thread draws items as they are needed."""
+    if _Threads.pool is None:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(_Threads.pool.submit(work, item))
+            if len(waiting) > 2 * _Threads.number:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        # Nothing goes on behind the back of who needs no further results.
+        wait([each for each in waiting if not each.cancel()])
+
+
+THREAD_SETTINGS = (
+    'OMP_NUM_THREADS',
+    'MKL_NUM_THREADS',
+    'OPENBLAS_NUM_THREADS',
+    'ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS',
+)
+"""Environment variables that numerical libraries read when a process starts."""
+
+SLOW_IMPORTS = (
+    'surreal_bids.cli.execution',
+    'surreal_bids.imaging.network',
+    'surreal_bids.imaging.registration',
+    'surreal_bids.reports.mosaics',
+    'surreal_bids.reports.participant',
+    'ants',
+)
+"""What steps import, which takes seconds. Importing them starts no thread, so forking is safe."""
+
+
+@contextmanager
+def limited_threads(number: int) -> Iterator[None]:
+    """Limit the threads of each process that is started meanwhile."""
+    before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
+    os.environ.update(dict.fromkeys(THREAD_SETTINGS, str(number)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def start_server(threads: int) -> BaseContext:
+    """Start the process that workers are forked from, unless it runs; return their context.
+
+    It imports what steps need, once for all workers, while this process goes on. Where it cannot
+    be started, as with a path to the temporary folder that is too long for a socket, workers are
+    spawned and import by themselves.
+    """
+    context = multiprocessing.get_context('forkserver')
+    context.set_forkserver_preload(list(SLOW_IMPORTS))
+    with limited_threads(threads), suppress(OSError):
+        forkserver.ensure_running()
+        return context
+    return multiprocessing.get_context('spawn')
+
+
+def end_with_parent() -> None:
+    """End this worker when the main process is killed."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,77 @@
+"""Worker processes, and files that threads compress."""
+
+import gzip
+import multiprocessing
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from surreal_bids.files import GZIP_PART, write_image
+from surreal_bids.parallel import set_threads, start_server
+
+ORPHAN = """
+import multiprocessing, os, time
+from concurrent.futures import ProcessPoolExecutor
+from surreal_bids.parallel import end_with_parent
+
+if __name__ == '__main__':
+    context = multiprocessing.get_context('forkserver')
+    pool = ProcessPoolExecutor(1, context, initializer=end_with_parent)
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 600).result()
+"""
+
+
+def _is_running(process: int) -> bool:
+    status = Path(f'/proc/{process}/stat')
+    return status.exists() and status.read_text().rsplit(')', 1)[1].split()[0] != 'Z'
+
+
+@pytest.mark.skipif(not Path('/proc/self').is_dir(), reason='needs the /proc of Linux')
+def test_workers_end_when_the_main_process_is_killed(tmp_path):
+    script = tmp_path / 'orphan.py'
+    script.write_text(ORPHAN)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE) as main:
+        worker = int(main.stdout.readline())
+        assert _is_running(worker)
+        main.send_signal(signal.SIGKILL)
+    until = time.monotonic() + 20
+    while _is_running(worker) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _is_running(worker)
+
+
+def test_workers_are_spawned_where_no_socket_can_be_made(monkeypatch):
+    def refuse():
+        raise OSError('AF_UNIX path too long')
+
+    assert start_server(1).get_start_method() == 'forkserver'
+    monkeypatch.setattr('surreal_bids.parallel.forkserver.ensure_running', refuse)
+    assert start_server(1).get_start_method() == 'spawn'
+    assert multiprocessing.get_start_method(allow_none=True) != 'forkserver'
+
+
+@pytest.mark.parametrize('level', [0, 1])
+def test_images_are_the_same_whatever_compressed_them(tmp_path, level):
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 9, (GZIP_PART // 2000, 40, 120)).astype(np.float32)
+    image = nib.Nifti1Image(values, np.diag([1, 2, 3, 1]))
+    try:
+        for threads in (1, 3):
+            set_threads(threads)
+            write_image(tmp_path / f'{threads}.nii.gz', image, level=level)
+    finally:
+        set_threads(1)
+    written = (tmp_path / '1.nii.gz').read_bytes()
+    assert written == (tmp_path / '3.nii.gz').read_bytes()
+    assert gzip.decompress(written) == image.to_bytes()
+    subprocess.run(['gzip', '--test', tmp_path / '1.nii.gz'], check=True)
+    read = nib.load(tmp_path / '3.nii.gz')
+    np.testing.assert_array_equal(np.asarray(read.dataobj), values)
+    np.testing.assert_array_equal(read.affine, image.affine)
