@@ -288,6 +288,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     }
     _require_free_files(arguments, places)
 
+    from surreal_bids.analysis.diagnosis import describe_areas
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import (
         summarise_results,
@@ -330,8 +331,10 @@ def run_apply(arguments: argparse.Namespace) -> int:
     notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
     notes += [describe_noise(cohort.retest_pairs)] if cohort.retest_pairs else []
     log_cautions(found.cautions)
+    notes += describe_areas(found.diagnosis)
     summarise(summarise_results(everyone, notes))
-    sys.stdout.write(f'  {out}\n  {final_path(report)}\n')
+    written = [path for path in places.values() if path.exists()]
+    sys.stdout.writelines(f'  {path}\n' for path in (*written, final_path(report)))
     return 0
 
 

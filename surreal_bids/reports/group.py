@@ -18,7 +18,6 @@ from surreal_bids.analysis.diagnosis import (
     YEARS,
     describe_indices,
     warn_of_differences,
-    with_units,
 )
 from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS, ImageQuality
@@ -517,7 +516,7 @@ def _diagnosis(report: GroupReport) -> Section:
     blocks: list[Block] = [Table(found.diagnosis, caption, formats)]
     columns = [name for name in found.differences if name != 'in_words']
     if len(found.differences):
-        table = with_units(found.differences[columns])
+        table = found.differences[columns]
         blocks.append(Table(table, 'Covariates of the two groups', {'p': '{:.2g}'}))
     return Section(SEPARATION, tuple(blocks))
 

@@ -157,6 +157,8 @@ def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):
     assert table.loc['sex', 'in_words'] == 'sex is F in 25% of patients and 100% of controls'
     assert table.loc['site', 'p'] > 0.01
     assert table.loc['icv', 'test'] == 'Welch t'
+    icv = study.people.loc[~patient, 'icv']
+    assert table.loc['icv', 'controls'] == f'{icv.mean() / 1000:,.0f} ± {icv.std() / 1000:,.0f} ml'
 
 
 def test_sites_with_other_shares_of_patients_are_told(tmp_path):

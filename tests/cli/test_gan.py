@@ -478,7 +478,14 @@ def test_apply_compares_patients_with_controls_where_diagnoses_are_known(home, t
     row = re.search(r'<td>sum of R-indices</td>\s*<td>everyone</td>(.*?)</tr>', page, re.DOTALL)
     assert re.findall('>([^<]+)</td>', row[1])[:3] == ['25', '35', f'{area:.3f}']
     assert '25 controls, 35 patients and 11 participants of unknown group' in page
-    assert 'for comparisons only' in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert 'for comparisons only' in out
+    for by in ('sum of R-indices', 'r1', 'r2'):
+        assert f'AUC of patients against controls, {by}: ' in out
+    written = [line.strip() for line in out.splitlines() if line.startswith(f'  {tmp_path}')]
+    assert {*written} == {*map(str, tmp_path.glob('r*.tsv')), f'{tmp_path}/r_report/group.html'}
+    stored = pd.read_csv(tmp_path / 'r_diagnosis.tsv', sep='\t')
+    pd.testing.assert_frame_equal(stored, stored.round(6), check_exact=True)
 
 
 @pytest.mark.parametrize(
