@@ -178,7 +178,11 @@ def test_only_what_is_there_is_shown(tmp_path):
     page = Page(write_individual(replace(tables, results=results).of('sub-05')))
     assert 'Regional contributions' not in page.words
     assert 'Change over time' not in page.words
-    assert 'no centile: needs 30 controls' in page.words
+    assert 'Comparison with controls' not in page.words
+    assert 'no centile: no folds were made' in page.words
+    applied = replace(tables, results=results, model='ad')
+    words = Page(write_individual(applied.of('sub-05'))).words
+    assert 'no centile: needs 30 controls' in words
     assert 'no interval: ' in page.words
     assert '68% interval' not in page.words
 
