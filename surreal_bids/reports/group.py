@@ -22,6 +22,7 @@ from surreal_bids.analysis.diagnosis import (
 from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS, ImageQuality
 from surreal_bids.analysis.maps import VoxelMaps
+from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION
 from surreal_bids.cautions import (
@@ -38,6 +39,7 @@ from surreal_bids.cautions import (
 from surreal_bids.cohort.uses import group_uses
 from surreal_bids.files import final_path
 from surreal_bids.reports import figures
+from surreal_bids.reports.assembly import ANATOMY, read_fragment
 from surreal_bids.reports.flags import (
     FEW_ROWS,
     HOW_TO_READ,
@@ -272,7 +274,10 @@ def _images(report: GroupReport) -> list[Block]:
         return [figure, Paragraph('None of these images is an outlier in any metric.')]
     shown = found[[name for name in (PARTICIPANT, SESSION, OUTLIERS) if name in found]]
     links = report_links(root, found[PARTICIPANT], root)
-    text = 'Images to look at. To exclude those that failed, rate them in their reports (--exclude)'
+    labels = [without_prefix(name, 'sub') for name in found[PARTICIPANT]]
+    in_reports = any(is_label(each) and read_fragment(root, each, ANATOMY) for each in labels)
+    how = 'rate them in their reports' if in_reports else 'list them in a table'
+    text = f'Images to look at. To exclude those that failed, {how} (--exclude)'
     return [figure, Table(shown.reset_index(drop=True), text, links={PARTICIPANT: links})]
 
 

@@ -224,7 +224,7 @@ def _doubts(one: Individual) -> list[Caution]:
                 f'The quality of the image is an outlier among those of its scanner '
                 f'({one.outliers})',
                 'Volumes and R-indices may be wrong',
-                'Look at the figures of the image',
+                'Look at the figures of the image' if _images(one) else 'Look at the image',
                 FIGURES,
             )
         )

@@ -117,6 +117,10 @@ def test_an_image_of_outlying_quality_is_flagged_at_its_visit(tmp_path):
         words = Page(write_individual(changed.of('sub-01'))).words
         assert ('an outlier among those of its scanner (efc, cjv)' in words) == expected
         assert ('No quality flags' in words) != expected
+    assert 'Look at the image' in words
+    write_anatomy_of(tmp_path)
+    words = Page(write_individual(changed.of('sub-01'), again=True)).words
+    assert 'Look at the figures of the image' in words
 
 
 @pytest.mark.drawn
