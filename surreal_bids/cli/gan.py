@@ -126,7 +126,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids.analysis.outputs import summarise_cohort
     from surreal_bids.cohort.cohort import read_cohort, with_logged
     from surreal_bids.model.bundle import claim_checkpoints, list_checkpoints
-    from surreal_bids.reports.model_card import verdict_text
+    from surreal_bids.reports.model_card import BESIDE_CAUTIONS, verdict_text
     from surreal_bids.rindices.crossfit import prepare_folds, train, training_stages
     from surreal_bids.rindices.model import prepare, require_trainable
 
@@ -156,7 +156,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
             with step(ANALYSIS):
                 found = analyse_trained(cohort, trained, training.random_seed)
                 report = _write_fit(out, found, arguments.table.name)
-        summarise(f'\n{verdict_text(found.model.state()[1])}\n\n')
+        summarise(f'\n{verdict_text(found.model.state()[1], BESIDE_CAUTIONS)}\n\n')
         what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
         sys.stdout.write(f'{what} in {out}; see {SUMMARY} there.\nThe report is {report}.\n')
         log_cautions(found.cautions)
