@@ -146,10 +146,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
             owner = cohort.fingerprint(asdict(training), __version__)
             claim_checkpoints(out / CHECKPOINTS, owner)
         if kept := len(list_checkpoints(out / CHECKPOINTS)):
-            summarise(
-                f'Resuming: members in {counted(kept, "checkpoint")} of {out / CHECKPOINTS} are '
-                'reused; the number of patterns is assessed again\n'
-            )
+            summarise(f'Resuming from {counted(kept, "checkpoint")} in {out / CHECKPOINTS}\n')
         stages = training_stages(training, 0 if folds is None else len(folds.data))
         with Progress([*stages, Stage(ANALYSIS, seconds=ANALYSIS_SECONDS)]):
             trained = train(data, folds, training, out / CHECKPOINTS)

@@ -613,7 +613,7 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
     assert run(*command) == 0
     said = capsys.readouterr()
     assert 'resumed at iteration' in said.err
-    assert said.out.count('Resuming: members in 3 checkpoints of') == 1
+    assert said.out.count('Resuming from 4 checkpoints in') == 1
     for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
         assert (out / name).read_bytes() == (home / 'model' / name).read_bytes()
     assert listing(out) == OUTPUTS
