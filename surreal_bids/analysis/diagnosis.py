@@ -20,6 +20,7 @@ from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import COMPLETE
 from surreal_bids.stats.concordance import area_under_curve, matched_area_under_curve
+from surreal_bids.text import plain_number
 
 SUM_OF_INDICES, ALL_REGIONS = 'sum of R-indices', 'all regions'
 
@@ -184,7 +185,7 @@ def _compare_numbers(name: str, controls: pd.Series, patients: pd.Series) -> _Di
     else:
         more = 'higher' if difference > 0 else 'lower'
         is_icv = _is_icv_in_mm3(name, controls.mean())
-        size = f'{abs(difference) / 1000:,.0f} ml' if is_icv else _number(abs(difference))
+        size = f'{abs(difference) / 1000:,.0f} ml' if is_icv else plain_number(abs(difference))
         words = f'{name} of patients is {size} {more}'
     short = [mean_and_sd(name, group.mean(), group.std()) for group in (controls, patients)]
     return _Differs(short[0], short[1], 'Welch t', p, words)
@@ -217,7 +218,7 @@ def mean_and_sd(name: str, mean: float, sd: float) -> str:
     if _is_icv_in_mm3(name, mean):
         return f'{mean / 1000:,.0f}{PLUS_MINUS}{sd / 1000:,.0f} ml'
     unit = ' years' if means(name, 'age') else ''
-    return f'{_number(mean)}{PLUS_MINUS}{_number(sd, 3)}{unit}'
+    return f'{plain_number(mean)}{PLUS_MINUS}{plain_number(sd, 3)}{unit}'
 
 
 def range_of(name: str, low: float, high: float) -> str:
@@ -225,12 +226,7 @@ def range_of(name: str, low: float, high: float) -> str:
     if _is_icv_in_mm3(name, low):
         return f'{low / 1000:,.0f} to {high / 1000:,.0f} ml'
     unit = ' years' if means(name, 'age') else ''
-    return f'{_number(low)} to {_number(high)}{unit}'
-
-
-def _number(value: float, digits: int = 4) -> str:
-    """Return a number to some digits, without an exponent."""
-    return f'{value:.{digits}g}' if abs(value) < 10**digits else f'{value:,.0f}'
+    return f'{plain_number(low)} to {plain_number(high)}{unit}'
 
 
 def describe_column(name: str, values: Mapping[str, float]) -> str:

@@ -182,8 +182,8 @@ def _identifiers(visits: pd.DataFrame) -> pd.DataFrame:
 
 def _diagnosis(found: Analysis) -> pd.DataFrame | None:
     """How well patients and controls are told apart; None without both."""
-    none = found.diagnosis is None or found.diagnosis.empty
-    return None if none else found.diagnosis.round(DECIMALS)
+    table = found.diagnosis
+    return None if table is None or table.empty else table.round(DECIMALS)
 
 
 def _agreement_of_members(found: Analysis) -> pd.DataFrame | None:
