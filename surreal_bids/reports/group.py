@@ -87,7 +87,7 @@ IMAGE_QUALITY = output_path('', 'image_quality').as_posix()
 
 def _group_tables() -> dict[str, str]:
     """Return the names of the tables of the group level, relative to its report."""
-    names = ('rindices', 'patterns', 'changes', 'group_change')
+    names = ('rindices', 'deviations', 'patterns', 'changes', 'group_change')
     return {name: output_path('', name).as_posix() for name in names}
 
 
@@ -337,7 +337,17 @@ def _r_indices(report: GroupReport) -> Section:
         blocks.append(Paragraph(f'{report.found.shift}. {advice}'))
     links = report.links(report.found.results.index, report.output_dir)
     table = participant_table(report.found, report.flags, links, report.tables['rindices'])
-    return Section(R_INDICES, (*blocks, table))
+    deviations = report.tables.get('deviations')
+    regions = [Paragraph(f'{deviations} {DEVIATIONS}')] if deviations else []
+    return Section(R_INDICES, (*blocks, table, *regions))
+
+
+DEVIATIONS = (
+    'has the z-score and the centile of each region of each participant: at a z-score of -1.64, '
+    'the 5th centile, 5% of controls with the same covariates have a smaller region '
+    '(docs/outputs.md, "deviations.tsv").'
+)
+"""What a table of deviations has."""
 
 
 def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:

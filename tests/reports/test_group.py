@@ -402,6 +402,14 @@ def test_images_to_look_at_are_listed_and_flagged(tmp_path):
     assert 'image quality is an outlier: 1' in report.cautions[-1].found
 
 
+def test_z_scores_and_centiles_are_explained_where_there_are_any(tmp_path):
+    report = make_report(tmp_path, maps=False)
+    assert 'at a z-score of -1.64, the 5th centile' in Page(write_group_report(report)).words
+    tables = {name: file for name, file in report.tables.items() if name != 'deviations'}
+    words = Page(write_group_report(replace(report, tables=tables))).words
+    assert 'z-score of -1.64' not in words
+
+
 def test_only_reports_with_images_are_for_ratings(tmp_path):
     report = make_report(tmp_path)
     visits = report.found.cohort.visits
