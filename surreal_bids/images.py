@@ -107,11 +107,21 @@ def like(reference: SpatialImage, array: NDArray, dtype: DTypeLike) -> Image:
 
 def same_grid(a: SpatialImage, b: SpatialImage) -> bool:
     """Tell whether two images have the same shape and position, up to `SAME_PLACE_MM`."""
-    if a.shape[:3] != b.shape[:3]:
-        return False
+    return a.shape[:3] == b.shape[:3] and _offset_mm(a, b) < SAME_PLACE_MM
+
+
+def _offset_mm(a: SpatialImage, b: SpatialImage) -> float:
+    """Return the largest distance of corresponding corners."""
     corners = np.array(list(np.ndindex(2, 2, 2))) * (np.array(a.shape[:3]) - 1)
     shift = apply_affine(a.affine, corners) - apply_affine(b.affine, corners)
-    return bool(np.linalg.norm(shift, axis=1).max() < SAME_PLACE_MM)
+    return float(np.linalg.norm(shift, axis=1).max())
+
+
+def describe_difference(a: SpatialImage, b: SpatialImage) -> str:
+    """Return how the grid of an image differs from that of another one."""
+    if a.shape[:3] != b.shape[:3]:
+        return f'{a.shape} instead of {b.shape} voxels'
+    return f'same size, but voxels lie up to {_offset_mm(a, b):.1f} mm apart'
 
 
 def voxel_volume(image: SpatialImage) -> float:

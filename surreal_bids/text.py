@@ -26,6 +26,11 @@ def counted(number: int, noun: str) -> str:
     return f'{number:,} {noun}' if number == 1 else f'{number:,} {noun}s'
 
 
+def plain_number(value: float, digits: int = 4) -> str:
+    """Return a number to some digits, without an exponent if it is large."""
+    return f'{value:.{digits}g}' if abs(value) < 10**digits else f'{value:,.0f}'
+
+
 def alternatives(wrong: Iterable[str], available: Iterable[str]) -> str:
     """List the available names: all if they are few, otherwise those similar to the wrong ones."""
     available = list(available)

@@ -20,11 +20,9 @@ from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import COMPLETE
 from surreal_bids.stats.concordance import area_under_curve, matched_area_under_curve
+from surreal_bids.text import plain_number
 
 SUM_OF_INDICES, ALL_REGIONS = 'sum of R-indices', 'all regions'
-
-WELCH = 'Welch t'
-"""Test that compares means."""
 
 PLUS_MINUS = ' \N{PLUS-MINUS SIGN} '
 """Between a mean and a standard deviation."""
@@ -186,9 +184,11 @@ def _compare_numbers(name: str, controls: pd.Series, patients: pd.Series) -> _Di
         words = f'patients are {abs(difference):.1f} years {more}'
     else:
         more = 'higher' if difference > 0 else 'lower'
-        words = f'{name} of patients is {abs(difference):.4g} {more}'
-    short = [f'{group.mean():.4g}{PLUS_MINUS}{group.std():.3g}' for group in (controls, patients)]
-    return _Differs(short[0], short[1], WELCH, p, words)
+        is_icv = _is_icv_in_mm3(name, controls.mean())
+        size = f'{abs(difference) / 1000:,.0f} ml' if is_icv else plain_number(abs(difference))
+        words = f'{name} of patients is {size} {more}'
+    short = [mean_and_sd(name, group.mean(), group.std()) for group in (controls, patients)]
+    return _Differs(short[0], short[1], 'Welch t', p, words)
 
 
 def _compare_categories(name: str, controls: pd.Series, patients: pd.Series) -> _Differs:
@@ -217,7 +217,8 @@ def mean_and_sd(name: str, mean: float, sd: float) -> str:
     """Return mean and SD of a covariate with its unit: age in years, intracranial volume in ml."""
     if _is_icv_in_mm3(name, mean):
         return f'{mean / 1000:,.0f}{PLUS_MINUS}{sd / 1000:,.0f} ml'
-    return f'{mean:.4g}{PLUS_MINUS}{sd:.3g}{" years" if means(name, "age") else ""}'
+    unit = ' years' if means(name, 'age') else ''
+    return f'{plain_number(mean)}{PLUS_MINUS}{plain_number(sd, 3)}{unit}'
 
 
 def range_of(name: str, low: float, high: float) -> str:
@@ -225,8 +226,7 @@ def range_of(name: str, low: float, high: float) -> str:
     if _is_icv_in_mm3(name, low):
         return f'{low / 1000:,.0f} to {high / 1000:,.0f} ml'
     unit = ' years' if means(name, 'age') else ''
-    low_shown, high_shown = (f'{x:.4g}' if abs(x) < 1e4 else f'{x:,.0f}' for x in (low, high))
-    return f'{low_shown} to {high_shown}{unit}'
+    return f'{plain_number(low)} to {plain_number(high)}{unit}'
 
 
 def describe_column(name: str, values: Mapping[str, float]) -> str:
@@ -277,19 +277,20 @@ def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def with_units(differences: pd.DataFrame) -> pd.DataFrame:
-    """Return covariates of the groups with units: age in years, intracranial volume in ml."""
-    numeric = differences[differences['test'] == WELCH]
-    table = differences.copy()
-    for group in ('controls', 'patients'):
-        moments = [map(float, text.split(PLUS_MINUS)) for text in numeric[group]]
-        words = [mean_and_sd(name, *both) for name, both in zip(numeric['covariate'], moments)]
-        table.loc[numeric.index, group] = words
-    return table
-
-
 DIFFERS = 0.05
 """Maximum p at which groups are reported to differ in a covariate."""
+
+
+def describe_areas(diagnosis: pd.DataFrame | None) -> list[str]:
+    """Return the area of each score among everyone as lines of text."""
+    if diagnosis is None:
+        return []
+    everyone = diagnosis[diagnosis['among'] == EVERYONE]
+    return [
+        f'AUC of patients against controls, {row.by}: {row.auc:.2f} '
+        f'(95% interval {row.auc_low:.2f} to {row.auc_high:.2f})'
+        for row in everyone.itertuples()
+    ]
 
 
 def warn_of_differences(

@@ -182,7 +182,8 @@ def _identifiers(visits: pd.DataFrame) -> pd.DataFrame:
 
 def _diagnosis(found: Analysis) -> pd.DataFrame | None:
     """How well patients and controls are told apart; None without both."""
-    return None if found.diagnosis is None or found.diagnosis.empty else found.diagnosis
+    table = found.diagnosis
+    return None if table is None or table.empty else table.round(DECIMALS)
 
 
 def _agreement_of_members(found: Analysis) -> pd.DataFrame | None:

@@ -19,7 +19,7 @@ from nibabel.spatialimages import SpatialImage
 from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import require_file
-from surreal_bids.images import no_orientation, open_image
+from surreal_bids.images import no_orientation, open_image, voxel_volume
 
 CHUNK = 1 << 20
 """Bytes of an image that are read at a time."""
@@ -30,6 +30,9 @@ SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
 
 SLAB_MM, LARGEST_VIEW_MM = 60.0, 600.0
 """Fields of view shorter than the first show a part of a head; longer than the second, no head."""
+
+WIDEST_TRIED_MM = 2.1
+"""Cube root of the volume of a voxel above which network and registration were never tried."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,14 @@ def _doubt(path: Path, image: SpatialImage) -> Caution | None:
         image.header[code] > 0 for code in ('sform_code', 'qform_code')
     ):
         return no_orientation(path)
+    size = voxel_volume(image) ** (1 / 3)
+    if size > WIDEST_TRIED_MM:
+        return Caution(
+            f'{path}: voxels of {size:.1f} mm; network and registration were tried up to 2 mm',
+            'Regions and registration may be wrong',
+            'Use an image with smaller voxels, or check all figures',
+            FIGURES,
+        )
     return None
 
 

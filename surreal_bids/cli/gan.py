@@ -126,7 +126,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids.analysis.outputs import summarise_cohort
     from surreal_bids.cohort.cohort import read_cohort, with_logged
     from surreal_bids.model.bundle import claim_checkpoints, list_checkpoints
-    from surreal_bids.reports.model_card import verdict_text
+    from surreal_bids.reports.model_card import BESIDE_CAUTIONS, verdict_text
     from surreal_bids.rindices.crossfit import prepare_folds, train, training_stages
     from surreal_bids.rindices.model import prepare, require_trainable
 
@@ -146,17 +146,14 @@ def run_fit(arguments: argparse.Namespace) -> int:
             owner = cohort.fingerprint(asdict(training), __version__)
             claim_checkpoints(out / CHECKPOINTS, owner)
         if kept := len(list_checkpoints(out / CHECKPOINTS)):
-            summarise(
-                f'Resuming: members in {counted(kept, "checkpoint")} of {out / CHECKPOINTS} are '
-                'reused; the number of patterns is assessed again\n'
-            )
+            summarise(f'Resuming from {counted(kept, "checkpoint")} in {out / CHECKPOINTS}\n')
         stages = training_stages(training, 0 if folds is None else len(folds.data))
         with Progress([*stages, Stage(ANALYSIS, seconds=ANALYSIS_SECONDS)]):
             trained = train(data, folds, training, out / CHECKPOINTS)
             with step(ANALYSIS):
                 found = analyse_trained(cohort, trained, training.random_seed)
                 report = _write_fit(out, found, arguments.table.name)
-        summarise(f'\n{verdict_text(found.model.state()[1])}\n\n')
+        summarise(f'\n{verdict_text(found.model.state()[1], BESIDE_CAUTIONS)}\n\n')
         what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
         sys.stdout.write(f'{what} in {out}; see {SUMMARY} there.\nThe report is {report}.\n')
         log_cautions(found.cautions)
@@ -288,6 +285,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     }
     _require_free_files(arguments, places)
 
+    from surreal_bids.analysis.diagnosis import describe_areas
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import (
         summarise_results,
@@ -330,8 +328,10 @@ def run_apply(arguments: argparse.Namespace) -> int:
     notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
     notes += [describe_noise(cohort.retest_pairs)] if cohort.retest_pairs else []
     log_cautions(found.cautions)
+    notes += describe_areas(found.diagnosis)
     summarise(summarise_results(everyone, notes))
-    sys.stdout.write(f'  {out}\n  {final_path(report)}\n')
+    written = [path for path in places.values() if path.exists()]
+    sys.stdout.writelines(f'  {path}\n' for path in (*written, final_path(report)))
     return 0
 
 

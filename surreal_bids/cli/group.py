@@ -534,7 +534,7 @@ def _methods(config: AppConfig, tissues: list[str]) -> dict[str, Any]:
         'model': None if config.model is None else model_name(config.model),
         'map_tissues': tissues,
         'map_smoothing': config.map_smoothing,
-        'deviation_maps': config.deviation_maps,
+        'deviation_maps': list(config.map_tissues) if config.deviation_maps else [],
         'permutations': config.permutations,
         'split_half': config.split_half,
     }

@@ -13,8 +13,8 @@ from surreal_bids.columns import column_of
 from surreal_bids.exceptions import DataError
 from surreal_bids.text import list_briefly
 
-REASON, RATING = 'reason', 'rating'
-"""Columns of a list of exclusions."""
+REASONS, RATING = ('reason', 'note'), 'rating'
+"""Columns of a list of exclusions; of several with reasons, the first counts."""
 
 FAIL, RATINGS = 'fail', ('pass', 'unsure', 'fail')
 """Rating that excludes an image, and all ratings; reports of participants write them."""
@@ -101,8 +101,8 @@ def _require_known(
 
 def _reasons(table: Table, listed: Mapping[str, Visit]) -> dict[Visit, str]:
     """Return why each visit is excluded: the list, and what it says."""
-    column = find_column(table.columns, REASON)
-    told = {} if column is None else table.categories(column).dropna().to_dict()
+    columns = [find_column(table.columns, name) for name in REASONS]
+    told = next((table.categories(name).dropna().to_dict() for name in columns if name), {})
     return {
         visit: ': '.join(filter(None, (f'listed in {table.source.name}', told.get(row))))
         for row, visit in listed.items()

@@ -79,7 +79,7 @@ from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
 from surreal_bids.harmonization.encoding import is_clearly_outside
 from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
 from surreal_bids.regions import FeatureList
-from surreal_bids.text import alternatives, counted, list_briefly
+from surreal_bids.text import alternatives, counted, list_briefly, plain_number
 
 MOST_LEFT = 0.5
 """Share of a group that must have a value in the columns that are used by default, and be at sites
@@ -303,10 +303,9 @@ def _note_ranges(table: pd.DataFrame, model: Requirements) -> list[str]:
     for column, (low, high) in model.ranges.items():
         outside = table.index[is_clearly_outside(table[column], low, high)]
         if len(outside):
+            span = f'{plain_number(low)} to {plain_number(high)}'
             listed = list_briefly(outside, 5)
-            notes.append(
-                f'{column} is outside the training range {low:.4g} to {high:.4g}: {listed}'
-            )
+            notes.append(f'{column} is outside the training range {span}: {listed}')
     return notes
 
 

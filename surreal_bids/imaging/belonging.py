@@ -21,7 +21,7 @@ from scipy import ndimage
 from scipy.stats import rankdata
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import Image, same_grid, voxel_volume
+from surreal_bids.images import Image, describe_difference, same_grid, voxel_volume
 from surreal_bids.imaging.brain import MASK_LITRES, MM3_PER_LITRE
 from surreal_bids.regions import side_of, tissue_of
 
@@ -314,7 +314,7 @@ def check_tissue_maps(maps: Sequence[Image], t1w: Image) -> str:
 def _require_grid(image: Image, t1w: Image) -> None:
     if not same_grid(image, t1w):
         raise DataError(
-            f'{image.shape} voxels that are not on the grid of the T1w image {t1w.shape}; '
+            f'not on the grid of the T1w image ({describe_difference(image, t1w)}); '
             'resample it, or remove it to compute a new one'
         )
 
@@ -323,7 +323,7 @@ def check_lesion(lesion: Image, t1w: Image) -> None:
     """Check that a lesion mask is a mask on the grid of a T1w image, and smaller than a brain."""
     if not same_grid(lesion, t1w):
         raise DataError(
-            f'{lesion.shape} voxels that are not on the grid of the T1w image in use {t1w.shape}; '
+            f'not on the grid of the T1w image in use ({describe_difference(lesion, t1w)}); '
             'resample the lesion mask to it, in a folder of its own (-d lesions=DIR) if the T1w '
             'image is from --derivatives'
         )

@@ -18,7 +18,7 @@ from scipy import ndimage
 
 from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import Image, like, same_grid, voxel_volume
+from surreal_bids.images import Image, describe_difference, like, same_grid, voxel_volume
 from surreal_bids.imaging.registration import align_affine, normalise_intensity
 
 LOGGER = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ def lesion_ml(lesion: Image, mask: Image) -> float:
 def _voxels(mask: Image, reference: Image, name: str) -> NDArray[np.bool_]:
     if not same_grid(mask, reference):
         raise DataError(
-            f'the {name} ({mask.shape}) is not on the grid of the image ({reference.shape}); '
-            'resample it'
+            f'the {name} is not on the grid of the image '
+            f'({describe_difference(mask, reference)}); resample it'
         )
     return np.asarray(mask.dataobj) > 0

@@ -159,8 +159,7 @@ class AnalyseGroup(Step):
             described = describe_table('image_quality', images.table.columns)
             write_sidecar('image_quality', path, described)
         voxel_maps = self._map(found, Path(inputs.cohort_dir) / 'maps')
-        if inputs.methods['deviation_maps']:
-            self._map_deviations(found)
+        self._map_deviations(found)
         pattern_maps = {}
         if isdefined(inputs.atlas_dir):
             pattern_maps = write_pattern_maps(
@@ -224,7 +223,7 @@ class AnalyseGroup(Step):
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         template, chosen = inputs.template_name, set(found.cohort.visits.index)
-        for tissue in inputs.methods['map_tissues']:
+        for tissue in inputs.methods['deviation_maps']:
             files = ravens_files(final_path(root), found.everyone.visits, template, tissue)
             mapped = MappedCohort.read(found.everyone, files, tissue)
             mapped.write(root, template, chosen, inputs.methods['map_smoothing'], inputs.n_threads)

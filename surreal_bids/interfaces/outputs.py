@@ -260,7 +260,7 @@ def draw_figures(scan: Scan, template: Template, lesion: Image | None = None) ->
 
     visit = scan.visit
     paths = {name: visit.path('figure', figure=name) for name in CAPTIONS}
-    mosaics.mask_mosaic(paths['brain'], scan.t1w, scan.mask)
+    mosaics.mask_mosaic(paths['brain'], scan.t1w, scan.mask, lesion)
     to_template = read_transform(visit.path('transform_to_template'))
     mosaics.registration_mosaic(
         paths['registration'],
@@ -272,7 +272,7 @@ def draw_figures(scan: Scan, template: Template, lesion: Image | None = None) ->
     mosaics.tissue_mosaic(paths['tissue'], scan.t1w, scan.mask, scan.tissues)
     labels = load_image(visit.path('segmentation'))
     names = dict(zip(scan.volumes['index'], scan.volumes['name']))
-    mosaics.label_mosaic(paths['regions'], scan.t1w, scan.mask, labels, names, lesion)
+    mosaics.label_mosaic(paths['regions'], scan.t1w, scan.mask, labels, names)
     ravens = load_image(visit.path('ravens', tissue='GM'))
     mosaics.ravens_mosaic(paths['ravens'], ravens, template.mask)
     return paths

@@ -213,6 +213,11 @@ def checkpoint_path(folder: Path, n_patterns: int, first: int | None) -> Path:
     return folder / f'patterns-{n_patterns}{part}.safetensors'
 
 
+def number_path(folder: Path, owner: str) -> Path:
+    """Return the checkpoint of the choice of the number of patterns, by the fingerprint."""
+    return folder / f'patterns-number-{owner[:16]}.safetensors'
+
+
 def list_checkpoints(folder: Path) -> list[Path]:
     """List all checkpoints below a folder."""
     return list(folder.rglob('patterns-*.safetensors'))

@@ -34,10 +34,14 @@ from surreal_bids.model.agreement import (
 )
 from surreal_bids.model.bundle import (
     checkpoint_path,
+    fingerprint,
     generated_by,
     load_bundle,
+    load_checkpoint,
+    number_path,
     reading_model,
     save_bundle,
+    save_checkpoint,
 )
 from surreal_bids.model.checks import (
     Domain,
@@ -80,6 +84,7 @@ from surreal_bids.model.stability import (
     Trained,
     TrainStack,
     choose_number,
+    shuffle_rows,
     start_members,
     stored_number,
     subsample_size,
@@ -244,7 +249,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self.number_: Number | None = None
         self.rounds_of_choice_ = 0.0
         if assess_number or len(self._candidates()) > 1:
-            self.number_ = self._choose_number(values[~patient], values[patient], shuffle)
+            groups = values[~patient], values[patient]
+            self.number_ = self._choose_number(*groups, shuffle, checkpoint_dir)
         self._set_features(values.shape[1], names)
         self.sample_ = {'n_cn': int((~patient).sum()), 'n_pt': int(patient.sum())}
         self.domain_: Domain | None = fit_domain(values, np.random.default_rng(self.random_state))
@@ -267,11 +273,21 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _choose_number(self, cn: Floats, pt: Floats, shuffle: Shuffle | None) -> Number | None:
+    def _choose_number(
+        self, cn: Floats, pt: Floats, shuffle: Shuffle | None, checkpoint_dir: str | Path | None
+    ) -> Number | None:
         """Assess the stability of each candidate number of patterns; None with random starts."""
         if self._hyper.start == 'random' or self._candidates() == (0,):
             return None
         candidates = self._candidates(most_patterns(cn.shape[1]))
+        shuffle = shuffle or shuffle_rows(cn, pt)
+        permuted = shuffle(np.random.default_rng(self.random_state))
+        arrays = [torch.from_numpy(np.ascontiguousarray(each)) for each in (cn, pt, *permuted)]
+        asked = {'candidates': list(candidates), 'seed': self.random_state}
+        owner = fingerprint(self._hyper, asked, *arrays)
+        path = None if checkpoint_dir is None else number_path(Path(checkpoint_dir), owner)
+        if path is not None and path.is_file():
+            return stored_number(load_checkpoint(path, owner)[1])
 
         def tell(done: float, total: float, text: str) -> None:
             per_unit = cn.shape[1] / FIT_REGIONS / self.most_iterations
@@ -280,7 +296,10 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             report(per_unit * done, rounds, f'number of patterns: {text}')
 
         tell(0.0, work_of_choice(candidates), 'comparing candidates')
-        return choose_number(cn, pt, candidates, self.random_state, tell, shuffle, self._device)
+        found = choose_number(cn, pt, candidates, self.random_state, tell, shuffle, self._device)
+        if path is not None:
+            save_checkpoint(path, {}, asdict(found), owner)
+        return found
 
     def _train_nothing(self) -> None:
         """Learn no pattern, because no number of patterns is supported or 0 was asked for."""

@@ -18,11 +18,11 @@ from surreal_bids.analysis.diagnosis import (
     YEARS,
     describe_indices,
     warn_of_differences,
-    with_units,
 )
 from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS, ImageQuality
 from surreal_bids.analysis.maps import VoxelMaps
+from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION
 from surreal_bids.cautions import (
@@ -39,6 +39,7 @@ from surreal_bids.cautions import (
 from surreal_bids.cohort.uses import group_uses
 from surreal_bids.files import final_path
 from surreal_bids.reports import figures
+from surreal_bids.reports.assembly import ANATOMY, read_fragment
 from surreal_bids.reports.flags import (
     FEW_ROWS,
     HOW_TO_READ,
@@ -86,7 +87,7 @@ IMAGE_QUALITY = output_path('', 'image_quality').as_posix()
 
 def _group_tables() -> dict[str, str]:
     """Return the names of the tables of the group level, relative to its report."""
-    names = ('rindices', 'patterns', 'changes', 'group_change')
+    names = ('rindices', 'deviations', 'patterns', 'changes', 'group_change')
     return {name: output_path('', name).as_posix() for name in names}
 
 
@@ -273,7 +274,10 @@ def _images(report: GroupReport) -> list[Block]:
         return [figure, Paragraph('None of these images is an outlier in any metric.')]
     shown = found[[name for name in (PARTICIPANT, SESSION, OUTLIERS) if name in found]]
     links = report_links(root, found[PARTICIPANT], root)
-    text = 'Images to look at. To exclude those that failed, rate them in their reports (--exclude)'
+    labels = [without_prefix(name, 'sub') for name in found[PARTICIPANT]]
+    in_reports = any(is_label(each) and read_fragment(root, each, ANATOMY) for each in labels)
+    how = 'rate them in their reports' if in_reports else 'list them in a table'
+    text = f'Images to look at. To exclude those that failed, {how} (--exclude)'
     return [figure, Table(shown.reset_index(drop=True), text, links={PARTICIPANT: links})]
 
 
@@ -333,7 +337,17 @@ def _r_indices(report: GroupReport) -> Section:
         blocks.append(Paragraph(f'{report.found.shift}. {advice}'))
     links = report.links(report.found.results.index, report.output_dir)
     table = participant_table(report.found, report.flags, links, report.tables['rindices'])
-    return Section(R_INDICES, (*blocks, table))
+    deviations = report.tables.get('deviations')
+    regions = [Paragraph(f'{deviations} {DEVIATIONS}')] if deviations else []
+    return Section(R_INDICES, (*blocks, table, *regions))
+
+
+DEVIATIONS = (
+    'has the z-score and the centile of each region of each participant: at a z-score of -1.64, '
+    'the 5th centile, 5% of controls with the same covariates have a smaller region '
+    '(docs/outputs.md, "deviations.tsv").'
+)
+"""What a table of deviations has."""
 
 
 def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
@@ -517,7 +531,7 @@ def _diagnosis(report: GroupReport) -> Section:
     blocks: list[Block] = [Table(found.diagnosis, caption, formats)]
     columns = [name for name in found.differences if name != 'in_words']
     if len(found.differences):
-        table = with_units(found.differences[columns])
+        table = found.differences[columns]
         blocks.append(Table(table, 'Covariates of the two groups', {'p': '{:.2g}'}))
     return Section(SEPARATION, tuple(blocks))
 

@@ -161,7 +161,7 @@ class GroupMethods:
     folds
         In how many folds participants were held out; 0: in none.
     map_tissues, map_smoothing, deviation_maps, permutations
-        Tissues of the voxelwise maps, their smoothing (mm), whether there are maps of single
+        Tissues of the voxelwise maps, their smoothing (mm), tissues of the maps of single
         participants, and permutations for family-wise errors.
     associations
         R-indices were associated with clinical measures.
@@ -192,7 +192,7 @@ class GroupMethods:
     folds: int = 0
     map_tissues: tuple[str, ...] = ()
     map_smoothing: float = 0.0
-    deviation_maps: bool = False
+    deviation_maps: tuple[str, ...] = ()
     permutations: int = 0
     associations: bool = False
     slopes: tuple[str, ...] = ()
@@ -215,6 +215,9 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
     """
     cohort, change, gan = found.cohort, found.group_change, found.model.gan
     combat = found.model.preprocessing.combat
+    options: dict[str, Any] = {
+        name: tuple(each) if isinstance(each, list) else each for name, each in asked.items()
+    }
     trained: dict[str, Any] = {}
     if found.trained_here:
         tried = gan.number_.stabilities if gan.number_ else gan.members_
@@ -240,7 +243,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         retest_pairs=cohort.retest_pairs if found.changes is not None else 0,
         slopes=() if change is None else tuple(change['slopes'].dropna().unique()),
         published=_origin_of(found.model.notes.get('Imported', {})),
-        **{**asked, 'map_tissues': tuple(asked['map_tissues'])},
+        **options,
         **trained,
     )
 

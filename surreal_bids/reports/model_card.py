@@ -15,7 +15,7 @@ from surreal_bids.bids.tabular import CONTROL, PATIENT
 from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
-from surreal_bids.model.agreement import LOW_AGREEMENT, NO_PATTERN
+from surreal_bids.model.agreement import NO_PATTERN, warn_of_agreement
 from surreal_bids.model.factors import USUAL_PENALTY
 from surreal_bids.model.stability import (
     LEAST_OF_SEVERAL,
@@ -69,8 +69,8 @@ HEAD_SIZE = {
 }
 
 
-SHORTEST = ('Model', 'To watch')
-"""Lines of a verdict that a quiet command shows."""
+SHORTEST, BESIDE_CAUTIONS = ('Model', 'To watch'), ('Model', 'Trained on', 'Patterns', 'Applies to')
+"""Lines of a verdict that a quiet command shows, and one that lists warnings itself."""
 
 
 def verdict_text(card: Card, lines: Sequence[str] | None = None) -> str:
@@ -125,7 +125,7 @@ def verdict(card: Card) -> dict[str, str]:
     facts = {
         'Model': _contents(card),
         'Trained on': '; '.join(_sample(card)),
-        'Patterns': ' '.join(assurances(card)) or 'none',
+        'Patterns': ' '.join(assurances(card)) or ', '.join(card['PatternNames']) or 'none',
         'To watch': ' '.join(map(str, watch)) or 'no warnings about the model',
         'Applies to': _applies_to(card),
     }
@@ -185,7 +185,10 @@ def how_scored(card: Card, applied: bool) -> list[str]:
 
 
 def _how_reproducible(card: Card) -> list[str]:
-    """Return the reproducibility of patterns, or the agreement of folds and members if unknown."""
+    """Return the reproducibility of patterns, or the agreement of folds and members if unknown.
+
+    A warning tells of members that hardly agree.
+    """
     if card.get(REPRODUCIBILITY):
         told = describe_reproducibility(card[REPRODUCIBILITY])
         return [f'Reproducibility: {told}.']
@@ -198,7 +201,7 @@ def _how_reproducible(card: Card) -> list[str]:
             f'Lowest correlation of a pattern between a fold and the final model: {listed} '
             f'({MIN_REPRODUCED:g} is enough).'
         )
-    if agreement is not None:
+    if agreement is not None and not warn_of_agreement(agreement):
         how = _how_well(agreement, is_stable=not not_reproduced(fitted))
         found.append(f'Its {MEMBERS} agree {how} ({agreement:.2f}; {GOOD_AGREEMENT:g} is good).')
     return found
@@ -218,8 +221,6 @@ def describe_reproducibility(reproduced: Mapping[str, Mapping[str, float]]) -> s
 
 def _how_well(agreement: float, is_stable: bool) -> str:
     """Return how well members agree, in words."""
-    if agreement < LOW_AGREEMENT:
-        return 'hardly'
     if agreement < GOOD_AGREEMENT:
         return 'fairly; compare groups, not individuals'
     return 'well' if is_stable else 'well, but patterns change when some participants are excluded'

@@ -224,6 +224,7 @@ class Outline:
     name: str
     colour: str
     level: float = MASK_LEVEL
+    width: float = 1
 
 
 @dataclass(frozen=True)
@@ -340,7 +341,7 @@ def _draw_outline(canvas: Canvas, tiles: Sequence[Tile], outline: Outline) -> No
         contour.remove()
         for curve in map(_thin, contour.allsegs[0]):
             if len(curve) >= MIN_POINTS:
-                canvas.line(*curve.ravel(), colour=outline.colour, width=1)
+                canvas.line(*curve.ravel(), colour=outline.colour, width=outline.width)
 
 
 def _thin(curve: NDArray) -> NDArray:
@@ -403,7 +404,7 @@ TISSUE_COLOURS = {'GM': '#e69f00', 'WM': '#56b4e9', 'CSF': '#cc79a7'}
 """Colours that colour-blind readers can tell apart (Okabe and Ito)."""
 
 MASK_COLOUR = '#ff5a5f'
-LESION_COLOUR = '#ffffff'
+LESION_COLOUR, LESION_WIDTH = '#00e5ff', 2.5
 
 TISSUE_OPACITY = 0.55
 FILL_OPACITY, BORDER_OPACITY = 0.4, 0.95
@@ -428,11 +429,19 @@ HIGHEST_PERCENTILE = 99.0
 """Percentile of a map that gets the last colour."""
 
 
-def mask_mosaic(path: Path, t1w: nib.Nifti1Image, mask: nib.Nifti1Image) -> Path:
-    """Draw a T1w image with the outline of its brain mask."""
+def mask_mosaic(
+    path: Path,
+    t1w: nib.Nifti1Image,
+    mask: nib.Nifti1Image,
+    lesion: nib.Nifti1Image | None = None,
+) -> Path:
+    """Draw a T1w image with the outlines of its brain mask and of a lesion mask."""
     slices = choose_slices(mask)
     rows = _rows(slices, grey_painter(t1w, mask, slices))
-    return save_mosaic(path, rows, outlines=[Outline(mask, 'brain mask', MASK_COLOUR)])
+    outlines = [Outline(mask, 'brain mask', MASK_COLOUR)]
+    if lesion is not None:
+        outlines.append(Outline(lesion, 'lesion', LESION_COLOUR, width=LESION_WIDTH))
+    return save_mosaic(path, rows, outlines=outlines)
 
 
 def tissue_mosaic(
@@ -474,7 +483,6 @@ def label_mosaic(
     mask: nib.Nifti1Image,
     labels: nib.Nifti1Image,
     names: Mapping[int, str],
-    lesion: nib.Nifti1Image | None = None,
 ) -> Path:
     """Draw regions as colours with strong borders over a T1w image.
 
@@ -488,8 +496,6 @@ def label_mosaic(
         Index of the region of each voxel, 0 for none.
     names
         Name of each region; left and right of one name get the same hue.
-    lesion
-        Lesion mask, which is outlined.
     """
     slices = choose_slices(mask)
     grey, volume = grey_painter(t1w, mask, slices), load_volume(labels, np.int32)
@@ -504,8 +510,7 @@ def label_mosaic(
         opacity = np.where(regions > 0, opacity, 0.0)[..., None]
         return (1 - opacity) * grey(where) + opacity * colour_of[regions]
 
-    outlines = [] if lesion is None else [Outline(lesion, 'lesion', LESION_COLOUR)]
-    return save_mosaic(path, _rows(slices, paint), outlines=outlines)
+    return save_mosaic(path, _rows(slices, paint))
 
 
 def registration_mosaic(

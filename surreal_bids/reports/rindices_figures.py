@@ -72,8 +72,7 @@ def plot_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
     own : frame of shape (M, 3)
         `value`, `low` and `high` of each R-index, which the index names; limits may be missing.
     reference : frame of shape (n_rows, M + 1)
-        R-indices of others, or percentiles of them, as far as known, and their `group`; may be
-        empty.
+        R-indices of others, or percentiles of them, as far as known, and their `group`.
     counts
         How many participants each group has.
     """

@@ -224,7 +224,7 @@ def _doubts(one: Individual) -> list[Caution]:
                 f'The quality of the image is an outlier among those of its scanner '
                 f'({one.outliers})',
                 'Volumes and R-indices may be wrong',
-                'Look at the figures of the image',
+                'Look at the figures of the image' if _images(one) else 'Look at the image',
                 FIGURES,
             )
         )
@@ -263,10 +263,7 @@ def _unusual(one: Individual) -> str:
 def _number(one: Individual, name: str) -> Number:
     """Return an R-index with its interval and its centile in controls, or why there is none."""
     row = one.last
-    interval, centile = (
-        _why_no_interval(one, name),
-        f'no centile: needs {MIN_FOR_CENTILES} controls',
-    )
+    interval, centile = _why_no_interval(one, name), f'no centile: {_why_no_centile(one)}'
     if pd.notna(row.get(f'{name}_low')) and pd.notna(row.get(f'{name}_high')):
         interval = f'68% interval {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}'
     if pd.notna(row.get(f'{name}_centile')):
@@ -285,6 +282,13 @@ def _why_no_interval(one: Individual, name: str) -> str:
     if name in one.tables.card.get(INTERVALS, {}).get('Patterns', {}):
         return 'no interval: the standard error of the added site is not known'
     return f'no interval: needs {MIN_FOR_INTERVALS} controls, and patients above them, out of fold'
+
+
+def _why_no_centile(one: Individual) -> str:
+    """Return why R-indices are not compared with those of controls."""
+    if one.tables.model is None and 'CrossFit' not in one.tables.card:
+        return 'no folds were made, and the model was trained on the controls'
+    return f'needs {MIN_FOR_CENTILES} controls'
 
 
 def _centile(row: pd.Series, name: str) -> str:
@@ -333,20 +337,20 @@ def _figure(one: Individual, name: str) -> Path:
 
 
 def _standing(one: Individual) -> list[Block]:
-    """Return the figure of R-indices among those of controls and patients."""
+    """Return the figure of R-indices among those of controls and patients, where known."""
     names = one.names
+    whose, rows, counts = one.tables.reference
+    if rows.empty:
+        return []
     ends = {
         end: [one.last.get(f'{name}_{end}', np.nan) for name in names] for end in ('low', 'high')
     }
     own = pd.DataFrame({'value': one.last[names], **ends}, index=names).astype(float)
-    whose, rows, counts = one.tables.reference
     drawn = plot_standing(own, rows, counts)
-    caption = 'The diamond is the R-index; the bar is its interval (68%), where known.'
-    if len(rows):
-        caption += (
-            f' Controls (above the line) and patients (below) are from {whose}; each group is '
-            'drawn to its own scale.'
-        )
+    caption = (
+        'The diamond is the R-index; the bar is its interval (68%), where known. Controls (above '
+        f'the line) and patients (below) are from {whose}; each group is drawn to its own scale.'
+    )
     path = write_text(_figure(one, 'standing'), drawn)
     return [Figure(path, 'R-indices compared with controls and patients', caption, is_narrow=True)]
 

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -157,6 +158,10 @@ def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):
     assert table.loc['sex', 'in_words'] == 'sex is F in 25% of patients and 100% of controls'
     assert table.loc['site', 'p'] > 0.01
     assert table.loc['icv', 'test'] == 'Welch t'
+    in_mm3 = replace(cohort, people=cohort.people.assign(icv=1000 * cohort.people['icv']))
+    shown = compare_groups(in_mm3).set_index('covariate').loc['icv']
+    assert shown['controls'] == f'{table.loc["icv", "controls"].replace("1", "1,", 1)} ml'
+    assert re.fullmatch(r'icv of patients is \d+ ml (higher|lower)', shown['in_words'])
 
 
 def test_sites_with_other_shares_of_patients_are_told(tmp_path):

@@ -274,14 +274,20 @@ def test_other_datasets_and_outputs_are_left_alone(tmp_path, more, found):
 
 
 @pytest.mark.parametrize('seed', range(4))
-def test_slabs_huge_views_and_headers_without_orientation_are_noted(tmp_path, seed):
+def test_slabs_huge_views_wide_voxels_and_headers_without_orientation_are_noted(tmp_path, seed):
     rng = np.random.default_rng(seed)
     edges = rng.uniform(130, 260, 3)
-    sizes = {'slab': edges.copy(), 'huge': 6 * edges, 'lost': edges, 'sound': edges}
+    sizes = {
+        'slab': edges.copy(),
+        'huge': 6 * edges,
+        'lost': edges,
+        'coarse': edges,
+        'sound': edges,
+    }
     sizes['slab'][rng.integers(3)] = rng.uniform(8, 50)
-    voxels = np.array([19, 20, 21])
     doubts = {}
     for name, size in sizes.items():
+        voxels = np.ceil(size / 2).astype(int) if name == 'sound' else np.array([19, 20, 21])
         scale = 20 if name == 'huge' else 1
         shape = np.ceil(size / 20).astype(int) if scale > 1 else voxels
         steps = [20.0] * 3 if scale > 1 else (size / voxels).tolist()
@@ -295,4 +301,5 @@ def test_slabs_huge_views_and_headers_without_orientation_are_noted(tmp_path, se
     assert 'field of view' in doubts['slab']
     assert 'field of view' in doubts['huge']
     assert 'orientation' in doubts['lost']
+    assert 'network and registration were tried up to 2 mm' in doubts['coarse']
     assert doubts['sound'] == ''

@@ -270,7 +270,8 @@ BAD_LESIONS = {
     'or more than two values; a lesion mask is 0 outside': BLOCK
     * np.arange(phantom.SHAPE[0])[:, None, None],
     'values between 0 and 1': 0.37 * BLOCK,
-    'not on the grid of the T1w image in use (40, 48, 36); resample the lesion mask to it, in a '
+    'not on the grid of the T1w image in use ((39, 48, 36) instead of (40, 48, 36) voxels); '
+    'resample the lesion mask to it, in a '
     'folder of its own (-d lesions=DIR) if the T1w image is from --derivatives': BLOCK[:-1],
     'litres are larger than a hemisphere': 1 - BLOCK,
 }

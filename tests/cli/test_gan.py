@@ -478,7 +478,14 @@ def test_apply_compares_patients_with_controls_where_diagnoses_are_known(home, t
     row = re.search(r'<td>sum of R-indices</td>\s*<td>everyone</td>(.*?)</tr>', page, re.DOTALL)
     assert re.findall('>([^<]+)</td>', row[1])[:3] == ['25', '35', f'{area:.3f}']
     assert '25 controls, 35 patients and 11 participants of unknown group' in page
-    assert 'for comparisons only' in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert 'for comparisons only' in out
+    for by in ('sum of R-indices', 'r1', 'r2'):
+        assert f'AUC of patients against controls, {by}: ' in out
+    written = [line.strip() for line in out.splitlines() if line.startswith(f'  {tmp_path}')]
+    assert {*written} == {*map(str, tmp_path.glob('r*.tsv')), f'{tmp_path}/r_report/group.html'}
+    stored = pd.read_csv(tmp_path / 'r_diagnosis.tsv', sep='\t')
+    pd.testing.assert_frame_equal(stored, stored.round(6), check_exact=True)
 
 
 @pytest.mark.parametrize(
@@ -606,7 +613,7 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
     assert run(*command) == 0
     said = capsys.readouterr()
     assert 'resumed at iteration' in said.err
-    assert said.out.count('Resuming: members in 3 checkpoints of') == 1
+    assert said.out.count('Resuming from 4 checkpoints in') == 1
     for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
         assert (out / name).read_bytes() == (home / 'model' / name).read_bytes()
     assert listing(out) == OUTPUTS

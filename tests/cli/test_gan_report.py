@@ -92,7 +92,7 @@ def test_it_is_the_report_of_the_group_level_without_maps(home, tmp_path, monkey
     (tmp_path / 'cohort').mkdir()
     methods = {'model': None, 'map_tissues': []}
     methods |= {'map_smoothing': 0.0, 'permutations': 0, 'split_half': False}
-    methods['deviation_maps'] = False
+    methods['deviation_maps'] = []
     step = AnalyseGroup(
         cohort_dir=str(tmp_path / 'cohort'),
         model_card=str(home.folder / 'model' / 'model.json'),

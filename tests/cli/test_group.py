@@ -19,6 +19,7 @@ from surreal_bids.cautions import CHECK_LIST
 from surreal_bids.cli.app import main
 from surreal_bids.cli.group import (
     _check_deviation_maps,
+    _methods,
     check_group_options,
     reported,
     run_group_level,
@@ -539,6 +540,11 @@ def test_maps_of_chosen_controls_are_checked_before_training(tmp_path):
     labels = tuple(name.removeprefix('sub-') for name in make_study().features.index[12:])
     with pytest.raises(DataError, match=r'controls? with a RAVENS map of GM'):
         run_group_level(replace(config, participant_label=labels))
+
+
+def test_maps_of_deviations_are_made_though_chosen_patients_have_no_group_maps(tmp_path):
+    methods = _methods(make_config(write_dataset(tmp_path), deviation_maps=True), [])
+    assert methods['deviation_maps'] == ['GM']
 
 
 def test_visits_without_a_control_at_their_site_are_named(tmp_path, tmp_path_factory, caplog):

@@ -51,6 +51,7 @@ def test_other_ratings_are_refused(tables, tmp_path):
 def test_ids_are_read_as_in_other_tables(tables, tmp_path, listed):
     cohort = read_cohort(*tables, exclude(tmp_path, listed))
     assert 'sub-003' in cohort.exclusions.index
+    assert ('listed in failed.tsv: old' in set(cohort.exclusions['reason'])) == ('note' in listed)
 
 
 def test_an_empty_list_excludes_nobody(tables, tmp_path):

@@ -174,6 +174,19 @@ def test_a_second_fit_takes_the_checkpoint(table, is_patient, tmp_path):
     np.testing.assert_array_equal(first.transform(table), again.transform(table))
 
 
+def test_a_second_fit_does_not_choose_the_number_again(table, is_patient, tmp_path, monkeypatch):
+    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 2)
+    options = {'preset': 'sparse', 'iterations': 50, 'n_patterns': 1, 'repetitions': 2}
+    first = SurrealGAN(**options).fit(table, is_patient, checkpoint_dir=tmp_path)
+    monkeypatch.setattr(
+        'surreal_bids.model.estimator.choose_number', lambda *_: pytest.fail('chosen again')
+    )
+    again = SurrealGAN(**options).fit(table, is_patient, checkpoint_dir=tmp_path)
+    assert again.number_ == first.number_
+    with pytest.raises(pytest.fail.Exception):
+        SurrealGAN(**options, random_state=1).fit(table, is_patient, checkpoint_dir=tmp_path)
+
+
 def test_arrays_do_as_well_as_frames(gan, table, is_patient):
     values = table.to_numpy()
     np.testing.assert_array_equal(gan.transform(values), gan.transform(table))

@@ -9,12 +9,14 @@ import pytest
 
 from surreal_bids.analysis.diagnosis import compare_groups
 from surreal_bids.analysis.image_quality import METRICS, ImageQuality, outlier_scores
+from surreal_bids.model.agreement import warn_of_agreement
 from surreal_bids.reports import figures
+from surreal_bids.reports.assembly import write_anatomy
 from surreal_bids.reports.flags import flags_of, participant_table, visit_flags
 from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
 from surreal_bids.reports.model_card import linear_table, stability_table
-from surreal_bids.reports.pages import Figure, Section, table_rows, write_page
+from surreal_bids.reports.pages import Figure, Fragment, Section, table_rows, write_page
 from surreal_bids.rindices.crossfit import doubts_of_model
 from tests.reports.group_report import N_CN, N_PT, make_card, make_report
 from tests.reports.html_page import HOSTILE, Page
@@ -221,11 +223,17 @@ def test_every_figure_is_a_file_too(report):
 
 @pytest.mark.parametrize(
     ('agreement', 'words'),
-    [(0.6, 'agree hardly'), (0.7, 'agree fairly'), (0.9, 'agree well')],
+    [(0.6, ''), (0.7, 'agree fairly'), (0.9, 'agree well')],
 )
 def test_trust_follows_agreement(tmp_path, agreement, words):
     report = make_report(tmp_path, card=make_card(agreement), maps=False)
-    assert words in Page(write_group_report(report)).words
+    page = Page(write_group_report(report))
+    assert words in page.words
+    # Members that hardly agree are a warning, and not told twice.
+    assert [str(each) for each in doubts_of_model(report.card) if 'hardly agree' in each.found] == [
+        str(each) for each in warn_of_agreement(agreement)
+    ]
+    assert bool(re.search(r'members.* agree (well|fairly|hardly)', page.words)) == bool(words)
 
 
 def test_reproducibility_is_the_headline_where_it_is_known(tmp_path):
@@ -392,6 +400,24 @@ def test_images_to_look_at_are_listed_and_flagged(tmp_path):
     assert 'image quality is an outlier' in report.flags.iloc[1]
     assert not report.flags.drop(visits.index[1]).str.contains('outlier').any()
     assert 'image quality is an outlier: 1' in report.cautions[-1].found
+
+
+def test_z_scores_and_centiles_are_explained_where_there_are_any(tmp_path):
+    report = make_report(tmp_path, maps=False)
+    assert 'at a z-score of -1.64, the 5th centile' in Page(write_group_report(report)).words
+    tables = {name: file for name, file in report.tables.items() if name != 'deviations'}
+    words = Page(write_group_report(replace(report, tables=tables))).words
+    assert 'z-score of -1.64' not in words
+
+
+def test_only_reports_with_images_are_for_ratings(tmp_path):
+    report = make_report(tmp_path)
+    visits = report.found.cohort.visits
+    report = replace(report, images=metrics_of(visits))
+    assert 'list them in a table (--exclude)' in Page(write_group_report(report)).words
+    label = visits['participant_id'].iloc[1].removeprefix('sub-')
+    write_anatomy(report.output_dir, label, Fragment('T', '', ''))
+    assert 'rate them in their reports (--exclude)' in Page(write_group_report(report)).words
 
 
 @pytest.mark.drawn

@@ -71,7 +71,7 @@ CASES = [
       'initialised from sparse linear factors', 'trained adversarially'], ['at least']),
     (None, {'map_tissues': ('GM',)}, ['voxel by voxel', 'Benjamini'], ['permutations']),
     (None, {'map_tissues': ('GM',), 'map_smoothing': 8.0}, ['Gaussian of 8 mm'], []),
-    (None, {'map_tissues': ('GM',), 'deviation_maps': True}, ['deleted residuals'], []),
+    (None, {'deviation_maps': ('GM',)}, ['deleted residuals'], []),
     (None, {'map_tissues': ('GM', 'WM'), 'permutations': 5000}, ['5,000 permutations'], []),
     (None, {'folds': 5}, ['divided into 5 folds', 'out of fold'], ['site']),
     (None, {'split_half': True}, ['two halves of the participants'], ['Gaussian']),

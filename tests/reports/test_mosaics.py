@@ -69,9 +69,7 @@ def draw_each(name, folder, grid):
         'mask': lambda: mask_mosaic(path, t1w, mask),
         'tissue': lambda: tissue_mosaic(path, t1w, mask, tissues),
         'labels': lambda: label_mosaic(path, t1w, mask, halves(mask), region_names()),
-        'lesion': lambda: label_mosaic(
-            path, t1w, mask, halves(mask), region_names(), tissues['WM']
-        ),
+        'lesion': lambda: mask_mosaic(path, t1w, mask, tissues['WM']),
         'registration': lambda: registration_mosaic(path, t1w, t1w, mask, {'WM': tissues['WM']}),
         'ravens': lambda: ravens_mosaic(path, tissues['GM'], mask),
         'statistic': lambda: statistic_mosaic(path, tissues['GM'], t1w, mask, label='t'),

@@ -117,6 +117,10 @@ def test_an_image_of_outlying_quality_is_flagged_at_its_visit(tmp_path):
         words = Page(write_individual(changed.of('sub-01'))).words
         assert ('an outlier among those of its scanner (efc, cjv)' in words) == expected
         assert ('No quality flags' in words) != expected
+    assert 'Look at the image' in words
+    write_anatomy_of(tmp_path)
+    words = Page(write_individual(changed.of('sub-01'), again=True)).words
+    assert 'Look at the figures of the image' in words
 
 
 @pytest.mark.drawn
@@ -178,7 +182,11 @@ def test_only_what_is_there_is_shown(tmp_path):
     page = Page(write_individual(replace(tables, results=results).of('sub-05')))
     assert 'Regional contributions' not in page.words
     assert 'Change over time' not in page.words
-    assert 'no centile: needs 30 controls' in page.words
+    assert 'Comparison with controls' not in page.words
+    assert 'no centile: no folds were made' in page.words
+    applied = replace(tables, results=results, model='ad')
+    words = Page(write_individual(applied.of('sub-05'))).words
+    assert 'no centile: needs 30 controls' in words
     assert 'no interval: ' in page.words
     assert '68% interval' not in page.words
 
