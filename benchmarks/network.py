@@ -2,6 +2,7 @@
 
     python benchmarks/network.py measure WEIGHTS.safetensors HEADS OUT NAME [NAME ...]
     python benchmarks/network.py tell OUT
+    python benchmarks/network.py sulci HEADS VOLUMES.csv
 
 HEADS holds one npz per head, as written by `benchmarks/train_network.py prepare`: bias correction
 and brain mask as in the app. A NAME is a prefix of the names of some heads. `--ventricles 2` first
@@ -9,6 +10,10 @@ enlarges the ventricles to twice their volume, and `--cortex 0.85` shrinks the c
 fluid around it grows, both by a flow with constant divergence, unlike the augmentation in training.
 Overlap is Dice; volumes are sums of probabilities, without the factors of the app. Regions 81 to
 95, parts of white matter, are excluded if hand labels lack them.
+
+`sulci` compares limits below which dark voxels are no cortex (`clear_sulci`), in the IXI heads that
+were not used in training and in every third OASIS head: Dice of cortical regions with the labels as
+they are, and with those of IXI reduced to the volumes at 1 mm (VOLUMES.csv, `ixi_muse145.csv`).
 """
 
 from __future__ import annotations
@@ -27,7 +32,10 @@ from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from surreal_bids.imaging.network import load_network, segment_regions
+from train_network import leave_sulci, read_volumes
+
+from surreal_bids.imaging import network as imaging_network
+from surreal_bids.imaging.network import clear_sulci, load_network, segment_regions
 from surreal_bids.regions import muse_table
 from surreal_bids.simulation.anatomy import exponential, smooth, solve_poisson
 
@@ -196,6 +204,55 @@ def scanned_twice(volumes: pd.DataFrame, people: Path) -> dict[str, float]:
     }
 
 
+SHARES = (0.0, 0.2, 0.3, 0.4, 0.5)
+"""Limits that are compared, 0 for labels as the network finds them."""
+
+
+def sulci(heads: Path, volumes: Path) -> None:
+    """Compare limits of intensity for cortex."""
+    fine, rows = read_volumes(volumes), []
+    paths = [p for p in sorted(heads.glob('ixi2mm_IXI*')) if p.stem.split('_')[-1] in fine.index]
+    imaging_network.clear_sulci = lambda labels, values: None
+    for path in [*paths, *sorted(heads.glob('oasis35_*'))[::3]]:
+        head = dict(np.load(path))
+        t1w, mask = (Nifti1Image(head[k].astype(np.float32), head['affine']) for k in 'xm')
+        found = segment_regions(t1w, mask)
+        labels, size = head['y'].astype(np.int16), abs(np.linalg.det(head['affine'][:3, :3]))
+        reduced = None
+        if path in paths:
+            leave_sulci([head], [path.stem.split('_')[-1]], fine)
+            reduced = head['y'].astype(np.int16)
+        for share in SHARES:
+            cleared = np.asarray(found.labels.dataobj).copy()
+            clear_sulci(cleared, head['x'], share)
+            cortex = [index for index in REGIONS if index >= FIRST_CORTEX]
+            told = sum(found.volumes[index] for index in cortex)
+            rows.append(
+                {
+                    'set': path.stem.split('_')[0],
+                    'share': share,
+                    'dice': cortical_dice(cleared, labels, cortex),
+                    'dice_reduced': cortical_dice(cleared, reduced, cortex),
+                    'label_map_to_volumes': np.isin(cleared, cortex).sum() * size / told,
+                }
+            )
+        print(path.stem, rows[-3], flush=True)
+    table = pd.DataFrame(rows)
+    counts = table.groupby(['set', 'share']).size().rename('heads')
+    means = table.groupby(['set', 'share']).mean().round(3).join(counts).reset_index()
+    print(means.to_string())
+    write_results('sulci', means, *PACKAGES)
+
+
+def cortical_dice(found: NDArray, true: NDArray | None, cortex: list[int]) -> float:
+    """Return the mean Dice of the cortical regions of a head."""
+    if true is None:
+        return np.nan
+    both = true[true == found]
+    a, b, c = (np.bincount(each.ravel(), minlength=256)[cortex] for each in (found, true, both))
+    return float((2 * c / (a + b))[b > 0].mean())
+
+
 def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
@@ -210,9 +267,14 @@ def main() -> None:
     telling = actions.add_parser('tell')
     telling.add_argument('out', type=Path)
     telling.add_argument('--people', type=Path, help='table with a column `person`')
+    clearing = actions.add_parser('sulci')
+    clearing.add_argument('heads', type=Path)
+    clearing.add_argument('volumes', type=Path)
     options = parser.parse_args()
     if options.action == 'measure':
         measure(options)
+    elif options.action == 'sulci':
+        sulci(options.heads, options.volumes)
     else:
         tell(options.out, options.people)
 

@@ -30,8 +30,8 @@ from surreal_bids.workflows.anatomy import (
     init_transforms_wf,
 )
 
-SAVE_GB = 0.2
-"""Memory of a copy."""
+SAVE_GB = 0.5
+"""Memory of a copy; transforms are compressed."""
 
 RESULTS = [
     't1w_preproc',

@@ -27,7 +27,6 @@ from surreal_bids.imaging.belonging import (
     check_segmentation,
     check_tissue_maps,
 )
-from surreal_bids.imaging.fusion import volumes_of_labels
 from surreal_bids.progress import with_bar
 from surreal_bids.regions import label_table
 from surreal_bids.text import list_briefly
@@ -169,6 +168,9 @@ def _compare(findings: Findings, job: Job, t1w: Image) -> None:
 
 
 def _check_segmentation(reusable: Reusable, path: Path, t1w: Image) -> Iterator[str]:
+    # Imported here because torch is slow to import.
+    from surreal_bids.imaging.fusion import volumes_of_labels
+
     dseg = load_image(path)
     volumes = volumes_of_labels(dseg)
     if reusable.dseg_table is not None:

@@ -23,16 +23,16 @@ HEAD_VOXELS = 11.5e6
 """Voxels of the image (1 mm) on which these costs were measured, with one thread."""
 
 SECONDS = {
-    'find_brain': 45.0,
+    'find_brain': 8.0,
     'n4': 12.0,
-    'register_template': 150.0,
+    'register_template': 60.0,
     'classify': 8.0,
     'register_atlas': 48.0,
     'fuse': 18.0,
-    'label': 15.0,
-    'make_ravens': 19.0,
-    'measure_quality': 3.0,
-    'report': 14.0,
+    'label': 20.0,
+    'make_ravens': 12.0,
+    'measure_quality': 6.0,
+    'report': 8.0,
     'copies': 12.0,
 }
 """Processor time of each step, by the name of its node."""
@@ -45,7 +45,7 @@ PROCESS_GB = 3.0
 """Memory of the largest step."""
 
 OUTPUT_BYTES_PER_VOXEL = 25.0
-WORK_BYTES_PER_VOXEL = 26.0
+WORK_BYTES_PER_VOXEL = 36.0
 ATLAS_BYTES_PER_VOXEL = 9.0
 """Compressed size of outputs, of intermediate results, and of those for each atlas."""
 

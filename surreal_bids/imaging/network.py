@@ -63,6 +63,14 @@ REACH = 2
 CHUNK = 200_000
 """Voxels whose probabilities are computed at a time."""
 
+FLUID_SHARE = 0.3
+"""Cortex is darker than this only in sulci: intensity from that of the ventricles (0) to that of
+cortex (1). DLMUSE at 2 mm, which the network was trained with, labels sulci as cortex. Chosen by
+overlap with labels of IXI without sulci and with hand labels of OASIS (benchmarks/README.md)."""
+
+FIRST_CORTEX, VENTRICLES = 100, (51, 52)
+"""MUSE index from which regions are cortex, and indices of the lateral ventricles."""
+
 UPRIGHT = axcodes2ornt('RAS')
 """Orientation with axes to the right, front and top."""
 
@@ -74,7 +82,7 @@ class Segmentation:
     Attributes
     ----------
     labels
-        The most probable label of each voxel, int16; 0 is background.
+        The most probable label of each voxel, int16; 0 is background, and fluid in sulci.
     volumes
         Volume of each region in mm3: sum of its probabilities, times the volume of a voxel and the
         factor of the network.
@@ -180,6 +188,7 @@ def segment_regions(
         classes, sums, won = _classify(features, visible, grid, network)
     labels = np.zeros(visible.shape, np.int16)
     labels[visible] = np.array([0, *network.indices], np.int16)[classes]
+    clear_sulci(labels, values)
     counts = np.bincount(classes, minlength=len(sums))
     back = apply_orientation(labels, ornt_transform(UPRIGHT, orientation))
     size = voxel_volume(t1w)
@@ -280,6 +289,18 @@ def choose_grid(inside: NDArray[np.bool_], spacing: NDArray[np.float64], divisor
         starts.append(float(np.floor(start)) if step == 1 else float(start))
         shape.append(size)
     return Grid(tuple(starts), tuple(steps.tolist()), tuple(shape), fine)
+
+
+def clear_sulci(
+    labels: NDArray[np.int16], values: NDArray[np.float32], share: float = FLUID_SHARE
+) -> None:
+    """Set cortical labels (X, Y, Z) to 0 where the image is as dark as fluid."""
+    cortex = labels >= FIRST_CORTEX
+    fluid = values[np.isin(labels, VENTRICLES)]
+    if not (cortex.any() and fluid.size):
+        return
+    dark, grey = np.median(fluid), np.median(values[cortex])
+    labels[cortex & (values < dark + share * (grey - dark))] = 0
 
 
 def _visible(

@@ -208,7 +208,7 @@ class CorrectBias(ImageStep):
 
         t1w, mask = load_image(self.inputs.in_file), load_image(self.inputs.mask_file)
         mask = sound_part(mask, load_lesion(self.inputs))
-        self._results['out_file'] = save(runtime, 'corrected.nii.gz', correct_bias(t1w, mask))
+        self._results['out_file'] = save(runtime, 'corrected.nii', correct_bias(t1w, mask))
         return runtime
 
 
@@ -278,7 +278,7 @@ class RegisterTemplate(ImageStep):
         )
         transforms = {'anat2std_xfm': registration.forward, 'std2anat_xfm': registration.inverse}
         for name, transform in transforms.items():
-            self._results[name] = save_transform(runtime, f'{name}.nii.gz', transform)
+            self._results[name] = save_transform(runtime, f'{name}.nii', transform)
         return runtime
 
 
@@ -301,7 +301,7 @@ class ConvertTransform(ImageStep):
         from surreal_bids.imaging.transforms import read_composite
 
         transform = read_composite(self.inputs.in_file, load_image(self.inputs.reference))
-        self._results['out_file'] = save_transform(runtime, 'xfm.nii.gz', transform)
+        self._results['out_file'] = save_transform(runtime, 'xfm.nii', transform)
         return runtime
 
 

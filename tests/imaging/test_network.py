@@ -20,6 +20,7 @@ from surreal_bids.imaging.network import (
     TrainedNetwork,
     builtin_network,
     choose_grid,
+    clear_sulci,
     load_network,
     segment_regions,
 )
@@ -249,6 +250,22 @@ def test_builtin_weights() -> None:
     licence = (folder / 'LICENSE').read_text('utf-8')
     for name in ('IXI', 'OASIS', 'Neuromorphometrics', 'research only'):
         assert name in licence
+
+
+def test_sulci_are_no_cortex() -> None:
+    """Of cortex, only voxels as dark as fluid are removed; other regions may be dark."""
+    labels = np.array([51, 52, 101, 101, 101, 101, 47, 0], np.int16).reshape(2, 2, 2)
+    values = np.array([10, 12, 60, 61, 59, 20, 5, 1], np.float32).reshape(2, 2, 2)
+    clear_sulci(labels, values)
+    np.testing.assert_array_equal(labels.ravel(), [51, 52, 101, 101, 101, 0, 47, 0])
+
+
+@pytest.mark.parametrize('regions', [(101, 101), (51, 52)])
+def test_without_ventricles_or_cortex_nothing_is_removed(regions) -> None:
+    labels = np.array([*regions, 47, 0], np.int16).reshape(2, 2, 1)
+    before = labels.copy()
+    clear_sulci(labels, np.array([1, 60, 30, 2], np.float32).reshape(2, 2, 1))
+    np.testing.assert_array_equal(labels, before)
 
 
 @pytest.mark.slow
