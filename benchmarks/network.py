@@ -31,7 +31,6 @@ from machine import write_results
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
-
 from train_network import leave_sulci, read_volumes
 
 from surreal_bids.imaging import network as imaging_network

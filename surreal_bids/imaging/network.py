@@ -89,7 +89,7 @@ class Segmentation:
     background
         Volume inside the mask and its rim without a region, mm3.
     confidence
-        Mean probability of each region in its voxels; regions without voxels are missing.
+        Mean probability of each region where it is the most probable one; others are missing.
     """
 
     labels: Image
