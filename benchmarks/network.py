@@ -31,7 +31,6 @@ from machine import write_results
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
-from train_network import leave_sulci, read_volumes
 
 from surreal_bids.imaging import network as imaging_network
 from surreal_bids.imaging.network import clear_sulci, load_network, segment_regions
@@ -203,8 +202,26 @@ def scanned_twice(volumes: pd.DataFrame, people: Path) -> dict[str, float]:
     }
 
 
-SHARES = (0.0, 0.2, 0.3, 0.4, 0.5)
-"""Limits that are compared, 0 for labels as the network finds them."""
+def read_volumes(path: Path) -> pd.DataFrame:
+    """Volumes at 1 mm, people x MUSE indices."""
+    table = pd.read_csv(path)
+    table = table.set_index(table['ID'].str.removesuffix('-T1')).filter(regex='^MUSE_')
+    return table.set_axis(table.columns.str.removeprefix('MUSE_').astype(int), axis=1)
+
+
+def without_sulci(labels: NDArray, values: NDArray, wanted: pd.Series) -> NDArray:
+    """Remove the darkest voxels of each cortical region (X, Y, Z) until it has as many as wanted."""
+    kept = labels.copy()
+    for index in wanted.index[wanted.index >= FIRST_CORTEX].intersection(REGIONS):
+        places = np.flatnonzero(labels == index)
+        surplus = max(len(places) - round(wanted[index]), 0)
+        darkest = np.argsort(values.ravel()[places], kind='stable')[:surplus]
+        kept.ravel()[places[darkest]] = 0
+    return kept
+
+
+SHARES = (-np.inf, 0.2, 0.3, 0.4, 0.5)
+"""Limits that are compared; the first removes nothing."""
 
 
 def sulci(heads: Path, volumes: Path) -> None:
@@ -219,8 +236,7 @@ def sulci(heads: Path, volumes: Path) -> None:
         labels, size = head['y'].astype(np.int16), abs(np.linalg.det(head['affine'][:3, :3]))
         reduced = None
         if path in paths:
-            leave_sulci([head], [path.stem.split('_')[-1]], fine)
-            reduced = head['y'].astype(np.int16)
+            reduced = without_sulci(labels, head['x'], fine.loc[path.stem.split('_')[-1]] / size)
         for share in SHARES:
             cleared = np.asarray(found.labels.dataobj).copy()
             clear_sulci(cleared, head['x'], share)

@@ -1,36 +1,25 @@
 """Train the segmentation network (`surreal_bids/imaging/unet.py`) on labelled heads.
 
     python benchmarks/train_network.py prepare SETS HEADS
-    python benchmarks/train_network.py pack HEADS VOLUMES.csv DATA.npz.xz
-    python benchmarks/train_network.py train DATA.npz.xz OUT --job start:none:0.46:0 \
-        --job final:all:0.27:0.045 --job held_out:some:0.18:0.045
+    python benchmarks/train_network.py pack HEADS DATA.npz.xz
+    python benchmarks/train_network.py train DATA.npz.xz OUT --job coarse:none:1:0
+    python benchmarks/train_network.py train DATA.npz.xz OUT --start OUT/coarse.pt \
+        --job final:all:0.4:0.06 --job first:0:0.22:0.05 --job second:1:0.22:0.05
     python benchmarks/train_network.py export DATA.npz.xz OUT/final.pt WEIGHTS.safetensors
 
 SETS holds `<set>/T1w/<name>.nii.gz` and `<set>/dseg/<name>.nii.gz`. HEADS gets one
-`<set>_<name>.npz` per head, with N4 and brain mask as in the app. Set `ixi2mm_more` has labels by
-DLMUSE at 2 mm, `oasis35` hand labels at 1 mm. Heads of set `ixi2mm` are not used in training.
-
-At 2 mm DLMUSE draws cortex into the sulci: its labels hold 15 % more cortex than its volumes of the
-same people at 1 mm (VOLUMES.csv, `ixi_muse145.csv`). `pack` removes the darkest voxels of each
-cortical region until its volume is that at 1 mm.
-
-The network learns two protocols. The hand labels as they are (protocol 1) hold more cortex and less
-white matter than those of DLMUSE. With the border between the two where DLMUSE draws it, hand
-labels of cortex, white matter and ventricles also teach protocol 0. Hand labels have one label for
-the white matter of a side; the loss then accepts any white-matter region of that side or the corpus
-callosum.
+`<set>_<name>.npz` per head, with N4 and brain mask as in the app. Set `ixi2mm_more` has DLMUSE
+labels at 2 mm (protocol 0), `oasis35` hand labels at 1 mm (protocol 1). Hand labels have one label
+for the white matter of a side; the loss then accepts any white-matter region of that side or the
+corpus callosum. Heads of set `ixi2mm` are not used in training.
 
 Training needs only torch and numpy, and a GPU (20 minutes of an H200). A job is
-`name:heads:share of the time:share for the part at 1 mm`. Heads are `none` of the hand-labelled
-ones, which later jobs start from, `all`, or `some`: without people above 60 and those scanned
-twice, to measure them.
-
-The network of the package was trained with this script as of commit 8cc40f1, before labels were
-reduced, sulci opened, and hand labels taught protocol 0 (benchmarks/README.md says why).
+`name:fold:share of the time:share for the part at 1 mm`. Fold `none` has no hand-labelled heads,
+`all` has all of them, 0 or 1 those of one half of the people.
 
 Each sample is augmented with the effects of age and scanners: growing ventricles and temporal
-horns, thinner cortex that opens closed sulci, a brain that shrinks in its mask, dark spots in white
-matter, contrast, noise, bias field, resolution, mask errors, left-right flips, pose and shape.
+horns, shrinking cortex, dark spots in white matter, contrast, noise, bias field, resolution, mask
+errors, left-right flips, pose and shape.
 """
 
 from __future__ import annotations
@@ -40,9 +29,7 @@ import io
 import json
 import lzma
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -64,22 +51,12 @@ FULL_SCALE = 50
 RIM_VOXELS = 3
 """What is stored beyond the mask."""
 
-FIRST_CORTEX = 100
-"""MUSE index from which regions are cortex."""
-
 CLASSES = 146
 RIGHT_WM, LEFT_WM, IGNORED = 146, 147, 148
 """Labels beyond the classes: white matter of a side, and what no class stands for."""
 
 HAND = {44: RIGHT_WM, 45: LEFT_WM, 15: IGNORED, 42: IGNORED, 43: IGNORED, 63: IGNORED, 64: IGNORED}
 """Hand labels that are no region of MUSE; all others, such as fluid, are background."""
-
-HAND_VENTRICLES = 4, 11, 51, 52
-"""Ventricles whose hand labels also teach protocol 0; those of other deep regions do not."""
-
-BORDER = 0.4
-"""Where DLMUSE draws the border of cortex (0) and white matter (1), by intensity: as many voxels of
-each lie beyond it, in the median of 14 heads."""
 
 SIDES_EXCHANGED = ('IXI256', 'IXI438')
 """Heads in whose labels DLMUSE exchanged left and right in large parts: not used."""
@@ -92,21 +69,15 @@ SAMPLED = 131072
 """Voxels of each image that the loss looks at."""
 
 RATE = 2e-3
-"""Largest learning rate; half of it in jobs that start from an earlier one."""
+"""Largest rate of learning; half of it where training starts from other weights."""
 
 FINE_RATE = 2e-3
 
 RESERVE = 6.0
 """Seconds of each job for all but training."""
 
-OLD = 60.0
-"""Hand-labelled people above this age are left out by the heads `some`."""
-
-DEPTHS_PER_MM = 10
-"""Depth in the cortex is stored in tenths of a millimetre."""
-
-SHARES = (0.6, 0.25, 0.15)
-"""Of the samples: IXI; hand-labelled heads, labels as DLMUSE draws them; the same, as they are."""
+HAND_SHARE = 0.4
+"""Of the samples, where there are hand-labelled heads."""
 
 # --------------------------------------------------------------------------------------------------
 # Packing
@@ -135,12 +106,11 @@ def prepare(sets: Path, heads: Path) -> None:
         print(name, flush=True)
 
 
-def pack(heads: Path, volumes: Path, path: Path) -> None:
+def pack(heads: Path, path: Path) -> None:
     """Collect heads in one file of small integers."""
     import pandas as pd
 
     table = pd.read_csv(Path(__file__).parents[1] / 'surreal_bids/data/muse.tsv', sep='\t')
-    fine = read_volumes(volumes)
     indices = table['index'].to_numpy()
     arrays = {'index': indices, 'mate': table['mate'].fillna(table['index']).to_numpy(int)}
     for name, pattern, shape in (('ixi', 'ixi2mm_more_*', COARSE), ('hand', 'oasis35_*', FINE)):
@@ -149,10 +119,7 @@ def pack(heads: Path, volumes: Path, path: Path) -> None:
             for file in sorted(heads.glob(f'{pattern}.npz'))
             if not any(faulty in file.name for faulty in SIDES_EXCHANGED)
         ]
-        read = [dict(np.load(file)) for file in files]
-        if name == 'ixi':
-            leave_sulci(read, [file.stem.split('_')[-1] for file in files], fine)
-        packed = [pack_head(head, shape, indices) for head in read]
+        packed = [pack_head(dict(np.load(file)), shape, indices) for file in files]
         x, y, m = (np.stack(each) for each in zip(*packed))
         arrays |= {f'{name}_x': x, f'{name}_y': y, f'{name}_m': np.packbits(m, axis=-1)}
         arrays[f'{name}_name'] = np.array([file.stem.split('_')[-1] for file in files])
@@ -160,35 +127,6 @@ def pack(heads: Path, volumes: Path, path: Path) -> None:
     np.savez(buffer, **arrays)
     path.write_bytes(lzma.compress(buffer.getvalue(), preset=4))
     print(path, round(path.stat().st_size / 2**20, 1), 'MiB')
-
-
-def read_volumes(path: Path):
-    """Volumes at 1 mm, people x MUSE indices."""
-    import pandas as pd
-
-    table = pd.read_csv(path)
-    table = table.set_index(table['ID'].str.removesuffix('-T1')).filter(regex='^MUSE_')
-    return table.set_axis(table.columns.str.removeprefix('MUSE_').astype(int), axis=1)
-
-
-def leave_sulci(heads: list[dict], names: list[str], fine) -> None:
-    """Remove the darkest voxels of cortical regions until their volumes are those at 1 mm.
-
-    Regions of people whose volumes at 1 mm are not known lose what they lose in the median of the
-    others.
-    """
-    cortex = [index for index in fine.columns if FIRST_CORTEX <= index < 256]
-    counts = np.array([np.bincount(head['y'].ravel(), minlength=256)[cortex] for head in heads])
-    size = abs(np.linalg.det(heads[0]['affine'][:3, :3]))
-    kept = fine.reindex(names)[cortex].to_numpy() / (counts * size)
-    kept = np.where(np.isnan(kept), np.nanmedian(kept, axis=0), kept)
-    for head, shares in zip(heads, kept):
-        labels = head['y']
-        for index, share in zip(cortex, shares):
-            (places,) = np.nonzero(labels.ravel() == index)
-            removed = round(len(places) * max(1 - share, 0))
-            darkest = np.argsort(head['x'].ravel()[places], kind='stable')[:removed]
-            labels.ravel()[places[darkest]] = 0
 
 
 def pack_head(head: dict, shape: tuple[int, ...], indices: np.ndarray):
@@ -219,28 +157,22 @@ def centre(array: np.ndarray, mask: np.ndarray, shape: tuple[int, ...]) -> np.nd
 
 @dataclass
 class Heads:
-    """Images (N, X, Y, Z), labels, masks and depths in the cortex, of one protocol."""
+    """Images (N, X, Y, Z), labels and masks, of one protocol."""
 
     x: Tensor
     y: Tensor
     m: Tensor
-    d: Tensor
-    by_hand: bool = False
-    protocol: int = 0
+    protocol: int
 
     def take(self, chosen: Tensor | list[int]) -> Heads:
-        parts = (each[chosen] for each in (self.x, self.y, self.m, self.d))
-        return Heads(*parts, self.by_hand, self.protocol)
+        return Heads(self.x[chosen], self.y[chosen], self.m[chosen], self.protocol)
 
     def coarse(self) -> Heads:
         """The same at half the resolution: mean intensities, most frequent labels."""
-        x, m, d = (
-            torch.stack([to_coarse(each[None, None].float())[0, 0] for each in part])
-            for part in (self.x, self.m, self.d)
-        )
+        x = torch.stack([to_coarse(each[None, None].float())[0, 0] for each in self.x])
+        m = torch.stack([to_coarse(each[None, None].float())[0, 0] for each in self.m]) >= 0.5
         y = torch.stack([most_frequent(each) for each in self.y])
-        x, d = (each.round().to(torch.uint8) for each in (x, d))
-        return Heads(x, y, m >= 0.5, d, self.by_hand, self.protocol)
+        return Heads(x.round().to(torch.uint8), y, m, self.protocol)
 
 
 def most_frequent(labels: Tensor) -> Tensor:
@@ -253,71 +185,13 @@ def most_frequent(labels: Tensor) -> Tensor:
     return chosen
 
 
-def depths(labels: np.ndarray, cortex: np.ndarray, voxel_mm: int) -> np.ndarray:
-    """Distance from what lies under the cortex (X, Y, Z), in steps of `DEPTHS_PER_MM`.
-
-    It is measured at 1 mm: between the voxels of a coarser label map the surface is interpolated.
-    """
-    from scipy import ndimage
-
-    below = (labels > 0) & ~cortex[labels]
-    if voxel_mm > 1:
-        below = below.astype(np.float32)
-        below = ndimage.zoom(below, voxel_mm, order=1, mode='nearest', grid_mode=True) >= 0.5
-    distance = (ndimage.distance_transform_edt(~below) - 0.5).clip(0)
-    if voxel_mm > 1:
-        x, y, z = labels.shape
-        distance = distance.reshape(x, voxel_mm, y, voxel_mm, z, voxel_mm).mean(axis=(1, 3, 5))
-    return np.round(distance * DEPTHS_PER_MM).clip(0, 255).astype(np.uint8)
-
-
-def as_dlmuse(x: np.ndarray, labels: np.ndarray, cortex: np.ndarray) -> np.ndarray:
-    """Hand labels with the border of cortex and white matter where DLMUSE draws it."""
-    from scipy import ndimage
-
-    right, left, grey = labels == RIGHT_WM, labels == LEFT_WM, cortex[labels]
-    white = right | left
-    dark = np.median(x[grey])
-    bright = np.median(x[ndimage.binary_erosion(white, iterations=2)])
-    limit = dark + BORDER * (bright - dark)
-    near_right, near_left = (ndimage.binary_dilation(side, iterations=2) for side in (right, left))
-    found = labels.copy()
-    found[grey & (x > limit) & near_left] = LEFT_WM
-    found[grey & (x > limit) & near_right & ~near_left] = RIGHT_WM
-    nearby = ndimage.maximum_filter(labels * grey, 3)
-    turned = white & (x < limit) & (nearby > 0)
-    found[turned] = nearby[turned]
-    return found
-
-
-def prepare_hand(head: tuple[np.ndarray, np.ndarray], cortex: np.ndarray):
-    """Labels as DLMUSE would draw them, and depths."""
-    labels = as_dlmuse(*head, cortex)
-    return labels, depths(labels, cortex, 1)
-
-
 def load(path: Path, device: str) -> tuple[dict[str, np.ndarray], dict[str, Heads]]:
-    """Read heads: `ixi`, and `hand` and `like`, the same with hand labels and those of DLMUSE."""
     arrays = dict(np.load(io.BytesIO(lzma.decompress(path.read_bytes()))))
-    cortex = np.zeros(256, bool)
-    cortex[1 + np.flatnonzero(arrays['index'] >= FIRST_CORTEX)] = True
-    with ProcessPoolExecutor() as pool:
-        ixi_depths = list(pool.map(partial(depths, cortex=cortex, voxel_mm=2), arrays['ixi_y']))
-        pairs = zip(arrays['hand_x'], arrays['hand_y'])
-        like, hand_depths = zip(*pool.map(partial(prepare_hand, cortex=cortex), pairs))
-
-    def tensors(name: str, labels: np.ndarray, depth) -> list[Tensor]:
+    heads = {}
+    for protocol, name in enumerate(('ixi', 'hand')):
         mask = np.unpackbits(arrays[f'{name}_m'], axis=-1).astype(bool)
-        parts = (arrays[f'{name}_x'], labels, mask, np.stack(depth))
-        return [torch.tensor(each, device=device) for each in parts]
-
-    hand = tensors('hand', arrays['hand_y'], hand_depths)
-    like = torch.tensor(np.stack(like), device=device)
-    heads = {
-        'ixi': Heads(*tensors('ixi', arrays['ixi_y'], ixi_depths)),
-        'hand': Heads(*hand, by_hand=True, protocol=1),
-        'like': Heads(hand[0], like, *hand[2:], by_hand=True),
-    }
+        tensors = (arrays[f'{name}_x'], arrays[f'{name}_y'], mask)
+        heads[name] = Heads(*(torch.tensor(each, device=device) for each in tensors), protocol)
     return arrays, heads
 
 
@@ -348,7 +222,7 @@ class Augmenter:
         self.group = group.to(device)
         self.horns = self._members([code[v] for v in (49, 50)])
         self.ventricles = self._members([code[v] for v in (4, 49, 50, 51, 52)])
-        self.cortex = self._members([code[int(v)] for v in index if v >= FIRST_CORTEX])
+        self.cortex = self._members([code[int(v)] for v in index if v >= 100])
         self.white = (self.group == 2).float()
 
     def _members(self, codes: list[int]) -> Tensor:
@@ -394,9 +268,7 @@ class Augmenter:
         ventricles = self.slope(self.box(self.ventricles[y], 9), None)
         horns = self.slope(self.box(self.horns[y], 5), None)
         sulci = self.slope(self.box((y == 0).float(), 3), 0.35)
-        surface = self.slope(self.box((y == 0).float(), 9), None)
-        fields = (ventricles, horns, sulci, surface)
-        return sum(amount * field for amount, field in zip(amounts, fields))
+        return amounts[0] * ventricles + amounts[1] * horns + amounts[2] * sulci
 
     def poses(self, n: int) -> Tensor:
         """Affine maps (B, 3, 4) in the coordinates of `affine_grid`: axes are z, y, x."""
@@ -413,12 +285,8 @@ class Augmenter:
         shift = (torch.rand(n, 3, 1, device=self.device) - 0.5) * 0.12
         return torch.cat([matrix, shift], dim=2)
 
-    def grids(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Where each voxel of a sample lies in its head, (B, X, Y, Z, 3) for `grid_sample`.
-
-        The first grid holds for what stays where it is, skull and mask; the second for a brain
-        that shrinks.
-        """
+    def grid(self, y: Tensor) -> Tensor:
+        """Where each voxel of a sample lies in its head: (B, X, Y, Z, 3) for `grid_sample`."""
         n, shape = len(y), tuple(y.shape[1:])
         per_voxel = torch.tensor([2 / size for size in shape[::-1]], device=self.device)
         grid = F.affine_grid(self.poses(n), [n, 1, *shape], align_corners=False)
@@ -426,7 +294,7 @@ class Augmenter:
             wave = self.smooth_noise(n, points, shape, 3) * self.uniform(n, 0, amount)[:, None]
             grid = grid + wave.movedim(1, -1) * per_voxel * self.scale
         shift = F.grid_sample(self.growth(y), grid, padding_mode='border', align_corners=False)
-        return grid, grid + shift.movedim(1, -1) * per_voxel
+        return grid + shift.movedim(1, -1) * per_voxel
 
     def visible(self, y: Tensor, m: Tensor, shown: Tensor) -> Tensor:
         """Brain masks with errors (B, X, Y, Z), 1 inside."""
@@ -453,23 +321,18 @@ class Augmenter:
         x = torch.where(filled, fluid.clamp_min(0.02), x)
         return x, m | filled | ((wide[:, 0] > 0) & ~hand)
 
-    def fluid(self, x: Tensor, y: Tensor) -> Tensor:
-        """Intensity of fluid in each head, near that of its ventricles (B, X, Y, Z)."""
-        n, ventricles = len(x), self.ventricles[y]
-        mean = (x * ventricles).sum((1, 2, 3)) / ventricles.sum((1, 2, 3)).clamp_min(1)
-        noise = 1 + 0.1 * self.smooth_noise(n, 20, x.shape[1:])[:, 0]
-        return mean.view(-1, 1, 1, 1) * self.uniform(n, 0.65, 1.05) * noise.clamp_min(0.3)
-
-    def open_sulci(self, x: Tensor, y: Tensor, d: Tensor, fluid: Tensor) -> tuple[Tensor, Tensor]:
-        """Leave cortex of a random thickness, in a share of the samples, and fluid beyond it.
-
-        This opens sulci whose banks touch, which no displacement does.
-        """
-        n, voxel_mm = len(x), 2 / self.scale
-        waves = self.smooth_noise(n, 8, x.shape[1:])[:, 0] * self.uniform(n, 0, 0.8)
-        beyond = (d.float() / DEPTHS_PER_MM - self.uniform(n, 1.2, 4.5) - waves) / voxel_mm + 0.5
-        beyond = beyond.clamp(0, 1) * self.cortex[y] * (self.uniform(n, 0, 1, 0.45) > 0)
-        return torch.lerp(x, fluid, beyond), torch.where(beyond > 0.5, 0, y)
+    def thin_cortex(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Turn outer voxels of cortex into fluid, in patches, in a share of the samples."""
+        n, shape = len(x), tuple(x.shape[1:])
+        for share in (0.3, 0.1):
+            near = F.max_pool3d((y == 0).float()[:, None], 3, 1, 1)[:, 0]
+            field = self.smooth_noise(n, 8, shape)[:, 0]
+            threshold = 1.5 - self.uniform(n, 0, 2.2)
+            cut = (self.cortex[y] * near > 0) & (field > threshold)
+            cut &= self.uniform(n, 0, 1, share) > 0
+            x = torch.where(cut, self.uniform(n, 0.1, 0.25), x)
+            y = torch.where(cut, 0, y)
+        return x, y
 
     def lesions(self, x: Tensor, y: Tensor) -> Tensor:
         """Darken spots of white matter, most near the ventricles."""
@@ -516,13 +379,13 @@ class Augmenter:
         return volumes[0]
 
     @torch.no_grad()
-    def __call__(self, x: Tensor, y: Tensor, m: Tensor, d: Tensor, hand: Tensor):
+    def __call__(self, x: Tensor, y: Tensor, m: Tensor, hand: Tensor):
         """Make samples.
 
         Parameters
         ----------
-        x, y, m, d
-            Stored intensities, labels, masks and depths (B, X, Y, Z).
+        x, y, m
+            Stored intensities, labels and masks (B, X, Y, Z).
         hand
             Which heads are stripped and labelled by hand, (B,).
 
@@ -532,27 +395,22 @@ class Augmenter:
         """
         flip = torch.rand(len(x), 1, 1, 1, device=self.device) < 0.5
         x, y = x.float() / FULL_SCALE, y.long()
-        x, m, d = (torch.where(flip, each.flip(1), each) for each in (x, m, d))
+        x, m = torch.where(flip, x.flip(1), x), torch.where(flip, m.flip(1), m)
         y = torch.where(flip, self.swap[y.flip(1)], y)
         x, shown = self.rim(x, m, hand.view(-1, 1, 1, 1))
         visible = self.visible(y, m, shown)
-        fluid = self.fluid(x, y)
-        x, y = self.open_sulci(x, y, d, fluid)
+        x, y = self.thin_cortex(x, y)
         x = self.lesions(x, y)
-        still, grown = self.grids(y)
-        kept = torch.stack([x, visible.float(), m.float()], 1)
-        x_still, visible, m_still = F.grid_sample(kept, still, align_corners=False).unbind(1)
-        brain = torch.where(m, x, fluid)[:, None]
-        x_grown = F.grid_sample(brain, grown, padding_mode='border', align_corners=False)[:, 0]
+        grid = self.grid(y)
+        both = F.grid_sample(torch.stack([x, visible.float()], 1), grid, align_corners=False)
         labels = y.float()[:, None]
-        y = F.grid_sample(labels, grown, mode='nearest', align_corners=False)[:, 0].long()
-        x = torch.lerp(x_still, x_grown, m_still)
-        return self.scanner(self.contrast(x, y)).clamp_min(0), y, visible > 0.5
+        y = F.grid_sample(labels, grid, mode='nearest', align_corners=False)[:, 0].long()
+        x, visible = both[:, 0], both[:, 1] > 0.5
+        return self.scanner(self.contrast(x, y)).clamp_min(0), y, visible
 
 
-GROWTH = ((-0.4, 3.5, 0.5), (0.0, 1.6, 0.4), (0.0, 1.2, 0.4), (0.0, 2.0, 0.4))
-"""Least and most, in coarse voxels, and share of the samples: ventricles, temporal horns, sulci,
-surface of the brain."""
+GROWTH = ((-0.4, 3.5, 0.5), (0.0, 1.6, 0.4), (0.0, 0.9, 0.4))
+"""Least and most, in coarse voxels, and share of the samples: ventricles, temporal horns, sulci."""
 
 # --------------------------------------------------------------------------------------------------
 # Loss
@@ -565,30 +423,15 @@ class Loss:
         code = {int(v): k + 1 for k, v in enumerate(index)}
         sides = [[code[v] for v in (*range(first, 95, 2), 95)] for first in (81, 82)]
         self.unions = [torch.tensor(side, device=device) for side in sides]
-        # Classes that hand labels do not teach protocol 0 are left out of its probabilities, too:
-        # if only their voxels were ignored, they would be punished everywhere else and shrink.
-        taught = torch.full((IGNORED + 1,), IGNORED, device=device)
-        for value in (0, *(code[v] for v in code if v >= FIRST_CORTEX or v in HAND_VENTRICLES)):
-            taught[value] = value
-        taught[RIGHT_WM], taught[LEFT_WM] = RIGHT_WM, LEFT_WM
-        self.taught = taught
-        untaught = (taught[:CLASSES] == IGNORED).clone()
-        untaught[[code[v] for v in range(81, 96)]] = False
-        self.untaught = untaught
         known = torch.ones(2, IGNORED, device=device)
         known[0, CLASSES:] = 0
         known[1, [code[v] for v in range(81, 96)]] = 0
         known[:, 0] = 0
         self.known = known
 
-    def __call__(
-        self, logits: Tensor, y: Tensor, weight: Tensor, hand: Tensor, protocol: Tensor
-    ) -> Tensor:
-        """Of logits (B, K, C), labels (B, K), weights (B, K) of voxels, and kinds of heads (B,)."""
+    def __call__(self, logits: Tensor, y: Tensor, weight: Tensor, protocol: Tensor) -> Tensor:
+        """Of logits (B, K, C), labels (B, K), weights (B, K) of voxels, and protocols (B,)."""
         logits = logits.float()
-        partly = hand & (protocol == 0)
-        y = torch.where(partly[:, None], self.taught[y], y)
-        logits = logits.masked_fill(partly[:, None, None] & self.untaught, -30000.0)
         total = logits.logsumexp(-1)
         unions = [logits[..., each].logsumexp(-1, keepdim=True) for each in self.unions]
         log_p = torch.cat([logits, *unions], -1) - total[..., None]
@@ -600,7 +443,7 @@ class Loss:
         target = y.clamp_max(LEFT_WM)
         inside = zeros.scatter_add(1, target, own.exp() * weight)
         count = zeros.scatter_add(1, target, weight)
-        known = self.known[hand.long()] * ((count + inside) > 0)
+        known = self.known[protocol]
         inside, size = (inside * known).sum(0), ((count + p.sum(1)) * known).sum(0)
         present = (known.amax(0) > 0).float()
         dice = ((2 * inside + 1) / (size + 1) * present).sum() / present.sum()
@@ -649,19 +492,15 @@ class Trainer:
         self.augment_fine = Augmenter(arrays['index'], arrays['mate'], device, scale=2)
 
     def batch(self, pools: list[Heads], n: int) -> tuple[Tensor, ...]:
-        """Heads drawn from pools: images, labels, masks, depths, by hand or not, protocols."""
-        shares = np.array(SHARES[-len(pools) :])
-        picks = [pools[i] for i in self.random.choice(len(pools), n, p=shares / shares.sum())]
+        """Heads drawn from pools: images, labels, masks, protocols."""
+        share = HAND_SHARE if len(pools) > 1 else 0.0
+        picks = [pools[int(self.random.random() < share)] for _ in range(n)]
         places = [int(self.random.integers(len(pool.x))) for pool in picks]
-        parts = [
+        x, y, m = (
             torch.stack([getattr(pool, part)[i] for pool, i in zip(picks, places)])
-            for part in 'xymd'
-        ]
-        kinds = (
-            torch.tensor([getattr(pool, kind) for pool in picks], device=self.device)
-            for kind in ('by_hand', 'protocol')
+            for part in 'xym'
         )
-        return *parts, *kinds
+        return x, y, m, torch.tensor([pool.protocol for pool in picks], device=self.device)
 
     def warm_up(self, pools: list[Heads]) -> None:
         """Compile, or do without."""
@@ -676,8 +515,8 @@ class Trainer:
         print('ready after', round(time.time() - began), 's', flush=True)
 
     def coarse_step(self, pools: list[Heads]) -> Tensor:
-        *heads, hand, protocol = self.batch(pools, BATCH)
-        x, y, visible = self.augment(*heads, hand)
+        x, y, m, protocol = self.batch(pools, BATCH)
+        x, y, visible = self.augment(x, y, m, protocol == 1)
         image = standardise(x, visible)[:, None]
         with torch.autocast(self.device, torch.bfloat16):
             features = self.features(image.contiguous(memory_format=torch.channels_last_3d))
@@ -686,12 +525,12 @@ class Trainer:
         flat = flat.gather(1, chosen[..., None].expand(-1, -1, flat.shape[-1]))
         logits = torch.bmm(flat, self.network.head_weight[protocol])
         logits = logits + self.network.head_bias[protocol][:, None]
-        return self.loss(logits, y.flatten(1).gather(1, chosen), weight, hand, protocol)
+        return self.loss(logits, y.flatten(1).gather(1, chosen), weight, protocol)
 
     def fine_step(self, pools: list[Heads], side: int = 96) -> Tensor:
         """Loss of the part at 1 mm, on a cube of one head; the rest stays as it is."""
-        *heads, hand, protocol = self.batch(pools, 1)
-        x, y, visible = self.augment_fine(*heads, hand)
+        x, y, m, protocol = self.batch(pools[-1:], 1)
+        x, y, visible = self.augment_fine(x, y, m, protocol == 1)
         fine_image = standardise(x, visible)[:, None]
         pooled = to_coarse(torch.stack([x * visible, visible.float()], 1))
         image = standardise(pooled[:, 0], pooled[:, 1] >= 0.5)[:, None]
@@ -704,10 +543,10 @@ class Trainer:
             parts = features[:, :, *near], image[:, :, *near], fine_image[:, :, *fine]
             refined = self.network.refine(*parts).movedim(1, -1).flatten(1, 3)
         chosen, weight = choose_voxels(visible[:, *fine])
-        head, offset = self.network.head(int(protocol), fine=True)
+        head, offset = self.network.head(int(pools[-1].protocol), fine=True)
         logits = refined[:, chosen[0]].float() @ head + offset
         labels = y[:, *fine].flatten(1).gather(1, chosen)
-        return self.loss(logits, labels, weight, hand, protocol)
+        return self.loss(logits, labels, weight, protocol)
 
     def fit(self, step, parameters: list[Tensor], seconds: float, rate: float, tell=None) -> None:
         """Descend for some seconds; the average of the weights is what remains."""
@@ -744,7 +583,7 @@ class Trainer:
                 features = self.network(image)[0].movedim(0, -1)
                 weight, offset = self.network.head(heads.protocol, fine=False)
                 winner = (features @ weight.to(features.dtype) + offset).argmax(-1) * visible[0]
-            known = torch.nonzero(self.loss.known[int(heads.by_hand), :CLASSES])[:, 0]
+            known = torch.nonzero(self.loss.known[heads.protocol, :CLASSES])[:, 0]
             a, b, both = (
                 torch.bincount(each.flatten().long(), minlength=IGNORED + 1)[known].float()
                 for each in (winner, y, y[winner == y])
@@ -772,26 +611,20 @@ def export(data: Path, weights: Path, path: Path) -> None:
     save_file({name: value.contiguous() for name, value in stored.items()}, path, prefix_errors)
 
 
-def held_out(names: np.ndarray, people: Path) -> list[int]:
-    """Hand-labelled heads of people above `OLD`, and of people with two scans."""
-    rows = [line.split('\t') for line in people.read_text().splitlines()[1:]]
-    scans = {row[0]: row[4] for row in rows}
-    twice = {person for person in scans.values() if list(scans.values()).count(person) > 1}
-    chosen = {row[0] for row in rows if float(row[3]) > OLD or row[4] in twice}
-    return [place for place, name in enumerate(names) if name in chosen]
+def folds(names: np.ndarray, people: dict[str, tuple[float, str]]) -> np.ndarray:
+    """Fold of each hand-labelled head: people in the order of their ages, in turns."""
+    persons = sorted({people[name] for name in names})
+    return np.array([persons.index(people[name]) % 2 for name in names])
 
 
-def run_job(trainer: Trainer, job: str, sets: dict[str, Heads], left: list[int], out: Path, **how):
-    """Train one network and save it; `how` says for how long, and from which weights."""
+def run_job(trainer: Trainer, job: str, sets: dict[str, Heads], fold: np.ndarray, out: Path, **how):
+    """Train one network and save it; `how` says for how long, and from what start."""
     name, which, *shares = job.split(':')
-    seconds, fine_seconds = (float(share) * how['seconds'] for share in shares)
+    seconds, fine_seconds = (float(share) * how['left'] for share in shares)
     trainer.network.load_state_dict(how['first'])
-    rate = RATE if which == 'none' else RATE / 2
-    others = left if which == 'some' else []
-    chosen = [i for i in range(len(sets['hand'].x)) if which != 'none' and i not in others]
-    pools = [sets['ixi']]
-    if chosen:
-        pools += [sets['like'].take(chosen), sets['hand'].take(chosen)]
+    chosen = [i for i in range(len(fold)) if which in ('all', str(fold[i]))]
+    others = [i for i in range(len(fold)) if which != 'none' and i not in chosen]
+    pools = [sets['ixi']] + ([sets['hand'].take(chosen)] if chosen else [])
 
     def tell(count: int, passed: float, loss: float) -> None:
         print(f'{name} {count} {passed:.0f} s loss {loss:.3f}', flush=True)
@@ -799,49 +632,51 @@ def run_job(trainer: Trainer, job: str, sets: dict[str, Heads], left: list[int],
             trainer.save(out / f'{name}.part.pt')
 
     parameters = [p for k, p in trainer.network.named_parameters() if 'fine' not in k]
-    trainer.fit(lambda: trainer.coarse_step(pools), parameters, seconds, rate, tell)
+    trainer.fit(lambda: trainer.coarse_step(pools), parameters, seconds, how['rate'], tell)
     trainer.save(out / f'{name}.pt')
     print(name, 'IXI validation', np.round(trainer.dice(sets['validation']), 3), flush=True)
     if others:
         found = trainer.dice(sets['hand'].take(others))
-        print(name, 'hand, held out', np.round(found, 3), flush=True)
+        print(name, 'hand, other fold', np.round(found, 3), flush=True)
     if chosen and fine_seconds:
-        fine = [sets[name].take(chosen) for name in ('fine_like', 'fine_hand')]
+        fine = [sets['fine'].take(chosen)]
         details = [p for k, p in trainer.network.named_parameters() if 'fine' in k]
         trainer.fit(lambda: trainer.fine_step(fine), details, fine_seconds, FINE_RATE, tell)
         trainer.save(out / f'{name}.pt')
     (out / f'{name}.part.pt').unlink(missing_ok=True)
 
 
-def train(path: Path, out: Path, jobs: list[str], limit: float, compiled: bool) -> None:
+def train(
+    path: Path, out: Path, jobs: list[str], start: Path | None, limit: float, compiled: bool
+) -> None:
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision('high')
     torch.manual_seed(16)
     began = time.time()
     arrays, heads = load(path, device)
-    others = held_out(arrays['hand_name'], path.parent / 'people.tsv')
+    table = (line.split('\t') for line in (path.parent / 'people.tsv').read_text().splitlines()[1:])
+    fold = folds(arrays['hand_name'], {row[0]: (float(row[3]), row[4]) for row in table})
     followed = list(range(0, len(heads['ixi'].x), VALIDATION_STEP))
     taught = [i for i in range(len(heads['ixi'].x)) if i not in followed]
     sets = {
         'ixi': heads['ixi'].take(taught),
         'validation': heads['ixi'].take(followed),
         'hand': heads['hand'].coarse(),
-        'like': heads['like'].coarse(),
-        'fine_hand': heads['hand'],
-        'fine_like': heads['like'],
+        'fine': heads['hand'],
     }
-    print('loaded', round(time.time() - began), 's; held out', others, flush=True)
+    print('loaded', round(time.time() - began), 's; folds', np.bincount(fold), flush=True)
     trainer = Trainer(arrays, device, compiled)
     first = {k: v.clone() for k, v in trainer.network.state_dict().items()}
-    trainer.warm_up([sets['ixi'], sets['like'], sets['hand']])
-    seconds = limit - (time.time() - began) - RESERVE * len(jobs)
+    if start is not None:
+        first = {k: v.float() for k, v in torch.load(start, map_location=device).items()}
+        for part in ('head_weight', 'head_bias'):
+            first[part][1] = first[part][0]
+    trainer.warm_up([sets['ixi'], sets['hand']])
+    left = limit - (time.time() - began) - RESERVE * len(jobs)
+    rate = RATE if start is None else RATE / 2
     for job in jobs:
-        run_job(trainer, job, sets, others, out, seconds=seconds, first=first)
-        if job.split(':')[1] == 'none':
-            first = {k: v.clone() for k, v in trainer.network.state_dict().items()}
-            for part in ('head_weight', 'head_bias'):
-                first[part][1] = first[part][0]
+        run_job(trainer, job, sets, fold, out, left=left, first=first, rate=rate)
     print('total', round(time.time() - began), 's', flush=True)
 
 
@@ -857,12 +692,12 @@ def main() -> None:
     exporting.add_argument('path', type=Path)
     packing = actions.add_parser('pack')
     packing.add_argument('heads', type=Path)
-    packing.add_argument('volumes', type=Path)
     packing.add_argument('data', type=Path)
     training = actions.add_parser('train')
     training.add_argument('data', type=Path)
     training.add_argument('out', type=Path)
     training.add_argument('--job', action='append', required=True)
+    training.add_argument('--start', type=Path)
     training.add_argument('--limit', type=float, default=570, help='seconds in all')
     training.add_argument('--no-compile', action='store_true')
     options = parser.parse_args()
@@ -872,11 +707,11 @@ def main() -> None:
     elif options.action == 'export':
         export(options.data, options.weights, options.path)
     elif options.action == 'pack':
-        pack(options.heads, options.volumes, options.data)
+        pack(options.heads, options.data)
     else:
         options.out.mkdir(parents=True, exist_ok=True)
         compiled = not options.no_compile
-        train(options.data, options.out, options.job, options.limit, compiled)
+        train(options.data, options.out, options.job, options.start, options.limit, compiled)
 
 
 if __name__ == '__main__':
