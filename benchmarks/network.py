@@ -210,7 +210,7 @@ def read_volumes(path: Path) -> pd.DataFrame:
 
 
 def without_sulci(labels: NDArray, values: NDArray, wanted: pd.Series) -> NDArray:
-    """Remove the darkest voxels of each cortical region (X, Y, Z) until it has as many as wanted."""
+    """Remove the darkest voxels of cortical regions (X, Y, Z) until they have as many as wanted."""
     kept = labels.copy()
     for index in wanted.index[wanted.index >= FIRST_CORTEX].intersection(REGIONS):
         places = np.flatnonzero(labels == index)
