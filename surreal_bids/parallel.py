@@ -71,7 +71,6 @@ SLOW_IMPORTS = (
     'surreal_bids.imaging.registration',
     'surreal_bids.reports.mosaics',
     'surreal_bids.reports.participant',
-    'ants',
 )
 """What steps import, which takes seconds. Importing them starts no thread, so forking is safe."""
 

@@ -24,7 +24,7 @@ HEAD_VOXELS = 11.5e6
 
 SECONDS = {
     'find_brain': 8.0,
-    'n4': 12.0,
+    'n4': 3.0,
     'register_template': 60.0,
     'classify': 8.0,
     'register_atlas': 48.0,

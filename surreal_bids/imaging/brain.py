@@ -13,6 +13,7 @@ from scipy.interpolate import make_interp_spline
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, same_grid, voxel_volume
+from surreal_bids.imaging.n4 import n4_log_field
 
 MM3_PER_LITRE = 1e6
 
@@ -204,9 +205,8 @@ def log_bias_field(
             f'bias field: only {inside.sum()} voxels at a distance of {grid_spacing:g} mm are '
             'positive and inside the mask; check image and mask, or exclude this image'
         )
-    spacing = voxel_sizes(upright.affine) * steps
-    log_field = np.log(_n4_field(values, inside, spacing, iterations, tolerance))
-    fine = _refine(log_field, samples, upright.shape)
+    coarse = n4_log_field(values, inside, iterations=iterations, tolerance=tolerance)
+    fine = _refine(coarse, samples, upright.shape)
     return apply_orientation(fine, ornt_transform(UPRIGHT, orientation))
 
 
@@ -228,31 +228,6 @@ def _steps(image: Image, grid_spacing: float) -> list[int]:
     wanted = np.ceil(grid_spacing / voxel_sizes(image.affine) - ROUNDING)
     most = np.array(image.shape) // MIN_SAMPLES
     return np.clip(wanted, 1, np.maximum(most, 1)).astype(int).tolist()
-
-
-def _n4_field(
-    values: NDArray[np.float32],
-    inside: NDArray[np.bool_],
-    spacing: NDArray[np.float64],
-    iterations: Sequence[int],
-    tolerance: float,
-) -> NDArray[np.float32]:
-    """Compute the bias field of a coarse image (X, Y, Z)."""
-    # Imported here because ants takes seconds to import.
-    import ants
-
-    image, mask = (
-        ants.from_numpy(np.ascontiguousarray(array, dtype=np.float32), spacing=spacing.tolist())
-        for array in (values, inside)
-    )
-    field = ants.n4_bias_field_correction(
-        image,
-        mask=mask,
-        shrink_factor=1,
-        convergence={'iters': list(iterations), 'tol': tolerance},
-        return_bias_field=True,
-    )
-    return field.numpy()
 
 
 def _refine(
