@@ -117,11 +117,11 @@ def check_mask_volume(volume: float) -> None:
 
 GRID_SPACING_MM = 5.0
 """Minimum distance between the voxels that N4 uses; the field varies over centimetres. A distance
-of 4 mm doubles the run time and raises the correlation with a known field by at most 0.02."""
+of 4 mm nearly doubles the time and raises the correlation with a known field by at most 0.02."""
 
 ITERATIONS = (50, 50, 50, 50)
 """Maximum number of iterations per level (defaults of ANTs); each level halves the distance of the
-control points. (30, 20, 10) with a tolerance of 1e-3 take a quarter of the time, but the
+control points. (30, 20, 10) with a tolerance of 1e-3 take half the time, but the
 correlation with known fields in a real head falls from 0.95-0.99 to 0.57-0.84."""
 
 TOLERANCE = 1e-7
