@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -402,6 +403,8 @@ def start_worker(folder: str, level: int, of_nipype: int, monitor: bool, threads
     log_from(level)
     logging.getLogger('nipype').setLevel(of_nipype)
     _quieten(of_nipype)
+    # PyTorch warns when a thread is the first to multiply matrices on a GPU, and goes on.
+    warnings.filterwarnings('ignore', 'Attempting to run cuBLAS')
     if monitor:
         nipype.config.enable_resource_monitor()
 
