@@ -137,6 +137,24 @@ def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys)
 
 
 @pytest.mark.usefixtures('unfinished')
+def test_intermediate_results_of_another_image_are_not_used(tmp_path):
+    arguments = write_study(tmp_path, T1W.format('01'))
+    assert main(arguments) == 1
+    (stored,) = tmp_path.rglob(participants.MADE_FROM)
+    step = stored.with_name('step')
+    step.touch()
+    assert main(arguments) == 1
+    assert step.exists()
+    image = tmp_path / 'dataset' / T1W.format('01')
+    before, content = image.stat(), image.read_bytes()
+    image.write_bytes(content[:5] + b'\1' + content[6:])
+    os.utime(image, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert image.stat().st_size == before.st_size
+    assert main(arguments) == 1
+    assert not step.exists()
+
+
+@pytest.mark.usefixtures('unfinished')
 def test_who_fails_the_check_has_a_log(tmp_path, capsys):
     arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
     (tmp_path / 'dataset' / T1W.format('02')).write_bytes(b'')
