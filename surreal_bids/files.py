@@ -7,6 +7,7 @@ are staged, then replaced together.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import logging
 import os
@@ -230,19 +231,22 @@ GZIP_PART = 1 << 22
 def write_image(path: str | Path, image: nib.Nifti1Image, *, level: int = 1) -> Path:
     """Write a NIfTI image atomically; `level` is that of its compression, from 0 (none) to 9."""
     with atomic_path(path) as temporary:
-        content = image.to_bytes()
+        stream = io.BytesIO()
+        image.to_stream(stream)
+        content = stream.getbuffer()
         with temporary.open('wb') as file:
             compressed = Path(path).suffix == '.gz'
             file.writelines(_gzipped(content, level) if compressed else [content])
     return Path(path)
 
 
-def _gzipped(content: bytes, level: int) -> Iterator[bytes]:
+def _gzipped(content: memoryview, level: int) -> Iterator[bytes]:
     """Yield a gzip file whose parts are compressed in threads."""
-    view = memoryview(content)
     yield GZIP_START
     places = range(0, len(content), GZIP_PART)
-    yield from in_threads(lambda start: _deflated(view[start : start + GZIP_PART], level), places)
+    yield from in_threads(
+        lambda start: _deflated(content[start : start + GZIP_PART], level), places
+    )
     yield zlib.compressobj(level, wbits=-zlib.MAX_WBITS).flush()
     yield struct.pack('<II', zlib.crc32(content), len(content) % 2**32)
 

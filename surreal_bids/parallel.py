@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
+from pathlib import Path
 from typing import TypeVar
 
 Item = TypeVar('Item')
@@ -72,14 +74,15 @@ SLOW_IMPORTS = (
     'surreal_bids.reports.mosaics',
     'surreal_bids.reports.participant',
 )
-"""What steps import, which takes seconds. Importing them starts no thread, so forking is safe."""
+"""What steps import, which takes seconds. With one thread for libraries, importing them starts no
+other, so forking is safe."""
 
 
 @contextmanager
-def limited_threads(number: int) -> Iterator[None]:
-    """Limit the threads of each process that is started meanwhile."""
-    before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
-    os.environ.update(dict.fromkeys(THREAD_SETTINGS, str(number)))
+def environment(**variables: str) -> Iterator[None]:
+    """Set environment variables for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -89,19 +92,34 @@ def limited_threads(number: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def start_server(threads: int) -> BaseContext:
+def limited_threads(number: int) -> AbstractContextManager[None]:
+    """Limit the threads of each process that is started meanwhile."""
+    return environment(**dict.fromkeys(THREAD_SETTINGS, str(number)))
+
+
+def start_server() -> BaseContext:
     """Start the process that workers are forked from, unless it runs; return their context.
 
-    It imports what steps need, once for all workers, while this process goes on. Where it cannot
-    be started, as with a path to the temporary folder that is too long for a socket, workers are
-    spawned and import by themselves.
+    It imports what steps need, once for all workers, while this process goes on. It keeps the
+    environment that it was started with. Where it cannot be started, as with a path to the
+    temporary folder that is too long for a socket, and on macOS, where libraries do not survive a
+    fork, workers are spawned and import by themselves.
     """
+    spawn = multiprocessing.get_context('spawn')
+    if sys.platform == 'darwin':
+        return spawn
     context = multiprocessing.get_context('forkserver')
     context.set_forkserver_preload(list(SLOW_IMPORTS))
-    with limited_threads(threads), suppress(OSError):
+    with environment(**dict.fromkeys(THREAD_SETTINGS, '1'), **_same_modules()), suppress(OSError):
         forkserver.ensure_running()
         return context
-    return multiprocessing.get_context('spawn')
+    return spawn
+
+
+def _same_modules() -> dict[str, str]:
+    """Variables with which a new Python imports from where this one does, and nowhere else."""
+    folders = [folder or os.fspath(Path.cwd()) for folder in sys.path]
+    return {'PYTHONPATH': os.pathsep.join(folders), 'PYTHONSAFEPATH': '1'}
 
 
 def end_with_parent() -> None:

@@ -28,7 +28,7 @@ def counted(number: int, noun: str) -> str:
 
 def plain_number(value: float, digits: int = 4) -> str:
     """Return a number to some digits, without an exponent if it is large."""
-    return f'{value:.{digits}g}' if abs(value) < 10**digits else f'{value:,.0f}'
+    return f'{value:.{digits}g}' if abs(value) < 10**digits - 0.5 else f'{value:,.0f}'
 
 
 def alternatives(wrong: Iterable[str], available: Iterable[str]) -> str:

@@ -28,6 +28,21 @@ if __name__ == '__main__':
 """
 
 
+WHERE = """
+from concurrent.futures import ProcessPoolExecutor
+from surreal_bids.parallel import start_server
+
+def find():
+    import surreal_bids.cli.execution, random
+    return surreal_bids.__file__, random.__file__
+
+if __name__ == '__main__':
+    with ProcessPoolExecutor(1, start_server()) as pool:
+        print(*pool.submit(find).result())
+    print(*find())
+"""
+
+
 def _is_running(process: int) -> bool:
     status = Path(f'/proc/{process}/stat')
     return status.exists() and status.read_text().rsplit(')', 1)[1].split()[0] != 'Z'
@@ -47,13 +62,28 @@ def test_workers_end_when_the_main_process_is_killed(tmp_path):
     assert not _is_running(worker)
 
 
+def test_workers_import_what_the_main_process_imports(tmp_path):
+    """Python looks for modules in the current folder first when it starts the server."""
+    for name in ('surreal_bids/__init__.py', 'random.py', 'nibabel.py'):
+        (tmp_path / 'here' / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / 'here' / name).write_text("raise RuntimeError('of another project')")
+    script = tmp_path / 'where.py'
+    script.write_text(WHERE)
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path / 'here', capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ''
+    in_worker, in_main = done.stdout.splitlines()
+    assert in_worker == in_main
+
+
 def test_workers_are_spawned_where_no_socket_can_be_made(monkeypatch):
     def refuse():
         raise OSError('AF_UNIX path too long')
 
-    assert start_server(1).get_start_method() == 'forkserver'
+    assert start_server().get_start_method() == 'forkserver'
     monkeypatch.setattr('surreal_bids.parallel.forkserver.ensure_running', refuse)
-    assert start_server(1).get_start_method() == 'spawn'
+    assert start_server().get_start_method() == 'spawn'
     assert multiprocessing.get_start_method(allow_none=True) != 'forkserver'
 
 

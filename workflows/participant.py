@@ -30,7 +30,7 @@ from surreal_bids.workflows.anatomy import (
     init_transforms_wf,
 )
 
-SAVE_GB = 0.5
+SAVE_GB = 0.8
 """Memory of a copy; transforms are compressed."""
 
 RESULTS = [

@@ -140,7 +140,8 @@ def run(arguments: Sequence[str]) -> int:
 def _run_levels(config: AppConfig, survey: Survey) -> int:
     """Run the requested levels on the images of a survey."""
     code = 0
-    start_server(config.omp_nthreads)
+    if _is_pending(config, survey):
+        start_server()
     log_cautions(survey.notes)
     if 'participant' in config.analysis_levels:
         code = _run_participants(config, survey)
@@ -152,6 +153,15 @@ def _run_levels(config: AppConfig, survey: Survey) -> int:
     if 'group' in config.analysis_levels:
         code = max(code, _run_group(config, survey.expected))
     return code
+
+
+def _is_pending(config: AppConfig, survey: Survey) -> bool:
+    """Tell, without reading images, whether some have to be processed on this machine."""
+    from surreal_bids.bids.outputs import record_path
+
+    if 'participant' not in config.analysis_levels or config.use_plugin is not None:
+        return False
+    return any(not record_path(config.output_dir, image.visit).exists() for image in survey.images)
 
 
 def check_options(config: AppConfig) -> None:

@@ -47,7 +47,7 @@ PROCESS_GB = 3.0
 OUTPUT_BYTES_PER_VOXEL = 25.0
 WORK_BYTES_PER_VOXEL = 36.0
 ATLAS_BYTES_PER_VOXEL = 9.0
-"""Compressed size of outputs, of intermediate results, and of those for each atlas."""
+"""Size of outputs, of intermediate results, and of those for each atlas."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from nipype.pipeline.plugins.base import PluginBase
 from nipype.pipeline.plugins.multiproc import process_initializer, run_node
 from nipype.pipeline.plugins.tools import report_crash
 from nipype.utils.profiler import get_system_total_memory_gb
+from threadpoolctl import threadpool_limits
 
 from surreal_bids.cli.crashes import Crash, collect_crashes, crash_dir, step_names
 from surreal_bids.cli.main import log_from, log_level, usable_cores
@@ -323,7 +324,7 @@ class DepthFirstPlugin(PluginBase):
             max_workers=workers,
             initializer=start_worker,
             initargs=(os.fspath(Path.cwd()), log_level(), of_nipype, self._monitor, self._threads),
-            mp_context=start_server(self._threads),
+            mp_context=start_server(),
         )
 
 
@@ -400,6 +401,7 @@ def start_worker(folder: str, level: int, of_nipype: int, monitor: bool, threads
     end_with_parent()
     process_initializer(folder)
     os.environ.update(dict.fromkeys(THREAD_SETTINGS, str(threads)))
+    threadpool_limits(threads)
     log_from(level)
     logging.getLogger('nipype').setLevel(of_nipype)
     _quieten(of_nipype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from surreal_bids.bids.layout import Visit, visit_name
 from surreal_bids.bids.tabular import Table, find_column, find_id_column, read_table
@@ -14,7 +15,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.text import list_briefly
 
 REASONS, RATING = ('reason', 'note'), 'rating'
-"""Columns of a list of exclusions; of several with reasons, the first counts."""
+"""Columns of a list of exclusions; of several reasons, the first counts."""
 
 FAIL, RATINGS = 'fail', ('pass', 'unsure', 'fail')
 """Rating that excludes an image, and all ratings; reports of participants write them."""
@@ -101,8 +102,10 @@ def _require_known(
 
 def _reasons(table: Table, listed: Mapping[str, Visit]) -> dict[Visit, str]:
     """Return why each visit is excluded: the list, and what it says."""
-    columns = [find_column(table.columns, name) for name in REASONS]
-    told = next((table.categories(name).dropna().to_dict() for name in columns if name), {})
+    columns = [find_column(table.columns, name) for name in reversed(REASONS)]
+    told: dict[Any, str] = {}
+    for column in filter(None, columns):
+        told |= table.categories(column).dropna().to_dict()
     return {
         visit: ': '.join(filter(None, (f'listed in {table.source.name}', told.get(row))))
         for row, visit in listed.items()

@@ -89,7 +89,7 @@ class Segmentation:
     background
         Volume inside the mask and its rim without a region, mm3.
     confidence
-        Mean probability of each region where it is the most probable one; others are missing.
+        Mean probability of each region in its voxels, sulci included; regions without are missing.
     """
 
     labels: Image
@@ -300,7 +300,8 @@ def clear_sulci(
     if not (cortex.any() and fluid.size):
         return
     dark, grey = np.median(fluid), np.median(values[cortex])
-    labels[cortex & (values < dark + share * (grey - dark))] = 0
+    if dark < grey:
+        labels[cortex & (values < dark + share * (grey - dark))] = 0
 
 
 def _visible(

@@ -283,7 +283,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         shuffle = shuffle or shuffle_rows(cn, pt)
         permuted = shuffle(np.random.default_rng(self.random_state))
         arrays = [torch.from_numpy(np.ascontiguousarray(each)) for each in (cn, pt, *permuted)]
-        asked = {'candidates': list(candidates), 'seed': self.random_state}
+        asked = {'candidates': [int(each) for each in candidates], 'seed': int(self.random_state)}
         owner = fingerprint(self._hyper, asked, *arrays)
         path = None if checkpoint_dir is None else number_path(Path(checkpoint_dir), owner)
         if path is not None and path.is_file():

@@ -60,8 +60,6 @@ AGE_RANGE = (45, 79)
 MOST_PEOPLE = 9999
 """Maximum number of participants per group, limited by the digits of the labels."""
 
-"""Environment variables that the numerical libraries read when a process starts."""
-
 BIDS_VERSION = '1.11.2'
 
 TRUTH = Path('sourcedata', 'truth')

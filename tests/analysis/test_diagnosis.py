@@ -20,6 +20,7 @@ from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.rindices.crossfit import Folds, cross_fit, prepare_folds
 from surreal_bids.rindices.model import TableModel
+from surreal_bids.text import plain_number
 from tests.cohort.study import make_study
 
 OPTIONS = TrainingOptions(preset='robust', n_patterns=(2,), ortho=(0.2,), repetitions=2, folds=4,
@@ -181,3 +182,11 @@ def test_groups_are_compared_in_age_though_nothing_was_done_about_it(tmp_path):
     assert list(table.index) == ['sex', 'site', 'age', 'icv']
     assert table.loc['age', 'test'] == 'Welch t'
     assert table.loc['age', 'p'] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ('value', 'text'),
+    [(0.51234, '0.5123'), (1413.2, '1413'), (9999.6, '10,000'), (-1.4e6, '-1,400,000')],
+)
+def test_large_numbers_have_no_exponent(value, text):
+    assert plain_number(value) == text

@@ -47,7 +47,9 @@ def test_other_ratings_are_refused(tables, tmp_path):
         read_cohort(*tables, options)
 
 
-@pytest.mark.parametrize('listed', ['subject,note\nsub-003,old\n', 'MRID\n003\n'])
+@pytest.mark.parametrize(
+    'listed', ['subject,note\nsub-003,old\n', 'MRID\n003\n', 'id,reason,note\nsub-003,,old\n']
+)
 def test_ids_are_read_as_in_other_tables(tables, tmp_path, listed):
     cohort = read_cohort(*tables, exclude(tmp_path, listed))
     assert 'sub-003' in cohort.exclusions.index

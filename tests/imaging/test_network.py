@@ -260,8 +260,8 @@ def test_sulci_are_no_cortex() -> None:
     np.testing.assert_array_equal(labels.ravel(), [51, 52, 101, 101, 101, 0, 47, 0])
 
 
-@pytest.mark.parametrize('regions', [(101, 101), (51, 52)])
-def test_without_ventricles_or_cortex_nothing_is_removed(regions) -> None:
+@pytest.mark.parametrize('regions', [(101, 101), (51, 52), (101, 51)])
+def test_nothing_is_removed_without_cortex_that_is_brighter_than_ventricles(regions) -> None:
     labels = np.array([*regions, 47, 0], np.int16).reshape(2, 2, 1)
     before = labels.copy()
     clear_sulci(labels, np.array([1, 60, 30, 2], np.float32).reshape(2, 2, 1))
