@@ -118,7 +118,13 @@ def from_norms(cohort: Cohort) -> pd.DataFrame:
     ages, sexes = cohort.ages, cohort.column_of('sex')
     measured = cohort.measured.loc[cohort.visits.index]
     head_size = measured.get(ICV, pd.Series(np.nan, measured.index))
-    index_of = recognise(cohort.features.columns)
+    column_of = {index: column for column, index in recognise(measured.columns).items()}
+    index_of = {
+        name: index
+        for name, index in recognise(cohort.features.columns).items()
+        if index in column_of
+    }
+    columns = [column_of[index] for index in index_of.values()]
     z = pd.DataFrame(np.nan, cohort.visits.index, list(index_of))
     youngest, oldest = NORM_AGES
     for visit in z.index[ages.ge(youngest) & ages.lt(oldest + 1) & head_size.gt(0)]:
@@ -128,7 +134,7 @@ def from_norms(cohort: Cohort) -> pd.DataFrame:
             icv_mm3=float(head_size[visit]),
         )
         volumes = pd.DataFrame(
-            {'index': list(index_of.values()), 'volume_mm3': measured.loc[visit, list(index_of)]}
+            {'index': list(index_of.values()), 'volume_mm3': measured.loc[visit, columns]}
         )
         z.loc[visit] = volume_deviations(volumes, subject)
     return z

@@ -135,6 +135,9 @@ def test_norms_are_those_of_the_report(tmp_path):
     subject = Subject(age=30.0, sex=sex, icv_mm3=1.5e6)
     expected = assess_volumes(volumes, subject)['deviation']
     np.testing.assert_allclose(z.loc[visit, columns].astype(float), expected)
+    named = {column: region_names()[recognise(columns)[column]] for column in columns[:3]}
+    as_model = replace(chosen, features=chosen.features[columns[:3]].rename(columns=named))
+    pd.testing.assert_frame_equal(from_norms(as_model), z[columns[:3]].rename(columns=named))
 
 
 @pytest.fixture(scope='module')
