@@ -26,8 +26,9 @@ from surreal_bids.cli.group import (
 )
 from surreal_bids.exceptions import DataError, SurrealError, UsageError
 from surreal_bids.files import _replace, is_interrupted, restore, write_image, write_tsv
-from surreal_bids.regions import label_table
+from surreal_bids.regions import label_table, recognise
 from surreal_bids.rindices.model import TableModel
+from surreal_bids.simulation.population import sample_controls
 from tests.analysis.group_study import make_config, read_study, with_sessions, write_dataset
 from tests.cohort.study import QUICK_WORDS, RETEST_PAIRS, make_study, write_retest
 from tests.reports.html_page import Page, check_offline, check_structure
@@ -35,6 +36,7 @@ from tests.reports.html_page import Page, check_offline, check_structure
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
 TINY = (*QUICK_WORDS, '--iterations', 20, '--ortho', 0.1, 0.2, '--nprocs', 1)
+ONES = np.ones((4, 4, 4), np.float32)
 BRIEF = {'iterations': 5, 'folds': 0}
 """Where it does not matter what is learned."""
 TEMPLATE = 'MNI152NLin2009cAsym'
@@ -521,6 +523,38 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     with few_reports():
         assert run_group_level(make_config(root, reports_only=True, **options), expected) == 0
     assert not list(out.glob('sub-*/anat/*_statmap.*'))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('model', ['ad', 'ageing'])
+def test_published_models_take_volumes_of_the_network(tmp_path, model):
+    drawn = sample_controls(30, np.random.default_rng(0))
+    names = [f'sub-{number:03}' for number in range(len(drawn.people))]
+    index_of, known = recognise(drawn.volumes), label_table('muse').set_index('index')['name']
+    out, root = tmp_path / 'out', tmp_path / 'raw'
+    for name, volumes, icv in zip(names, drawn.volumes.to_numpy(), drawn.people['icv']):
+        table = pd.DataFrame({'index': list(index_of.values()), 'volume_mm3': volumes})
+        table.insert(1, 'name', known[table['index']].to_numpy())
+        visit = (name.removeprefix('sub-'), None)
+        path = output_path(out, 'segmentation_volumes', participant=visit[0], atlas='network')
+        write_tsv(path, table)
+        write_record(record_path(out, visit), out, {}, [path])
+        mask = nib.Nifti1Image(ONES, np.diag([*[np.cbrt(icv / ONES.size)] * 3, 1]))
+        write_image(output_path(out, 'brain_mask', participant=visit[0]), mask)
+        write_image(root / name / 'anat' / f'{name}_T1w.nii.gz', nib.Nifti1Image(ONES, np.eye(4)))
+    (root / 'dataset_description.json').write_text('{"Name": "x", "BIDSVersion": "1.10.0"}')
+    group = np.where(np.arange(len(names)) < 22, 'CN', 'PT')
+    people = drawn.people[['age', 'sex']].assign(diagnosis=group)
+    write_tsv(root / 'participants.tsv', people.assign(participant_id=names))
+    words = ['--model', model, '--map-tissues', '-w', tmp_path / 'work']
+    with few_reports():
+        assert main([str(word) for word in (root, out, 'group', *words)]) == 0
+    table = read(out / 'phenotype' / 'rindices.tsv')
+    assert len(table) == len(names)
+    deviations = read(out / 'phenotype' / 'deviations.tsv')
+    z = deviations[deviations['measure'] == 'z_norms'].drop(columns=['participant_id', 'measure'])
+    assert len(z) == len(names)
+    assert z.astype(float).abs().median().median() < 2
 
 
 def test_maps_of_few_controls_are_refused_before_training(tmp_path):
