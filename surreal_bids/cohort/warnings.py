@@ -103,7 +103,7 @@ def outside_training_ages(
             yield Caution(
                 f'Training ages: {outside} of {counted(len(people), "participant")} '
                 f'{"is" if outside == 1 else "are"} outside {low:.3g} to {high:.3g} years, the age '
-                'range of the training controls',
+                'range of the training controls, by more than 5% of it',
                 'Their R-indices are extrapolated',
                 'Do not interpret them, or use a model that was trained on these ages',
                 R_INDICES,

@@ -541,8 +541,8 @@ OUT_OF_FOLD = (
     'all regions. Each participant was scored by models and preprocessing that did not use them.'
 )
 APPLIED = (
-    'Scores: the sum of the R-indices, and each of them. Participants whose volumes could not be '
-    'harmonized are left out. The AUC is too high if the model was trained on these participants, '
+    'Scores: the sum of the R-indices, and each of them, of all participants who have them, '
+    'also of sites that are not harmonized. The AUC is too high if the model was trained on these participants, '
     'and the interval does not include errors of scanner effects.'
 )
 """What patients and controls were told apart by, where a model was trained and where not."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import colorsys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -145,6 +145,19 @@ def _spread(
     # Whole millimetres from a voxel's centre: nothing is blurred where voxels have that size.
     positions = low[across] + np.round(np.linspace(ends, 1 - ends, count) * extent)
     return tuple(Slice(plane, float(position), box) for position in positions)
+
+
+def through_middle(slices: Slices, part: nib.Nifti1Image) -> Slices:
+    """Move the nearest slice of each plane to the middle of a mask."""
+    middle = np.mean(_extent(part), axis=0)
+    moved = dict(slices)
+    for plane, row in slices.items():
+        position = float(middle[AXES[plane][2]])
+        nearest = min(row, key=lambda each: abs(each.position - position))
+        moved[plane] = tuple(
+            replace(each, position=position) if each is nearest else each for each in row
+        )
+    return moved
 
 
 def sample(volume: Volume, where: Slice, pixel_mm: float, *, order: Literal[0, 1] = 1) -> NDArray:
@@ -435,13 +448,12 @@ def mask_mosaic(
     mask: nib.Nifti1Image,
     lesion: nib.Nifti1Image | None = None,
 ) -> Path:
-    """Draw a T1w image with the outlines of its brain mask and of a lesion mask."""
-    slices = choose_slices(mask)
-    rows = _rows(slices, grey_painter(t1w, mask, slices))
-    outlines = [Outline(mask, 'brain mask', MASK_COLOUR)]
+    """Draw a T1w image with the outline of its brain mask, and of a lesion that slices run through."""
+    slices, outlines = choose_slices(mask), [Outline(mask, 'brain mask', MASK_COLOUR)]
     if lesion is not None:
+        slices = through_middle(slices, lesion)
         outlines.append(Outline(lesion, 'lesion', LESION_COLOUR, width=LESION_WIDTH))
-    return save_mosaic(path, rows, outlines=outlines)
+    return save_mosaic(path, _rows(slices, grey_painter(t1w, mask, slices)), outlines=outlines)
 
 
 def tissue_mosaic(

@@ -342,7 +342,7 @@ def _require_same(path: Path, record: Mapping[str, Any]) -> None:
     if different:
         raise OutputError(
             f'{path}: the folder contains another simulation ({", ".join(different)}); use the '
-            'same arguments, choose another folder, or use --overwrite (tables only)'
+            'same arguments, choose another folder or, for a table, use --overwrite'
         )
 
 

@@ -3,6 +3,7 @@
 import nibabel as nib
 import numpy as np
 import pytest
+from nibabel.affines import apply_affine
 from nilearn.image import resample_img
 from scipy import ndimage
 
@@ -27,6 +28,7 @@ from surreal_bids.reports.mosaics import (
     sample,
     save_mosaic,
     statistic_mosaic,
+    through_middle,
     tissue_mosaic,
 )
 from tests.reports.heads import (
@@ -86,6 +88,19 @@ def test_same_input_same_file(tmp_path, kind):
     assert draw_each(kind, tmp_path / 'b', ras_grid((2, 2, 2))).read_bytes() == first
     assert b'<dc:date>' not in first
     assert len(first) < LARGEST_FILE
+
+
+@pytest.mark.parametrize('centre', [(-20, 31, 12), (17, -26, 5)])
+def test_slices_run_through_a_small_lesion(centre):
+    _, mask = draw_head(ras_grid())
+    world = apply_affine(mask.affine, np.moveaxis(np.indices(mask.shape), 0, -1))
+    lesion = np.linalg.norm(world - centre, axis=-1) < 4
+    image = nib.Nifti1Image(lesion.astype(np.uint8), mask.affine)
+    usual, through = choose_slices(mask), through_middle(choose_slices(mask), image)
+    for plane, slices in through.items():
+        assert len(slices) == len(usual[plane])
+        across = AXES[plane][2]
+        assert min(abs(each.position - centre[across]) for each in slices) <= 1
 
 
 @pytest.fixture(scope='module', params=['mask', 'labels'])
