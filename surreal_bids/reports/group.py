@@ -542,8 +542,8 @@ OUT_OF_FOLD = (
 )
 APPLIED = (
     'Scores: the sum of the R-indices, and each of them, of all participants who have them, '
-    'also of sites that are not harmonized. The AUC is too high if the model was trained on these participants, '
-    'and the interval does not include errors of scanner effects.'
+    'also of sites that are not harmonized. The AUC is too high if the model was trained on these '
+    'participants, and the interval does not include errors of scanner effects.'
 )
 """What patients and controls were told apart by, where a model was trained and where not."""
 

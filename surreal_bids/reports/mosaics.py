@@ -448,7 +448,10 @@ def mask_mosaic(
     mask: nib.Nifti1Image,
     lesion: nib.Nifti1Image | None = None,
 ) -> Path:
-    """Draw a T1w image with the outline of its brain mask, and of a lesion that slices run through."""
+    """Draw a T1w image with the outlines of its brain mask and of a lesion mask.
+
+    Some slices run through the middle of the lesion.
+    """
     slices, outlines = choose_slices(mask), [Outline(mask, 'brain mask', MASK_COLOUR)]
     if lesion is not None:
         slices = through_middle(slices, lesion)
