@@ -301,7 +301,8 @@ def save_mosaic(
     tiles = list(_place(rows))
     picture = _paint(tiles)
     height, width = picture.shape[:2]
-    canvas = Canvas(height + FOOT, width, ink=LIGHT, paper='black')
+    has_legend = bool(outlines or swatches or scale)
+    canvas = Canvas(height + FOOT * has_legend, width, ink=LIGHT, paper='black')
     canvas.image(0, 0, picture)
     for outline in outlines:
         _draw_outline(canvas, tiles, outline)
