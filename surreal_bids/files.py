@@ -230,13 +230,13 @@ GZIP_PART = 1 << 22
 
 def write_image(path: str | Path, image: nib.Nifti1Image, *, level: int = 1) -> Path:
     """Write a NIfTI image atomically; `level` is that of its compression, from 0 (none) to 9."""
-    with atomic_path(path) as temporary:
-        stream = io.BytesIO()
-        image.to_stream(stream)
-        content = stream.getbuffer()
-        with temporary.open('wb') as file:
-            compressed = Path(path).suffix == '.gz'
-            file.writelines(_gzipped(content, level) if compressed else [content])
+    with atomic_path(path) as temporary, temporary.open('wb') as file:
+        if Path(path).suffix != '.gz':
+            image.to_stream(file)
+        else:
+            stream = io.BytesIO()
+            image.to_stream(stream)
+            file.writelines(_gzipped(stream.getbuffer(), level))
     return Path(path)
 
 

@@ -21,7 +21,7 @@ from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, same_grid
 from surreal_bids.imaging.slabs import PLANES, in_parts, with_neighbours
-from surreal_bids.imaging.transforms import Transform, sample, split_affine, voxel_coordinates
+from surreal_bids.imaging.transforms import Transform, affine_part, sample, voxel_coordinates
 
 LOGGER = logging.getLogger(__name__)
 
@@ -109,11 +109,19 @@ def _occupied(
 
     The second result, (1, 1, x, y, z), is 1 up to this margin around tissue in the box, else 0.
     """
-    points = torch.from_numpy(voxel_coordinates(transform, native_affine)).movedim(0, -1)
-    tissue = (sample(native.amax(dim=0, keepdim=True), points) > 0).float()
-    near = tissue
-    for kernel, padding in zip(np.diag([2 * MARGIN] * 3) + 1, np.diag([MARGIN] * 3)):
-        near = F.max_pool3d(near, kernel.tolist(), stride=1, padding=padding.tolist())
+    highest = native.amax(dim=0, keepdim=True)
+    near = torch.zeros(1, *transform.shape)
+
+    def mark(planes: slice) -> None:
+        wider = slice(max(planes.start - MARGIN, 0), planes.stop + MARGIN)
+        points = torch.from_numpy(voxel_coordinates(transform.planes(wider), native_affine))
+        tissue = (sample(highest, points.movedim(0, -1)) > 0).float()
+        for kernel, padding in zip(np.diag([2 * MARGIN] * 3) + 1, np.diag([MARGIN] * 3)):
+            tissue = F.max_pool3d(tissue, kernel.tolist(), stride=1, padding=padding.tolist())
+        start = planes.start - wider.start
+        near[:, planes] = tissue[:, start : start + planes.stop - planes.start]
+
+    in_parts(mark, transform.shape[0], PLANES)
     found = ndimage.find_objects(near[0].numpy().astype(np.uint8))
     if not found:
         raise DataError('no tissue overlaps the template; check the tissue maps and the transform')
@@ -167,7 +175,7 @@ def _blurred_to_octants(to_template: Transform, tissues: Sequence[Image]) -> NDA
     Without it, some native voxels would be skipped. The affine part of the transform defines the
     size of an octant along each native axis.
     """
-    matrix = split_affine(to_template)[0]
+    matrix = affine_part(to_template)
     to_voxel = np.linalg.inv(tissues[0].affine[:3, :3])
     edges = to_voxel @ (matrix @ to_template.affine @ OCTANTS)[:3, :3]
     covered = np.linalg.norm(edges, axis=1)

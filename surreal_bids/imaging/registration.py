@@ -25,6 +25,7 @@ from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import like, same_grid, voxel_volume
 from surreal_bids.imaging.deformation import DEFAULT, Settings, deform
+from surreal_bids.imaging.slabs import PLANES, in_parts
 from surreal_bids.imaging.transforms import (
     Transform,
     affine_transform,
@@ -48,6 +49,9 @@ MARGIN_MM = 10.0
 REACH = 3
 """Voxels around the moving brain in which its splines are looked up; beyond, they are below 0.02 of
 the step at its surface."""
+
+SPLINE_MARGIN = 12
+"""Zeros around an image whose splines are computed, which the border then does not reach."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +151,17 @@ def _aligned(brain: Nifti1Image, affine: Transform) -> Nifti1Image:
     brain, _ = cut_out(brain, REACH)
     values = np.asarray(brain.dataobj)
     near = ndimage.maximum_filter((values != 0).astype(np.uint8), 2 * REACH + 1)
-    coordinates = voxel_coordinates(affine, brain.affine)
-    inside = ndimage.map_coordinates(near, coordinates, order=0, mode='grid-constant') > 0
+    splines = ndimage.spline_filter(np.pad(values, SPLINE_MARGIN), 3, np.float32)
     aligned = np.zeros(affine.shape, np.float32)
-    aligned[inside] = ndimage.map_coordinates(
-        values, coordinates[:, inside], order=3, mode='grid-constant'
-    )
+
+    def pull(planes: slice) -> None:
+        places = voxel_coordinates(affine.planes(planes), brain.affine)
+        inside = ndimage.map_coordinates(near, places, order=0, mode='grid-constant') > 0
+        aligned[planes][inside] = ndimage.map_coordinates(
+            splines, places[:, inside] + SPLINE_MARGIN, order=3, prefilter=False
+        )
+
+    in_parts(pull, affine.shape[0], PLANES)
     return Nifti1Image(aligned, affine.affine)
 
 
@@ -313,11 +322,17 @@ def _reduce(image: Nifti1Image, spacing: float) -> tuple[NDArray[np.float32], ND
     sizes = voxel_sizes(image.affine)
     steps = np.maximum(1, np.round(spacing / sizes)).astype(int)
     values = np.asarray(image.dataobj, dtype=np.float32)
-    sigma = np.where(steps > 1, spacing / (2 * sizes), 0)
-    smooth = ndimage.gaussian_filter(values, sigma, mode='constant', truncate=2.5)
-    kept = smooth[:: steps[0], :: steps[1], :: steps[2]]
-    scale = np.sqrt(np.mean(kept[kept != 0] ** 2))
-    return kept / scale, image.affine @ np.diag([*steps, 1])
+    for axis in np.flatnonzero(steps > 1).tolist():
+        weights = ndimage.gaussian_filter1d(
+            np.eye(values.shape[axis], dtype=np.float32),
+            spacing / (2 * sizes[axis]),
+            axis=0,
+            mode='constant',
+            truncate=2.5,
+        )[:: steps[axis]]
+        values = np.moveaxis(np.tensordot(weights, values, axes=(1, axis)), 0, axis)
+    scale = np.sqrt(np.mean(values[values != 0] ** 2))
+    return values / scale, image.affine @ np.diag([*steps, 1])
 
 
 def _box(inside: NDArray[np.bool_], margin: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -28,6 +28,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
 from surreal_bids.images import to_ants
 from surreal_bids.imaging.slabs import PLANES, in_parts
+from surreal_bids.parallel import in_threads
 
 Order = Literal[0, 1, 2, 3, 4, 5]
 """Of the spline that interpolates."""
@@ -44,15 +45,15 @@ VECTOR_INTENT = 1007
 FIT_POINTS = 4000
 """About so many voxels decide the affine part of a field."""
 
-INVERSION_ITERATIONS = 50
+INVERSION_ITERATIONS = 30
 INVERSION_TOLERANCE = 0.01
-"""A point is inverted when it moves by less than this (mm), or after so many iterations."""
+"""A point is inverted when it is wrong by less than this (voxels), or after so many iterations."""
 
-SMALLEST_GRID = 16
-"""Grids with more voxels along each axis are inverted at half the resolution first."""
+NEWTON_DISTANCE = 0.5
+"""Distance (voxels) over which derivatives are taken."""
 
-UNDAMPED_ITERATIONS = 10
-"""Points that still move after so many go half the way, which ends oscillation."""
+SMALLEST_VOLUME = 0.01
+"""Jacobian determinant below which Newton's method is not used."""
 
 
 @dataclass(frozen=True)
@@ -89,66 +90,165 @@ def identity_transform(shape: Sequence[int], affine: ArrayLike) -> Transform:
 def affine_transform(shape: Sequence[int], affine: ArrayLike, matrix: ArrayLike) -> Transform:
     """The transform x -> matrix @ x, from fixed to moving world, on a grid."""
     grid_affine = np.asarray(affine, dtype=np.float64)
-    displacement = (np.asarray(matrix, dtype=np.float64) - np.eye(4)) @ grid_affine
-    return Transform(np.moveaxis(_map_indices(shape, displacement), 0, -1), grid_affine)
+    still = np.zeros((*shape, 3), dtype=np.float32)
+    return Transform(_plus_affine(still, grid_affine, matrix), grid_affine)
 
 
 def then_affine(transform: Transform, matrix: ArrayLike) -> Transform:
     """The transform followed by an affine map of the moving world: x -> matrix @ transform(x)."""
     linear = np.asarray(matrix, dtype=np.float32)[:3, :3]
-    field = affine_transform(transform.shape, transform.affine, matrix).field
-    field += transform.field @ linear.T
-    return Transform(field, transform.affine)
+    turned = transform.field @ linear.T
+    return Transform(_plus_affine(turned, transform.affine, matrix), transform.affine)
+
+
+def _plus_affine(
+    field: NDArray[np.float32], affine: NDArray[np.float64], matrix: ArrayLike
+) -> NDArray[np.float32]:
+    """Add the displacement of an affine map, from fixed to moving world, to a field, in place."""
+    displacement = (np.asarray(matrix, dtype=np.float64) - np.eye(4)) @ affine
+
+    def add(planes: slice) -> None:
+        part = field[planes]
+        part += np.moveaxis(_map_indices(part.shape[:3], displacement @ _shift(planes)), 0, -1)
+
+    in_parts(add, len(field), PLANES)
+    return field
 
 
 def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Transform:
     """The inverse, on a grid of the moving image (`shape`, `affine`).
 
-    The transform is split as M(x + e(x)) with M affine; the fixed-point iteration
-    x <- M^-1 y - e(x) (Chen et al., Med Phys 35:81, 2008) then converges whatever M rotates. It
-    starts from the inverse on a grid of half the resolution, which leaves few iterations.
+    The transform is split as M(x + e(x)) with M affine. Voxels of its own grid, taken where it puts
+    them, say where those near by come from; Newton's method does the rest. The usual fixed-point
+    iteration x <- M^-1 y - e(x) fails where the transform stretches much: 1 mm off in a tenth of a
+    real brain.
     """
     grid_affine = np.asarray(affine, dtype=np.float64)
     matrix, field = split_affine(transform)
     to_start = np.linalg.inv(matrix)
-    to_voxel = np.linalg.inv(transform.affine)
-    offsets = _invert_residual(_volumes(field), to_voxel, shape, to_start @ grid_affine)
-    offsets += affine_transform(shape, grid_affine, to_start).field
-    return Transform(offsets, grid_affine)
-
-
-def _invert_residual(
-    residual: Tensor, to_voxel: NDArray, shape: Sequence[int], affine: NDArray[np.float64]
-) -> NDArray[np.float32]:
-    """Offsets d (X, Y, Z, 3) that solve d(y) = -e(y + d(y)) at the voxels y of a grid."""
-    offsets = np.zeros((*shape, 3), dtype=np.float32)
-    if min(shape) > SMALLEST_GRID:
-        half = [size // 2 + 1 for size in shape]
-        coarse = _invert_residual(residual, to_voxel, half, affine @ np.diag([2, 2, 2, 1]))
-        _double(coarse, offsets)
+    from_moving = np.linalg.inv(transform.affine) @ to_start @ grid_affine
+    linear = transform.affine[:3, :3].astype(np.float32)
+    residual = _volumes(field @ np.linalg.inv(linear).T)
+    guess = _scattered(residual, from_moving, shape)
+    offsets = np.empty((*shape, 3), dtype=np.float32)
 
     def solve(planes: slice) -> None:
-        places = _grid_points(offsets[planes].shape, affine @ _shift(planes)).reshape(-1, 3)
-        found = offsets[planes].reshape(-1, 3)
-        moving = np.arange(len(places))
-        for iteration in range(INVERSION_ITERATIONS):
-            old = found[moving]
-            change = -_sample_vectors(residual, to_voxel, places[moving] + old) - old
-            found[moving] += change if iteration < UNDAMPED_ITERATIONS else change / 2
-            moving = moving[np.abs(change).max(axis=1) > INVERSION_TOLERANCE]
-            if len(moving) == 0:
-                break
+        start = _doubled(guess, planes, shape)
+        wanted = torch.from_numpy(_map_indices(start.shape[1:], from_moving @ _shift(planes)))
+        found = _solve(residual, wanted.flatten(1), start.flatten(1)).view(start.shape)
+        offsets[planes] = found.movedim(0, -1).numpy() @ linear.T
 
     in_parts(solve, shape[0], PLANES)
-    return offsets
+    return Transform(_plus_affine(offsets, grid_affine, to_start), grid_affine)
 
 
-def _double(coarse: NDArray[np.float32], fine: NDArray[np.float32]) -> None:
-    """Fill a grid from every second of its voxels, linearly between them."""
-    sizes = [2 * size - 1 for size in coarse.shape[:3]]
-    x, y, z = fine.shape[:3]
-    doubled = F.interpolate(_volumes(coarse)[None], sizes, mode='trilinear', align_corners=True)
-    fine[:] = doubled[0].movedim(0, -1).numpy()[:x, :y, :z]
+def _scattered(residual: Tensor, from_moving: NDArray[np.float64], shape: Sequence[int]) -> Tensor:
+    """Guess d with d = -e(y + d), (3, x, y, z), at every second voxel of a moving grid.
+
+    The mean of -e(x) over the voxels x that the transform puts near by; where there are none, that
+    of a wider neighbourhood.
+    """
+    half = [size // 2 + 1 for size in shape]
+    to_half = np.linalg.inv(from_moving @ np.diag([2, 2, 2, 1])).astype(np.float32)
+    cells = np.full(residual.shape[1:], np.prod(half), dtype=np.int64)
+
+    def find_cells(planes: slice) -> None:
+        here = residual[:, planes].numpy()
+        places = _map_indices(here.shape[1:], to_half @ _shift(planes))
+        places += np.tensordot(to_half[:3, :3], here, axes=1)
+        i, j, k = places = np.rint(places, out=places).astype(np.int32)
+        inside = np.all([(at >= 0) & (at < size) for at, size in zip(places, half)], axis=0)
+        np.copyto(cells[planes], (i * half[1] + j) * half[2] + k, where=inside)
+
+    in_parts(find_cells, len(cells), PLANES)
+
+    def added_up(values: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        sums = np.bincount(cells.ravel(), values, minlength=int(np.prod(half)) + 1)
+        return sums[:-1].astype(np.float32).reshape(half)
+
+    *sums, counts = in_threads(added_up, [*(-residual).flatten(1).numpy(), None])
+    return _filled(torch.from_numpy(np.stack(sums)), torch.from_numpy(counts)[None])
+
+
+def _filled(sums: Tensor, counts: Tensor) -> Tensor:
+    """Means (C, X, Y, Z) of cells; those of empty ones are taken from cells twice as large."""
+    means = sums / counts.clamp_min(1)
+    if bool(counts.all()) or max(sums.shape[1:]) == 1:
+        return means
+    padding = [side for size in reversed(sums.shape[1:]) for side in (0, size % 2)]
+    larger = [8 * F.avg_pool3d(F.pad(each, padding), 2) for each in (sums, counts)]
+    around = F.interpolate(_filled(*larger)[None], scale_factor=2.0)[0]
+    x, y, z = sums.shape[1:]
+    return torch.where(counts > 0, means, around[:, :x, :y, :z])
+
+
+def _doubled(coarse: Tensor, planes: slice, shape: Sequence[int]) -> Tensor:
+    """Some planes, from an even one on, of a grid whose every second voxel is known."""
+    used = coarse[:, planes.start // 2 : planes.stop // 2 + 1]
+    sizes = [2 * size - 1 for size in used.shape[1:]]
+    doubled = F.interpolate(used[None], sizes, mode='trilinear', align_corners=True)[0]
+    return doubled[:, : planes.stop - planes.start, : shape[1], : shape[2]]
+
+
+def _solve(residual: Tensor, wanted: Tensor, start: Tensor) -> Tensor:
+    """Solve d + e(y + d) = 0 by Newton's method at points y (3, N); all in voxels of e."""
+    solved = start.clone()
+    points, offsets = wanted, start
+    error = offsets + _vectors(residual, points + offsets)
+    share = torch.ones(wanted.shape[1])
+    places = torch.arange(wanted.shape[1])
+    for _ in range(INVERSION_ITERATIONS):
+        (left,) = (error.abs().amax(dim=0) > INVERSION_TOLERANCE).nonzero(as_tuple=True)
+        if len(left) == 0:
+            break
+        points, offsets, error = (each.index_select(1, left) for each in (points, offsets, error))
+        places, share = places[left], share[left]
+        step = share * _newton_step(residual, points + offsets, error - offsets, error)
+        remaining = offsets + step + _vectors(residual, points + offsets + step)
+        better = remaining.square().sum(dim=0) < error.square().sum(dim=0)
+        share = torch.where(better, 2 * share, share / 4).clamp_max_(1)
+        offsets = torch.where(better, offsets + step, offsets)
+        error = torch.where(better, remaining, error)
+        solved.index_copy_(1, places, offsets)
+    return solved
+
+
+def _newton_step(residual: Tensor, points: Tensor, vectors: Tensor, error: Tensor) -> Tensor:
+    """Step (3, N) that would make an error zero if e were linear; `vectors` are those of e."""
+    columns = []
+    for unit in torch.eye(3)[:, :, None]:
+        beyond = _vectors(residual, points + NEWTON_DISTANCE * unit)
+        columns.append(unit + (beyond - vectors) / NEWTON_DISTANCE)
+    a, b, c = columns
+    normals = _cross(b, c), _cross(c, a), _cross(a, b)
+    volume = (a * normals[0]).sum(dim=0)
+    step = torch.stack([(error * normal).sum(dim=0) for normal in normals]) / volume
+    return -torch.where(volume > SMALLEST_VOLUME, step, error)
+
+
+def _cross(a: Tensor, b: Tensor) -> Tensor:
+    """Cross product of vectors (3, N); that of PyTorch takes many times as long."""
+    return a.roll(-1, 0) * b.roll(-2, 0) - a.roll(-2, 0) * b.roll(-1, 0)
+
+
+def _vectors(field: Tensor, voxels: Tensor) -> Tensor:
+    """Vectors of a field (3, X, Y, Z) at points (3, N); beyond the grid, those at its edge."""
+    return sample(field, voxels.T, 'border')
+
+
+def affine_part(transform: Transform) -> NDArray[np.float64]:
+    """The affine map (4, 4), from fixed to moving world, that fits a transform best."""
+    stride = max(1, round((np.prod(transform.shape) / FIT_POINTS) ** (1 / 3)))
+    sparse = Transform(
+        transform.field[::stride, ::stride, ::stride],
+        transform.affine @ np.diag([stride, stride, stride, 1]),
+    )
+    sources = _grid_points(sparse.shape, sparse.affine).reshape(-1, 3).astype(np.float64)
+    design = np.column_stack([sources, np.ones(len(sources))])
+    solution = np.linalg.lstsq(design, sources + sparse.field.reshape(-1, 3), rcond=None)[0]
+    matrix = np.eye(4)
+    matrix[:3] = solution.T
+    return matrix
 
 
 def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
@@ -161,18 +261,18 @@ def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.
     residual : ndarray, shape (X, Y, Z, 3)
         e, in mm, at the voxels of the grid.
     """
-    points = _grid_points(transform.shape, transform.affine)
-    moved = points + transform.field
-    stride = max(1, round((np.prod(transform.shape) / FIT_POINTS) ** (1 / 3)))
-    sparse = (slice(None, None, stride),) * 3
-    sources = points[sparse].reshape(-1, 3).astype(np.float64)
-    design = np.column_stack([sources, np.ones(len(sources))])
-    solution = np.linalg.lstsq(design, moved[sparse].reshape(-1, 3), rcond=None)[0]
-    matrix = np.eye(4)
-    matrix[:3] = solution.T
+    matrix = affine_part(transform)
     back = np.linalg.inv(matrix)
-    straightened = moved @ back[:3, :3].T.astype(np.float32) + back[:3, 3].astype(np.float32)
-    return matrix, straightened - points
+    linear = back[:3, :3].astype(np.float32)
+    residual = np.empty((3, *transform.shape), dtype=np.float32)
+
+    def straighten(planes: slice) -> None:
+        part = transform.planes(planes)
+        residual[:, planes] = _map_indices(part.shape, (back - np.eye(4)) @ part.affine)
+        residual[:, planes] += np.moveaxis(part.field @ linear.T, -1, 0)
+
+    in_parts(straighten, transform.shape[0], PLANES)
+    return matrix, np.moveaxis(residual, 0, -1)
 
 
 def resample(image: Nifti1Image, transform: Transform, *, order: Order = 1) -> Nifti1Image:
@@ -266,8 +366,14 @@ def sample(
 
 def write_transform(path: str | Path, transform: Transform) -> Path:
     """Write an ITK displacement field (5-D NIfTI, LPS vectors), rounded to `WRITTEN_MM`."""
-    steps = np.rint(transform.field * (RAS_TO_LPS / WRITTEN_MM))
-    vectors = (steps * WRITTEN_MM)[:, :, :, np.newaxis, :]
+    # In the order of the file, which is that of the axes of a NIfTI image.
+    vectors = np.empty((*transform.shape, 1, 3), dtype=np.float32, order='F')
+
+    def round_off(planes: slice) -> None:
+        steps = np.rint(transform.field[planes] * (RAS_TO_LPS / WRITTEN_MM))
+        np.multiply(steps, WRITTEN_MM, out=vectors[planes, :, :, 0])
+
+    in_parts(round_off, transform.shape[0], PLANES)
     image = Nifti1Image(vectors, transform.affine)
     image.header.set_intent(VECTOR_INTENT)
     image.header.set_xyzt_units('mm')
@@ -311,8 +417,10 @@ def read_composite(paths: str | Path | Sequence[str | Path], reference: Nifti1Im
 def _map_indices(shape: Sequence[int], matrix: NDArray) -> NDArray[np.float32]:
     """`matrix` applied to the index of each voxel: shape (3, X, Y, Z)."""
     i, j, k = np.ogrid[: shape[0], : shape[1], : shape[2]]
-    rows = [row[0] * i + row[1] * j + (row[2] * k + row[3]) for row in matrix[:3]]
-    return np.stack([row.astype(np.float32) for row in rows])
+    mapped = np.empty((3, *shape[:3]), dtype=np.float32)
+    for row, out in zip(matrix, mapped):
+        np.add(row[0] * i + row[1] * j, row[2] * k + row[3], out=out, casting='same_kind')
+    return mapped
 
 
 def _shift(planes: slice) -> NDArray[np.float64]:
@@ -328,16 +436,3 @@ def _grid_points(shape: Sequence[int], affine: NDArray[np.float64]) -> NDArray[n
 def _volumes(field: NDArray[np.float32]) -> Tensor:
     """The components of a field (X, Y, Z, 3) one after the other, (3, X, Y, Z)."""
     return torch.from_numpy(field).movedim(-1, 0).contiguous()
-
-
-def _sample_vectors(
-    field: Tensor, to_voxel: NDArray, points: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Vectors of a field (3, X, Y, Z) at world points, linearly between voxels.
-
-    Beyond the grid they are those at its edge.
-    """
-    matrix = to_voxel.astype(np.float32)
-    voxels = torch.from_numpy(points @ matrix[:3, :3].T + matrix[:3, 3])
-    sampled = sample(field, voxels, 'border')
-    return sampled.movedim(0, -1).contiguous().numpy()

@@ -117,6 +117,17 @@ def test_composition_with_the_inverse_is_the_identity(kind):
     assert np.abs(inner(back_and_there.field)).max() < TENTH_OF_A_VOXEL
 
 
+@pytest.mark.parametrize('stretch', [1.5, 4.0, 8.0])
+def test_inverse_where_lengths_are_multiplied(stretch):
+    affine = grid_affine('plain')
+    points = world(SHAPE, affine) - affine[:3, 3] - 0.5 * np.array(SHAPE) @ affine[:3, :3].T
+    radii = np.linalg.norm(points, axis=-1, keepdims=True)
+    field = (stretch - 1) * points / np.maximum(1, radii / 3)  # constant from 3 mm on
+    transform = Transform(field.astype(np.float32), affine)
+    there_and_back = compose(invert(transform, SHAPE, affine), transform)
+    assert np.abs(inner(there_and_back.field)).max() < TENTH_OF_A_VOXEL
+
+
 @pytest.mark.parametrize('degrees', [0, 90, 180])
 def test_inverse_of_an_affine_map_is_exact_however_far_it_turns(degrees):
     matrix = rotation(degrees, 1) @ MATRIX
