@@ -16,6 +16,7 @@ from scipy import ndimage
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.images import Image, like, load_image, same_grid
+from surreal_bids.parallel import in_threads
 
 TEMPLATE_SPACE = 'MNI152NLin2009cAsym'
 """Name of the space in TemplateFlow."""
@@ -131,17 +132,14 @@ def read_template(folder: str | Path) -> Template:
     folder = Path(folder)
     t1w_path = _only_t1w(folder)
     stem = t1w_path.name.removesuffix('_T1w.nii.gz')
-    t1w = load_image(t1w_path)
-    mask = _load_beside(t1w, folder / f'{stem}_desc-brain_mask.nii.gz')
-    priors = {
-        tissue: _load_beside(t1w, folder / f'{stem}_label-{tissue}_probseg.nii.gz')
-        for tissue in TISSUES
-    }
+    endings = ['desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES)]
+    paths = [folder / f'{stem}_{ending}.nii.gz' for ending in endings]
+    t1w, mask, *probabilities = in_threads(_load_part, [t1w_path, *paths])
+    _check_parts(t1w, dict(zip(paths, [mask, *probabilities])))
+    priors = dict(zip(TISSUES, probabilities))
     inside = np.asarray(mask.dataobj) > 0.5
     if not inside.any():
-        raise DataError(
-            f'{folder / stem}_desc-brain_mask.nii.gz: no voxel is above 0.5; correct the mask'
-        )
+        raise DataError(f'{paths[0]}: no voxel is above 0.5; correct the mask')
     _check_priors(folder, priors)
     return Template(
         name=re.split('[-_]', stem)[1],
@@ -248,19 +246,22 @@ def _only_t1w(folder: Path) -> Path:
     return folder / found[0]
 
 
-def _load_beside(t1w: Image, path: Path) -> Image:
+def _load_part(path: Path) -> Image:
     if not path.is_file():
         raise DataError(
             f'{path}: not found; a template needs a T1w image, a desc-brain_mask and a probseg of '
             f'{", ".join(TISSUES)}'
         )
-    image = load_image(path)
-    if not same_grid(t1w, image):
-        raise DataError(
-            f'{path}: the image {image.shape} is not on the grid of the T1w image {t1w.shape}; '
-            'resample it'
-        )
-    return image
+    return load_image(path)
+
+
+def _check_parts(t1w: Image, others: Mapping[Path, Image]) -> None:
+    for path, image in others.items():
+        if not same_grid(t1w, image):
+            raise DataError(
+                f'{path}: the image {image.shape} is not on the grid of the T1w image {t1w.shape}; '
+                'resample it'
+            )
 
 
 def _check_priors(folder: Path, priors: Mapping[str, Image]) -> None:

@@ -33,7 +33,7 @@ from surreal_bids.config import (
 )
 from surreal_bids.exceptions import SurrealError, UsageError
 from surreal_bids.files import sole_use
-from surreal_bids.parallel import start_server
+from surreal_bids.parallel import find_device, start_server
 
 if TYPE_CHECKING:
     from surreal_bids.bids.layout import Visit
@@ -182,9 +182,7 @@ def check_options(config: AppConfig) -> None:
         from surreal_bids.cli.group import check_group_options
 
         check_group_options(config)
-    elif config.device in ('cuda', 'mps'):
-        from surreal_bids.model.train import find_device
-
+    elif config.dry_run:
         find_device(config.device)
 
 

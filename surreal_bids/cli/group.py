@@ -51,7 +51,7 @@ from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.interfaces.group import CAUTIONS
 from surreal_bids.model.bundle import CARD
 from surreal_bids.model.checks import MIN_PEOPLE
-from surreal_bids.model.train import find_device
+from surreal_bids.parallel import find_device
 from surreal_bids.progress import STATUS, Progress, Stage, read_status
 from surreal_bids.published import find_model, model_name
 from surreal_bids.rindices.crossfit import (
@@ -198,7 +198,7 @@ def check_group_options(config: AppConfig) -> None:
     check_template(config)
     if config.model is not None:
         TableModel.load(config.model)
-    else:
+    elif config.write_slurm is None:
         find_device(config.device)
     if 'participant' not in config.analysis_levels and config.write_slurm is None:
         return  # The group level itself reads everything before it writes.

@@ -54,6 +54,7 @@ from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_json, write_text
+from surreal_bids.parallel import find_device, in_worker
 from surreal_bids.progress import Progress, Stage
 from surreal_bids.reports.assembly import ANATOMY, read_fragment, report_path
 from surreal_bids.reports.methods import (
@@ -108,9 +109,13 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
     plan = make_plan(config, survey)
     if not config.reports_only:
         plan = without_bad_results(plan)
+    on_gpu = config.device in ('cuda', 'mps') and plan.pending and runs_here(config)
+    device = in_worker(find_device, config.device) if on_gpu else None
+    study = prepare_study(config)
+    if device is not None:
+        device.result()  # An error if there is none.
     start_outputs(config, survey, plan)
     log_problems(config, survey, plan.problems)
-    study = prepare_study(config)
     log_reuse(config, plan.jobs)
     log_licence(study, plan.pending)
     for job in plan.jobs:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, like, same_grid
+from surreal_bids.imaging.slabs import in_parts
 from surreal_bids.templates import TISSUES
 
 __all__ = ['TISSUES', 'Tissues', 'classify_tissue']
@@ -48,6 +48,9 @@ million."""
 MOST_ITERATIONS = 30
 TOLERANCE = 3e-4
 """Expectation-maximisation ends when all means change less, or after this many iterations."""
+
+VOXELS = 1 << 17
+"""Voxels that a thread works on at a time."""
 
 CERTAINTY = 4
 """Exponent of the priors as weights of the initial means, which favours certain voxels."""
@@ -95,18 +98,15 @@ def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> Tis
         raise DataError(
             'tissue: the brain mask is empty; provide another mask or exclude this image'
         )
-    box = ndimage.find_objects(inside.astype(np.uint8))[0]
-    inside = inside[box]
-    values = np.asarray(t1w.dataobj[box], dtype=np.float32)
-    prior = _normalised_priors(np.stack([priors[name].dataobj[box] for name in TISSUES]), inside)
-    scaled = _unit_range(values[inside])
-    contents = voxel_contents(scaled, prior[:, inside])
+    values = np.asarray(t1w.dataobj, dtype=np.float32)[inside]
+    prior = _normalised_priors(np.stack([np.asarray(priors[n].dataobj)[inside] for n in TISSUES]))
+    scaled = _unit_range(values)
+    contents = voxel_contents(scaled, prior)
     found = []
     for share_mixed in (False, True):
-        posterior = np.zeros_like(prior)
-        posterior[:, inside] = _shares(scaled, *contents, share_mixed)
+        posterior = _shares(scaled, *contents, share_mixed)
         _check_contrast(values, posterior)
-        found.append({name: _paste(t1w, each, box) for name, each in zip(TISSUES, posterior)})
+        found.append({n: _paste(t1w, each, inside) for n, each in zip(TISSUES, posterior)})
     return Tissues(*found)
 
 
@@ -119,10 +119,10 @@ def _check_grids(t1w: Image, others: Mapping[str, Image]) -> None:
             )
 
 
-def _normalised_priors(priors: NDArray, inside: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Return positive priors (tissues, X, Y, Z) that add up to 1 inside and are 0 outside."""
+def _normalised_priors(priors: NDArray) -> NDArray[np.float32]:
+    """Return positive priors (tissues, N) that add up to 1."""
     raised = np.nan_to_num(priors.astype(np.float32)).clip(0) + np.float32(SMALLEST_PRIOR)
-    return raised / raised.sum(axis=0) * inside
+    return raised / raised.sum(axis=0)
 
 
 def _unit_range(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -182,16 +182,21 @@ def _shares(
 ) -> NDArray[np.float32]:
     """Compute the expected share of each tissue in each voxel, (3, N)."""
     shares = np.zeros((len(TISSUES), len(values)), dtype=np.float32)
-    for found, (a, b) in zip(probability, CONTENTS):
-        if a == b:
-            shares[a] += found
-            continue
-        contrast = np.float32(means[a] - means[b]) or np.float32(SMALLEST_SD)
-        of_first = ((values - np.float32(means[b])) / contrast).clip(*MIXED)
-        if (a, b) == (GREY, FLUID) and not share_mixed:
-            of_first = (of_first > MIXED[0]).astype(np.float32)
-        shares[a] += found * of_first
-        shares[b] += found * (1 - of_first)
+
+    def add(voxels: slice) -> None:
+        here = shares[:, voxels]
+        for found, (a, b) in zip(probability[:, voxels], CONTENTS):
+            if a == b:
+                here[a] += found
+                continue
+            contrast = np.float32(means[a] - means[b]) or np.float32(SMALLEST_SD)
+            of_first = ((values[voxels] - np.float32(means[b])) / contrast).clip(*MIXED)
+            if (a, b) == (GREY, FLUID) and not share_mixed:
+                of_first = (of_first > MIXED[0]).astype(np.float32)
+            here[a] += found * of_first
+            here[b] += found * (1 - of_first)
+
+    in_parts(add, len(values), VOXELS)
     return shares
 
 
@@ -215,17 +220,23 @@ def _probabilities(
 ) -> NDArray[np.float32]:
     """Compute the posterior probability of each of `CONTENTS` in each voxel, shape (6, N)."""
     probability = np.empty_like(contents)
-    for row, prior, (a, b) in zip(probability, contents, CONTENTS):
-        sd = np.sqrt(noise**2 + SPREAD * (means[a] - means[b]) ** 2)
-        z = (values - np.float32((means[a] + means[b]) / 2)) / np.float32(sd)
-        row[:] = prior * (np.exp(-(z**2) / 2) / np.float32(sd) + np.float32(SMALLEST_LIKELIHOOD))
-    return probability / probability.sum(axis=0)
+
+    def compare(voxels: slice) -> None:
+        here = probability[:, voxels]
+        for row, prior, (a, b) in zip(here, contents[:, voxels], CONTENTS):
+            sd = np.sqrt(noise**2 + SPREAD * (means[a] - means[b]) ** 2)
+            z = (values[voxels] - np.float32((means[a] + means[b]) / 2)) / np.float32(sd)
+            likelihood = np.exp(-(z**2) / 2) / np.float32(sd)
+            row[:] = prior * (likelihood + np.float32(SMALLEST_LIKELIHOOD))
+        here /= here.sum(axis=0)
+
+    in_parts(compare, len(values), VOXELS)
+    return probability
 
 
 def _check_contrast(values: NDArray[np.float32], posterior: NDArray[np.float32]) -> None:
     """Raise an error if the mean intensities are not in the order of T1w contrast."""
-    weights = posterior.reshape(len(TISSUES), -1).astype(float)
-    means = dict(zip(TISSUES, weights @ values.ravel() / weights.sum(axis=1)))
+    means = dict(zip(TISSUES, posterior.astype(float) @ values / posterior.sum(axis=1)))
     ordered = [means[name] for name in FROM_DARK_TO_BRIGHT]
     if not ordered[0] < ordered[1] < ordered[2]:
         found = ', '.join(f'{name} {means[name]:.4g}' for name in FROM_DARK_TO_BRIGHT)
@@ -235,8 +246,8 @@ def _check_contrast(values: NDArray[np.float32], posterior: NDArray[np.float32])
         )
 
 
-def _paste(reference: Image, cut: NDArray[np.float32], box: tuple[slice, ...]) -> Image:
-    """Insert a box into an image of zeros on the grid of the reference."""
+def _paste(reference: Image, values: NDArray[np.float32], inside: NDArray[np.bool_]) -> Image:
+    """Insert the voxels of a mask into an image of zeros on the grid of the reference."""
     whole = np.zeros(reference.shape, dtype=np.float32)
-    whole[box] = cut
+    whole[inside] = values
     return like(reference, whole, np.float32)

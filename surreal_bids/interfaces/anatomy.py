@@ -27,6 +27,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
 from surreal_bids.interfaces import Step
+from surreal_bids.parallel import find_device
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
 
 if TYPE_CHECKING:
@@ -98,11 +99,9 @@ def torch_device(name: str) -> str:
     Images are processed on the CPU with `mps`, which has neither double precision nor all
     operations on volumes.
     """
-    if name != 'auto':
-        return 'cpu' if name == 'mps' else name
-    import torch
-
-    return 'cuda' if torch.cuda.is_available() else 'cpu'
+    if name == 'auto':
+        return str(find_device(name))
+    return 'cpu' if name == 'mps' else name
 
 
 WARNINGS = 'warnings.json'

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.interfaces import Step
 from surreal_bids.interfaces.anatomy import load_template, warnings_in
+from surreal_bids.parallel import in_threads
 from surreal_bids.templates import TISSUES
 
 if TYPE_CHECKING:
@@ -240,41 +242,42 @@ class WriteReport(Step):
 
 
 class Scan:
-    """Images and volumes of one visit, read from its outputs."""
+    """Images, transform and volumes of one visit, read from its outputs."""
 
     def __init__(self, visit: VisitOutputs) -> None:
+        from surreal_bids.imaging.transforms import read_transform
+
         self.visit = visit
-        self.t1w = load_image(visit.path('t1w'))
-        self.mask = load_image(visit.path('brain_mask'))
-        self.tissues = {
-            tissue: load_image(visit.path('tissue_probability', tissue=tissue))
-            for tissue in TISSUES
-        }
+        images = [visit.path(name) for name in ('t1w', 'brain_mask', 'segmentation')]
+        images += [visit.path('tissue_probability', tissue=tissue) for tissue in TISSUES]
+        images.append(visit.path('ravens', tissue='GM'))
+        reading: list[Callable[[], Any]] = [partial(load_image, path) for path in images]
+        reading.insert(0, partial(read_transform, visit.path('transform_to_template')))
+        self.to_template, self.t1w, self.mask, self.labels, *tissues, self.ravens = in_threads(
+            lambda read: read(), reading
+        )
+        self.tissues = dict(zip(TISSUES, tissues))
         self.volumes = pd.read_csv(visit.path('segmentation_volumes'), sep='\t')
 
 
 def draw_figures(scan: Scan, template: Template, lesion: Image | None = None) -> dict[str, Path]:
     """Draw all figures of a visit; returns their paths by the keys of :data:`CAPTIONS`."""
-    from surreal_bids.imaging.transforms import read_transform, resample
+    from surreal_bids.imaging.transforms import resample
     from surreal_bids.reports import mosaics
 
-    visit = scan.visit
-    paths = {name: visit.path('figure', figure=name) for name in CAPTIONS}
+    paths = {name: scan.visit.path('figure', figure=name) for name in CAPTIONS}
     mosaics.mask_mosaic(paths['brain'], scan.t1w, scan.mask, lesion)
-    to_template = read_transform(visit.path('transform_to_template'))
     mosaics.registration_mosaic(
         paths['registration'],
-        resample(scan.t1w, to_template),
+        resample(scan.t1w, scan.to_template),
         template.t1w,
         template.mask,
         {'WM': template.priors['WM']},
     )
     mosaics.tissue_mosaic(paths['tissue'], scan.t1w, scan.mask, scan.tissues)
-    labels = load_image(visit.path('segmentation'))
     names = dict(zip(scan.volumes['index'], scan.volumes['name']))
-    mosaics.label_mosaic(paths['regions'], scan.t1w, scan.mask, labels, names)
-    ravens = load_image(visit.path('ravens', tissue='GM'))
-    mosaics.ravens_mosaic(paths['ravens'], ravens, template.mask)
+    mosaics.label_mosaic(paths['regions'], scan.t1w, scan.mask, scan.labels, names)
+    mosaics.ravens_mosaic(paths['ravens'], scan.ravens, template.mask)
     return paths
 
 

@@ -92,7 +92,8 @@ from surreal_bids.model.stability import (
     train_stack,
     work_of_choice,
 )
-from surreal_bids.model.train import Sample, find_device, members_r_indices
+from surreal_bids.model.train import Sample, members_r_indices
+from surreal_bids.parallel import find_device
 from surreal_bids.progress import portion, report
 
 if TYPE_CHECKING:

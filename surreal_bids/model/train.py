@@ -20,7 +20,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from surreal_bids.exceptions import UsageError
 from surreal_bids.files import remove_leftovers
 from surreal_bids.model.agreement import compare_members
 from surreal_bids.model.bundle import fingerprint, load_checkpoint, save_checkpoint
@@ -467,22 +466,3 @@ def mean_gradients(weights: Weights, people_NS: Tensor) -> NDArray[np.float64]:
             ]
         portions.append(torch.stack(each, dim=1))
     return torch.cat(portions).double().numpy()
-
-
-def find_device(name: str) -> torch.device:
-    """Return the device to train on.
-
-    `auto` does not choose `mps`, the GPU of Apple: it has not been tried.
-    """
-    available = {
-        'cpu': True,
-        'cuda': torch.cuda.is_available(),
-        'mps': torch.backends.mps.is_available(),
-    }
-    if name == 'auto':
-        name = 'cuda' if available['cuda'] else 'cpu'
-    if name not in available:
-        raise UsageError(f'unknown device {name!r}; choose auto, {", ".join(available)}')
-    if not available[name]:
-        raise UsageError(f'no {name.upper()} device is available; choose device cpu or auto')
-    return torch.device(name)

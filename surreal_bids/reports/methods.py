@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jinja2
 from markupsafe import Markup, escape
 
-from surreal_bids.analysis.engine import Analysis
 from surreal_bids.bids.precomputed import LESIONS, Reusable
 from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
-from surreal_bids.harmonization.combat import UNHARMONIZED
+
+if TYPE_CHECKING:
+    from surreal_bids.analysis.engine import Analysis
 
 MaskOrigin = Literal['deepbet', 'stripped', 'given']
 COMPUTED_MASKS: tuple[MaskOrigin, ...] = ('deepbet', 'stripped')
@@ -250,6 +251,9 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
 
 def _is_harmonized(found: Analysis) -> bool:
     """Whether site effects were removed: the model knows several sites, and those of someone."""
+    # Imported here because it is slow, and reports of participants do not need it.
+    from surreal_bids.harmonization.combat import UNHARMONIZED
+
     combat = found.model.preprocessing.combat
     if combat is None or len(combat.sites_) < 2:
         return False

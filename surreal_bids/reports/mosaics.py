@@ -16,8 +16,8 @@ from typing import Literal
 import matplotlib as mpl
 import nibabel as nib
 import numpy as np
+from contourpy import contour_generator  # installed with matplotlib
 from matplotlib.colors import Normalize, to_hex, to_rgb
-from matplotlib.figure import Figure
 from nibabel.affines import apply_affine
 from numpy.typing import NDArray
 from scipy import ndimage
@@ -344,16 +344,15 @@ def _paint(tiles: Sequence[Tile]) -> NDArray[np.uint8]:
 
 
 def _draw_outline(canvas: Canvas, tiles: Sequence[Tile], outline: Outline) -> None:
-    volume, axes = load_volume(outline.image), Figure().add_axes((0, 0, 1, 1))
+    volume = load_volume(outline.image)
     for tile in tiles:
         values = sample(volume, tile.where, PIXEL_MM)
         if not values.min() < outline.level < values.max():
             continue
         columns = tile.left + np.arange(tile.width) + 0.5
         rows = tile.top + tile.height - np.arange(tile.height) - 0.5
-        contour = axes.contour(columns, rows, values, levels=[outline.level])
-        contour.remove()
-        for curve in map(_thin, contour.allsegs[0]):
+        curves = contour_generator(columns, rows, values).lines(outline.level)
+        for curve in map(_thin, map(np.asarray, curves)):
             if len(curve) >= MIN_POINTS:
                 canvas.line(*curve.ravel(), colour=outline.colour, width=outline.width)
 
@@ -515,7 +514,7 @@ def label_mosaic(
     """
     slices = choose_slices(mask)
     grey, volume = grey_painter(t1w, mask, slices), load_volume(labels, np.int32)
-    indices = np.unique(volume.data)
+    indices = np.flatnonzero(np.bincount(volume.data.ravel()))
     colour_of = np.zeros((indices.max() + 1, 3))
     for index in indices:
         colour_of[index] = region_colour(int(index), names.get(int(index), ''))

@@ -8,7 +8,7 @@ import torch
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import encode, synthesise
-from surreal_bids.model.train import find_device
+from surreal_bids.parallel import find_device
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.model.tiny import N_REGIONS, people
 from tests.shared_data import shared_data
