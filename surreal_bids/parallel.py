@@ -16,12 +16,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from surreal_bids.exceptions import UsageError
-
-if TYPE_CHECKING:
-    import torch
 
 Item = TypeVar('Item')
 Result = TypeVar('Result')
@@ -158,8 +155,8 @@ def in_worker(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
         pool.shutdown(wait=False)
 
 
-def find_device(name: str) -> torch.device:
-    """Return the device for PyTorch.
+def find_device(name: str) -> str:
+    """Return the name of the device for PyTorch.
 
     `auto` does not choose `mps`, the GPU of Apple: it has not been tried.
     """
@@ -177,4 +174,4 @@ def find_device(name: str) -> torch.device:
         raise UsageError(f'unknown device {name!r}; choose auto, {", ".join(available)}')
     if not available[name]:
         raise UsageError(f'no {name.upper()} device is available; choose device cpu or auto')
-    return torch.device(name)
+    return name

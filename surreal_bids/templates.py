@@ -266,7 +266,8 @@ def _check_parts(t1w: Image, others: Mapping[Path, Image]) -> None:
 
 def _check_priors(folder: Path, priors: Mapping[str, Image]) -> None:
     arrays = {tissue: np.asarray(image.dataobj) for tissue, image in priors.items()}
-    arrays['GM + WM + CSF'] = np.sum(list(arrays.values()), axis=0)
+    grey, white, fluid = arrays.values()
+    arrays['GM + WM + CSF'] = grey + white + fluid
     for name, array in arrays.items():
         lowest, highest = array.min(), array.max()
         if lowest < -PRIOR_TOLERANCE or highest > 1 + PRIOR_TOLERANCE:

@@ -299,7 +299,9 @@ def _moments(image: Nifti1Image) -> tuple[NDArray[np.float64], float]:
         raise DataError(
             'an image to register has no positive voxel inside its brain mask; check the mask'
         )
-    centre = apply_affine(image.affine, np.argwhere(inside).mean(axis=0))
+    counts = [inside.sum(axis=tuple({0, 1, 2} - {axis})) for axis in range(3)]
+    middle = [np.average(np.arange(len(count)), weights=count) for count in counts]
+    centre = apply_affine(image.affine, middle)
     return centre, inside.sum() * abs(np.linalg.det(image.affine[:3, :3]))
 
 

@@ -98,15 +98,18 @@ def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> Tis
         raise DataError(
             'tissue: the brain mask is empty; provide another mask or exclude this image'
         )
-    values = np.asarray(t1w.dataobj, dtype=np.float32)[inside]
-    prior = _normalised_priors(np.stack([np.asarray(priors[n].dataobj)[inside] for n in TISSUES]))
+    places = np.flatnonzero(inside)
+    values = np.asarray(t1w.dataobj, dtype=np.float32).ravel()[places]
+    prior = _normalised_priors(
+        np.stack([np.asarray(priors[name].dataobj).ravel()[places] for name in TISSUES])
+    )
     scaled = _unit_range(values)
     contents = voxel_contents(scaled, prior)
     found = []
     for share_mixed in (False, True):
         posterior = _shares(scaled, *contents, share_mixed)
         _check_contrast(values, posterior)
-        found.append({n: _paste(t1w, each, inside) for n, each in zip(TISSUES, posterior)})
+        found.append({n: _paste(t1w, each, places) for n, each in zip(TISSUES, posterior)})
     return Tissues(*found)
 
 
@@ -246,8 +249,8 @@ def _check_contrast(values: NDArray[np.float32], posterior: NDArray[np.float32])
         )
 
 
-def _paste(reference: Image, values: NDArray[np.float32], inside: NDArray[np.bool_]) -> Image:
-    """Insert the voxels of a mask into an image of zeros on the grid of the reference."""
+def _paste(reference: Image, values: NDArray[np.float32], places: NDArray[np.intp]) -> Image:
+    """Insert values at some places of an image of zeros on the grid of the reference."""
     whole = np.zeros(reference.shape, dtype=np.float32)
-    whole[inside] = values
+    whole.ravel()[places] = values
     return like(reference, whole, np.float32)

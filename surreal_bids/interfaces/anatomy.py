@@ -100,7 +100,7 @@ def torch_device(name: str) -> str:
     operations on volumes.
     """
     if name == 'auto':
-        return str(find_device(name))
+        return find_device(name)
     return 'cpu' if name == 'mps' else name
 
 

@@ -266,18 +266,22 @@ def draw_figures(scan: Scan, template: Template, lesion: Image | None = None) ->
     from surreal_bids.reports import mosaics
 
     paths = {name: scan.visit.path('figure', figure=name) for name in CAPTIONS}
-    mosaics.mask_mosaic(paths['brain'], scan.t1w, scan.mask, lesion)
-    mosaics.registration_mosaic(
-        paths['registration'],
-        resample(scan.t1w, scan.to_template),
-        template.t1w,
-        template.mask,
-        {'WM': template.priors['WM']},
-    )
-    mosaics.tissue_mosaic(paths['tissue'], scan.t1w, scan.mask, scan.tissues)
+    in_template = resample(scan.t1w, scan.to_template), template.t1w, template.mask
     names = dict(zip(scan.volumes['index'], scan.volumes['name']))
-    mosaics.label_mosaic(paths['regions'], scan.t1w, scan.mask, scan.labels, names)
-    mosaics.ravens_mosaic(paths['ravens'], scan.ravens, template.mask)
+    brain = scan.t1w, scan.mask
+    drawing: list[Callable[[], Path]] = [
+        partial(mosaics.mask_mosaic, paths['brain'], *brain, lesion),
+        partial(
+            mosaics.registration_mosaic,
+            paths['registration'],
+            *in_template,
+            {'WM': template.priors['WM']},
+        ),
+        partial(mosaics.tissue_mosaic, paths['tissue'], *brain, scan.tissues),
+        partial(mosaics.label_mosaic, paths['regions'], *brain, scan.labels, names),
+        partial(mosaics.ravens_mosaic, paths['ravens'], scan.ravens, template.mask),
+    ]
+    list(in_threads(lambda draw: draw(), drawing))
     return paths
 
 

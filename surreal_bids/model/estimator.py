@@ -344,7 +344,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     @property
     def _device(self) -> str:
         """Where factors are fitted; not on Apple's GPUs, which lack double precision."""
-        device = str(find_device(self.device))
+        device = find_device(self.device)
         return 'cpu' if device.startswith('mps') else device
 
     @property
