@@ -67,7 +67,7 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
         Two rows each for the sum of the R-indices, in which nothing is learned, and for a linear
         discriminant of all regions (with the shrinkage of Ledoit and Wolf) that is learned, as all
         preprocessing is, without the fold: `among` everyone, and pairs of similar age, where ages
-        are known; how many, `auc`, and its 95 % interval (DeLong). Where too few have someone of
+        are known; how many, `auc`, and its 95 % interval (Newcombe). Where too few have someone of
         similar age in the other group, it is missing.
     """
     first = cohort.first_visits()

@@ -519,8 +519,8 @@ def _diagnosis(report: GroupReport) -> Section:
         return Section(SEPARATION)
     scores = OUT_OF_FOLD if report.methods.model is None else APPLIED
     caption = (
-        'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (DeLong; Wilson at '
-        f'AUC = 1). {scores}'
+        'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (Newcombe 2006, '
+        f'method 5). {scores}'
     )
     if SIMILAR_AGE in set(found.diagnosis['among']):
         caption += (
