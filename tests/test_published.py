@@ -165,6 +165,15 @@ def test_the_card_has_licence_citation_and_meaning(tmp_path, monkeypatch, capsys
     assert 'None in controls' not in card
 
 
+def test_r_indices_of_the_ageing_model_keep_their_values_and_are_in_order(tmp_path, simulated):
+    """Values of the network in the order of the checkpoint: r1, r3, r4, r5, r2."""
+    write(tmp_path, simulated)
+    found = apply(tmp_path, 'ageing')
+    assert list(found.filter(regex=r'^r\d$')) == ['r1', 'r2', 'r3', 'r4', 'r5']
+    expected = {'r1': 0.877733, 'r3': 0.174140, 'r4': 0.684225, 'r5': 0.588086, 'r2': 0.899242}
+    assert found.loc['sub-0001', list(expected)].to_dict() == pytest.approx(expected, abs=1e-5)
+
+
 def test_patterns_are_those_of_the_papers(simulated):
     """The regions that raise an R-index most when all are smaller belong to its meaning."""
     telling = {
