@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +173,14 @@ def test_r_indices_of_the_ageing_model_keep_their_values_and_are_in_order(tmp_pa
     assert list(found.filter(regex=r'^r\d$')) == ['r1', 'r2', 'r3', 'r4', 'r5']
     expected = {'r1': 0.877733, 'r3': 0.174140, 'r4': 0.684225, 'r5': 0.588086, 'r2': 0.899242}
     assert found.loc['sub-0001', list(expected)].to_dict() == pytest.approx(expected, abs=1e-5)
+
+
+def test_reports_of_published_models_show_sex_as_in_the_table(tmp_path, simulated):
+    write(tmp_path, simulated)
+    apply(tmp_path, 'ad')
+    page = (tmp_path / 'rindices_report' / 'group.html').read_text()
+    assert re.search(r'<tr><td>sex</td>(<td>F \d+%, M \d+%</td>){2}', page)
+    assert re.search(r'<td>sex</td><td>r1</td><td>rank correlation</td><td>M</td>', page)
 
 
 def test_patterns_are_those_of_the_papers(simulated):
