@@ -83,7 +83,7 @@ from surreal_bids.cohort.warnings import (
     compare_ages,
     not_adapted,
     not_corrected_for_age,
-    outside_training_ages,
+    outside_training_range,
     warn_of_controls,
 )
 from surreal_bids.columns import Meaning, column_of, describes_participants, means
@@ -477,7 +477,7 @@ def _has_age(cohort: Cohort) -> bool:
 def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | None) -> Cohort:
     """Add warnings about few controls, and about ages and sexes that may be wrong."""
     few = [not_adapted(grouping.lacking)] if grouping.lacking else []
-    notes, ages = list(cohort.notes), list[Caution]()
+    ages, compared = list[Caution](), list[tuple[Caution, bool]]()
     if grouping.learned_from is not None:
         first = cohort.first_visits()
         controls = first.people[~first.is_patient]
@@ -486,18 +486,21 @@ def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | Non
         if model is not None and ignores_age(cohort):
             ages.append(not_corrected_for_age(None if age is None else age[~first.is_patient]))
         if age is not None and (model is None or _has_age(cohort)):
-            for caution, is_serious in compare_ages(age, first.is_patient):
-                if is_serious:
-                    ages.append(caution)
-                else:
-                    notes.append(caution.statement.removesuffix('.'))
-    warnings = (*few, *ages, *cohort.warnings, *_doubts(cohort, model))
+            compared += compare_ages(age, first.is_patient)
+    if model is not None:
+        who = cohort.visits[PARTICIPANT]
+        compared += outside_training_range(cohort.people, who, model.ranges)
+    ages += [each for each, is_serious in compared if is_serious]
+    minor = [
+        caution.statement.removesuffix('.') for caution, is_serious in compared if not is_serious
+    ]
+    warnings = (*few, *ages, *cohort.warnings, *_doubts(cohort))
     n_controls = cohort.counts[CONTROL]
-    return replace(cohort, notes=tuple(notes), warnings=warnings, n_controls=n_controls)
+    return replace(cohort, notes=(*cohort.notes, *minor), warnings=warnings, n_controls=n_controls)
 
 
-def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[Caution]:
-    """Warn of ages and sexes that may be wrong, or that the model was not trained on."""
+def _doubts(cohort: Cohort) -> Iterator[Caution]:
+    """Warn of ages and sexes that may be wrong."""
     options = cohort.options
     column = options.icv_column if options.uses_icv else None
     size = cohort.features.sum(axis=1) if column is None else cohort.people[column]
@@ -507,8 +510,6 @@ def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[Caution]:
     first = cohort.first_visits()
     yield from doubtful_numbers(first.people)
     yield from disagreeing_columns(first.people, first.others)
-    if model is not None:
-        yield from outside_training_ages(first.people, model.ranges)
 
 
 def with_logged(cohort: Cohort) -> Cohort:

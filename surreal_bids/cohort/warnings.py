@@ -10,7 +10,7 @@ import pandas as pd
 from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, R_INDICES, Caution
 from surreal_bids.columns import means
 from surreal_bids.harmonization.encoding import is_clearly_outside
-from surreal_bids.text import counted, list_briefly
+from surreal_bids.text import counted, list_briefly, plain_number
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Number of controls below which a warning is given: in a training sample, in a sample or at a site
@@ -91,23 +91,29 @@ def not_corrected_for_age(ages: pd.Series | None) -> Caution:
     )
 
 
-def outside_training_ages(
-    people: pd.DataFrame, ranges: Mapping[str, tuple[float, float]]
-) -> Iterator[Caution]:
-    """Warn if many participants are younger or older than all training controls of a model."""
+def outside_training_range(
+    people: pd.DataFrame, participants: pd.Series, ranges: Mapping[str, tuple[float, float]]
+) -> Iterator[tuple[Caution, bool]]:
+    """Find visits with a covariate clearly outside its range in the training controls of a model.
+
+    Yields
+    ------
+    caution, is_serious
+        Who is outside the range of a covariate; and whether it is the age of many.
+    """
     for column, (low, high) in ranges.items():
-        if not means(column, 'age') or column not in people:
-            continue
-        outside = int(is_clearly_outside(people[column], low, high).sum())
-        if outside > MANY_OUTSIDE * len(people):
-            yield Caution(
-                f'Training ages: {outside} of {counted(len(people), "participant")} '
-                f'{"is" if outside == 1 else "are"} outside {low:.3g} to {high:.3g} years, the age '
-                'range of the training controls, by more than 5% of it',
+        outside = is_clearly_outside(people[column], low, high)
+        n_outside, n_all = participants[outside].nunique(), participants.nunique()
+        if n_outside:
+            caution = Caution(
+                f'{column} is outside the training range {plain_number(low)} to '
+                f'{plain_number(high)}: {n_outside} of {counted(n_all, "participant")} '
+                f'({list_briefly(people.index[outside], 5)})',
                 'Their R-indices are extrapolated',
                 'Do not interpret them, or use a model that was trained on these ages',
                 R_INDICES,
             )
+            yield caution, means(column, 'age') and n_outside > MANY_OUTSIDE * n_all
 
 
 def _error(n: int) -> str:
