@@ -26,7 +26,7 @@ from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.norms import norms
 from surreal_bids.reports.pages import Block, Paragraph, Table
-from surreal_bids.rindices.crossfit import MIN_REPRODUCED, NOT_HELD_OUT
+from surreal_bids.rindices.crossfit import HELD_OUT, MIN_REPRODUCED, NOT_HELD_OUT
 from surreal_bids.rindices.preprocessing import INCOMPLETE, NONE_BEYOND
 from surreal_bids.text import counted
 
@@ -115,7 +115,9 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
         flags.append(OUTSIDE)
     beyond = row.get('covariates_out_of_range', NONE_BEYOND)
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
-        text = f'{beyond} more than {TOLERATED:.0%} beyond the range of the training controls'
+        is_held_out = row.get(HELD_OUT) in (True,)
+        whose = 'controls of the other folds' if is_held_out else 'training controls'
+        text = f'{beyond} more than {TOLERATED:.0%} beyond the range of the {whose}'
         remedy = 'Interpret the R-indices with care, or add controls in this range'
         flags.append(Flag(text, Caution(text, 'Effects on volumes are extrapolated', remedy)))
     if row.get('n_imputed', 0) > 0:
