@@ -258,7 +258,8 @@ def screen_people(
     """
     names = {own: name for name, own in choice.columns.items()}
     hidden = [name for own, name in names.items() if name != own and name in people.columns]
-    renamed = people.text.drop(columns=hidden).rename(columns=names)
+    # A copy is not fragmented: pandas warns of columns that are added to fragmented frames.
+    renamed = people.text.drop(columns=hidden).rename(columns=names).copy()
     if choice.one_site and choice.options.site_column:
         renamed = renamed.assign(**{choice.options.site_column: ONE_SITE})
     joined = {names.get(own, own): source for own, source in people.joined.items()}
