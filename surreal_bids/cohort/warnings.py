@@ -54,23 +54,25 @@ def warn_of_controls(
     if n < advised and (training or len(sizes) < 2):
         yield Caution(
             f'Few controls: {n}, at least {advised} are recommended',
-            f'Reference values have {_error(n)}, which shifts the R-indices of all patients alike',
+            f'Reference values {_precision(n, training)}, which shifts the R-indices of all '
+            'patients alike',
             'Add controls, or compare patients with each other only',
             PARTICIPANTS,
         )
     if len(sizes) > 1:
-        yield from few_at_sites(sizes, FEW_AT_SITE if training else FEW_FOR_A_MODEL)
+        yield from few_at_sites(sizes, training)
 
 
-def few_at_sites(sizes: pd.Series, advised: int = FEW_FOR_A_MODEL) -> Iterator[Caution]:
-    """Warn of sites with fewer controls than advised; by default, those that a model learns."""
+def few_at_sites(sizes: pd.Series, training: bool = False) -> Iterator[Caution]:
+    """Warn of sites with few controls, of a training sample or of those that a model learns."""
+    advised = FEW_AT_SITE if training else FEW_FOR_A_MODEL
     small = sizes[sizes < advised].sort_index()
     if len(small):
         listed = list_briefly(f'{site} ({count})' for site, count in small.items())
         yield Caution(
             f'Few controls at sites: {listed}; at least {advised} are recommended',
-            f'Estimates of scanner effects have {_error(int(small.min()))}, which shifts the '
-            'R-indices of all participants of a site alike',
+            f'Estimates of scanner effects {_precision(int(small.min()), training)}, which shifts '
+            'the R-indices of all participants of a site alike',
             'Add controls, or do not interpret differences between these sites',
             HARMONIZATION,
         )
@@ -116,8 +118,9 @@ def outside_training_range(
             yield caution, means(column, 'age') and n_outside > MANY_OUTSIDE * n_all
 
 
-def _error(n: int) -> str:
-    return f'a standard error of {1 / np.sqrt(n):.2f} SD'
+def _precision(n: int, training: bool) -> str:
+    """Say how precise a mean of n controls is; what a model learns has an error of its own."""
+    return f'have a standard error of {1 / np.sqrt(n):.2f} SD' if training else 'are imprecise'
 
 
 def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[Caution, bool]]:
