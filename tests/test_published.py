@@ -154,6 +154,7 @@ def test_the_verdict_says_what_r_indices_mean_and_what_is_missing(
     assert all(f'{index} {meaning}' in verdict for index, meaning in published.patterns.items())
     assert f'not described in the file; see {published.citation}' in verdict
     assert 'without intervals and centiles' in verdict
+    assert 'cannot be assessed: the file does not describe the training sample' in verdict
 
 
 def test_the_card_has_licence_citation_and_meaning(tmp_path, monkeypatch, capsys):

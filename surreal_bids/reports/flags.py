@@ -121,8 +121,10 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
         remedy = 'Interpret the R-indices with care, or add controls in this range'
         flags.append(Flag(text, Caution(text, 'Effects on volumes are extrapolated', remedy)))
     if row.get('n_imputed', 0) > 0:
-        text = f'{row["n_imputed"]:.0f} regions were missing'
-        bias = 'They were imputed from controls, so the R-indices may be too low'
+        n_imputed = int(row['n_imputed'])
+        were = 'was' if n_imputed == 1 else 'were'
+        text = f'{counted(n_imputed, "region")} {were} missing'
+        bias = 'Missing regions were imputed from controls, so the R-indices may be too low'
         flags.append(Flag(text, Caution(text, bias, 'Check the segmentation or the table')))
     if row['status'] != NOT_HELD_OUT and row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
         flags.append(ANOTHER_FOLD)

@@ -389,6 +389,7 @@ def test_flags_of_folds_and_imputation():
     row = {'status': 'complete', 'n_imputed': 2.0, 'fold_correlation': 0.5}
     found = [flag.short for flag in flags_of(row)]
     assert found == ['2 regions were missing', 'pattern not reproduced in the fold']
+    assert flags_of({'status': 'complete', 'n_imputed': 1.0})[0].short == '1 region was missing'
     assert flags_of({'status': 'complete', 'n_imputed': np.nan, 'brain_in_range': np.nan}) == []
 
 
