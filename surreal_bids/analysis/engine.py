@@ -101,7 +101,7 @@ class Analysis:
         """The cohort for reports, with words where the model has numbers: F and M for 0 and 1."""
         people = self.cohort.people
         words = {
-            name: people[name].map({codes[word]: word.upper() for word in reversed(codes)})
+            name: people[name].map({codes[word]: word.upper() for word in reversed(list(codes))})
             for name, codes in self.model.preprocessing.codes.items()
         }
         return replace(self.cohort, people=people.assign(**words))

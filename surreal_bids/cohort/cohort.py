@@ -477,26 +477,29 @@ def _has_age(cohort: Cohort) -> bool:
 def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | None) -> Cohort:
     """Add warnings about few controls, and about ages and sexes that may be wrong."""
     few = [not_adapted(grouping.lacking)] if grouping.lacking else []
-    ages, compared = list[Caution](), list[tuple[Caution, bool]]()
+    compared = list[tuple[Caution, bool]]()
     if grouping.learned_from is not None:
         first = cohort.first_visits()
         controls = first.people[~first.is_patient]
         few += warn_of_controls(controls, cohort.options.site_column, training=model is None)
-        age = first.column_of('age')
-        if model is not None and ignores_age(cohort):
-            ages.append(not_corrected_for_age(None if age is None else age[~first.is_patient]))
-        if age is not None and (model is None or _has_age(cohort)):
-            compared += compare_ages(age, first.is_patient)
+        compared += _ages_of_groups(first, model)
     if model is not None:
         who = cohort.visits[PARTICIPANT]
         compared += outside_training_range(cohort.people, who, model.ranges)
-    ages += [each for each, is_serious in compared if is_serious]
-    minor = [
-        caution.statement.removesuffix('.') for caution, is_serious in compared if not is_serious
-    ]
+    ages = [each for each, is_serious in compared if is_serious]
+    minor = [each.statement.removesuffix('.') for each, is_serious in compared if not is_serious]
     warnings = (*few, *ages, *cohort.warnings, *_doubts(cohort))
-    n_controls = cohort.counts[CONTROL]
-    return replace(cohort, notes=(*cohort.notes, *minor), warnings=warnings, n_controls=n_controls)
+    notes = (*cohort.notes, *minor)
+    return replace(cohort, notes=notes, warnings=warnings, n_controls=cohort.counts[CONTROL])
+
+
+def _ages_of_groups(first: Cohort, model: Requirements | None) -> Iterator[tuple[Caution, bool]]:
+    """Compare the ages of patients and controls; warn of a model that ignores those of controls."""
+    age = first.column_of('age')
+    if model is not None and ignores_age(first):
+        yield not_corrected_for_age(None if age is None else age[~first.is_patient]), True
+    if age is not None and (model is None or _has_age(first)):
+        yield from compare_ages(age, first.is_patient)
 
 
 def _doubts(cohort: Cohort) -> Iterator[Caution]:
