@@ -33,7 +33,8 @@ class Published:
     covariates
         Its covariates, in order. Sex is 0 (F) or 1 (M), age in years, ICV in mm3.
     patterns
-        Meaning of each R-index in the paper, by its published number, in the order of the network.
+        Meaning of each R-index in the paper, by its published number, in the order of the
+        checkpoint. Models have them in the order of their numbers.
     citation
         The paper.
     """
@@ -87,7 +88,7 @@ def describe(published: Published) -> dict[str, object]:
         'Source': REPOSITORY,
         'License': LICENCE,
         'Citation': published.citation,
-        'Patterns': dict(published.patterns),
+        'Patterns': dict(sorted(published.patterns.items())),
     }
 
 

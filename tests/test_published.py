@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +154,7 @@ def test_the_verdict_says_what_r_indices_mean_and_what_is_missing(
     assert all(f'{index} {meaning}' in verdict for index, meaning in published.patterns.items())
     assert f'not described in the file; see {published.citation}' in verdict
     assert 'without intervals and centiles' in verdict
+    assert 'cannot be assessed: the file does not describe the training sample' in verdict
 
 
 def test_the_card_has_licence_citation_and_meaning(tmp_path, monkeypatch, capsys):
@@ -163,6 +165,23 @@ def test_the_card_has_licence_citation_and_meaning(tmp_path, monkeypatch, capsys
     for text in (published.citation, 'CBICA', 'MIT', *published.patterns.values()):
         assert text in card
     assert 'None in controls' not in card
+
+
+def test_r_indices_of_the_ageing_model_keep_their_values_and_are_in_order(tmp_path, simulated):
+    """Values of the network in the order of the checkpoint: r1, r3, r4, r5, r2."""
+    write(tmp_path, simulated)
+    found = apply(tmp_path, 'ageing')
+    assert list(found.filter(regex=r'^r\d$')) == ['r1', 'r2', 'r3', 'r4', 'r5']
+    expected = {'r1': 0.877733, 'r3': 0.174140, 'r4': 0.684225, 'r5': 0.588086, 'r2': 0.899242}
+    assert found.loc['sub-0001', list(expected)].to_dict() == pytest.approx(expected, abs=1e-5)
+
+
+def test_reports_of_published_models_show_sex_as_in_the_table(tmp_path, simulated):
+    write(tmp_path, simulated)
+    apply(tmp_path, 'ad')
+    page = (tmp_path / 'rindices_report' / 'group.html').read_text()
+    assert re.search(r'<tr><td>sex</td>(<td>F \d+%, M \d+%</td>){2}', page)
+    assert re.search(r'<td>sex</td><td>r1</td><td>rank correlation</td><td>M</td>', page)
 
 
 def test_patterns_are_those_of_the_papers(simulated):

@@ -14,7 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cautions import SEPARATION, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.requirements import USUAL_ICV_MM3
+from surreal_bids.cohort.requirements import is_in_mm3
 from surreal_bids.columns import means
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.model import TableModel
@@ -67,7 +67,7 @@ def diagnose(cohort: Cohort, fitted: CrossFit, names: list[str]) -> pd.DataFrame
         Two rows each for the sum of the R-indices, in which nothing is learned, and for a linear
         discriminant of all regions (with the shrinkage of Ledoit and Wolf) that is learned, as all
         preprocessing is, without the fold: `among` everyone, and pairs of similar age, where ages
-        are known; how many, `auc`, and its 95 % interval (DeLong). Where too few have someone of
+        are known; how many, `auc`, and its 95 % interval (Newcombe). Where too few have someone of
         similar age in the other group, it is missing.
     """
     first = cohort.first_visits()
@@ -248,7 +248,7 @@ def with_unit(name: str, values: pd.Series) -> tuple[pd.Series, str]:
 
 def _is_icv_in_mm3(name: str, value: float) -> bool:
     """Whether a value is an intracranial volume that can only be in mm3."""
-    return means(name, 'icv') and USUAL_ICV_MM3[0] < value < USUAL_ICV_MM3[1]
+    return means(name, 'icv') and is_in_mm3(value)
 
 
 def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:

@@ -97,6 +97,16 @@ class Analysis:
         return first.select(first.is_patient)
 
     @cached_property
+    def described(self) -> Cohort:
+        """The cohort for reports, with words where the model has numbers: F and M for 0 and 1."""
+        people = self.cohort.people
+        words = {
+            name: people[name].map({codes[word]: word.upper() for word in reversed(list(codes))})
+            for name, codes in self.model.preprocessing.codes.items()
+        }
+        return replace(self.cohort, people=people.assign(**words))
+
+    @cached_property
     def harmonized(self) -> pd.DataFrame:
         """Volumes of every visit without site effects."""
         return self.model.preprocessing.harmonize(self.cohort.features, self.cohort.people)
@@ -150,7 +160,7 @@ class Analysis:
         """How R-indices depend on covariates, in each group; see `describe_covariates`."""
         from surreal_bids.analysis.covariates import describe_covariates
 
-        first = self.cohort.first_visits()
+        first = self.described.first_visits()
         return describe_covariates(first, self.results.loc[first.visits.index, self.names])
 
     @cached_property
@@ -206,7 +216,7 @@ class Analysis:
         """What else patients and controls differ in; see `compare_groups`."""
         from surreal_bids.analysis.diagnosis import compare_groups
 
-        return compare_groups(self.cohort)
+        return compare_groups(self.described)
 
     @cached_property
     def _followed(self) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
@@ -285,7 +295,7 @@ class Analysis:
     @cached_property
     def deviations(self) -> pd.DataFrame:
         """Visits, with age, sex and site as known, and the z-scores of their regions."""
-        known = _demographics(self.cohort).drop(columns=self.z_scores.columns, errors='ignore')
+        known = _demographics(self.described).drop(columns=self.z_scores.columns, errors='ignore')
         return self.cohort.visits.join(known).join(self.z_scores.round(2) + 0.0)  # No minus zero.
 
 

@@ -95,7 +95,7 @@ class Findings:
 
 def findings_of(found: Analysis) -> Findings:
     """Compute everything that a report shows."""
-    first = found.cohort.first_visits()
+    first = found.described.first_visits()
     groups = first.groups.dropna()
     people = [
         first.people.loc[rows.index].apply(_sorted).set_axis(rows.to_list(), axis=0)

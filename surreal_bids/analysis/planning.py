@@ -177,7 +177,8 @@ def learn_law(controls: Cohort) -> Law:
     first = first.select(is_complete(first.people, first.options))
     if len(first) < MIN_CONTROLS:
         raise DataError(
-            f'{len(first)} controls, but a plan needs at least {MIN_CONTROLS}; add controls'
+            f'{counted(len(first), "control")}, but a plan needs at least {MIN_CONTROLS}; add '
+            'controls'
         )
     if first.wanted.are_z_scores:
         raise DataError('columns hold z-scores, but a plan needs volumes; give a table of volumes')

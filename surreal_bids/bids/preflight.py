@@ -34,7 +34,7 @@ from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
 from surreal_bids.images import not_finite
 from surreal_bids.progress import with_bar
-from surreal_bids.text import list_briefly
+from surreal_bids.text import counted, list_briefly
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,8 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage
     images = [image for image in everything if not sessions or image.session in sessions]
     if not images:
         raise NothingMatchedError(
-            f'{config.bids_dir}: no T1w image of {len(participants)} participants matches the '
-            'filters; change --bids-filter-file or --session-label'
+            f'{config.bids_dir}: no T1w image of {counted(len(participants), "participant")} '
+            'matches the filters; change --bids-filter-file or --session-label'
         )
     known = {image.participant for image in images}
     others = [image for image in everything if image.participant in known and image not in images]

@@ -69,6 +69,9 @@ OWN_FILES = (
 )
 """What the commands write into the folder of a model."""
 
+MADE_FROM = 'MadeFrom'
+"""Key of the card: fingerprint of the participants and options that `fit` was given."""
+
 REPORT = 'report'
 """Folder of the report, in the folder of a model; `apply` puts it beside its table."""
 
@@ -118,7 +121,9 @@ def run_fit(arguments: argparse.Namespace) -> int:
     options, training = _options(arguments, CohortOptions), _options(arguments, TrainingOptions)
     out = arguments.out
     inputs = (arguments.table, arguments.participants, options.retest, options.exclude)
-    require_free_folder(out, arguments.overwrite)
+    is_finished = not arguments.overwrite and _holds_model(out)
+    if not is_finished:
+        require_free_folder(out, arguments.overwrite)
     refuse_inputs([out, *(out / name for name in OWN_FILES)], inputs)
 
     from surreal_bids import __version__
@@ -132,19 +137,21 @@ def run_fit(arguments: argparse.Namespace) -> int:
 
     with _suggest_participants(arguments):
         cohort = read_cohort(arguments.table, arguments.participants, options)
+    training = training_options(training)
+    made_from = cohort.fingerprint(asdict(training), cohort.retest.to_csv(), __version__)
+    if is_finished:
+        return _report_finished(out, made_from)
     log_cautions(cohort.warnings)
     summarise(summarise_cohort(cohort))
     with _naming_table(arguments):
         data = prepare(cohort)
-        training = training_options(training)
         require_trainable(data, training)
         folds = prepare_folds(cohort, training)
     cohort = with_logged(cohort)
     with sole_use(out, [MODEL]), _naming_table(arguments):
         require_free_folder(out, arguments.overwrite)
         if arguments.overwrite:
-            owner = cohort.fingerprint(asdict(training), __version__)
-            claim_checkpoints(out / CHECKPOINTS, owner)
+            claim_checkpoints(out / CHECKPOINTS, made_from)
         if kept := len(list_checkpoints(out / CHECKPOINTS)):
             summarise(f'Resuming from {counted(kept, "checkpoint")} in {out / CHECKPOINTS}\n')
         stages = training_stages(training, 0 if folds is None else len(folds.data))
@@ -152,11 +159,31 @@ def run_fit(arguments: argparse.Namespace) -> int:
             trained = train(data, folds, training, out / CHECKPOINTS)
             with step(ANALYSIS):
                 found = analyse_trained(cohort, trained, training.random_seed)
-                report = _write_fit(out, found, arguments.table.name)
+                report = _write_fit(out, found, arguments.table.name, made_from)
         summarise(f'\n{verdict_text(found.model.state()[1], BESIDE_CAUTIONS)}\n\n')
         what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
         sys.stdout.write(f'{what} in {out}; see {SUMMARY} there.\nThe report is {report}.\n')
         log_cautions(found.cautions)
+    return 0
+
+
+def _holds_model(folder: Path) -> bool:
+    if folder.is_dir():
+        restore_interrupted(folder, MODEL)
+    return (folder / CARD).exists()
+
+
+def _report_finished(folder: Path, made_from: str) -> int:
+    """Say that a model is there already, if it was made from the same inputs."""
+    if _own_card(folder).get(MADE_FROM) != made_from:
+        raise OutputError(
+            f'{folder}: holds a model that was made from other inputs, with other options or by '
+            'another version; choose another folder or use --overwrite'
+        )
+    sys.stdout.write(
+        f'The model is in {folder} already, made from the same inputs with the same options. '
+        'Nothing was done; --overwrite trains it again.\n'
+    )
     return 0
 
 
@@ -211,13 +238,17 @@ def _owned(folder: Path) -> list[Path]:
     from surreal_bids.reports.stored import own_report
 
     tables = [own_files(name, folder / f'{name}.tsv') for name in (*FIT_TABLES, 'site_shifts')]
-    try:
-        card = json.loads(read_file(folder / CARD))
-        is_own = card['GeneratedBy']['Name'] == 'surreal_bids'
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        is_own = False
-    model = [folder / name for name in (CARD, TENSORS, SUMMARY)] if is_own else []
+    model = [folder / name for name in (CARD, TENSORS, SUMMARY)] if _own_card(folder) else []
     return [*chain(*tables), *model, *own_report(folder / REPORT)]
+
+
+def _own_card(folder: Path) -> dict[str, Any]:
+    """Read the card of a model; empty if this program has not written it."""
+    try:
+        card = dict(json.loads(read_file(folder / CARD)))
+        return card if card['GeneratedBy']['Name'] == 'surreal_bids' else {}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {}
 
 
 @contextmanager
@@ -251,7 +282,7 @@ def _naming_table(arguments: argparse.Namespace) -> Iterator[None]:
         raise DataError(f'{participants}: {about}') from about
 
 
-def _write_fit(folder: Path, found: Analysis, title: str) -> Path:
+def _write_fit(folder: Path, found: Analysis, title: str, made_from: str) -> Path:
     """Write all outputs, then remove the checkpoints; return the report."""
     from surreal_bids.analysis.outputs import summarise_cohort, write_tables
     from surreal_bids.model.bundle import remove_checkpoints
@@ -267,7 +298,8 @@ def _write_fit(folder: Path, found: Analysis, title: str) -> Path:
         write_tables(found, {name: new / file for name, file in names.items()})
         report = final_path(write_and_store(new / REPORT, found, title, names))
         write_text(new / SUMMARY, '\n'.join(f'{part.rstrip()}\n' for part in parts if part))
-        found.model.save(new)
+        model = replace(found.model, notes={**found.model.notes, MADE_FROM: made_from})
+        model.save(new)
     remove_checkpoints(folder / CHECKPOINTS)
     return report
 

@@ -291,8 +291,8 @@ def run_cohort(arguments: argparse.Namespace) -> int:
     )
     simulate_cohort(arguments.out, plan, arguments.nprocs)
     sys.stdout.write(
-        f'{plan.n_cn} controls, {plan.n_pt} patients and {plan.atlases} atlases are in '
-        f'{arguments.out}; README.md there describes the files.\n'
+        f'{counted(plan.n_cn, "control")}, {counted(plan.n_pt, "patient")} and {plan.atlases} '
+        f'atlases are in {arguments.out}; README.md there describes the files.\n'
     )
     return 0
 
@@ -327,14 +327,14 @@ def run_score(arguments: argparse.Namespace) -> int:
     people = truths.index.intersection(estimates.index)
     if len(people) < 2:
         raise DataError(
-            f'{arguments.rindices}: {len(people)} patients of {arguments.severities}; '
+            f'{arguments.rindices}: {counted(len(people), "patient")} of {arguments.severities}; '
             'give the R-indices of the simulated participants'
         )
     if estimates.shape[1] < truths.shape[1]:
         raise DataError(
-            f'{arguments.rindices}: {estimates.shape[1]} patterns, but {truths.shape[1]} were '
-            'simulated; give a model with at least as many (fit with --n-patterns '
-            f'{truths.shape[1]})'
+            f'{arguments.rindices}: {counted(estimates.shape[1], "pattern")}, but '
+            f'{truths.shape[1]} were simulated; give a model with at least as many (fit with '
+            f'--n-patterns {truths.shape[1]})'
         )
     c_index = concordance_matrix(estimates.loc[people], truths.loc[people])
     match = match_patterns(c_index)

@@ -83,7 +83,7 @@ from surreal_bids.cohort.warnings import (
     compare_ages,
     not_adapted,
     not_corrected_for_age,
-    outside_training_ages,
+    outside_training_range,
     warn_of_controls,
 )
 from surreal_bids.columns import Meaning, column_of, describes_participants, means
@@ -477,27 +477,33 @@ def _has_age(cohort: Cohort) -> bool:
 def _with_warnings(cohort: Cohort, grouping: Grouping, model: Requirements | None) -> Cohort:
     """Add warnings about few controls, and about ages and sexes that may be wrong."""
     few = [not_adapted(grouping.lacking)] if grouping.lacking else []
-    notes, ages = list(cohort.notes), list[Caution]()
+    compared = list[tuple[Caution, bool]]()
     if grouping.learned_from is not None:
         first = cohort.first_visits()
         controls = first.people[~first.is_patient]
         few += warn_of_controls(controls, cohort.options.site_column, training=model is None)
-        age = first.column_of('age')
-        if model is not None and ignores_age(cohort):
-            ages.append(not_corrected_for_age(None if age is None else age[~first.is_patient]))
-        if age is not None and (model is None or _has_age(cohort)):
-            for caution, is_serious in compare_ages(age, first.is_patient):
-                if is_serious:
-                    ages.append(caution)
-                else:
-                    notes.append(caution.statement.removesuffix('.'))
-    warnings = (*few, *ages, *cohort.warnings, *_doubts(cohort, model))
-    n_controls = cohort.counts[CONTROL]
-    return replace(cohort, notes=tuple(notes), warnings=warnings, n_controls=n_controls)
+        compared += _ages_of_groups(first, model)
+    if model is not None:
+        who = cohort.visits[PARTICIPANT]
+        compared += outside_training_range(cohort.people, who, model.ranges)
+    ages = [each for each, is_serious in compared if is_serious]
+    minor = [each.statement.removesuffix('.') for each, is_serious in compared if not is_serious]
+    warnings = (*few, *ages, *cohort.warnings, *_doubts(cohort))
+    notes = (*cohort.notes, *minor)
+    return replace(cohort, notes=notes, warnings=warnings, n_controls=cohort.counts[CONTROL])
 
 
-def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[Caution]:
-    """Warn of ages and sexes that may be wrong, or that the model was not trained on."""
+def _ages_of_groups(first: Cohort, model: Requirements | None) -> Iterator[tuple[Caution, bool]]:
+    """Compare the ages of patients and controls; warn of a model that ignores those of controls."""
+    age = first.column_of('age')
+    if model is not None and ignores_age(first):
+        yield not_corrected_for_age(None if age is None else age[~first.is_patient]), True
+    if age is not None and (model is None or _has_age(first)):
+        yield from compare_ages(age, first.is_patient)
+
+
+def _doubts(cohort: Cohort) -> Iterator[Caution]:
+    """Warn of ages and sexes that may be wrong."""
     options = cohort.options
     column = options.icv_column if options.uses_icv else None
     size = cohort.features.sum(axis=1) if column is None else cohort.people[column]
@@ -507,8 +513,6 @@ def _doubts(cohort: Cohort, model: Requirements | None) -> Iterator[Caution]:
     first = cohort.first_visits()
     yield from doubtful_numbers(first.people)
     yield from disagreeing_columns(first.people, first.others)
-    if model is not None:
-        yield from outside_training_ages(first.people, model.ranges)
 
 
 def with_logged(cohort: Cohort) -> Cohort:

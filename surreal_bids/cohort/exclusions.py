@@ -76,10 +76,9 @@ from surreal_bids.cohort.zscores import check_z_scores, missing_scores, unusable
 from surreal_bids.columns import means
 from surreal_bids.config import ZSCORE, CohortOptions
 from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
-from surreal_bids.harmonization.encoding import is_clearly_outside
 from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
 from surreal_bids.regions import FeatureList
-from surreal_bids.text import alternatives, counted, list_briefly, plain_number
+from surreal_bids.text import alternatives, counted
 
 MOST_LEFT = 0.5
 """Share of a group that must have a value in the columns that are used by default, and be at sites
@@ -259,14 +258,14 @@ def screen_people(
     """
     names = {own: name for name, own in choice.columns.items()}
     hidden = [name for own, name in names.items() if name != own and name in people.columns]
-    renamed = people.text.drop(columns=hidden).rename(columns=names)
+    # A copy is not fragmented: pandas warns of columns that are added to fragmented frames.
+    renamed = people.text.drop(columns=hidden).rename(columns=names).copy()
     if choice.one_site and choice.options.site_column:
         renamed = renamed.assign(**{choice.options.site_column: ONE_SITE})
     joined = {names.get(own, own): source for own, source in people.joined.items()}
     known = Table(people.source, renamed, joined).rows(screen.remaining)
     table, notes = _type_people(known, choice.options, model)
     screen.exclude(missing_values(table))
-    notes += [] if model is None else _note_ranges(table, model)
     rest = table.loc[screen.remaining]
     screen.exclude(implausible_values(rest, choice.options.icv_column))
     return table, notes
@@ -295,18 +294,6 @@ def _type_people(
             if model is None:
                 require_levels(table[column], column == options.site_column)
     return table, notes
-
-
-def _note_ranges(table: pd.DataFrame, model: Requirements) -> list[str]:
-    """List participants with a covariate outside the training range of a model."""
-    notes = []
-    for column, (low, high) in model.ranges.items():
-        outside = table.index[is_clearly_outside(table[column], low, high)]
-        if len(outside):
-            span = f'{plain_number(low)} to {plain_number(high)}'
-            listed = list_briefly(outside, 5)
-            notes.append(f'{column} is outside the training range {span}: {listed}')
-    return notes
 
 
 class Features(NamedTuple):

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.tabular import Table
-from surreal_bids.cohort.requirements import OTHER_HEAD
+from surreal_bids.cohort.requirements import OTHER_HEAD, is_in_mm3
 from surreal_bids.columns import means
 from surreal_bids.exceptions import DataError
-from surreal_bids.text import counted, list_briefly
+from surreal_bids.text import counted, list_briefly, plain_number
 
 Reasons = dict[str, str]
 """Reason for excluding each visit, by its name."""
@@ -122,11 +122,13 @@ def implausible_values(people: pd.DataFrame, icv_column: str | None = None) -> R
         if name == icv_column:
             median = values[values > 0].median()
             wrong |= ~values.between(median / OTHER_HEAD, median * OTHER_HEAD)
+        unit = ' mm3' if name == icv_column and is_in_mm3(values.median()) else ''
         for visit in values.index[wrong & values.notna()]:
             reasons.setdefault(
                 str(visit),
-                f'{name} is {values[visit]:g}, far from all other participants (median '
-                f'{values.median():g}); correct it if it is an error',
+                f'{name} is {plain_number(values[visit], 6)}{unit}, far from all other '
+                f'participants (median {plain_number(values.median(), 6)}{unit}); correct it if it '
+                'is an error',
             )
     return reasons
 
@@ -336,8 +338,9 @@ def check_head_size(icv: pd.Series, usual: tuple[float, float]) -> None:
     median = icv[icv > 0].median()
     if median and not usual[0] <= median <= usual[1]:
         raise DataError(
-            f'column {icv.name} has a median of {median:.4g}, but {usual[0]:.3g} to '
-            f'{usual[1]:.3g} is expected; convert head sizes to the unit of the volumes (mm3)'
+            f'column {icv.name} has a median of {plain_number(median)}, but '
+            f'{plain_number(usual[0])} to {plain_number(usual[1])} mm3 is expected; convert head '
+            'sizes to mm3, the unit of the volumes'
         )
 
 

@@ -199,6 +199,12 @@ def refuse_id_columns(options: CohortOptions, people: Table, ids: Collection[str
 USUAL_ICV_MM3 = (3e5, 5e6)
 """Range of intracranial volumes in mm3, including those of children."""
 
+
+def is_in_mm3(icv: float) -> bool:
+    """Check whether an intracranial volume can only be in mm3."""
+    return USUAL_ICV_MM3[0] < icv < USUAL_ICV_MM3[1]
+
+
 OTHER_HEAD = 2.5
 """Largest plausible ratio between a head size and the median."""
 

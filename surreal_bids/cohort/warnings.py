@@ -10,7 +10,7 @@ import pandas as pd
 from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, R_INDICES, Caution
 from surreal_bids.columns import means
 from surreal_bids.harmonization.encoding import is_clearly_outside
-from surreal_bids.text import counted, list_briefly
+from surreal_bids.text import counted, list_briefly, plain_number
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Number of controls below which a warning is given: in a training sample, in a sample or at a site
@@ -54,23 +54,25 @@ def warn_of_controls(
     if n < advised and (training or len(sizes) < 2):
         yield Caution(
             f'Few controls: {n}, at least {advised} are recommended',
-            f'Reference values have {_error(n)}, which shifts the R-indices of all patients alike',
+            f'Reference values {_precision(n, training)}, which shifts the R-indices of all '
+            'patients alike',
             'Add controls, or compare patients with each other only',
             PARTICIPANTS,
         )
     if len(sizes) > 1:
-        yield from few_at_sites(sizes, FEW_AT_SITE if training else FEW_FOR_A_MODEL)
+        yield from few_at_sites(sizes, training)
 
 
-def few_at_sites(sizes: pd.Series, advised: int = FEW_FOR_A_MODEL) -> Iterator[Caution]:
-    """Warn of sites with fewer controls than advised; by default, those that a model learns."""
+def few_at_sites(sizes: pd.Series, training: bool = False) -> Iterator[Caution]:
+    """Warn of sites with few controls, of a training sample or of those that a model learns."""
+    advised = FEW_AT_SITE if training else FEW_FOR_A_MODEL
     small = sizes[sizes < advised].sort_index()
     if len(small):
         listed = list_briefly(f'{site} ({count})' for site, count in small.items())
         yield Caution(
             f'Few controls at sites: {listed}; at least {advised} are recommended',
-            f'Estimates of scanner effects have {_error(int(small.min()))}, which shifts the '
-            'R-indices of all participants of a site alike',
+            f'Estimates of scanner effects {_precision(int(small.min()), training)}, which shifts '
+            'the R-indices of all participants of a site alike',
             'Add controls, or do not interpret differences between these sites',
             HARMONIZATION,
         )
@@ -91,27 +93,34 @@ def not_corrected_for_age(ages: pd.Series | None) -> Caution:
     )
 
 
-def outside_training_ages(
-    people: pd.DataFrame, ranges: Mapping[str, tuple[float, float]]
-) -> Iterator[Caution]:
-    """Warn if many participants are younger or older than all training controls of a model."""
+def outside_training_range(
+    people: pd.DataFrame, participants: pd.Series, ranges: Mapping[str, tuple[float, float]]
+) -> Iterator[tuple[Caution, bool]]:
+    """Find visits with a covariate clearly outside its range in the training controls of a model.
+
+    Yields
+    ------
+    caution, is_serious
+        Who is outside the range of a covariate; and whether it is the age of many.
+    """
     for column, (low, high) in ranges.items():
-        if not means(column, 'age') or column not in people:
-            continue
-        outside = int(is_clearly_outside(people[column], low, high).sum())
-        if outside > MANY_OUTSIDE * len(people):
-            yield Caution(
-                f'Training ages: {outside} of {counted(len(people), "participant")} '
-                f'{"is" if outside == 1 else "are"} outside {low:.3g} to {high:.3g} years, the age '
-                'range of the training controls, by more than 5% of it',
+        outside = is_clearly_outside(people[column], low, high)
+        n_outside, n_all = participants[outside].nunique(), participants.nunique()
+        if n_outside:
+            caution = Caution(
+                f'{column} is outside the training range {plain_number(low)} to '
+                f'{plain_number(high)}: {n_outside} of {counted(n_all, "participant")} '
+                f'({list_briefly(people.index[outside], 5)})',
                 'Their R-indices are extrapolated',
                 'Do not interpret them, or use a model that was trained on these ages',
                 R_INDICES,
             )
+            yield caution, means(column, 'age') and n_outside > MANY_OUTSIDE * n_all
 
 
-def _error(n: int) -> str:
-    return f'a standard error of {1 / np.sqrt(n):.2f} SD'
+def _precision(n: int, training: bool) -> str:
+    """Say how precise a mean of n controls is; what a model learns has an error of its own."""
+    return f'have a standard error of {1 / np.sqrt(n):.2f} SD' if training else 'are imprecise'
 
 
 def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[Caution, bool]]:

@@ -594,8 +594,8 @@ class ComBat(TransformerMixin, BaseEstimator):
         size = dict(zip(self.sites_, self.site_sizes_)).get(self.reference_, 0)
         if size < MIN_FOR_SCALE:
             raise DataError(
-                f'reference site {self.reference_} has {size} participants, but needs at least '
-                f'{MIN_FOR_SCALE}; choose another site of {list_briefly(self.sites_)}'
+                f'reference site {self.reference_} has {counted(size, "participant")}, but needs '
+                f'at least {MIN_FOR_SCALE}; choose another site of {list_briefly(self.sites_)}'
             )
 
     def _require_new(self, sites: Sequence[str]) -> None:

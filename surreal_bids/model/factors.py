@@ -32,6 +32,7 @@ from surreal_bids.model.expectation import (
     rotated_starts,
 )
 from surreal_bids.stats.concordance import concordance_index, match_patterns
+from surreal_bids.text import counted
 
 Floats = NDArray[np.floating]
 Rows = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -184,8 +185,9 @@ def fit_known(
 
 def _not_told_apart(cn: Floats, pt: Floats, n_patterns: int) -> DataError:
     return DataError(
-        f'{n_patterns} patterns cannot be told apart in {len(cn)} controls and {len(pt)} '
-        'patients; use fewer patterns (--n-patterns) or check the diagnosis of participants'
+        f'{counted(n_patterns, "pattern")} cannot be told apart in {len(cn)} controls and '
+        f'{len(pt)} patients; use fewer patterns (--n-patterns) or check the diagnosis of '
+        'participants'
     )
 
 

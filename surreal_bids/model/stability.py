@@ -43,6 +43,7 @@ from surreal_bids.model.train import Progress, Sample, Training, members_by_orth
 from surreal_bids.parallel import in_threads, thread_count
 from surreal_bids.progress import Report
 from surreal_bids.stats.concordance import match_patterns
+from surreal_bids.text import counted
 
 LOGGER = logging.getLogger(__name__)
 
@@ -437,7 +438,7 @@ def train_in_rounds(
     most = ROUND * MOST_ROUNDS if repetitions is None else repetitions
     before: Floats | None = None
     n_members = n_iterations = 0
-    reason = f'{most} members of each lambda, as many as asked for'
+    reason = f'{counted(most, "member")} of each lambda, as many as asked for'
     for first in range(0, most, ROUND):
         trained, iterations = how.train(hopeful, first, min(ROUND, most - first))
         for value, some in trained.items():
@@ -455,7 +456,7 @@ def train_in_rounds(
         if change is not None and change >= SETTLED_CONSENSUS:
             reason = f'the consensus no longer changed (agreement {change:.3f} with the last round)'
             break
-        reason = f'{most} members of each lambda, the most that are trained'
+        reason = f'{counted(most, "member")} of each lambda, the most that are trained'
         before = now
         hopeful = _hopeful(settings, hopeful, how.hyper)
     return list(settings.values()), Spent(n_members, n_iterations, reason)

@@ -26,7 +26,7 @@ from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.norms import norms
 from surreal_bids.reports.pages import Block, Paragraph, Table
-from surreal_bids.rindices.crossfit import MIN_REPRODUCED, NOT_HELD_OUT
+from surreal_bids.rindices.crossfit import HELD_OUT, MIN_REPRODUCED, NOT_HELD_OUT
 from surreal_bids.rindices.preprocessing import INCOMPLETE, NONE_BEYOND
 from surreal_bids.text import counted
 
@@ -113,18 +113,32 @@ def flags_of(row: Mapping[Any, Any]) -> list[Flag]:
     in_range = row.get('brain_in_range')
     if not (pd.isna(in_range) or in_range):
         flags.append(OUTSIDE)
-    beyond = row.get('covariates_out_of_range', NONE_BEYOND)
-    if isinstance(beyond, str) and beyond != NONE_BEYOND:
-        text = f'{beyond} more than {TOLERATED:.0%} beyond the range of the training controls'
-        remedy = 'Interpret the R-indices with care, or add controls in this range'
-        flags.append(Flag(text, Caution(text, 'Effects on volumes are extrapolated', remedy)))
-    if row.get('n_imputed', 0) > 0:
-        text = f'{row["n_imputed"]:.0f} regions were missing'
-        bias = 'They were imputed from controls, so the R-indices may be too low'
-        flags.append(Flag(text, Caution(text, bias, 'Check the segmentation or the table')))
+    flags += [*_extrapolated(row), *_imputed(row)]
     if row['status'] != NOT_HELD_OUT and row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
         flags.append(ANOTHER_FOLD)
     return [_with_reason(flag, row.get('reason')) for flag in flags]
+
+
+def _extrapolated(row: Mapping[Any, Any]) -> list[Flag]:
+    """Return the flag of covariates beyond the range of the controls of the model."""
+    beyond = row.get('covariates_out_of_range', NONE_BEYOND)
+    if not isinstance(beyond, str) or beyond == NONE_BEYOND:
+        return []
+    is_held_out = row.get(HELD_OUT) in (True,)
+    whose = 'controls of the other folds' if is_held_out else 'training controls'
+    text = f'{beyond} more than {TOLERATED:.0%} beyond the range of the {whose}'
+    remedy = 'Interpret the R-indices with care, or add controls in this range'
+    return [Flag(text, Caution(text, 'Effects on volumes are extrapolated', remedy))]
+
+
+def _imputed(row: Mapping[Any, Any]) -> list[Flag]:
+    """Return the flag of imputed regions."""
+    count = row.get('n_imputed', 0)
+    if not count > 0:
+        return []
+    text = '1 region was missing' if count == 1 else f'{count:.0f} regions were missing'
+    bias = 'Missing regions were imputed from controls, so the R-indices may be too low'
+    return [Flag(text, Caution(text, bias, 'Check the segmentation or the table'))]
 
 
 def _with_reason(flag: Flag, reason: object) -> Flag:

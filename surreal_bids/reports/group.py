@@ -75,7 +75,7 @@ from surreal_bids.reports.pages import (
     list_checks,
     write_page,
 )
-from surreal_bids.reports.viewers import Background, DrawnMap, draw_maps, drawn_results
+from surreal_bids.reports.viewers import Background, DrawnMap, draw_maps, tissue_section
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.rindices.model import REPRODUCIBILITY
 from surreal_bids.stats.concordance import chance_agreement
@@ -409,37 +409,11 @@ NO_PATIENTS = (
 
 def _voxels(report: GroupReport) -> Section:
     """Return voxelwise differences of tissue."""
-    parts = [_tissue(report, tissue, maps) for tissue, maps in report.voxel_maps.items()]
+    parts = [
+        tissue_section(report.output_dir, report.background, tissue, maps)
+        for tissue, maps in report.voxel_maps.items()
+    ]
     return Section('Patterns by voxel', parts=tuple(parts))
-
-
-def _tissue(report: GroupReport, tissue: str, maps: VoxelMaps) -> Section:
-    blocks: list[Block] = []
-    if not maps.summary.empty:
-        formats = {'t_at_fdr_0.05': '{:.2f}', 'discoveries': '{:,.0f}', 'voxels': '{:,.0f}'}
-        blocks += [
-            Paragraph(DESCRIPTIONS),
-            Table(maps.summary, 'Comparisons and results', formats),
-        ]
-    if maps.skipped:
-        skipped = pd.DataFrame({'contrast': list(maps.skipped), 'reason': maps.skipped.values()})
-        blocks.append(Table(skipped, 'Comparisons that were not made'))
-    found = maps.summary[maps.summary.get('discoveries', pd.Series(dtype=float)).gt(0)]
-    slopes = maps.summary[maps.summary['contrast'].str.endswith('slope')]
-    tests = drawn_results(maps, tissue, found, 't', 't_at_fdr_0.05')
-    effects = drawn_results(maps, tissue, slopes, 'change per R = 1')
-    caption = 'Voxels that differ at a false discovery rate of 0.05; blue is less tissue.'
-    shown = draw_maps(report.output_dir, report.background, tests, caption)
-    caption = 'Effect at every voxel, a description and not a test; blue is less tissue.'
-    shown += draw_maps(report.output_dir, report.background, effects, caption)
-    return Section(tissue, (*blocks, *shown))
-
-
-DESCRIPTIONS = (
-    'Only the comparison of all patients with controls is a test. R-indices are computed from the '
-    'same brains, so slopes on them and subgroups defined by them differ even without disease. '
-    'These maps describe the patterns, without a threshold and without p values.'
-)
 
 
 def _associations(report: GroupReport) -> Section:
@@ -519,8 +493,8 @@ def _diagnosis(report: GroupReport) -> Section:
         return Section(SEPARATION)
     scores = OUT_OF_FOLD if report.methods.model is None else APPLIED
     caption = (
-        'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (DeLong; Wilson at '
-        f'AUC = 1). {scores}'
+        'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (Newcombe 2006, '
+        f'method 5). {scores}'
     )
     if SIMILAR_AGE in set(found.diagnosis['among']):
         caption += (

@@ -22,6 +22,7 @@ from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
 
 if TYPE_CHECKING:
     from surreal_bids.analysis.engine import Analysis
+    from surreal_bids.model.estimator import SurrealGAN
 
 MaskOrigin = Literal['deepbet', 'stripped', 'given']
 COMPUTED_MASKS: tuple[MaskOrigin, ...] = ('deepbet', 'stripped')
@@ -100,12 +101,13 @@ def imaging_methods(
     methods = set(mask_methods)
     segmentations = [each.dseg_name for each in reused if each.dseg_name]
     transforms = {each.anat2std_xfm is not None for each in reused}
+    tissues = {bool(each.tpms) for each in reused}
     names_of = dict.fromkeys(name for each in reused for name in each.names)
     return ImagingMethods(
         bias_corrected=any(each.t1w is None for each in reused),
         masks=_mask_origins(methods),
-        tissue_classified=any(not each.tpms for each in reused),
-        tissues_mixed=len({bool(each.tpms) for each in reused}) > 1,
+        tissue_classified=False in tissues,
+        tissues_mixed=len(tissues) > 1,
         registered=False in transforms,
         transforms_reused=True in transforms,
         segmentation=next(iter(segmentations), None),
@@ -214,20 +216,12 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
     asked
         Fields of `GroupMethods` that are no results: `model`, `map_tissues` ...
     """
-    cohort, change, gan = found.cohort, found.group_change, found.model.gan
+    cohort, change = found.cohort, found.group_change
     combat = found.model.preprocessing.combat
     options: dict[str, Any] = {
         name: tuple(each) if isinstance(each, list) else each for name, each in asked.items()
     }
-    trained: dict[str, Any] = {}
-    if found.trained_here:
-        tried = gan.number_.stabilities if gan.number_ else gan.members_
-        trained = {
-            'preset': gan.preset,
-            'candidates': tuple(sorted({each.n_patterns for each in tried})),
-            'members': len(gan.members_),
-            'iterations': gan.most_iterations,
-        }
+    trained = _describe_training(found.model.gan) if found.trained_here else {}
     return GroupMethods(
         n_controls=cohort.counts['CN'],
         n_patients=cohort.counts['PT'],
@@ -247,6 +241,16 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         **options,
         **trained,
     )
+
+
+def _describe_training(gan: SurrealGAN) -> dict[str, Any]:
+    tried = gan.number_.stabilities if gan.number_ else gan.members_
+    return {
+        'preset': gan.preset,
+        'candidates': tuple(sorted({each.n_patterns for each in tried})),
+        'members': len(gan.members_),
+        'iterations': gan.most_iterations,
+    }
 
 
 def _is_harmonized(found: Analysis) -> bool:

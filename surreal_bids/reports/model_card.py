@@ -133,13 +133,14 @@ def verdict(card: Card) -> dict[str, str]:
         meanings = [f'{name} {meaning}' for name, meaning in published_meanings(card).items()]
         facts['Trained on'] = f'not described in the file{_read_in(card["Imported"])}'
         facts['Patterns'] = '; '.join([*meanings, NOT_ASSESSED])
-        facts['To watch'] = ' '.join(map(str, watch)) or 'not assessed here'
+        facts['To watch'] = ' '.join(map(str, watch)) or NOTHING_TO_ASSESS
     return facts
 
 
 NOT_ASSESSED = (
     'not assessed here, without intervals and centiles, which need R-indices of the training sample'
 )
+NOTHING_TO_ASSESS = 'cannot be assessed: the file does not describe the training sample'
 """What is not known of an imported model."""
 
 
@@ -339,7 +340,7 @@ def model_facts(card: Card) -> Facts:
     if card.get('Spent'):
         spent = card['Spent']
         facts['trained'] = (
-            f'{spent["members"]} members, {spent["iterations"]:,} iterations in total'
+            f'{counted(spent["members"], "member")}, {spent["iterations"]:,} iterations in total'
         )
         facts['training stopped'] = _SETTLED.sub(SETTLED, spent['reason'])
     return Facts(facts)
@@ -533,7 +534,7 @@ def _cross_fit(card: Card) -> list[str]:
     known = ', starting from its patterns,' if fitted.get('StartsFromFinal') else ''
     lines = [
         f'out of fold, {fitted["Folds"]} folds; each fold repeats all steps with M and lambda of '
-        f'this model{known} and {fitted["MembersPerFold"]} members',
+        f'this model{known} and {counted(fitted["MembersPerFold"], "member")}',
         'lowest correlation between the model of a fold and the final model (below '
         f'{MIN_REPRODUCED:g}: not reproduced): {least}',
     ]
@@ -541,15 +542,15 @@ def _cross_fit(card: Card) -> list[str]:
         lines.append(f'intervals: from {card[INTERVALS]["Controls"]} out-of-fold controls')
     if fitted['NotHeldOut']:
         lines.append(
-            f'{fitted["NotHeldOut"]} participants without out-of-fold R-indices: the column reason '
-            'of rindices.tsv explains why'
+            f'{counted(fitted["NotHeldOut"], "participant")} without out-of-fold R-indices: the '
+            'column reason of rindices.tsv explains why'
         )
     return lines
 
 
 def _excluded_members(card: Card) -> list[str]:
     return [
-        f'{member["n_patterns"]} patterns, lambda {member["ortho"]:g}, member '
+        f'{counted(member["n_patterns"], "pattern")}, lambda {member["ortho"]:g}, member '
         f'{member["repetition"] + 1}: {member["status"]} (agreement {_index(member["agreement"])})'
         for member in card['Members']
         if member['status'] in EXCLUDED_MEMBERS

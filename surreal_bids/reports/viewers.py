@@ -21,7 +21,14 @@ from surreal_bids.bids.outputs import output_path
 from surreal_bids.config import BUILTIN_TEMPLATE
 from surreal_bids.files import write_text
 from surreal_bids.reports.mosaics import statistic_mosaic
-from surreal_bids.reports.pages import Figure, content_policy
+from surreal_bids.reports.pages import (
+    Block,
+    Figure,
+    Paragraph,
+    Section,
+    Table,
+    content_policy,
+)
 from surreal_bids.templates import builtin_template, read_template
 
 VIEWER_MM = 2.0
@@ -190,3 +197,35 @@ def draw_maps(
         )
         for each in maps
     ]
+
+
+def tissue_section(
+    output_dir: Path, background: Background | None, tissue: str, maps: VoxelMaps
+) -> Section:
+    """Return the voxelwise comparisons of a tissue, and maps of those with results."""
+    blocks: list[Block] = []
+    if not maps.summary.empty:
+        formats = {'t_at_fdr_0.05': '{:.2f}', 'discoveries': '{:,.0f}', 'voxels': '{:,.0f}'}
+        blocks += [
+            Paragraph(DESCRIPTIONS),
+            Table(maps.summary, 'Comparisons and results', formats),
+        ]
+    if maps.skipped:
+        skipped = pd.DataFrame({'contrast': list(maps.skipped), 'reason': maps.skipped.values()})
+        blocks.append(Table(skipped, 'Comparisons that were not made'))
+    found = maps.summary[maps.summary.get('discoveries', pd.Series(dtype=float)).gt(0)]
+    slopes = maps.summary[maps.summary['contrast'].str.endswith('slope')]
+    tests = drawn_results(maps, tissue, found, 't', 't_at_fdr_0.05')
+    effects = drawn_results(maps, tissue, slopes, 'change per R = 1')
+    caption = 'Voxels that differ at a false discovery rate of 0.05; blue is less tissue.'
+    shown = draw_maps(output_dir, background, tests, caption)
+    caption = 'Effect at every voxel, a description and not a test; blue is less tissue.'
+    shown += draw_maps(output_dir, background, effects, caption)
+    return Section(tissue, (*blocks, *shown))
+
+
+DESCRIPTIONS = (
+    'Only the comparison of all patients with controls is a test. R-indices are computed from the '
+    'same brains, so slopes on them and subgroups defined by them differ even without disease. '
+    'These maps describe the patterns, without a threshold and without p values.'
+)

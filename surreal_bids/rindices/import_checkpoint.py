@@ -28,7 +28,7 @@ from surreal_bids.files import read_file, require_file
 from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
 from surreal_bids.model.bundle import LARGEST_MODEL, reading_model
 from surreal_bids.model.estimator import SurrealGAN
-from surreal_bids.model.networks import weight_shapes
+from surreal_bids.model.networks import relabel_patterns, weight_shapes
 from surreal_bids.published import CHECKPOINTS, NAMES, Published, describe
 from surreal_bids.regions import FeatureList
 from surreal_bids.rindices.model import TableModel
@@ -112,12 +112,14 @@ def import_checkpoint(
         _require_covariates(path, content, covariates, published)
         chosen = _choose_epoch(path, content, epoch)
         preprocessing = _make_preprocessing(path, content, features, tuple(covariates))
-        gan = _make_gan(path, content, chosen, features.names)
-    names = tuple(f'r{number}' for number in range(1, content['npattern'] + 1))
+        names = tuple(f'r{number}' for number in range(1, content['npattern'] + 1))
+        given = tuple(published.patterns) if published else names
+        order = [given.index(name) for name in names]
+        gan = _make_gan(path, content, chosen, features.names, order)
     return TableModel(
         preprocessing,
         gan,
-        tuple(published.patterns) if published else names,
+        names,
         {
             'Imported': {
                 'File': path.name,
@@ -319,9 +321,13 @@ def _residualiser(
     )
 
 
-def _make_gan(path: Path, content: Mapping[Any, Any], epoch: int, names: list[str]) -> SurrealGAN:
+def _make_gan(
+    path: Path, content: Mapping[Any, Any], epoch: int, names: list[str], order: list[int]
+) -> SurrealGAN:
+    """Make the network, with its patterns in another order."""
     n_patterns = content['npattern']
-    tensors = _weights(path, _part(path, content, epoch), len(names), n_patterns)
+    saved = _weights(path, _part(path, content, epoch), len(names), n_patterns)
+    tensors = relabel_patterns(saved, torch.tensor([order]))
     card = {
         'Features': names,
         'NumberOfFeatures': len(names),

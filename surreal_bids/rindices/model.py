@@ -20,7 +20,7 @@ from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFF
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import read_features
-from surreal_bids.cohort.groups import GROUP_NAMES
+from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
 from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.config import TrainingOptions
@@ -50,7 +50,7 @@ from surreal_bids.rindices.preprocessing import (
     fit_preprocessing,
     residuals_of_all,
 )
-from surreal_bids.text import list_briefly
+from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
@@ -477,9 +477,9 @@ def prepare(cohort: Cohort) -> TrainingData:
     first = cohort.first_visits()
     for group, count in cohort.counts.items():
         if count < MIN_PEOPLE:
-            name = GROUP_NAMES[group]
             raise DataError(
-                f'{count} {name}, but training needs at least {MIN_PEOPLE}; add participants'
+                f'{counted(count, SINGULAR[group])}, but training needs at least {MIN_PEOPLE}; '
+                'add participants'
             )
     visits = _visits_across_sites(cohort)
     steps, prepared = fit_preprocessing(

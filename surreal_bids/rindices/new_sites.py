@@ -313,8 +313,8 @@ def add_sites(model: TableModel, controls: Cohort) -> tuple[TableModel, list[Add
     for name, size in sizes.items():
         if size < MIN_FOR_SCALE:
             raise DataError(
-                f'site {name}: {size} controls, but at least {MIN_FOR_SCALE} are required and '
-                f'{FEW_FOR_A_MODEL} recommended; add controls'
+                f'site {name}: {counted(size, "control")}, but at least {MIN_FOR_SCALE} are '
+                f'required and {FEW_FOR_A_MODEL} recommended; add controls'
             )
     taught = teach_sites(model, controls)
     errors = _index_errors(taught, controls)
@@ -386,7 +386,7 @@ def describe_added(notes: Mapping[str, Any]) -> list[str]:
     lines = []
     for site, told in notes.items():
         errors = ', '.join(f'{k} {sd:.3f}' for k, sd in told[INDEX_ERROR].items())
-        parts = [f'site {site}: learned from {told["Controls"]} controls']
+        parts = [f'site {site}: learned from {counted(told["Controls"], "control")}']
         if 'ShiftStandardError' in told:
             shift = told['ShiftStandardError']
             parts.append(

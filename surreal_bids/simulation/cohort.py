@@ -46,6 +46,7 @@ from surreal_bids.simulation.templates import (
     load_regions,
     load_template,
 )
+from surreal_bids.text import counted
 
 GROUPS = ('CN', 'PT', 'atlas')
 """Controls, patients and healthy atlases; the position is part of the seed."""
@@ -432,7 +433,8 @@ def volumes_path(root: Path, person: Person) -> Path:
 def dataset_description(plan: CohortPlan) -> dict[str, Any]:
     """Return the content of dataset_description.json."""
     return {
-        'Name': f'Simulated heads: {plan.n_cn} controls and {plan.n_pt} patients',
+        'Name': f'Simulated heads: {counted(plan.n_cn, "control")} and '
+        f'{counted(plan.n_pt, "patient")}',
         'BIDSVersion': BIDS_VERSION,
         'DatasetType': 'raw',
         'Authors': ['surreal_bids'],

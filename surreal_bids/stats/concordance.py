@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
+from scipy.optimize import brentq, linear_sum_assignment
 from scipy.stats import kendalltau, norm, rankdata
 
 from surreal_bids.exceptions import DataError
@@ -138,12 +138,9 @@ class Area(NamedTuple):
 
 
 def area_under_curve(scores: ArrayLike, is_patient: ArrayLike) -> Area:
-    """Area under the receiver operating characteristic, with the interval of DeLong et al. (1988).
+    """Area under the receiver operating characteristic: the chance that a patient scores higher.
 
-    The area is the chance that a patient scores higher than a control. With the chance of each
-    patient against all controls, V10, and of each control against all patients, V01, its variance
-    is var(V10) / n_patients + var(V01) / n_controls (doi:10.2307/2531595). Where all are told apart
-    this is 0; the interval is then Wilson's for as many people as the smaller group has.
+    Its interval is that of :func:`_with_interval`.
 
     Parameters
     ----------
@@ -153,15 +150,11 @@ def area_under_curve(scores: ArrayLike, is_patient: ArrayLike) -> Area:
         Two or more are, and two or more are not.
     """
     values, patient = np.asarray(scores, np.float64), np.asarray(is_patient, bool)
-    x, y = values[patient], values[~patient]
-    if min(x.size, y.size) < 2 or np.isnan(values).any():
+    m, n = int(patient.sum()), int((~patient).sum())
+    if min(m, n) < 2 or np.isnan(values).any():
         raise DataError('an area under the curve needs scores of patients and of controls')
-    ranks = rankdata(values)
-    of_patients = (ranks[patient] - rankdata(x)) / y.size
-    of_controls = 1 - (ranks[~patient] - rankdata(y)) / x.size
-    area = float(of_patients.mean())
-    variance = sum(v.var(ddof=1) / v.size for v in (of_patients, of_controls))
-    return _with_interval(area, float(variance), min(x.size, y.size))
+    area = float((rankdata(values)[patient].mean() - (m + 1) / 2) / n)
+    return _with_interval(area, m * n, (m + n) / 2 - 1)
 
 
 class MatchedArea(NamedTuple):
@@ -177,9 +170,8 @@ def matched_area_under_curve(
 ) -> MatchedArea:
     """Area under the curve over pairs of a patient and a control who are similar, such as in age.
 
-    The area is the chance that the patient of a pair scores higher. Its variance is DeLong's, with
-    sums over pairs in place of means over everyone. Nothing is regressed on age: slopes learned
-    from held-out scores depend on everyone, and bias the area (0.41 instead of 0.5).
+    The area is the chance that the patient of a pair scores higher. Nothing is regressed on age:
+    slopes learned from held-out scores depend on everyone, and bias the area (0.41 instead of 0.5).
 
     Parameters
     ----------
@@ -212,26 +204,37 @@ def matched_area_under_curve(
     if total == 0:
         return MatchedArea(*counts, Area(np.nan, np.nan, np.nan))
     area = float(wins[patient].sum() / total)
-    excess = np.square((wins - area * pairs) / total)
-    parts = zip((excess[~patient], excess[patient]), counts)
-    variance = sum(part.sum() * n / max(n - 1, 1) for part, n in parts)
-    return MatchedArea(*counts, _with_interval(area, float(variance), min(counts)))
+    shared = float(np.square(pairs).sum() / (2 * total) - 1)
+    return MatchedArea(*counts, _with_interval(area, total, shared))
 
 
-def _with_interval(area: float, variance: float, n: int) -> Area:
-    """Add the 95 % interval; Wilson's for n people where the variance is 0."""
-    z = float(norm.ppf(0.975))
-    if variance == 0:
-        return Area(area, *_wilson(area, n, z))
-    half = z * float(np.sqrt(variance))
-    return Area(area, max(area - half, 0.0), min(area + half, 1.0))
+def _with_interval(area: float, n_pairs: float, shared: float) -> Area:
+    """Add the 95 % interval of Newcombe (2006), method 5 (doi:10.1002/sim.2324).
+
+    The limits are the areas A at whose standard error the estimate is 1.96 standard errors away, as
+    in a score interval. Where a pair has its patient in common with `shared` other pairs, and its
+    control with as many (both on average), the variance of Hanley and McNeil (1982) at A is
+
+        A (1 - A) / n_pairs * (1 + shared ((1 - A) / (2 - A) + A / (1 + A))).
+
+    Where each of m patients is compared with each of n controls, `shared` is (m + n) / 2 - 1.
+    """
+    return Area(
+        area, _lower_limit(area, n_pairs, shared), 1 - _lower_limit(1 - area, n_pairs, shared)
+    )
 
 
-def _wilson(share: float, n: int, z: float) -> tuple[float, float]:
-    """Interval of a share of n people (Wilson 1927, doi:10.2307/2276774)."""
-    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * float(np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)))
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+def _lower_limit(area: float, n_pairs: float, shared: float) -> float:
+    if area == 0:
+        return 0.0
+    z = norm.ppf(0.975)
+
+    def excess(limit: float) -> float:
+        overlap = (1 - limit) / (2 - limit) + limit / (1 + limit)
+        variance = limit * (1 - limit) / n_pairs * (1 + shared * overlap)
+        return float(area - limit - z * np.sqrt(variance))
+
+    return float(brentq(excess, 0, np.nextafter(area, 0)))
 
 
 def pattern_reproducibility(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.exceptions import DataError
+from surreal_bids.text import counted
 
 LOW = 0.4
 """Below it a pattern counts as hardly expressed (section 4.3)."""
@@ -198,7 +199,7 @@ def covariate_columns(covariates: pd.DataFrame) -> Floats:
     lacking = covariates.isna().any(axis=1).to_numpy() | ~np.isfinite(columns).all(axis=1)
     if lacking.any():
         raise DataError(
-            f'a covariate is missing in {lacking.sum()} participants, such as '
+            f'a covariate is missing in {counted(int(lacking.sum()), "participant")}, such as '
             f'{covariates.index[lacking][0]}; exclude these participants or the covariate'
         )
     return columns

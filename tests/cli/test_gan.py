@@ -349,6 +349,24 @@ def test_wrong_usage_is_exit_code_2_and_writes_nothing(tmp_path, options):
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ('more', 'code', 'told'),
+    [
+        ((), 0, 'made from the same inputs with the same options. Nothing was done'),
+        (('--random-seed', 8), 73, 'choose another folder or use --overwrite'),
+        (('--exclude', 'few.tsv'), 73, 'made from other inputs'),
+    ],
+)
+def test_a_finished_fit_is_not_repeated(home, tmp_path, monkeypatch, capsys, more, code, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'few.tsv').write_text('participant_id\nsub-009\n')
+    before = {path: path.stat().st_mtime_ns for path in (home / 'model').rglob('*')}
+    command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
+    assert run(*command, '--out', home / 'model', *PEOPLE, *QUICK_WORDS, *more) == code
+    assert told in ''.join(capsys.readouterr())
+    assert {path: path.stat().st_mtime_ns for path in (home / 'model').rglob('*')} == before
+
+
 @pytest.mark.slow
 def test_a_failed_fit_leaves_the_old_model_alone(home, tmp_path):
     out = shutil.copytree(home / 'model', tmp_path / 'model')

@@ -253,7 +253,7 @@ def test_fewer_patterns_than_were_simulated_are_an_error(tmp_path, truth, capsys
     table, path = truth
     rindices = write_tsv(tmp_path / 'rindices.tsv', table.drop(columns='r2'))
     assert main(['score', str(rindices), str(path)]) == 65
-    assert '1 patterns, but 2 were simulated' in capsys.readouterr().err
+    assert '1 pattern, but 2 were simulated' in capsys.readouterr().err
 
 
 HIPPOCAMPI, LINGUAL_GYRI = (47, 48), (134, 135)

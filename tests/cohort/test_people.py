@@ -4,6 +4,8 @@ import pandas as pd
 import pytest
 
 from surreal_bids.bids.tabular import Table
+from surreal_bids.cohort.exclusions import Screen, screen_people
+from surreal_bids.cohort.features import Choice
 from surreal_bids.cohort.requirements import (
     PreprocessingOptions,
     read_person_columns,
@@ -93,3 +95,15 @@ def test_only_columns_in_use_are_needed(icv, columns):
 def test_the_diagnosis_is_no_covariate():
     with pytest.raises(DataError, match='dx is the diagnosis'):
         require_distinct(PreprocessingOptions(('age', 'dx')), 'dx')
+
+
+@pytest.mark.filterwarnings('error::pandas.errors.PerformanceWarning')
+def test_a_site_is_added_to_a_fragmented_table():
+    screen = Screen([(f'{k:02d}', None) for k in range(12)], 'sub-')
+    pieces = [pd.DataFrame({f'x{k}': '1'}, screen.remaining, dtype=object) for k in range(150)]
+    ages = pd.DataFrame({'age': [str(60 + k) for k in range(12)]}, screen.remaining, dtype=object)
+    text = pd.concat([ages, *pieces], axis=1)
+    options = PreprocessingOptions(covariates=('age',), site_column='site')
+    choice = Choice(options, {'age': 'age'}, one_site=True)
+    table, _ = screen_people(screen, Table(Path('table.tsv'), text), choice, None)
+    assert table['site'].notna().all()

@@ -4,6 +4,7 @@ import pytest
 
 from surreal_bids.cohort.facts import exchanged_sexes
 from surreal_bids.cohort.plausibility import (
+    check_head_size,
     empty_regions,
     implausible_values,
     missing_values,
@@ -90,6 +91,22 @@ def test_numbers_that_cannot_be_meant(column, value, out):
     )
     people.loc['sub-7', column] = value
     assert list(implausible_values(people)) == (['sub-7'] if out else [])
+
+
+@pytest.mark.parametrize(('scale', 'told'), [(1, '9,000,000 mm3'), (0.001, '9000')])
+def test_head_sizes_are_told_in_mm3_without_exponents(scale, told):
+    names = [f'sub-{k}' for k in range(30)]
+    icv = pd.DataFrame({'icv': np.linspace(1.3e6, 1.6e6, 30) * scale}, index=names)
+    icv.loc['sub-7', 'icv'] = 9e6 * scale
+    (reason,) = implausible_values(icv, 'icv').values()
+    assert f'icv is {told}, far' in reason
+    assert 'e+' not in reason
+
+
+def test_the_unit_of_head_sizes_is_told_without_exponents():
+    icv = pd.Series([1400.0, 1500.0], name='eTIV')
+    with pytest.raises(DataError, match='median of 1450, but 300,000 to 5,000,000 mm3 is expected'):
+        check_head_size(icv, (3e5, 5e6))
 
 
 @pytest.mark.parametrize(

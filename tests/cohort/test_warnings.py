@@ -113,7 +113,10 @@ def test_ages_that_a_model_has_not_seen_are_a_warning(model, tmp_path, older, ex
     cohort = read_cohort(
         *study.write(tmp_path), model=model.preprocessing.requirements, groups='compared'
     )
-    assert any(each.found.startswith('Training ages') for each in cohort.warnings) == expected
+    told = [each.found for each in cohort.warnings if 'training range' in each.found]
+    assert len(told) == expected
+    assert all('60 of 60 participants (sub-' in each for each in told)
+    assert not any('training range' in note for note in cohort.notes)
 
 
 def test_warnings_survive_on_disk(tmp_path):

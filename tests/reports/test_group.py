@@ -371,10 +371,25 @@ def test_contributions_are_beside_the_pattern():
     assert [bar.get_width() for bar in drawn.axes[1].patches] == [0.3, 0.1, 0.2]
 
 
+@pytest.mark.parametrize(
+    ('held_out', 'whose'),
+    [
+        (True, 'controls of the other folds'),
+        (False, 'training controls'),
+        (None, 'training controls'),
+    ],
+)
+def test_flags_name_the_controls_whose_range_counts(held_out, whose):
+    row = {'status': 'complete', 'covariates_out_of_range': 'age', 'held_out': held_out}
+    (flag,) = flags_of(row)
+    assert flag.short == f'age more than 5% beyond the range of the {whose}'
+
+
 def test_flags_of_folds_and_imputation():
     row = {'status': 'complete', 'n_imputed': 2.0, 'fold_correlation': 0.5}
     found = [flag.short for flag in flags_of(row)]
     assert found == ['2 regions were missing', 'pattern not reproduced in the fold']
+    assert flags_of({'status': 'complete', 'n_imputed': 1.0})[0].short == '1 region was missing'
     assert flags_of({'status': 'complete', 'n_imputed': np.nan, 'brain_in_range': np.nan}) == []
 
 

@@ -227,7 +227,7 @@ def test_doubts_are_told_in_sentences(tmp_path):
     assert (
         'differ most from controls: Right hippocampus (-4.2 SD), Right amygdala (+3.5 SD).' in words
     )
-    assert 'age more than 5% beyond the range of the training controls.' in words
+    assert 'age more than 5% beyond the range of the controls of the other folds.' in words
     assert 'Volumes were not harmonized' not in words  # It is what the first sentence means.
     assert 'The image has 1 warning' in words
     assert 'No quality flags' not in words

@@ -92,6 +92,8 @@ def test_one_participant_of_an_added_site_can_be_computed(model, tmp_path, capsy
     said = capsys.readouterr()
     assert 'site new: learned from 12 controls' in said.out
     assert said.err.count('Few controls: 12') == 1
+    assert said.out.count('standard error of its shifts') == 1
+    assert 'standard error' not in said.err
     assert run('-v', 'card', tmp_path / 'out') == 0
     card = capsys.readouterr().out
     assert 'Sites added after training\n  site new: learned' in card

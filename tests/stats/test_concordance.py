@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import bootstrap
+from scipy.stats import bootstrap, norm
 from sklearn.metrics import roc_auc_score
 from statsmodels.stats.proportion import proportion_confint
 
@@ -171,13 +171,54 @@ def test_area_is_that_of_scikit_learn_with_and_without_ties(levels):
     assert area.low < area.value < area.high
 
 
-@pytest.mark.parametrize(('n_controls', 'n_patients'), [(3, 3), (40, 6)])
-def test_groups_apart_leave_the_interval_of_the_smaller_one(n_controls, n_patients):
-    patient = np.repeat([False, True], [n_controls, n_patients])
-    area = area_under_curve(np.arange(n_controls + n_patients), patient)
-    fewer = min(n_controls, n_patients)
-    assert area.value == 1
-    assert (area.low, area.high) == pytest.approx(proportion_confint(fewer, fewer, method='wilson'))
+def with_area(area, n_controls, n_patients):
+    """Scores of so many people whose area is this, and who is a patient."""
+    won = round(area * n_controls * n_patients)
+    beaten = np.full(n_patients, won // n_patients) + (np.arange(n_patients) < won % n_patients)
+    scores = np.concatenate([np.arange(n_controls) + 0.5, beaten])
+    return scores, np.repeat([False, True], [n_controls, n_patients])
+
+
+def newcombe(area, m, n):
+    """Return the limits as roots of the quartic that method 5 is when its denominators go."""
+    theta, z = np.polynomial.Polynomial([0, 1]), 1.959963984540054
+    denominators = (2 - theta) * (1 + theta)
+    overlap = (1 - theta) * (1 + theta) + theta * (2 - theta)
+    variance = theta * (1 - theta) * (denominators + ((m + n) / 2 - 1) * overlap)
+    roots = (m * n * (theta - area) ** 2 * denominators - z**2 * variance).roots()
+    limits = np.sort(roots[(roots.real > -1e-9) & (roots.real < 1 + 1e-9)].real)
+    return limits[0], limits[-1]
+
+
+@pytest.mark.parametrize(('n_controls', 'n_patients'), [(10, 10), (3, 3), (6, 40)])
+@pytest.mark.parametrize('area', [0, 0.1, 0.5, 0.9, 1])
+def test_limits_solve_the_equation_of_newcombe(area, n_controls, n_patients):
+    found = area_under_curve(*with_area(area, n_controls, n_patients))
+    expected = newcombe(found.value, n_controls, n_patients)
+    assert found.value == pytest.approx(area, abs=0.06)
+    assert (found.low, found.high) == pytest.approx(expected, abs=1e-6)
+
+
+def test_at_an_area_of_1_the_lower_limit_is_that_found_by_hand():
+    """Ten and ten people: (1 - A)^2 = 1.96^2 A (1 - A) (1 + 9 (...)) / 100 gives A = 0.800."""
+    found = area_under_curve(*with_area(1, 10, 10))
+    assert found == pytest.approx((1, 0.800, 1), abs=5e-4)
+
+
+@pytest.mark.parametrize('n_people', [10, 40])
+def test_limits_rise_with_the_area_within_0_and_1(n_people):
+    areas = np.linspace(0, 1, 26)
+    found = np.array([area_under_curve(*with_area(a, n_people, n_people)) for a in areas])
+    assert (np.diff(found, axis=0) > 0).all()
+    assert found.min() == 0
+    assert found.max() == 1
+
+
+@pytest.mark.parametrize('area', [0.6, 0.96, 1])
+def test_groups_exchanged_mirror_the_interval(area):
+    scores, patient = with_area(area, 12, 7)
+    found, mirrored = area_under_curve(scores, patient), area_under_curve(scores, ~patient)
+    assert mirrored == pytest.approx((1 - found.value, 1 - found.high, 1 - found.low))
 
 
 def test_the_interval_of_the_area_is_that_of_resampled_people():
@@ -196,11 +237,14 @@ def test_the_interval_of_the_area_is_that_of_resampled_people():
     assert (area.low, area.high) == pytest.approx(tuple(resampled), abs=0.02)
 
 
-def test_the_interval_covers_the_truth():
-    rng = np.random.default_rng(5)
-    patient = np.arange(90) >= 30
-    areas = [area_under_curve(rng.normal(size=90), patient) for _ in range(400)]
-    assert 0.91 < np.mean([area.low <= 0.5 <= area.high for area in areas]) < 0.98
+@pytest.mark.parametrize('n_people', [10, 40])
+@pytest.mark.parametrize('truth', [0.5, 0.8, 0.95])
+def test_the_interval_covers_the_truth(truth, n_people):
+    rng = np.random.default_rng([5, n_people])
+    patient = np.arange(2 * n_people) >= n_people
+    scores = rng.normal(size=(800, 2 * n_people)) + np.sqrt(2) * norm.ppf(truth) * patient
+    areas = [area_under_curve(each, patient) for each in scores]
+    assert 0.93 < np.mean([area.low <= truth <= area.high for area in areas]) < 0.985
 
 
 @pytest.mark.parametrize('levels', [3, 1000])
@@ -224,6 +268,16 @@ def test_the_matched_area_is_the_mean_over_similar_pairs():
     ]
     found = matched_area_under_curve(scores, patient, age, 0.3)
     assert found.area.value == pytest.approx(np.mean(won))
+
+
+@pytest.mark.parametrize('won', [11, 20])
+def test_pairs_that_share_nobody_have_the_interval_of_a_share(won):
+    """Newcombe's interval is then Wilson's."""
+    trait = np.tile(np.arange(20), 2)
+    patient = np.arange(40) >= 20
+    scores = np.where(patient, np.where(trait < won, 1, -1), 0)
+    area = matched_area_under_curve(scores, patient, trait, 0.5).area
+    assert (area.low, area.high) == pytest.approx(proportion_confint(won, 20, method='wilson'))
 
 
 def test_the_interval_of_the_matched_area_covers_the_truth_where_scores_follow_age():
