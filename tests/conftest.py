@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Let the garbage collector leave modules and tests alone, which are never garbage.
 
-    It would look at a million objects again and again: a fifth of the time of most tests.
+    It would look at all of them again and again.
     """
     gc.collect()
     gc.freeze()
