@@ -239,9 +239,6 @@ MEASURES = frozenset(
 VOLUMES: tuple[Meaning, ...] = ('total', 'fluid')
 """Meanings of columns that hold volumes, but of no region."""
 
-DOUBTFUL: tuple[Meaning, ...] = ('sex', 'age', 'site', 'icv')
-"""Meanings that a column may have although an unknown word stands beside theirs."""
-
 NOUNS: dict[Meaning, str] = {
     'participant': 'id',
     'repeat': 'visit',

@@ -126,14 +126,14 @@ class Table:
             )
         return values
 
-    def typed(self, categorical: Iterable[str] = ()) -> pd.DataFrame:
+    def typed(self) -> pd.DataFrame:
         """Return all columns, as numbers if every value is a number, else as text.
 
-        Identifiers, the columns named in `categorical`, and whole numbers with leading zeros
-        (`001`) stay text.
+        Identifiers and whole numbers with leading zeros (`001`) stay text.
         """
-        text = {PARTICIPANT, SESSION, *categorical}
-        cells = {name: self.text[name] for name in self.columns if name not in text}
+        cells = {
+            name: self.text[name] for name in self.columns if name not in (PARTICIPANT, SESSION)
+        }
         numbers = {name: _to_numbers(column) for name, column in cells.items()}
         return self.text.assign(
             **{name: each for name, each in numbers.items() if _all_numbers(cells[name], each)}

@@ -98,13 +98,11 @@ def _label(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def as_mask(
-    is_control: pd.Series[Any] | ArrayLike, people: pd.Index[Any], name: str = 'is_control'
-) -> NDArray[np.bool_]:
+def as_mask(is_control: pd.Series[Any] | ArrayLike, people: pd.Index[Any]) -> NDArray[np.bool_]:
     """Read one boolean (or 0/1) per participant."""
-    values = as_vector(is_control, people, name)
+    values = as_vector(is_control, people, 'is_control')
     if not np.isin(values, [True, False]).all():
-        raise DataError(f'{name} has values other than True and False (or 1 and 0)')
+        raise DataError('is_control has values other than True and False (or 1 and 0)')
     return values.astype(bool)
 
 

@@ -200,8 +200,6 @@ class Progress:
     """Members whose weights are final."""
     converged: list[bool]
     """Members that met the stopping rule of section 3.3."""
-    kept: list[bool]
-    """Members of which some weights have been kept as final."""
     iteration: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
     """One record per evaluation and lambda: mean losses and agreement."""
@@ -231,7 +229,7 @@ class Training:
         self.iterations = iterations
         self.checkpoint = checkpoint
         nobody = [False] * n_members
-        self.progress = Progress(done=nobody, converged=nobody, kept=nobody)
+        self.progress = Progress(done=nobody, converged=nobody)
         self.losses = torch.zeros(n_members, len(LOSSES), device=stack.device)
         self.final = {name: value.clone() for name, value in stack.weights_now().items()}
         self.evaluate_every = max(round(iterations / EVALUATIONS / BLOCK), 1) * BLOCK
@@ -332,7 +330,7 @@ class Training:
             if not diverged[members].all():
                 alive, varied = members[~diverged[members]], members[comparable[members]]
                 self._record(ortho, losses_EL[alive], r_ENM[varied])
-        self._give_up(diverged)
+        self._keep(diverged)
         if self.stack.hyper.settled is None:
             self._stop_converged(losses_EL)
         else:
@@ -350,11 +348,6 @@ class Training:
                 **dict(zip(LOSSES, losses_EL.mean(axis=0).tolist())),
             }
         )
-
-    def _give_up(self, diverged_E: NDArray[np.bool_]) -> None:
-        """Members with NaN or infinite numbers are done; what was kept of them before stays."""
-        self._keep(diverged_E & ~np.array(self.progress.kept))
-        self.progress.done = (diverged_E | self.progress.done).tolist()
 
     def _stop_converged(self, losses_EL: NDArray[np.floating]) -> None:
         """Section 3.3: after `iterations`, members end when both losses are low."""
@@ -379,15 +372,13 @@ class Training:
         ended = self.progress.iteration >= self.last_iteration
         self._keep(np.ones_like(settled_E) if ended else settled_E)
 
-    def _keep(self, members_E: NDArray[np.bool_], done: bool = True) -> None:
+    def _keep(self, members_E: NDArray[np.bool_]) -> None:
         """Take the present weights of these members, where not done before, as their final ones."""
         fresh = members_E & ~np.array(self.progress.done)
         chosen = torch.from_numpy(fresh).to(self.stack.device)[:, None, None]
         for name, value in self.stack.weights_now().items():
             self.final[name].copy_(torch.where(chosen, value, self.final[name]))
-        self.progress.kept = (fresh | self.progress.kept).tolist()
-        if done:
-            self.progress.done = (fresh | self.progress.done).tolist()
+        self.progress.done = (fresh | self.progress.done).tolist()
 
     def _save(self) -> None:
         if self.checkpoint is not None:

@@ -63,9 +63,9 @@ class Canvas:
         points = _listed(corners.ravel())
         self._add('<polygon points="{}" fill="{}" fill-opacity="0.35"/>', points, fill)
 
-    def diamond(self, x: float, y: float, size: float = 6) -> None:
+    def diamond(self, x: float, y: float) -> None:
         """Draw a white diamond."""
-        points = _listed((x, y - size, x + size, y, x, y + size, x - size, y))
+        points = _listed((x, y - 6, x + 6, y, x, y + 6, x - 6, y))
         self._add(
             '<polygon points="{}" fill="white" stroke="{}" stroke-width="2"/>', points, self._ink
         )

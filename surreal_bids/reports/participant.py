@@ -50,9 +50,6 @@ MASK_ORIGINS = {
 }
 """Origin of the brain mask, in words."""
 
-REGIONS = 'Regions'
-"""Title of the figure of the segmentation."""
-
 SEXES = {'F': 'female', 'M': 'male'}
 
 FORMATS = {

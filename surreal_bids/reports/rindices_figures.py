@@ -167,11 +167,11 @@ def shorten(name: str) -> str:
     return name if len(name) <= LONGEST else f'{name[:HALF]}\N{HORIZONTAL ELLIPSIS}{name[-HALF:]}'
 
 
-def strongest(parts: pd.Series, count: int = SHOWN_REGIONS) -> pd.Series:
+def strongest(parts: pd.Series) -> pd.Series:
     """The baseline, the largest contributions in order, and the sum of the others."""
     regions = parts.drop('baseline')
     order = regions.abs().sort_values(ascending=False, kind='stable').index
-    shown, rest = regions[order[:count]], regions[order[count:]]
+    shown, rest = regions[order[:SHOWN_REGIONS]], regions[order[SHOWN_REGIONS:]]
     bars = pd.concat([pd.Series({BASELINE: parts['baseline']}), shown])
     return bars if rest.empty else pd.concat([bars, pd.Series({OTHERS: rest.sum()})])
 

@@ -1,5 +1,6 @@
 import itertools
 import json
+import multiprocessing
 from pathlib import Path
 
 import numpy as np
@@ -175,8 +176,10 @@ def test_an_interrupted_run_goes_on_with_the_units_that_are_missing(tmp_path):
     assert [study.result(unit)['accuracy'] for unit in todo] == [0.5, 0.7, 0.7]
 
 
-@pytest.mark.slow
-def test_two_processes_find_what_one_finds(tmp_path):
+def test_two_processes_find_what_one_finds(tmp_path, monkeypatch):
+    # Spawned processes would import everything again, which takes ten seconds.
+    forked = multiprocessing.get_context('fork')
+    monkeypatch.setattr('multiprocessing.get_context', lambda _: forked)
     todo = [plans.Unit('baseline', 'mild', (name, 3)) for name in ('NMF', 'FA')]
     found = []
     for n_jobs in (1, 2):

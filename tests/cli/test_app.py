@@ -415,20 +415,11 @@ def test_every_option_has_help():
 
 
 @pytest.mark.usefixtures('dataset')
-@pytest.mark.slow
-def test_a_relative_path_with_dots(tmp_path):
-    here = tmp_path / 'here'
-    here.mkdir()
-    run_py = Path(__file__).resolve().parents[2] / 'run.py'
-    done = subprocess.run(
-        [sys.executable, run_py, '../dataset', '../out', 'participant', '--dry-run'],
-        cwd=here,
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert '3 T1w images of 3 participants' in done.stdout
+def test_a_relative_path_with_dots(tmp_path, monkeypatch, capsys):
+    (tmp_path / 'here').mkdir()
+    monkeypatch.chdir(tmp_path / 'here')
+    assert main(['../dataset', '../out', 'participant', '--dry-run']) == 0
+    assert '3 T1w images of 3 participants' in capsys.readouterr().out
 
 
 def test_version(capsys):
