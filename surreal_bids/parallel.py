@@ -148,11 +148,18 @@ def end_with_parent() -> None:
 
 def in_worker(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
     """Call a function in a worker process while this process goes on."""
-    pool = ProcessPoolExecutor(1, mp_context=start_server())
+    context = start_server()
+
+    def call() -> Result:
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            return pool.submit(work, *arguments).result()
+
+    # In a thread, since a worker cannot start before the server has imported everything.
+    thread = ThreadPoolExecutor(1)
     try:
-        return pool.submit(work, *arguments)
+        return thread.submit(call)
     finally:
-        pool.shutdown(wait=False)
+        thread.shutdown(wait=False)
 
 
 def find_device(name: str) -> str:

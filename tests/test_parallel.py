@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 
 from surreal_bids.files import GZIP_PART, write_image
-from surreal_bids.parallel import set_threads, start_server
+from surreal_bids.exceptions import UsageError
+from surreal_bids.parallel import (
+    _huge_pages,
+    find_device,
+    in_worker,
+    set_threads,
+    start_server,
+)
 
 ORPHAN = """
 import multiprocessing, os, time
@@ -105,3 +112,14 @@ def test_images_are_the_same_whatever_compressed_them(tmp_path, level):
     read = nib.load(tmp_path / '3.nii.gz')
     np.testing.assert_array_equal(np.asarray(read.dataobj), values)
     np.testing.assert_array_equal(read.affine, image.affine)
+
+
+def test_a_function_runs_in_a_worker_and_its_errors_come_back():
+    assert in_worker(find_device, 'cpu').result() == 'cpu'
+    with pytest.raises(UsageError, match='unknown device'):
+        in_worker(find_device, 'tpu').result()
+
+
+def test_huge_pages_do_not_replace_other_settings_of_glibc(monkeypatch):
+    monkeypatch.setenv('GLIBC_TUNABLES', 'glibc.malloc.check=0')
+    assert _huge_pages() == {'GLIBC_TUNABLES': 'glibc.malloc.check=0:glibc.malloc.hugetlb=1'}
