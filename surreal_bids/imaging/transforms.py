@@ -120,8 +120,8 @@ def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Tra
 
     The transform is split as M(x + e(x)) with M affine. Voxels of its own grid, taken where it puts
     them, say where those near by come from; Newton's method does the rest. The usual fixed-point
-    iteration x <- M^-1 y - e(x) fails where the transform stretches much: 1 mm off in a tenth of a
-    real brain.
+    iteration x <- M^-1 y - e(x) fails where the transform stretches much: it was off by more than
+    1 mm in 8 % of the voxels of real brains.
     """
     grid_affine = np.asarray(affine, dtype=np.float64)
     matrix, field = split_affine(transform)

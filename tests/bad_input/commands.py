@@ -208,8 +208,9 @@ def filled(study):
     (study.out / 'thesis.txt').write_text('years of work')
 
 
-def a_model_there(study):
+def another_model_there(study):
     study.model.rename(study.out)
+    study.add('--random-seed', '11')
 
 
 def table_in_outputs(study):
@@ -315,7 +316,7 @@ OUTPUTS = [
         USAGE,
     ),
     Case('out-holds-something-else', filled, ['out', r'thesis\.txt'], ('fit',), OUTPUT),
-    Case('out-holds-a-model', a_model_there, ['out', '--overwrite'], ('fit',), OUTPUT),
+    Case('out-holds-another-model', another_model_there, ['out', '--overwrite'], ('fit',), OUTPUT),
     Case('out-parent-missing', into('--out', '{folder}/out/deep/r.tsv'), [], ('apply',), ACCEPTED),
     Case(
         'out-read-only',
@@ -336,7 +337,7 @@ OUTPUTS = [
     ),
     Case(
         'out-on-a-full-disk-over-a-model',
-        several(a_model_there, options('--overwrite')),
+        several(another_model_there, options('--overwrite')),
         ['no space'],
         ('fit',),
         OUTPUT,
