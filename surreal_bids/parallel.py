@@ -5,8 +5,10 @@ Results do not depend on the number of threads.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections import deque
@@ -115,8 +117,18 @@ def start_server() -> BaseContext:
     settings = {**dict.fromkeys(THREAD_SETTINGS, '1'), **_same_modules(), **_huge_pages()}
     with environment(**settings), suppress(OSError):
         forkserver.ensure_running()
+        atexit.unregister(_end_server)
+        atexit.register(_end_server)
         return context
     return spawn
+
+
+def _end_server() -> None:
+    """End the server, which may still be importing and would keep standard output open."""
+    process = getattr(forkserver._forkserver, '_forkserver_pid', None)
+    if process is not None:
+        with suppress(OSError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _same_modules() -> dict[str, str]:

@@ -124,6 +124,8 @@ def run(arguments: Sequence[str]) -> int:
                 'Choose another output folder, unless the dataset was moved',
             )
         )
+    if _is_first_run(config):
+        start_server()
     check_options(config)
     writes_jobs = config.write_slurm is not None
     if config.roi_table is not None and config.analysis_levels == ('group',):
@@ -153,6 +155,16 @@ def _run_levels(config: AppConfig, survey: Survey) -> int:
     if 'group' in config.analysis_levels:
         code = max(code, _run_group(config, survey.expected))
     return code
+
+
+def _is_first_run(config: AppConfig) -> bool:
+    """Tell whether images will be processed on this machine, as far as options tell."""
+    here = not (config.dry_run or config.reports_only or config.write_slurm or config.use_plugin)
+    return (
+        here
+        and 'participant' in config.analysis_levels
+        and not any(config.output_dir.glob('sub-*'))
+    )
 
 
 def _is_pending(config: AppConfig, survey: Survey) -> bool:

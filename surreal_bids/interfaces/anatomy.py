@@ -27,7 +27,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
 from surreal_bids.interfaces import Step
-from surreal_bids.parallel import find_device
+from surreal_bids.parallel import find_device, in_threads
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
 
 if TYPE_CHECKING:
@@ -529,8 +529,9 @@ class MeasureQuality(ImageStep):
         from surreal_bids.templates import MUSE_LABELS, TISSUES
 
         inputs = self.inputs
-        raw, t1w, mask = map(load_image, (inputs.raw_file, inputs.t1w_file, inputs.mask_file))
-        tissues = dict(zip(TISSUES, map(load_image, inputs.tpm_files)))
+        files = (inputs.raw_file, inputs.t1w_file, inputs.mask_file, *inputs.tpm_files)
+        raw, t1w, mask, *tpms = in_threads(load_image, files)
+        tissues = dict(zip(TISSUES, tpms))
         volumes = pd.read_csv(inputs.volumes_file, sep='\t')
         template, overlaps = Path(inputs.template_dir) / MUSE_LABELS, {}
         if 'confidence' in volumes and template.is_file():  # Regions of the network.
