@@ -7,17 +7,19 @@ as acquired: a bias field that was estimated in the brain means nothing around i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from nibabel.affines import voxel_sizes
 from numpy.typing import NDArray
 from scipy import ndimage
-from scipy.stats import median_abs_deviation
 
 from surreal_bids.images import Image, voxel_volume
 from surreal_bids.imaging.norms import UNCERTAIN, Subject, assess_volumes
+from surreal_bids.parallel import in_threads
 
 PURE = 0.85
 """Probability above which a voxel counts as one tissue."""
@@ -40,6 +42,9 @@ AIR_SPACING_MM = 3.0
 RAYLEIGH = np.sqrt(2 / (4 - np.pi))
 """Standard deviation of noise in tissue over that of its magnitude in air."""
 
+NORMAL_MAD = 0.6744897501960817
+"""Median absolute deviation of the standard normal distribution."""
+
 BRIGHTEST = 99.95
 """Percentile that stands for the brightest voxel."""
 
@@ -56,7 +61,8 @@ class Tissue:
         self.n = len(values)
         self.median = float(np.median(values)) if self.n else np.nan
         self.sd = float(values.std()) if self.n else np.nan
-        self.mad = float(median_abs_deviation(values, scale='normal')) if self.n else np.nan
+        deviations = np.abs(values - self.median)
+        self.mad = float(np.median(deviations)) / NORMAL_MAD if self.n else np.nan
 
     @property
     def snr(self) -> float:
@@ -84,16 +90,23 @@ def image_quality(
     places = {name: np.asarray(each.dataobj) > PURE for name, each in tissues.items()}
     found = {name: Tissue(values[place]) for name, place in places.items()}
     signal = {name: Tissue(original[place]).median for name, place in places.items()}
-    grey, white, air = found['GM'], found['WM'], Tissue(_air(raw, signal['WM']))
+    measures: list[Callable[[], Any]] = [
+        partial(_air, raw, signal['WM']),
+        partial(entropy_focus, original),
+        partial(_inhomogeneity, raw, corrected, mask),
+        partial(np.percentile, values, BRIGHTEST),
+    ]
+    around, entropy, inhomogeneity, brightest = in_threads(lambda measure: measure(), measures)
+    grey, white, air = found['GM'], found['WM'], Tissue(around)
     contrast = abs(white.median - grey.median)
     metrics = {
         **{f'snr_{name.lower()}': each.snr for name, each in found.items()},
         'snrd_total': _ratio(np.mean(list(signal.values())), air.mad * RAYLEIGH),
         'cnr': _ratio(contrast, np.sqrt(np.nansum([air.sd**2, white.sd**2, grey.sd**2]))),
         'cjv': _ratio(white.mad + grey.mad, contrast),
-        'efc': entropy_focus(original),
-        'inu_range': _inhomogeneity(raw, corrected, mask),
-        'wm2max': _ratio(white.median, np.percentile(values, BRIGHTEST)),
+        'efc': entropy,
+        'inu_range': inhomogeneity,
+        'wm2max': _ratio(white.median, brightest),
         'mask_ml': np.sum(np.asarray(mask.dataobj) > 0) * voxel_volume(mask) / MM3_PER_ML,
         'voxel_mm': round(float(voxel_sizes(raw.affine).max()), 3),
     }
