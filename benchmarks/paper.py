@@ -28,7 +28,7 @@ from reproduction.tables import TABLES
 
 from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import write_tsv
-from surreal_bids.model.train import find_device
+from surreal_bids.parallel import find_device
 from surreal_bids.simulation.population import read_controls
 from surreal_bids.simulation.tables import TASKS
 
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
     study = Study(arguments.out, plan, arguments.preset, arguments.seed, arguments.device, controls)
     study.open()
     todo = units(arguments.experiments, arguments.tasks, plan)
-    on_gpu = find_device(arguments.device).type == 'cuda'
+    on_gpu = find_device(arguments.device) == 'cuda'
     run_units(study, todo, run_unit, arguments.jobs or os.cpu_count() or 1, train_here=on_gpu)
     for experiment in arguments.experiments:
         for name, table in assemble(study, experiment, arguments.tasks).items():

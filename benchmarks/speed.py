@@ -34,7 +34,8 @@ from reproduction.people import simulate_people
 
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.train import BLOCK, Steps, find_device, members_r_indices
+from surreal_bids.model.train import BLOCK, Steps, members_r_indices
+from surreal_bids.parallel import find_device
 from surreal_bids.stats.concordance import pattern_c_index
 
 N_PATTERNS, N_CN, N_PT, BATCH, ORTHO = 3, 492, 900, 112, 0.2
@@ -183,7 +184,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main() -> None:
     arguments = make_parser().parse_args()
     torch.set_num_threads(arguments.threads)
-    device, people = find_device(arguments.device), People()
+    device, people = torch.device(find_device(arguments.device)), People()
     if arguments.memory_of:
         Ours(people, 'iclr2022', arguments.memory_of, device).train(2 * BLOCK)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)

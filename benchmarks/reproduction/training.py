@@ -23,13 +23,8 @@ from surreal_bids.model.agreement import (
 )
 from surreal_bids.model.ensemble import Stack
 from surreal_bids.model.settings import BATCHES_PER_EPOCH, HyperParameters
-from surreal_bids.model.train import (
-    Sample,
-    Training,
-    find_device,
-    members_by_ortho,
-    members_r_indices,
-)
+from surreal_bids.model.train import Sample, Training, members_by_ortho, members_r_indices
+from surreal_bids.parallel import find_device
 from surreal_bids.stats.concordance import pattern_c_index
 
 from .plan import N_PATTERNS, Schedule
@@ -50,7 +45,7 @@ class Recipe:
 
 def train(recipe: Recipe, X: Floats, is_patient: NDArray[np.bool_]) -> list[Setting]:
     """Train on CN-normalised people, (N, S); one setting with all its members for each lambda."""
-    schedule, device = recipe.schedule, find_device(recipe.device)
+    schedule, device = recipe.schedule, torch.device(find_device(recipe.device))
     ortho = [value for value in schedule.ortho for _ in range(schedule.repetitions)]
     tensor = torch.tensor(X, dtype=torch.float32, device=device)
     batch_size = max(int(is_patient.sum()) // BATCHES_PER_EPOCH, 1)

@@ -25,6 +25,7 @@ from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_json
 from surreal_bids.imaging.atlas import read_regions
+from surreal_bids.templates import package_file
 
 NAMES = [f'sub-{label}/anat/sub-{label}_T1w.nii.gz' for label in ('01', '02', 'a+b')]
 
@@ -104,22 +105,14 @@ def test_what_is_reused_is_logged_and_matters(config, tmp_path, caplog):
     assert jobs[1].made_from == before[1].made_from
 
 
-def test_a_segmentation_that_is_not_for_commercial_use_is_named_once(
-    config, coarse, tmp_path, caplog
-):
+def test_a_segmentation_that_is_not_for_commercial_use_is_named_once(config, coarse, caplog):
     caplog.set_level(logging.INFO, 'surreal_bids.progress')
-    jobs = _plan(config).jobs
-    log_licence(prepare_study(coarse), jobs)
-    template = next(coarse.work_dir.rglob('tpl-*_T1w.nii.gz')).parent
-    given = {'work_dir': tmp_path / 'work', 'template': str(template)}
-    paths = (coarse.bids_dir, coarse.output_dir, ('participant',))
-    atlases = AppConfig(*paths, segmentation='multi-atlas', **given)
-    log_licence(prepare_study(atlases), jobs)
+    jobs, study = _plan(config).jobs, prepare_study(coarse)
+    licence = package_file('surreal_bids', 'data/atlas/LICENSE').read_text('utf-8')
+    for each in (study, replace(study, atlas='muse', atlas_licence=licence)):
+        log_licence(each, jobs)
     said = [message for message in caplog.messages if message.startswith('Licence')]
-    assert [re.search(r'\((\w+)\)', message)[1] for message in said] == [
-        'network',
-        'muse',
-    ]
+    assert [re.search(r'\((\w+)\)', message)[1] for message in said] == ['network', 'muse']
     assert all('commercial' in message for message in said)
 
 
