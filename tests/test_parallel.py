@@ -12,8 +12,8 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from surreal_bids.files import GZIP_PART, write_image
 from surreal_bids.exceptions import UsageError
+from surreal_bids.files import GZIP_PART, write_image
 from surreal_bids.parallel import (
     _huge_pages,
     find_device,
