@@ -9,7 +9,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 from nipype.pipeline import engine as pe
 
 from surreal_bids import __version__
-from surreal_bids.bids.layout import visit_name
+from surreal_bids.bids.layout import T1wImage, visit_name
 from surreal_bids.bids.outputs import (
     Record,
     digest_of_records,
@@ -63,6 +63,7 @@ from surreal_bids.reports.methods import (
     imaging_methods,
     methods_text,
 )
+from surreal_bids.text import counted
 from surreal_bids.workflows.anatomy import registration_settings
 from surreal_bids.workflows.participant import init_reports_wf
 
@@ -91,7 +92,47 @@ DISK_FULL = re.compile(r'\[Errno (27|28|30|122)\]')
 """Errors of Nipype for a full disk or quota, a limit of file sizes, or a read-only file system."""
 
 
-def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of the participant level has done.
+
+    Attributes
+    ----------
+    problems
+        Images and participants without complete outputs, and why.
+    processed
+        Names of the images that were processed now; the others were complete before.
+    n_reports
+        Number of reports that were written.
+    """
+
+    problems: list[Problem]
+    processed: frozenset[str]
+    n_reports: int
+
+    def describe(self, images: Sequence[T1wImage]) -> str:
+        """Tell how many images are done, now and before; empty if none is."""
+        failed = {problem.name for problem in self.problems}
+        done = [
+            image.name
+            for image in images
+            if failed.isdisjoint({image.name, visit_name((image.participant, None))})
+        ]
+        if not done:
+            return ''
+        now, n, is_one = len(self.processed.intersection(done)), len(done), len(images) == 1
+        all_or_some = f'All {n}' if n == len(images) else f'{n} of {len(images)}'
+        who = 'The image' if is_one else f'{all_or_some} images'
+        if now:
+            when = '' if now == n else f', {now} now and {n - now} before'
+            return f'{who} {"is" if is_one else "are"} done{when}'
+        did = '' if self.problems else '; nothing to do'
+        if self.n_reports:
+            did = f'; wrote {counted(self.n_reports, "report")}'
+        return f'{who} {"was" if is_one else "were"} done before{did}'
+
+
+def run_participants(config: AppConfig, survey: Survey) -> Outcome:
     """Process every unfinished image and write reports.
 
     Parameters
@@ -100,11 +141,6 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
         Options of the run.
     survey
         Content of the dataset; images that cannot be used are excluded.
-
-    Returns
-    -------
-    list of Problem
-        Images and participants without complete outputs, and why.
     """
     plan = make_plan(config, survey)
     if not config.reports_only:
@@ -125,9 +161,9 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
         for caution in lacking_space(config, expected):
             LOGGER.warning(caution)
     write_citation(config, study, plan)
-    problems = [*plan.problems, *Processing(config, study, plan).run()]
+    outcome = Processing(config, study, plan).run()
     write_citation(config, study, plan)
-    return problems
+    return outcome
 
 
 def start_outputs(config: AppConfig, survey: Survey, plan: Plan) -> None:
@@ -173,9 +209,10 @@ class Processing:
         for visit in dataset_order(config.bids_dir, jobs):
             self._of_participant[jobs[visit].participant].append(jobs[visit])
         self._asked = dict.fromkeys(job.participant for job in plan.jobs)
-        self._problems: list[Problem] = []
+        self._n_reports = 0
+        self._problems = list(plan.problems)
         if config.reports_only:
-            self._problems = [
+            self._problems += [
                 Problem(job.image.name, f'{reason}; run without --reports-only', 'report')
                 for job in plan.jobs
                 if (reason := self._why_not_reported(job))
@@ -183,14 +220,15 @@ class Processing:
         logs = {job.workflow_name: self._log_of(job) for job in self._pending}
         self._progress = ImageProgress(logs, SECONDS, config.nprocs or usable_cores())
 
-    def run(self) -> list[Problem]:
-        """Run everything and return the failures."""
+    def run(self) -> Outcome:
+        """Run everything and return what was done."""
         with self._progress.display:
             run_workflows(self._workflows(), self._config, self._settle, self._progress)
         for job in list(self._unsettled.values()):
             self._settle_job(job, [])
         self._keep_resources()
-        return self._problems
+        processed = frozenset(job.image.name for job in self._pending)
+        return Outcome(self._problems, processed, self._n_reports)
 
     def _workflows(self) -> Iterator[pe.Workflow]:
         """Yield the workflows of images, then those of reports without a pending image."""
@@ -322,6 +360,7 @@ class Processing:
         return stored is None or stored.made_from != made_from
 
     def _reports(self, labels: Sequence[str]) -> pe.Workflow:
+        self._n_reports += len(labels)
         done = {label: self._done(label) for label in labels}
         return init_reports_wf(
             output_dir=self._config.output_dir.absolute(),

@@ -22,7 +22,7 @@ from surreal_bids.cli import participants
 from surreal_bids.cli.app import main
 from surreal_bids.cli.costs import SECONDS
 from surreal_bids.cli.dry_run import problem_table
-from surreal_bids.cli.participants import ImageProgress
+from surreal_bids.cli.participants import ImageProgress, Outcome
 from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.config import AppConfig
@@ -99,6 +99,7 @@ def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
     before = _times(root)
     assert main(whole) == 0
     assert _times(root) == before, 'the second call does nothing'
+    assert 'The image was done before; nothing to do; see' in capsys.readouterr().out
 
     killed = write_study(tmp_path / 'killed', T1W.format('01'))
     log = tmp_path / 'killed' / 'out' / 'logs' / 'sub-01.log'
@@ -244,6 +245,28 @@ def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys)
     page = (out / 'sub-01.html').read_text()
     assert 'ses-a' in page, 'a session that was not asked for stays on the page'
     assert 'voxels are NaN or infinite' in page, 'warnings of steps are shown'
+
+
+NAMES = ('sub-01', 'sub-02', 'sub-03')
+
+
+@pytest.mark.parametrize(
+    ('failed', 'processed', 'n_reports', 'expected'),
+    [
+        ([], NAMES, 3, 'All 3 images are done'),
+        ([], [], 0, 'All 3 images were done before; nothing to do'),
+        ([], [], 1, 'All 3 images were done before; wrote 1 report'),
+        ([], NAMES[:1], 1, 'All 3 images are done, 1 now and 2 before'),
+        (NAMES[:1], NAMES[:2], 1, '2 of 3 images are done, 1 now and 1 before'),
+        (NAMES[:1], NAMES[:1], 0, '2 of 3 images were done before'),
+        (['sub-04'], [], 0, 'All 3 images were done before'),
+        (NAMES, NAMES, 0, ''),
+    ],
+)
+def test_what_was_done_now_and_before(failed, processed, n_reports, expected):
+    images = [T1wImage(name.removeprefix('sub-'), None, None, Path(name)) for name in NAMES]
+    problems = [Problem(name, 'damaged') for name in failed]
+    assert Outcome(problems, frozenset(processed), n_reports).describe(images) == expected
 
 
 @pytest.fixture(scope='module')
