@@ -30,6 +30,7 @@ from surreal_bids.bids.outputs import (
 from surreal_bids.bids.precomputed import derivative_folders
 from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.bids.tabular import age_and_sex
+from surreal_bids.cautions import log_cautions
 from surreal_bids.cli.config_file import config_to_toml, write_config
 from surreal_bids.cli.contents import without_bad_results
 from surreal_bids.cli.costs import SECONDS, estimate, lacking_space
@@ -55,7 +56,7 @@ from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_json, write_text
 from surreal_bids.parallel import find_device, in_worker
-from surreal_bids.progress import Progress, Stage
+from surreal_bids.progress import PROGRESS, Progress, Stage
 from surreal_bids.reports.assembly import ANATOMY, read_fragment, report_path
 from surreal_bids.reports.methods import (
     ImagingMethods,
@@ -145,6 +146,7 @@ def run_participants(config: AppConfig, survey: Survey) -> Outcome:
     plan = make_plan(config, survey)
     if not config.reports_only:
         plan = without_bad_results(plan)
+        announce(config, plan.pending)
     on_gpu = config.device in ('cuda', 'mps') and plan.pending and runs_here(config)
     device = in_worker(find_device, config.device) if on_gpu else None
     study = prepare_study(config)
@@ -156,14 +158,20 @@ def run_participants(config: AppConfig, survey: Survey) -> Outcome:
     log_licence(study, plan.pending)
     for job in plan.jobs:
         log_job(job)
-    if plan.pending and not config.reports_only:
-        expected = estimate(config, plan.pending, 1)
-        for caution in lacking_space(config, expected):
-            LOGGER.warning(caution)
     write_citation(config, study, plan)
     outcome = Processing(config, study, plan).run()
     write_citation(config, study, plan)
     return outcome
+
+
+def announce(config: AppConfig, jobs: Sequence[Job]) -> None:
+    """Tell how many images are processed and how long it takes; warn if the disk is too small."""
+    if not jobs:
+        return
+    expected = estimate(config, jobs, config.nprocs or usable_cores())
+    duration = f': {expected.duration}' if runs_here(config) else ''
+    PROGRESS.info('Processing %s%s', counted(len(jobs), 'image'), duration)
+    log_cautions(lacking_space(config, expected))
 
 
 def start_outputs(config: AppConfig, survey: Survey, plan: Plan) -> None:
@@ -535,6 +543,7 @@ class ImageProgress:
         elif status == 'start':
             self._started[names] = self._clock()
             self._note(name, f'{step}: started')
+            self.display.update(IMAGE_STAGE, name, 0.0)
         elif status == 'exception':
             self._failed.add(names)
             self._note(name, f'{step}: failed')

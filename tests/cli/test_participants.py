@@ -138,6 +138,15 @@ def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys)
 
 
 @pytest.mark.usefixtures('unfinished')
+@pytest.mark.parametrize(('options', 'expected'), [([], 1), (['-q'], 0), (['--reports-only'], 0)])
+def test_a_run_says_at_once_how_long_it_takes(tmp_path, capsys, options, expected):
+    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
+    assert main([*arguments, *options]) == 1
+    told = capsys.readouterr().err
+    assert told.count('Processing 2 images: about 2 min with 1 process\n') == expected
+
+
+@pytest.mark.usefixtures('unfinished')
 def test_intermediate_results_of_another_image_are_not_used(tmp_path):
     arguments = write_study(tmp_path, T1W.format('01'))
     assert main(arguments) == 1
@@ -347,6 +356,14 @@ def test_the_log_of_an_image(progress, tmp_path, events, expected):
     lines = (tmp_path / 'logs' / 'sub-01.log').read_text().splitlines()
     assert [line.split(' ', 2)[2] for line in lines] == expected
     assert not (tmp_path / 'logs' / 'sub-02.log').exists()
+
+
+def test_a_long_first_step_is_shown_while_it_runs(progress, clock, caplog):
+    with caplog.at_level('INFO', 'surreal_bids.progress'), progress.display:
+        progress(('all', 'sub-01', 'n4'), 'start')
+        clock.now += 61
+        progress(('all', 'sub-01', 'n4'), 'running')
+    assert caplog.messages == ['Participant level: images, 0 of 2 done; 0:01:01 elapsed']
 
 
 def test_steps_count_by_the_time_they_take(progress):
