@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,10 +114,29 @@ def start_server() -> BaseContext:
     context = multiprocessing.get_context('forkserver')
     context.set_forkserver_preload(list(SLOW_IMPORTS))
     settings = {**dict.fromkeys(THREAD_SETTINGS, '1'), **_same_modules(), **_huge_pages()}
-    with environment(**settings), suppress(OSError):
+    with environment(**settings), suppress(OSError), _interruptions_held_back():
         forkserver.ensure_running()
         return context
     return spawn
+
+
+@contextmanager
+def _interruptions_held_back() -> Iterator[None]:
+    """Hold back Ctrl-C here, and in processes that are started meanwhile."""
+    resource_tracker.ensure_running()  # Starting it later would let interruptions through.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def stop_server() -> None:
+    """End the server, if it runs: workers that were asked for would not find the main process."""
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    if server is not None:
+        with suppress(ProcessLookupError):
+            os.kill(server, signal.SIGTERM)
 
 
 def _same_modules() -> dict[str, str]:
@@ -135,7 +155,9 @@ def _huge_pages() -> dict[str, str]:
 
 
 def end_with_parent() -> None:
-    """End this worker when the main process is killed."""
+    """End this worker when the main process is killed, and silently when both are interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def watch() -> None:
         parent = multiprocessing.parent_process()
@@ -151,7 +173,7 @@ def in_worker(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
     context = start_server()
 
     def call() -> Result:
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
+        with ProcessPoolExecutor(1, mp_context=context, initializer=end_with_parent) as pool:
             return pool.submit(work, *arguments).result()
 
     # In a thread, since a worker cannot start before the server has imported everything.
