@@ -113,24 +113,31 @@ class Outcome:
 
     def describe(self, images: Sequence[T1wImage]) -> str:
         """Tell how many images are done, now and before; empty if none is."""
-        failed = {problem.name for problem in self.problems}
-        done = [
-            image.name
-            for image in images
-            if failed.isdisjoint({image.name, visit_name((image.participant, None))})
-        ]
+        done = self._done(images)
         if not done:
             return ''
-        now, n, is_one = len(self.processed.intersection(done)), len(done), len(images) == 1
-        all_or_some = f'All {n}' if n == len(images) else f'{n} of {len(images)}'
-        who = 'The image' if is_one else f'{all_or_some} images'
+        now = len(self.processed.intersection(done))
+        images_are, images_were = _are_and_were(len(done), len(images))
+        if now == len(done):
+            return f'{images_are} done'
         if now:
-            when = '' if now == n else f', {now} now and {n - now} before'
-            return f'{who} {"is" if is_one else "are"} done{when}'
-        did = '' if self.problems else '; nothing to do'
+            return f'{images_are} done, {now} now and {len(done) - now} before'
         if self.n_reports:
-            did = f'; wrote {counted(self.n_reports, "report")}'
-        return f'{who} {"was" if is_one else "were"} done before{did}'
+            return f'{images_were} done before; wrote {counted(self.n_reports, "report")}'
+        return f'{images_were} done before' + ('' if self.problems else '; nothing to do')
+
+    def _done(self, images: Sequence[T1wImage]) -> list[str]:
+        failed = {problem.name for problem in self.problems}
+        names = {image.name: visit_name((image.participant, None)) for image in images}
+        return [name for name, whose in names.items() if failed.isdisjoint({name, whose})]
+
+
+def _are_and_were(n_done: int, n_images: int) -> tuple[str, str]:
+    """Begin a sentence about some of all images, in the present and in the past."""
+    if n_images == 1:
+        return 'The image is', 'The image was'
+    which = f'All {n_done}' if n_done == n_images else f'{n_done} of {n_images}'
+    return f'{which} images are', f'{which} images were'
 
 
 def run_participants(config: AppConfig, survey: Survey) -> Outcome:
