@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,20 +115,35 @@ def start_server() -> BaseContext:
     context = multiprocessing.get_context('forkserver')
     context.set_forkserver_preload(list(SLOW_IMPORTS))
     settings = {**dict.fromkeys(THREAD_SETTINGS, '1'), **_same_modules(), **_huge_pages()}
-    with environment(**settings), suppress(OSError):
+    with environment(**settings), suppress(OSError), _interruptions_held_back():
         forkserver.ensure_running()
-        atexit.unregister(_end_server)
-        atexit.register(_end_server)
+        atexit.unregister(stop_server)
+        atexit.register(stop_server)
         return context
     return spawn
 
 
-def _end_server() -> None:
-    """End the server, which may still be importing and would keep standard output open."""
-    process = getattr(forkserver._forkserver, '_forkserver_pid', None)
-    if process is not None:
-        with suppress(OSError):
-            os.kill(process, signal.SIGKILL)
+@contextmanager
+def _interruptions_held_back() -> Iterator[None]:
+    """Hold back Ctrl-C here, and in processes that are started meanwhile."""
+    resource_tracker.ensure_running()  # Starting it later would let interruptions through.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def stop_server() -> None:
+    """End the server, if it runs.
+
+    It may still be importing, and would keep standard output open; workers that were asked for
+    would not find the main process.
+    """
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    if server is not None:
+        with suppress(ProcessLookupError):
+            os.kill(server, signal.SIGTERM)
 
 
 def _same_modules() -> dict[str, str]:
@@ -147,7 +162,10 @@ def _huge_pages() -> dict[str, str]:
 
 
 def end_with_parent() -> None:
-    """End this worker when the main process is killed."""
+    """End this worker when the main process is killed, and silently when both are interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, 'pthread_sigmask'):  # Not on Windows.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def watch() -> None:
         parent = multiprocessing.parent_process()
@@ -163,7 +181,7 @@ def in_worker(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
     context = start_server()
 
     def call() -> Result:
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
+        with ProcessPoolExecutor(1, mp_context=context, initializer=end_with_parent) as pool:
             return pool.submit(work, *arguments).result()
 
     # In a thread, since a worker cannot start before the server has imported everything.

@@ -2,6 +2,7 @@
 
 import gzip
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -50,6 +51,21 @@ if __name__ == '__main__':
 """
 
 
+INTERRUPTED = """
+import time
+from surreal_bids.cli.main import run_command
+from surreal_bids.parallel import start_server
+
+def work(_):
+    start_server()
+    print('started', flush=True)
+    time.sleep(600)
+
+if __name__ == '__main__':
+    raise SystemExit(run_command(work, None))
+"""
+
+
 def _is_running(process: int) -> bool:
     status = Path(f'/proc/{process}/stat')
     return status.exists() and status.read_text().rsplit(')', 1)[1].split()[0] != 'Z'
@@ -67,6 +83,25 @@ def test_workers_end_when_the_main_process_is_killed(tmp_path):
     while _is_running(worker) and time.monotonic() < until:
         time.sleep(0.05)
     assert not _is_running(worker)
+
+
+@pytest.mark.parametrize('seconds', [0.0, 1.0])
+def test_an_interruption_is_reported_once(tmp_path, seconds):
+    """Ctrl-C reaches the server too, while it starts or imports."""
+    script = tmp_path / 'interrupted.py'
+    script.write_text(INTERRUPTED)
+    with subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    ) as main:
+        main.stdout.readline()
+        time.sleep(seconds)
+        os.killpg(main.pid, signal.SIGINT)
+        _, told = main.communicate()  # Until the server has ended too.
+    assert (main.returncode, told) == (130, 'interrupted; rerun the command to resume\n')
 
 
 def test_workers_import_what_the_main_process_imports(tmp_path):

@@ -19,7 +19,7 @@ from nibabel.spatialimages import SpatialImage
 from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import require_file
-from surreal_bids.images import no_orientation, open_image, voxel_volume
+from surreal_bids.images import no_orientation, open_image, reading, voxel_volume
 
 CHUNK = 1 << 20
 """Bytes of an image that are read at a time."""
@@ -91,6 +91,16 @@ def check_image(path: Path, *, mgh: bool = False) -> Voxels:
         _check_shape(path, image)
         _check_place(path, image)
         return replace(_read_voxels(path, image), doubt=_doubt(path, image))
+
+
+def is_blank(path: Path) -> bool:
+    """Tell whether all voxels of an image are 0; those of a damaged image are not."""
+    try:
+        image = open_image(path)
+        with reading(path):
+            return not np.any(np.asanyarray(image.dataobj))
+    except DataError:
+        return False
 
 
 def _doubt(path: Path, image: SpatialImage) -> Caution | None:

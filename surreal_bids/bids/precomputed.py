@@ -236,7 +236,8 @@ class Reusable:
         Labels of the segmentation without a table: `muse`, or one of
         :data:`surreal_bids.regions.FREESURFER_KINDS`.
     lesion, lesion_name
-        Lesion mask, and the name of its folder; None if it is beside the T1w image.
+        Lesion mask, unless it is empty, and the name of its folder; None if it is beside the T1w
+        image.
     refused
         Reasons why existing results are not used, by the name of the program.
     """

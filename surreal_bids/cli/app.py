@@ -246,22 +246,15 @@ def _run_participants(config: AppConfig, survey: Survey) -> int:
 
     names = [visit_name((image.participant, None)) for image in survey.images]
     with sole_use(config.output_dir, names), sole_use(config.work_dir, names):
-        problems = run_participants(config, survey)
-    if not problems:
-        number = len(survey.images)
-        done = 'The image is' if number == 1 else f'All {number} images are'
-        sys.stdout.write(f'{done} done; see {config.output_dir}.\n')
-        return 0
-    sys.stdout.write(f'{problem_table(problems)}\n')
-    failed = {problem.name for problem in problems}
-    whole = [failed.isdisjoint({i.name, f'sub-{i.participant}'}) for i in survey.images]
-    if any(whole):
-        sys.stdout.write(
-            f'{sum(whole)} of {len(whole)} images are done; see {config.output_dir}.\n'
-        )
+        outcome = run_participants(config, survey)
+    if outcome.problems:
+        sys.stdout.write(f'{problem_table(outcome.problems)}\n')
+    if done := outcome.describe(survey.images):
+        sys.stdout.write(f'{done}; see {config.output_dir}.\n')
+    failed = {problem.name for problem in outcome.problems}
     if failed & {visit_name(visit) for visit in survey.expected}:
         sys.stdout.write(f'Details are in {config.output_dir / "logs"}.\n')
-    return 1
+    return 1 if failed else 0
 
 
 def _run_group(config: AppConfig, expected: Sequence[Visit]) -> int:

@@ -111,10 +111,9 @@ def _copies(found: Mapping[str, Findings], jobs: Iterable[Job]) -> list[Problem]
 def check_results(job: Job) -> Findings:
     """Check every result of other programs that an image would reuse."""
     reusable, findings = job.reusable, Findings()
-    images = [reusable.t1w, reusable.mask, reusable.dseg, *reusable.tpms]
+    images = [reusable.t1w, reusable.mask, reusable.dseg, reusable.lesion, *reusable.tpms]
     _read(findings, images, lambda path: check_image(path, mgh=True))
     _read(findings, [reusable.anat2std_xfm, reusable.std2anat_xfm], check_transform)
-    _read(findings, [reusable.lesion], _check_lesion_file)
     reference = reusable.t1w or job.image.path
     if reference != job.image.path and reference not in findings.digests:
         return findings
@@ -124,13 +123,6 @@ def check_results(job: Job) -> Findings:
     if t1w is not None:
         _compare(findings, job, t1w)
     return findings
-
-
-def _check_lesion_file(path: Path) -> Voxels:
-    try:
-        return check_image(path)
-    except DataError as error:
-        raise DataError(f'{error}; remove the mask if there is no lesion') from error
 
 
 def _read(

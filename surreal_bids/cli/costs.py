@@ -75,12 +75,17 @@ class Estimate:
     output_gb: float
     work_gb: float
 
-    def __str__(self) -> str:
+    @property
+    def duration(self) -> str:
+        """Time and number of processes in words."""
         hours = self.cpu_seconds / self.nprocs / 3600
         time = f'{hours:.1f} h' if hours >= 1 else f'{max(1, round(60 * hours))} min'
         processes = '1 process' if self.nprocs == 1 else f'{self.nprocs} processes'
+        return f'about {time} with {processes}'
+
+    def __str__(self) -> str:
         return (
-            f'Estimate: about {time} with {processes} '
+            f'Estimate: {self.duration} '
             f'({self.cpu_seconds / self.n_images / 60:.0f} min of processor time per image), '
             f'{self.memory_gb:.0f} GB of memory, {self.output_gb:.1f} GB for outputs and '
             f'{self.work_gb:.1f} GB for intermediate results'

@@ -98,6 +98,8 @@ def _to_do(config: AppConfig, plan: Plan) -> str:
     done = len(plan.jobs) - len(pending)
     lines = [f'To process: {counted(len(pending), "image")}; already done: {done}']
     lines += [f'  {reason}: {names}' for reason, names in _by_reason(pending).items()]
+    if n := sum(job.reusable.lesion is not None for job in plan.jobs):
+        lines.append(f'With a lesion mask: {counted(n, "image")}')
     if table := reuse_table(config, plan.jobs):
         lines += ['Results found in --derivatives:', indent(table, '  ')]
         log_cautions([*gaps(config, plan.jobs), *refusals(plan.jobs)])

@@ -18,6 +18,7 @@ from surreal_bids import __version__
 from surreal_bids.cautions import CHECK_LIST, describe_cautions, is_caution
 from surreal_bids.exceptions import OutputError, SurrealError
 from surreal_bids.files import cannot_write, explain
+from surreal_bids.parallel import stop_server
 from surreal_bids.progress import PROGRESS
 
 LOGGER = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ def _run(function: Callable[[Arguments], int | None], arguments: Arguments) -> i
     except SurrealError as error:
         return _report(error)
     except KeyboardInterrupt:
+        stop_server()
         _tell('interrupted; rerun the command to resume')
         return EXIT_INTERRUPTED
     except BrokenPipeError:

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 from nipype.pipeline import engine as pe
 
 from surreal_bids import __version__
-from surreal_bids.bids.layout import visit_name
+from surreal_bids.bids.layout import T1wImage, visit_name
 from surreal_bids.bids.outputs import (
     Record,
     digest_of_records,
@@ -30,6 +30,7 @@ from surreal_bids.bids.outputs import (
 from surreal_bids.bids.precomputed import derivative_folders
 from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.bids.tabular import age_and_sex
+from surreal_bids.cautions import log_cautions
 from surreal_bids.cli.config_file import config_to_toml, write_config
 from surreal_bids.cli.contents import without_bad_results
 from surreal_bids.cli.costs import SECONDS, estimate, lacking_space
@@ -55,7 +56,7 @@ from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_json, write_text
 from surreal_bids.parallel import find_device, in_worker
-from surreal_bids.progress import Progress, Stage
+from surreal_bids.progress import PROGRESS, Progress, Stage
 from surreal_bids.reports.assembly import ANATOMY, read_fragment, report_path
 from surreal_bids.reports.methods import (
     ImagingMethods,
@@ -63,6 +64,7 @@ from surreal_bids.reports.methods import (
     imaging_methods,
     methods_text,
 )
+from surreal_bids.text import counted
 from surreal_bids.workflows.anatomy import registration_settings
 from surreal_bids.workflows.participant import init_reports_wf
 
@@ -91,7 +93,54 @@ DISK_FULL = re.compile(r'\[Errno (27|28|30|122)\]')
 """Errors of Nipype for a full disk or quota, a limit of file sizes, or a read-only file system."""
 
 
-def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of the participant level has done.
+
+    Attributes
+    ----------
+    problems
+        Images and participants without complete outputs, and why.
+    processed
+        Names of the images that were processed now; the others were complete before.
+    n_reports
+        Number of reports that were written.
+    """
+
+    problems: list[Problem]
+    processed: frozenset[str]
+    n_reports: int
+
+    def describe(self, images: Sequence[T1wImage]) -> str:
+        """Tell how many images are done, now and before; empty if none is."""
+        done = self._done(images)
+        if not done:
+            return ''
+        now = len(self.processed.intersection(done))
+        images_are, images_were = _are_and_were(len(done), len(images))
+        if now == len(done):
+            return f'{images_are} done'
+        if now:
+            return f'{images_are} done, {now} now and {len(done) - now} before'
+        if self.n_reports:
+            return f'{images_were} done before; wrote {counted(self.n_reports, "report")}'
+        return f'{images_were} done before' + ('' if self.problems else '; nothing to do')
+
+    def _done(self, images: Sequence[T1wImage]) -> list[str]:
+        failed = {problem.name for problem in self.problems}
+        names = {image.name: visit_name((image.participant, None)) for image in images}
+        return [name for name, whose in names.items() if failed.isdisjoint({name, whose})]
+
+
+def _are_and_were(n_done: int, n_images: int) -> tuple[str, str]:
+    """Begin a sentence about some of all images, in the present and in the past."""
+    if n_images == 1:
+        return 'The image is', 'The image was'
+    which = f'All {n_done}' if n_done == n_images else f'{n_done} of {n_images}'
+    return f'{which} images are', f'{which} images were'
+
+
+def run_participants(config: AppConfig, survey: Survey) -> Outcome:
     """Process every unfinished image and write reports.
 
     Parameters
@@ -100,15 +149,11 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
         Options of the run.
     survey
         Content of the dataset; images that cannot be used are excluded.
-
-    Returns
-    -------
-    list of Problem
-        Images and participants without complete outputs, and why.
     """
     plan = make_plan(config, survey)
     if not config.reports_only:
         plan = without_bad_results(plan)
+        announce(config, plan.pending)
     on_gpu = config.device in ('cuda', 'mps') and plan.pending and runs_here(config)
     device = in_worker(find_device, config.device) if on_gpu else None
     study = prepare_study(config)
@@ -120,14 +165,20 @@ def run_participants(config: AppConfig, survey: Survey) -> list[Problem]:
     log_licence(study, plan.pending)
     for job in plan.jobs:
         log_job(job)
-    if plan.pending and not config.reports_only:
-        expected = estimate(config, plan.pending, 1)
-        for caution in lacking_space(config, expected):
-            LOGGER.warning(caution)
     write_citation(config, study, plan)
-    problems = [*plan.problems, *Processing(config, study, plan).run()]
+    outcome = Processing(config, study, plan).run()
     write_citation(config, study, plan)
-    return problems
+    return outcome
+
+
+def announce(config: AppConfig, jobs: Sequence[Job]) -> None:
+    """Tell how many images are processed and how long it takes; warn if the disk is too small."""
+    if not jobs:
+        return
+    expected = estimate(config, jobs, config.nprocs or usable_cores())
+    duration = f': {expected.duration}' if runs_here(config) else ''
+    PROGRESS.info('Processing %s%s', counted(len(jobs), 'image'), duration)
+    log_cautions(lacking_space(config, expected))
 
 
 def start_outputs(config: AppConfig, survey: Survey, plan: Plan) -> None:
@@ -173,9 +224,10 @@ class Processing:
         for visit in dataset_order(config.bids_dir, jobs):
             self._of_participant[jobs[visit].participant].append(jobs[visit])
         self._asked = dict.fromkeys(job.participant for job in plan.jobs)
-        self._problems: list[Problem] = []
+        self._n_reports = 0
+        self._problems = list(plan.problems)
         if config.reports_only:
-            self._problems = [
+            self._problems += [
                 Problem(job.image.name, f'{reason}; run without --reports-only', 'report')
                 for job in plan.jobs
                 if (reason := self._why_not_reported(job))
@@ -183,14 +235,15 @@ class Processing:
         logs = {job.workflow_name: self._log_of(job) for job in self._pending}
         self._progress = ImageProgress(logs, SECONDS, config.nprocs or usable_cores())
 
-    def run(self) -> list[Problem]:
-        """Run everything and return the failures."""
+    def run(self) -> Outcome:
+        """Run everything and return what was done."""
         with self._progress.display:
             run_workflows(self._workflows(), self._config, self._settle, self._progress)
         for job in list(self._unsettled.values()):
             self._settle_job(job, [])
         self._keep_resources()
-        return self._problems
+        processed = frozenset(job.image.name for job in self._pending)
+        return Outcome(self._problems, processed, self._n_reports)
 
     def _workflows(self) -> Iterator[pe.Workflow]:
         """Yield the workflows of images, then those of reports without a pending image."""
@@ -322,6 +375,7 @@ class Processing:
         return stored is None or stored.made_from != made_from
 
     def _reports(self, labels: Sequence[str]) -> pe.Workflow:
+        self._n_reports += len(labels)
         done = {label: self._done(label) for label in labels}
         return init_reports_wf(
             output_dir=self._config.output_dir.absolute(),
@@ -496,6 +550,7 @@ class ImageProgress:
         elif status == 'start':
             self._started[names] = self._clock()
             self._note(name, f'{step}: started')
+            self.display.update(IMAGE_STAGE, name, 0.0)
         elif status == 'exception':
             self._failed.add(names)
             self._note(name, f'{step}: failed')

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surreal_bids import __version__
+from surreal_bids.bids.image_files import is_blank
 from surreal_bids.bids.layout import T1wImage, Visit
 from surreal_bids.bids.outputs import (
     Provenance,
@@ -151,7 +152,7 @@ def _plan_jobs(
     jobs, problems = [], []
     for image in images:
         try:
-            reusable = find_reusable(folders, image, template)
+            reusable = _without_blank_mask(image, find_reusable(folders, image, template))
             options = {**identity, 'segmentation': reusable.dseg_name or atlas_label(config)}
             made_from = fingerprint([image.path, *reusable.files.values()], options)
         except (DataError, OSError) as error:
@@ -160,6 +161,14 @@ def _plan_jobs(
         reason = why_not_done(config, image.visit, made_from)
         jobs.append(Job(image, reusable, made_from, reason))
     return jobs, problems
+
+
+def _without_blank_mask(image: T1wImage, reusable: Reusable) -> Reusable:
+    """Ignore a lesion mask without any voxel: there is no lesion."""
+    if reusable.lesion is None or not is_blank(reusable.lesion):
+        return reusable
+    LOGGER.info('%s: no lesion, since all voxels of %s are 0', image.name, reusable.lesion)
+    return replace(reusable, lesion=None)
 
 
 def reuse_counts(config: AppConfig, jobs: Sequence[Job]) -> dict[tuple[str, str], int]:

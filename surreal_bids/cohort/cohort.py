@@ -15,7 +15,7 @@ import pandas as pd
 
 from surreal_bids.bids.layout import Visit, without_prefix
 from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION, Table, find_column
-from surreal_bids.cautions import CHECK_LIST, GROUP_SECTIONS, Caution
+from surreal_bids.cautions import CHECK_LIST, GROUP_SECTIONS, Caution, log_cautions
 from surreal_bids.cohort.consistency import contradicting_visits
 from surreal_bids.cohort.exclusions import (
     Screen,
@@ -548,21 +548,14 @@ def check_participants(
     people = read_visit_table(
         Path(participants), own_id_column(Path(participants), options.id_column)
     )
-    visits = [
-        (label, session)
-        for label, named in people.visits
-        for session in sessions_of(people, label, named)
-    ]
+    visits = _expected_visits(people)
     require_labels(visits, options.participant_label)
     screen = Screen(of_sessions(visits, options.session_label), people.prefix)
     everyone = screen.visits
     by_hand = exclude_by_hand(screen, options, visits, knows_sessions=False)
     if model is None:
         screen.select(options.participant_label)
-    text = with_sessions(people, rows_of(people, everyone), everyone)
-    # The participant level will add the head size, which differs between participants.
-    sizes = {} if ICV in text else {ICV: [str(USUAL_ICV + n) for n in range(len(text))]}
-    known = Table(people.source, text.assign(**sizes))
+    known = _with_head_sizes(people, everyone)
     refuse_id_columns(options, known, {people.id_column})
     times = order_visits(known, screen.visits, people.source.parent)
     screen.exclude(contradicting_visits(known, screen.visits, times))
@@ -576,14 +569,34 @@ def check_participants(
         require_groups(grouping.learned_from, screen, training=model is None)
     screen.order(times.index)
     remaining = add_years(visits_with_groups(screen, grouping, 'known'), times)
-    for warning in warn_of_order(remaining, known):
-        LOGGER.warning(warning)
-    unforeseen = {name: why for name, why in screen.reasons.items() if name not in by_hand}
-    if unforeseen:
-        excluded = [f'{name} ({reason})' for name, reason in unforeseen.items()]
-        found = f'The group level will exclude {list_briefly(excluded)}'
-        LOGGER.warning(Caution(found, 'They get no R-indices', 'Complete or correct the tables'))
+    log_cautions(warn_of_order(remaining, known))
+    _warn_of_exclusions(screen, by_hand)
     return screen.counts(grouping.groups)
+
+
+def _expected_visits(people: VisitTable) -> list[Visit]:
+    """List the visits of all participants, also those that only a table of sessions names."""
+    return [
+        (label, session)
+        for label, named in people.visits
+        for session in sessions_of(people, label, named)
+    ]
+
+
+def _with_head_sizes(people: VisitTable, visits: Mapping[str, Visit]) -> Table:
+    """Describe visits, with stand-ins for the head sizes that the participant level will add."""
+    text = with_sessions(people, rows_of(people, visits), visits)
+    if ICV not in text:  # Head sizes differ between participants.
+        text = text.assign(**{ICV: [str(USUAL_ICV + n) for n in range(len(text))]})
+    return Table(people.source, text)
+
+
+def _warn_of_exclusions(screen: Screen, by_hand: Collection[str]) -> None:
+    """Warn of visits that will be excluded, except those that the user has listed."""
+    unforeseen = [f'{name} ({why})' for name, why in screen.reasons.items() if name not in by_hand]
+    if unforeseen:
+        found = f'The group level will exclude {list_briefly(unforeseen)}'
+        LOGGER.warning(Caution(found, 'They get no R-indices', 'Complete or correct the tables'))
 
 
 def _others(described: Table, tables: Tables, group_column: str | None) -> list[str]:

@@ -93,7 +93,7 @@ def _fill_nearest(
 def without_lesion(mask: Image, lesion: Image) -> Image:
     """Return a brain mask without the voxels of a lesion."""
     inside = np.asarray(mask.dataobj) > 0
-    return like(mask, inside & ~_voxels(lesion, mask, 'lesion mask'), np.uint8)
+    return like(mask, inside & ~_damaged_brain(lesion, mask), np.uint8)
 
 
 def lesion_shares(labels: Image, lesion: Image) -> dict[int, float]:
@@ -117,8 +117,8 @@ def lesion_shares(labels: Image, lesion: Image) -> dict[int, float]:
 
 def lesion_ml(lesion: Image, mask: Image) -> float:
     """Return the volume of a lesion in the brain; warn if most of it is elsewhere."""
-    damaged, brain = _voxels(lesion, mask, 'lesion mask'), np.asarray(mask.dataobj) > 0
-    share = float(brain[damaged].mean())
+    inside = int(np.sum(_damaged_brain(lesion, mask)))
+    share = inside / int(np.sum(np.asarray(lesion.dataobj) > 0))
     if share < LEAST_IN_BRAIN:
         LOGGER.warning(
             Caution(
@@ -128,7 +128,17 @@ def lesion_ml(lesion: Image, mask: Image) -> float:
                 FIGURES,
             )
         )
-    return float(np.sum(damaged & brain) * voxel_volume(lesion) / MM3_PER_ML)
+    return float(inside * voxel_volume(lesion) / MM3_PER_ML)
+
+
+def _damaged_brain(lesion: Image, mask: Image) -> NDArray[np.bool_]:
+    damaged = _voxels(lesion, mask, 'lesion mask') & (np.asarray(mask.dataobj) > 0)
+    if not damaged.any():
+        raise DataError(
+            'no voxel of the lesion mask is in the brain; overlay it on the T1w image, and move, '
+            'flip or remove it'
+        )
+    return damaged
 
 
 def _voxels(mask: Image, reference: Image, name: str) -> NDArray[np.bool_]:

@@ -270,20 +270,24 @@ def _marked(n_marked: int, n_regions: int, has_figures: bool) -> list[Caution]:
 
 
 def _numbers(session: SessionReport) -> list[Number]:
-    """Return total volumes in millilitres."""
+    """Return total volumes in millilitres, each with the method that measured it."""
     tissue = session.tissue_mm3
+    reused = any(f'{name} map' in session.reused for name in tissue)
+    source = 'tissue maps of another program' if reused else 'tissue classification'
     numbers = []
     if {'GM', 'WM'} <= set(tissue):
-        numbers.append(_number('Brain', tissue['GM'] + tissue['WM'], 'grey and white matter'))
+        note = f'grey and white matter; {source}'
+        numbers.append(_number('Brain', tissue['GM'] + tissue['WM'], note))
     words = {'GM': 'Grey matter', 'WM': 'White matter', 'CSF': 'Fluid (CSF)'}
     numbers += [
-        _number(words.get(name, name), volume, _part(volume, session.subject.icv_mm3))
+        _number(words.get(name, name), volume, _part(volume, session.subject.icv_mm3) + source)
         for name, volume in tissue.items()
     ]
     if session.subject.icv_mm3 is not None:
         numbers.append(_number('ICV (proxy)', session.subject.icv_mm3, 'volume of the brain mask'))
     total = float(session.volumes['volume_mm3'].sum())
-    return [*numbers, _number('All regions', total, f'{len(session.volumes)} of {session.atlas}')]
+    note = f'{len(session.volumes)} regions; segmentation: {session.atlas}'
+    return [*numbers, _number('All regions', total, note)]
 
 
 def _number(label: str, volume_mm3: float, note: str) -> Number:
@@ -291,7 +295,7 @@ def _number(label: str, volume_mm3: float, note: str) -> Number:
 
 
 def _part(volume: float, whole: float | None) -> str:
-    return f'{volume / whole:.0%} of the brain mask' if whole else ''
+    return f'{volume / whole:.0%} of the brain mask; ' if whole else ''
 
 
 def _facts(session: SessionReport) -> dict[str, Any]:

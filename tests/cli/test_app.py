@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nibabel as nib
+import numpy as np
 import pytest
 
 from surreal_bids import __version__
@@ -129,6 +131,18 @@ def test_what_is_reused_is_counted(check, dataset, tmp_path):
     shutil.copy(dataset / IMAGES[0], folder / 'sub-01_desc-preproc_T1w.nii.gz')
     code, out, _ = check(*given)
     assert (code, out.count('  0 of '), out.count('  1 of 3')) == (0, 3, 1)
+
+
+def test_lesion_masks_are_counted(check, dataset):
+    assert 'With a lesion mask' not in check()[1]
+    for image, inside in zip(IMAGES[2:], (1, 0)):
+        t1w = nib.Nifti1Image.from_filename(dataset / image)
+        values = np.zeros(t1w.shape, np.uint8)
+        values[:2, :2, :2] = inside
+        name = image.replace('_T1w', '_label-lesion_mask')
+        write_image(dataset / name, nib.Nifti1Image(values, t1w.affine))
+    code, out, _ = check()
+    assert (code, out.count('With a lesion mask: 1 image\n')) == (0, 1), 'one mask is empty'
 
 
 def _write_segmentation(folder):

@@ -59,13 +59,13 @@ def write_json_in(folder, description):
     write_json(folder / 'dataset_description.json', description)
 
 
-def _checked(root):
+def _checked(root, *more):
     config = AppConfig(
         root / 'raw',
         root / 'out',
         ('participant',),
         work_dir=root / 'work',
-        derivatives=(f'fmriprep={root / "fmriprep"}', f'halves={root / "halves"}'),
+        derivatives=(f'fmriprep={root / "fmriprep"}', f'halves={root / "halves"}', *more),
     )
     return without_bad_results(make_plan(config, survey_dataset(config)))
 
@@ -266,7 +266,7 @@ BLOCK = np.zeros(phantom.SHAPE)
 BLOCK[10:14, 20:24, 15:19] = 1
 
 BAD_LESIONS = {
-    'all voxels are 0; convert it again, or exclude it; remove the mask if': 0 * BLOCK,
+    'all voxels are 1; convert it again, or exclude it': 0 * BLOCK + 1,
     'or more than two values; a lesion mask is 0 outside': BLOCK
     * np.arange(phantom.SHAPE[0])[:, None, None],
     'values between 0 and 1': 0.37 * BLOCK,
@@ -285,6 +285,20 @@ def test_bad_lesion_masks(sound, tmp_path, reason):
     assert [problem.name for problem in plan.problems] == ['sub-02']
     assert str(path) in plan.problems[0].reason
     assert reason in plan.problems[0].reason
+
+
+@pytest.mark.parametrize('beside', [True, False])
+def test_an_empty_lesion_mask_is_no_lesion(sound, tmp_path, beside):
+    root = shutil.copytree(sound, tmp_path / 'study')
+    before = _checked(root)
+    path, masks = _lesion(root, 0 * BLOCK), root / 'masks'
+    masks.mkdir()
+    if not beside:
+        path.rename(masks / path.name)
+    plan = _checked(root) if beside else _checked(root, f'lesions={masks}')
+    assert plan.problems == []
+    assert [job.reusable.files for job in plan.jobs] == [job.reusable.files for job in before.jobs]
+    assert [job.made_from for job in plan.jobs] == [job.made_from for job in before.jobs]
 
 
 def test_a_new_lesion_mask_processes_one_participant_again(sound, tmp_path):

@@ -22,7 +22,7 @@ from surreal_bids.cli import participants
 from surreal_bids.cli.app import main
 from surreal_bids.cli.costs import SECONDS
 from surreal_bids.cli.dry_run import problem_table
-from surreal_bids.cli.participants import ImageProgress
+from surreal_bids.cli.participants import ImageProgress, Outcome
 from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.config import AppConfig
@@ -99,6 +99,7 @@ def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
     before = _times(root)
     assert main(whole) == 0
     assert _times(root) == before, 'the second call does nothing'
+    assert 'The image was done before; nothing to do; see' in capsys.readouterr().out
 
     killed = write_study(tmp_path / 'killed', T1W.format('01'))
     log = tmp_path / 'killed' / 'out' / 'logs' / 'sub-01.log'
@@ -134,6 +135,15 @@ def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys)
         ['sub-02', 'outputs'],
     ]
     assert told.count('the run ended early; rerun the command') == 2
+
+
+@pytest.mark.usefixtures('unfinished')
+@pytest.mark.parametrize(('options', 'expected'), [([], 1), (['-q'], 0), (['--reports-only'], 0)])
+def test_a_run_says_at_once_how_long_it_takes(tmp_path, capsys, options, expected):
+    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
+    assert main([*arguments, *options]) == 1
+    told = capsys.readouterr().err
+    assert told.count('Processing 2 images: about 2 min with 1 process\n') == expected
 
 
 @pytest.mark.usefixtures('unfinished')
@@ -246,6 +256,28 @@ def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys)
     assert 'voxels are NaN or infinite' in page, 'warnings of steps are shown'
 
 
+NAMES = ('sub-01', 'sub-02', 'sub-03')
+
+
+@pytest.mark.parametrize(
+    ('failed', 'processed', 'n_reports', 'expected'),
+    [
+        ([], NAMES, 3, 'All 3 images are done'),
+        ([], [], 0, 'All 3 images were done before; nothing to do'),
+        ([], [], 1, 'All 3 images were done before; wrote 1 report'),
+        ([], NAMES[:1], 1, 'All 3 images are done, 1 now and 2 before'),
+        (NAMES[:1], NAMES[:2], 1, '2 of 3 images are done, 1 now and 1 before'),
+        (NAMES[:1], NAMES[:1], 0, '2 of 3 images were done before'),
+        (['sub-04'], [], 0, 'All 3 images were done before'),
+        (NAMES, NAMES, 0, ''),
+    ],
+)
+def test_what_was_done_now_and_before(failed, processed, n_reports, expected):
+    images = [T1wImage(name.removeprefix('sub-'), None, None, Path(name)) for name in NAMES]
+    problems = [Problem(name, 'damaged') for name in failed]
+    assert Outcome(problems, frozenset(processed), n_reports).describe(images) == expected
+
+
 @pytest.fixture(scope='module')
 def heads(tmp_path_factory):
     """A simulated head and two atlases; skull removed as the truth has it; and a copy, cut."""
@@ -324,6 +356,14 @@ def test_the_log_of_an_image(progress, tmp_path, events, expected):
     lines = (tmp_path / 'logs' / 'sub-01.log').read_text().splitlines()
     assert [line.split(' ', 2)[2] for line in lines] == expected
     assert not (tmp_path / 'logs' / 'sub-02.log').exists()
+
+
+def test_a_long_first_step_is_shown_while_it_runs(progress, clock, caplog):
+    with caplog.at_level('INFO', 'surreal_bids.progress'), progress.display:
+        progress(('all', 'sub-01', 'n4'), 'start')
+        clock.now += 61
+        progress(('all', 'sub-01', 'n4'), 'running')
+    assert caplog.messages == ['Participant level: images, 0 of 2 done; 0:01:01 elapsed']
 
 
 def test_steps_count_by_the_time_they_take(progress):

@@ -66,8 +66,9 @@ def test_page_is_offline_and_well_built(tmp_path, session):
 @pytest.mark.parametrize(
     'text',
     [
-        '1,100 ml', '600 ml', '43% of the brain mask', '1,400 ml', 'found by deepbet',
-        'None of the 145 regions', '3 standard deviations', 'exceeds 60%',
+        '1,100 ml', '600 ml', '43% of the brain mask; tissue classification', '1,400 ml',
+        'grey and white matter; tissue classification', '145 regions; segmentation: muse',
+        'found by deepbet', 'None of the 145 regions', '3 standard deviations', 'exceeds 60%',
         'All 145 volumes', 'Right hippocampus', 'N4 [', 'atlas = "muse"', 'surreal_bids 9.9',
         'Figure 1. Brain mask.', '61 years, female',
     ],
@@ -105,6 +106,11 @@ def test_unusual_volumes_stand_out(tmp_path, session, index, factor, remark, n_m
         ({'mask_origin': 'drawn by hand'}, 'drawn by hand', 'found by deepbet'),
         ({'warnings': (Caution('two runs', 'b', 'c'),)}, 'two runs', 'nothing'),
         ({'reused': {'Transforms': 'fmriprep'}}, 'Transforms taken from', 'nothing'),
+        (
+            {'reused': {'GM map': 'fmriprep'}},
+            'of the brain mask; tissue maps of another program',
+            'tissue classification',
+        ),
         ({'figures': ()}, 'Summary', 'Figures'),
         ({}, 'Summary', 'Overlap with'),
         ({}, 'Summary', 'Lesion'),
