@@ -263,7 +263,9 @@ def _in_file_order(image: nib.Nifti1Image) -> nib.Nifti1Image:
 
     for _ in in_threads(copy, range(0, len(values), COPIED_PLANES)):
         pass
-    return type(image)(ordered, image.affine, image.header)
+    reordered = type(image)(ordered, image.affine, image.header)
+    reordered.header.set_slope_inter(*image.header.get_slope_inter())
+    return reordered
 
 
 def _gzipped(content: memoryview, level: int) -> Iterator[bytes]:

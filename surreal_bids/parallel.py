@@ -26,6 +26,9 @@ Item = TypeVar('Item')
 Result = TypeVar('Result')
 
 
+THREAD_NAME = 'surreal_bids'
+
+
 class _Threads:
     """Pool of threads of this process."""
 
@@ -37,7 +40,8 @@ def set_threads(number: int) -> None:
     """Set the number of threads; the default is one."""
     if _Threads.pool is not None:
         _Threads.pool.shutdown()
-    _Threads.number, _Threads.pool = number, ThreadPoolExecutor(number) if number > 1 else None
+    pool = ThreadPoolExecutor(number, THREAD_NAME) if number > 1 else None
+    _Threads.number, _Threads.pool = number, pool
 
 
 def thread_count() -> int:
@@ -47,7 +51,8 @@ def thread_count() -> int:
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield what `work` returns for each item; this thread draws items as they are needed."""
-    if _Threads.pool is None:
+    if _Threads.pool is None or threading.current_thread().name.startswith(THREAD_NAME):
+        # Threads that wait for others of their pool could wait for ever.
         yield from map(work, items)
         return
     waiting: deque[Future[Result]] = deque()
@@ -157,13 +162,14 @@ def _huge_pages() -> dict[str, str]:
 
     Steps take large arrays many times; with pages of 4 kB, a sixth of their time went into that.
     """
-    name = 'GLIBC_TUNABLES'
-    return {name: ':'.join(filter(None, [os.environ.get(name), 'glibc.malloc.hugetlb=1']))}
+    name, ours = 'GLIBC_TUNABLES', 'glibc.malloc.hugetlb'
+    given = os.environ.get(name, '')
+    return {} if ours in given else {name: ':'.join(filter(None, [given, f'{ours}=1']))}
 
 
 def end_with_parent() -> None:
     """End this worker when the main process is killed, and silently when both are interrupted."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(1))  # Files that are half written are removed.
     if hasattr(signal, 'pthread_sigmask'):  # Not on Windows.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,6 +23,7 @@ from surreal_bids.files import (
     restore,
     sole_use,
     staged,
+    write_image,
     write_json,
     write_text,
     write_tsv,
@@ -361,3 +363,14 @@ def test_a_read_only_disk_is_named(tiny_disk):
         write_json(tiny_disk / 'x.json', {})
     with pytest.raises(OutputError, match='Read-only'), sole_use(tiny_disk, ['a']):
         pass
+
+
+@pytest.mark.parametrize('order', ['C', 'F'])
+@pytest.mark.parametrize('slope', [None, 0.01])
+@pytest.mark.parametrize('dtype', [np.int16, np.float32])
+def test_images_are_written_as_nibabel_does(tmp_path, order, slope, dtype):
+    values = np.arange(24 * 5 * 7).reshape(24, 5, 7)
+    image = nib.Nifti1Image(np.array(values, dtype, order=order), np.diag([2.0, 3, 4, 1]))
+    image.header.set_slope_inter(slope, 0)
+    expected = image.to_bytes()
+    assert write_image(tmp_path / 'image.nii', image).read_bytes() == expected

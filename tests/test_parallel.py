@@ -18,6 +18,7 @@ from surreal_bids.files import GZIP_PART, write_image
 from surreal_bids.parallel import (
     _huge_pages,
     find_device,
+    in_threads,
     in_worker,
     set_threads,
     start_server,
@@ -155,6 +156,57 @@ def test_a_function_runs_in_a_worker_and_its_errors_come_back():
         in_worker(find_device, 'tpu').result()
 
 
-def test_huge_pages_do_not_replace_other_settings_of_glibc(monkeypatch):
-    monkeypatch.setenv('GLIBC_TUNABLES', 'glibc.malloc.check=0')
-    assert _huge_pages() == {'GLIBC_TUNABLES': 'glibc.malloc.check=0:glibc.malloc.hugetlb=1'}
+@pytest.mark.parametrize(
+    ('given', 'expected'),
+    [
+        ('', {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}),
+        ('glibc.malloc.check=0', {'GLIBC_TUNABLES': 'glibc.malloc.check=0:glibc.malloc.hugetlb=1'}),
+        ('glibc.malloc.hugetlb=0', {}),
+    ],
+)
+def test_huge_pages_do_not_replace_other_settings_of_glibc(given, expected, monkeypatch):
+    monkeypatch.setenv('GLIBC_TUNABLES', given)
+    assert _huge_pages() == expected
+
+
+def test_threads_that_use_threads_do_not_wait_for_ever():
+    set_threads(2)
+    try:
+        sums = in_threads(lambda n: sum(in_threads(abs, range(-n, 0))), range(20))
+        assert list(sums) == [n * (n + 1) // 2 for n in range(20)]
+    finally:
+        set_threads(1)
+
+
+WRITER = """
+import sys, time
+from concurrent.futures import ProcessPoolExecutor
+from surreal_bids.files import atomic_path
+from surreal_bids.parallel import end_with_parent, start_server
+
+def write(path):
+    with atomic_path(path) as temporary:
+        temporary.write_text('half')
+        print('writing', flush=True)
+        time.sleep(600)
+
+if __name__ == '__main__':
+    with ProcessPoolExecutor(1, start_server(), initializer=end_with_parent) as pool:
+        pool.submit(write, sys.argv[1]).result()
+"""
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='interrupts a process group')
+def test_an_interrupted_worker_leaves_no_half_written_file(tmp_path):
+    script = tmp_path / 'writer.py'
+    script.write_text(WRITER)
+    out = tmp_path / 'out'
+    out.mkdir()
+    command = [sys.executable, script, out / 'image.nii']
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as main:
+        main.stdout.readline()
+        assert len(list(out.iterdir())) == 1
+        os.killpg(main.pid, signal.SIGINT)
+    assert list(out.iterdir()) == []

@@ -175,11 +175,14 @@ def _holds_model(folder: Path) -> bool:
 
 def _report_finished(folder: Path, made_from: str) -> int:
     """Say that a model is there already, if it was made from the same inputs."""
+    from surreal_bids.rindices.model import TableModel
+
     if _own_card(folder).get(MADE_FROM) != made_from:
         raise OutputError(
             f'{folder}: holds a model that was made from other inputs, with other options or by '
             'another version; choose another folder or use --overwrite'
         )
+    TableModel.load(folder)  # An error if it is damaged.
     sys.stdout.write(
         f'The model is in {folder} already, made from the same inputs with the same options. '
         'Nothing was done; --overwrite trains it again.\n'

@@ -154,8 +154,8 @@ def run_participants(config: AppConfig, survey: Survey) -> Outcome:
     if not config.reports_only:
         plan = without_bad_results(plan)
         announce(config, plan.pending)
-    on_gpu = config.device in ('cuda', 'mps') and plan.pending and runs_here(config)
-    device = in_worker(find_device, config.device) if on_gpu else None
+    needs_gpu = config.device in ('cuda', 'mps') and runs_here(config) and not config.reports_only
+    device = in_worker(find_device, config.device) if needs_gpu and plan.pending else None
     study = prepare_study(config)
     if device is not None:
         device.result()  # An error if there is none.
@@ -289,6 +289,7 @@ class Processing:
         names = list(dict.fromkeys(step.split('.')[0] for step in workflow.list_node_names()))
         if workflow.name == REPORTS:
             self._problems += [Problem(c.hierarchy[-1], c.reason, 'report') for c in crashes]
+            self._n_reports += len(names) - len(crashes)
             self._clean(REPORTS, names)
             return None
         jobs = [self._unsettled[name] for name in names]
@@ -375,7 +376,6 @@ class Processing:
         return stored is None or stored.made_from != made_from
 
     def _reports(self, labels: Sequence[str]) -> pe.Workflow:
-        self._n_reports += len(labels)
         done = {label: self._done(label) for label in labels}
         return init_reports_wf(
             output_dir=self._config.output_dir.absolute(),

@@ -243,12 +243,12 @@ def affine_part(transform: Transform) -> NDArray[np.float64]:
         transform.field[::stride, ::stride, ::stride],
         transform.affine @ np.diag([stride, stride, stride, 1]),
     )
-    sources = _grid_points(sparse.shape, sparse.affine).reshape(-1, 3).astype(np.float64)
-    design = np.column_stack([sources, np.ones(len(sources))])
-    solution = np.linalg.lstsq(design, sources + sparse.field.reshape(-1, 3), rcond=None)[0]
-    matrix = np.eye(4)
-    matrix[:3] = solution.T
-    return matrix
+    points = _grid_points(sparse.shape, sparse.affine).reshape(-1, 3).astype(np.float64)
+    vectors = sparse.field.reshape(-1, 3).astype(np.float64)
+    centre, shift = points.mean(axis=0), vectors.mean(axis=0)
+    # Of the smallest slopes, where a grid is one voxel thick.
+    slopes = np.linalg.lstsq(points - centre, vectors - shift, rcond=None)[0].T
+    return from_matvec(np.eye(3) + slopes, shift - slopes @ centre)
 
 
 def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.float32]]:

@@ -128,6 +128,16 @@ def test_inverse_where_lengths_are_multiplied(stretch):
     assert np.abs(inner(there_and_back.field)).max() < TENTH_OF_A_VOXEL
 
 
+@pytest.mark.parametrize('shape', [(1, 20, 20), (20, 20, 1), (1, 1, 1), (2, 2, 2)])
+def test_a_shift_of_a_thin_grid_is_inverted(shape):
+    affine = grid_affine('oblique')
+    shift = np.broadcast_to(np.float32([1.5, -2, 3]), (*shape, 3))
+    inverse = invert(Transform(shift.copy(), affine), SHAPE, affine)
+    np.testing.assert_allclose(
+        inverse.field, np.broadcast_to(-shift[0, 0, 0], (*SHAPE, 3)), atol=1e-3
+    )
+
+
 @pytest.mark.parametrize('degrees', [0, 90, 180])
 def test_inverse_of_an_affine_map_is_exact_however_far_it_turns(degrees):
     matrix = rotation(degrees, 1) @ MATRIX
