@@ -366,11 +366,11 @@ def test_a_read_only_disk_is_named(tiny_disk):
 
 
 @pytest.mark.parametrize('order', ['C', 'F'])
-@pytest.mark.parametrize('slope', [None, 0.01])
+@pytest.mark.parametrize('scale', [(None, None), (0.01, 0)])
 @pytest.mark.parametrize('dtype', [np.int16, np.float32])
-def test_images_are_written_as_nibabel_does(tmp_path, order, slope, dtype):
+def test_images_are_written_as_nibabel_does(tmp_path, order, scale, dtype):
     values = np.arange(24 * 5 * 7).reshape(24, 5, 7)
     image = nib.Nifti1Image(np.array(values, dtype, order=order), np.diag([2.0, 3, 4, 1]))
-    image.header.set_slope_inter(slope, 0)
+    image.header.set_slope_inter(*scale)
     expected = image.to_bytes()
     assert write_image(tmp_path / 'image.nii', image).read_bytes() == expected

@@ -31,8 +31,8 @@ SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
 SLAB_MM, LARGEST_VIEW_MM = 60.0, 600.0
 """Fields of view shorter than the first show a part of a head; longer than the second, no head."""
 
-WIDEST_TRIED_MM = 2.1
-"""Cube root of the volume of a voxel above which network and registration were never tried."""
+WIDEST_TESTED_MM = 2.1
+"""Cube root of the volume of a voxel above which network and registration were never tested."""
 
 
 @dataclass(frozen=True)
@@ -104,23 +104,28 @@ def is_blank(path: Path) -> bool:
 
 
 def _doubt(path: Path, image: SpatialImage) -> Caution | None:
-    edges = np.array(image.shape[:3]) * nib.affines.voxel_sizes(image.affine)
-    if edges.min() < SLAB_MM < edges.max() / 2 or edges.max() > LARGEST_VIEW_MM:
-        shown = ' x '.join(f'{edge:.0f}' for edge in edges)
-        return Caution(
-            f'{path}: {shown} mm is no field of view of a head',
-            'The brain may be incomplete, or volumes scaled wrongly',
-            'Check the image and its header',
-            FIGURES,
-        )
     if isinstance(image, nib.Nifti1Image) and not any(
         image.header[code] > 0 for code in ('sform_code', 'qform_code')
     ):
         return no_orientation(path)
-    size = voxel_volume(image) ** (1 / 3)
-    if size > WIDEST_TRIED_MM:
+    return doubt_voxels(image)
+
+
+def doubt_voxels(image: SpatialImage) -> Caution | None:
+    """Warn of a field of view that is not of a head, or of voxels larger than any tested."""
+    edges = np.array(image.shape[:3]) * nib.affines.voxel_sizes(image.affine)
+    if edges.min() < SLAB_MM < edges.max() / 2 or edges.max() > LARGEST_VIEW_MM:
+        shown = ' x '.join(f'{edge:.0f}' for edge in edges)
         return Caution(
-            f'{path}: voxels of {size:.1f} mm; network and registration were tried up to 2 mm',
+            f'{shown} mm is no field of view of a head',
+            'The brain may be incomplete, or volumes scaled wrongly',
+            'Check the image and its header',
+            FIGURES,
+        )
+    size = voxel_volume(image) ** (1 / 3)
+    if size > WIDEST_TESTED_MM:
+        return Caution(
+            f'voxels of {size:.1f} mm; network and registration were tested up to 2 mm',
             'Regions and registration may be wrong',
             'Use an image with smaller voxels, or check all figures',
             FIGURES,

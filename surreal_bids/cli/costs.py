@@ -44,10 +44,11 @@ grid, and registration to the template on the grid of the template."""
 PROCESS_GB = 3.0
 """Memory of the largest step."""
 
-OUTPUT_BYTES_PER_VOXEL = 25.0
-WORK_BYTES_PER_VOXEL = 36.0
+OUTPUT_BYTES_PER_VOXEL, OUTPUT_GB_IN_TEMPLATE = 12.5, 0.1
+WORK_BYTES_PER_VOXEL, WORK_GB_IN_TEMPLATE = 21.0, 0.13
 ATLAS_BYTES_PER_VOXEL = 9.0
-"""Size of outputs, of intermediate results, and of those for each atlas."""
+"""Size of outputs, of intermediate results, and of those for each atlas: on the grid of the image,
+and on that of the template at 1 mm."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +109,15 @@ def estimate(config: AppConfig, jobs: Sequence[Job], nprocs: int) -> Estimate:
     sizes = [_relative_size(job.image) for job in jobs]
     seconds = [_seconds(job, size, config, n_registrations) for job, size in zip(jobs, sizes)]
     voxels = HEAD_VOXELS * sum(sizes)
+    work_bytes = WORK_BYTES_PER_VOXEL + n_registrations * ATLAS_BYTES_PER_VOXEL
+    in_template = len(jobs) / config.template_resolution**3
     return Estimate(
         n_images=len(jobs),
         cpu_seconds=sum(seconds),
         nprocs=nprocs,
         memory_gb=PROCESS_GB * nprocs,
-        output_gb=voxels * OUTPUT_BYTES_PER_VOXEL / 1e9,
-        work_gb=voxels * (WORK_BYTES_PER_VOXEL + n_registrations * ATLAS_BYTES_PER_VOXEL) / 1e9,
+        output_gb=voxels * OUTPUT_BYTES_PER_VOXEL / 1e9 + in_template * OUTPUT_GB_IN_TEMPLATE,
+        work_gb=voxels * work_bytes / 1e9 + in_template * WORK_GB_IN_TEMPLATE,
     )
 
 

@@ -262,8 +262,9 @@ class Processing:
             yield self._reports(labels)
 
     def _begin(self, job: Job) -> pe.Workflow:
-        """Start the log of an image and delete its record and earlier crash reports."""
+        """Start the log of an image; delete its record, its report and earlier crash reports."""
         record_path(self._config.output_dir, job.image.visit).unlink(missing_ok=True)
+        report_path(self._config.output_dir, job.participant).unlink(missing_ok=True)
         pattern = output_path(self._config.output_dir, 'crash', **job.entities, step='STEP')
         for old in pattern.parent.glob(pattern.name.replace('STEP', '*')):
             old.unlink()

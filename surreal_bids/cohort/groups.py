@@ -310,8 +310,9 @@ def _recognised_controls(column: str, present: list[str]) -> tuple[str, ...]:
     if len(controls) != 1:
         count = 'more than one' if controls else 'none'
         raise DataError(
-            f'holds {list_briefly(present)}, and {count} of these is known to mean controls; '
-            'choose the controls with --control-label'
+            f'holds {list_briefly(present)} in the participants that can be used, and {count} of '
+            'these is known to mean controls; choose the controls with --control-label, or check '
+            'why controls are missing'
         )
     return controls
 

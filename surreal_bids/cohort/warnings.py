@@ -9,7 +9,7 @@ import pandas as pd
 
 from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, R_INDICES, Caution
 from surreal_bids.columns import means
-from surreal_bids.harmonization.encoding import is_clearly_outside
+from surreal_bids.harmonization.encoding import TOLERATED, is_clearly_outside
 from surreal_bids.text import counted, list_briefly, plain_number
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
@@ -107,10 +107,11 @@ def outside_training_range(
         outside = is_clearly_outside(people[column], low, high)
         n_outside, n_all = participants[outside].nunique(), participants.nunique()
         if n_outside:
+            names = list_briefly(people.index[outside], 5)
             caution = Caution(
-                f'{column} is outside the training range {plain_number(low)} to '
-                f'{plain_number(high)}: {n_outside} of {counted(n_all, "participant")} '
-                f'({list_briefly(people.index[outside], 5)})',
+                f'{column} is more than {TOLERATED:.0%} beyond the training range '
+                f'{plain_number(low)} to {plain_number(high)}: '
+                f'{n_outside} of {counted(n_all, "participant")} ({names})',
                 'Their R-indices are extrapolated',
                 'Do not interpret them, or use a model that was trained on these ages',
                 R_INDICES,
@@ -143,8 +144,8 @@ def compare_ages(ages: pd.Series, is_patient: pd.Series) -> Iterator[tuple[Cauti
     share = len(outside) / len(patients)
     found = (
         f'Ages: {len(outside)} of {counted(len(patients), "patient")} ({list_briefly(outside, 5)}) '
-        f'{"is" if len(outside) == 1 else "are"} outside the age range of controls '
-        f'({young:g} to {old:g})'
+        f'{"is" if len(outside) == 1 else "are"} more than {TOLERATED:.0%} beyond the age range of '
+        f'controls ({young:g} to {old:g})'
     )
     remedy = 'Add controls of their ages, or exclude them'
     caution = Caution(found, 'The age correction is extrapolated', remedy, PARTICIPANTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from nipype.interfaces.base import (
 )
 
 from surreal_bids import __version__
+from surreal_bids.bids.image_files import doubt_voxels
 from surreal_bids.bids.outputs import (
     Provenance,
     VisitOutputs,
@@ -235,7 +237,10 @@ class WriteReport(Step):
             overlaps=quality.pop('overlaps', {}),
             quality=quality,
             figures=tuple(Figure(path, *CAPTIONS[name]) for name, path in figures.items()),
-            warnings=tuple(Caution(*each) for each in session['warnings']),
+            warnings=(
+                *filter(None, [doubt_voxels(scan.t1w)]),
+                *starmap(Caution, session['warnings']),
+            ),
             reused=session['reused'],
             voxels_mm=tuple(map(float, nib.affines.voxel_sizes(scan.t1w.affine))),
         )

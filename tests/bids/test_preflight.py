@@ -301,5 +301,5 @@ def test_slabs_huge_views_wide_voxels_and_headers_without_orientation_are_noted(
     assert 'field of view' in doubts['slab']
     assert 'field of view' in doubts['huge']
     assert 'orientation' in doubts['lost']
-    assert 'network and registration were tried up to 2 mm' in doubts['coarse']
+    assert 'network and registration were tested up to 2 mm' in doubts['coarse']
     assert doubts['sound'] == ''

@@ -242,7 +242,7 @@ def test_head_size_may_have_any_name(odd, tmp_path, capsys):
     given = Study(study.features, people).write(tmp_path)
     model = ('--model', folder / 'model', '--out', tmp_path / 'r.tsv')
     assert run('apply', given[0], '--participants', given[1], *model) == 0
-    assert 'MUSE_702 is outside the training range' in capsys.readouterr().out
+    assert 'MUSE_702 is more than 5% beyond the training range' in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -528,7 +528,7 @@ def test_covariates_beyond_the_range_are_flagged(home, tmp_path, capsys):
     assert run('apply', volumes, '--participants', people, *model) == 0
     assert read(tmp_path / 'r.tsv').loc['sub-002', 'covariates_out_of_range'] == 'age'
     shown = capsys.readouterr().out
-    assert 'age is outside the training range' in shown
+    assert 'age is more than 5% beyond the training range' in shown
     assert shown.count('sub-002') == 1
 
 

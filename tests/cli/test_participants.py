@@ -316,6 +316,8 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     before = _times(out)
     assert main([*map(str, arguments), '--participant-label', 'CN0001']) == 0
     assert _times(out) == before, 'the second call does nothing'
+    report = out / 'sub-CN0001.html'
+    assert 'network and registration were tested up to 2 mm' in report.read_text()
     table = pd.read_csv(out / 'sub-CN0001/anat/sub-CN0001_seg-atlases_dseg.tsv', sep='\t')
     truth = pd.read_csv(source / 'truth' / 'volumes.tsv', sep='\t')
     truth = truth[truth['participant_id'] == 'sub-CN0001'].set_index('index')['achieved_mm3']
@@ -324,6 +326,16 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     assert ratio.median() == pytest.approx(1, abs=0.05)
     # Not of small deep regions, which have few voxels of 3 mm, most of them mixed with others.
     assert ((ratio - 1).abs() < 0.15).mean() > 0.85
+    t1w = nib.Nifti1Image.from_filename(heads / 'sub-CN0001/anat/sub-CN0001_T1w.nii.gz')
+    corner = np.zeros(t1w.shape, np.uint8)
+    corner[:2, :2, :2] = 1
+    masks = tmp_path / 'masks'
+    masks.mkdir()
+    write_image(masks / 'sub-CN0001_label-lesion_mask.nii.gz', nib.Nifti1Image(corner, t1w.affine))
+    lesions = ['--participant-label', 'CN0001', '-d', f'lesions={masks}']
+    assert main([*map(str, arguments), *lesions]) == 1
+    assert 'no voxel of the lesion mask is in the brain' in capsys.readouterr().out
+    assert not report.exists(), 'a report of results that are out of date'
 
 
 LOGS = ('sub-01', 'sub-02')

@@ -68,8 +68,8 @@ def test_people_of_no_group_are_left_out_with_their_value():
 @pytest.mark.parametrize(
     ('values', 'said', 'message'),
     [
-        (('AD', 'MCI'), GroupLabels(), 'holds AD, MCI, and none .*--control-label'),
-        (('1', '2'), GroupLabels(), 'holds 1, 2, and none .*--control-label'),
+        (('AD', 'MCI'), GroupLabels(), 'holds AD, MCI in .*, and none .*--control-label'),
+        (('1', '2'), GroupLabels(), 'holds 1, 2 in .*, and none .*--control-label'),
         (('CN', 'HC', 'AD'), GroupLabels(), 'more than one .*--control-label'),
         (('CN', 'MCI', 'AD'), GroupLabels(), r'besides CN \(AD, MCI\).*--patient-label'),
         (('CN', 'CN'), GroupLabels(), 'besides CN; no patients .*--group-column'),
