@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from surreal_bids.exceptions import DataError
 from surreal_bids.files import remove_leftovers
 from surreal_bids.model.agreement import compare_members
 from surreal_bids.model.bundle import fingerprint, load_checkpoint, save_checkpoint
@@ -394,7 +395,12 @@ class Training:
         if not self.checkpoint.exists():
             return
         tensors, progress = load_checkpoint(self.checkpoint, self.owner)
-        self.progress = Progress(**progress)
+        try:
+            self.progress = Progress(**progress)
+        except TypeError as error:
+            raise DataError(
+                f'{self.checkpoint}: not a checkpoint of this version; delete it to start again'
+            ) from error
         self.stack.restore(tensors)
         self.losses.copy_(tensors['losses'])
         self.seen = tensors['seen'].numpy()
