@@ -10,6 +10,7 @@ import torch
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.agreement import compare_members
+from surreal_bids.model.bundle import load_checkpoint, save_checkpoint
 from surreal_bids.model.ensemble import LOSSES
 from surreal_bids.model.networks import r_indices
 from surreal_bids.model.train import Sample, Steps, Training, members_r_indices
@@ -330,6 +331,16 @@ def test_a_checkpoint_of_another_run_is_refused(difference, tmp_path):
     with pytest.raises(DataError, match=r'run\.safetensors.*other data, settings'):
         OTHER_RUNS[difference](path).run()
     assert path.read_bytes() == content
+
+
+def test_a_checkpoint_with_other_fields_is_refused(tmp_path):
+    path = tmp_path / 'run.safetensors'
+    training = tiny_training(5, path)
+    training.run()
+    tensors, progress = load_checkpoint(path, training.owner)
+    save_checkpoint(path, tensors, progress | {'kept': []}, training.owner)
+    with pytest.raises(DataError, match='not a checkpoint of this version'):
+        tiny_training(5, path).run()
 
 
 @pytest.mark.slow
