@@ -53,9 +53,13 @@ if __name__ == '__main__':
 
 
 INTERRUPTED = """
+import signal
 import time
 from surreal_bids.cli.main import run_command
 from surreal_bids.parallel import start_server
+
+# A suite that runs in the background ignores interruptions, and so do its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def work(_):
     start_server()
