@@ -160,7 +160,7 @@ def _same_modules() -> dict[str, str]:
 def _huge_pages() -> dict[str, str]:
     """Variables with which memory comes in pages of 2 MB, where the kernel has any.
 
-    Steps take large arrays many times; with pages of 4 kB, a sixth of their time went into that.
+    Steps take large arrays many times; with pages of 4 kB, a fifth of their time went into that.
     """
     name, ours = 'GLIBC_TUNABLES', 'glibc.malloc.hugetlb'
     given = os.environ.get(name, '')

@@ -1,6 +1,5 @@
 """Fixtures that several packages use."""
 
-import gc
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -32,16 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run modules with slow tests first: two processes then end at about the same time."""
     slow = {item.path for item in items if item.get_closest_marker('slow')}
     items.sort(key=lambda item: item.path not in slow)
-
-
-def pytest_collection_finish() -> None:
-    """Let the garbage collector leave modules and tests alone, which are never garbage.
-
-    It would look at all of them again and again.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000)
 
 
 @pytest.fixture(scope='session')

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from surreal_bids.bids.tabular import PARTICIPANT, PATIENT, SESSION
 from surreal_bids.cohort.cohort import Cohort
@@ -362,14 +363,8 @@ def compare_groups_over_time(
     table = pd.DataFrame(rows, columns=GROUP_COLUMNS)
     p = table['p'].dropna()
     if len(p):
-        table.loc[p.index, 'p_holm'] = holm(p)
+        table.loc[p.index, 'p_holm'] = multipletests(p, method='holm')[1]
     return table
-
-
-def holm(p: pd.Series) -> pd.Series:
-    """Correct p values for their number (Holm 1979, doi:10.2307/4615733)."""
-    ordered = p.sort_values()
-    return (ordered * np.arange(len(p), 0, -1)).cummax().clip(upper=1)
 
 
 def _visits_at_one_site(

@@ -124,8 +124,8 @@ def run(arguments: Sequence[str]) -> int:
                 'Choose another output folder, unless the dataset was moved',
             )
         )
-    if _is_first_run(config):
-        start_server()
+    if _processes_images(config) and not any(config.output_dir.glob('sub-*')):
+        start_server()  # Of a first run, which needs it in any case.
     check_options(config)
     writes_jobs = config.write_slurm is not None
     if config.roi_table is not None and config.analysis_levels == ('group',):
@@ -157,23 +157,18 @@ def _run_levels(config: AppConfig, survey: Survey) -> int:
     return code
 
 
-def _is_first_run(config: AppConfig) -> bool:
-    """Tell whether images will be processed on this machine, as far as options tell."""
-    here = not (config.dry_run or config.reports_only or config.write_slurm or config.use_plugin)
-    return (
-        here
-        and 'participant' in config.analysis_levels
-        and not any(config.output_dir.glob('sub-*'))
-    )
+def _processes_images(config: AppConfig) -> bool:
+    """Tell whether the options ask for images to be processed on this machine."""
+    elsewhere = config.dry_run or config.reports_only or config.write_slurm or config.use_plugin
+    return 'participant' in config.analysis_levels and not elsewhere
 
 
 def _is_pending(config: AppConfig, survey: Survey) -> bool:
     """Tell, without reading images, whether some have to be processed on this machine."""
     from surreal_bids.bids.outputs import record_path
 
-    if 'participant' not in config.analysis_levels or config.use_plugin is not None:
-        return False
-    return any(not record_path(config.output_dir, image.visit).exists() for image in survey.images)
+    done = (record_path(config.output_dir, image.visit).exists() for image in survey.images)
+    return _processes_images(config) and not all(done)
 
 
 def check_options(config: AppConfig) -> None:

@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 from surreal_bids.analysis.change import (
     CHANGE_COLUMNS,
@@ -14,7 +13,6 @@ from surreal_bids.analysis.change import (
     compare_groups_over_time,
     describe_changes,
     follow_visits,
-    holm,
     limit_in_sd,
     noise_of_results,
     sites_of,
@@ -234,13 +232,9 @@ def test_the_mean_change_of_groups_is_compared(cohort, results):
         assert found.loc[name, 'difference'] == pytest.approx(ill.mean() - well.mean(), rel=0.02)
         expected = stats.ttest_ind(ill, well, equal_var=False).pvalue
         assert np.log10(found.loc[name, 'p']) == pytest.approx(np.log10(expected), rel=0.05)
-    assert found['p_holm'].tolist() == pytest.approx(multipletests(found['p'], method='holm')[1])
-
-
-@pytest.mark.parametrize('p', [[0.2], [0.03, 0.01, 0.02, 0.01], [0.9, 0.001, 0.4]])
-def test_p_values_are_corrected_as_by_statsmodels(p):
-    expected = multipletests(p, method='holm')[1]
-    np.testing.assert_allclose(holm(pd.Series(p)).sort_index(), expected)
+    smaller, larger = found['p'].sort_values()
+    assert found['p_holm'].min() == pytest.approx(min(2 * smaller, 1))
+    assert found['p_holm'].max() == pytest.approx(max(larger, min(2 * smaller, 1)))
 
 
 def test_visits_at_another_site_do_not_count_in_groups(cohort, results):
