@@ -189,7 +189,7 @@ def check_options(config: AppConfig) -> None:
         from surreal_bids.cli.group import check_group_options
 
         check_group_options(config)
-    elif config.dry_run:
+    elif config.dry_run and config.device in ('cuda', 'mps'):
         find_device(config.device)
 
 
