@@ -363,9 +363,6 @@ class AppConfig(CohortOptions, TrainingOptions):
         'apply this model instead of training one: a folder, or a published model (ad or ageing)',
         metavar='MODEL',
     )
-    split_half: bool = switch(
-        'also train on two halves of the sample to test whether the patterns are reproduced'
-    )
     map_tissues: tuple[str, ...] = option(
         'tissues whose RAVENS maps are analysed voxelwise. Without a value, there are no maps',
         ('GM',),

@@ -80,7 +80,6 @@ def drawing_few() -> Iterator[None]:
         patch.setattr('surreal_bids.model.factors.SHORT', Schedule(12, 5))
         patch.setattr('surreal_bids.model.factors.ROTATIONS', 0)
         patch.setattr('surreal_bids.model.factors.HIGHER_PENALTIES', ())
-        patch.setattr('surreal_bids.rindices.control_sensitivity.RESAMPLINGS', 2)
         patch.setattr('surreal_bids.harmonization.quality.N_FOLDS', 2)
         yield
 

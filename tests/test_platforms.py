@@ -49,10 +49,8 @@ ONLY_FOR_IMAGES = ('cli.execution', 'cli.group', 'cli.participants')
 
 TABLES = """
 import surreal_bids.model.stability as stability
-import surreal_bids.rindices.control_sensitivity as control_sensitivity
 from surreal_bids.cli.gan import main
 stability.PERMUTATIONS = stability.REPRODUCTIONS = 1
-control_sensitivity.RESAMPLINGS = 3
 table, model, out = sys.argv[2:]
 short = '--n-patterns 1 --repetitions 2 --iterations 20 --folds 0'.split()
 code = main(['fit', table, '--out', model, *short])

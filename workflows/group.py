@@ -115,11 +115,10 @@ def init_training_wf(
     options: Mapping[str, Any],
     checkpoint_dir: str,
     n_folds: int = 0,
-    n_halves: int = 0,
     n_threads: int = 1,
     name: str = 'training_wf',
 ) -> pe.Workflow:
-    """Train the model of all participants, then those of folds and halves.
+    """Train the model of all participants, then those of folds.
 
     With the preset `sparse` the number of patterns is chosen before training, in one node. With
     others, members of each number are trained in a node of its own.
@@ -132,8 +131,8 @@ def init_training_wf(
         Fields of `TrainingOptions`.
     checkpoint_dir
         Where members are kept; a node that was killed resumes from there.
-    n_folds, n_halves
-        Number of folds and of halves.
+    n_folds
+        Number of folds.
     n_threads
         Threads of each training node.
     name
@@ -145,15 +144,9 @@ def init_training_wf(
         Card of the model, which is beside.
     fold_cards
         Cards of the models of folds, with M and lambda of the model; only if there are folds.
-    half_cards
-        Cards of the models of halves, with their own M and lambda; only if there are halves.
     """
     workflow = pe.Workflow(name=name)
-    parts = {
-        'fold_cards': [f'fold-{number}' for number in range(1, n_folds + 1)],
-        'half_cards': [f'half-{number}' for number in range(1, n_halves + 1)],
-    }
-    fields = ['model_card', *(name for name, own in parts.items() if own)]
+    fields = ['model_card', *(['fold_cards'] if n_folds else [])]
     outputnode = pe.Node(IdentityInterface(fields=fields), name='outputnode')
 
     def init_part_node(part: str) -> pe.Node:
@@ -171,11 +164,9 @@ def init_training_wf(
     numbers = options['n_patterns'] if trains_each_number(options) else ()
     candidates = [init_part_node(f'{PATTERNS}-{number}') for number in numbers]
     _merge_parts(workflow, candidates, model, 'checkpoint_files')
-    for port, own in parts.items():
-        nodes = [init_part_node(part) for part in own]
-        _merge_parts(workflow, nodes, outputnode, port)
-        if port == 'fold_cards':
-            workflow.connect([(model, node, [('out_file', 'model_card')]) for node in nodes])
+    folds = [init_part_node(f'fold-{number}') for number in range(1, n_folds + 1)]
+    _merge_parts(workflow, folds, outputnode, 'fold_cards')
+    workflow.connect([(model, node, [('out_file', 'model_card')]) for node in folds])
     return workflow
 
 

@@ -16,7 +16,6 @@ from surreal_bids.cautions import CHANGE, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.agreement import NO_PATTERN
-from surreal_bids.rindices.control_sensitivity import shift_of_controls
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
     IN_SAMPLE,
@@ -27,7 +26,6 @@ from surreal_bids.rindices.crossfit import (
     doubts_of_model,
     final_results,
     in_sample,
-    split_halves,
     warn_of_not_held_out,
 )
 from surreal_bids.rindices.model import TableModel
@@ -56,8 +54,6 @@ class Analysis:
         R-indices of every visit: out of fold where the model was cross-fitted.
     fitted
         Models of folds; None where a model was applied, or trained without folds.
-    halves
-        Models of the two halves of the cohort, if they were trained.
     trained_here
         Whether the model was trained on this cohort.
     adapted
@@ -74,7 +70,6 @@ class Analysis:
     model: TableModel
     results: pd.DataFrame
     fitted: CrossFit | None = None
-    halves: Sequence[TableModel] = ()
     trained_here: bool = True
     adapted: bool = True
     random_seed: int = 0
@@ -164,13 +159,6 @@ class Analysis:
         return describe_covariates(first, self.results.loc[first.visits.index, self.names])
 
     @cached_property
-    def shift(self) -> pd.Series:
-        """How much mean R-indices depend on the sample of controls; see `shift_of_controls`."""
-        if not self.adapted:
-            return pd.Series(dtype=float)
-        return shift_of_controls(self.model, self.cohort, self.trained_here, self.random_seed)
-
-    @cached_property
     def quality(self) -> HarmonizationQuality | None:
         """Site effects before and after harmonization; None where they cannot be assessed."""
         from surreal_bids.analysis.covariates import assess_cohort
@@ -181,20 +169,6 @@ class Analysis:
         with suppress(DataError):
             return assess_cohort(self.cohort, self.harmonized, self.random_seed)
         return None
-
-    @cached_property
-    def split_half(self) -> pd.DataFrame | None:
-        """How alike the models of the two halves are; None where they were not trained."""
-        from surreal_bids.analysis.split_half import compare_halves
-
-        if not self.halves:
-            return None
-        return compare_halves(
-            self.cohort,
-            (self.model, self.results[self.names]),
-            dict(enumerate(self.halves, start=1)),
-            split_halves(self.cohort, self.random_seed),
-        )
 
     @cached_property
     def diagnosis(self) -> pd.DataFrame | None:
@@ -336,7 +310,6 @@ def analyse_trained(cohort: Cohort, trained: Trained, random_seed: int = 0) -> A
         model=model,
         results=results,
         fitted=fitted,
-        halves=trained.halves,
         random_seed=random_seed,
     )
 

@@ -17,7 +17,6 @@ from surreal_bids.cautions import Caution
 from surreal_bids.cohort.cohort import FRAMES, Cohort
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, SiteClassification
-from surreal_bids.rindices.control_sensitivity import describe_shift
 from surreal_bids.rindices.preprocessing import INCOMPLETE
 
 COHORT_FRAMES = ('visits', 'exclusions', 'uses')
@@ -44,10 +43,8 @@ class Findings:
         `harmonized`; empty where the sites are not known.
     not_assessed
         Why harmonization was not assessed, in words; empty where it was.
-    shift
-        How much mean R-indices depend on the sample of controls, in words; may be empty.
     results, patterns, associations, untested, covariates, quality, diagnosis, differences, \
-    group_change, split_half, cautions
+    group_change, cautions
         As in :class:`~surreal_bids.analysis.engine.Analysis`.
     """
 
@@ -62,12 +59,10 @@ class Findings:
     covariates: pd.DataFrame
     sites: pd.DataFrame = field(default_factory=pd.DataFrame)
     not_assessed: str = ''
-    shift: str = ''
     quality: HarmonizationQuality | None = None
     diagnosis: pd.DataFrame | None = None
     differences: pd.DataFrame = field(default_factory=pd.DataFrame)
     group_change: pd.DataFrame | None = None
-    split_half: pd.DataFrame | None = None
     cautions: list[Caution] = field(default_factory=list)
 
     @property
@@ -116,12 +111,10 @@ def findings_of(found: Analysis) -> Findings:
         covariates=found.covariates,
         sites=_sites(found),
         not_assessed=_why_not_assessed(found),
-        shift=describe_shift(found.shift),
         quality=found.quality,
         diagnosis=found.diagnosis,
         differences=pd.DataFrame() if found.diagnosis is None else found.differences,
         group_change=found.group_change,
-        split_half=found.split_half,
         cautions=found.cautions,
     )
 

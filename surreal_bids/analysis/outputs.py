@@ -202,7 +202,6 @@ TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
     'patterns': lambda found: found.patterns,
     'associations': lambda found: found.associations,
     'covariates': lambda found: found.covariates,
-    'split_half': lambda found: found.split_half,
     'diagnosis': _diagnosis,
     'differences': lambda found: found.differences,
     'group_change': lambda found: found.group_change,

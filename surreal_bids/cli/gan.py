@@ -291,11 +291,10 @@ def _write_fit(folder: Path, found: Analysis, title: str, made_from: str) -> Pat
     from surreal_bids.model.bundle import remove_checkpoints
     from surreal_bids.reports.model_card import card_text
     from surreal_bids.reports.stored import write_and_store
-    from surreal_bids.rindices.control_sensitivity import describe_shift
 
-    card, shift = found.model.state()[1], describe_shift(found.shift)
+    card = found.model.state()[1]
     parts = [summarise_cohort(found.cohort), describe_cautions(found.cautions)]
-    parts += [card_text(card, details=False), f'{shift}.' if shift else '']
+    parts += [card_text(card, details=False)]
     with staged(folder, MODEL, _owned(folder)) as new:
         names = {name: f'{name}.tsv' for name in FIT_TABLES}
         write_tables(found, {name: new / file for name, file in names.items()})

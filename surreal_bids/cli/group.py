@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,6 @@ from surreal_bids.cli.execution import StatusCallback, run_workflow
 from surreal_bids.cli.main import summarise, usable_cores
 from surreal_bids.cli.plan import check_template, steps_dir, template_name
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
-from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.volumes import collect_volumes
 from surreal_bids.config import (
     NETWORK,
@@ -50,17 +49,13 @@ from surreal_bids.files import read_file, sole_use, staged, write_json, write_te
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.interfaces.group import CAUTIONS
 from surreal_bids.model.bundle import CARD
-from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.parallel import find_device
 from surreal_bids.progress import STATUS, Progress, Stage, read_status
 from surreal_bids.published import find_model, model_name
 from surreal_bids.rindices.crossfit import (
-    BOTH_HALVES,
     FINAL,
     FOLDS,
-    HALVES,
     prepare_folds,
-    prepare_half,
     training_stages,
     usable_folds,
 )
@@ -81,7 +76,6 @@ STAGES = {
     'patterns': FINAL,
     'model': FINAL,
     'fold': FOLDS,
-    'half': BOTH_HALVES,
     'analyse': 'analysis',
     'reports': 'reports of participants',
 }
@@ -93,8 +87,8 @@ ANALYSIS_SECONDS, MAP_SECONDS, REPORT_SECONDS = 35.0, 0.05, 0.45
 FAILURES = 'failures'
 """Folder beside a cohort that says why reports could not be written."""
 
-DONE, DONE_HALVES = 'done', 'done-split-half'
-"""Files beside a cohort for which all results have been computed, those of halves too."""
+DONE = 'done'
+"""File beside a cohort for which all results have been computed."""
 
 
 SET_BY_MODEL = {'--covariates', '--icv', '--features', '--combat-fit-on', '--impute'}
@@ -224,8 +218,6 @@ def check_group_tables(config: AppConfig) -> None:
         counts = check_participants(participants, config, needs)
     else:
         counts = read_cohort(config.roi_table, participants, config, model=needs).counts
-    if config.split_half:
-        _require_halves(counts)
     if config.model is None:
         usable_folds(counts, config.folds)
 
@@ -244,8 +236,6 @@ def _find_participants(config: AppConfig) -> Path:
 def _check_model_options(config: AppConfig) -> None:
     if config.model is None:
         return
-    if config.split_half:
-        raise UsageError('--split-half trains models, --model applies one; remove one of them')
     given = {
         flag_of(each.name)
         for kind in (CohortOptions, TrainingOptions)
@@ -328,27 +318,20 @@ class TrainingPlan(NamedTuple):
     ----------
     data
         What the model of all participants is trained on.
-    n_folds, n_halves
-        How many folds and halves are trained after it.
+    n_folds
+        How many folds are trained after it.
     """
 
     data: TrainingData
     n_folds: int
-    n_halves: int
 
 
 def _plan_training(config: AppConfig, cohort: Cohort) -> TrainingPlan:
-    """Fit preprocessing to all participants, without each fold and in each half, as a check."""
+    """Fit preprocessing to all participants, without each fold as a check."""
     data, options = prepare(cohort), training_options(config)
     require_trainable(data, options)
     folds = prepare_folds(cohort, options)
-    n_folds = 0 if folds is None else folds.count
-    if not config.split_half:
-        return TrainingPlan(data, n_folds, 0)
-    _require_halves(cohort.counts)
-    for half in HALVES:
-        prepare_half(cohort, config.random_seed, half)
-    return TrainingPlan(data, n_folds, len(HALVES))
+    return TrainingPlan(data, 0 if folds is None else folds.count)
 
 
 def _warn_of_ids(cohort: Cohort) -> None:
@@ -371,22 +354,12 @@ def _folder(config: AppConfig, cohort: Cohort) -> Path:
         asdict(training_options(config)), _checksum(config), __version__, config.participant_label
     )
     folder = config.work_dir.absolute() / 'group' / identity
-    needed = DONE_HALVES if config.split_half else DONE
-    if config.reports_only and not (folder / needed).is_file():
+    if config.reports_only and not (folder / DONE).is_file():
         raise UsageError(
             f'--reports-only: {config.work_dir} holds no results for these participants and '
             'options; run once without it'
         )
     return folder
-
-
-def _require_halves(counts: Mapping[str, int]) -> None:
-    for group, count in counts.items():
-        if count < 2 * MIN_PEOPLE:
-            raise DataError(
-                f'--split-half: {count} {GROUP_NAMES[group]}, but each half needs {MIN_PEOPLE}; '
-                'remove this option'
-            )
 
 
 def _run(
@@ -407,8 +380,7 @@ def _run(
             crashes = run_workflow(workflow, config, _follow(progress, steps_dir(config)))
         raise_crashes(config, crashes)
         _write_record(new)
-    for name in (DONE, DONE_HALVES) if config.split_half else (DONE,):
-        write_text(folder / name, '')
+    write_text(folder / DONE, '')
     if not config.participant_label:
         from surreal_bids.reports.assembly import remove_others
 
@@ -454,7 +426,6 @@ def make_workflow(
             options=options,
             checkpoint_dir=os.fspath(folder / 'checkpoints'),
             n_folds=source.n_folds,
-            n_halves=source.n_halves,
             n_threads=_training_threads(config),
         )
     analysis: dict[str, Any] = {
@@ -536,7 +507,6 @@ def _methods(config: AppConfig, tissues: list[str]) -> dict[str, Any]:
         'map_smoothing': config.map_smoothing,
         'deviation_maps': list(config.map_tissues) if config.deviation_maps else [],
         'permutations': config.permutations,
-        'split_half': config.split_half,
     }
 
 
@@ -561,7 +531,7 @@ def _plan_progress(
     stages = []
     if isinstance(source, TrainingPlan):
         at_once = max(cores // _training_threads(config), 1)
-        stages = training_stages(training_options(config), source.n_folds, source.n_halves, at_once)
+        stages = training_stages(training_options(config), source.n_folds, at_once)
     n_maps = len(cohort) * len(config.map_tissues)
     analysis = Stage('analysis', seconds=ANALYSIS_SECONDS + MAP_SECONDS * n_maps / cores)
     reports = Stage('reports of participants', n_reports, REPORT_SECONDS, at_once=cores, least=5)

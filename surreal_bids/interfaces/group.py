@@ -47,7 +47,7 @@ FAILED = 'Failed'
 
 class _TrainPartInput(BaseInterfaceInputSpec):
     cohort_dir = Directory(exists=True, mandatory=True, desc='the cohort')
-    part = traits.Str(mandatory=True, desc='model, fold-N, half-N or patterns-M')
+    part = traits.Str(mandatory=True, desc='model, fold-N or patterns-M')
     options = traits.Dict(mandatory=True, desc='fields of TrainingOptions')
     checkpoint_dir = traits.Str(mandatory=True, desc='where members are kept')
     model_card = File(exists=True, desc='card of the model of all participants; for folds')
@@ -105,7 +105,6 @@ class _AnalyseGroupInput(BaseInterfaceInputSpec):
     model_card = File(exists=True, mandatory=True, desc='card of the model')
     options = traits.Dict(mandatory=True, desc='fields of TrainingOptions')
     fold_cards = InputMultiObject(File(exists=True), desc='cards of the models of folds')
-    half_cards = InputMultiObject(File(exists=True), desc='cards of the models of halves')
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
     title = traits.Str(mandatory=True, desc='name of the dataset')
     template = traits.Str(mandatory=True, desc='name or folder of the template')
@@ -195,9 +194,7 @@ class AnalyseGroup(Step):
         cohort, model = Cohort.load(inputs.cohort_dir), load_model(inputs.model_card)
         if inputs.methods['model'] is not None:
             return analyse_applied(cohort, model, options.random_seed, self._given('labels'))
-        trained = load_trained(
-            cohort, options, model, self._given('fold_cards'), self._given('half_cards')
-        )
+        trained = load_trained(cohort, options, model, self._given('fold_cards'))
         return analyse_trained(cohort, trained, options.random_seed)
 
     def _map(self, found: Analysis, folder: Path) -> dict[str, VoxelMaps]:
@@ -241,19 +238,14 @@ def load_model(card: str | Path) -> TableModel:
 
 
 def load_trained(
-    cohort: Cohort,
-    options: TrainingOptions,
-    model: TableModel,
-    fold_cards: Sequence[str],
-    half_cards: Sequence[str],
+    cohort: Cohort, options: TrainingOptions, model: TableModel, fold_cards: Sequence[str]
 ) -> Trained:
-    """Load the models of folds (in their order) and halves that belong to a model."""
+    """Load the models of folds, in their order, that belong to a model."""
     from surreal_bids.rindices.crossfit import Trained, assign_folds, explain_failure
 
-    halves = [load_model(card) for card in half_cards]
     folds = assign_folds(cohort, options) if fold_cards else None
     if folds is None:
-        return Trained(model, halves=halves)
+        return Trained(model)
     cards = {fold: Path(card) for fold, card in enumerate(fold_cards, start=1)}
     failed = {
         fold: explain_failure(fold, card[FAILED])
@@ -261,4 +253,4 @@ def load_trained(
         if FAILED in (card := json.loads(path.read_text(encoding='utf-8')))
     }
     models = {fold: load_model(path) for fold, path in cards.items() if fold not in failed}
-    return Trained(model, replace(folds, failed=failed), models, halves)
+    return Trained(model, replace(folds, failed=failed), models)

@@ -332,9 +332,6 @@ def _r_indices(report: GroupReport) -> Section:
         return Section(R_INDICES)
     first = report.found.first_visits.dropna(subset=[*names, 'group'])
     blocks = _by_group(report, first) if len(first) else []
-    if report.found.shift:
-        advice = 'Do not interpret differences between samples below twice this value.'
-        blocks.append(Paragraph(f'{report.found.shift}. {advice}'))
     links = report.links(report.found.results.index, report.output_dir)
     table = participant_table(report.found, report.flags, links, report.tables['rindices'])
     deviations = report.tables.get('deviations')
@@ -522,21 +519,6 @@ APPLIED = (
 """What patients and controls were told apart by, where a model was trained and where not."""
 
 
-def _halves(report: GroupReport) -> Section:
-    """Return whether patterns are reproduced in two halves of the participants."""
-    if report.found.split_half is None:
-        return Section('Split halves')
-    text = (
-        'The model was trained on each half of the participants, with its own seed, M and lambda. '
-        'The models were compared in patients of neither half (trained_on: no). Patterns are '
-        'matched. A c-index of 1 means that two models rank patients identically, 0.5 that they do '
-        'not agree. regions_pearson is the correlation of the regional changes.'
-    )
-    formats = dict.fromkeys(('c_index', 'pearson', 'regions_pearson'), '{:.3f}')
-    table = Table(report.found.split_half, 'Comparison of the models', formats)
-    return Section('Split halves', (Paragraph(text), table))
-
-
 def _methods(report: GroupReport) -> Section:
     """Return the methods text."""
     options = MethodsOptions(__version__, group=report.methods)
@@ -556,7 +538,6 @@ SECTIONS = (
     _voxels,
     _associations,
     _change,
-    _halves,
     _methods,
 )
 """Sections of the report in order; empty ones are not shown."""

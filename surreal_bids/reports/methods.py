@@ -172,8 +172,6 @@ class GroupMethods:
         How change per year was compared between groups; see :mod:`surreal_bids.stats.mixed`.
     retest_pairs
         Pairs of the user's repeated scans, by which changes of participants were judged; 0: none.
-    split_half
-        Training was repeated on two halves of the participants.
     from_table
         Volumes are from a table outside of a BIDS dataset.
     """
@@ -200,7 +198,6 @@ class GroupMethods:
     associations: bool = False
     slopes: tuple[str, ...] = ()
     retest_pairs: int = 0
-    split_half: bool = False
     from_table: bool = False
     published: str = ''
     n_without_group: int = 0

@@ -1,4 +1,4 @@
-"""R-indices of participants by models that were not trained on them: folds, and halves.
+"""R-indices of participants by models that were not trained on them: folds.
 
 A model knows the participants that it was trained on: their R-indices are too low in controls, and
 too high in patients. Cross-fitting learns imputation, ComBat, covariates, normalisation and
@@ -8,7 +8,7 @@ Surreal-GAN again without each fold of the participants, and applies them to tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,8 @@ MIN_REPRODUCED = 0.7
 HELD_OUT = 'held_out'
 """Column that says whether R-indices are by a model that was not trained on the participant."""
 
-_FOLDS, _HALVES = 3, 4
-"""Streams of random numbers."""
+_FOLDS = 3
+"""Stream of random numbers."""
 
 
 def split_people(cohort: Cohort, n_parts: int, seed: int) -> pd.Series:
@@ -260,32 +260,27 @@ class Trained:
     folds, fold_models
         Fold of each participant, and the model trained without each fold; None and empty without
         cross-fitting.
-    halves
-        Models of the two halves, if they were trained.
     """
 
     model: TableModel
     folds: Folds | None = None
     fold_models: Mapping[int, TableModel] = field(default_factory=dict)
-    halves: Sequence[TableModel] = ()
 
 
-FINAL, FOLDS, BOTH_HALVES = 'final model', 'folds', 'halves'
+FINAL, FOLDS = 'final model', 'folds'
 """Names of stages of training."""
 
 SECONDS_PER_ITERATION = 0.01
 """Approximate time of an iteration of one round of members."""
 
 
-def training_stages(
-    options: TrainingOptions, n_folds: int, n_halves: int = 0, at_once: int = 1
-) -> list[Stage]:
-    """Plan the training of the final model, then of folds and halves, `at_once` in parallel."""
+def training_stages(options: TrainingOptions, n_folds: int, at_once: int = 1) -> list[Stage]:
+    """Plan the training of the final model, then of folds, `at_once` in parallel."""
     gan = make_gan(options)
     seconds = SECONDS_PER_ITERATION * gan.most_iterations
     of_fold = min(options.repetitions or MEMBERS, MEMBERS) / MEMBERS
     whole = gan.rounds_of_choice + gan.usual_rounds
-    plan = {FINAL: (1, whole), FOLDS: (n_folds, of_fold), BOTH_HALVES: (n_halves, whole)}
+    plan = {FINAL: (1, whole), FOLDS: (n_folds, of_fold)}
     return [
         Stage(name, count, seconds, size=rounds, at_once=at_once, kind='training')
         for name, (count, rounds) in plan.items()
@@ -307,8 +302,8 @@ def train(
     return Trained(model, *fit_folds(folds, model, options, checkpoint_dir))
 
 
-MODEL, FOLD, HALF = 'model', 'fold', 'half'
-"""Parts of a cohort that a model is trained on: all, all but fold N, or half N."""
+MODEL, FOLD = 'model', 'fold'
+"""Parts of a cohort that a model is trained on: all, or all but fold N."""
 
 
 def train_part(
@@ -325,7 +320,7 @@ def train_part(
     cohort, options
         Participants, and how to train.
     part
-        `model`, `fold-N` or `half-N`.
+        `model` or `fold-N`.
     checkpoint_dir
         Folder of the checkpoints of all parts.
     final
@@ -339,9 +334,6 @@ def train_part(
     kind, _, number = part.partition('-')
     if kind == MODEL:
         return select_model(prepare(cohort), options, checkpoint_dir)
-    if kind == HALF:
-        half = prepare_half(cohort, options.random_seed, int(number))
-        return select_model(half, half_options(options, int(number)), checkpoint_dir / part)
     folds = assign_folds(cohort, options)
     if folds is None or final is None:
         raise ValueError(f'{part}: a fold needs participants in folds, and the model of all')
@@ -559,40 +551,3 @@ def final_results(cohort: Cohort, model: TableModel) -> pd.DataFrame:
     results = model.apply(cohort)
     results.insert(list(results.columns).index('status'), HELD_OUT, False)
     return results
-
-
-HALVES = (1, 2)
-NEITHER = 0
-"""Number of the participants in neither half."""
-
-_PART_OF_HALVES = {1: 1, 2: 1, 3: 2, 4: 2, 5: NEITHER}
-"""Of five parts of the participants, two are half 1 and two half 2."""
-
-
-def split_halves(cohort: Cohort, seed: int) -> pd.Series:
-    """Put two fifths of the people into half 1 and two into half 2; the others compare them.
-
-    Where two fifths of a group are too few to train on, everyone is in a half.
-
-    Returns
-    -------
-    Series of shape (n_visits,)
-        1, 2, or 0: in neither.
-    """
-    seed = part_seed(seed, _HALVES, 0)
-    if 2 * (min(cohort.counts.values()) // len(_PART_OF_HALVES)) < MIN_PEOPLE:
-        return split_people(cohort, 2, seed)
-    return split_people(cohort, len(_PART_OF_HALVES), seed).map(_PART_OF_HALVES)
-
-
-def prepare_half(cohort: Cohort, seed: int, half: int) -> TrainingData:
-    """Fit preprocessing to half 1 or 2 of the participants (section B.7 of the paper)."""
-    chosen = split_halves(cohort, seed) == half
-    # A site may be in one half only; the model of the other uses its participants as measured.
-    with without_warnings():
-        return prepare(_with_unseen_sites(cohort).select(chosen))
-
-
-def half_options(options: TrainingOptions, half: int) -> TrainingOptions:
-    """Train a half as the whole was, with a seed of its own; it chooses its own M and lambda."""
-    return replace(options, random_seed=part_seed(options.random_seed, _HALVES, half))

@@ -10,7 +10,6 @@ from surreal_bids.analysis.descriptions import CONSTANTS, EXCLUDED, write_descri
 from surreal_bids.analysis.diagnosis import DIAGNOSIS_COLUMNS, DIFFERENCE_COLUMNS
 from surreal_bids.analysis.patterns import PATTERN_COLUMNS
 from surreal_bids.analysis.planning import PLAN_COLUMNS
-from surreal_bids.analysis.split_half import HALVES_COLUMNS
 from surreal_bids.bids.outputs import _data_dictionary, describe_columns, output_names
 from surreal_bids.bids.tabular import CONTROL, PATIENT
 from surreal_bids.harmonization.combat import UNHARMONIZED
@@ -23,7 +22,6 @@ WRITTEN = {
     'changes': CHANGE_COLUMNS,
     'group_change': GROUP_COLUMNS,
     'patterns': [*PATTERN_COLUMNS, 'contribution'],
-    'split_half': [*HALVES_COLUMNS, 'trained_on'],
     'diagnosis': DIAGNOSIS_COLUMNS,
     'differences': DIFFERENCE_COLUMNS,
     'associations': COLUMNS,

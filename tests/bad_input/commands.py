@@ -63,9 +63,6 @@ OPTIONS = [
     option('lr-negative', ('--lr', -1), ['lr', '-1'], doors=('fit',)),
     option('weight-nan', ('--gamma', 'nan'), ['gamma', 'nan'], doors=('fit',)),
     option(
-        'split-half-and-model', ('--split-half',), ['split-half', 'model'], doors=('group_apply',)
-    ),
-    option(
         'covariates-with-model',
         ('--covariates', 'age'),
         ['covariates', 'model'],

@@ -193,7 +193,7 @@ def test_options_without_effect_are_named(attempt, words, code, named):
 
 @pytest.mark.parametrize(
     ('words', 'code'),
-    [(('--split-half',), DATA), (('--folds', 1), USAGE), (('--model', 'x'), DATA)],
+    [(('--folds', 1), USAGE), (('--model', 'x'), DATA)],
 )
 def test_what_the_group_level_refuses_stops_before_the_participant_level(attempt, words, code):
     found, said = attempt(lambda s: s.add(*words), 'both', 'images')

@@ -91,7 +91,7 @@ def test_it_is_the_report_of_the_group_level_without_maps(home, tmp_path, monkey
     monkeypatch.setattr(AnalyseGroup, '_analyse', lambda _: home.found)
     (tmp_path / 'cohort').mkdir()
     methods = {'model': None, 'map_tissues': []}
-    methods |= {'map_smoothing': 0.0, 'permutations': 0, 'split_half': False}
+    methods |= {'map_smoothing': 0.0, 'permutations': 0}
     methods['deviation_maps'] = []
     step = AnalyseGroup(
         cohort_dir=str(tmp_path / 'cohort'),

@@ -86,7 +86,7 @@ def done(tmp_path_factory):
     study.people.loc['sub-002', 'age'] = None
     study.features.loc['sub-050'] *= 5
     root = write_dataset(tmp_path_factory.mktemp('home'), study)
-    assert run(root, '--split-half') == 0
+    assert run(root) == 0
     return root
 
 
@@ -121,7 +121,6 @@ def test_who_was_left_out_is_a_table(done):
         ('group_agreement.tsv', 6, 2),
         ('group_associations.tsv', 11, None),
         ('group_covariates.tsv', 7, None),
-        ('group_splithalf.tsv', 9, None),
         ('group_patterns.tsv', 7, None),
         ('phenotype/contributions.tsv', 35, None),
         ('phenotype/deviations.tsv', 34, 2 * 69),
@@ -137,7 +136,7 @@ def test_other_tables(done, name, columns, rows):
 
 @pytest.mark.slow
 def test_every_table_is_described(done):
-    names = ('exclusions', 'agreement', 'associations', 'covariates', 'splithalf', 'patterns')
+    names = ('exclusions', 'agreement', 'associations', 'covariates', 'patterns')
     names += ('diagnosis', 'differences')
     assert_described(done.parent / 'out', *(f'group_{name}.tsv' for name in names))
 
@@ -171,7 +170,7 @@ def test_measures_are_associated(done):
 @pytest.mark.slow
 def test_the_report_opens(done):
     page = (done.parent / 'out' / 'group.html').read_text()
-    for words in ('Tiny', 'sub-050', 'Split halves', 'Few controls', 'With another sample'):
+    for words in ('Tiny', 'sub-050', 'Few controls'):
         assert words in page
 
 
@@ -212,8 +211,8 @@ def test_the_validator_finds_no_error(done):
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_r_indices(done):
-    assert run(done, '--split-half', work='other', out='again') == 0
-    for name in ('phenotype/rindices.tsv', 'group_splithalf.tsv', 'group_patterns.tsv'):
+    assert run(done, work='other', out='again') == 0
+    for name in ('phenotype/rindices.tsv', 'group_patterns.tsv'):
         paths = [done.parent / out / name for out in ('out', 'again')]
         assert paths[0].read_bytes() == paths[1].read_bytes()
 
@@ -245,7 +244,7 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     for each in outdated:
         each.parent.mkdir(exist_ok=True)
         each.write_text('of an earlier run, or by hand')
-    assert run(done, '--split-half', '--reports-only') == 0
+    assert run(done, '--reports-only') == 0
     assert path.read_bytes() == before
     assert [each for each in outdated if each.is_file()] == outdated[-len(own) :]
     assert json.loads(record.read_text())['outputs'] == listed
@@ -280,7 +279,7 @@ def test_a_run_that_fails_while_it_writes_leaves_the_earlier_outputs(
 
     if end == 'error':
         monkeypatch.setattr('surreal_bids.reports.group.write_page', full)
-        assert run(done, '--split-half', '--reports-only') == 73
+        assert run(done, '--reports-only') == 73
         message = capsys.readouterr().err
         assert 'step analyse' in message
         assert 'group.html: cannot be written (No space left on device); free some' in message
@@ -288,7 +287,7 @@ def test_a_run_that_fails_while_it_writes_leaves_the_earlier_outputs(
         process = os.fork()
         if not process:
             monkeypatch.setattr('surreal_bids.files._replace', kill)
-            os._exit(run(done, '--split-half', '--reports-only'))
+            os._exit(run(done, '--reports-only'))
         assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 9
         assert is_interrupted(out)
         restore(out, 'group')
@@ -301,7 +300,6 @@ def test_a_run_that_fails_while_it_writes_leaves_the_earlier_outputs(
     ('words', 'message'),
     [
         (('--model', 'out/models'), 'this run writes its own model there'),
-        (('--model', 'elsewhere', '--split-half'), 'remove one of them'),
     ],
 )
 def test_models_that_cannot_be_applied_so(tmp_path, words, message, capsys):
@@ -309,11 +307,6 @@ def test_models_that_cannot_be_applied_so(tmp_path, words, message, capsys):
     name, path, *rest = words
     assert run(root, name, tmp_path / path, *rest) == 2
     assert message in capsys.readouterr().err
-
-
-def test_halves_need_enough_people(tmp_path, capsys):
-    assert run(write_dataset(tmp_path, make_study(12, 30)), '--split-half', '--dry-run') == 65
-    assert '--split-half: 12 controls, but each half needs 8' in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_surreal_bids_group(study, tmp_path, monkeypatch):
     plugin.write_text('plugin: Linear\n')
     words = (
         *(study, tmp_path / 'out', 'group', '--roi-table', study / 'roi_volumes.tsv'),
-        *('-w', tmp_path / 'work', '--use-plugin', plugin, '--nprocs', 1, '--split-half', *NUMBERS),
+        *('-w', tmp_path / 'work', '--use-plugin', plugin, '--nprocs', 1, *NUMBERS),
     )
     assert run_app([str(word) for word in words]) == 0
     report = (tmp_path / 'out' / 'group.html').read_text()

@@ -9,9 +9,7 @@ import pytest
 from surreal_bids.analysis.outputs import summarise_cohort
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.warnings import compare_ages, warn_of_controls
-from surreal_bids.rindices.control_sensitivity import shift_of_controls
 from surreal_bids.rindices.model import TableModel, prepare
-from surreal_bids.rindices.new_sites import adapt_to_controls
 from tests.cohort.study import QUICK, make_study
 from tests.conftest import drawing_few
 
@@ -130,37 +128,6 @@ def model(tmp_path_factory) -> TableModel:
     study = make_study(60, 60, seed=5, n_sites=1)
     with drawing_few():
         return TableModel.fit(cohort_of(tmp_path_factory.mktemp('training'), study), QUICK)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('n_cn', [5, 20])
-def test_the_shift_is_that_of_other_controls(model, tmp_path, n_cn):
-    """Over fresh controls and the same patients, mean R-indices vary as one sample predicts."""
-    paths = make_study(20 * n_cn, 60, seed=8, n_sites=1).write(tmp_path)
-    pool = read_cohort(*paths, model=model.preprocessing.requirements)
-    draws = np.arange(len(pool)) // n_cn
-    means, predicted = [], []
-    for draw in range(20):
-        adapted, named = adapt_to_controls(model, pool.select(pool.is_patient | (draws == draw)))
-        means.append(adapted.apply(named)[named.is_patient][['r1', 'r2']].mean())
-        if draw < 2:
-            predicted.append(shift_of_controls(adapted, named, trained_here=False))
-    ratio = pd.DataFrame(predicted).mean() / pd.DataFrame(means).std()
-    assert ratio.between(0.5, 2.0).all(), ratio
-
-
-@pytest.mark.slow
-def test_more_controls_shift_less(model, tmp_path):
-    cohort = cohort_of(tmp_path, make_study(60, 60, seed=5, n_sites=1))
-    few = np.r_[np.arange(60) % 4 == 0, np.ones(60, bool)]
-    shifts = [shift_of_controls(model, each) for each in (cohort, cohort.select(few))]
-    ratio = shifts[1] / shifts[0]
-    assert ratio.between(1.2, 5).all(), ratio
-
-
-def test_without_patients_there_is_no_shift(model, tmp_path):
-    cohort = cohort_of(tmp_path, make_study(60, 60, seed=5, n_sites=1))
-    assert shift_of_controls(model, cohort.select(~cohort.is_patient)).isna().all()
 
 
 def test_covariates_that_some_lack_are_neither_adjusted_for_nor_tested(tmp_path):

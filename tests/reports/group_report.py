@@ -80,9 +80,7 @@ def make_map(folder, name, rng):
     return write_image(folder / f'{name}.nii.gz', nib.Nifti1Image(data, AFFINE))
 
 
-def make_report(
-    folder, title='Study', halves=True, maps=True, sizes=(N_CN, N_PT), **changes
-) -> GroupReport:
+def make_report(folder, title='Study', maps=True, sizes=(N_CN, N_PT), **changes) -> GroupReport:
     rng = np.random.default_rng(0)
     cohort = make_cohort(rng, *sizes)
     index = cohort.visits.index
@@ -111,7 +109,6 @@ def make_report(
         }
     )
     images = {name: make_map(folder, name, rng) for name in summary['contrast']}
-    both = pd.DataFrame({'comparison': ['half 1 and half 2'], 'c_index': [0.9]})
     found = Findings(
         cohort=cohort,
         people=cohort.people.set_axis(cohort.visits['group'], axis=0),
@@ -124,7 +121,6 @@ def make_report(
         covariates=pd.DataFrame(),
         diagnosis=pd.DataFrame([('all regions', 'everyone', 0.71)], columns=['by', 'among', 'auc']),
         differences=compare_groups(cohort),
-        split_half=both if halves else None,
     )
     drawn = {
         'pattern_maps': {'r1': make_map(folder, 'r1', rng)},

@@ -74,7 +74,6 @@ CASES = [
     (None, {'deviation_maps': ('GM',)}, ['deleted residuals'], []),
     (None, {'map_tissues': ('GM', 'WM'), 'permutations': 5000}, ['5,000 permutations'], []),
     (None, {'folds': 5}, ['divided into 5 folds', 'out of fold'], ['site']),
-    (None, {'split_half': True}, ['two halves of the participants'], ['Gaussian']),
     (None, {'associations': True, 'n_patterns': 0, 'candidates': (1, 2), 'map_tissues': ('GM',)},
      ['No pattern is supported'], ['partial rank', 'describe the patterns']),
     (None, {'slopes': ('one slope of each',)}, ['one slope per participant'], ['mixed model']),

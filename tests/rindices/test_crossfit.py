@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.analysis.split_half import COMPARED, compare_halves
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.exceptions import UsageError
 from surreal_bids.reports.model_card import card_text
@@ -16,14 +15,11 @@ from surreal_bids.rindices.crossfit import (
     final_results,
     fit_folds,
     fold_options,
-    half_options,
     prepare_folds,
-    prepare_half,
-    split_halves,
     split_people,
     usable_folds,
 )
-from surreal_bids.rindices.model import TableModel, select_model
+from surreal_bids.rindices.model import TableModel
 from tests.analysis.group_study import make_config, read_study, write_dataset
 from tests.cohort.study import QUICK, make_study
 
@@ -283,10 +279,8 @@ def test_seeds_of_parts_are_their_own(cohort, model):
     data = prepare_folds(cohort, OPTIONS).data[1]
     chosen = model.gan.selected_
     folds = [fold_options(OPTIONS, chosen, fold, data) for fold in (1, 2)]
-    halves = [half_options(OPTIONS, half) for half in (1, 2)]
-    assert len({each.random_seed for each in (OPTIONS, *folds, *halves)}) == 5
+    assert len({each.random_seed for each in (OPTIONS, *folds)}) == 3
     assert {each.n_patterns for each in folds} == {(chosen.n_patterns,)}
-    assert halves[0] == replace(OPTIONS, random_seed=halves[0].random_seed)
 
 
 @pytest.mark.parametrize(('preset', 'share'), [('robust', 1.0), ('sparse', 0.8)])
@@ -301,62 +295,6 @@ def test_without_folds_r_indices_are_marked_as_trained_on(cohort, model):
     table = final_results(cohort, model)
     assert not table['held_out'].any()
     assert prepare_folds(cohort, replace(OPTIONS, folds=0)) is None
-
-
-@pytest.mark.parametrize(('n_cn', 'neither'), [(30, True), (19, False)])
-def test_a_fifth_is_in_neither_half_where_groups_are_large_enough(tmp_path, n_cn, neither):
-    cohort = read_study(tmp_path, make_study(n_cn, 41))
-    half_of = split_halves(cohort, 1)
-    assert set(half_of) == ({0, 1, 2} if neither else {1, 2})
-    data = [prepare_half(cohort, 1, half) for half in (1, 2)]
-    for half in (1, 2):
-        assert set(data[half - 1].normalised.index) == set(cohort.visits.index[half_of == half])
-
-
-@pytest.fixture(scope='module')
-def compared(cohort, model):
-    """The same model for both halves, or one with another number of patterns for half 2."""
-    half_of = split_halves(cohort, 1)
-    everyone = (model, model.apply(cohort)[['r1', 'r2']])
-
-    def compare(second):
-        return compare_halves(cohort, everyone, {1: model, 2: second}, half_of), half_of
-
-    return compare
-
-
-def test_halves_are_compared_in_participants_of_neither(cohort, model, compared):
-    table, half_of = compared(model)
-    assert table['comparison'].unique().tolist() == [
-        *('half 1 and half 2', 'half 1 and all', 'half 2 and all'),
-    ]
-    assert set(table['participants']) == {(cohort.is_patient & (half_of == 0)).sum()}
-    assert set(table['trained_on']) == {'no'}
-    assert set(table['outcome']) == {COMPARED}
-    np.testing.assert_allclose(table[['c_index', 'pearson', 'regions_pearson']], 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('n_patterns', [1, 3])
-def test_halves_with_different_numbers_of_patterns(cohort, model, compared, n_patterns):
-    options = replace(BRIEFLY, n_patterns=(n_patterns,))
-    other = select_model(prepare_half(cohort, 1, 2), options)
-    table, _ = compared(other)
-    rows = table[table['comparison'] == 'half 1 and half 2']
-    assert len(rows) == min(2, n_patterns)
-    expected = {1: 'M = 1 in half 2, 2 in half 1', 3: 'M = 2 in half 1, 3 in half 2'}
-    assert set(rows['outcome']) == {expected[n_patterns]}
-    assert rows['c_index'].between(0, 1).all()
-
-
-@pytest.mark.slow
-def test_a_half_without_patterns_is_an_outcome(cohort, compared):
-    nothing = TableModel.fit(cohort, replace(OPTIONS, preset='sparse'), n_patterns=(0,))
-    table, _ = compared(nothing)
-    outcomes = table.set_index('comparison')['outcome']
-    assert outcomes['half 1 and half 2'] == 'no pattern is supported in half 2'
-    assert outcomes['half 2 and all'] == 'no pattern is supported in half 2'
-    assert set(outcomes['half 1 and all']) == {COMPARED}
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.reports.model_card import card_text
-from surreal_bids.rindices.crossfit import prepare_half
+from surreal_bids.rindices.crossfit import assign_folds, prepare_fold
 from surreal_bids.rindices.model import TableModel, TrainingData, prepare
 from surreal_bids.rindices.preprocessing import add_to_features, prepare_inputs
-from tests.cohort.study import REGIONS, Study, make_study
+from tests.cohort.study import QUICK, REGIONS, Study, make_study
 
 OPTIONS = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', unseen_site='skip')
 
@@ -255,7 +255,7 @@ class TestNobodyIll:
             np.testing.assert_array_equal(before, after)
 
     def test_visits_of_a_site_without_controls_stay_as_they_are(self, tmp_path):
-        """In a half of a longitudinal cohort, all controls of a small site may be in the other."""
+        """Without a fold of a longitudinal cohort, a small site may have no controls."""
         study = make_study(60, 60, seed=1)
         first = study.features.join(study.people).assign(session_id='1')
         small = [*first.index[:3], *first.index[60:70]]
@@ -266,10 +266,11 @@ class TestNobodyIll:
         later.loc[first.index[3:40], 'site'] = first['site'].iloc[3:40].map(others)
         pd.concat([first, later]).to_csv(tmp_path / 'visits.tsv', sep='\t')
         cohort = read_cohort(tmp_path / 'visits.tsv')
-        halves = [prepare_half(cohort, 0, half) for half in (1, 2)]
-        assert all(half.visits is not None for half in halves)
-        assert any(not half.visits.first.isin(half.features.index).all() for half in halves)
-        for half in halves:
-            cn, pt = half.shuffle(np.random.default_rng(0))
+        folds = assign_folds(cohort, replace(QUICK, folds=2))
+        parts = [prepare_fold(cohort, folds, fold) for fold in (1, 2)]
+        assert all(part.visits is not None for part in parts)
+        assert any(not part.visits.first.isin(part.features.index).all() for part in parts)
+        for part in parts:
+            cn, pt = part.shuffle(np.random.default_rng(0))
             assert np.isfinite(cn).all()
             assert np.isfinite(pt).all()

@@ -15,7 +15,6 @@ TEMPLATE = 'MNI152NLin2009cAsym'
 
 def build(
     trained=True,
-    halves=False,
     n_patterns=(2, 3),
     n_threads=1,
     n_folds=3,
@@ -27,7 +26,6 @@ def build(
         options=options,
         checkpoint_dir='checkpoints',
         n_folds=n_folds,
-        n_halves=2 if halves else 0,
         n_threads=n_threads,
     )
     return init_group_wf(
@@ -46,20 +44,18 @@ def build(
     )
 
 
-@pytest.mark.parametrize(('trained', 'halves'), [(True, True), (True, False), (False, False)])
-def test_each_combination_of_options_builds(trained, halves):
-    workflow = build(trained, halves)
+@pytest.mark.parametrize('trained', [True, False])
+def test_each_combination_of_options_builds(trained):
+    workflow = build(trained)
     assert _undeclared_ports(workflow) == []
     assert _unset_inputs(workflow) == []
     nodes = _nodes(workflow)
     assert ('model' in nodes) == trained
-    assert {'half_1', 'half_2'} & nodes == ({'half_1', 'half_2'} if halves else set())
-    assert ('half_cards' in _ports_into(workflow, 'analyse')) == halves
     assert ('fold_cards' in _ports_into(workflow, 'analyse')) == trained
 
 
 def test_results_come_from_two_kinds_of_nodes():
-    workflow = build(halves=True)
+    workflow = build()
     own = {
         type(node.interface).__name__
         for node in workflow._graph.nodes
