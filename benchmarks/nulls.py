@@ -45,12 +45,12 @@ from surreal_bids.analysis.diagnosis import (
 )
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.planning import SITE_SHIFT
-from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_factors, fit_known
 from surreal_bids.model.stability import CANDIDATES, Number, any_pattern, choose_number
+from surreal_bids.names import SPREAD_SUFFIX
 from surreal_bids.rindices.crossfit import (
     CrossFit,
     cross_fit,

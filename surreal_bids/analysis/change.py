@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from surreal_bids.bids.tabular import PARTICIPANT, PATIENT, SESSION
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.exclusions import ONE_SITE
-from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.cohort.visits import NAME
 from surreal_bids.columns import column_of
+from surreal_bids.names import GROUP_NAMES, PARTICIPANT, PATIENT, SESSION
 from surreal_bids.regions import readable_name
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.measurement_noise import (

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, assess_harmonization
+from surreal_bids.names import GROUP_NAMES
 from surreal_bids.rindices.preprocessing import prepare_inputs
 from surreal_bids.stats.associations import associate_covariates
 

@@ -11,11 +11,11 @@ import pandas as pd
 from surreal_bids.analysis.change import FALSE_ALARMS, LEAST_YEARS
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
 from surreal_bids.bids.outputs import Column, describe_columns
-from surreal_bids.bids.tabular import PARTICIPANT, SESSION, TRAINED_ON_SUFFIX
 from surreal_bids.files import read_file, write_json, write_tsv
 from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.norms import NORM_PEOPLE
 from surreal_bids.model.stability import LEAST_OF_SEVERAL, LEAST_STABILITY
+from surreal_bids.names import PARTICIPANT, SESSION, TRAINED_ON_SUFFIX
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.crossfit import MIN_REPRODUCED
 from surreal_bids.rindices.intervals import INCLUDED

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from surreal_bids.bids.outputs import visit_output, write_sidecar
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, SESSION
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.columns import sex_of
@@ -21,6 +20,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
 from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.imaging.norms import NORM_AGES, Subject, volume_deviations
+from surreal_bids.names import CONTROL, PARTICIPANT, SESSION
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.preprocessing import Preprocessing, is_complete, prepare_inputs
 from surreal_bids.stats.deviations import ControlModel, deviation_maps

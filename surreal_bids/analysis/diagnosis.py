@@ -11,11 +11,11 @@ from pandas.api.types import is_numeric_dtype
 from scipy import stats
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from surreal_bids.bids.tabular import SPREAD_SUFFIX
 from surreal_bids.cautions import SEPARATION, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.requirements import is_in_mm3
 from surreal_bids.columns import means
+from surreal_bids.names import SPREAD_SUFFIX
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import COMPLETE

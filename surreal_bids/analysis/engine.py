@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal
 import pandas as pd
 
 from surreal_bids.analysis.change import follow_visits, sites_of
-from surreal_bids.bids.tabular import PARTICIPANT
 from surreal_bids.cautions import CHANGE, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.agreement import NO_PATTERN
+from surreal_bids.names import PARTICIPANT
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
     IN_SAMPLE,

@@ -12,11 +12,11 @@ import pandas as pd
 
 from surreal_bids.analysis.change import sites_of
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.bids.tabular import CONTROL
 from surreal_bids.cautions import Caution
 from surreal_bids.cohort.cohort import FRAMES, Cohort
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, SiteClassification
+from surreal_bids.names import CONTROL
 from surreal_bids.rindices.preprocessing import INCOMPLETE
 
 COHORT_FRAMES = ('visits', 'exclusions', 'uses')

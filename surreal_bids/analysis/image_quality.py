@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit
 from surreal_bids.bids.outputs import read_quality, sidecar_path, visit_output
-from surreal_bids.bids.tabular import PARTICIPANT, SESSION, Table, read_table
+from surreal_bids.bids.tabular import Table, read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.plausibility import NORMAL_SD_PER_MAD
 from surreal_bids.cohort.reader import parse_visit
 from surreal_bids.exceptions import DataError
+from surreal_bids.names import PARTICIPANT, SESSION, Visit
 
 
 class Metric(NamedTuple):

@@ -14,9 +14,8 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.analysis.image_quality import OUTLIERS
-from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.outputs import output_path
-from surreal_bids.bids.tabular import PARTICIPANT, SESSION
+from surreal_bids.names import PARTICIPANT, SESSION, without_prefix
 from surreal_bids.regions import region_names
 from surreal_bids.rindices.crossfit import HELD_OUT
 

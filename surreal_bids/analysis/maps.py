@@ -15,8 +15,8 @@ import pandas as pd
 from surreal_bids.analysis.descriptions import write_described
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.bids.outputs import output_path, visit_output, write_sidecar
-from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.files import copy_file, write_image, write_json, write_tsv
+from surreal_bids.names import PARTICIPANT, SESSION
 from surreal_bids.stats.glm import Design, pattern_designs
 from surreal_bids.stats.maps import MapSeries, PatternMap, Permutation, compute_maps
 

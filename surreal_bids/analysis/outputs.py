@@ -20,18 +20,13 @@ from surreal_bids.analysis.descriptions import (
 )
 from surreal_bids.analysis.deviations import with_centiles
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.bids.tabular import (
-    CONTROL,
-    PARTICIPANT,
-    PATIENT,
-    SESSION,
-)
 from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.uses import describe_uses
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.rindices.measurement_noise import describe_noise

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, prefix_errors
+from surreal_bids.bids.tabular import prefix_errors
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.plausibility import summarise_reasons
 from surreal_bids.config import PLANNED_SIZES
@@ -31,6 +31,7 @@ from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.expectation import one_thread
 from surreal_bids.model.factors import fit_samples, most_patterns
 from surreal_bids.model.stability import Stability, stability
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.parallel import in_threads
 from surreal_bids.progress import report
 from surreal_bids.rindices.model import prepare

@@ -30,6 +30,7 @@ from bids.utils import natural_sort
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, UsageError
 from surreal_bids.files import atomic_path, read_option_file
+from surreal_bids.names import LABEL, Visit, visit_name
 from surreal_bids.text import alternatives
 
 LOGGER = logging.getLogger(__name__)
@@ -116,30 +117,6 @@ def _store(layout: BIDSLayout, database: Path) -> None:
         layout.save(folder, replace_connection=False)
         shutil.copyfile(Path(folder) / DATABASE, temporary)
     LOGGER.info('Stored the index in %s', database.parent)
-
-
-LABEL = re.compile(r'[0-9a-zA-Z+]+')
-"""Labels of BIDS 1.10 and later; they contain no path separators."""
-
-
-def is_label(value: object) -> bool:
-    """Tell whether a value is a BIDS label: letters, digits and `+`, at least one."""
-    return isinstance(value, str) and LABEL.fullmatch(value) is not None
-
-
-def without_prefix(value: str, prefix: str) -> str:
-    """Turn `sub-01` into `01` (for the prefix `sub`), and leave `01` as it is."""
-    return value.removeprefix(f'{prefix}-')
-
-
-Visit = tuple[str, str | None]
-"""Labels of a participant and a session; None without sessions."""
-
-
-def visit_name(visit: Visit, prefix: str = 'sub-') -> str:
-    """Return the name of a visit: `sub-01` or `sub-01_ses-02`."""
-    participant, session = visit
-    return f'{prefix}{participant}' + (f'_ses-{session}' if session else '')
 
 
 DESCRIPTION = 'dataset_description.json'

@@ -18,10 +18,10 @@ from urllib.request import url2pathname
 import yaml  # type: ignore[import-untyped]
 
 from surreal_bids import __version__
-from surreal_bids.bids.layout import Visit, is_label, without_prefix
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_json, write_text
+from surreal_bids.names import Visit, is_label, without_prefix
 from surreal_bids.text import alternatives
 
 BIDS_VERSION = '1.11.2'

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from surreal_bids.bids.layout import DESCRIPTION, T1wImage, is_label, read_description
+from surreal_bids.bids.layout import DESCRIPTION, T1wImage, read_description
 from surreal_bids.bids.provenance import RAW_FIELDS, named_sources, require_own_sources
 from surreal_bids.config import BUILTIN_ATLAS, NETWORK, AppConfig, uses_network
 from surreal_bids.exceptions import DataError, NotBIDSError, UsageError
 from surreal_bids.files import require_file
+from surreal_bids.names import is_label
 from surreal_bids.regions import FREESURFER_KINDS, MUSE
 from surreal_bids.templates import TISSUES
 from surreal_bids.text import list_briefly

@@ -15,24 +15,21 @@ from surreal_bids.bids.image_files import Voxels, check_image
 from surreal_bids.bids.layout import (
     DESCRIPTION,
     T1wImage,
-    Visit,
     find_t1w,
-    is_label,
     labels_in,
     read_description,
     read_filters,
     select_participants,
     select_sessions,
-    visit_name,
-    without_prefix,
 )
-from surreal_bids.bids.tabular import PARTICIPANT, read_participants, read_visits
+from surreal_bids.bids.tabular import read_participants, read_visits
 from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
 from surreal_bids.images import not_finite
+from surreal_bids.names import PARTICIPANT, Visit, is_label, visit_name, without_prefix
 from surreal_bids.progress import with_bar
 from surreal_bids.text import counted, list_briefly
 

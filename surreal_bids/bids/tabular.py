@@ -13,18 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit, is_label, without_prefix
 from surreal_bids.columns import column_of, sex_of
 from surreal_bids.exceptions import DataError, MissingColumnError
 from surreal_bids.files import MISSING, cannot_read, read_file
+from surreal_bids.names import PARTICIPANT, SESSION, Visit, is_label, without_prefix
 from surreal_bids.text import alternatives, counted, list_briefly
-
-PARTICIPANT = 'participant_id'
-SESSION = 'session_id'
-SPREAD_SUFFIX = '_member_spread'
-"""Suffix of standard deviations over ensemble members."""
-TRAINED_ON_SUFFIX = '_trained_on'
-"""Suffix of R-indices from a model that was trained on the participant."""
 
 MISSING_CELLS = frozenset({'', 'n/a', 'na', 'nan', 'null'})
 """Spellings of missing values in BIDS, R, numpy and databases, in lower case."""
@@ -418,7 +411,3 @@ def prefix_errors(source: Path | str) -> Iterator[None]:
         if str(source) in str(error):
             raise
         raise DataError(f'{source}: {error}') from error
-
-
-CONTROL, PATIENT = 'CN', 'PT'
-"""Names of the two groups in outputs."""

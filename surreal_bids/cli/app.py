@@ -36,8 +36,8 @@ from surreal_bids.files import sole_use
 from surreal_bids.parallel import find_device, start_server
 
 if TYPE_CHECKING:
-    from surreal_bids.bids.layout import Visit
     from surreal_bids.bids.preflight import Survey
+    from surreal_bids.names import Visit
 
 LOGGER = logging.getLogger(__name__)
 
@@ -235,9 +235,9 @@ def _write_slurm(config: AppConfig, survey: Survey | None) -> int:
 
 
 def _run_participants(config: AppConfig, survey: Survey) -> int:
-    from surreal_bids.bids.layout import visit_name
     from surreal_bids.cli.dry_run import problem_table
     from surreal_bids.cli.participants import run_participants
+    from surreal_bids.names import visit_name
 
     names = [visit_name((image.participant, None)) for image in survey.images]
     with sole_use(config.output_dir, names), sole_use(config.work_dir, names):

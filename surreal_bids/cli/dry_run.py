@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from textwrap import indent
 
-from surreal_bids.bids.layout import T1wImage, visit_name
+from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import list_outputs
 from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.cautions import log_cautions
@@ -15,6 +15,7 @@ from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import Job, Plan, gaps, refusals, reuse_table
 from surreal_bids.config import AppConfig
 from surreal_bids.files import MISSING
+from surreal_bids.names import visit_name
 from surreal_bids.text import align, counted, list_briefly
 
 

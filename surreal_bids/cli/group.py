@@ -18,7 +18,7 @@ from surreal_bids.analysis.deviations import MappedCohort
 from surreal_bids.analysis.image_quality import doubts_of_mriqc
 from surreal_bids.analysis.maps import ravens_files
 from surreal_bids.analysis.outputs import summarise_cohort
-from surreal_bids.bids.layout import Visit, is_label, read_description, without_prefix
+from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.outputs import (
     output_names,
     output_path,
@@ -27,7 +27,7 @@ from surreal_bids.bids.outputs import (
 )
 from surreal_bids.bids.precomputed import mriqc_table, segmentation_label
 from surreal_bids.bids.preflight import check_output_folder, check_work_folder
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, read_table
+from surreal_bids.bids.tabular import read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.crashes import Crash
@@ -49,6 +49,7 @@ from surreal_bids.files import read_file, sole_use, staged, write_json, write_te
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.interfaces.group import CAUTIONS
 from surreal_bids.model.bundle import CARD
+from surreal_bids.names import CONTROL, PARTICIPANT, Visit, is_label, without_prefix
 from surreal_bids.parallel import find_device
 from surreal_bids.progress import STATUS, Progress, Stage, read_status
 from surreal_bids.published import find_model, model_name

@@ -19,7 +19,7 @@ from typing import Any
 from nipype.pipeline import engine as pe
 
 from surreal_bids import __version__
-from surreal_bids.bids.layout import T1wImage, visit_name
+from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import (
     Record,
     digest_of_records,
@@ -55,6 +55,7 @@ from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_json, write_text
+from surreal_bids.names import visit_name
 from surreal_bids.parallel import find_device, in_worker
 from surreal_bids.progress import PROGRESS, Progress, Stage
 from surreal_bids.reports.assembly import ANATOMY, read_fragment, report_path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from surreal_bids import __version__
 from surreal_bids.bids.image_files import is_blank
-from surreal_bids.bids.layout import T1wImage, Visit
+from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import (
     Provenance,
     Record,
@@ -51,6 +51,7 @@ from surreal_bids.imaging.atlas import (
     read_atlas_set,
     strip_atlases,
 )
+from surreal_bids.names import Visit
 from surreal_bids.progress import PROGRESS
 from surreal_bids.templates import (
     BUILTIN_LICENCE,

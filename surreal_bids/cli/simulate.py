@@ -16,9 +16,7 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids import __version__
-from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.outputs import BIDS_VERSION, output_path
-from surreal_bids.bids.tabular import TRAINED_ON_SUFFIX
 from surreal_bids.cautions import Caution
 from surreal_bids.cli.main import (
     Parser,
@@ -41,6 +39,7 @@ from surreal_bids.files import (
     write_image,
     write_json,
 )
+from surreal_bids.names import TRAINED_ON_SUFFIX, without_prefix
 from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import PATTERNS
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort

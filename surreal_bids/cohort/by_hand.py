@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from surreal_bids.bids.layout import Visit, visit_name
 from surreal_bids.bids.tabular import Table, find_column, find_id_column, read_table
 from surreal_bids.cohort.plausibility import Reasons
 from surreal_bids.cohort.reader import own_id_column, parse_visit
 from surreal_bids.columns import column_of
 from surreal_bids.exceptions import DataError
+from surreal_bids.names import Visit, visit_name
 from surreal_bids.text import list_briefly
 
 REASONS, RATING = ('reason', 'note'), 'rating'

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit, without_prefix
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION, Table, find_column
+from surreal_bids.bids.tabular import Table, find_column
 from surreal_bids.cautions import CHECK_LIST, GROUP_SECTIONS, Caution, log_cautions
 from surreal_bids.cohort.consistency import contradicting_visits
 from surreal_bids.cohort.exclusions import (
@@ -90,6 +89,7 @@ from surreal_bids.columns import Meaning, column_of, describes_participants, mea
 from surreal_bids.config import CohortOptions, check_config
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION, Visit, without_prefix
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import list_briefly
 

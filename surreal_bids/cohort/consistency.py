@@ -15,7 +15,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from surreal_bids.bids.layout import Visit
 from surreal_bids.bids.tabular import Table
 from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.plausibility import (
@@ -27,6 +26,7 @@ from surreal_bids.cohort.plausibility import (
 from surreal_bids.cohort.visits import DATE, SECRET_BEFORE, to_years
 from surreal_bids.columns import Meaning, column_of, columns_of, means, sex_of
 from surreal_bids.exceptions import DataError
+from surreal_bids.names import Visit
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import counted, list_briefly
 

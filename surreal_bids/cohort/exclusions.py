@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit, visit_name, without_prefix
-from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, prefix_errors
+from surreal_bids.bids.tabular import Table, prefix_errors
 from surreal_bids.cautions import Caution
 from surreal_bids.cohort.by_hand import read_exclusions
 from surreal_bids.cohort.consistency import near_copies
@@ -33,10 +32,7 @@ from surreal_bids.cohort.features import (
     of_kind,
     read_features,
 )
-from surreal_bids.cohort.groups import (
-    SINGULAR,
-    Groups,
-)
+from surreal_bids.cohort.groups import Groups
 from surreal_bids.cohort.plausibility import (
     MIN_AT_SITE,
     Reasons,
@@ -77,6 +73,7 @@ from surreal_bids.columns import means
 from surreal_bids.config import ZSCORE, CohortOptions
 from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
 from surreal_bids.model.checks import MIN_FEATURES, MIN_PEOPLE
+from surreal_bids.names import CONTROL, PATIENT, SINGULAR, Visit, visit_name, without_prefix
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import alternatives, counted
 

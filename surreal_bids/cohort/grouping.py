@@ -7,10 +7,9 @@ from contextlib import suppress
 
 import pandas as pd
 
-from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, names
+from surreal_bids.bids.tabular import Table, names
 from surreal_bids.cohort.exclusions import Screen
 from surreal_bids.cohort.groups import (
-    SINGULAR,
     UNDIVIDED,
     Grouping,
     GroupLabels,
@@ -28,6 +27,7 @@ from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.checks import MIN_PEOPLE
+from surreal_bids.names import CONTROL, PATIENT, SINGULAR
 from surreal_bids.text import counted, list_briefly
 
 

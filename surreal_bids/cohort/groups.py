@@ -9,14 +9,11 @@ from typing import Literal
 
 import pandas as pd
 
-from surreal_bids.bids.tabular import CONTROL, PATIENT, Table, names, require_columns
+from surreal_bids.bids.tabular import Table, names, require_columns
 from surreal_bids.columns import SPELLINGS, column_of, normalise_name
 from surreal_bids.exceptions import DataError, MissingColumnError, UsageError
+from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT, SINGULAR
 from surreal_bids.text import alternatives, list_briefly
-
-SINGULAR = {CONTROL: 'control', PATIENT: 'patient'}
-GROUP_NAMES = {group: f'{name}s' for group, name in SINGULAR.items()}
-"""Nouns for a participant of each group, and for several."""
 
 CONTROL_WORDS = frozenset(
     {'cn', 'cognitivelynormal', 'cognitivelyunimpaired', 'con', 'control', 'controls', 'ctl',

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit
 from surreal_bids.bids.tabular import Table, prefix_errors
 from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.consistency import compare_rows
@@ -25,6 +24,7 @@ from surreal_bids.cohort.reader import (
 from surreal_bids.columns import column_of
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
+from surreal_bids.names import Visit
 from surreal_bids.regions import FeatureList
 
 

@@ -12,10 +12,7 @@ from unicodedata import normalize
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit, visit_name, without_prefix
 from surreal_bids.bids.tabular import (
-    PARTICIPANT,
-    SESSION,
     Table,
     find_column,
     find_id_column,
@@ -26,6 +23,7 @@ from surreal_bids.bids.tabular import (
 )
 from surreal_bids.columns import column_of
 from surreal_bids.exceptions import DataError
+from surreal_bids.names import PARTICIPANT, SESSION, Visit, visit_name, without_prefix
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.text import list_briefly
 

@@ -10,22 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit, visit_name
-from surreal_bids.bids.tabular import (
-    CONTROL,
-    PARTICIPANT,
-    PATIENT,
-    SESSION,
-    Table,
-    prefix_errors,
-    scan_time,
-    session_values,
-)
+from surreal_bids.bids.tabular import Table, prefix_errors, scan_time, session_values
 from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.reader import in_order
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.columns import column_of, columns_of, normalise_name
 from surreal_bids.exceptions import DataError
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION, Visit, visit_name
 from surreal_bids.text import counted, list_briefly
 
 DATE, AGE, NAME = 'date', 'age', 'name'

@@ -10,7 +10,6 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.layout import Visit, is_label, visit_name, without_prefix
 from surreal_bids.bids.outputs import Record, output_path
 from surreal_bids.bids.tabular import (
     Table,
@@ -18,6 +17,7 @@ from surreal_bids.bids.tabular import (
 )
 from surreal_bids.cohort.reader import VisitTable, in_order
 from surreal_bids.exceptions import DataError
+from surreal_bids.names import Visit, is_label, visit_name, without_prefix
 from surreal_bids.regions import region_names
 from surreal_bids.text import list_briefly
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import TemplateError
 from nipype.interfaces.base import BaseInterfaceInputSpec, File, TraitedSpec, isdefined, traits
 
-from surreal_bids.bids.layout import without_prefix
 from surreal_bids.exceptions import OutputError, SurrealError
 from surreal_bids.files import write_text
 from surreal_bids.interfaces import Step
+from surreal_bids.names import without_prefix
 from surreal_bids.progress import report
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from surreal_bids.bids.layout import without_prefix
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import final_path, write_json
+from surreal_bids.names import without_prefix
 from surreal_bids.reports.pages import Fragment, is_own_page, rating_script, write_fragments
 
 ANATOMY, RINDICES = 'anatomy', 'rindices'

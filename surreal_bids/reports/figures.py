@@ -21,10 +21,9 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from surreal_bids.analysis.diagnosis import with_unit
 from surreal_bids.analysis.image_quality import OUTLYING
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
-from surreal_bids.cohort.groups import GROUP_NAMES
 from surreal_bids.files import write_text
 from surreal_bids.harmonization.quality import HarmonizationQuality
+from surreal_bids.names import CONTROL, GROUP_NAMES, PARTICIPANT, PATIENT
 from surreal_bids.reports.mosaics import GOLDEN_RATIO
 from surreal_bids.stats.glm import HIGH, LOW
 

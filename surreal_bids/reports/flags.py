@@ -12,7 +12,6 @@ from urllib.parse import quote
 import pandas as pd
 
 from surreal_bids.analysis.findings import Findings
-from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.outputs import (
     Record,
     output_path,
@@ -20,11 +19,11 @@ from surreal_bids.bids.outputs import (
     sidecar_path,
     visit_output,
 )
-from surreal_bids.bids.tabular import PARTICIPANT, SESSION
 from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.norms import norms
+from surreal_bids.names import PARTICIPANT, SESSION, is_label, without_prefix
 from surreal_bids.reports.pages import Block, Paragraph, Table
 from surreal_bids.rindices.crossfit import HELD_OUT, MIN_REPRODUCED, NOT_HELD_OUT
 from surreal_bids.rindices.preprocessing import INCOMPLETE, NONE_BEYOND

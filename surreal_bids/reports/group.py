@@ -22,9 +22,7 @@ from surreal_bids.analysis.diagnosis import (
 from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS, ImageQuality
 from surreal_bids.analysis.maps import VoxelMaps
-from surreal_bids.bids.layout import is_label, without_prefix
 from surreal_bids.bids.outputs import output_path
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SESSION
 from surreal_bids.cautions import (
     CHANGE,
     HARMONIZATION,
@@ -38,6 +36,7 @@ from surreal_bids.cautions import (
 )
 from surreal_bids.cohort.uses import group_uses
 from surreal_bids.files import final_path
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION, is_label, without_prefix
 from surreal_bids.reports import figures
 from surreal_bids.reports.assembly import ANATOMY, read_fragment
 from surreal_bids.reports.flags import (

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.analysis.diagnosis import describe_column, range_of
-from surreal_bids.bids.tabular import CONTROL, PATIENT
 from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
@@ -28,6 +27,7 @@ from surreal_bids.model.stability import (
 from surreal_bids.model.stability import (
     SHARE as SUBSAMPLE_SHARE,
 )
+from surreal_bids.names import CONTROL, PATIENT
 from surreal_bids.reports.pages import (
     Block,
     Facts,

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from surreal_bids.bids.layout import without_prefix
 from surreal_bids.cautions import FIGURES, VOLUMES, Caution
 from surreal_bids.imaging.norms import (
     ASYMMETRY,
@@ -22,6 +21,7 @@ from surreal_bids.imaging.norms import (
     disagreements,
     why_no_norms,
 )
+from surreal_bids.names import without_prefix
 from surreal_bids.reports.assembly import report_path, write_anatomy
 from surreal_bids.reports.methods import MethodsOptions, methods_html
 from surreal_bids.reports.pages import (

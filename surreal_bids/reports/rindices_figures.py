@@ -11,8 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from surreal_bids.bids.tabular import CONTROL, PATIENT
-from surreal_bids.cohort.groups import GROUP_NAMES
+from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT
 from surreal_bids.reports.canvas import NARROW, Canvas
 from surreal_bids.reports.figures import COLOURS, NEUTRAL, SERIES, new_figure, tidy
 from surreal_bids.reports.mosaics import (

@@ -17,13 +17,12 @@ from markupsafe import Markup
 from surreal_bids import __version__
 from surreal_bids.analysis.individuals import Individual
 from surreal_bids.bids.outputs import output_path
-from surreal_bids.bids.tabular import SESSION
 from surreal_bids.cautions import FIGURES, PATTERNS, R_INDICES, Caution
-from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.cohort.warnings import not_adapted
 from surreal_bids.columns import sex_of
 from surreal_bids.files import final_path, write_text
 from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.names import SESSION, SINGULAR
 from surreal_bids.reports.assembly import (
     ANATOMY,
     RINDICES,

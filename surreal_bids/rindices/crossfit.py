@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.tabular import SPREAD_SUFFIX, TRAINED_ON_SUFFIX
 from surreal_bids.cautions import MODEL as MODEL_SECTION
 from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.quality import without_warnings
@@ -29,6 +27,7 @@ from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import least_stability, subsample_size
+from surreal_bids.names import SINGULAR, SPREAD_SUFFIX, TRAINED_ON_SUFFIX
 from surreal_bids.progress import Stage, step
 from surreal_bids.rindices.model import (
     BASELINE,

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from surreal_bids.bids.tabular import SPREAD_SUFFIX
+from surreal_bids.names import SPREAD_SUFFIX
 
 Floats = NDArray[np.floating]
 Note = Mapping[str, Any]

@@ -16,11 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT, SPREAD_SUFFIX, Table
+from surreal_bids.bids.tabular import Table
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import read_features
-from surreal_bids.cohort.groups import SINGULAR
 from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
 from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.config import TrainingOptions
@@ -34,6 +33,7 @@ from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.stability import reproduce
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SINGULAR, SPREAD_SUFFIX
 from surreal_bids.rindices.intervals import (
     INTERVALS,
     REFERENCE,

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
+from surreal_bids.names import CONTROL, PARTICIPANT
 from surreal_bids.rindices.crossfit import CrossFit
 from surreal_bids.rindices.intervals import (
     ALL_CONTROLS,

@@ -11,8 +11,8 @@ from surreal_bids.analysis.diagnosis import DIAGNOSIS_COLUMNS, DIFFERENCE_COLUMN
 from surreal_bids.analysis.patterns import PATTERN_COLUMNS
 from surreal_bids.analysis.planning import PLAN_COLUMNS
 from surreal_bids.bids.outputs import _data_dictionary, describe_columns, output_names
-from surreal_bids.bids.tabular import CONTROL, PATIENT
 from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.names import CONTROL, PATIENT
 from surreal_bids.rindices.crossfit import NOT_HELD_OUT
 from surreal_bids.rindices.intervals import ALL_CONTROLS, LIKE_AGE, TRAINING_CONTROLS
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE

@@ -20,11 +20,11 @@ from surreal_bids.analysis.planning import (
     preprocess,
     verdict,
 )
-from surreal_bids.bids.tabular import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.config import PLANNED_SIZES
 from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT
 from surreal_bids.parallel import set_threads
 from surreal_bids.regions import Z_SCORE, Feature, FeatureList
 from tests.conftest import drawing_few

@@ -8,13 +8,13 @@ from bids import BIDSLayout
 from surreal_bids.bids import layout as database
 from surreal_bids.bids.layout import (
     find_t1w,
-    is_label,
     read_description,
     read_filters,
     select_participants,
     select_sessions,
 )
 from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, OutputError, UsageError
+from surreal_bids.names import is_label
 from surreal_bids.text import alternatives
 from tests.shared_data import shared_data
 

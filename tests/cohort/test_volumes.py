@@ -4,12 +4,12 @@ import pandas as pd
 import pytest
 
 from surreal_bids.analysis.descriptions import describe_volumes
-from surreal_bids.bids.layout import visit_name
 from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.cohort.reader import in_order, read_visit_table, visit_columns
 from surreal_bids.cohort.volumes import collect_volumes, find_segmented
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
+from surreal_bids.names import visit_name
 
 REGIONS = {23: 'Right accumbens area', 30: 'Left accumbens area', 4: 'Third ventricle'}
 
