@@ -80,11 +80,7 @@ docs: $(DOCS_STAMP) $(HOST_STAMP)  ## The documentation as pages to read, in bui
 	@echo 'Open build/docs/index.html.'
 
 bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/results
-	$(BIN)/python benchmarks/bids_layout.py
-	$(BIN)/python benchmarks/combat.py
-	$(BIN)/python benchmarks/cohort.py
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/maps.py
 	$(BIN)/python benchmarks/twins.py
 
 paper: $(STAMP)  ## The paper's experiments in a quick setting (docs/paper.md tells of the full one)

@@ -2,7 +2,6 @@
 
     python benchmarks/default_fit.py tasks sizes number null --seeds 41 42 43 [--jobs 8]
     python benchmarks/default_fit.py sample --folder OFFICIAL
-    python benchmarks/default_fit.py large
 
 - tasks: the paper's five with M = 3 given, 492 + 900 participants.
 - sizes: basic in smaller cohorts.
@@ -11,7 +10,6 @@
 - null: the same cohorts with shuffled labels.
 - sample: the sample of the authors' repository (OFFICIAL holds sample_roi.csv and
   sample_data_ground_truth.csv).
-- large: time and memory of 20,000 + 20,000 participants.
 
 Each c-index is compared with that of the linear factors alone, and with ridge regression that is
 given the true severities of nine tenths of the patients and predicts those of the others.
@@ -22,7 +20,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import resource
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -61,7 +58,6 @@ LOSS, MILD_LOSS, NOISE = 0.3, 0.2, 0.05
 CORRELATION = 0.3
 SKEWED = (1.0, 2.0)
 """Parameters of the Beta distribution of skewed severities."""
-LARGE, NEW_PEOPLE = 20_000, 10_000
 
 
 def simulate(task: str, size: tuple[int, int], seed: int) -> tuple[Floats, NDArray, Floats]:
@@ -166,29 +162,6 @@ def run_sample(folder: Path) -> Row:
     return {'what': 'sample', 'case': 'authors', 'seed': 0} | score(X, patient, truth)
 
 
-def run_large(seed: int) -> Row:
-    """Measure time and memory of fitting (with the choice of M) and applying a large cohort."""
-    X, patient, truth = simulate('basic', (LARGE, LARGE), seed)
-    begin = time.perf_counter()
-    gan = SurrealGAN().fit(X, patient)
-    fitted = time.perf_counter()
-    gan.transform(X[:NEW_PEOPLE])
-    applied = time.perf_counter()
-    return {
-        'what': 'large',
-        'case': f'{LARGE} + {LARGE}',
-        'seed': seed,
-        'true': N_PATTERNS,
-        'chosen': gan.selected_.n_patterns,
-        'c_index': pattern_c_index(gan.transform(X[patient]), truth),
-        'seconds': fitted - begin,
-        'apply_seconds': applied - fitted,
-        'members': len(gan.members_),
-        'largest_gb': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-        'cores': len(os.sched_getaffinity(0)),
-    }
-
-
 def one_thread() -> None:
     """Limit a process to one core."""
     torch.set_num_threads(1)
@@ -197,7 +170,7 @@ def one_thread() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = ('tasks', 'sizes', 'number', 'null', 'sample', 'large')
+    known = ('tasks', 'sizes', 'number', 'null', 'sample')
     parser.add_argument('what', nargs='+', choices=known)
     parser.add_argument('--seeds', type=int, nargs='+', default=[41, 42, 43])
     parser.add_argument('--cohorts', type=int, default=30, help='of number; null has two thirds')
@@ -213,8 +186,6 @@ def main() -> None:
             print(rows[-1], flush=True)
     if 'sample' in arguments.what:
         rows.append(run_sample(arguments.folder))
-    if 'large' in arguments.what:
-        rows.append(run_large(arguments.seeds[0]))
     rows.sort(key=lambda row: (known.index(row['what']), row['case'], row['seed']))
     name = '_'.join(('default_fit', *arguments.what))
     write_results(name, rows, 'torch', 'numpy')

@@ -2,7 +2,6 @@
 
     python benchmarks/network.py measure WEIGHTS.safetensors HEADS OUT NAME [NAME ...]
     python benchmarks/network.py tell OUT
-    python benchmarks/network.py sulci HEADS VOLUMES.csv
 
 HEADS holds one npz per head, as written by `benchmarks/train_network.py prepare`: bias correction
 and brain mask as in the app. A NAME is a prefix of the names of some heads. `--ventricles 2` first
@@ -10,10 +9,6 @@ enlarges the ventricles to twice their volume, and `--cortex 0.85` shrinks the c
 fluid around it grows, both by a flow with constant divergence, unlike the augmentation in training.
 Overlap is Dice; volumes are sums of probabilities, without the factors of the app. Regions 81 to
 95, parts of white matter, are excluded if hand labels lack them.
-
-`sulci` compares limits below which dark voxels are no cortex (`clear_sulci`), in the IXI heads that
-were not used in training and in every third OASIS head: Dice of cortical regions with the labels as
-they are, and with those of IXI reduced to the volumes at 1 mm (VOLUMES.csv, `ixi_muse145.csv`).
 """
 
 from __future__ import annotations
@@ -32,8 +27,7 @@ from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from surreal_bids.imaging import network as imaging_network
-from surreal_bids.imaging.network import clear_sulci, load_network, segment_regions
+from surreal_bids.imaging.network import load_network, segment_regions
 from surreal_bids.regions import muse_table
 from surreal_bids.simulation.anatomy import exponential, smooth, solve_poisson
 
@@ -141,7 +135,7 @@ def overlap(table: pd.DataFrame, hand: bool) -> pd.Series:
     return (2 * rows['both'] / (rows['true'] + rows['found'])).set_axis(rows['index'])
 
 
-def tell(out: Path, twins: Path | None) -> None:
+def tell(out: Path) -> None:
     """Print the figures of each network and set of heads."""
     rows = []
     for path in sorted(out.glob('*.tsv')):
@@ -172,100 +166,12 @@ def tell(out: Path, twins: Path | None) -> None:
             ),
             'cpu_seconds': round(tables.groupby('head')['cpu_seconds'].first().mean(), 1),
         }
-        if hand and twins is not None:
-            figures |= scanned_twice(volume, twins)
         print(json.dumps(figures))
         found.append(figures)
         by_region = pd.DataFrame({'dice': dice.mean(axis=1), 'r': true.corrwith(volume)})
         regions.append(by_region.round(3).reset_index().assign(network=network, heads=kind))
     write_results('network', found, *PACKAGES)
     write_results('network_regions', pd.concat(regions), *PACKAGES)
-
-
-def scanned_twice(volumes: pd.DataFrame, people: Path) -> dict[str, float]:
-    """Compare the volumes of people with two scans."""
-    table = pd.read_csv(people, sep='\t', dtype=str).set_index('name')
-    person = table.loc[volumes.index.str.split('_').str[-1], 'person'].to_numpy()
-    pairs = [group.to_numpy() for _, group in volumes.groupby(person) if len(group) == 2]
-    if len(pairs) < 2:
-        return {}
-    first, second = (np.stack(each) for each in zip(*pairs))
-    difference = np.abs(first - second) / ((first + second) / 2)
-    within = ((first - second) ** 2 / 2).mean(axis=0)
-    means = (first + second) / 2
-    between = 2 * means.var(axis=0, ddof=1)
-    icc = (between - within) / (between + within)
-    return {
-        'scanned_twice': len(pairs),
-        'median_difference': round(float(np.median(difference)), 4),
-        'icc': round(float(np.median(icc)), 3),
-    }
-
-
-def read_volumes(path: Path) -> pd.DataFrame:
-    """Volumes at 1 mm, people x MUSE indices."""
-    table = pd.read_csv(path)
-    table = table.set_index(table['ID'].str.removesuffix('-T1')).filter(regex='^MUSE_')
-    return table.set_axis(table.columns.str.removeprefix('MUSE_').astype(int), axis=1)
-
-
-def without_sulci(labels: NDArray, values: NDArray, wanted: pd.Series) -> NDArray:
-    """Remove the darkest voxels of cortical regions (X, Y, Z) until they have as many as wanted."""
-    kept = labels.copy()
-    for index in wanted.index[wanted.index >= FIRST_CORTEX].intersection(REGIONS):
-        places = np.flatnonzero(labels == index)
-        surplus = max(len(places) - round(wanted[index]), 0)
-        darkest = np.argsort(values.ravel()[places], kind='stable')[:surplus]
-        kept.ravel()[places[darkest]] = 0
-    return kept
-
-
-SHARES = (-np.inf, 0.2, 0.3, 0.4, 0.5)
-"""Limits that are compared; the first removes nothing."""
-
-
-def sulci(heads: Path, volumes: Path) -> None:
-    """Compare limits of intensity for cortex."""
-    fine, rows = read_volumes(volumes), []
-    paths = [p for p in sorted(heads.glob('ixi2mm_IXI*')) if p.stem.split('_')[-1] in fine.index]
-    imaging_network.clear_sulci = lambda labels, values: None
-    for path in [*paths, *sorted(heads.glob('oasis35_*'))[::3]]:
-        head = dict(np.load(path))
-        t1w, mask = (Nifti1Image(head[k].astype(np.float32), head['affine']) for k in 'xm')
-        found = segment_regions(t1w, mask)
-        labels, size = head['y'].astype(np.int16), abs(np.linalg.det(head['affine'][:3, :3]))
-        reduced = None
-        if path in paths:
-            reduced = without_sulci(labels, head['x'], fine.loc[path.stem.split('_')[-1]] / size)
-        for share in SHARES:
-            cleared = np.asarray(found.labels.dataobj).copy()
-            clear_sulci(cleared, head['x'], share)
-            cortex = [index for index in REGIONS if index >= FIRST_CORTEX]
-            told = sum(found.volumes[index] for index in cortex)
-            rows.append(
-                {
-                    'set': path.stem.split('_')[0],
-                    'share': share,
-                    'dice': cortical_dice(cleared, labels, cortex),
-                    'dice_reduced': cortical_dice(cleared, reduced, cortex),
-                    'label_map_to_volumes': np.isin(cleared, cortex).sum() * size / told,
-                }
-            )
-        print(path.stem, rows[-3], flush=True)
-    table = pd.DataFrame(rows)
-    counts = table.groupby(['set', 'share']).size().rename('heads')
-    means = table.groupby(['set', 'share']).mean().round(3).join(counts).reset_index()
-    print(means.to_string())
-    write_results('sulci', means, *PACKAGES)
-
-
-def cortical_dice(found: NDArray, true: NDArray | None, cortex: list[int]) -> float:
-    """Return the mean Dice of the cortical regions of a head."""
-    if true is None:
-        return np.nan
-    both = true[true == found]
-    a, b, c = (np.bincount(each.ravel(), minlength=256)[cortex] for each in (found, true, both))
-    return float((2 * c / (a + b))[b > 0].mean())
 
 
 def main() -> None:
@@ -281,17 +187,11 @@ def main() -> None:
     measuring.add_argument('--cortex', type=float, default=1.0)
     telling = actions.add_parser('tell')
     telling.add_argument('out', type=Path)
-    telling.add_argument('--people', type=Path, help='table with a column `person`')
-    clearing = actions.add_parser('sulci')
-    clearing.add_argument('heads', type=Path)
-    clearing.add_argument('volumes', type=Path)
     options = parser.parse_args()
     if options.action == 'measure':
         measure(options)
-    elif options.action == 'sulci':
-        sulci(options.heads, options.volumes)
     else:
-        tell(options.out, options.people)
+        tell(options.out)
 
 
 if __name__ == '__main__':

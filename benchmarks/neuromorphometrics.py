@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from nibabel.affines import voxel_sizes
+from nibabel.affines import apply_affine, voxel_sizes
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
-from segmentation import compose
+from scipy.ndimage import map_coordinates
 
 from surreal_bids import __version__
 from surreal_bids.exceptions import DataError, OutputError
@@ -36,8 +36,10 @@ from surreal_bids.imaging.atlas import (
 )
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import (
+    Transform,
     identity_transform,
     resample,
+    split_affine,
     voxel_coordinates,
 )
 from surreal_bids.regions import muse_table
@@ -131,6 +133,17 @@ def divide_by_template(t1w: Image, labels: Image) -> NDArray[np.uint8]:
     values = np.asarray(labels.dataobj).astype(np.uint8)
     divided = divide_white_matter(values, tracts, list(template_mm))
     return np.where(np.isin(divided, muse_table()['index']), divided, np.uint8(0))
+
+
+def compose(first: Transform, second: Transform) -> Transform:
+    """The transform x -> second(first(x)) on the grid of `first`."""
+    matrix, residual = split_affine(second)
+    here = apply_affine(first.affine, np.moveaxis(np.indices(first.shape), 0, -1))
+    middle = here + first.field
+    voxels = np.moveaxis(apply_affine(np.linalg.inv(second.affine), middle), -1, 0)
+    for axis in range(3):
+        middle[..., axis] += map_coordinates(residual[..., axis], voxels, order=1, mode='nearest')
+    return Transform((apply_affine(matrix, middle) - here).astype(np.float32), first.affine)
 
 
 def _names(clone: Path) -> list[str]:

@@ -3,7 +3,6 @@
     python benchmarks/norms.py measure DATA HEADS [--part 3/16]
     python benchmarks/norms.py calibrate DATA HEADS
     python benchmarks/norms.py fit HEADS > surreal_bids/data/norms.tsv
-    python benchmarks/norms.py check HEADS
     python benchmarks/norms.py overlaps HEADS
 
 DATA holds `ixi2mm` and `ixi2mm_more` (IXI, one 3 T scanner, 2 mm; people with an age in
@@ -36,7 +35,6 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import torch
-from machine import write_results
 from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -56,7 +54,6 @@ from surreal_bids.imaging.network import (
 from surreal_bids.imaging.norms import (
     LEAST_OVERLAP,
     NORM_AGES,
-    RANGE_SD,
     Subject,
     region_overlaps,
 )
@@ -157,21 +154,8 @@ def calibrate(data: Path, out: Path) -> None:
     logs = np.log(volumes[healthy])
     norms = fit_norms(heads[healthy], logs)
     fine = coarse * np.exp(-fine_effect(heads[healthy], logs, norms['log_icv']))
-    tell_ratios(ratios[~taught] / coarse, f'{(~taught).sum()} heads not used')
-    tell_ratios(ratios[~taught], 'the same without factors')
     indices = list(builtin_network().indices)
     store_factors([each[indices].round(4).tolist() for each in (coarse, fine)])
-
-
-def tell_ratios(ratios: pd.DataFrame, name: str) -> None:
-    """Print the median ratio of volumes to those of DLMUSE, by kind of region."""
-    index = ratios.columns
-    kinds = np.select(
-        [index >= 100, index.isin(range(81, 96)), index.isin([4, 11, 49, 50, 51, 52])],
-        ['cortex', 'white matter', 'ventricles'],
-        'other',
-    )
-    print(name, (1 / ratios.median()).groupby(kinds).median().round(3).to_dict())
 
 
 def store_factors(factors: list[list[float]]) -> None:
@@ -269,62 +253,6 @@ def fine_effect(heads: pd.DataFrame, logs: pd.DataFrame, log_icv: pd.Series) -> 
     return pd.Series((change - np.outer(size, log_icv)).mean(axis=0), log_icv.index)
 
 
-def deviations(norms: pd.DataFrame, heads: pd.DataFrame, logs: pd.DataFrame) -> pd.DataFrame:
-    """Return deviations of log volumes from the norms, in standard deviations."""
-    subjects = [
-        Subject(head.age, 'M' if head.male else 'F', head.icv_mm3) for head in heads.itertuples()
-    ]
-    terms = pd.DataFrame([subject.terms for subject in subjects], heads.index)
-    return (logs - terms @ norms[terms.columns].T) / norms['sd']
-
-
-def check(out: Path) -> None:
-    """Compare each person with the others, and each scanner with the other."""
-    heads, logs = read_heads(out)
-    left_out = []
-    for person in heads['person'].unique():
-        alone = heads['person'] == person
-        norms = fit_norms(heads[~alone], logs[~alone])
-        left_out.append(deviations(norms, heads[alone], logs[alone]))
-    found = pd.concat(left_out).loc[heads.index]
-    seen = np.where(heads['path'].str.contains('/ixi2mm/'), ', new to the network', '')
-    kinds = heads['source'] + heads['voxel_mm'].map(' {:g} mm'.format) + seen
-    rows = []
-    for kind, each in found.groupby(kinds):
-        values = each.to_numpy()
-        marked = np.abs(values) > RANGE_SD
-        rows.append(
-            {
-                'heads': kind,
-                'n': len(each),
-                'mean': values.mean(),
-                'sd': values.std(),
-                'beyond_1.96': (np.abs(values) > 1.96).mean(),
-                'marks_a_head': marked.sum(axis=1).mean(),
-                'heads_marked': marked.any(axis=1).mean(),
-            }
-        )
-    table = pd.DataFrame(rows)
-    print(table.round(3).to_string(index=False))
-    coarse = heads['voxel_mm'] == COARSE_MM
-    beyond = np.abs(deleted_residuals(design(heads[coarse]), logs[coarse].to_numpy())) > 1.96
-    print(f'beyond 1.96 standard deviations of people of the same scanner: {beyond.mean():.3f}')
-    write_results('norms', table, 'surreal_bids', 'torch')
-
-
-def deleted_residuals(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the difference of each person from the prediction by the others, in SD.
-
-    Both follow from the hat matrix (Belsley, Kuh and Welsch 1980, section 2.1), without refitting.
-    """
-    hat = x @ np.linalg.pinv(x)
-    leverage = np.diag(hat)[:, np.newaxis]
-    residuals = y - hat @ y
-    squares = (residuals**2).sum(axis=0) - residuals**2 / (1 - leverage)
-    others = np.sqrt(squares / (len(x) - x.shape[1] - 1))
-    return residuals / (1 - leverage) / others
-
-
 def tell_overlaps(out: Path) -> None:
     """Print the overlap of large regions with those of the template, and its usual minimum."""
     heads, _ = read_heads(out)
@@ -337,7 +265,7 @@ def tell_overlaps(out: Path) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
-    parser.add_argument('action', choices=('measure', 'calibrate', 'fit', 'check', 'overlaps'))
+    parser.add_argument('action', choices=('measure', 'calibrate', 'fit', 'overlaps'))
     parser.add_argument('folders', type=Path, nargs='+', help='DATA, if needed, and HEADS')
     parser.add_argument('--part', default='1/1', help='which of how many parts to measure')
     options = parser.parse_args()
@@ -348,8 +276,6 @@ def main() -> None:
     elif options.action == 'fit':
         norms = fit_norms(*read_heads(*options.folders))
         norms.round(5).to_csv(sys.stdout, sep='\t')
-    elif options.action == 'check':
-        check(*options.folders)
     else:
         tell_overlaps(*options.folders)
 

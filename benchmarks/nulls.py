@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -34,7 +34,6 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from surreal_bids.analysis.covariates import describe_covariates
 from surreal_bids.analysis.diagnosis import (
     ALL_REGIONS,
     EVERYONE,
@@ -50,7 +49,6 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_factors, fit_known
 from surreal_bids.model.stability import CANDIDATES, Number, any_pattern, choose_number
-from surreal_bids.names import SPREAD_SUFFIX
 from surreal_bids.rindices.crossfit import (
     CrossFit,
     cross_fit,
@@ -58,7 +56,6 @@ from surreal_bids.rindices.crossfit import (
     prepare_folds,
 )
 from surreal_bids.rindices.model import TableModel, TrainingData, prepare
-from surreal_bids.rindices.new_sites import adapt_to_controls
 from surreal_bids.simulation.population import (
     built_in_population,
     read_controls,
@@ -288,60 +285,6 @@ HEAD_SIZE = {
 }
 
 
-SHORT = TrainingOptions(n_patterns=(3,), repetitions=3, iterations=200, device='cpu')
-"""Short training of the preset `sparse`."""
-
-
-@cache
-def _model_of_others(n_cn: int, n_pt: int) -> TableModel:
-    """Train a model on other participants, like a published one."""
-    return TableModel.fit(simulate(Study(n_cn, n_pt, task='basic'), 10_000).cohort, SHORT)
-
-
-def few_controls(
-    seed: int, controls: Sequence[int] = (3, 5, 20), redraws: int = 20, size: int = 200
-) -> dict[str, float]:
-    """Variation of a cohort's mean R-index with its controls."""
-    model, rng = _model_of_others(size, size), np.random.default_rng([seed, 2])
-    everyone, _ = simulate(Study(size, 60, task='basic'), seed)
-    options = replace(model.preprocessing.options, site_column='site')
-    everyone = replace(everyone, options=options, people=everyone.people.assign(site='here'))
-    found = {}
-    for n_cn in controls:
-        means = []
-        for _ in range(redraws):
-            chosen = everyone.is_patient.to_numpy(copy=True)
-            chosen[rng.choice(np.flatnonzero(~chosen), n_cn, replace=False)] = True
-            adapted, cohort = adapt_to_controls(model, everyone.select(chosen))
-            r = adapted.apply(cohort.select(cohort.is_patient))
-            means.append(r[list(model.pattern_names)].mean())
-        found[f'sd of the mean R-index, {n_cn} CN'] = pd.DataFrame(means).std().mean()
-    return found
-
-
-FEW_CONTROLS = {
-    'sd of the mean R-index, 3 CN': ANY,
-    'sd of the mean R-index, 5 CN': ANY,
-    'sd of the mean R-index, 20 CN': ANY,
-}
-
-
-def member_spread(seed: int, size: tuple[int, int] = (100, 150)) -> dict[str, float]:
-    """Share of true severities within 1.96 member spreads, which are not an interval."""
-    cohort, severities = simulate(Study(*size, task='basic'), seed)
-    model = TableModel.fit(cohort, SHORT, random_seed=seed)
-    patient = cohort.is_patient.to_numpy()
-    found, truth = model.apply(cohort)[patient], severities[patient]
-    names = np.array(model.pattern_names)
-    order = names[match_patterns(np.corrcoef(found[names].T, truth.T)[:3, 3:])]
-    spread = found[[f'{name}{SPREAD_SUFFIX}' for name in order]].to_numpy()
-    inside = np.abs(found[order].to_numpy() - truth) < 1.96 * spread
-    return {'true severity within 1.96 spreads (trained on)': float(inside.mean())}
-
-
-MEMBER_SPREAD = {'true severity within 1.96 spreads (trained on)': ANY}
-
-
 class LinearModel:
     """Factors in closed form that replace a `TableModel`; `like` is that of all participants."""
 
@@ -478,46 +421,6 @@ def controls(
     return found
 
 
-STARTS = {'of their own': False, 'from the final patterns': True}
-"""What folds may start from."""
-
-
-def folds(seed: int, tasks: Sequence[str | None] = ('basic', 'mild', None)) -> dict[str, float]:
-    """Out-of-fold R-indices where folds search for patterns, or start from those of all."""
-    found = {}
-    for task in tasks:
-        n_patterns = 3 if task else 2
-        cohort, severities = simulate(Study(60, 90, task=task), seed)
-        data = prepare_folds(cohort, TrainingOptions(random_seed=seed))
-        final = LinearModel(prepare(cohort), n_patterns)
-        for start, known in STARTS.items():
-            like = final if known else None
-            models = {k: LinearModel(each, n_patterns, like) for k, each in data.data.items()}
-            fitted = cross_fit(cohort, final, data, models)
-            r = fitted.results[list(final.pattern_names)]
-            name = f'{task or "no disease"}, {start}'
-            found[f'least correlation, {name}'] = float(fitted.correlation.min(axis=None))
-            if task is None:
-                area = area_under_curve(r.sum(axis=1), cohort.is_patient).value
-                found[f'AUC, {name}'] = area
-            else:
-                ill = cohort.is_patient.to_numpy()
-                found[f'c-index, {name}'] = pattern_c_index(r[ill].to_numpy(), severities[ill])
-    return found
-
-
-FOLDS = {
-    **{
-        f'{number}, {task}, {start}': ANY
-        for number in ('c-index', 'least correlation')
-        for task in ('basic', 'mild')
-        for start in STARTS
-    },
-    **{f'least correlation, no disease, {start}': ANY for start in STARTS},
-    **{f'AUC, no disease, {start}': (0.45, 0.55) for start in STARTS},
-}
-
-
 def maps(seed: int, size: tuple[int, int] = (60, 90)) -> dict[str, float]:
     """Comparisons with a discovery if nobody is ill; regions as voxels, R-indices out of fold."""
     cohort, _ = simulate(Study(*size), seed)
@@ -570,31 +473,10 @@ ANY_PATTERN = {
 }
 
 
-def covariates(seed: int, size: tuple[int, int] = (30, 60)) -> dict[str, float]:
-    """Share of p values of covariates below 0.05 if nobody is ill.
-
-    Reports show none: errors of covariate effects learned from few controls are common to everyone.
-    """
-    cohort, _ = simulate(Study(*size), seed)
-    table = describe_covariates(cohort, hold_out(cohort, seed).results[['r1', 'r2']])
-    t = table['r'] * np.sqrt((table['n'] - 2) / (1 - table['r'] ** 2))
-    below = 2 * stats.t.sf(t.abs(), table['n'] - 2) < 0.05
-    shares = pd.Series(below).groupby([table['variable'], table['group']]).mean()
-    return {f'p < 0.05, {name}, {group}': share for (name, group), share in shares.items()}
-
-
-COVARIATES = {
-    f'p < 0.05, {name}, {group}': ANY
-    for name in ('age', 'sex', 'icv')
-    for group in ('controls', 'patients')
-}
-
-
 class Null(NamedTuple):
     """A draw, how many of them make a quick and a full run, and what each number has to be.
 
-    A quick run may take smaller draws, which may have fewer numbers. Nulls without quick draws are
-    omitted there, unless they are named.
+    A quick run may take smaller draws, which may have fewer numbers.
     """
 
     draw: Draw
@@ -616,17 +498,13 @@ NULLS: dict[str, Null] = {
         quick_draw=partial(diagnosis, designs=(SMALL, OLDER)),
     ),
     'controls': Null(controls, 3, 40, CONTROLS, partial(controls, n_new=50)),
-    'folds': Null(folds, 0, 20, FOLDS),
     'maps': Null(maps, 2, 100, MAPS),
     'any_pattern': Null(
         any_pattern_at_all,
         *(2, 40, ANY_PATTERN),
         quick_draw=partial(any_pattern_at_all, designs=(SMALL,), candidates=(1, 2)),
     ),
-    'covariates': Null(covariates, 0, 40, COVARIATES),
     'head_size': Null(head_size, 2, 20, HEAD_SIZE, partial(head_size, size=(100, 150))),
-    'few_controls': Null(few_controls, 0, 20, FEW_CONTROLS),
-    'member_spread': Null(member_spread, 0, 20, MEMBER_SPREAD),
 }
 if REAL_PEOPLE.exists():
     NULLS['head_size_of_real_people'] = Null(head_size_of_real_people, 2, 20, HEAD_SIZE)
@@ -635,7 +513,7 @@ if REAL_PEOPLE.exists():
 def run(name: str, full: bool = False, jobs: int = 1) -> pd.DataFrame:
     """Mean, sd and limits of each number of one null over its draws."""
     null = NULLS[name]
-    seeds = range(null.full if full else null.quick or 2)
+    seeds = range(null.full if full else null.quick)
     draw = null.draw if full or null.quick_draw is None else null.quick_draw
     if jobs == 1:
         rows = [draw(seed) for seed in tqdm(seeds, desc=name, disable=None)]
@@ -689,7 +567,7 @@ def main() -> None:
     parser.add_argument('--full', action='store_true', help='at least 20 draws of each')
     parser.add_argument('--jobs', type=int, default=1, help='processes of one thread each')
     arguments = parser.parse_args()
-    names = arguments.names or [n for n in NULLS if arguments.full or NULLS[n].quick]
+    names = arguments.names or list(NULLS)
     table = pd.concat(
         [run(name, arguments.full, arguments.jobs) for name in names], ignore_index=True
     )

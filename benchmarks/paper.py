@@ -3,9 +3,9 @@
     python benchmarks/paper.py OUT --quick
     python benchmarks/paper.py OUT --device cuda --from-table CN.csv
 
-Writes a TSV and a figure (SVG and PNG) for each experiment to OUT, with the paper's numbers. Rerun
+Writes a TSV for each experiment to OUT, with the paper's numbers. Rerun
 the command to resume. The full setting needs a GPU. --quick runs everything in minutes, and all its
-tables and figures state this.
+tables state this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parent))
 from machine import circumstances
 from reproduction.experiments import run_unit
-from reproduction.figures import write_figure
 from reproduction.plan import EXPERIMENTS, FULL_ITERATIONS, full_plan, quick_plan, units
 from reproduction.study import Study, run_units
 from reproduction.tables import TABLES
@@ -61,16 +60,17 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def assemble(study: Study, experiment: str, tasks: list[str]) -> dict[str, pd.DataFrame]:
-    """Write the tables and the figure of an experiment from its finished units."""
+    """Write the tables of an experiment from its finished units."""
     tables = {name: make(study, tasks) for name, make in TABLES[experiment].items()}
     tables = {name: table for name, table in tables.items() if not table.empty}
-    setting = study.plan.describe(experiment)
-    prefix_errors = {'setting': setting, 'preset': study.preset, 'seed': study.seed}
+    described_by = {
+        'setting': study.plan.describe(experiment),
+        'preset': study.preset,
+        'seed': study.seed,
+    }
     for name, table in tables.items():
-        described = table.round(DECIMALS).assign(**prefix_errors, **circumstances(*PACKAGES))
+        described = table.round(DECIMALS).assign(**described_by, **circumstances(*PACKAGES))
         write_tsv(study.folder / f'{name}.tsv', described)
-    if tables:
-        write_figure(study.folder, experiment, tables, setting)
     return tables
 
 

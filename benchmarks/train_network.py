@@ -601,14 +601,14 @@ def export(data: Path, weights: Path, path: Path) -> None:
     from safetensors.torch import save_file
 
     arrays = np.load(io.BytesIO(lzma.decompress(data.read_bytes())))
-    prefix_errors = {
+    metadata = {
         'architecture': json.dumps(Architecture().as_dict()),
         'indices': json.dumps(arrays['index'].tolist()),
         'protocol': '0',
         'licence': 'research use only, non-commercial; see LICENSE beside this file',
     }
     stored = torch.load(weights, map_location='cpu')
-    save_file({name: value.contiguous() for name, value in stored.items()}, path, prefix_errors)
+    save_file({name: value.contiguous() for name, value in stored.items()}, path, metadata)
 
 
 def folds(names: np.ndarray, people: dict[str, tuple[float, str]]) -> np.ndarray:

@@ -16,7 +16,7 @@ FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Number of controls below which a warning is given: in a training sample, in a sample or at a site
 that a model is adapted to, and at a site of a training sample. The mean R-index of a cohort has an
 sd of about 0.02 over sets of 20 controls, and of 0.05 over sets of 3 (benchmarks/nulls.py); 20
-controls remove 68 % of the effect of a new site, 10 remove 59 % (benchmarks/add_site.py)."""
+controls remove 68 % of the effect of a new site, 10 remove 59 % (benchmarks/README.md)."""
 
 MANY_OUTSIDE = 0.2
 """Share of patients outside the age range of the controls that causes a warning. Of normally

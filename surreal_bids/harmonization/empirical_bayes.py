@@ -44,7 +44,7 @@ MOST_COVARYING = 1000
 LIKE_PARTICIPANTS = 0.5
 """Share of the prior of a new site's shifts that has the shape of differences between participants;
 the rest has that of the learned sites. Anything from 0.4 to 0.8 serves equally well on 23 sites of
-FCON 1000 (benchmarks/add_site.py)."""
+FCON 1000 (benchmarks/README.md)."""
 
 SCALES = np.exp(np.linspace(-5, 5, 201))
 """Among which the scale of a new site's shifts is looked for, 5 % apart."""

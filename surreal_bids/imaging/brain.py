@@ -126,7 +126,7 @@ correlation with known fields in a real head falls from 0.95-0.99 to 0.57-0.84."
 
 TOLERANCE = 1e-7
 """Change of the field (coefficient of variation) at which a level converges; see
-`benchmarks/bias.py`."""
+`benchmarks/README.md`."""
 
 ROUNDING = 0.05
 """Tolerance of the distance, in voxels."""

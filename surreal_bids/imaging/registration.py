@@ -2,7 +2,7 @@
 
 On three pairs of real heads regions overlapped better (Dice 0.71) than with SyN of ANTs (0.63 with
 mutual information, 0.69 with local correlation), in a ninth and a fortieth of its processor time
-(`benchmarks/segmentation.py`).
+(`benchmarks/README.md`).
 """
 
 from __future__ import annotations

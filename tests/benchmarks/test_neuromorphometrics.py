@@ -12,7 +12,7 @@ from neuromorphometrics import IMAGES, convert_clone, divide_by_template
 from nibabel.affines import from_matvec
 from scipy.spatial.transform import Rotation
 
-from surreal_bids.exceptions import DataError, OutputError
+from surreal_bids.exceptions import DataError
 from surreal_bids.images import load_image
 from surreal_bids.imaging.atlas import (
     CEREBRAL_WHITE,
@@ -134,51 +134,21 @@ def test_what_is_there_is_kept_unless_its_images_have_changed(clone, tmp_path):
     assert json.loads((folder / '1000_dseg.json').read_text())['Sources'][1] == other.name
 
 
-def rewrite(clone, change, affine=None):
+def rewrite(clone, change):
     path = clone / IMAGES / '1001_glm.nii.gz'
     image = nib.load(path)
-    values = change(np.asarray(image.dataobj))
-    nib.Nifti1Image(values, image.affine if affine is None else affine).to_filename(path)
+    nib.Nifti1Image(change(np.asarray(image.dataobj)), image.affine).to_filename(path)
 
 
 @pytest.mark.usefixtures('quick')
-@pytest.mark.parametrize(
-    ('damage', 'message'),
-    [
-        (lambda clone: shutil.rmtree(clone / IMAGES), 'give a clone of'),
-        (lambda clone: (clone / 'LICENSE').unlink(), 'LICENSE: not found'),
-        (lambda clone: (clone / IMAGES / '1001_glm.nii.gz').unlink(), '1001 without its'),
-        (lambda clone: rewrite(clone, lambda v: v[:-1]), r'1001_glm.*not on the grid'),
-        (lambda clone: rewrite(clone, lambda v: v * 10), r'1001_glm.*440\.?0?, .*are no labels'),
-        (lambda clone: rewrite(clone, lambda v: v // 44), 'no cerebral white matter'),
-        (
-            lambda clone: (clone / IMAGES / '1001_SS.nii.gz').write_text('version https://git-lfs'),
-            '1001_SS.nii.gz: cannot be read as an image',
-        ),
-    ],
-)
-def test_clones_that_lack_something_are_refused(clone, tmp_path, damage, message):
-    damage(clone)
-    with pytest.raises(DataError, match=message):
+def test_clones_that_lack_something_are_refused(clone, tmp_path):
+    rewrite(clone, lambda values: values[:-1])
+    with pytest.raises(DataError, match=r'1001_glm.*not on the grid'):
         list(convert_clone(clone, tmp_path / 'atlases'))
     assert not (tmp_path / 'atlases' / 'dseg.tsv').exists()
-
-
-@pytest.mark.usefixtures('quick')
-def test_voxels_that_are_no_cubes_are_refused(clone, tmp_path):
-    for path in (clone / IMAGES).glob('1000_*'):
-        image = nib.load(path)
-        nib.Nifti1Image(np.asarray(image.dataobj), np.diag([1, 1, 1.5, 1])).to_filename(path)
-    with pytest.raises(DataError, match=r'1\.5\] mm are no cubes'):
+    (clone / IMAGES / '1001_glm.nii.gz').unlink()
+    with pytest.raises(DataError, match='1001 without its'):
         list(convert_clone(clone, tmp_path / 'atlases'))
-
-
-@pytest.mark.usefixtures('quick')
-def test_other_atlases_in_the_folder_are_not_mixed_in(clone, tmp_path):
-    (tmp_path / 'mine_dseg.nii.gz').touch()
-    with pytest.raises(OutputError, match='has other atlases'):
-        list(convert_clone(clone, tmp_path))
-    assert not (tmp_path / 'LICENSE').exists()
 
 
 @pytest.mark.slow

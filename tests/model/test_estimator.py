@@ -371,7 +371,7 @@ def test_known_severities_are_recovered():
 
 @pytest.mark.slow
 def test_severities_of_the_authors_sample_are_on_the_way_soon():
-    """Full length (40,000 iterations, 10 members) is in benchmarks/accuracy.py: 0.887."""
+    """Full length (40,000 iterations, 10 members) is in benchmarks/README.md: 0.887."""
     folder = shared_data('official')
     data = pd.read_csv(folder / 'sample_roi.csv')
     truth = pd.read_csv(folder / 'sample_data_ground_truth.csv').iloc[:, 1:].to_numpy()
