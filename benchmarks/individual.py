@@ -37,10 +37,10 @@ import pandas as pd
 import torch
 from machine import write_results
 from numpy.typing import NDArray
+from planning import SITE_SHIFT
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
-from surreal_bids.analysis.planning import SITE_SHIFT
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import CohortOptions, TrainingOptions, training_options
 from surreal_bids.model.contributions import member_contributions

@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import RESULTS, circumstances
+from planning import SITE_SHIFT
 from scipy import stats
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
@@ -43,7 +44,6 @@ from surreal_bids.analysis.diagnosis import (
     diagnose,
 )
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.analysis.planning import SITE_SHIFT
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv

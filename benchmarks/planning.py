@@ -1,19 +1,20 @@
-"""Predictions of `surreal-gan plan` against studies of a known population.
+"""How many participants a study needs: simulated studies of several sizes.
 
-    python benchmarks/planning.py [--studies N] [--pilots N]
+    python benchmarks/planning.py [--studies N]
 
-A plan is made from the controls of a pilot sample. Studies of the same size are drawn from the
-built-in population itself and read as tables. Their patterns are drawn as those of the plan, but by
-the true covariance; those of the paper's tasks of the same loss are shown too (`patterns`). Each
-row compares the mean reproducibility over pilots and studies.
+Studies are drawn from the built-in population and read as tables. Patients lose volume in three
+patterns, of regions that vary together or of the paper's mild task. Each row gives the mean
+reproducibility and c-index over studies, and the share of studies that reproduce all patterns.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,32 +22,41 @@ import torch
 from machine import write_results
 from tqdm import tqdm
 
-from surreal_bids.analysis.planning import (
-    LOSS_SD,
-    SITE_SHIFT,
-    Design,
-    Study,
-    draw_patterns,
-    examine,
-    learn_law,
-    plan_study,
-    preprocess,
-    standard_error,
-)
-from surreal_bids.cohort.cohort import Cohort, read_cohort
-from surreal_bids.config import CohortOptions
+from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.files import write_tsv
+from surreal_bids.harmonization.quality import without_warnings
+from surreal_bids.model.factors import fit_samples
+from surreal_bids.model.stability import Stability, stability
 from surreal_bids.parallel import in_threads, set_threads
 from surreal_bids.regions import muse_indices
+from surreal_bids.rindices.model import prepare
 from surreal_bids.simulation.population import built_in_population, sample_controls
 from surreal_bids.simulation.tables import find_task, shrink_regions
+from surreal_bids.stats.concordance import pattern_c_index
 
 SIZES = ((60, 90), (120, 180))
 LOSSES = {0.12: None, 0.2: 'mild'}
 """Largest losses, and the paper's tasks that have them."""
 N_PATTERNS, N_REGIONS = 3, 14
-PILOT = 80
-LIKE_THE_PLAN = 'like the plan'
+TOGETHER = 'regions that vary together'
+
+SHARED_PART = 7
+"""One in so many regions of a pattern is also one of the next pattern, as in the paper's tasks."""
+
+LOSS_SD = 0.05
+"""Standard deviation of the factor N(1, sd) by which losses vary within a pattern."""
+
+SITE_SHIFT = 0.04
+"""Standard deviation of the log volume that a scanner adds to a region."""
+
+
+class Seen(NamedTuple):
+    """What a model sees of the controls and patients of a study; the truth, and a seed."""
+
+    cn: np.ndarray
+    pt: np.ndarray
+    severities: np.ndarray
+    seed: Sequence[int]
 
 
 def true_covariance() -> np.ndarray:
@@ -68,73 +78,60 @@ def healthy_table(n_people: int, sites: int, rng: np.random.Generator) -> pd.Dat
     return people.join(volumes)
 
 
-def read(table: pd.DataFrame, **how: object) -> Cohort:
-    """Read a table as a user's."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = how.pop('options', CohortOptions())
-        return read_cohort(write_tsv(Path(folder) / 'table.tsv', table), options=options, **how)
+def draw_patterns(covariance: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Regions of each pattern: a random one, those that vary most with it, some of the next."""
+    sd = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(sd, sd)
+    n_shared = N_REGIONS // SHARED_PART
+    is_free, own = np.ones(len(sd), dtype=bool), []
+    for _ in range(N_PATTERNS):
+        seed = rng.choice(np.flatnonzero(is_free))
+        nearest = np.argsort(-np.where(is_free, correlation[seed], -np.inf), kind='stable')
+        own.append(nearest[: N_REGIONS - n_shared])
+        is_free[own[-1]] = False
+    after = [*own[1:], own[0]]
+    return [np.concatenate([new, other[:n_shared]]) for new, other in zip(own, after)]
 
 
-def pilot(seed: int, sites: int) -> Cohort:
-    """Controls that a plan is made from."""
-    table = healthy_table(PILOT, sites, np.random.default_rng([seed, 1]))
-    options = CohortOptions(control_label=('all',))
-    return read(table, options=options, groups='controls')
-
-
-def real_study(design: Design, size: tuple[int, int], patterns: str, seed: int) -> Study:
-    """Draw a study from the population."""
+def draw_study(size: tuple[int, int], sites: int, loss: float, patterns: str, seed: int) -> Seen:
+    """Draw a study from the population, read it as a table and preprocess it."""
     rng = np.random.default_rng([seed, 2, *size])
     # Controls and patients take turns, so that each site has both.
-    table = healthy_table(sum(size), design.sites, rng)
+    table = healthy_table(sum(size), sites, rng)
     is_patient = np.isin(np.arange(sum(size)), rng.choice(sum(size), size[1], replace=False))
     place = {index: number for number, index in enumerate(muse_indices())}
     columns = [f'MUSE_{index}' for index in place]
-    regions = draw_patterns(true_covariance(), design, rng)
-    if patterns != LIKE_THE_PLAN:
+    regions = draw_patterns(true_covariance(), rng)
+    if patterns != TOGETHER:
         regions = [[place[index] for index in each] for each in find_task(patterns).patterns]
-    severities = rng.uniform(size=(size[1], design.n_patterns))
+    severities = rng.uniform(size=(size[1], N_PATTERNS))
     table.loc[is_patient, columns] = shrink_regions(
-        table.loc[is_patient, columns].to_numpy(), severities, regions, design.loss, LOSS_SD, rng
+        table.loc[is_patient, columns].to_numpy(), severities, regions, loss, LOSS_SD, rng
     )
-    cohort = read(table.assign(diagnosis=np.where(is_patient, 'PT', 'CN')))
-    severities = pd.DataFrame(severities, table['participant_id'][is_patient])
+    table = table.assign(diagnosis=np.where(is_patient, 'PT', 'CN'))
+    with tempfile.TemporaryDirectory() as folder:
+        cohort = read_cohort(write_tsv(Path(folder) / 'table.tsv', table))
+    truth = pd.DataFrame(severities, table['participant_id'][is_patient])
+    with without_warnings():
+        X, sick = prepare(cohort).arrays
     patients = cohort.visits.index[cohort.is_patient]
-    return Study(cohort, severities.loc[patients].to_numpy())
+    values = X.to_numpy()
+    return Seen(values[~sick], values[sick], truth.loc[patients].to_numpy(), (seed, *size))
 
 
-def compare(design: Design, size: tuple[int, int], n_pilots: int, n_studies: int) -> list[dict]:
-    """Compare predictions with studies."""
-    plans = pd.concat(
-        plan_study(learn_law(pilot(seed, design.sites)), design, [size], seed)
-        for seed in range(n_pilots)
-    )
-    rows = []
-    for patterns in filter(None, (LIKE_THE_PLAN, LOSSES[design.loss])):
-        seeds = [(seed, *size) for seed in range(n_studies)]
-        studies = (preprocess(real_study(design, size, patterns, seed[0]), seed) for seed in seeds)
-        found = list(in_threads(examine, studies))
-        values = [each.reproducibility for each in found]
-        rows.append(
-            {
-                'controls': size[0],
-                'patients': size[1],
-                'sites': design.sites,
-                'loss': design.loss,
-                'patterns': patterns,
-                'pilots': n_pilots,
-                'studies': n_studies,
-                'predicted': plans['reproducibility'].mean(),
-                'predicted_se': np.sqrt(np.square(plans['reproducibility_se']).sum()) / n_pilots,
-                'actual': np.mean(values),
-                'actual_se': standard_error(values),
-                'predicted_reproduced': plans['reproduced'].mean(),
-                'actual_reproduced': np.mean([each.is_reproduced for each in found]),
-                'predicted_c_index': plans['c_index'].mean(),
-                'actual_c_index': np.mean([each.c_index for each in found]),
-            }
-        )
-    return rows
+def examine(seen: Seen) -> tuple[float, float, bool]:
+    """Find patterns by linear factors: reproducibility, c-index, whether all are reproduced."""
+    cn, pt, severities, seed = seen
+    value = stability(cn, pt, N_PATTERNS, seed)
+    everyone = (np.arange(len(cn)), np.arange(len(pt)))
+    (factors,) = fit_samples(cn, pt, [everyone], N_PATTERNS)
+    c_index = pattern_c_index(factors.severities(pt), severities)
+    return value, c_index, Stability(N_PATTERNS, value).is_supported
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of the mean."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def main() -> None:
@@ -142,12 +139,26 @@ def main() -> None:
     set_threads(2)
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--studies', type=int, default=20)
-    parser.add_argument('--pilots', type=int, default=2)
-    options = parser.parse_args()
+    n_studies = parser.parse_args().studies
     rows = []
     for sites, loss, size in tqdm(list(product((1, 2), LOSSES, SIZES))):
-        design = Design(N_PATTERNS, N_REGIONS, loss, sites)
-        rows += compare(design, size, options.pilots, options.studies)
+        for patterns in filter(None, (TOGETHER, LOSSES[loss])):
+            drawn = (draw_study(size, sites, loss, patterns, seed) for seed in range(n_studies))
+            values, c_indices, reproduced = zip(*in_threads(examine, drawn))
+            rows.append(
+                {
+                    'controls': size[0],
+                    'patients': size[1],
+                    'sites': sites,
+                    'loss': loss,
+                    'patterns': patterns,
+                    'studies': n_studies,
+                    'reproducibility': np.mean(values),
+                    'reproducibility_se': standard_error(values),
+                    'c_index': np.mean(c_indices),
+                    'reproduced': np.mean(reproduced),
+                }
+            )
         print(pd.DataFrame(rows).round(3).to_string(), flush=True)
     write_results('planning', pd.DataFrame(rows).round(4), 'torch')
 

@@ -28,8 +28,8 @@ LICENCES = (
 )
 """Licences of the image; Boutiques has no field for them."""
 
-SKIPPED = ('help', 'version', 'write_slurm')
-"""Options that run nothing; those of Slurm follow `--write-slurm`."""
+SKIPPED = ('help', 'version')
+"""Options that run nothing."""
 
 NUMBERS: dict[Any, dict[str, Any]] = {
     int: {'type': 'Number', 'integer': True},
@@ -44,7 +44,6 @@ def describe_app() -> dict[str, Any]:
     """The descriptor: positional arguments as BIDS has them, then every option."""
     options = [action for action in build_parser()._actions if action.option_strings]
     options = [action for action in options if name_of(action) not in SKIPPED]
-    options = [action for action in options if not name_of(action).startswith('slurm_')]
     options.sort(key=lambda action: name_of(action) not in FIRST)
     keys = ' '.join(f'[{name_of(action).upper()}]' for action in options)
     return {
@@ -117,7 +116,12 @@ def _positionals() -> list[dict[str, Any]]:
 
 def name_of(action: argparse.Action) -> str:
     """Name of an option after its flag: `--quiet` and `--verbose` set one and the same value."""
-    return max(action.option_strings, key=len).lstrip('-').replace('-', '_')
+    return flag_of(action).lstrip('-').replace('-', '_')
+
+
+def flag_of(action: argparse.Action) -> str:
+    """Flag of an option: its first long name."""
+    return next(name for name in action.option_strings if name.startswith('--'))
 
 
 def describe_option(action: argparse.Action) -> dict[str, Any]:
@@ -128,7 +132,7 @@ def describe_option(action: argparse.Action) -> dict[str, Any]:
         'name': name.replace('_', ' ').capitalize(),
         'description': (action.help or '').replace('%%', '%'),
         'value-key': f'[{name.upper()}]',
-        'command-line-flag': max(action.option_strings, key=len),
+        'command-line-flag': flag_of(action),
         'optional': True,
     }
     if action.nargs == 0:

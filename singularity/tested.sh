@@ -3,8 +3,7 @@
 # `make TARGET` has passed with these files; `tested.sh record TARGET` notes that it just has.
 #
 # The note is in singularity/tested, which is committed: any clone can tell, however it was made.
-# The code of the app itself does not count, since `make test` tests it with every change: what
-# Slurm is given are scripts like those in singularity/slurm, which a test compares with the code.
+# The code of the app itself does not count, since `make test` tests it with every change.
 source "$(dirname "$0")/common.sh"
 cd "$ROOT"
 RECORD=singularity/tested

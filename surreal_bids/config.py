@@ -27,14 +27,13 @@ PATTERNS = 'Options for the group level'
 TRAINING = 'Options for training'
 RESOURCES = 'Options for performance'
 RUNNING = 'Options for running'
-CLUSTER = 'Options for clusters'
 
 SECTIONS: Mapping[str, str | None] = {
     **dict.fromkeys((FILTERS, ANATOMY)),
     GROUPS: 'Columns and labels that are not given are inferred and reported. Participants with '
     'other values in the group column are excluded.',
     VOLUMES: 'These settings are stored in the model and applied to new data.',
-    **dict.fromkeys((PATTERNS, TRAINING, RESOURCES, RUNNING, CLUSTER)),
+    **dict.fromkeys((PATTERNS, TRAINING, RESOURCES, RUNNING)),
 }
 """Sections of the help, in order, with their introductions."""
 
@@ -86,10 +85,6 @@ def switch(text: str, **details: Any) -> Any:
     return option(text, False, **details)
 
 
-def _hyper_parameter(meaning: str, minimum: float = 0) -> Any:
-    return option(f'{meaning} (default: set by the preset)', minimum=minimum)
-
-
 def options_of(kind: Any) -> dict[str, Option]:
     """Collect the options of a configuration class by name, each with its section."""
     found: dict[str, Option] = {}
@@ -111,10 +106,6 @@ def _documented(kind: Kind) -> Kind:
     return kind
 
 
-PLANNED_SIZES = ((30, 60), (60, 90), (120, 180), (250, 400), (500, 900))
-"""Numbers of controls and patients of a plan."""
-
-
 @_documented
 @dataclass(frozen=True, kw_only=True)
 class CohortOptions:
@@ -124,11 +115,12 @@ class CohortOptions:
         'participants to process, with or without "sub-" (default: all)',
         section=FILTERS,
         metavar='LABEL',
+        aliases=('--participant-labels',),
     )
     session_label: tuple[str, ...] = several(
         'sessions to process, with or without "ses-" (default: all)',
         metavar='LABEL',
-        aliases=('--session-id',),
+        aliases=('--session-id', '--session-labels'),
     )
     id_column: str | None = option(
         'column with the participant IDs (default: a common name, such as participant_id, MRID, '
@@ -189,12 +181,6 @@ class CohortOptions:
         'column with the site. ComBat removes site effects and keeps covariate effects. "none" '
         'skips harmonization (default: a column called like a site or scanner, if it has several '
         'values)'
-    )
-    combat_fit_on: str = option(
-        'participants used to fit ComBat. "all" confounds disease and site if sites differ in '
-        'their proportion of patients',
-        'controls',
-        choices=('controls', 'all'),
     )
     impute: bool = switch(
         'replace missing volumes with those expected for a control with the same covariates and '
@@ -265,17 +251,6 @@ class TrainingOptions:
         choices=('auto', 'cpu', 'cuda', 'mps'),
     )
     random_seed: int = option('seed of all random numbers', 0, minimum=0)
-    gamma: float | None = _hyper_parameter('weight of the change loss')
-    kappa: float | None = _hyper_parameter('weight of the decomposition loss')
-    zeta: float | None = _hyper_parameter('weight of the reconstruction loss')
-    mu: float | None = _hyper_parameter('weight of the monotonicity loss')
-    eta: float | None = _hyper_parameter('weight of the cn loss')
-    lr: float | None = _hyper_parameter('learning rate', 1e-9)
-    batch_size: int | None = option(
-        'number of participants per group in a batch (default: an eighth of the patients, at '
-        'least 8)',
-        minimum=1,
-    )
 
 
 @_documented
@@ -317,10 +292,6 @@ class AppConfig(CohortOptions, TrainingOptions):
         'computed. mriqc=PATH: the metrics of group_T1w.tsv, compared at the group level',
         metavar='NAME=PATH',
         aliases=('-d',),
-    )
-    derivatives_optional: bool = switch(
-        'continue if a folder of --derivatives has no results for any image of the dataset '
-        '(default: stop with an error)'
     )
     bids_database_dir: Path | None = option(
         'folder for the index of the dataset, which makes the next run start faster. The index '
@@ -399,7 +370,7 @@ class AppConfig(CohortOptions, TrainingOptions):
         'number of parallel processes (default: all cores)',
         minimum=1,
         maximum=4096,
-        aliases=('--n-cpus',),
+        aliases=('--n-cpus', '--nthreads', '--ncpus', '--n-procs'),
     )
     omp_nthreads: int = option(
         'number of threads per process. More processes are faster than more threads',
@@ -410,12 +381,11 @@ class AppConfig(CohortOptions, TrainingOptions):
     mem_gb: float | None = option(
         'maximum memory (default: 90 % of the memory of the machine)', metavar='GB', minimum=1
     )
-    use_plugin: Path | None = option('YAML file with a Nipype plugin and its plugin_args')
-    stop_on_first_crash: bool = switch(
-        'stop when a participant fails (default: continue with the others)', section=RUNNING
+    use_plugin: Path | None = option(
+        'YAML file with a Nipype plugin and its plugin_args', aliases=('--nipype-plugin-file',)
     )
     clean_on_success: bool = switch(
-        'delete the intermediate results of participants without errors'
+        'delete the intermediate results of participants without errors', section=RUNNING
     )
     dry_run: bool = switch(
         'check the dataset, every image and the files given with options; show the planned steps, '
@@ -423,25 +393,6 @@ class AppConfig(CohortOptions, TrainingOptions):
         '--bids-database-dir'
     )
     reports_only: bool = switch('only write the reports again, from existing outputs')
-    write_graph: bool = switch('save a graph of the workflow in logs/')
-    resource_monitor: bool = switch('record time and memory of each step (requires psutil)')
-    write_slurm: Path | None = option(
-        'write Slurm jobs to this folder instead of running: a job array of participants, a job '
-        'for the group level, and submit.sh, which submits both',
-        section=CLUSTER,
-        metavar='DIR',
-    )
-    slurm_partition: str | None = option('partition of the jobs (default: set by the cluster)')
-    slurm_time: str | None = option(
-        'time limit of each job, such as 04:00:00 (default: three times the estimate of --dry-run)',
-        metavar='TIME',
-    )
-    slurm_memory: int | None = option(
-        'memory of each job (default: the estimate of --dry-run)', metavar='GB', minimum=1
-    )
-    slurm_container: Path | None = option(
-        'Apptainer image for the jobs (default: the program that writes them)', metavar='SIF'
-    )
 
 
 def training_options(config: TrainingOptions) -> TrainingOptions:

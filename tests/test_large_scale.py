@@ -8,7 +8,6 @@ import yaml
 
 from surreal_bids import __version__
 from surreal_bids.cli.app import build_parser
-from surreal_bids.cli.slurm import MOST_TASKS, participants_per_task
 
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
 
@@ -59,4 +58,3 @@ def test_figures_for_many_participants_follow_from_those_of_one():
         found = re.search(rf'([\d.,]+) {unit}', text)
         assert found, unit
         assert abs(float(found[1].replace(',', '')) / value - 1) < 0.1, unit
-    assert f'{MOST_TASKS:,} tasks of {participants_per_task(50_000)} participants' in text

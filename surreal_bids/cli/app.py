@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from surreal_bids.cautions import Caution, log_cautions
-from surreal_bids.cli.aliases import with_our_names
 from surreal_bids.cli.config_file import make_config
 from surreal_bids.cli.main import (
     Parser,
@@ -22,7 +21,6 @@ from surreal_bids.cli.main import (
 from surreal_bids.cli.options import OPTIONS, add_options, path_of
 from surreal_bids.config import (
     ARGUMENTS,
-    CLUSTER,
     PATTERNS,
     RUNNING,
     SECTIONS,
@@ -31,7 +29,7 @@ from surreal_bids.config import (
     AppConfig,
     flag_of,
 )
-from surreal_bids.exceptions import SurrealError, UsageError
+from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import sole_use
 from surreal_bids.parallel import find_device, start_server
 
@@ -47,8 +45,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
 
     Options that are not given are absent from the namespace, and `--config-file` may set them.
     """
-    translated = with_our_names(with_hyphens(arguments))
-    given = vars(build_parser().parse_args(translated))
+    given = vars(build_parser().parse_args(with_hyphens(arguments)))
     verbosity = given.pop('verbosity')
     config_file = given.pop('config_file')
     given = {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
@@ -59,13 +56,12 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
 
 def _warn_of_unused(config: AppConfig, given: Iterable[str]) -> None:
     """Warn of options of the command line that have no effect in this run."""
-    unused = {} if config.write_slurm else {CLUSTER: 'without --write-slurm'}
-    if 'group' not in config.analysis_levels:
-        unused |= dict.fromkeys((VOLUMES, PATTERNS, TRAINING), 'at the participant level')
+    if 'group' in config.analysis_levels:
+        return
     for name in given:
-        section = OPTIONS[name].section
-        if section in unused and name not in ('device', 'random_seed'):
-            found = f'{flag_of(name)}: no effect {unused[section]}'
+        of_group = OPTIONS[name].section in (VOLUMES, PATTERNS, TRAINING)
+        if of_group and name not in ('device', 'random_seed'):
+            found = f'{flag_of(name)}: no effect at the participant level'
             LOGGER.warning(Caution(found, 'The option is ignored', 'Remove it'))
 
 
@@ -76,8 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
         description='R-indices of disease-related brain patterns from T1-weighted MRI: a BIDS App. '
         'The participant level computes regional volumes and RAVENS maps of each T1w image. The '
         'group level finds the patterns. Rerun a command to resume it after an interruption.',
-        epilog='fMRIPrep-compatible aliases, such as --nthreads, --mem-mb and --fs-subjects-dir, '
-        'are accepted. Exit codes: 0 success; 1 some participants failed and are listed; 2 wrong '
+        epilog='Exit codes: 0 success; 1 some participants failed and are listed; 2 wrong '
         'usage; 16 not a BIDS dataset; 18 nothing matches the filters; 65 bad data; 73 the output '
         'cannot be written.',
         allow_abbrev=False,
@@ -127,13 +122,10 @@ def run(arguments: Sequence[str]) -> int:
     if _processes_images(config) and not any(config.output_dir.glob('sub-*')):
         start_server()  # Of a first run, which needs it in any case.
     check_options(config)
-    writes_jobs = config.write_slurm is not None
     if config.roi_table is not None and config.analysis_levels == ('group',):
         check_output_folder(config.bids_dir, config.output_dir)
-        return _write_slurm(config, None) if writes_jobs else _run_group(config, ())
+        return _run_group(config, ())
     survey = survey_dataset(config)
-    if writes_jobs:
-        return _write_slurm(config, survey)
     if config.dry_run:
         return _show(config, survey)
     return _run_levels(config, survey)
@@ -159,7 +151,7 @@ def _run_levels(config: AppConfig, survey: Survey) -> int:
 
 def _processes_images(config: AppConfig) -> bool:
     """Tell whether the options ask for images to be processed on this machine."""
-    elsewhere = config.dry_run or config.reports_only or config.write_slurm or config.use_plugin
+    elsewhere = config.dry_run or config.reports_only or config.use_plugin
     return 'participant' in config.analysis_levels and not elsewhere
 
 
@@ -177,10 +169,6 @@ def check_options(config: AppConfig) -> None:
     from surreal_bids.cli.execution import check_running_options
     from surreal_bids.cli.plan import check_anatomy_options
 
-    if config.dry_run and config.write_slurm is not None:
-        raise UsageError(
-            '--dry-run writes nothing, --write-slurm writes scripts of jobs; remove one of them'
-        )
     segmentation_label(config)
     if 'participant' in config.analysis_levels:
         check_anatomy_options(config)
@@ -225,13 +213,6 @@ def _wrong_with_tables(config: AppConfig) -> SurrealError | None:
     except SurrealError as error:
         return error
     return None
-
-
-def _write_slurm(config: AppConfig, survey: Survey | None) -> int:
-    from surreal_bids.cli.slurm import write_slurm
-
-    sys.stdout.write(write_slurm(config, survey))
-    return 0
 
 
 def _run_participants(config: AppConfig, survey: Survey) -> int:

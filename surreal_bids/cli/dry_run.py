@@ -8,15 +8,45 @@ from textwrap import indent
 
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import list_outputs
-from surreal_bids.bids.preflight import Problem, Survey
-from surreal_bids.cautions import log_cautions
-from surreal_bids.cli.costs import estimate, lacking_space
+from surreal_bids.bids.preflight import Problem, Survey, free_bytes
+from surreal_bids.cautions import Caution, log_cautions
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import Job, Plan, gaps, refusals, reuse_table
 from surreal_bids.config import AppConfig
 from surreal_bids.files import MISSING
 from surreal_bids.names import visit_name
 from surreal_bids.text import align, counted, list_briefly
+
+CPU_SECONDS, PROCESS_GB, OUTPUT_GB, WORK_GB = 102.0, 3.0, 0.24, 0.34
+"""Processor time, memory of the largest step, outputs and intermediate results of one head at
+1 mm, segmented by the network."""
+
+
+def estimate(config: AppConfig, n_images: int) -> str:
+    """Estimate what images need, from one measured head."""
+    nprocs = config.nprocs or usable_cores()
+    minutes = n_images * CPU_SECONDS / nprocs / 60
+    time = f'{minutes / 60:.1f} h' if minutes >= 60 else f'{max(1, round(minutes))} min'
+    return (
+        f'Estimate for images of 1 mm: about {time} on {counted(nprocs, "core")}, '
+        f'{PROCESS_GB * nprocs:.0f} GB of memory, {OUTPUT_GB * n_images:.1f} GB for outputs and '
+        f'{WORK_GB * n_images:.1f} GB for intermediate results'
+    )
+
+
+def lacking_space(config: AppConfig, n_images: int) -> list[Caution]:
+    """Name the folders that have less free space than a run is estimated to need."""
+    needed = {config.output_dir: OUTPUT_GB * n_images, config.work_dir: WORK_GB * n_images}
+    free = {folder: free_bytes(folder) / 1e9 for folder in needed}
+    return [
+        Caution(
+            f'{folder}: {free[folder]:.1f} GB are free, but about {size:.1f} GB are needed',
+            'The run will stop when the disk is full',
+            'Free some space, or choose another folder',
+        )
+        for folder, size in needed.items()
+        if free[folder] < size
+    ]
 
 
 def summarise(config: AppConfig, survey: Survey, plan: Plan | None) -> str:
@@ -105,9 +135,8 @@ def _to_do(config: AppConfig, plan: Plan) -> str:
         lines += ['Results found in --derivatives:', indent(table, '  ')]
         log_cautions([*gaps(config, plan.jobs), *refusals(plan.jobs)])
     if pending:
-        expected = estimate(config, pending, config.nprocs or usable_cores())
-        lines.append(str(expected))
-        log_cautions(lacking_space(config, expected))
+        lines.append(estimate(config, len(pending)))
+        log_cautions(lacking_space(config, len(pending)))
     return '\n'.join(lines)
 
 

@@ -10,15 +10,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
-import nipype
 from nipype.pipeline import plugins
 from nipype.pipeline.engine import MapNode, Workflow
-from nipype.pipeline.engine.utils import write_workflow_resources
 from nipype.pipeline.plugins.base import PluginBase
 from nipype.pipeline.plugins.multiproc import process_initializer, run_node
 from nipype.pipeline.plugins.tools import report_crash
@@ -52,9 +49,6 @@ POLL_SECONDS = '0.1'
 
 SECONDS_BETWEEN_CALLS = 1.0
 """Maximum interval of status callbacks while steps run."""
-
-RESOURCES = 'resource_monitor.json'
-"""Name of the table of the resource monitor in the folder of a workflow."""
 
 DIED = (
     'RuntimeError: the process of this step was killed twice, probably for lack of memory; use '
@@ -95,7 +89,7 @@ def run_workflows(
     workflows
         Created when they are needed; their folders are inside the work folder.
     config
-        Processes, memory, plugin, and whether to stop at the first failure.
+        Processes, memory and plugin.
     finished
         Called as each workflow ends.
     status_callback
@@ -111,15 +105,11 @@ def run_workflows(
             prepared = (_prepare(workflow, config) for workflow in workflows)
             plugin.work(prepared, lambda *end: _prepare(finished(*end), config))
             return
-        if config.resource_monitor:
-            nipype.config.enable_resource_monitor()
         for workflow in workflows:
             following: Workflow | None = workflow
             while following is not None:
                 crashes = _run_with_plugin(_prepare(following, config), plugin)
                 following = finished(following, crashes)
-                if crashes and config.stop_on_first_crash:
-                    return
 
 
 def _run_with_plugin(workflow: Workflow, plugin: Any) -> list[Crash]:
@@ -149,8 +139,7 @@ class DepthFirstPlugin(PluginBase):
     ----------
     plugin_args
         `n_procs` and `memory_gb` as MultiProc has them; `threads` of libraries in each process;
-        `stop_on_first_crash`; `log_level` of Nipype's messages; `monitor`, whether to record time
-        and memory of steps.
+        `log_level` of Nipype's messages.
     """
 
     def __init__(self, plugin_args: dict[str, Any]) -> None:
@@ -160,9 +149,6 @@ class DepthFirstPlugin(PluginBase):
             plugin_args.get('memory_gb') or MEMORY_SHARE * get_system_total_memory_gb()
         )
         self._threads = int(plugin_args.get('threads', 1))
-        self._monitor = bool(plugin_args.get('monitor'))
-        self._stops = bool(plugin_args.get('stop_on_first_crash'))
-        self._failed = False
         self._graph: Any = None
         self._branches: list[_Branch] = []
         self._running: dict[Future, tuple[_Branch, Any, bool]] = {}
@@ -178,7 +164,7 @@ class DepthFirstPlugin(PluginBase):
         """Run all workflows, including those that `finished` returns."""
         waiting = enumerate(workflows)
         try:
-            while not self._is_stopped:
+            while True:
                 self._retry()
                 while self._may_start and (found := self._first_ready()):
                     self._start(*found)
@@ -190,21 +176,15 @@ class DepthFirstPlugin(PluginBase):
                     self._collect()
                 else:
                     return
-            for branch in self._branches:
-                finished(branch.workflow, collect_crashes(branch.workflow))
         finally:
             for pool in (self._pool, *self._lone_pools):
                 pool.shutdown(cancel_futures=True)
 
     @property
-    def _is_stopped(self) -> bool:
-        return self._failed and self._stops
-
-    @property
     def _may_start(self) -> bool:
-        """Whether steps may start: the run is not stopped and no step has to run alone."""
+        """Whether steps may start: no step has to run alone."""
         alone = any(is_last_try for *_, is_last_try in self._running.values())
-        return not (self._is_stopped or alone or self._to_retry)
+        return not (alone or self._to_retry)
 
     @property
     def _has_room(self) -> bool:
@@ -222,9 +202,6 @@ class DepthFirstPlugin(PluginBase):
         opened = False
         for branch in [branch for branch in self._branches if branch.is_done]:
             self._branches.remove(branch)
-            if self._monitor:
-                folder = Path(branch.workflow.base_dir, branch.workflow.name)
-                write_workflow_resources(branch.graph, filename=str(folder / RESOURCES))
             following = finished(branch.workflow, collect_crashes(branch.workflow))
             if following is not None:
                 self._open(branch.order, following)
@@ -309,7 +286,6 @@ class DepthFirstPlugin(PluginBase):
             branch.end(step)
             self._tell(step, 'ready' if ready else 'end')
             return
-        self._failed = True
         report_crash(step, traceback=traceback)
         branch.give_up(step)
         self._tell(step, 'exception')
@@ -323,7 +299,7 @@ class DepthFirstPlugin(PluginBase):
         return ProcessPoolExecutor(
             max_workers=workers,
             initializer=start_worker,
-            initargs=(os.fspath(Path.cwd()), log_level(), of_nipype, self._monitor, self._threads),
+            initargs=(os.fspath(Path.cwd()), log_level(), of_nipype, self._threads),
             mp_context=start_server(),
         )
 
@@ -390,14 +366,11 @@ def run_step(step: Any, threads: int = 1) -> tuple[list[str] | None, bool]:
     results = Path(step.output_dir(), f'result_{step.name}.pklz')
     before = results.stat().st_mtime_ns if results.is_file() else None
     traceback = run_node(step, False, 0)['traceback']
-    if nipype.config.resource_monitor:
-        for samples in Path.cwd().glob(f'.proc-{os.getpid()}_*'):
-            samples.unlink()
     return traceback, before is not None and results.stat().st_mtime_ns == before
 
 
-def start_worker(folder: str, level: int, of_nipype: int, monitor: bool, threads: int) -> None:
-    """Prepare a worker process: its folder, log levels, the resource monitor, and threads."""
+def start_worker(folder: str, level: int, of_nipype: int, threads: int) -> None:
+    """Prepare a worker process: its folder, log levels and threads."""
     end_with_parent()
     process_initializer(folder)
     os.environ.update(dict.fromkeys(THREAD_SETTINGS, str(threads)))
@@ -407,8 +380,6 @@ def start_worker(folder: str, level: int, of_nipype: int, monitor: bool, threads
     _quieten(of_nipype)
     # PyTorch warns when a thread is the first to multiply matrices on a GPU, and goes on.
     warnings.filterwarnings('ignore', 'Attempting to run cuBLAS')
-    if monitor:
-        nipype.config.enable_resource_monitor()
 
 
 def _prepare(workflow: Workflow | None, config: AppConfig) -> Any:
@@ -425,7 +396,7 @@ def _prepare(workflow: Workflow | None, config: AppConfig) -> Any:
             'hash_method': 'timestamp',
             'poll_sleep_duration': POLL_SECONDS,
             'remove_unnecessary_outputs': 'false',
-            'stop_on_first_crash': str(config.stop_on_first_crash).lower(),
+            'stop_on_first_crash': 'false',
         }
     )
     return workflow
@@ -456,12 +427,7 @@ def _make_plugin(config: AppConfig) -> Any:
     arguments = {**resources, **settings.get('plugin_args', {})}
     if settings['plugin'] != LOCAL:
         return getattr(plugins, f'{settings["plugin"]}Plugin')(plugin_args=arguments)
-    about_run = {
-        'threads': config.omp_nthreads,
-        'stop_on_first_crash': config.stop_on_first_crash,
-        'log_level': _log_level(),
-        'monitor': config.resource_monitor,
-    }
+    about_run = {'threads': config.omp_nthreads, 'log_level': _log_level()}
     return DepthFirstPlugin(plugin_args=arguments | about_run)
 
 
@@ -469,10 +435,6 @@ def check_running_options(config: AppConfig) -> None:
     """Check the options for running before the run starts."""
     if config.use_plugin is not None:
         read_plugin(config.use_plugin)
-    if config.resource_monitor and find_spec('psutil') is None:
-        raise UsageError(
-            '--resource-monitor: requires psutil; install it with "pip install psutil"'
-        )
 
 
 def read_plugin(path: Path) -> dict[str, Any]:

@@ -81,9 +81,6 @@ ANALYSIS, ANALYSIS_SECONDS = 'analysis', 25.0
 MODEL = 'model'
 """The part of such a folder that is locked and replaced."""
 
-PLAN, PLAN_DECIMALS = 'plan', 4
-"""Outputs of `plan`, and their digits."""
-
 MOST_THREADS = 4
 """With 16, matrices as small as these took a third longer in all."""
 
@@ -111,7 +108,6 @@ def run(argv: Sequence[str]) -> int:
         'add-site': run_add_site,
         'import-checkpoint': run_import,
         'card': run_card,
-        'plan': run_plan,
     }
     return runs[arguments.command](arguments)
 
@@ -498,58 +494,6 @@ def run_card(arguments: argparse.Namespace) -> int:
         shown = SHORTEST if arguments.verbosity == QUIET else None
         text = card_text(card) if arguments.verbosity > 0 else verdict_text(card, shown)
     sys.stdout.write(f'{text}\n')
-    return 0
-
-
-def run_plan(arguments: argparse.Namespace) -> int:
-    """Read controls, simulate studies of several sizes, and say which size suffices."""
-    out = arguments.out
-    files = [out / f'{PLAN}{end}' for end in ('.tsv', '.json', '.svg')]
-    refuse_inputs(files, [arguments.table, arguments.participants, arguments.exclude])
-    restore_interrupted(out, PLAN)
-    there = [path for path in files if path.exists()]
-    if there and not arguments.overwrite:
-        raise OutputError(f'{there[0]}: already exists; choose another folder or use --overwrite')
-
-    from surreal_bids.analysis.descriptions import own_files, write_described
-    from surreal_bids.analysis.planning import (
-        SUFFICIENT,
-        default_sizes,
-        describe_controls,
-        learn_law,
-        make_design,
-        plan_study,
-        summarise_plan,
-    )
-    from surreal_bids.cohort.cohort import read_cohort
-    from surreal_bids.reports.figures import plot_plan, save_figure
-
-    _refuse_foreign(files[:2], own_files(PLAN, files[0]))
-    options = _options(arguments, CohortOptions)
-    seed = check_config(TrainingOptions(random_seed=arguments.random_seed)).random_seed
-    with _suggest_participants(arguments):
-        controls = read_cohort(arguments.table, arguments.participants, options, groups='controls')
-    design = make_design(
-        controls,
-        arguments.sizes,
-        arguments.n_patterns,
-        arguments.loss,
-        arguments.sites,
-        arguments.regions,
-    )
-    summarise(describe_controls(controls))
-    log_cautions(controls.warnings)
-    with _naming_table(arguments):
-        law = learn_law(controls)
-        with sole_use(out, [PLAN]), Progress([Stage(PLAN)]):
-            with step(PLAN):
-                sizes = arguments.sizes or default_sizes(design)
-                plan = plan_study(law, design, sizes, seed)
-            with staged(out, PLAN, there) as new:
-                write_described(PLAN, new / files[0].name, plan.round(PLAN_DECIMALS))
-                save_figure(new / files[2].name, plot_plan(plan, SUFFICIENT))
-    summarise(f'\n{summarise_plan(plan, design)}\n')
-    sys.stdout.write(f'The plan is in {out}.\n')
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from surreal_bids.cli.main import Parser, add_common_options, add_to_commands
 from surreal_bids.cli.options import add_option, add_options, path_of
-from surreal_bids.config import GROUPS, PLANNED_SIZES, SECTIONS, TRAINING, VOLUMES
+from surreal_bids.config import GROUPS, SECTIONS, TRAINING, VOLUMES
 
 MODEL = 'folder of the model, or a published model: ad or ageing'
 
@@ -25,10 +25,10 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest='command',
         required=True,
-        metavar='{fit,apply,report,add-site,import-checkpoint,card,plan}',
+        metavar='{fit,apply,report,add-site,import-checkpoint,card}',
         title='Commands',
     )
-    for add in (_add_fit, _add_apply, _add_report, _add_site, _add_import, _add_card, _add_plan):
+    for add in (_add_fit, _add_apply, _add_report, _add_site, _add_import, _add_card):
         add(commands)
     add_to_commands(commands)
     return parser
@@ -183,59 +183,6 @@ def _add_card(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument('model', type=path_of, metavar='MODEL', help=MODEL)
-
-
-def _add_plan(commands: Any) -> None:
-    parser = commands.add_parser(
-        'plan',
-        usage='surreal-gan plan TABLE --out FOLDER [options]',
-        help='plan a study: how many controls and patients are needed',
-        description='Simulate studies of several sizes from your own controls, preprocess them '
-        'like data, and report how well patterns are found. It takes a few minutes.',
-        epilog='Healthy participants are drawn from the distribution of the controls in TABLE (at '
-        'least 20). Patients lose volume in patterns of regions that vary together; severities are '
-        'uniform. FOLDER will contain plan.tsv, one row per size with reproducibility, c-index and '
-        'the share of studies that reproduce all patterns (described in plan.json), and the figure '
-        'plan.svg.',
-        allow_abbrev=False,
-    )
-    _add_tables(parser)
-    _add_path(parser, '--out', 'FOLDER', 'folder to write the plan to')
-    _add_overwrite(parser, 'replace the plan in FOLDER')
-    numbers: tuple[tuple[str, Any, Any, str, str], ...] = (
-        ('--n-patterns', int, 3, 'M', 'number of patterns (default: 3)'),
-        ('--loss', float, 0.2, 'X', 'share of its volume that a region loses at the highest '
-         'severity (default: 0.2)'),
-        ('--regions', int, None, 'N', 'regions of each pattern (default: a tenth of all)'),
-        ('--sites', int, None, 'N', 'number of scanners (default: as many as TABLE has)'),
-    )  # fmt: skip
-    for name, kind, default, metavar, text in numbers:
-        parser.add_argument(name, type=kind, default=default, metavar=metavar, help=text)
-    parser.add_argument(
-        '--sizes',
-        type=_size,
-        nargs='+',
-        default=[],
-        metavar='N+N',
-        help='numbers of controls and patients to try, such as 60+90 120+180 (default: those of '
-        f'{" ".join(f"{cn}+{pt}" for cn, pt in PLANNED_SIZES)} with three controls per site)',
-    )
-    add_option(parser, 'random_seed')
-    _add_columns(parser)
-    _add_controls(parser)
-    for name in ('features', 'covariates', 'icv'):
-        add_option(parser, name)
-
-
-def _size(text: str) -> tuple[int, int]:
-    """Read numbers of controls and patients."""
-    try:
-        controls, patients = map(int, text.split('+'))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f'expected controls+patients, such as 60+90, not {text!r}'
-        ) from error
-    return controls, patients
 
 
 def _add_tables(parser: argparse.ArgumentParser) -> None:

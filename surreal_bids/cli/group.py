@@ -92,7 +92,7 @@ DONE = 'done'
 """File beside a cohort for which all results have been computed."""
 
 
-SET_BY_MODEL = {'--covariates', '--icv', '--features', '--combat-fit-on', '--impute'}
+SET_BY_MODEL = {'--covariates', '--icv', '--features', '--impute'}
 """Options of preprocessing, which a model to apply brings along."""
 
 ONLY_TRAINING = {flag_of(each.name) for each in fields(TrainingOptions)} - {
@@ -193,9 +193,9 @@ def check_group_options(config: AppConfig) -> None:
     check_template(config)
     if config.model is not None:
         TableModel.load(config.model)
-    elif config.write_slurm is None:
+    else:
         find_device(config.device)
-    if 'participant' not in config.analysis_levels and config.write_slurm is None:
+    if 'participant' not in config.analysis_levels:
         return  # The group level itself reads everything before it writes.
     if not config.dry_run:
         check_group_tables(config)

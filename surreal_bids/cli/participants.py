@@ -33,9 +33,9 @@ from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cautions import log_cautions
 from surreal_bids.cli.config_file import config_to_toml, write_config
 from surreal_bids.cli.contents import without_bad_results
-from surreal_bids.cli.costs import SECONDS, estimate, lacking_space
 from surreal_bids.cli.crashes import Crash
-from surreal_bids.cli.execution import RESOURCES, run_workflows, runs_here
+from surreal_bids.cli.dry_run import estimate, lacking_space
+from surreal_bids.cli.execution import run_workflows, runs_here
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import (
     Job,
@@ -176,10 +176,8 @@ def announce(config: AppConfig, jobs: Sequence[Job]) -> None:
     """Tell how many images are processed and how long it takes; warn if the disk is too small."""
     if not jobs:
         return
-    expected = estimate(config, jobs, config.nprocs or usable_cores())
-    duration = f': {expected.duration}' if runs_here(config) else ''
-    PROGRESS.info('Processing %s%s', counted(len(jobs), 'image'), duration)
-    log_cautions(lacking_space(config, expected))
+    PROGRESS.info('Processing %s. %s', counted(len(jobs), 'image'), estimate(config, len(jobs)))
+    log_cautions(lacking_space(config, len(jobs)))
 
 
 def start_outputs(config: AppConfig, survey: Survey, plan: Plan) -> None:
@@ -234,7 +232,7 @@ class Processing:
                 if (reason := self._why_not_reported(job))
             ]
         logs = {job.workflow_name: self._log_of(job) for job in self._pending}
-        self._progress = ImageProgress(logs, SECONDS, config.nprocs or usable_cores())
+        self._progress = ImageProgress(logs, {}, config.nprocs or usable_cores())
 
     def run(self) -> Outcome:
         """Run everything and return what was done."""
@@ -242,15 +240,11 @@ class Processing:
             run_workflows(self._workflows(), self._config, self._settle, self._progress)
         for job in list(self._unsettled.values()):
             self._settle_job(job, [])
-        self._keep_resources()
         processed = frozenset(job.image.name for job in self._pending)
         return Outcome(self._problems, processed, self._n_reports)
 
     def _workflows(self) -> Iterator[pe.Workflow]:
         """Yield the workflows of images, then those of reports without a pending image."""
-        if self._config.write_graph and self._pending:
-            workflow = make_workflow(self._config, self._study, self._pending[0])
-            draw_graph(self._config, workflow)
         pending = {job.participant for job in self._pending}
         others = [label for label in self._asked if label not in pending]
         due = [label for label in others if self._report_is_due(label)]
@@ -345,13 +339,6 @@ class Processing:
     def _log_of(self, job: Job) -> Path:
         return output_path(self._config.output_dir, 'log', **job.entities)
 
-    def _keep_resources(self) -> None:
-        """Copy the file of the resource monitor to the logs."""
-        written = steps_dir(self._config) / IMAGES / RESOURCES
-        if self._config.resource_monitor and written.is_file():
-            kept = output_path(self._config.output_dir, 'resources')
-            write_text(kept, written.read_text('utf-8'))
-
     def _done(self, label: str) -> list[Job]:
         """List the images of a participant whose outputs can be reported."""
         jobs = self._of_participant[label]
@@ -439,20 +426,6 @@ def write_citation(config: AppConfig, study: Study, plan: Plan) -> None:
     methods = methods_of(config, study, done or plan.jobs)
     options = MethodsOptions(__version__, imaging=methods)
     write_text(output_path(config.output_dir, 'citation'), methods_text(options))
-
-
-def draw_graph(config: AppConfig, workflow: pe.Workflow) -> None:
-    """Draw the workflow of an image, also as SVG if Graphviz is installed."""
-    folder = config.work_dir.absolute() / 'graph'
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / 'workflow.dot'
-    form = 'svg' if shutil.which('dot') else 'dot'
-    workflow.write_graph(str(target), graph2use='colored', format=form)
-    for path in (target, target.with_suffix('.svg')):
-        if path.is_file():
-            extension = path.suffix.removeprefix('.')
-            kept = output_path(config.output_dir, 'graph', extension=extension)
-            write_text(kept, path.read_text('utf-8'))
 
 
 def append_to_log(path: Path, text: str) -> None:

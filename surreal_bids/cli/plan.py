@@ -30,9 +30,8 @@ from surreal_bids.bids.precomputed import (
     atlas_label,
     find_reusable,
     reused_folders,
-    searched_for,
 )
-from surreal_bids.bids.preflight import Problem, Survey, select_images
+from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.cautions import Caution, log_cautions
 from surreal_bids.config import (
     BUILTIN_ATLAS,
@@ -140,8 +139,6 @@ def make_plan(config: AppConfig, survey: Survey) -> Plan:
     template, identity = template_name(config), study_identity(config)
     sound = [image for image in survey.images if image.name not in survey.damaged]
     jobs, problems = _plan_jobs(config, template, identity, sound)
-    if jobs and not problems and not config.derivatives_optional:
-        _require_some_reused(config, jobs)
     others, _ = _plan_jobs(config, template, identity, survey.other_sessions)
     return Plan(jobs, [*survey.problems, *problems], others)
 
@@ -235,39 +232,6 @@ def refusals(jobs: Iterable[Job]) -> list[Caution]:
         for job in jobs
         for reason in job.reusable.refused.values()
     ]
-
-
-def _require_some_reused(config: AppConfig, jobs: Sequence[Job]) -> None:
-    """Raise an error if a folder has no result for any image of the dataset."""
-    for name, folder in reused_folders(config).items():
-        if any(any(job.reusable.found_in(name).values()) for job in jobs):
-            continue
-        if _has_results_of_others(config, name, folder):
-            continue
-        reasons = [job.reusable.refused[name] for job in jobs if name in job.reusable.refused]
-        expected = f'expected {jobs[0].image.name}{searched_for(name)}'
-        raise DataError(
-            f'--derivatives {name}={folder}: results found for 0 of {len(jobs)} images '
-            f'({reasons[0] if reasons else expected}); correct the path, remove the option, or use '
-            '--derivatives-optional to compute everything'
-        )
-
-
-def _has_results_of_others(config: AppConfig, name: str, folder: Path) -> bool:
-    """Tell whether a folder has results for images of the dataset that were not selected."""
-    if not (config.participant_label or config.session_label):
-        return False
-    everyone = replace(config, participant_label=(), session_label=())
-    template = template_name(config)
-    return any(_has_results(name, folder, image, template) for image in select_images(everyone))
-
-
-def _has_results(name: str, folder: Path, image: T1wImage, template: str) -> bool:
-    try:
-        found = find_reusable({name: folder}, image, template)
-    except (DataError, OSError):
-        return True  # There are results, though not usable ones.
-    return any(found.found_in(name).values())
 
 
 def why_not_done(

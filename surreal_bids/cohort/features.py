@@ -471,7 +471,6 @@ def _for_training(config: CohortOptions, people: Table) -> Choice:
         icv_column=icv_column,
         icv=_icv_handling(config, icv_column),
         site_column=_named_site(config) or usual.get('site'),
-        combat_fit_on='all' if config.combat_fit_on == 'all' else 'controls',
         impute=config.impute,
     )
     found = require_columns(people, options.columns)

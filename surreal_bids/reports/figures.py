@@ -468,35 +468,6 @@ BEFORE, AFTER, HELD_OUT, CHANCE = '#c44e52', '#4c72b0', '#55a868', '#555555'
 """Colours that stay apart for colour-blind readers and in grey."""
 
 
-def plot_plan(plan: pd.DataFrame, sufficient: float) -> Figure:
-    """Draw reproducibility, accuracy and the share of studies that reproduce all patterns, by size.
-
-    Parameters
-    ----------
-    plan : frame
-        What :func:`surreal_bids.analysis.planning.plan_study` returned.
-    sufficient
-        Share of studies that is asked for.
-    """
-    titles = {
-        'reproducibility': 'reproducibility',
-        'c_index': 'c-index',
-        'reproduced': 'share of studies with all patterns',
-    }
-    figure = new_figure(WIDTH, PANEL)
-    places = range(len(plan))
-    labels = [f'{row.controls}\n+ {row.patients}' for row in plan.itertuples()]
-    for axes, (name, title), colour in zip(figure.subplots(1, 3), titles.items(), SERIES):
-        axes.errorbar(
-            places, plan[name], 1.96 * plan[f'{name}_se'], fmt='o-', color=colour, capsize=3
-        )
-        axes.set_xticks(places, labels)
-        axes.set(title=title, xlabel='controls + patients (95 % interval)', ylim=(0, 1.03))
-        tidy(axes)
-    axes.axhline(sufficient, color=NEUTRAL, lw=0.8, ls='--')
-    return figure
-
-
 def plot_harmonization(quality: HarmonizationQuality) -> Figure:
     """Draw site variance, site classification and covariate effect, before and after.
 

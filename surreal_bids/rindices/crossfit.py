@@ -26,7 +26,7 @@ from surreal_bids.model.agreement import Selection, warn_of_agreement
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.stability import least_stability, subsample_size
+from surreal_bids.model.stability import least_stability
 from surreal_bids.names import SINGULAR, SPREAD_SUFFIX, TRAINED_ON_SUFFIX
 from surreal_bids.progress import Stage, step
 from surreal_bids.rindices.model import (
@@ -200,18 +200,12 @@ def fold_options(
 
     One round of four, so that one in another optimum can be left out.
     """
-    from_factors = hyperparameters(options.preset).start == 'factors'
-    batch_size = options.batch_size
-    if batch_size is not None:
-        smallest = int(min(data.is_patient.sum(), (~data.is_patient).sum()))
-        batch_size = min(batch_size, subsample_size(smallest) if from_factors else smallest)
     return replace(
         options,
         n_patterns=(chosen.n_patterns,),
         ortho=() if chosen.ortho is None else (chosen.ortho,),
         repetitions=min(options.repetitions or MEMBERS, MEMBERS),
         random_seed=part_seed(options.random_seed, _FOLDS, fold),
-        batch_size=batch_size,
     )
 
 

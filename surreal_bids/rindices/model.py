@@ -60,7 +60,6 @@ PREPROCESSING = 'preprocessing'
 VISIT, R_INDEX, BASELINE = 'visit', 'r_index', 'baseline'
 """Index, and first column, of a table of contributions."""
 
-HYPER_PARAMETERS = ('gamma', 'kappa', 'zeta', 'mu', 'eta', 'lr', 'batch_size')
 """Options of training that replace a value of the preset."""
 
 ADDED_SITES, INDEX_ERROR = 'AddedSites', 'IndexStandardError'
@@ -388,7 +387,6 @@ def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
 
 def make_gan(options: TrainingOptions) -> SurrealGAN:
     """Make a Surreal-GAN that is not fitted yet."""
-    changes = {name: getattr(options, name) for name in HYPER_PARAMETERS}
     return SurrealGAN(
         tuple(options.n_patterns) or None,
         ortho=tuple(options.ortho) or None,
@@ -397,7 +395,6 @@ def make_gan(options: TrainingOptions) -> SurrealGAN:
         iterations=options.iterations,
         device=options.device,
         random_state=options.random_seed,
-        hyperparameters={name: value for name, value in changes.items() if value is not None},
     )
 
 

@@ -138,7 +138,7 @@ def teach_sites(model: TableModel, controls: Cohort) -> TableModel:
     elif combat.fit_on_ == 'all':
         raise DataError(
             'ComBat was fitted on controls and patients together, and cannot be extended from the '
-            'controls of a new site; train the model with --combat-fit-on controls'
+            'controls of a new site; train the model with ComBat fitted to controls'
         )
     inputs = prepare_inputs(controls.features, controls.people, controls.options)
     taught = ComBat.from_arrays(combat.to_arrays()).add_site(

@@ -9,7 +9,6 @@ from surreal_bids.analysis.change import CHANGE_COLUMNS, GROUP_COLUMNS
 from surreal_bids.analysis.descriptions import CONSTANTS, EXCLUDED, write_described
 from surreal_bids.analysis.diagnosis import DIAGNOSIS_COLUMNS, DIFFERENCE_COLUMNS
 from surreal_bids.analysis.patterns import PATTERN_COLUMNS
-from surreal_bids.analysis.planning import PLAN_COLUMNS
 from surreal_bids.bids.outputs import _data_dictionary, describe_columns, output_names
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.names import CONTROL, PATIENT
@@ -26,7 +25,6 @@ WRITTEN = {
     'differences': DIFFERENCE_COLUMNS,
     'associations': COLUMNS,
     'covariates': ['group', *COVARIATE_COLUMNS],
-    'plan': PLAN_COLUMNS,
 }
 
 

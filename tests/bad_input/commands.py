@@ -58,10 +58,6 @@ OPTIONS = [
         ['unseen-site', 'guess'],
         doors=('apply',),
     ),
-    option('batch-too-large', ('--batch-size', 1000), ['batch', '1000'], 65, ('fit',)),
-    option('lr-nan', ('--lr', 'nan'), ['lr', 'nan'], doors=('fit',)),
-    option('lr-negative', ('--lr', -1), ['lr', '-1'], doors=('fit',)),
-    option('weight-nan', ('--gamma', 'nan'), ['gamma', 'nan'], doors=('fit',)),
     option(
         'covariates-with-model',
         ('--covariates', 'age'),

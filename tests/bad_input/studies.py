@@ -148,7 +148,7 @@ def write_atlas(folder: Path) -> None:
 
 def fit(study: Study) -> list[str]:
     words = ['fit', study.volumes, '--participants', study.people, '--out', study.out]
-    return _words(words, study.columns, TRAINING, ['--lr', '0.01'], study.options)
+    return _words(words, study.columns, TRAINING, study.options)
 
 
 def apply(study: Study) -> list[str]:

@@ -178,11 +178,10 @@ def test_a_participant_without_the_chosen_session_is_named(attempt):
     ('words', 'code', 'named'),
     [
         (('--folds', 3), 0, '--folds: no effect with --model'),
-        (('--n-patterns', 3, '--lr', 0.01), 0, '--lr, --n-patterns: no effect'),
+        (('--n-patterns', 3, '--ortho', 0.1), 0, '--n-patterns, --ortho: no effect'),
         (('--impute',), USAGE, '--impute'),
         (('--features', 'muse72', '--icv', 'none'), USAGE, '--features, --icv'),
         (('--template', 'nowhere'), DATA, '--template nowhere'),
-        (('--slurm-memory', 3), 0, '--slurm-memory: no effect without --write-slurm'),
         (('--reports-only',), USAGE, '--reports-only'),
     ],
 )

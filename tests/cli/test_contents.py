@@ -3,7 +3,6 @@
 import gzip
 import os
 import shutil
-from dataclasses import replace
 from itertools import cycle, pairwise, product
 
 import nibabel as nib
@@ -253,7 +252,7 @@ def test_finished_images_are_not_read_again(sound):
         derivatives=(f'halves={sound / "nothing"}',),
     )
     (sound / 'nothing').mkdir(exist_ok=True)
-    plan = make_plan(replace(config, derivatives_optional=True), survey_dataset(config))
+    plan = make_plan(config, survey_dataset(config))
     assert without_bad_results(plan) == plan
 
 

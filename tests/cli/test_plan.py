@@ -10,6 +10,7 @@ from surreal_bids.bids.preflight import survey_dataset
 from surreal_bids.cli import plan
 from surreal_bids.cli.plan import (
     check_anatomy_options,
+    gaps,
     log_job,
     log_licence,
     log_reuse,
@@ -192,14 +193,14 @@ def test_a_table_shows_for_how_many_images_results_were_found(config, tmp_path, 
 
 
 @pytest.mark.parametrize('name', ['fmriprep', 'dlmuse', 'freesurfer'])
-def test_a_folder_that_has_nothing_for_any_image_is_an_error(config, tmp_path, name):
+def test_a_folder_that_has_nothing_for_any_image_is_computed_with_a_warning(config, tmp_path, name):
     folder = tmp_path / 'other'
     _fmriprep(folder, '07')
     config = replace(config, derivatives=(f'{name}={folder}',))
-    with pytest.raises(DataError, match=r'found for 0 of 3 images \(expected sub-01_'):
-        _plan(config)
-    plan = _plan(replace(config, derivatives_optional=True))
+    plan = _plan(config)
     assert [job.reusable.files for job in plan.jobs] == [{}] * 3
+    assert all('found for 0 of 3 images' in each.found for each in gaps(config, plan.jobs))
+    assert gaps(config, plan.jobs)
 
 
 def test_what_is_refused_is_said(make_dataset, tmp_path, caplog):
@@ -208,9 +209,7 @@ def test_what_is_refused_is_said(make_dataset, tmp_path, caplog):
     config = AppConfig(
         make_dataset(*names), tmp_path / 'out', ('participant',), derivatives=derivatives
     )
-    with pytest.raises(DataError, match=r'found for 0 of 2 images .*several sessions'):
-        _plan(config)
-    log_reuse(config, _plan(replace(config, derivatives_optional=True)).jobs)
+    log_reuse(config, _plan(config).jobs)
     assert 'sub-01_ses-b: existing result not used' in caplog.text
 
 

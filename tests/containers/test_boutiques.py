@@ -10,7 +10,7 @@ from surreal_bids.cli.app import build_parser
 
 FOLDER = Path(__file__).resolve().parents[2] / 'singularity'
 DESCRIPTOR = json.loads((FOLDER / 'boutiques.json').read_text())
-NOT_FOR_BOUTIQUES = {'--help', '--version', '--write-slurm'}
+NOT_FOR_BOUTIQUES = {'--help', '--version'}
 
 
 def test_the_descriptor_is_that_of_the_parser():
@@ -25,8 +25,7 @@ def test_the_descriptor_is_that_of_the_parser():
 def test_every_option_is_described(action):
     flags = {described.get('command-line-flag') for described in DESCRIPTOR['inputs']}
     names = set(action.option_strings)
-    skipped = names & NOT_FOR_BOUTIQUES or any(name.startswith('--slurm') for name in names)
-    assert not names or skipped or names & flags
+    assert not names or names & NOT_FOR_BOUTIQUES or names & flags
 
 
 @pytest.mark.skipif(shutil.which('bosh') is None, reason='needs Boutiques: pip install boutiques')

@@ -48,7 +48,6 @@ def passed(clone):
         ('Dockerfile', 'WORKDIR /tmp', 'WORKDIR /', ('test-slurm',)),
         ('tests/containers/levels.sh', '--sites 1', '--sites 2', ('test-slurm',)),
         ('singularity/slurm/submit.sh', 'sbatch --parsable', 'sbatch', ('test-image',)),
-        ('surreal_bids/cli/slurm.py', 'MOST_TASKS = 1000', 'MOST_TASKS = 10', TARGETS),
         ('tests/containers/options.sh', '100', '200', TARGETS),
         ('constraints.txt', 'torch==', 'torch>=', ()),
         ('pyproject.toml', "'tqdm >=4.66'", "'tqdm >=4.67'", ()),

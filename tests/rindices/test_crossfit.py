@@ -283,14 +283,6 @@ def test_seeds_of_parts_are_their_own(cohort, model):
     assert {each.n_patterns for each in folds} == {(chosen.n_patterns,)}
 
 
-@pytest.mark.parametrize(('preset', 'share'), [('robust', 1.0), ('sparse', 0.8)])
-def test_batches_of_a_fold_are_no_larger_than_its_groups(cohort, model, preset, share):
-    data = prepare_folds(cohort, OPTIONS).data[1]
-    wanted = replace(OPTIONS, preset=preset, batch_size=30)
-    own = fold_options(wanted, model.gan.selected_, 1, data)
-    assert own.batch_size == share * (~data.is_patient).sum() < 30
-
-
 def test_without_folds_r_indices_are_marked_as_trained_on(cohort, model):
     table = final_results(cohort, model)
     assert not table['held_out'].any()

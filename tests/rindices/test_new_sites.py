@@ -223,15 +223,3 @@ def test_a_known_site_is_refused(model, tmp_path, capsys):
 def tables(folder):
     volumes, people = folder / 'scanner' / 'volumes.tsv', folder / 'scanner' / 'participants.tsv'
     return volumes, '--participants', people
-
-
-@pytest.mark.slow
-def test_sites_learned_from_patients_too_cannot_be_added_to(tmp_path, capsys):
-    volumes, people = make_study(60, 60, seed=5).write(tmp_path)
-    fitted = run(
-        *('fit', volumes, '--participants', people, '--out', tmp_path / 'model'),
-        *('--combat-fit-on', 'all', *TINY),
-    )
-    assert fitted == 0
-    assert add(tmp_path / 'model', tmp_path)[1] == 65
-    assert '--combat-fit-on controls' in capsys.readouterr().err
