@@ -39,7 +39,7 @@ from threadpoolctl import threadpool_limits
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD, CNNormaliser
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.factors import fit_factors
-from surreal_bids.model.stability import choose_number
+from surreal_bids.model.number import choose_number
 from surreal_bids.simulation.population import sample_controls
 from surreal_bids.simulation.tables import SEVERITY_COLUMNS, TASKS, simulate_table
 from surreal_bids.stats.concordance import pattern_c_index

@@ -48,7 +48,7 @@ from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_factors, fit_known
-from surreal_bids.model.stability import CANDIDATES, Number, any_pattern, choose_number
+from surreal_bids.model.number import CANDIDATES, Number, choose_number
 from surreal_bids.rindices.crossfit import (
     CrossFit,
     cross_fit,
@@ -460,7 +460,7 @@ def any_pattern_at_all(
     for study in designs:
         name = name_design(study)
         number = choose(prepare(simulate(study, seed).cohort), seed, candidates)
-        tested = any_pattern(number)
+        tested = number.tested
         found[f'M >= 1, {name}'] = float(number.n_patterns > 0)
         found[f'p < 0.05, {name}'] = float(tested.p_value < 0.05)
     return found

@@ -72,9 +72,9 @@ def drawing_few() -> Iterator[None]:
     from surreal_bids.model.expectation import Schedule
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('surreal_bids.model.stability.PERMUTATIONS', 1)
-        patch.setattr('surreal_bids.model.stability.REPRODUCTIONS', 2)
-        patch.setattr('surreal_bids.model.stability.SUBSAMPLES', 4)
+        patch.setattr('surreal_bids.model.number.PERMUTATIONS', 1)
+        patch.setattr('surreal_bids.model.number.REPRODUCTIONS', 2)
+        patch.setattr('surreal_bids.model.number.SUBSAMPLES', 4)
         patch.setattr('surreal_bids.model.expectation.DESCENT_STEPS', 10)
         patch.setattr('surreal_bids.model.factors.LONG', Schedule(15, 0))
         patch.setattr('surreal_bids.model.factors.SHORT', Schedule(12, 5))

@@ -48,7 +48,7 @@ ONLY_FOR_IMAGES = ('cli.execution', 'cli.group', 'cli.participants')
 """Modules that need the plugins of Nipype, which does not run on Windows."""
 
 TABLES = """
-import surreal_bids.model.stability as stability
+import surreal_bids.model.number as stability
 from surreal_bids.cli.gan import main
 stability.PERMUTATIONS = stability.REPRODUCTIONS = 1
 table, model, out = sys.argv[2:]

@@ -14,7 +14,7 @@ from surreal_bids.bids.outputs import Column, describe_columns
 from surreal_bids.files import read_file, write_json, write_tsv
 from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.norms import NORM_PEOPLE
-from surreal_bids.model.stability import LEAST_OF_SEVERAL, LEAST_STABILITY
+from surreal_bids.model.number import LEAST_OF_SEVERAL, LEAST_STABILITY
 from surreal_bids.names import PARTICIPANT, SESSION, TRAINED_ON_SUFFIX
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.crossfit import MIN_REPRODUCED

@@ -82,6 +82,12 @@ class Analysis:
         return list(self.model.pattern_names)
 
     @property
+    def supported(self) -> bool:
+        """Whether the permutation test supports any pattern; also True if there was no test."""
+        number = self.model.gan.number_
+        return number is None or number.supported
+
+    @property
     def whose(self) -> Literal['patients', 'participants']:
         """In whom patterns are described: in everyone where there are no patients."""
         return 'patients' if self.cohort.counts['PT'] else 'participants'

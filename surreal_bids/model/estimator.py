@@ -28,9 +28,12 @@ from surreal_bids.model.agreement import (
     Member,
     Selection,
     Setting,
+    Spent,
+    Trained,
     choose_setting,
     form_consensus,
     make_setting,
+    train_in_rounds,
 )
 from surreal_bids.model.bundle import (
     checkpoint_path,
@@ -51,7 +54,7 @@ from surreal_bids.model.checks import (
     fit_domain,
 )
 from surreal_bids.model.contributions import MEAN_CONTROL, mean_contributions
-from surreal_bids.model.ensemble import Stack
+from surreal_bids.model.ensemble import Stack, Start
 from surreal_bids.model.factors import (
     USUAL_PENALTY,
     Factors,
@@ -59,10 +62,22 @@ from surreal_bids.model.factors import (
     fit_factors,
     fit_known,
     most_patterns,
+    refit,
     require_regions,
 )
 from surreal_bids.model.latent import one_pattern_at_a_time
+from surreal_bids.model.member_start import member_weights
 from surreal_bids.model.networks import encode, synthesise
+from surreal_bids.model.number import (
+    CANDIDATES,
+    Number,
+    Shuffle,
+    choose_number,
+    draw_subsample,
+    shuffle_rows,
+    stored_number,
+    subsample_size,
+)
 from surreal_bids.model.settings import (
     BATCHES_PER_EPOCH,
     DEFAULT_ITERATIONS,
@@ -74,27 +89,14 @@ from surreal_bids.model.settings import (
     HyperParameters,
     hyperparameters,
 )
-from surreal_bids.model.stability import (
-    CANDIDATES,
-    MOST_ROUNDS,
-    ROUND,
-    Number,
-    Shuffle,
-    Spent,
-    Trained,
-    TrainStack,
-    choose_number,
-    shuffle_rows,
-    start_members,
-    stored_number,
-    subsample_size,
-    train_in_rounds,
-    train_stack,
-    work_of_choice,
+from surreal_bids.model.train import (
+    Progress,
+    Sample,
+    Training,
+    members_by_ortho,
+    members_r_indices,
 )
-from surreal_bids.model.train import Sample, members_r_indices
 from surreal_bids.parallel import find_device
-from surreal_bids.progress import portion, report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,11 +105,8 @@ LOGGER = logging.getLogger(__name__)
 
 Floats = NDArray[np.floating]
 
-USUAL_ROUNDS = 2
-"""Rounds of members after which their consensus usually has settled."""
-
-FIT_REGIONS = 139
-"""With so many regions, an iteration of a round takes as long as a unit of `work_of_choice`."""
+_STREAM = 1
+"""Keeps the random numbers of a start apart from those of random weights."""
 
 
 class SurrealGAN(TransformerMixin, BaseEstimator):
@@ -167,8 +166,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         Number of controls and patients.
     domain_ : Domain or None
         Region of feature space covered by the training sample. None for some imported models.
-    rounds_of_choice_ : float
-        Work of choosing the number of patterns, in rounds of training; for the display of progress.
 
     Notes
     -----
@@ -248,7 +245,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self.linear_: dict[str, Any] | None = None
         self.factors_: Factors | None = None
         self.number_: Number | None = None
-        self.rounds_of_choice_ = 0.0
         if assess_number or len(self._candidates()) > 1:
             groups = values[~patient], values[patient]
             self.number_ = self._choose_number(*groups, shuffle, checkpoint_dir)
@@ -290,14 +286,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         if path is not None and path.is_file():
             return stored_number(load_checkpoint(path, owner)[1])
 
-        def tell(done: float, total: float, text: str) -> None:
-            per_unit = cn.shape[1] / FIT_REGIONS / self.most_iterations
-            self.rounds_of_choice_ = per_unit * total
-            rounds = self.rounds_of_choice_ + self.usual_rounds
-            report(per_unit * done, rounds, f'number of patterns: {text}')
-
-        tell(0.0, work_of_choice(candidates), 'comparing candidates')
-        found = choose_number(cn, pt, candidates, self.random_state, tell, shuffle, self._device)
+        found = choose_number(cn, pt, candidates, self.random_state, shuffle, self._device)
         if path is not None:
             save_checkpoint(path, {}, asdict(found), owner)
         return found
@@ -320,11 +309,10 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     ) -> None:
         """Train members of each candidate M, choose M and lambda, and form the consensus."""
         hyper = self._hyper
-        each = self.usual_rounds / len(candidates)
         settings = [
             setting
-            for place, n_patterns in enumerate(candidates)
-            for setting in self._train(n_patterns, sample, checkpoint_dir, place * each, like)
+            for n_patterns in candidates
+            for setting in self._train(n_patterns, sample, checkpoint_dir, like)
         ]
         self.members_ = [m for setting in settings for m in setting.members]
         self.agreement_ = [setting.record(hyper.core_members) for setting in settings]
@@ -370,22 +358,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         """Number of iterations: `iterations`, or the default of the preset."""
         return self.iterations or DEFAULT_ITERATIONS[self.preset]
 
-    @property
-    def usual_rounds(self) -> float:
-        """Rounds of members, four of one M and lambda each, that `fit` usually trains."""
-        if self._hyper.start == 'factors':
-            members = self.repetitions or USUAL_ROUNDS * ROUND
-        else:
-            members = (self.repetitions or RANDOM_REPETITIONS) * len(self._candidates())
-        return len(self._ortho()) * members / ROUND
-
-    @property
-    def rounds_of_choice(self) -> float:
-        """Rounds of members that take about as long as the choice of the number of patterns."""
-        if self._hyper.start == 'random' or self._candidates() == (0,):
-            return 0.0
-        return work_of_choice(self._candidates()) / self.most_iterations
-
     def train(
         self,
         X: ArrayLike | pd.DataFrame,
@@ -412,7 +384,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         Path
             The checkpoint. It contains the trained members; with `sparse`, the first round of them.
         """
-        self.history_, self.rounds_of_choice_ = [], 0.0
+        self.history_ = []
         self._train(n_patterns, self._sample(*feature_matrix(X), np.array(y)), checkpoint_dir)
         first = 0 if self._hyper.start == 'factors' else None
         return checkpoint_path(Path(checkpoint_dir), n_patterns, first)
@@ -459,28 +431,20 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         n_patterns: int,
         sample: Sample,
         checkpoint_dir: str | Path | None,
-        rounds_before: float = 0.0,
         like: SurrealGAN | None = None,
     ) -> list[Setting]:
         """Train the members of each lambda with this number of patterns."""
-        rounds_done = rounds_before
 
         def train(
             ortho: tuple[float, ...], first: int | None, count: int
         ) -> tuple[dict[float, Trained], int]:
-            nonlocal rounds_done
             stack = self._stack(n_patterns, sample, ortho, first or 0, count)
             if self._hyper.start == 'factors':
                 stack.origin = origin
-                start_members(stack, cn, pt, factors, self._device)
+                _start_members(stack, cn, pt, factors, self._device)
             folder = None if checkpoint_dir is None else Path(checkpoint_dir)
             checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
-            rounds = len(ortho) * count / ROUND
-            total = max(self.usual_rounds, rounds_done + rounds)
-            name, before = self._name_round(n_patterns, first), self.rounds_of_choice_
-            with portion(before + rounds_done, rounds, before + total, name):
-                trained, progress = train_stack(stack, sample, self.most_iterations, checkpoint)
-            rounds_done += rounds
+            trained, progress = _train_stack(stack, sample, self.most_iterations, checkpoint)
             self.history_ += progress.history
             return trained, progress.iteration
 
@@ -490,9 +454,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         cn, pt = (group.cpu().double().numpy() for group in (sample.cn, sample.pt))
         factors, origin = self._find_factors(cn, pt, n_patterns, like)
         self.factors_ = factors
-        settings, self.spent_ = train_in_rounds(
-            TrainStack(train, self._hyper), self._ortho(), self.repetitions
-        )
+        settings, self.spent_ = train_in_rounds(train, self._ortho(), self.repetitions, self._hyper)
         return settings
 
     def _find_factors(
@@ -506,16 +468,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         # Rounded, so that a run may go on on another machine, and without minus zero.
         origin = torch.from_numpy(patterns.round(2) + 0.0)
         return fit_known(cn, pt, patterns, penalty, self._device), origin
-
-    def _name_round(self, n_patterns: int, first: int | None) -> str:
-        """Tell which round of how many is trained; with random starts there is one."""
-        name = f'M={n_patterns}'
-        if first is None or (self.repetitions or ROUND + 1) <= ROUND:
-            return name
-        most = f'at most {MOST_ROUNDS}'
-        if self.repetitions is not None:
-            most = f'{-(-self.repetitions // ROUND)}'
-        return f'{name}, round {first // ROUND + 1} of {most}'
 
     def _stack(
         self, n_patterns: int, sample: Sample, ortho: tuple[float, ...], first: int, count: int
@@ -710,3 +662,44 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Sequence) else (value,)
+
+
+def _start_members(
+    stack: Stack, cn: Floats, pt: Floats, factors: Factors, device: str = 'cpu'
+) -> None:
+    """Start every member at the factors, fitted to its own subsample of participants."""
+    rngs = [
+        np.random.default_rng(
+            np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, _STREAM))
+        )
+        for seed in stack.seeds
+    ]
+    rows = [(draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for rng in rngs]
+    own = refit(cn, pt, rows, factors.patterns, factors.penalty, device)
+    starts = []
+    for (controls, patients), fitted, rng in zip(rows, own, rngs):
+        # A pattern that a small subsample has lost is that of everyone.
+        start = factors if fitted.has_empty else fitted
+        weights = member_weights(start, rng, stack.hyper.lipschitz)
+        single = {name: value.astype(np.float32) for name, value in weights.items()}
+        starts.append(Start(single, controls, patients))
+    stack.start_from(starts)
+
+
+def _train_stack(
+    stack: Stack, sample: Sample, iterations: int, checkpoint: Path | None
+) -> tuple[dict[float, Trained], Progress]:
+    """Train a stack; return its members by lambda, and the record of the training."""
+    training = Training(stack, sample, iterations, checkpoint)
+    weights = training.run()
+    r_ENM = members_r_indices(weights, sample.pt)
+    on_cpu = {name: tensor.cpu() for name, tensor in weights.items()}
+    trained = {
+        value: Trained(
+            {name: tensor[rows.tolist()] for name, tensor in on_cpu.items()},
+            r_ENM[rows],
+            [training.progress.converged[row] for row in rows],
+        )
+        for value, rows in members_by_ortho(stack.ortho).items()
+    }
+    return trained, training.progress

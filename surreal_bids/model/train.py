@@ -175,8 +175,6 @@ MONITORED_PATIENTS = 300
 """Agreement is watched on this many patients; the final choice is made on all."""
 MOST_HELD = 0.75
 """Part of the iterations in which f may be held still; it is trained in the others."""
-HELD_COST = 0.55
-"""Time of an iteration with f held still, relative to the others (batches of 22 and 112)."""
 SLOWEST_RATE = 0.05
 """Where learning rates decay, they end at this part of their full value."""
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
@@ -267,26 +265,16 @@ class Training:
             self._train_block(steps)
             if self._evaluation_is_due():
                 self._evaluate()
-            report(self._done_share(), 1.0, self._agreement())
+            report(self.progress.iteration, self.last_iteration, self._agreement())
             if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 self._save()
                 saved = time.monotonic()
         return self.final
 
-    def _done_share(self) -> float:
-        """Estimate the part of the work that is done; members usually settle before the end."""
-        now, end = self.progress.iteration, self.iterations
-        if self._finished():
-            return 1.0
-        if self.stack.hyper.settled is not None and now < (self.held + end) / 2:
-            end = (self.held + end) // 2
-        work = [HELD_COST * min(i, self.held) + max(i - self.held, 0) for i in (now, end)]
-        return min(work[0] / work[1], 1.0)
-
     def _agreement(self) -> str:
-        """Describe the latest agreement of members, once there is one."""
+        """Name M, and the latest agreement of members once there is one."""
         agreed = [row['agreement'] for row in self.progress.history if row['agreement'] is not None]
-        return f'agreement {agreed[-1]:.2f}' if agreed else ''
+        return f'M={self.stack.n_patterns}' + (f', agreement {agreed[-1]:.2f}' if agreed else '')
 
     def _finished(self) -> bool:
         return all(self.progress.done) or self.progress.iteration >= self.last_iteration

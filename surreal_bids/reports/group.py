@@ -36,6 +36,7 @@ from surreal_bids.cautions import (
 )
 from surreal_bids.cohort.uses import group_uses
 from surreal_bids.files import final_path
+from surreal_bids.model.number import stored_number, warn_of_chance
 from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION, is_label, without_prefix
 from surreal_bids.reports import figures
 from surreal_bids.reports.assembly import ANATOMY, read_fragment
@@ -55,6 +56,7 @@ from surreal_bids.reports.model_card import (
     agreement_table,
     assurances,
     describe_reproducibility,
+    explain_number,
     how_scored,
     linear_table,
     model_facts,
@@ -198,6 +200,8 @@ def _summary(report: GroupReport) -> Section:
     blocks: list[Block] = [Numbers(tuple(numbers)), *list_checks(report.cautions)]
     if found:
         blocks.append(Paragraph(' '.join(found)))
+    if explained := explain_number(report.card):
+        blocks.append(Paragraph(' '.join(explained.sentences)))
     return Section('Summary', (*blocks, *not_held_out(report.found)))
 
 
@@ -412,11 +416,18 @@ def _voxels(report: GroupReport) -> Section:
     return Section('Patterns by voxel', parts=tuple(parts))
 
 
+def _chance_warning(report: GroupReport) -> list[Block]:
+    """Return the verdict of the permutation test, if it supports no pattern."""
+    found = warn_of_chance(stored_number(report.card.get('Stability')))
+    return [Paragraph(each.statement) for each in found]
+
+
 def _associations(report: GroupReport) -> Section:
     """Return correlations of R-indices with other measures."""
     table, untested = report.found.associations, report.found.untested
     blocks: list[Block] = []
     if not table.empty:
+        blocks += _chance_warning(report)
         adjusted = table['adjusted_for'].iloc[0]
         caption = (
             f'Partial rank correlation in patients at the first visit, adjusted for {adjusted}.'
@@ -498,7 +509,7 @@ def _diagnosis(report: GroupReport) -> Section:
             'difference between the groups counts much less; n/a if the ages overlap too little.'
         )
     formats = dict.fromkeys(('auc', 'auc_low', 'auc_high'), '{:.3f}')
-    blocks: list[Block] = [Table(found.diagnosis, caption, formats)]
+    blocks: list[Block] = [*_chance_warning(report), Table(found.diagnosis, caption, formats)]
     columns = [name for name in found.differences if name != 'in_words']
     if len(found.differences):
         table = found.differences[columns]

@@ -16,15 +16,14 @@ from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.model.agreement import NO_PATTERN, warn_of_agreement
 from surreal_bids.model.factors import USUAL_PENALTY
-from surreal_bids.model.stability import (
-    LEAST_OF_SEVERAL,
-    LEAST_STABILITY,
+from surreal_bids.model.number import (
     REPRODUCTIONS,
+    Explanation,
     Stability,
-    any_pattern,
+    explain_choice,
     stored_number,
 )
-from surreal_bids.model.stability import (
+from surreal_bids.model.number import (
     SHARE as SUBSAMPLE_SHARE,
 )
 from surreal_bids.names import CONTROL, PATIENT
@@ -126,6 +125,7 @@ def verdict(card: Card) -> dict[str, str]:
         'Model': _contents(card),
         'Trained on': '; '.join(_sample(card)),
         'Patterns': ' '.join(assurances(card)) or ', '.join(card['PatternNames']) or 'none',
+        **_number_of_patterns(card),
         'To watch': ' '.join(map(str, watch)) or 'no warnings about the model',
         'Applies to': _applies_to(card),
     }
@@ -135,6 +135,11 @@ def verdict(card: Card) -> dict[str, str]:
         facts['Patterns'] = '; '.join([*meanings, NOT_ASSESSED])
         facts['To watch'] = ' '.join(map(str, watch)) or NOTHING_TO_ASSESS
     return facts
+
+
+def _number_of_patterns(card: Card) -> dict[str, str]:
+    explained = explain_number(card)
+    return {} if explained is None else {'Number of patterns': ' '.join(explained.sentences)}
 
 
 NOT_ASSESSED = (
@@ -374,7 +379,7 @@ def _read_in(imported: Mapping[str, Any]) -> str:
 def _tested(card: Card) -> Stability | None:
     """Return the test of whether there is any pattern at all; None if there was none."""
     number = stored_number(card.get('Stability'))
-    return None if number is None else any_pattern(number)
+    return None if number is None else number.tested
 
 
 def _p_value(tested: Stability) -> tuple[str, str]:
@@ -396,55 +401,30 @@ def against_chance(card: Card) -> list[Number]:
     return [Number('Permutation test of any pattern', *_p_value(tested), note)]
 
 
-def _shown_p(tested: Stability) -> str | None:
-    if not tested.null:
+def explain_number(card: Card) -> Explanation | None:
+    """Return why a model has its number of patterns; None if nothing was compared."""
+    number = stored_number(card.get('Stability'))
+    if number is None:
         return None
-    value, note = _p_value(tested)
-    return value.removeprefix('p = ') + ' (smallest possible)' * note.startswith('the smallest')
+    return explain_choice(number, card['Selected']['n_patterns'], card['Sample']['n_pt'])
 
 
 def stability_table(card: Card) -> tuple[Table, ...]:
-    """Return how the number of patterns was chosen: by stability and by patients left out."""
-    number = stored_number(card.get('Stability'))
-    if number is None:
+    """Return each number of patterns that was tried, and why it was chosen or not."""
+    explained = explain_number(card)
+    if explained is None:
         return ()
-    tried, selected = number.stabilities, card['Selected']['n_patterns']
-    word = 'chosen' if len(tried) > 1 else 'requested'
-    rows = [
-        {
-            'patterns': each.n_patterns,
-            'stability': each.value,
-            'permuted data, median': median(each.null) if each.null else None,
-            'permuted data, highest': max(each.null, default=None),
-            'p': _shown_p(each),
-            'selection': word if each.n_patterns == selected else '',
-        }
-        for each in tried
-    ]
-    table = pd.DataFrame(rows)
-    formats = dict.fromkeys(table.columns[1:4], '{:.2f}')
-    density = pd.Series([each.left_out for each in tried], dtype=float)
-    caption = STABILITY
-    if len(tried) > 1 and density.notna().all():
-        table.insert(2, 'patients left out', density - density[0])
-        formats['patients left out'] = '{:+.2f}'
-        caption = f'{STABILITY} {PATIENTS_LEFT_OUT}'
-    return (Table(table, caption, formats),)
+    formats = dict.fromkeys(explained.table.columns[1:5], '{:.2f}') | {'p': '{:.2g}'}
+    return (Table(explained.table, STABILITY, formats),)
 
 
 STABILITY = (
     'Stability: correlation of a pattern between models of different random subsamples; the '
-    'lowest over patterns is shown. The permutation test was run only where it could affect the '
-    'selection.'
+    'lowest over patterns is shown. The largest number of patterns is chosen that has the needed '
+    'stability and is more stable than with permuted data. The permutation test was run only '
+    'where it could affect the choice.'
 )
-PATIENTS_LEFT_OUT = (
-    'Patients left out: mean log-density of patients who were not used in the fit, compared with '
-    'the first row; higher is better. A number of patterns is supported if it is stable (at least '
-    f'{LEAST_STABILITY:g} for one pattern, {LEAST_OF_SEVERAL:g} for several), more stable than '
-    'with permuted data, and better than any smaller number for patients left out. The largest '
-    'one is chosen.'
-)
-"""What the columns of the table of stability mean, and how the number was chosen."""
+"""What the columns of the table mean, and how the number was chosen."""
 
 
 def agreement_table(card: Card) -> tuple[Block, ...]:

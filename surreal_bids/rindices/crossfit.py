@@ -25,8 +25,12 @@ from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.agreement import Selection, warn_of_agreement
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.model.number import (
+    least_stability,
+    stored_number,
+    warn_of_chance,
+)
 from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.stability import least_stability
 from surreal_bids.names import SINGULAR, SPREAD_SUFFIX, TRAINED_ON_SUFFIX
 from surreal_bids.progress import Stage, step
 from surreal_bids.rindices.model import (
@@ -269,11 +273,8 @@ SECONDS_PER_ITERATION = 0.01
 
 def training_stages(options: TrainingOptions, n_folds: int, at_once: int = 1) -> list[Stage]:
     """Plan the training of the final model, then of folds, `at_once` in parallel."""
-    gan = make_gan(options)
-    seconds = SECONDS_PER_ITERATION * gan.most_iterations
-    of_fold = min(options.repetitions or MEMBERS, MEMBERS) / MEMBERS
-    whole = gan.rounds_of_choice + gan.usual_rounds
-    plan = {FINAL: (1, whole), FOLDS: (n_folds, of_fold)}
+    seconds = SECONDS_PER_ITERATION * make_gan(options).most_iterations
+    plan = {FINAL: (1, 4.0), FOLDS: (n_folds, 1.0)}
     return [
         Stage(name, count, seconds, size=rounds, at_once=at_once, kind='training')
         for name, (count, rounds) in plan.items()
@@ -447,7 +448,10 @@ def not_reproduced(note: Mapping[str, Any]) -> list[str]:
 
 def doubts_of_model(card: Mapping[str, Any]) -> list[Caution]:
     """Return warnings that concern all R-indices of a model; `card` is that of `model.json`."""
-    doubts = warn_of_agreement(card.get('Selected', {}).get('agreement'))
+    selected = card.get('Selected', {})
+    doubts = warn_of_agreement(selected.get('agreement'))
+    if selected.get('n_patterns'):
+        doubts += warn_of_chance(stored_number(card.get('Stability')))
     listed = not_reproduced(card.get('CrossFit', {}))
     if listed:
         doubts.append(

@@ -31,8 +31,8 @@ from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.bundle import invalid_model, load_bundle, reading_model, save_bundle
 from surreal_bids.model.checks import MIN_PEOPLE
 from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.model.number import reproduce
 from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.stability import reproduce
 from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SINGULAR, SPREAD_SUFFIX
 from surreal_bids.rindices.intervals import (
     INTERVALS,

@@ -13,8 +13,8 @@ def test_number_is_not_far_from_what_it_should_be(name, monkeypatch):
     # One start with one penalty, and few folds, subsamples and permutations save time.
     monkeypatch.setattr('surreal_bids.model.factors.ROTATIONS', 0)
     monkeypatch.setattr('surreal_bids.model.factors.HIGHER_PENALTIES', ())
-    monkeypatch.setattr('surreal_bids.model.stability.SUBSAMPLES', 4)
-    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 20)  # p can be below 0.05
+    monkeypatch.setattr('surreal_bids.model.number.SUBSAMPLES', 4)
+    monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 20)  # p can be below 0.05
     monkeypatch.setattr(nulls, 'TrainingOptions', partial(TrainingOptions, folds=3))
     found = nulls.run(name)
     assert found['draws'].min() >= 2

@@ -20,7 +20,7 @@ N_REGIONS = 40
 
 @pytest.fixture(autouse=True)
 def few_permutations(few_draws, monkeypatch):
-    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 3)
+    monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 3)
 
 
 @pytest.fixture(scope='module')

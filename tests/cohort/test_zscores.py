@@ -51,8 +51,8 @@ def test_the_network_sees_the_same_as_of_volumes(tables, covariates):
 
 
 def test_r_indices_are_those_of_volumes(tables, monkeypatch):
-    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 1)
-    monkeypatch.setattr('surreal_bids.model.stability.REPRODUCTIONS', 2)
+    monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 1)
+    monkeypatch.setattr('surreal_bids.model.number.REPRODUCTIONS', 2)
     cohorts = (
         read(tables, 'volumes', icv='none', covariates=('none',)),
         read_scores(tables),

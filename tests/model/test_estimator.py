@@ -175,7 +175,7 @@ def test_a_second_fit_takes_the_checkpoint(table, is_patient, tmp_path):
 
 
 def test_a_second_fit_does_not_choose_the_number_again(table, is_patient, tmp_path, monkeypatch):
-    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 2)
+    monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 2)
     options = {'preset': 'sparse', 'iterations': 50, 'n_patterns': 1, 'repetitions': 2}
     first = SurrealGAN(**options).fit(table, is_patient, checkpoint_dir=tmp_path)
     monkeypatch.setattr(

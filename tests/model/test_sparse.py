@@ -8,17 +8,16 @@ import torch
 from safetensors.torch import load_file
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.model.agreement import Setting
-from surreal_bids.model.estimator import SurrealGAN
-from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.stability import (
+from surreal_bids.model.agreement import (
     HOPELESS,
     MOST_ROUNDS,
     ROUND,
+    Setting,
     Trained,
-    TrainStack,
     train_in_rounds,
 )
+from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.model.settings import hyperparameters
 from surreal_bids.model.train import Steps, members_r_indices
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.conftest import drawing_few
@@ -210,6 +209,9 @@ def test_too_few_regions_are_refused():
         SurrealGAN(2, **SHORT).fit(X[:, :12], is_patient)
 
 
+SPARSE = hyperparameters('sparse')
+
+
 def scripted_rounds(spread):
     """Rounds of made-up members: truth plus noise, whose size depends on lambda."""
     rng = np.random.default_rng(0)
@@ -224,12 +226,12 @@ def scripted_rounds(spread):
             trained[value] = Trained({'f.latent': torch.zeros(count, 2, 3)}, r, [True] * count)
         return trained, 10
 
-    return TrainStack(train, hyperparameters('sparse')), asked
+    return train, asked
 
 
 def test_rounds_end_when_the_consensus_settles():
     how, asked = scripted_rounds({0.4: 0.01})
-    settings, spent = train_in_rounds(how, (0.4,), None)
+    settings, spent = train_in_rounds(how, (0.4,), None, SPARSE)
     assert asked == [((0.4,), 0, ROUND), ((0.4,), ROUND, ROUND)]
     assert isinstance(settings[0], Setting)
     assert (spent.members, spent.iterations) == (2 * ROUND, 20 * ROUND)
@@ -237,21 +239,21 @@ def test_rounds_end_when_the_consensus_settles():
 
 def test_rounds_end_at_the_most_members():
     how, asked = scripted_rounds({0.4: 2.0})
-    _, spent = train_in_rounds(how, (0.4,), None)
+    _, spent = train_in_rounds(how, (0.4,), None, SPARSE)
     assert len(asked) == MOST_ROUNDS
     assert 'the most that are trained' in spent.reason
 
 
 def test_repetitions_fix_the_members():
     how, asked = scripted_rounds({0.4: 0.01})
-    settings, spent = train_in_rounds(how, (0.4,), 6)
+    settings, spent = train_in_rounds(how, (0.4,), 6, SPARSE)
     assert [count for _, _, count in asked] == [4, 2]
     assert len(settings[0].members) == spent.members == 6
 
 
 def test_a_hopeless_lambda_gets_no_further_members():
     how, asked = scripted_rounds({0.1: 1.0, 0.4: 0.08})
-    settings, _ = train_in_rounds(how, (0.1, 0.4), None)
+    settings, _ = train_in_rounds(how, (0.1, 0.4), None, SPARSE)
     assert [ortho for ortho, _, _ in asked] == [(0.1, 0.4)] + [(0.4,)] * (len(asked) - 1)
     assert len(asked) > 1
     assert settings[1].score(3) - settings[0].score(3) > HOPELESS

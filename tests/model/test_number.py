@@ -1,10 +1,11 @@
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from surreal_bids.model.factors import fit_samples
-from surreal_bids.model.stability import (
+from surreal_bids.model.number import (
     LEAST_STABILITY,
     PERMUTATIONS,
     REPRODUCTIONS,
@@ -12,11 +13,13 @@ from surreal_bids.model.stability import (
     Stability,
     choose_number,
     draw_subsample,
+    explain_choice,
     null_stability,
     reproduce,
     shuffle_rows,
     stability,
     stored_number,
+    warn_of_chance,
 )
 from surreal_bids.parallel import set_threads
 from tests.model.test_factors import cohort
@@ -27,7 +30,7 @@ FEW = 6
 
 @pytest.fixture
 def few_permutations(monkeypatch):
-    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', FEW)
+    monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', FEW)
 
 
 @pytest.mark.slow
@@ -84,7 +87,7 @@ def test_patterns_are_reproduced_where_there_are_some():
 @pytest.mark.parametrize('seed', [1, 2])
 def test_a_pattern_too_many_is_not_reproduced(monkeypatch, seed):
     """Its severities follow from those of the others, in every subsample alike."""
-    monkeypatch.setattr('surreal_bids.model.stability.REPRODUCTIONS', 8)
+    monkeypatch.setattr('surreal_bids.model.number.REPRODUCTIONS', 8)
     cn, pt, *_ = cohort(2, seed=seed, size=0.35)
     (fit,) = fit_samples(cn, pt, [(np.arange(len(cn)), np.arange(len(pt)))], 3)
     found = np.median(reproduce(cn, pt, fit.severities(pt), seed), axis=0)
@@ -93,7 +96,7 @@ def test_a_pattern_too_many_is_not_reproduced(monkeypatch, seed):
 
 
 def test_the_same_seed_gives_the_same_answer_whatever_else_is_tried(monkeypatch):
-    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 2)
+    monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 2)
     cn, pt, *_ = cohort(2, n_cn=60, n_pt=60, size=0.35)
     assert stability(cn, pt, 2, (0, 1)) == stability(cn, pt, 2, (0, 1))
     alone, among = choose_number(cn, pt, (2,)), choose_number(cn, pt, (1, 2))
@@ -108,22 +111,8 @@ def test_a_number_is_supported_when_it_beats_limit_and_null(value, null, support
     assert Stability(2, value, null).is_supported is supported
 
 
-@pytest.mark.parametrize('candidates', [(1, 2), (3,), (4, 2, 1)])
-def test_the_choice_reports_how_much_is_done(monkeypatch, candidates):
-    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 3)
-    cn, pt, *_ = cohort(1, n_cn=60, n_pt=60)
-    said = []
-    choose_number(cn, pt, candidates, report=lambda *told: said.append(told))
-    done, total, text = zip(*said)
-    assert text[: len(candidates)] == tuple(f'M={m}' for m in sorted(candidates))
-    assert all('permuted' in line for line in text[len(candidates) :])
-    assert list(done) == sorted(set(done))
-    assert all(part <= whole * 1.001 for part, whole in zip(done, total))
-    assert done[-1] == pytest.approx(total[-1])
-
-
 def test_permutations_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr('surreal_bids.model.stability.PERMUTATIONS', 4)
+    monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 4)
     cn, pt, *_ = cohort(1, n_cn=60, n_pt=60)
     alone = list(null_stability(shuffle_rows(cn, pt), 2, 0))
     set_threads(3)
@@ -141,13 +130,66 @@ def test_a_subsample_has_no_one_twice(n, size):
 
 
 def test_it_goes_to_json_and_back():
-    number = Number(1, (Stability(1, 0.95, (0.1, 0.2), 3.5), Stability(2, 0.3)))
-    values = {
-        'n_patterns': 1,
-        'stabilities': [
-            {'n_patterns': 1, 'value': 0.95, 'null': [0.1, 0.2], 'left_out': 3.5},
-            {'n_patterns': 2, 'value': 0.3, 'null': []},
-        ],
-    }
+    number = Number(1, (Stability(1, 0.95, (0.1, 0.2)), Stability(2, 0.3)))
+    values = json.loads(json.dumps(asdict(number)))
+    assert stored_number(values) == number
+    values['stabilities'][0]['left_out'] = 3.5  # As earlier versions stored it.
     assert stored_number(values) == number
     assert stored_number(None) is None
+
+
+TRIED = tuple(Stability(m, value) for m, value in enumerate((0.97, 0.85, 0.48, 0.3), start=1))
+TESTED = replace(TRIED[1], null=(0.2, 0.31) + 37 * (0.1,))
+
+
+def test_the_choice_is_explained():
+    number = Number(2, (TRIED[0], TESTED, *TRIED[2:]))
+    explained = explain_choice(number, 2, 92)
+    assert explained.sentences == (
+        '2 patterns chosen, the largest number that is supported: stability 0.85 in random '
+        'subsamples (at least 0.7 needed), up to 0.31 in 39 permutations (p = 0.025).',
+        'Runner-up: 3 patterns, not reproducible: stability 0.48 in random subsamples (at least '
+        '0.7 needed). --n-patterns 3 shows them.',
+        '2 patterns can be reproduced with 92 patients; with more patients, further ones may '
+        'appear.',
+    )
+    assert explained.table['reason'].tolist() == [
+        'reproducible, but more patterns are too',
+        'chosen',
+        'not reproducible',
+        'not reproducible',
+    ]
+    assert len(explain_choice(number, 2, 900).sentences) == 2
+    _, second = explain_choice(Number(2, (TRIED[0], TESTED)), 2, 92).sentences
+    assert second.startswith('Runner-up: 1 pattern, reproducible, but more patterns are too')
+
+
+def test_no_pattern_is_explained():
+    chance = replace(TRIED[1], null=5 * (0.9,))
+    explained = explain_choice(Number(0, (replace(TRIED[0], value=0.8), chance)), 0, 40)
+    assert explained.sentences[0] == 'No pattern is supported.'
+    assert explained.sentences[1].startswith('Runner-up: 2 patterns, no better than permuted data')
+    assert explained.sentences[2].startswith('No pattern is reproduced with 40 patients')
+    assert explained.table['reason'].tolist() == [
+        'not reproducible',
+        'no better than permuted data',
+    ]
+
+
+@pytest.mark.parametrize(
+    ('null', 'reason', 'verdict'),
+    [
+        (39 * (0.3,), 'requested', 'requested, supported by the data'),
+        ((0.9, *(38 * (0.3,))), 'requested; no better than permuted data', 'not supported by'),
+    ],
+)
+def test_a_requested_number_has_its_verdict(null, reason, verdict):
+    requested = replace(TRIED[1], null=null)
+    number = Number(2 * requested.is_supported, (requested,))
+    (sentence,), table = explain_choice(number, 2, 92)
+    assert verdict in sentence
+    assert table['reason'].item() == reason
+    assert number.supported == (reason == 'requested')
+    warnings = warn_of_chance(number)
+    assert len(warnings) == (not number.supported)
+    assert all('AUC and associations' in each.consequence for each in warnings)
