@@ -1,7 +1,7 @@
 """The models that the authors of Surreal-GAN published, which are part of this package.
 
 Their repository is https://github.com/zhijian-yang/SurrealGAN (MIT). The checkpoints there were
-converted by `surreal-gan import-checkpoint`.
+converted by `benchmarks/import_checkpoint.py`.
 """
 
 from __future__ import annotations

@@ -106,7 +106,6 @@ def run(argv: Sequence[str]) -> int:
         'apply': run_apply,
         'report': run_report,
         'add-site': run_add_site,
-        'import-checkpoint': run_import,
         'card': run_card,
     }
     return runs[arguments.command](arguments)
@@ -494,23 +493,4 @@ def run_card(arguments: argparse.Namespace) -> int:
         shown = SHORTEST if arguments.verbosity == QUIET else None
         text = card_text(card) if arguments.verbosity > 0 else verdict_text(card, shown)
     sys.stdout.write(f'{text}\n')
-    return 0
-
-
-def run_import(arguments: argparse.Namespace) -> int:
-    """Read the checkpoint, write the model, and show its card in short."""
-    from surreal_bids.cohort.features import listed_features
-    from surreal_bids.reports.model_card import verdict_text
-    from surreal_bids.rindices.import_checkpoint import import_checkpoint
-
-    require_free_folder(arguments.out, arguments.overwrite)
-    refuse_inputs([arguments.out / name for name in OWN_FILES], [arguments.file])
-    model = import_checkpoint(
-        arguments.file, listed_features(arguments.features), arguments.covariates, arguments.epoch
-    )
-    out = arguments.out
-    with sole_use(out, [MODEL]), staged(out, MODEL, _owned(out)) as new:
-        model.save(new)
-    summarise(f'{verdict_text(model.state()[1])}\n\n')
-    sys.stdout.write(f'The model is in {out}.\n')
     return 0

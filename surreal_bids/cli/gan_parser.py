@@ -25,10 +25,10 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest='command',
         required=True,
-        metavar='{fit,apply,report,add-site,import-checkpoint,card}',
+        metavar='{fit,apply,report,add-site,card}',
         title='Commands',
     )
-    for add in (_add_fit, _add_apply, _add_report, _add_site, _add_import, _add_card):
+    for add in (_add_fit, _add_apply, _add_report, _add_site, _add_card):
         add(commands)
     add_to_commands(commands)
     return parser
@@ -137,39 +137,6 @@ def _add_site(commands: Any) -> None:
     )
     _add_controls(parser)
     _add_overwrite(parser, 'replace the model in OUT')
-
-
-def _add_import(commands: Any) -> None:
-    parser = commands.add_parser(
-        'import-checkpoint',
-        usage='surreal-gan import-checkpoint FILE --features SET --out MODEL [options]',
-        help="convert a checkpoint of the authors' program into a model",
-        description="Convert a checkpoint of the authors' program (SurrealGAN 0.1 on PyPI) into a "
-        'model for "surreal-gan apply". The file does not contain the names of its features and '
-        "covariates. Both published models use muse72. The model of Alzheimer's disease uses the "
-        'covariates sex and age, the model of brain ageing sex and ICV (mm3), in this order. Sex '
-        'may be coded F and M, or 0 (F) and 1 (M). Nothing in the file is executed.',
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        'file',
-        type=path_of,
-        metavar='FILE',
-        help="checkpoint, or the folder that holds it in the authors' repository",
-    )
-    add_option(
-        parser,
-        'features',
-        required=True,
-        help='features of the checkpoint, in order: a named set, or a text file with one name per '
-        'line',
-    )
-    add_option(parser, 'covariates', help='covariates of the checkpoint, in order, such as sex age')
-    _add_path(parser, '--out', 'MODEL', 'folder to write the model to')
-    parser.add_argument(
-        '--epoch', type=int, metavar='N', help='epoch to import (default: the last one)'
-    )
-    _add_overwrite(parser, 'replace the model in MODEL')
 
 
 def _add_card(commands: Any) -> None:

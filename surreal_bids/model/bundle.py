@@ -89,8 +89,8 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         missing = [name for name in (CARD, TENSORS) if not (folder / name).is_file()]
     if missing:
         remedy = (
-            'give the folder that surreal-gan fit or import-checkpoint wrote, or the name of a '
-            f'published model ({", ".join(NAMES)})'
+            'give the folder that surreal-gan fit wrote, or the name of a published model '
+            f'({", ".join(NAMES)})'
         )
         if (folder / CHECKPOINTS).is_dir():
             remedy = 'training is not finished: rerun the same surreal-gan fit to resume'

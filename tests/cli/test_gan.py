@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from surreal_bids.cli.gan import build_parser, main
 from surreal_bids.exceptions import DataError
@@ -22,7 +21,6 @@ from tests.analysis.group_study import with_sessions
 from tests.cli.conftest import fork
 from tests.cohort.study import QUICK_WORDS, Study, make_study, write_retest
 from tests.conftest import drawing_few, drawing_nothing
-from tests.shared_data import shared_data
 
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
@@ -573,32 +571,7 @@ def test_the_card_is_shown(home, capsys):
         assert words in text
 
 
-@pytest.mark.parametrize('name', ['ad_2rindices', 'brain_aging_5rindices'])
-def test_published_checkpoints_become_models(tmp_path, capsys, name):
-    file = shared_data(f'official/{name}.pt')
-    covariates = {'ad_2rindices': ('sex', 'age'), 'brain_aging_5rindices': ('sex', 'icv')}[name]
-    simulated = simulate_table('mild', n_cn=3, n_pt=4, seed=2)
-    volumes, people = write_simulated_table(tmp_path, simulated)[1::-1]
-    out = tmp_path / 'model'
-    given = ('--features', 'muse72', '--covariates', *covariates, '--out', out)
-    assert run('import-checkpoint', file, *given) == 0
-    assert run('import-checkpoint', file, *given) == 73
-    rindices = tmp_path / 'r.tsv'
-    assert run('apply', volumes, '--participants', people, '--model', out, '--out', rindices) == 0
-    assert len(read(rindices)) == 7
-    assert run('-v', 'card', out) == 0
-    assert 'hippocampus' in capsys.readouterr().out
-
-
-def test_a_malicious_checkpoint_is_exit_code_65(tmp_path, capsys):
-    torch.save({'npattern': print, 'nROI': 72}, tmp_path / 'bad.pt')
-    given = ('--features', 'muse72', '--out', tmp_path / 'model')
-    assert run('import-checkpoint', tmp_path / 'bad.pt', *given) == 65
-    assert 'refused' in capsys.readouterr().err
-    assert not (tmp_path / 'model').exists()
-
-
-@pytest.mark.parametrize('command', ['fit', 'apply', 'import-checkpoint', 'card'])
+@pytest.mark.parametrize('command', ['fit', 'apply', 'card'])
 def test_every_option_is_explained(command):
     parser = build_parser()._subparsers._group_actions[0].choices[command]
     for action in parser._actions:

@@ -45,7 +45,7 @@ COMPUTATIONS = (
 )
 """Functions that compute, not write."""
 
-COMMANDS = ('fit', 'apply', 'add-site', 'import-checkpoint')
+COMMANDS = ('fit', 'apply', 'add-site')
 
 
 @dataclass
@@ -115,9 +115,6 @@ def home(tmp_path_factory):
             patch.setattr(f'surreal_bids.{name}', computed)
         patch.setattr('surreal_bids.reports.group.SECTIONS', (short_section,))
         assert run(*words('fit', home, home / 'model')) == 0
-        model = TableModel.load(home / 'model')
-        importer = 'surreal_bids.rindices.import_checkpoint.import_checkpoint'
-        patch.setattr(importer, lambda *_: model)
         yield home
 
 
@@ -129,7 +126,6 @@ def words(command, home, out) -> tuple:
         'fit': ('fit', volumes, *people, '--out', out, *QUICK_WORDS, '--folds', 0),
         'apply': ('apply', volumes, *people, '--out', out / 'r.tsv', '--model', model),
         'add-site': ('add-site', model, home / 'scanner' / 'volumes.tsv', out, *controls),
-        'import-checkpoint': ('import-checkpoint', 'x.pt', '--features', 'muse72', '--out', out),
     }[command]
 
 

@@ -98,9 +98,7 @@ COMMANDS = {
         'apply T --model M --out r.tsv',
         'report M',
         'add-site M T O',
-        'import-checkpoint F --features muse72 --out M',
         'card M',
-        'plan T --out O --n-patterns 2',
     ),
     simulate.build_parser: ('table O', 'cohort O', 'score R T'),
 }

@@ -65,8 +65,6 @@ COMMANDS = {
     'apply model': 'gan apply {home}/volumes.tsv --model {bad} --out {out}.tsv',
     'card': 'gan card {bad}',
     'add-site': 'gan add-site {bad} {home}/volumes.tsv {out}',
-    'import': 'gan import-checkpoint {bad} --features muse72 --out {out}',
-    'import features': 'gan import-checkpoint {home}/volumes.tsv --features {bad} --out {out}',
     'dataset': 'bids {bad} {out} participant',
     'config': 'bids {home} {out} participant --config-file {bad}',
     'filter': 'bids {home} {out} participant --bids-filter-file {bad}',

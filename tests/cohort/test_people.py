@@ -12,7 +12,6 @@ from surreal_bids.cohort.requirements import (
     require_distinct,
 )
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.rindices.import_checkpoint import SEX_CODES
 
 PEOPLE = Table(
     Path('people.tsv'),
@@ -49,7 +48,12 @@ def test_numbers_categories_and_sites_are_told_apart():
 def test_sex_may_be_written_as_words_where_a_model_takes_numbers(cells, numbers):
     people = Table(PEOPLE.source, PEOPLE.text.assign(sex=cells))
     options = PreprocessingOptions(('sex',))
-    assert read_person_columns(people, options, [], {'sex': SEX_CODES})['sex'].tolist() == numbers
+    assert (
+        read_person_columns(
+            people, options, [], {'sex': {'f': 0.0, 'female': 0.0, 'm': 1.0, 'male': 1.0}}
+        )['sex'].tolist()
+        == numbers
+    )
 
 
 @pytest.mark.parametrize(
