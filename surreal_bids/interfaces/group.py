@@ -143,7 +143,7 @@ class AnalyseGroup(Step):
         from surreal_bids.analysis.patterns import write_pattern_maps
         from surreal_bids.reports.group import GroupReport, write_group_report
         from surreal_bids.reports.methods import describe_group_methods
-        from surreal_bids.reports.viewers import Background
+        from surreal_bids.reports.mosaics import Background
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         found = self._analyse()
@@ -166,7 +166,7 @@ class AnalyseGroup(Step):
             )
         background = None
         if pattern_maps or voxel_maps:
-            background = Background.read(inputs.template, inputs.template_name)
+            background = Background.read(inputs.template)
         report = GroupReport(
             output_dir=root,
             title=inputs.title,

@@ -149,8 +149,9 @@ CAPTIONS = {
     'brain': ('Brain mask', 'The outline should follow the surface of the brain.'),
     'registration': (
         'Registration',
-        'The T1w image in template space and the template, both with the outlines of the template.',
+        'The T1w image in template space, with the outlines of the template.',
     ),
+    'template': ('Template', 'The same slices of the template.'),
     'tissue': ('Tissue', 'Probabilities of grey matter, white matter and cerebrospinal fluid.'),
     'regions': ('Regions', 'Left and right regions have the same hue.'),
     'ravens': ('RAVENS map of grey matter', 'Amount of grey matter in template space.'),
@@ -274,13 +275,13 @@ def draw_figures(scan: Scan, template: Template, lesion: Image | None = None) ->
     in_template = resample(scan.t1w, scan.to_template), template.t1w, template.mask
     names = dict(zip(scan.volumes['index'], scan.volumes['name']))
     brain = scan.t1w, scan.mask
-    drawing: list[Callable[[], Path]] = [
+    drawing: list[Callable[[], Any]] = [
         partial(mosaics.mask_mosaic, paths['brain'], *brain, lesion),
         partial(
-            mosaics.registration_mosaic,
-            paths['registration'],
+            mosaics.registration_pair,
+            (paths['registration'], paths['template']),
             *in_template,
-            {'WM': template.priors['WM']},
+            template.priors['WM'],
         ),
         partial(mosaics.tissue_mosaic, paths['tissue'], *brain, scan.tissues),
         partial(mosaics.label_mosaic, paths['regions'], *brain, scan.labels, names),

@@ -17,7 +17,7 @@ from surreal_bids.names import without_prefix
 from surreal_bids.progress import report
 
 if TYPE_CHECKING:
-    from surreal_bids.reports.rindices_figures import RegionPainter
+    from surreal_bids.reports.mosaics import RegionPainter
 
 LOGGER = logging.getLogger(__name__)
 
@@ -97,13 +97,10 @@ class WriteIndividuals(Step):
 
 def _painter(atlas_dir: Path) -> RegionPainter:
     """Draws regions on the built-in template."""
-    import nibabel as nib
-
+    from surreal_bids.config import BUILTIN_TEMPLATE
     from surreal_bids.images import load_image
     from surreal_bids.imaging.atlas import default_atlas
-    from surreal_bids.reports.rindices_figures import RegionPainter
-    from surreal_bids.templates import read_brain
+    from surreal_bids.reports.mosaics import Background, RegionPainter
 
-    t1w, brain = read_brain()
     labels = load_image(default_atlas(atlas_dir).atlases[0].labels)
-    return RegionPainter(t1w, nib.Nifti1Image(brain, t1w.affine), labels)
+    return RegionPainter(Background.read(BUILTIN_TEMPLATE), labels)

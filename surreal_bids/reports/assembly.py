@@ -121,7 +121,8 @@ def remove_others(root: Path, kept: Collection[str]) -> None:
 
 def rindices_figure(root: Path, label: str, name: str) -> Path:
     """Return the path of a figure of a participant's R-indices."""
-    return output_path(root, 'rindices_figure', participant=label, figure=name)
+    extension = 'jpg' if name == 'map' else 'svg'
+    return output_path(root, 'rindices_figure', participant=label, figure=name, extension=extension)
 
 
 def _remove_figures(root: Path, label: str) -> None:

@@ -62,6 +62,7 @@ from surreal_bids.reports.model_card import (
     model_facts,
     stability_table,
 )
+from surreal_bids.reports.mosaics import Background, StatisticalMap
 from surreal_bids.reports.pages import (
     Block,
     Code,
@@ -76,7 +77,7 @@ from surreal_bids.reports.pages import (
     list_checks,
     write_page,
 )
-from surreal_bids.reports.viewers import Background, DrawnMap, draw_maps, tissue_section
+from surreal_bids.reports.viewers import draw_maps, tissue_section
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.rindices.model import REPRODUCIBILITY
 from surreal_bids.stats.concordance import chance_agreement
@@ -386,15 +387,14 @@ def _patterns(report: GroupReport) -> Section:
     if 'patterns' in report.tables:
         caption = f'{caption} All regions are in {report.tables["patterns"]}.'
     figure = report.figure('regions', drawn, 'Regions with the largest changes', caption)
-    maps = [
-        DrawnMap(
+    maps = {
+        f'{name}pattern': StatisticalMap(
             nib.Nifti1Image.from_filename(path),
-            f'{name}pattern',
             f'Pattern {name} on the atlas',
             'difference in %',
         )
         for name, path in report.pattern_maps.items()
-    ]
+    }
     caption = f'{attributed}. Blue: smaller than without the pattern.'
     drawn_maps = draw_maps(report.output_dir, report.background, maps, caption)
     return Section(PATTERNS, (*doubts, figure, *drawn_maps))

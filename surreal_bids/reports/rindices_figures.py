@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-import nibabel as nib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -14,21 +12,6 @@ from numpy.typing import NDArray
 from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT
 from surreal_bids.reports.canvas import NARROW, Canvas
 from surreal_bids.reports.figures import COLOURS, NEUTRAL, SERIES, new_figure, tidy
-from surreal_bids.reports.mosaics import (
-    BACKGROUND_LIGHT,
-    PIXEL_MM,
-    Painter,
-    Plane,
-    Row,
-    Scale,
-    Slice,
-    choose_slices,
-    grey_painter,
-    load_volume,
-    map_colours,
-    sample,
-    save_mosaic,
-)
 
 WIDTH = 10.5
 """Inches: as wide as the report."""
@@ -50,15 +33,6 @@ SHOWN_REGIONS = 10
 
 MARKERS = 'osD^vP*'
 """Shapes of R-indices over time, so that colours are not needed."""
-
-ONE_ROW: dict[Plane, int] = {'axial': 3, 'coronal': 2, 'sagittal': 2}
-"""Slices of each plane where a map has one row only."""
-
-FAINT = 0.05
-"""Values below this part of the largest are not drawn, so that the brain is seen."""
-
-INNER = 0.3
-"""Where such slices begin and end: nearer to the middle, since they are few."""
 
 BASELINE, OTHERS = 'mean control', 'all other regions'
 
@@ -204,60 +178,3 @@ def plot_course(course: pd.DataFrame, names: list[str], label: str) -> Figure:
     axes.legend(frameon=False, ncols=len(names), loc='upper left', bbox_to_anchor=(0, 1.12))
     tidy(axes)
     return figure
-
-
-class RegionPainter:
-    """Draws values of regions over the template, for one person after the other.
-
-    Slices are sampled once, so that each picture takes a fraction of a second.
-
-    Parameters
-    ----------
-    background, mask
-        The template and its brain mask.
-    labels
-        Index of the region of each voxel of the same space, 0 for none.
-    """
-
-    def __init__(
-        self, background: nib.Nifti1Image, mask: nib.Nifti1Image, labels: nib.Nifti1Image
-    ) -> None:
-        slices = choose_slices(mask, ONE_ROW, INNER)
-        grey, volume = grey_painter(background, mask, slices), load_volume(labels, np.int32)
-        self._slices = tuple(where for of_plane in slices.values() for where in of_plane)
-        self._grey = {where: BACKGROUND_LIGHT * grey(where) for where in self._slices}
-        self._regions = {where: sample(volume, where, PIXEL_MM, order=0) for where in self._slices}
-        self._n_labels = int(volume.data.max()) + 1
-
-    def draw(self, path: Path, values: Mapping[str, Mapping[int, float]], label: str) -> Path:
-        """Draw one row of slices for each map, all in the same colours.
-
-        Parameters
-        ----------
-        path
-            The file to write.
-        values
-            Title of each map, and its value of each region, by index; others are not drawn.
-        label
-            What the values are.
-        """
-        largest = max((abs(v) for each in values.values() for v in each.values()), default=0.0)
-        scale = Scale('RdBu_r', -(largest or 1.0), largest or 1.0, label)
-        rows = [
-            Row(self._slices, self._painter(each, scale), title) for title, each in values.items()
-        ]
-        return save_mosaic(path, rows, scale=scale)
-
-    def _painter(self, values: Mapping[int, float], scale: Scale) -> Painter:
-        of_label = np.full(self._n_labels, np.nan)
-        for index, value in values.items():
-            if index < self._n_labels:
-                of_label[index] = value
-        colours = map_colours(np.nan_to_num(of_label), scale)
-        shown = np.abs(np.nan_to_num(of_label)) > FAINT * scale.high
-
-        def paint(where: Slice) -> NDArray:
-            regions = self._regions[where]
-            return np.where(shown[regions][..., None], colours[regions], self._grey[where])
-
-        return paint

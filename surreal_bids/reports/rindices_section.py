@@ -42,6 +42,7 @@ from surreal_bids.reports.flags import (
     image_flags,
 )
 from surreal_bids.reports.model_card import published_meanings
+from surreal_bids.reports.mosaics import CONTRIBUTION, RegionPainter, Scale
 from surreal_bids.reports.pages import (
     Block,
     Facts,
@@ -58,7 +59,6 @@ from surreal_bids.reports.pages import (
     render_sections,
 )
 from surreal_bids.reports.rindices_figures import (
-    RegionPainter,
     plot_contributions,
     plot_course,
     plot_standing,
@@ -71,6 +71,9 @@ from surreal_bids.text import counted
 
 FAILED = 'failed'
 """Digest of a section that could not be written: the next run tries again."""
+
+FAINT = 0.05
+"""Contributions below this share of the largest are not drawn."""
 
 FAR_SD = 3.0
 """Regions further from the mean of controls, in their standard deviations, are called unusual."""
@@ -372,24 +375,29 @@ def _contributions(one: Individual, painter: RegionPainter | None) -> list[Block
     caption = 'The strongest contributions; red raises the R-index, blue lowers it.'
     blocks: list[Block] = [words, Figure(path, 'Regional contributions', caption, is_narrow=True)]
     if painter is not None:
+        scale = Scale(CONTRIBUTION, -1.0, 1.0, 'contribution, relative to the largest')
         values = {name: _by_label(one, mine) for name, mine in parts.items()}
-        drawn_map = painter.draw(_figure(one, 'map'), values, 'contribution to the R-index')
+        drawn_map = painter.draw(_figure(one, 'map'), values, scale)
         caption = (
-            'Contributions on the template: red raises the R-index, blue lowers it. Regions below '
-            '5% of the strongest contribution are not coloured. Left in the figure is left in the '
-            'head.'
+            'Contributions on the template: orange raises the R-index, purple lowers it. Regions '
+            'below 5% of the strongest contribution are not coloured. Left in the figure is left '
+            'in the head.'
         )
         blocks.append(Figure(drawn_map, 'Map of contributions', caption))
     return blocks
 
 
 def _by_label(one: Individual, parts: pd.Series) -> dict[int, float]:
-    """Return contributions by MUSE index; all regions of a sum have the value of the sum."""
+    """Return contributions by MUSE index, relative to the largest one; faint ones are omitted.
+
+    All regions of a sum have the value of the sum.
+    """
+    relative = parts.drop('baseline') / (parts.drop('baseline').abs().max() or 1.0)
     return {
-        index: float(parts[each['Name']])
+        index: float(relative[each['Name']])
         for each in one.tables.card['FeatureDetails']
         for index in each['MUSERegions']
-        if each['Name'] in parts
+        if abs(relative.get(each['Name'], 0.0)) > FAINT
     }
 
 

@@ -14,7 +14,7 @@ from surreal_bids.cohort.uses import FRAME
 from surreal_bids.files import write_image
 from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.methods import GroupMethods
-from surreal_bids.reports.viewers import Background
+from surreal_bids.reports.mosaics import Background
 from surreal_bids.stats.associations import associate
 from tests.reports.html_page import HOSTILE
 
@@ -139,4 +139,4 @@ def background():
     ball = np.linalg.norm(np.indices(SHAPE) - np.array(SHAPE)[:, None, None, None] / 2, axis=0)
     mask = nib.Nifti1Image((ball < 5).astype(np.uint8), AFFINE)
     t1w = nib.Nifti1Image((10 * (ball < 5) * (6 - ball)).astype(np.float32), AFFINE)
-    return Background('tiny', t1w, mask)
+    return Background(t1w, mask)

@@ -1,13 +1,8 @@
-"""Simple heads whose every part has a known place, written on any grid, and pictures read back."""
-
-import base64
-import io
-import re
+"""Simple heads whose every part has a known place, written on any grid."""
 
 import nibabel as nib
 import numpy as np
 from nibabel.affines import apply_affine
-from PIL import Image
 
 HALF_AXES = (26.0, 33.0, 22.0)
 """Half-axes (mm) of the brain along x, y and z."""
@@ -69,12 +64,3 @@ def draw_head(grid):
         nib.Nifti1Image(values.astype(np.float32), affine),
         nib.Nifti1Image(brain.astype(np.uint8), affine),
     )
-
-
-def read_raster(path):
-    """The raster layer of an SVG file as it is seen, (rows from the top, columns, 3)."""
-    images = re.findall(r'<image [^>]*>', path.read_text(encoding='utf-8'))
-    largest = max(images, key=len)
-    data = re.search(r'data:image/png;base64,\s*([^"]+)"', largest).group(1)
-    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert('RGB'))
-    return pixels[::-1] if 'scale(1 -1)' in largest else pixels

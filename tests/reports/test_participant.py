@@ -28,7 +28,7 @@ OVERLAPS = dict.fromkeys(LEAST_OVERLAP, 0.95)
 @pytest.fixture(scope='module')
 def figure(tmp_path_factory):
     folder = tmp_path_factory.mktemp('out')
-    path = mask_mosaic(folder / 'sub-01' / 'figures' / 'mask.svg', *draw_head(ras_grid((2, 2, 2))))
+    path = mask_mosaic(folder / 'sub-01' / 'figures' / 'mask.jpg', *draw_head(ras_grid((2, 2, 2))))
     return Figure(path, 'Brain mask', 'The line follows the brain.')
 
 
@@ -150,7 +150,7 @@ def test_other_atlases_have_no_range(tmp_path, session):
 def test_sessions(tmp_path, session, n_sessions):
     sessions = [replace(session, session=f's{k}') for k in range(n_sessions)]
     page = write(tmp_path, *sessions)
-    assert len(page.of('svg')) == n_sessions
+    assert len(page.of('img')) == n_sessions
     assert ('ses-s0' in page.words) == (n_sessions > 1)
     assert f'{n_sessions} scan' in page.words
 
