@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import write_results
-from surreal_bids.model.stability import Stability, stability
+from surreal_bids.model.number import Stability, stability
 from tqdm import tqdm
 
 from surreal_bids.cohort.cohort import read_cohort
