@@ -44,7 +44,7 @@ from threadpoolctl import threadpool_limits
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import CohortOptions, TrainingOptions, training_options
 from surreal_bids.model.contributions import member_contributions
-from surreal_bids.model.train import members_r_indices
+from surreal_bids.model.training import members_r_indices
 from surreal_bids.regions import muse_indices
 from surreal_bids.rindices.crossfit import CrossFit, cross_fit, fit_folds, prepare_folds
 from surreal_bids.rindices.intervals import INTERVALS, SEVERITIES

@@ -20,13 +20,13 @@ import numpy as np
 import pandas as pd
 import torch
 from machine import write_results
-from surreal_bids.model.number import Stability, stability
 from tqdm import tqdm
 
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.files import write_tsv
 from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.factors import fit_samples
+from surreal_bids.model.number import Stability, stability
 from surreal_bids.parallel import in_threads, set_threads
 from surreal_bids.regions import muse_indices
 from surreal_bids.rindices.model import prepare

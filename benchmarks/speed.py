@@ -32,9 +32,8 @@ from machine import write_results
 sys.path.insert(0, str(Path(__file__).parent))
 from reproduction.people import simulate_people
 
-from surreal_bids.model.ensemble import Stack
-from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.train import BLOCK, Steps, members_r_indices
+from surreal_bids.model.networks import hyperparameters
+from surreal_bids.model.training import BLOCK, Stack, Steps, members_r_indices
 from surreal_bids.parallel import find_device
 from surreal_bids.stats.concordance import pattern_c_index
 

@@ -69,13 +69,13 @@ def few_draws() -> Iterator[None]:
 @contextmanager
 def drawing_few() -> Iterator[None]:
     """The same, for fixtures of a session."""
-    from surreal_bids.model.expectation import Schedule
+    from surreal_bids.model.factors import Schedule
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('surreal_bids.model.number.PERMUTATIONS', 1)
         patch.setattr('surreal_bids.model.number.REPRODUCTIONS', 2)
         patch.setattr('surreal_bids.model.number.SUBSAMPLES', 4)
-        patch.setattr('surreal_bids.model.expectation.DESCENT_STEPS', 10)
+        patch.setattr('surreal_bids.model.factors.DESCENT_STEPS', 10)
         patch.setattr('surreal_bids.model.factors.LONG', Schedule(15, 0))
         patch.setattr('surreal_bids.model.factors.SHORT', Schedule(12, 5))
         patch.setattr('surreal_bids.model.factors.ROTATIONS', 0)

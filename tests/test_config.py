@@ -17,7 +17,7 @@ from surreal_bids.cli.config_file import (
 from surreal_bids.config import AppConfig, flag_of, options_of
 from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
-from surreal_bids.model.settings import PRESETS
+from surreal_bids.model.networks import PRESETS
 
 TEXT = st.text(
     st.characters(exclude_categories=['Cs'], exclude_characters='\0'), min_size=1

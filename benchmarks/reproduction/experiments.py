@@ -19,7 +19,7 @@ from sklearn.svm import SVR
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.agreement import Setting
-from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.networks import hyperparameters
 from surreal_bids.stats.concordance import pattern_c_index
 
 from .people import People, Rows, split_folds, split_halves

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from baselines import BASELINES
 
-from surreal_bids.model.settings import PAPER_ORTHO
+from surreal_bids.model.networks import PAPER_ORTHO
 
 EXPERIMENTS = ('table1', 'fig2', 'table7', 'table6', 'robustness', 'split_half')
 ROBUSTNESS_TASKS = ('basic', 'mild')

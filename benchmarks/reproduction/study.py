@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json
-from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.networks import hyperparameters
 from surreal_bids.simulation.population import Controls
 
 from .people import People, simulate_people

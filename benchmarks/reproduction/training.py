@@ -21,9 +21,8 @@ from surreal_bids.model.agreement import (
     form_consensus,
     make_setting,
 )
-from surreal_bids.model.ensemble import Stack
-from surreal_bids.model.settings import BATCHES_PER_EPOCH, HyperParameters
-from surreal_bids.model.train import Sample, Training, members_by_ortho, members_r_indices
+from surreal_bids.model.networks import BATCHES_PER_EPOCH, HyperParameters
+from surreal_bids.model.training import Sample, Stack, Training, members_by_ortho, members_r_indices
 from surreal_bids.parallel import find_device
 from surreal_bids.stats.concordance import pattern_c_index
 

@@ -17,7 +17,7 @@ from surreal_bids.files import write_image
 from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.images import load_image
 from surreal_bids.imaging.atlas import default_atlas
-from surreal_bids.model.train import pattern_changes
+from surreal_bids.model.training import pattern_changes
 from surreal_bids.regions import readable_name
 from surreal_bids.rindices.model import BASELINE, R_INDEX, VISIT, TableModel
 

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.exceptions import DataError
-from surreal_bids.model.networks import network, relabel_patterns
-from surreal_bids.model.settings import HyperParameters
+from surreal_bids.model.networks import HyperParameters, network, relabel_patterns
 from surreal_bids.stats.concordance import concordance_index, match_patterns
 from surreal_bids.text import counted
 

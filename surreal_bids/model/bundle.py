@@ -28,7 +28,7 @@ from surreal_bids.files import (
     remove_leftovers,
     write_text,
 )
-from surreal_bids.model.settings import HyperParameters
+from surreal_bids.model.networks import HyperParameters
 from surreal_bids.published import NAMES, find_model
 
 LOGGER = logging.getLogger(__name__)

@@ -1,9 +1,10 @@
-"""The networks of Tables 3 and 4, for a whole stack of members at once.
+"""Surreal-GAN as functions of tensors: settings, networks, latent vectors and loss terms.
 
-Weights are plain tensors in a dictionary, with the members on the leading axis, so that every layer
-is one batched matrix product. Bias-free layers and leaky-relu slopes are the paper's; where the
-paper and the authors' program differ, the program counts: f gives the change, not the changed
-person, and g2 ends in a linear layer.
+The networks are those of Tables 3 and 4, for a whole stack of members at once. Weights are plain
+tensors in a dictionary, with the members on the leading axis, so that every layer is one batched
+matrix product. Bias-free layers and leaky-relu slopes are the paper's; where the paper and the
+authors' program differ, the program counts: f gives the change, not the changed person, and g2 ends
+in a linear layer.
 
 Shapes: E ensemble members, B people, S regions, M patterns, K latent vectors a person,
 H = S // 2 and Q = S // 4 hidden units.
@@ -12,14 +13,150 @@ H = S // 2 and Q = S // 4 hidden units.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from surreal_bids.exceptions import UsageError
+
+
+@dataclass(frozen=True)
+class HyperParameters:
+    """Everything that shapes training, apart from M, lambda and the number of iterations.
+
+    The defaults are those of section 3.3 of the paper and, where it is silent, of the authors'
+    program.
+    """
+
+    adversarial: float = 1.0
+    """Weight of what D says in the objective of f (eq. 1)."""
+    gamma: float = 6.0
+    """Weight of the change loss (eq. 4)."""
+    kappa: float = 80.0
+    """Weight of the decomposition loss (eq. 6)."""
+    zeta: float = 80.0
+    """Weight of the reconstruction loss (eq. 7)."""
+    mu: float = 500.0
+    """Weight of the monotonicity loss (eq. 9)."""
+    eta: float = 6.0
+    """Weight of the cn loss (eq. 10)."""
+    alpha: float | None = None
+    """Weight of the prior on the copula's correlation; None: R-indices are independent."""
+    lr: float = 2e-4
+    """Learning rate of f, g1 and g2."""
+    discriminator_lr_ratio: float = 0.2
+    """Learning rate of D, as a part of `lr`."""
+    copula_lr_ratio: float = 1 / 30
+    """Learning rate of the copula's correlation, as a part of `lr`."""
+    betas: tuple[float, float] = (0.5, 0.999)
+    """Adam's decay rates."""
+    weight_decay: float = 2.5e-3
+    """L2 penalty on f, g1 and g2."""
+    lipschitz: float = 0.5
+    """Weights of f, g1 and g2 are clipped to plus or minus this (section 3.2)."""
+    max_gradient_norm: float = 100.0
+    """A longer gradient of f or D is shortened to this, member by member."""
+    batch_size: int | None = None
+    """People per mini-batch and group; None: an eighth of the patients, and at least eight."""
+    reconstruction_threshold: float = 0.003
+    """Training may end when the reconstruction loss is below this (section 3.3) ..."""
+    monotonicity_threshold: float = 6e-4
+    """... and the monotonicity loss below this."""
+    extra_iterations: float = 0.2
+    """How long, as a part of `iterations`, a member may go on until it meets both."""
+    discriminator_scale: float = 1.0
+    """D sees (y - 1) times this; 1 means that it sees y itself, as in the paper."""
+    discriminator_noise: float = 0.0
+    """D's hidden units are multiplied by 1 plus or minus this at random; 1 drops half of them."""
+    decay_from: float = 1.0
+    """Part of the iterations after which the learning rates fall linearly to a twentieth."""
+    core_members: int | None = None
+    """M, lambda and the reference member are chosen by agreement among a member and this many of
+    its closest others; None: by agreement of all with all, as in section 4.3."""
+    start: str = 'random'
+    """Where members start: at `random` weights, or at the sparse `factors` of their own subsample
+    of participants, on which they are then trained."""
+    held_iterations: int = 0
+    """First iterations, at most three quarters of all, in which f is held still and only g1, g2
+    and D learn."""
+    settled: float | None = None
+    """A member ends, with f no longer held, when its R-indices correlate by this much with those of
+    the evaluation before; None: after `iterations`, by both thresholds above."""
+    largest_batch: int | None = None
+    """Most participants of a mini-batch and group that are taken where `batch_size` is None."""
+    consensus_tolerance: float = 0.06
+    """Members are averaged whose agreement with the reference is at most this much below that of
+    its closest other."""
+
+
+PRESETS: dict[str, HyperParameters] = {
+    'sparse': HyperParameters(
+        gamma=1.0,
+        adversarial=0.25,
+        discriminator_lr_ratio=1.0,
+        discriminator_scale=10.0,
+        discriminator_noise=1.0,
+        decay_from=0.5,
+        core_members=3,
+        start='factors',
+        held_iterations=1_500,
+        settled=0.999,
+        largest_batch=256,
+        consensus_tolerance=0.15,
+    ),
+    'iclr2022': HyperParameters(),
+    'correlated': HyperParameters(gamma=2.0, alpha=0.02, lr=8e-4, monotonicity_threshold=6e-5),
+    'robust': HyperParameters(
+        lr=8e-4,
+        adversarial=0.25,
+        discriminator_scale=10.0,
+        discriminator_noise=1.0,
+        decay_from=0.5,
+        core_members=3,
+    ),
+}
+"""iclr2022: the paper. correlated: the authors' program 0.1.1, whose R-indices may correlate
+(a learned Gaussian copula). robust: what we found to train better (benchmarks/README.md).
+sparse: members start from linear factors and need few iterations (docs/paper.md)."""
+
+
+PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
+"""The values of lambda that the paper tries (sections 4.2 and 4.3)."""
+RANDOM_CANDIDATES, RANDOM_REPETITIONS = (2, 3, 4), 10
+"""Numbers of patterns, and members per setting, if members start from random weights."""
+SPARSE_ORTHO = (0.4,)
+"""Lambda if members start from factors; other values change the consensus by less than 0.001."""
+DEFAULT_ITERATIONS = {
+    'iclr2022': 100_000,
+    'correlated': 100_000,
+    'robust': 20_000,
+    'sparse': 2_000,
+}
+"""Default number of iterations of each preset."""
+BATCHES_PER_EPOCH = 8
+"""The default batch size is an eighth of the patients (section 3.3)."""
+SMALLEST_BATCH = 8
+"""Minimum default batch size; the paper's samples are too large to need one."""
+
+
+def hyperparameters(preset: str, **changes: Any) -> HyperParameters:
+    """Return the values of a preset, with some of them changed."""
+    if preset not in PRESETS:
+        raise UsageError(f'unknown preset {preset!r}; choose one of {", ".join(PRESETS)}')
+    known = [field.name for field in fields(HyperParameters)]
+    unknown = sorted(set(changes) - set(known))
+    if unknown:
+        raise UsageError(
+            f'unknown hyper-parameter {", ".join(unknown)}; choose from {", ".join(known)}'
+        )
+    return replace(PRESETS[preset], **changes)
+
 
 Weights = Mapping[str, Tensor]
 SLOPE = 0.2
@@ -197,3 +334,130 @@ def relabel_patterns(weights: Weights, order_EM: Tensor) -> dict[str, Tensor]:
     for name in ('g2.layer3', 'g2.layer3_bias'):
         relabelled[name] = weights[name].take_along_dim(order_EM[:, None, :], dim=2)
     return relabelled
+
+
+CN_RANGE = 0.05
+"""Latent vectors of the cn loss are drawn from U(0, 0.05) (section 2.2.5)."""
+
+
+class Latents(NamedTuple):
+    """The three latent vectors of one training step, each (E, B, M)."""
+
+    z: Tensor
+    """U[0, 1]."""
+    later: Tensor
+    """U[z, 1]: the same patterns, further on."""
+    cn: Tensor
+    """U[0, 0.05]: next to no disease."""
+
+
+def latents(u_EB3M: Tensor) -> Latents:
+    """Turn uniforms, three for each pattern, into the three latent vectors."""
+    z, step, cn = u_EB3M.chunk(3, dim=-1)
+    return Latents(z, z + (1 - z) * step, CN_RANGE * cn)
+
+
+def one_pattern_at_a_time(z_EBM: Tensor) -> Tensor:
+    """The vectors a^i of section 2.2.3, (E, M, B, M): component i of z, all others zero."""
+    return torch.diag_embed(z_EBM).transpose(1, 2)
+
+
+def step_latents(drawn: Latents) -> Tensor:
+    """All latent vectors that f meets in one step, (E, 2M + 1, B, M): a^i, later a^i, cn."""
+    return torch.cat(
+        [
+            one_pattern_at_a_time(drawn.z),
+            one_pattern_at_a_time(drawn.later),
+            drawn.cn[:, None],
+        ],
+        dim=1,
+    )
+
+
+def initial_copula(n_members: int, n_patterns: int) -> Tensor:
+    """Free parameters (E, M, M) of the copula, of which the lower triangle counts: independence."""
+    return torch.eye(n_patterns).repeat(n_members, 1, 1)
+
+
+def cholesky_factor(phi_EMM: Tensor) -> Tensor:
+    """Lower-triangular L with unit rows and positive diagonal, so that L L' is a correlation."""
+    lower = torch.nn.functional.normalize(phi_EMM.tril(), dim=-1)
+    diagonal = lower.diagonal(dim1=-2, dim2=-1)
+    return lower + torch.diag_embed(diagonal.abs() - diagonal)
+
+
+def _solve_lower(factor_EMM: Tensor, right_EMN: Tensor) -> Tensor:
+    """L^-1 right by forward substitution: M is small, and a CUDA graph can hold it."""
+    rows: list[Tensor] = []
+    for i in range(factor_EMM.shape[-1]):
+        known = sum(
+            (factor_EMM[:, i, j, None] * rows[j] for j in range(i)),
+            start=torch.zeros_like(right_EMN[:, i]),
+        )
+        rows.append((right_EMN[:, i] - known) / factor_EMM[:, i, i, None])
+    return torch.stack(rows, dim=1)
+
+
+def copula_density(factor_EMM: Tensor, z_EBM: Tensor) -> Tensor:
+    """Density (E, B) of the Gaussian copula with correlation L L' at z in (0, 1)^M."""
+    normal_EMB = torch.special.ndtri(z_EBM).transpose(1, 2)
+    white_EMB = _solve_lower(factor_EMM, normal_EMB)
+    log_det = factor_EMM.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+    return torch.exp(0.5 * (normal_EMB.square() - white_EMB.square()).sum(1) - log_det)
+
+
+def divergence_from_independence(factor_EMM: Tensor) -> Tensor:
+    """KL( N(0, I) || N(0, L L') ), shape (E,)."""
+    identity = torch.eye(factor_EMM.shape[-1], device=factor_EMM.device).expand_as(factor_EMM)
+    trace = _solve_lower(factor_EMM, identity).square().sum((1, 2))
+    log_det = 2 * factor_EMM.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return 0.5 * (trace - factor_EMM.shape[-1] + log_det)
+
+
+SMALLEST_NORM = 1e-12
+"""Guards the division by the length of a pattern that changes nothing."""
+
+
+def mean_over_members(values: Tensor) -> Tensor:
+    """Mean over everything but the leading axis of members."""
+    return values.flatten(1).mean(dim=1)
+
+
+def adversarial_loss(logits_EB2: Tensor, is_real: bool, density_EB: Tensor | None = None) -> Tensor:
+    """Cross entropy of D's verdict (eq. 1), weighted by the copula's density where there is one."""
+    real, fake = logits_EB2.unbind(-1)
+    entropy = F.softplus(fake - real if is_real else real - fake)
+    return mean_over_members(entropy if density_EB is None else entropy * density_EB)
+
+
+def change_loss(change_EBS: Tensor) -> Tensor:
+    """How far synthesised patients lie from the controls they come from (eq. 4)."""
+    return mean_over_members(change_EBS.abs())
+
+
+def decomposition_loss(decomposed_EMBS: Tensor, change_EMBS: Tensor) -> Tensor:
+    """What g1 misses of each pattern's change (eq. 6)."""
+    return mean_over_members((decomposed_EMBS - change_EMBS).square())
+
+
+def reconstruction_loss(z_hat_EMBM: Tensor, z_EMBM: Tensor) -> Tensor:
+    """What g2 misses of the latent variables, one pattern at a time (eq. 7)."""
+    return mean_over_members((z_hat_EMBM - z_EMBM).square())
+
+
+def orthogonality_loss(mean_change_EMS: Tensor) -> Tensor:
+    """How much the patterns share regions (eq. 8), on changes averaged over the batch."""
+    size = mean_change_EMS.abs()
+    unit = size / size.norm(dim=-1, keepdim=True).clamp_min(SMALLEST_NORM)
+    gram = torch.bmm(unit, unit.transpose(1, 2))
+    return mean_over_members((gram - torch.eye(gram.shape[-1], device=gram.device)).square())
+
+
+def monotonicity_loss(change_EMBS: Tensor, later_EMBS: Tensor) -> Tensor:
+    """How much a region changes back while its pattern grows (eq. 9)."""
+    return mean_over_members(F.relu(change_EMBS.abs() - later_EMBS.abs()).square())
+
+
+def cn_loss(change_EBS: Tensor) -> Tensor:
+    """How far people move whose latent vector is next to zero (eq. 10)."""
+    return mean_over_members(change_EBS.abs())

@@ -18,13 +18,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from surreal_bids.cautions import MODEL, Caution
-from surreal_bids.model.expectation import one_thread
-from surreal_bids.model.factors import Factors, fit_samples, spread_rows
-from surreal_bids.model.settings import SMALLEST_BATCH
+from surreal_bids.model.factors import Factors, fit_samples, one_thread, spread_rows
+from surreal_bids.model.networks import SMALLEST_BATCH
 from surreal_bids.parallel import in_threads
 from surreal_bids.progress import report
 from surreal_bids.stats.concordance import match_patterns
@@ -341,8 +339,8 @@ class Explanation(NamedTuple):
     sentences: tuple[str, ...]
     """The number and its evidence, the runner-up and the option that shows it, and a sentence on
     small samples, as far as there are such."""
-    table: pd.DataFrame
-    """One row for each number that was tried, with the reason why it was chosen or not."""
+    rows: list[dict[str, Any]]
+    """One for each number that was tried, with the reason why it was chosen or not."""
 
 
 def explain_choice(number: Number, used: int, n_patients: int) -> Explanation:
@@ -379,7 +377,7 @@ def explain_choice(number: Number, used: int, n_patients: int) -> Explanation:
         ]
     else:
         sentences = _explain_chosen(own, tried, n_patients)
-    return Explanation(tuple(sentences), pd.DataFrame(rows))
+    return Explanation(tuple(sentences), rows)
 
 
 def _explain_chosen(

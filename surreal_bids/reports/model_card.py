@@ -414,8 +414,9 @@ def stability_table(card: Card) -> tuple[Table, ...]:
     explained = explain_number(card)
     if explained is None:
         return ()
-    formats = dict.fromkeys(explained.table.columns[1:5], '{:.2f}') | {'p': '{:.2g}'}
-    return (Table(explained.table, STABILITY, formats),)
+    table = pd.DataFrame(explained.rows)
+    formats = dict.fromkeys(table.columns[1:5], '{:.2f}') | {'p': '{:.2g}'}
+    return (Table(table, STABILITY, formats),)
 
 
 STABILITY = (

@@ -23,14 +23,13 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.agreement import Selection, warn_of_agreement
-from surreal_bids.model.checks import MIN_PEOPLE
-from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.model.estimator import MIN_PEOPLE, SurrealGAN
+from surreal_bids.model.networks import hyperparameters
 from surreal_bids.model.number import (
     least_stability,
     stored_number,
     warn_of_chance,
 )
-from surreal_bids.model.settings import hyperparameters
 from surreal_bids.names import SINGULAR, SPREAD_SUFFIX, TRAINED_ON_SUFFIX
 from surreal_bids.progress import Stage, step
 from surreal_bids.rindices.model import (

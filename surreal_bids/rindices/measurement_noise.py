@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.retest import HEAD_SIZE, SHARED
-from surreal_bids.model.train import mean_gradients
+from surreal_bids.model.training import mean_gradients
 from surreal_bids.names import PARTICIPANT
 from surreal_bids.regions import Feature, FeatureList
 from surreal_bids.rindices.model import TableModel

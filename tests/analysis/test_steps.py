@@ -7,7 +7,7 @@ import torch
 from surreal_bids.analysis.patterns import describe_patterns, paint_regions, values_by_region
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import TrainingOptions
-from surreal_bids.model.train import pattern_changes
+from surreal_bids.model.training import pattern_changes
 from surreal_bids.regions import Feature, readable_name
 from surreal_bids.rindices.model import (
     TableModel,

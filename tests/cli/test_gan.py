@@ -595,10 +595,10 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
             if path.parent == out / 'checkpoints' / part:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        monkeypatch.setattr('surreal_bids.model.train.save_checkpoint', save_and_die)
+        monkeypatch.setattr('surreal_bids.model.training.save_checkpoint', save_and_die)
         return run(*command)
 
-    monkeypatch.setattr('surreal_bids.model.train.SECONDS_BETWEEN_CHECKPOINTS', 0)
+    monkeypatch.setattr('surreal_bids.model.training.SECONDS_BETWEEN_CHECKPOINTS', 0)
     for part in ('.', 'fold-2'):
         code, told = fork(partial(killed, part))
         assert code == -signal.SIGKILL

@@ -222,7 +222,7 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     def refuse(*_):
         raise AssertionError('trained again')
 
-    monkeypatch.setattr('surreal_bids.model.train.Training._train_block', refuse)
+    monkeypatch.setattr('surreal_bids.model.training.Training._train_block', refuse)
     path = done.parent / 'out' / 'phenotype' / 'rindices.tsv'
     before = path.read_bytes()
     path.unlink()

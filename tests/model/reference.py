@@ -25,7 +25,7 @@ from torch.distributions import (
 )
 from torch.distributions.transforms import CumulativeDistributionTransform
 
-from surreal_bids.model.settings import HyperParameters
+from surreal_bids.model.networks import HyperParameters
 
 REAL, SYNTHESISED = 0, 1
 """Classes of the discriminator."""

@@ -18,7 +18,7 @@ from surreal_bids.model.bundle import (
     save_bundle,
     save_checkpoint,
 )
-from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.networks import hyperparameters
 from tests.model.tiny import assert_same, people
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from surreal_bids.model.checks import Domain, fit_domain
+from surreal_bids.model.estimator import Domain, fit_domain
 
 
 @pytest.fixture(scope='module')

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from surreal_bids.model.ensemble import LOSSES, Batch, Stack, shorten
-from surreal_bids.model.latent import Latents
-from surreal_bids.model.settings import hyperparameters
+from surreal_bids.model.networks import Latents, hyperparameters
+from surreal_bids.model.training import LOSSES, Batch, Stack, shorten
 from tests.model.reference import Draws, Member
 from tests.model.tiny import CPU, people
 

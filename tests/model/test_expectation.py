@@ -5,7 +5,7 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.linear_model import Lasso
 
 from surreal_bids.model import expectation
-from surreal_bids.model.expectation import (
+from surreal_bids.model.factors import (
     Schedule,
     log_evidence,
     make_samples,

@@ -16,10 +16,10 @@ from surreal_bids.model.factors import (
     fit_known,
     fit_samples,
     left_out_density,
+    member_weights,
     most_patterns,
     refit,
 )
-from surreal_bids.model.member_start import member_weights
 from surreal_bids.model.networks import encode, r_indices, reconstruct, synthesise, weight_shapes
 from surreal_bids.stats.concordance import pattern_c_index
 

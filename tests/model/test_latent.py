@@ -4,7 +4,7 @@ import torch
 from scipy import stats
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from surreal_bids.model.latent import (
+from surreal_bids.model.networks import (
     cholesky_factor,
     copula_density,
     divergence_from_independence,

@@ -3,7 +3,6 @@ import pytest
 import torch
 from scipy import stats
 
-from surreal_bids.model.ensemble import member_seeds
 from surreal_bids.model.networks import (
     decompose,
     discriminate,
@@ -16,6 +15,7 @@ from surreal_bids.model.networks import (
     synthesise,
     weight_shapes,
 )
+from surreal_bids.model.training import member_seeds
 from tests.model.reference import load_member, networks
 
 E, K, B, S, M = 2, 4, 5, 13, 3

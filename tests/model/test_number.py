@@ -153,7 +153,7 @@ def test_the_choice_is_explained():
         '2 patterns can be reproduced with 92 patients; with more patients, further ones may '
         'appear.',
     )
-    assert explained.table['reason'].tolist() == [
+    assert [row['reason'] for row in explained.rows] == [
         'reproducible, but more patterns are too',
         'chosen',
         'not reproducible',
@@ -170,7 +170,7 @@ def test_no_pattern_is_explained():
     assert explained.sentences[0] == 'No pattern is supported.'
     assert explained.sentences[1].startswith('Runner-up: 2 patterns, no better than permuted data')
     assert explained.sentences[2].startswith('No pattern is reproduced with 40 patients')
-    assert explained.table['reason'].tolist() == [
+    assert [row['reason'] for row in explained.rows] == [
         'not reproducible',
         'no better than permuted data',
     ]
@@ -186,9 +186,9 @@ def test_no_pattern_is_explained():
 def test_a_requested_number_has_its_verdict(null, reason, verdict):
     requested = replace(TRIED[1], null=null)
     number = Number(2 * requested.is_supported, (requested,))
-    (sentence,), table = explain_choice(number, 2, 92)
+    (sentence,), (row,) = explain_choice(number, 2, 92)
     assert verdict in sentence
-    assert table['reason'].item() == reason
+    assert row['reason'] == reason
     assert number.supported == (reason == 'requested')
     warnings = warn_of_chance(number)
     assert len(warnings) == (not number.supported)

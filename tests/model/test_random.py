@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from surreal_bids.model.ensemble import (
+from surreal_bids.model.training import (
     batches,
     member_keys,
     member_seeds,
@@ -68,7 +68,7 @@ def test_uniforms_are_uniform_and_inside_the_unit_interval():
 @pytest.mark.parametrize('word', [0, 1, 2**31, ALL_ONES])
 def test_extreme_words_give_uniforms_strictly_inside(word, monkeypatch):
     monkeypatch.setattr(
-        'surreal_bids.model.ensemble.random_words', lambda *_: torch.full((1, 1, 1), word)
+        'surreal_bids.model.training.random_words', lambda *_: torch.full((1, 1, 1), word)
     )
     value = uniforms(keys(1), range(1), 0, 1).item()
     assert 0 < value < 1

@@ -1,7 +1,7 @@
 import pytest
 
 from surreal_bids.exceptions import UsageError
-from surreal_bids.model.settings import PRESETS, hyperparameters
+from surreal_bids.model.networks import PRESETS, hyperparameters
 
 SECTION_3_3 = {
     'gamma': 6, 'kappa': 80, 'zeta': 80, 'mu': 500, 'eta': 6, 'lr': 2e-4, 'betas': (0.5, 0.999),

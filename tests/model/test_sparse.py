@@ -17,8 +17,8 @@ from surreal_bids.model.agreement import (
     train_in_rounds,
 )
 from surreal_bids.model.estimator import SurrealGAN
-from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.train import Steps, members_r_indices
+from surreal_bids.model.networks import hyperparameters
+from surreal_bids.model.training import Steps, members_r_indices
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.conftest import drawing_few
 from tests.model.test_factors import cohort
@@ -156,7 +156,7 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes(tmp_path, monkeypatch):
             return gan.fit(X, is_patient, checkpoint_dir=tmp_path / folder)
 
     whole = fit('whole')
-    monkeypatch.setattr('surreal_bids.model.train.SECONDS_BETWEEN_CHECKPOINTS', 0.0)
+    monkeypatch.setattr('surreal_bids.model.training.SECONDS_BETWEEN_CHECKPOINTS', 0.0)
     run, blocks = Steps.run, iter(range(100))
     with monkeypatch.context() as patch:
 

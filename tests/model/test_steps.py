@@ -3,9 +3,17 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from surreal_bids.model.ensemble import LOSSES, Batch, batches, random_words, uniforms
-from surreal_bids.model.latent import latents
-from surreal_bids.model.train import BLOCK, Steps, Stream
+from surreal_bids.model.networks import latents
+from surreal_bids.model.training import (
+    BLOCK,
+    LOSSES,
+    Batch,
+    Steps,
+    Stream,
+    batches,
+    random_words,
+    uniforms,
+)
 from tests.model.tiny import (
     BATCH_SIZE,
     N_PATTERNS,

@@ -11,9 +11,8 @@ import torch
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.agreement import compare_members
 from surreal_bids.model.bundle import load_checkpoint, save_checkpoint
-from surreal_bids.model.ensemble import LOSSES
 from surreal_bids.model.networks import r_indices
-from surreal_bids.model.train import Sample, Steps, Training, members_r_indices
+from surreal_bids.model.training import LOSSES, Sample, Steps, Training, members_r_indices
 from tests.model.killed_run import BLOCK, ITERATIONS, train_until_death
 from tests.model.tiny import (
     ORTHO,
@@ -32,7 +31,7 @@ REPEATED = (0.1, 0.1, 0.4, 0.4)
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     """Evaluate every 5 iterations instead of 50."""
-    monkeypatch.setattr('surreal_bids.model.train.BLOCK', BLOCK)
+    monkeypatch.setattr('surreal_bids.model.training.BLOCK', BLOCK)
 
 
 class Interrupted(Exception):  # noqa: N818
@@ -64,7 +63,7 @@ def scripted_agreement(monkeypatch, trace):
     """Make agreement follow a script instead of the members."""
     values = iter(trace)
     monkeypatch.setattr(
-        'surreal_bids.model.train.compare_members', lambda _: SimpleNamespace(mean=next(values))
+        'surreal_bids.model.training.compare_members', lambda _: SimpleNamespace(mean=next(values))
     )
 
 
@@ -187,7 +186,7 @@ def test_a_collapsed_member_does_not_end_the_run(settled, monkeypatch):
         r_ENM[1] = 0.5
         return r_ENM
 
-    monkeypatch.setattr('surreal_bids.model.train.members_r_indices', collapsed)
+    monkeypatch.setattr('surreal_bids.model.training.members_r_indices', collapsed)
     stack = tiny_stack((0.1, 0.1, 0.1), settled=settled, **ALWAYS_MET)
     training = tiny_training(10, stack=stack)
     training.run()
@@ -201,7 +200,7 @@ def test_a_member_ends_when_its_r_indices_have_settled(monkeypatch):
     for later in evaluations[2:]:
         later[0] = evaluations[1][0]
     scripted = iter([rng.uniform(size=(2, 60, 2)), *evaluations])
-    monkeypatch.setattr('surreal_bids.model.train.members_r_indices', lambda *_: next(scripted))
+    monkeypatch.setattr('surreal_bids.model.training.members_r_indices', lambda *_: next(scripted))
     training = tiny_training(20, stack=tiny_stack((0.1, 0.1), settled=0.99))
     final = training.run()
     assert training.progress.iteration == 20
@@ -233,7 +232,7 @@ def test_short_trainings_do_not_only_hold_f_still():
 @pytest.mark.parametrize('settled', [None, 0.5, 1.1])
 def test_the_share_that_is_done_and_the_agreement_are_reported(monkeypatch, settled):
     reports = []
-    monkeypatch.setattr('surreal_bids.model.train.report', lambda *each: reports.append(each))
+    monkeypatch.setattr('surreal_bids.model.training.report', lambda *each: reports.append(each))
     stack = tiny_stack((0.1, 0.1), held_iterations=10, settled=settled)
     tiny_training(20, stack=stack).run()
     shares = [done / total for done, total, _ in reports]
@@ -277,7 +276,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     preset, changes, n_blocks, tmp_path, monkeypatch
 ):
     path = tmp_path / 'run.safetensors'
-    monkeypatch.setattr('surreal_bids.model.train.SECONDS_BETWEEN_CHECKPOINTS', 0.0)
+    monkeypatch.setattr('surreal_bids.model.training.SECONDS_BETWEEN_CHECKPOINTS', 0.0)
     with monkeypatch.context() as patch:
         interrupt_after(patch, n_blocks)
         with pytest.raises(Interrupted):

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surreal_bids.model.ensemble import Stack
-from surreal_bids.model.settings import hyperparameters
-from surreal_bids.model.train import Sample, Training
+from surreal_bids.model.networks import hyperparameters
+from surreal_bids.model.training import Sample, Stack, Training
 
 CPU = torch.device('cpu')
 N_REGIONS, N_PATTERNS, BATCH_SIZE = 12, 2, 8
