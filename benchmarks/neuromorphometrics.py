@@ -3,19 +3,21 @@
     python benchmarks/neuromorphometrics.py CLONE FOLDER
 
 CLONE is a clone of https://github.com/muschellij2/malf.templates with 35 labelled scans (CC BY-NC),
-from which MUSE was also made. FOLDER can be used with `--atlas`. The scans have one label for the
-white matter of each hemisphere; it is divided into the regions of MUSE. Each brain takes about 10 s
-of one core. Rerun the command to resume.
+from which MUSE was also made. FOLDER can be used with `--segmentation`. The scans have one label
+for the white matter of each hemisphere; it is divided into the regions of MUSE. Each brain takes
+about 10 s of one core. Rerun the command to resume.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from muse_labels import CEREBRAL_WHITE, TRACTS_FILE, divide_white_matter, read_labels
 from nibabel.affines import apply_affine, voxel_sizes
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import NDArray
@@ -26,13 +28,10 @@ from surreal_bids.exceptions import DataError, OutputError
 from surreal_bids.files import write_image, write_json, write_text, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
 from surreal_bids.imaging.atlas import (
-    CEREBRAL_WHITE,
     LABELS_ENDING,
     LICENCE_FILE,
     REGIONS_FILE,
     T1W_ENDING,
-    content_digest,
-    divide_white_matter,
 )
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import (
@@ -43,7 +42,7 @@ from surreal_bids.imaging.transforms import (
     voxel_coordinates,
 )
 from surreal_bids.regions import muse_table
-from surreal_bids.templates import TRACTS_FILE, builtin_template, read_labels
+from surreal_bids.templates import builtin_template
 from surreal_bids.templates import resample as to_grid
 from surreal_bids.text import list_briefly
 
@@ -171,7 +170,7 @@ def _convert(images: Path, folder: Path, name: str) -> bool:
     brain, hand = images / f'{name}{BRAIN_ENDING}', images / f'{name}{HAND_ENDING}'
     made_from = {
         'Sources': [brain.name, hand.name],
-        'SourcesDigest': content_digest(brain.read_bytes(), hand.read_bytes()),
+        'SourcesDigest': hashlib.sha256(brain.read_bytes() + hand.read_bytes()).hexdigest()[:12],
         'GeneratedBy': {'Name': 'surreal_bids', 'Version': __version__},
     }
     record = folder / f'{name}{RECORD_ENDING}'

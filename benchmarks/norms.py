@@ -42,7 +42,6 @@ from safetensors.torch import save_file
 import surreal_bids
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, voxel_volume
-from surreal_bids.imaging.atlas import muse_labels, muse_t1w
 from surreal_bids.imaging.brain import brain_mask, correct_bias
 from surreal_bids.imaging.deformation import FLUID
 from surreal_bids.imaging.network import (
@@ -59,7 +58,7 @@ from surreal_bids.imaging.norms import (
 )
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import resample
-from surreal_bids.templates import builtin_template
+from surreal_bids.templates import builtin_template, muse_labels
 
 COARSE_MM = 2.0
 
@@ -174,7 +173,7 @@ def overlap_with_template(t1w: Image, mask: Image, labels: Image) -> dict[str, f
     found = register(
         template.t1w, brain, settings=FLUID, fixed_mask=template.mask, moving_mask=mask
     )
-    registered = resample(muse_labels(muse_t1w()), found.inverse, order=0)
+    registered = resample(muse_labels(), found.inverse, order=0)
     return region_overlaps(np.asarray(labels.dataobj), np.asarray(registered.dataobj))
 
 

@@ -21,7 +21,6 @@ from machine import write_results
 from numpy.typing import NDArray
 
 from surreal_bids.images import Image, voxel_volume
-from surreal_bids.imaging.atlas import muse_labels, muse_t1w
 from surreal_bids.imaging.brain import correct_bias
 from surreal_bids.imaging.deformation import FLUID
 from surreal_bids.imaging.ravens import ravens_maps
@@ -31,7 +30,7 @@ from surreal_bids.imaging.transforms import identity_transform, resample, resamp
 from surreal_bids.simulation.anatomy import adjacent_regions
 from surreal_bids.simulation.cohort import CohortPlan, Person, load_simulator, skull_stripped
 from surreal_bids.simulation.scanner import SimulatedScan
-from surreal_bids.templates import Template, builtin_template
+from surreal_bids.templates import Template, builtin_template, muse_labels
 
 PATTERNS = 2
 SMALLEST_REGION_MM3 = 500.0
@@ -56,7 +55,7 @@ def ravens_of(scan: SimulatedScan, template: Template) -> tuple[dict[str, Image]
 
 def template_labels(template: Template) -> Image:
     grid = identity_transform(template.t1w.shape, template.t1w.affine)
-    return resample(muse_labels(muse_t1w()), grid, order=0)
+    return resample(muse_labels(), grid, order=0)
 
 
 def region_sums(maps: dict[str, Image], labels: NDArray) -> NDArray:

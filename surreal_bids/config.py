@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from surreal_bids.exceptions import UsageError
 
-BUILTIN_ATLAS, BUILTIN_TEMPLATE = 'muse', 'MNI152NLin2009cAsym'
-
 VOLUME, ZSCORE = 'volume', 'zscore'
 """Kinds of features."""
 
@@ -298,32 +296,21 @@ class AppConfig(CohortOptions, TrainingOptions):
         'is used only while the dataset is unchanged',
         metavar='DIR',
     )
-    segmentation: str | None = option(
-        'segmentation method: the built-in network (weights for non-commercial research only), or '
-        'registration and fusion of labelled brains (default: network, unless --atlas is given)',
+    segmentation: str = option(
+        f'{NETWORK}, the built-in network (weights for non-commercial research only), or a folder '
+        'of labelled brains to register and fuse: NAME_T1w.nii.gz and NAME_dseg.nii.gz for each '
+        'brain, and one dseg.tsv',
+        NETWORK,
         section=ANATOMY,
-        choices=(NETWORK, 'multi-atlas'),
-    )
-    atlas: str = option(
-        f'{BUILTIN_ATLAS}, the built-in atlas, or a folder of labelled brains: NAME_T1w.nii.gz '
-        f'and NAME_dseg.nii.gz for each brain, and one dseg.tsv (default with multi-atlas: '
-        f'{BUILTIN_ATLAS})',
-        BUILTIN_ATLAS,
-        metavar='FOLDER',
-    )
-    template: str = option(
-        f'{BUILTIN_TEMPLATE}, the built-in template, or a folder with another template: '
-        'tpl-NAME_T1w.nii.gz, tpl-NAME_desc-brain_mask.nii.gz and '
-        'tpl-NAME_label-{GM,WM,CSF}_probseg.nii.gz',
-        BUILTIN_TEMPLATE,
-        metavar='FOLDER',
+        metavar=f'{{{NETWORK},FOLDER}}',
     )
     template_resolution: float = option(
-        'voxel size of the built-in template, of RAVENS maps and of group maps. Registration at '
-        '2 mm takes an eighth of the time needed at 1 mm',
+        'voxel size of the template MNI152NLin2009cAsym, of RAVENS maps and of group maps, 0.5 to '
+        '4 mm. Registration at 2 mm takes an eighth of the time needed at 1 mm',
         1.0,
         metavar='MM',
         minimum=0.5,
+        maximum=4,
     )
     roi_table: Path | None = option(
         'table of regional volumes to use instead of the outputs of the participant level',
@@ -408,20 +395,8 @@ def flag_of(name: str) -> str:
 
 
 def uses_network(config: AppConfig) -> bool:
-    """Tell whether the network segments the images: by default, unless atlases are given.
-
-    Raises
-    ------
-    UsageError
-        Both the network and atlases are requested.
-    """
-    atlases = config.atlas != BUILTIN_ATLAS
-    if atlases and config.segmentation == NETWORK:
-        raise UsageError(
-            f'--segmentation {NETWORK} uses no atlas; remove --atlas or use '
-            '--segmentation multi-atlas'
-        )
-    return config.segmentation == NETWORK or (config.segmentation is None and not atlases)
+    """Tell whether the network segments the images."""
+    return config.segmentation == NETWORK
 
 
 Options = TypeVar('Options', CohortOptions, TrainingOptions, AppConfig)

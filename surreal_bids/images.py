@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,9 +124,28 @@ def describe_difference(a: SpatialImage, b: SpatialImage) -> str:
     return f'same size, but voxels lie up to {_offset_mm(a, b):.1f} mm apart'
 
 
+def require_same_grid(
+    image: SpatialImage, reference: SpatialImage, name: str, of: str = 'the T1w image'
+) -> None:
+    """Raise an error if an image, called by `name`, is not on the grid of a reference."""
+    if not same_grid(image, reference):
+        raise DataError(
+            f'{name} is not on the grid of {of} ({describe_difference(image, reference)}); '
+            'resample it'
+        )
+
+
 def voxel_volume(image: SpatialImage) -> float:
     """Return the volume of a voxel in mm3."""
     return float(abs(np.linalg.det(image.affine[:3, :3])))
+
+
+def along_axes(values: NDArray, matrices: Sequence[NDArray | None]) -> NDArray:
+    """Multiply each axis of an array with a matrix (new size, size), unless that is None."""
+    for axis, matrix in enumerate(matrices):
+        if matrix is not None:
+            values = np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+    return values
 
 
 def to_ants(image: SpatialImage) -> ants.ANTsImage:

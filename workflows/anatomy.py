@@ -41,9 +41,6 @@ REGIONS = {'dseg_file': 'dseg', 'volumes_file': 'volumes'}
 
 TRANSFORMS = ['anat2std_xfm', 'std2anat_xfm']
 
-ENSEMBLE = ('default', 'stiff')
-"""Registration settings for a single atlas; see :mod:`surreal_bids.imaging.deformation`."""
-
 
 @dataclass(frozen=True)
 class AtlasFiles:
@@ -51,11 +48,6 @@ class AtlasFiles:
 
     t1w: Path
     labels: Path
-
-
-def registration_settings(n_atlases: int) -> tuple[str, ...]:
-    """Return the settings for each atlas; a single atlas is registered with several."""
-    return ENSEMBLE if n_atlases == 1 else ENSEMBLE[:1]
 
 
 def one_step_wf(
@@ -365,8 +357,6 @@ def init_segmentation_wf(
 ) -> pe.Workflow:
     """Segment the brain by registering atlases and fusing their labels.
 
-    A single atlas is registered with several settings.
-
     Workflow Graph
         >>> from surreal_bids.workflows.anatomy import AtlasFiles, init_segmentation_wf
         >>> wf = init_segmentation_wf(
@@ -406,17 +396,14 @@ def init_segmentation_wf(
     inputnode = pe.Node(IdentityInterface(fields=list(BRAIN)), name='inputnode')
     fields = [*REGIONS.values(), 'atlases']
     outputnode = pe.Node(IdentityInterface(fields=fields), name='outputnode')
-    settings = registration_settings(len(atlases))
-    registered = [atlas for atlas in atlases for _ in settings]
-    t1ws = [atlas.t1w for atlas in registered]
+    t1ws, labels = [atlas.t1w for atlas in atlases], [atlas.labels for atlas in atlases]
     register_atlas = pe.MapNode(
         RegisterAtlas(device=device),
-        iterfield=['atlas_t1w', 'settings'],
+        iterfield=['atlas_t1w'],
         name='register_atlas',
         mem_gb=REGISTRATION_GB,
     )
-    register_atlas.inputs.trait_set(atlas_t1w=t1ws, settings=[*settings] * len(atlases))
-    labels = [atlas.labels for atlas in registered]
+    register_atlas.inputs.atlas_t1w = t1ws
     interface = FuseLabels(regions_file=regions_file, atlas_t1ws=t1ws, atlas_labels=labels)
     fuse = pe.Node(interface, name='fuse', mem_gb=FUSION_GB)
     workflow.connect(

@@ -32,8 +32,7 @@ def init_group_wf(
     ... )
     >>> wf = init_group_wf(
     ...     cohort_dir='.', output_dir='out', model=training_wf,
-    ...     analysis=dict(title='Study', options=options, template='MNI152NLin2009cAsym',
-    ...                   template_name='MNI152NLin2009cAsym', methods={}),
+    ...     analysis=dict(title='Study', options=options, methods={}),
     ...     individuals=dict(participants=['sub-01'], failures_dir='failures'),
     ... )
 

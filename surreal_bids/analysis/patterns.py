@@ -12,14 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from surreal_bids.bids.outputs import output_path, write_sidecar
-from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
 from surreal_bids.files import write_image
 from surreal_bids.harmonization.covariates import CN_SD
-from surreal_bids.images import load_image
-from surreal_bids.imaging.atlas import default_atlas
 from surreal_bids.model.training import pattern_changes
 from surreal_bids.regions import readable_name
 from surreal_bids.rindices.model import BASELINE, R_INDEX, VISIT, TableModel
+from surreal_bids.templates import TEMPLATE_SPACE, muse_labels
 
 PATTERN_COLUMNS = [
     *('pattern', 'region', 'muse_regions'),
@@ -114,17 +112,17 @@ def values_by_region(table: pd.DataFrame) -> dict[int, float]:
 
 
 def write_pattern_maps(
-    root: Path, patterns: pd.DataFrame, atlas_dir: Path, whose: str = 'patients'
+    root: Path, patterns: pd.DataFrame, whose: str = 'patients'
 ) -> dict[str, Path]:
     """Write what each pattern changes as an image of the atlas; images by pattern."""
-    labels = load_image(default_atlas(atlas_dir).atlases[0].labels)
+    labels = muse_labels()
     written = {}
     for name, rows in patterns.groupby('pattern', sort=False):
         target = output_path(
             root,
             'pattern_map',
-            template=BUILTIN_TEMPLATE,
-            atlas=BUILTIN_ATLAS,
+            template=TEMPLATE_SPACE,
+            atlas='muse',
             contrast=str(name),
         )
         written[str(name)] = write_image(target, paint_regions(labels, values_by_region(rows)))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from surreal_bids.bids.layout import DESCRIPTION, T1wImage, read_description
 from surreal_bids.bids.provenance import RAW_FIELDS, named_sources, require_own_sources
-from surreal_bids.config import BUILTIN_ATLAS, NETWORK, AppConfig, uses_network
+from surreal_bids.config import NETWORK, AppConfig, uses_network
 from surreal_bids.exceptions import DataError, NotBIDSError, UsageError
 from surreal_bids.files import require_file
 from surreal_bids.names import is_label
@@ -206,12 +206,12 @@ def atlas_label(config: AppConfig) -> str:
     """Return the name of the atlas: that of its folder, letters and digits only, or `network`."""
     if uses_network(config):
         return NETWORK
-    if config.atlas == BUILTIN_ATLAS:
-        return BUILTIN_ATLAS
-    name = Path(config.atlas).resolve().name
+    name = Path(config.segmentation).resolve().name
     label = ''.join(letter for letter in name if is_label(letter))
     if not label:
-        raise UsageError(f'--atlas {config.atlas}: rename the folder with letters or digits')
+        raise UsageError(
+            f'--segmentation {config.segmentation}: rename the folder with letters or digits'
+        )
     return label
 
 

@@ -33,7 +33,7 @@ from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.crashes import Crash
 from surreal_bids.cli.execution import StatusCallback, run_workflow
 from surreal_bids.cli.main import summarise, usable_cores
-from surreal_bids.cli.plan import check_template, steps_dir, template_name
+from surreal_bids.cli.plan import steps_dir
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
 from surreal_bids.cohort.volumes import collect_volumes
 from surreal_bids.config import (
@@ -67,6 +67,7 @@ from surreal_bids.rindices.model import (
     require_trainable,
 )
 from surreal_bids.rindices.new_sites import adapt_to_controls, note_site_errors, sites_by_name
+from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted, list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
 
@@ -190,7 +191,6 @@ def check_group_options(config: AppConfig) -> None:
     """
     _check_model_options(config)
     _require_inputs_kept(config)
-    check_template(config)
     if config.model is not None:
         TableModel.load(config.model)
     else:
@@ -417,7 +417,7 @@ def make_workflow(
     output_dir
         Where the outputs are staged.
     """
-    template, options = template_name(config), asdict(training_options(config))
+    options = asdict(training_options(config))
     chosen = cohort.of_participants(config.participant_label)
     if isinstance(source, TableModel):
         model = os.fspath(source.save(folder / 'model') / CARD)
@@ -432,9 +432,7 @@ def make_workflow(
     analysis: dict[str, Any] = {
         'options': options,
         'title': read_description(config.bids_dir).get('Name', config.bids_dir.name),
-        'template': config.template,
-        'template_name': template,
-        'methods': _methods(config, _mapped_tissues(config, chosen, template)),
+        'methods': _methods(config, _mapped_tissues(config, chosen)),
         'labels': list(config.participant_label),
         'has_norms': config.roi_table is None and segmentation_label(config) == NETWORK,
     }
@@ -451,8 +449,7 @@ def make_workflow(
     if config.model is not None:
         individuals['model'] = model_name(config.model)
     if cohort.wanted.atlas is not None:
-        atlas_dir = os.fspath(config.work_dir.absolute() / 'atlases')
-        analysis['atlas_dir'] = individuals['atlas_dir'] = atlas_dir
+        analysis['has_regions'] = individuals['has_regions'] = True
     return init_group_wf(
         cohort_dir=os.fspath(folder),
         output_dir=os.fspath(output_dir),
@@ -469,13 +466,15 @@ def reported(cohort: Cohort) -> list[str]:
     return [name for name in names if is_label(without_prefix(name, 'sub'))]
 
 
-def _mapped_tissues(config: AppConfig, cohort: Cohort, template: str) -> list[str]:
+def _mapped_tissues(config: AppConfig, cohort: Cohort) -> list[str]:
     """Tissues whose RAVENS maps are compared: none where there are no controls to compare with."""
     if cohort.counts[CONTROL] < MIN_FOR_SCALE:
         return []
     visits = cohort.first_visits().visits
     tissues = dict.fromkeys(config.map_tissues)
-    return [each for each in tissues if ravens_files(config.output_dir, visits, template, each)]
+    return [
+        each for each in tissues if ravens_files(config.output_dir, visits, TEMPLATE_SPACE, each)
+    ]
 
 
 def _check_deviation_maps(config: AppConfig, cohort: Cohort, chosen: Cohort) -> None:
@@ -485,7 +484,7 @@ def _check_deviation_maps(config: AppConfig, cohort: Cohort, chosen: Cohort) -> 
     if not config.map_tissues:
         raise UsageError('--deviation-maps: --map-tissues is empty; give a tissue, such as GM')
     for tissue in config.map_tissues:
-        files = ravens_files(config.output_dir, cohort.visits, template_name(config), tissue)
+        files = ravens_files(config.output_dir, cohort.visits, TEMPLATE_SPACE, tissue)
         mapped = MappedCohort.read(cohort, files, tissue)
         lacking = mapped.not_comparable.intersection(chosen.visits.index)
         if len(lacking):

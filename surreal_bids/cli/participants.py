@@ -66,7 +66,6 @@ from surreal_bids.reports.methods import (
     methods_text,
 )
 from surreal_bids.text import counted
-from surreal_bids.workflows.anatomy import registration_settings
 from surreal_bids.workflows.participant import init_reports_wf
 
 LOGGER = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ LOGGER = logging.getLogger(__name__)
 IMAGES, REPORTS = 'participants_wf', 'reports_wf'
 """Names of the workflows that contain those of images and reports."""
 
-SHOWN = ('segmentation', 'template_name')
+SHOWN = ('segmentation', 'template')
 """Options that the names of outputs in a report depend on."""
 
 IMAGE_STAGE = 'images'
@@ -351,7 +350,7 @@ class Processing:
         reason = why_not_done(self._config, job.image.visit)
         if reason or all(before.get(name) == now[name] for name in SHOWN):
             return reason
-        return 'the outputs were made with another segmentation, atlas or template'
+        return 'the outputs were made with another segmentation or template'
 
     def _report_is_due(self, label: str) -> bool:
         """Whether the report is missing or was made from other outputs."""
@@ -401,14 +400,12 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 def methods_of(config: AppConfig, study: Study, jobs: Sequence[Job]) -> ImagingMethods:
     """Describe what was done with images, or will be done with those that are not complete."""
-    n_atlases = len(study.settings.atlases)
     return imaging_methods(
         [job.reusable for job in jobs],
         [_mask_method(config, study, job) for job in jobs],
         template=study.template,
         atlas=study.atlas,
-        n_atlases=n_atlases,
-        registrations_per_atlas=len(registration_settings(n_atlases)),
+        n_atlases=len(study.settings.atlases),
     )
 
 

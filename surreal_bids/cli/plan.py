@@ -33,33 +33,12 @@ from surreal_bids.bids.precomputed import (
 )
 from surreal_bids.bids.preflight import Problem, Survey
 from surreal_bids.cautions import Caution, log_cautions
-from surreal_bids.config import (
-    BUILTIN_ATLAS,
-    BUILTIN_TEMPLATE,
-    NETWORK,
-    AppConfig,
-    uses_network,
-)
-from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.files import write_image
-from surreal_bids.imaging.atlas import (
-    AtlasSet,
-    default_atlas,
-    muse_labels,
-    muse_t1w,
-    read_atlas_set,
-    strip_atlases,
-)
+from surreal_bids.config import NETWORK, AppConfig, uses_network
+from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.atlas import read_atlas_set, strip_atlases
 from surreal_bids.names import Visit
 from surreal_bids.progress import PROGRESS
-from surreal_bids.templates import (
-    BUILTIN_LICENCE,
-    MUSE_LABELS,
-    TISSUES,
-    builtin_template,
-    check_resolution,
-    read_template,
-)
+from surreal_bids.templates import BUILTIN_LICENCE, TEMPLATE_SPACE, find_t1w, write_template
 from surreal_bids.text import align, counted, list_briefly
 from surreal_bids.workflows.anatomy import AtlasFiles
 from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
@@ -68,9 +47,6 @@ if TYPE_CHECKING:
     from nipype.pipeline.engine import Workflow
 
 LOGGER = logging.getLogger(__name__)
-
-TEMPLATE_FILES = ('T1w', 'desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES))
-"""Endings of the names of a template's files, without `.nii.gz`."""
 
 
 @dataclass(frozen=True)
@@ -136,21 +112,21 @@ class Plan:
 
 def make_plan(config: AppConfig, survey: Survey) -> Plan:
     """Find the results to reuse and the complete outputs of each image."""
-    template, identity = template_name(config), study_identity(config)
+    identity = study_identity(config)
     sound = [image for image in survey.images if image.name not in survey.damaged]
-    jobs, problems = _plan_jobs(config, template, identity, sound)
-    others, _ = _plan_jobs(config, template, identity, survey.other_sessions)
+    jobs, problems = _plan_jobs(config, identity, sound)
+    others, _ = _plan_jobs(config, identity, survey.other_sessions)
     return Plan(jobs, [*survey.problems, *problems], others)
 
 
 def _plan_jobs(
-    config: AppConfig, template: str, identity: Mapping[str, Any], images: Iterable[T1wImage]
+    config: AppConfig, identity: Mapping[str, Any], images: Iterable[T1wImage]
 ) -> tuple[list[Job], list[Problem]]:
     folders = reused_folders(config)
     jobs, problems = [], []
     for image in images:
         try:
-            reusable = _without_blank_mask(image, find_reusable(folders, image, template))
+            reusable = _without_blank_mask(image, find_reusable(folders, image, TEMPLATE_SPACE))
             options = {**identity, 'segmentation': reusable.dseg_name or atlas_label(config)}
             made_from = fingerprint([image.path, *reusable.files.values()], options)
         except (DataError, OSError) as error:
@@ -271,11 +247,9 @@ def study_identity(config: AppConfig) -> dict[str, Any]:
     package. The weights of the network can be exchanged and are identified by their digest.
     """
     return {
-        **({'network': _network_digest()} if uses_network(config) else {}),
-        'template_name': template_name(config),
-        'template': _identify(config, 'template', BUILTIN_TEMPLATE, 'tpl-*.nii.gz'),
+        'template': TEMPLATE_SPACE,
         'template_resolution': config.template_resolution,
-        'atlas': _identify(config, 'atlas', BUILTIN_ATLAS, '*'),
+        'labels': _network_digest() if uses_network(config) else _atlases_digest(config),
     }
 
 
@@ -283,12 +257,11 @@ def steps_dir(config: AppConfig) -> Path:
     """Return the work folder of the workflows.
 
     Nipype reuses a step if its inputs are unchanged. It does not notice another version of the
-    program, other weights of the network, other files in the folder of the template, or other
-    outputs, so each combination of these has its own folder.
+    program, other weights of the network, or other outputs, so each combination of these has its
+    own folder.
     """
-    template = _identify(config, 'template', BUILTIN_TEMPLATE, 'tpl-*.nii.gz')
     network = _network_digest() if uses_network(config) else ''
-    parts = (config.bids_dir.resolve(), config.output_dir.resolve(), template, network)
+    parts = (config.bids_dir.resolve(), config.output_dir.resolve(), network)
     digest = hashlib.sha256('\n'.join(map(str, parts)).encode()).hexdigest()[:12]
     return config.work_dir.absolute() / f'surreal_bids-{__version__}-{digest}'
 
@@ -300,48 +273,21 @@ def _network_digest() -> str:
     )
 
 
-def _identify(config: AppConfig, option: str, builtin: str, pattern: str) -> str:
-    """Return the name of a built-in template or atlas, or the digest of the files in a folder."""
-    value = getattr(config, option)
-    if value == builtin:
-        return builtin
-    files = [path for path in Path(value).glob(pattern) if path.is_file()]
+def _atlases_digest(config: AppConfig) -> str:
+    """Return the digest of the files in the folder of labelled brains."""
+    files = [path for path in Path(config.segmentation).glob('*') if path.is_file()]
     if not files:
-        raise DataError(f'--{option} {value}: no such folder, or an empty one; correct the path')
+        raise DataError(
+            f'--segmentation {config.segmentation}: no such folder, or an empty one; use '
+            f'{NETWORK}, or correct the path'
+        )
     return digest_of_files(files)
 
 
-def template_name(config: AppConfig) -> str:
-    """Return the name of the template; the T1w image of a user template defines it."""
-    if config.template == BUILTIN_TEMPLATE:
-        return BUILTIN_TEMPLATE
-    if config.template_resolution != 1:
-        raise UsageError(
-            '--template-resolution applies to the built-in template only; remove it to use '
-            f'--template {config.template}'
-        )
-    names = {path.name for path in Path(config.template).glob('tpl-*_T1w.nii.gz')}
-    if len(names) != 1:
-        raise DataError(
-            f'--template {config.template}: {len(names)} files tpl-NAME_T1w.nii.gz, expected one; '
-            'give a folder with one template'
-        )
-    return names.pop().removeprefix('tpl-').split('_')[0]
-
-
 def check_anatomy_options(config: AppConfig) -> None:
-    """Check the template and atlases of the user before any processing."""
-    check_template(config)
-    if config.atlas != BUILTIN_ATLAS:
-        read_atlas_set(Path(config.atlas))
-
-
-def check_template(config: AppConfig) -> None:
-    """Check the template, which both levels need."""
-    if template_name(config) != BUILTIN_TEMPLATE:
-        read_template(Path(config.template))
-    else:
-        check_resolution(config.template_resolution)
+    """Check the labelled brains of the user before any processing."""
+    if not uses_network(config):
+        read_atlas_set(Path(config.segmentation))
 
 
 @dataclass(frozen=True)
@@ -364,17 +310,20 @@ class Study:
 
 
 def prepare_study(config: AppConfig) -> Study:
-    """Read and check the template and the atlases.
-
-    Built-in ones are written to the work folder once, where every process can read them.
-    """
-    template_dir, template, template_licence = _prepare_template(config)
-    atlas = None if uses_network(config) else _prepare_atlas(config)
+    """Write the template to the work folder, and read and check the labelled brains."""
+    name = f'{TEMPLATE_SPACE}_{config.template_resolution:g}mm'
+    template_dir = write_template(
+        steps_dir(config) / 'templates' / name, config.template_resolution
+    )
+    atlas = None
+    if not uses_network(config):
+        found = read_atlas_set(Path(config.segmentation).absolute())
+        atlas = strip_atlases(found, config.work_dir.absolute() / 'atlases')
     atlases = atlas.atlases if atlas else ()
     muse = Path(str(package_files('surreal_bids') / 'data' / 'muse.tsv'))
     settings = AnatomySettings(
         template_dir=template_dir,
-        template_t1w=_template_file(template_dir, template, 'T1w'),
+        template_t1w=find_t1w(template_dir),
         atlases=tuple(AtlasFiles(each.t1w, each.labels) for each in atlases),
         regions_file=atlases[0].labels.parent / 'dseg.tsv' if atlases else muse,
         network=atlas is None,
@@ -385,41 +334,9 @@ def prepare_study(config: AppConfig) -> Study:
         settings=settings,
         atlas=atlas.name if atlas else NETWORK,
         atlas_licence=atlas.licence if atlas else network_licence(),
-        template=template,
-        template_licence=template_licence,
+        template=TEMPLATE_SPACE,
+        template_licence=BUILTIN_LICENCE,
     )
-
-
-def _prepare_template(config: AppConfig) -> tuple[Path, str, str]:
-    """Folder, name and licence of the template."""
-    if template_name(config) != BUILTIN_TEMPLATE:
-        folder = Path(config.template)
-        template = read_template(folder)
-        return folder.absolute(), template.name, template.licence
-    resolution = config.template_resolution
-    folder = steps_dir(config) / 'templates' / f'{BUILTIN_TEMPLATE}_{resolution:g}mm'
-    paths = [_template_file(folder, BUILTIN_TEMPLATE, ending) for ending in TEMPLATE_FILES]
-    paths.append(folder / MUSE_LABELS)
-    if not all(path.is_file() for path in paths):
-        template = builtin_template(resolution)
-        tissues = [template.priors[tissue] for tissue in TISSUES]
-        images = (template.t1w, template.mask, *tissues, muse_labels(muse_t1w()))
-        for path, image in zip(paths, images):
-            write_image(path, image, level=0)
-    return folder, BUILTIN_TEMPLATE, BUILTIN_LICENCE
-
-
-def _template_file(folder: Path, name: str, ending: str) -> Path:
-    """Find a file of a template; other entities, such as `res-1`, may precede the ending."""
-    plain = folder / f'tpl-{name}_{ending}.nii.gz'
-    return next(iter(sorted(folder.glob(f'tpl-{name}*_{ending}.nii.gz'))), plain)
-
-
-def _prepare_atlas(config: AppConfig) -> AtlasSet:
-    cache_dir = config.work_dir.absolute() / 'atlases'
-    if config.atlas == BUILTIN_ATLAS:
-        return default_atlas(cache_dir)
-    return strip_atlases(read_atlas_set(Path(config.atlas).absolute()), cache_dir)
 
 
 def network_licence() -> str:

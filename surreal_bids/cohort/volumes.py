@@ -81,7 +81,7 @@ def _why_none(output_dir: Path, atlas: str) -> str:
         return ' of a complete run (see logs/*_record.json)'
     if others:
         names = ', '.join(sorted(others))
-        return f' (there are volumes of {names}; use the same --segmentation and --atlas)'
+        return f' (there are volumes of {names}; use the same --segmentation)'
     return ''
 
 

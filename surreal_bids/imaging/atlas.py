@@ -1,39 +1,25 @@
-"""Atlases: folders of labelled brains, and the built-in MUSE atlas."""
+"""Atlases: folders of labelled brains."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import MISSING, copy_file, write_image, write_tsv
-from surreal_bids.images import Image, like, load_image, same_grid
+from surreal_bids.files import MISSING, write_image
+from surreal_bids.images import Image, like, load_image, require_same_grid
 from surreal_bids.imaging.brain import brain_mask
-from surreal_bids.regions import muse_table
-from surreal_bids.templates import (
-    LABELS_FILE,
-    PRIORS_FILE,
-    T1_FILE,
-    TRACTS_FILE,
-    package_file,
-    read_brain,
-    read_labels,
-    tissue_fractions,
-)
 from surreal_bids.text import list_briefly
 
 T1W_ENDING = '_T1w.nii.gz'
 LABELS_ENDING = '_dseg.nii.gz'
 REGIONS_FILE = 'dseg.tsv'
 LICENCE_FILE = 'LICENSE'
-DEFAULT_ATLAS = 'muse'
 
 DIGEST_LENGTH = 12
 """Characters of a checksum in the names of cached files."""
@@ -88,7 +74,7 @@ def read_atlas_set(folder: str | Path) -> AtlasSet:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(f'{folder}: no such folder; give --atlas a folder of atlases or "muse"')
+        raise DataError(f'{folder}: no such folder; give --segmentation a folder of atlases')
     regions = read_regions(folder / REGIONS_FILE)
     atlases = _pairs(folder)
     for atlas in atlases:
@@ -102,27 +88,6 @@ def read_atlas_set(folder: str | Path) -> AtlasSet:
         if licence.is_file()
         else 'not stated',
     )
-
-
-def default_atlas(cache_dir: Path) -> AtlasSet:
-    """Return the built-in atlas of 145 MUSE regions in MNI152NLin2009cAsym at 1 mm.
-
-    Parameters
-    ----------
-    cache_dir
-        The atlas is written once to a subfolder named by a checksum of its sources. Several
-        processes may do so at once.
-    """
-    sources = b''.join(package_file(*source).read_bytes() for source in MUSE_SOURCES)
-    folder = cache_dir / f'{DEFAULT_ATLAS}-{content_digest(sources)}'
-    if not (folder / REGIONS_FILE).is_file():
-        t1w = muse_t1w()
-        write_image(folder / f'{DEFAULT_ATLAS}{T1W_ENDING}', t1w)
-        write_image(folder / f'{DEFAULT_ATLAS}{LABELS_ENDING}', muse_labels(t1w))
-        copy_file(package_file('surreal_bids', 'data/atlas/LICENSE'), folder / LICENCE_FILE)
-        regions = muse_table()[['index', 'name', 'tissue', 'hemisphere']]
-        write_tsv(folder / REGIONS_FILE, regions)  # last: it marks the folder as complete
-    return replace(read_atlas_set(folder), name=DEFAULT_ATLAS)
 
 
 def strip_atlases(
@@ -189,7 +154,8 @@ def read_regions(path: Path) -> pd.DataFrame:
 
 
 def _strip(atlas: Atlas, cache_dir: Path, mask_of: Callable[[Image], tuple[Image, str]]) -> Atlas:
-    digest = content_digest(atlas.t1w.read_bytes(), atlas.labels.read_bytes())
+    contents = atlas.t1w.read_bytes() + atlas.labels.read_bytes()
+    digest = hashlib.sha256(contents).hexdigest()[:DIGEST_LENGTH]
     stripped = cache_dir / f'{atlas.name}_desc-{digest}{T1W_ENDING}'
     if not stripped.is_file():
         t1w = load_image(atlas.t1w)
@@ -201,14 +167,6 @@ def _strip(atlas: Atlas, cache_dir: Path, mask_of: Callable[[Image], tuple[Image
     return replace(atlas, t1w=stripped)
 
 
-def content_digest(*contents: bytes) -> str:
-    """Return a checksum of the contents of files."""
-    checksum = hashlib.sha256()
-    for content in contents:
-        checksum.update(content)
-    return checksum.hexdigest()[:DIGEST_LENGTH]
-
-
 def _refuse(path: Path, cells: pd.Series, problem: str) -> None:
     if len(cells):
         raise DataError(f'{path}: {problem}: {list_briefly(cells.tolist())}; correct the table')
@@ -217,7 +175,7 @@ def _refuse(path: Path, cells: pd.Series, problem: str) -> None:
 def _pairs(folder: Path) -> tuple[Atlas, ...]:
     """List the atlases of a folder in alphabetical order.
 
-    Hidden files are ignored because another process may be writing the same atlas.
+    Hidden files are ignored.
     """
     names = {
         ending: {path.name.removesuffix(ending) for path in folder.glob(f'[!.]*{ending}')}
@@ -242,11 +200,7 @@ def _pairs(folder: Path) -> tuple[Atlas, ...]:
 
 def _check_labels(atlas: Atlas, regions: pd.DataFrame) -> None:
     t1w, labels = load_image(atlas.t1w), load_image(atlas.labels)
-    if not same_grid(t1w, labels):
-        raise DataError(
-            f'{atlas.labels}: the label map {labels.shape} is not on the grid of {atlas.t1w.name} '
-            f'{t1w.shape}; resample it with nearest neighbours'
-        )
+    require_same_grid(labels, t1w, str(atlas.labels), atlas.t1w.name)
     values = np.unique(np.asarray(labels.dataobj))
     odd = values[(values != np.round(values)) | (values < 0)]
     if odd.size:
@@ -259,186 +213,3 @@ def _check_labels(atlas: Atlas, regions: pd.DataFrame) -> None:
         raise DataError(
             f'{atlas.labels}: labels {list_briefly(unknown)} are not in {REGIONS_FILE}; add them'
         )
-
-
-MUSE_SOURCES = (
-    T1_FILE,
-    PRIORS_FILE,
-    LABELS_FILE,
-    TRACTS_FILE,
-    ('surreal_bids', 'data/muse.tsv'),
-    ('surreal_bids', 'templates.py'),
-    ('surreal_bids', 'imaging/atlas.py'),
-)
-"""Packages and paths of the sources of the atlas, including this file."""
-
-CEREBRAL_WHITE = {'R': 44, 'L': 45}
-"""Neuromorphometrics labels that MUSE divides."""
-
-FORNIX = {'R': 89, 'L': 90}
-ANTERIOR_LIMB = {'R': 93, 'L': 94}
-POSTERIOR_LIMB = {'R': 91, 'L': 92}
-"""MUSE labels of the internal capsule.
-
-The dictionary of MUSE calls 91 and 92 the anterior limbs, but in its label maps they lie between
-thalamus and pallidum, and 93 and 94 between caudate and putamen. Tables and models go by number,
-so numbers follow the label maps here.
-"""
-
-CORPUS_CALLOSUM = 95
-LOBAR_WHITE = {
-    ('frontal', 'R'): 81,
-    ('frontal', 'L'): 82,
-    ('occipital', 'R'): 83,
-    ('occipital', 'L'): 84,
-    ('parietal', 'R'): 85,
-    ('parietal', 'L'): 86,
-    ('temporal', 'R'): 87,
-    ('temporal', 'L'): 88,
-}
-
-MORI_ANTERIOR_LIMB = (65, 66)
-MORI_POSTERIOR_LIMB = (63, 64, 67, 68)
-"""Posterior limbs and cerebral peduncles."""
-
-MORI_CALLOSUM = (101, 102, 103, 104, 105, 106)
-MORI_FORNIX = (99, 100)
-
-CALLOSUM_HALF_WIDTH_MM = 10.0
-"""MUSE counts the fibres further from the midline among the lobes."""
-
-FORNIX_BOX_MM = ((-4.0, -26.0, 0.0), (4.0, 3.0, 22.0))
-"""Lowest and highest x, y and z of the body and the columns of the fornix."""
-
-LOBE_OF_LIMBIC = {
-    100: 'frontal',
-    138: 'frontal',
-    166: 'parietal',
-    116: 'temporal',
-    170: 'temporal',
-    47: 'temporal',
-    31: 'temporal',
-    174: 'parietal',
-}
-"""Lobes whose white matter is next to right regions that MUSE counts elsewhere.
-
-Anterior, middle and posterior cingulate, entorhinal area, parahippocampal gyrus, hippocampus,
-amygdala, and the parietal operculum, which MUSE counts with the frontal insula.
-"""
-
-NO_LOBE = (102, 172)
-"""The insula, right: white matter near it belongs to the lobes around it."""
-
-CSF_THRESHOLD = 0.65
-"""Labelled tissue with more cerebrospinal fluid than this is sulcus and belongs to no region.
-
-On real heads, overlap with DLMUSE is best from 0.65 to 0.8; volumes of the cortex grow with it.
-"""
-
-
-def muse_t1w() -> Image:
-    """Return the T1w brain of the template at 1 mm, 0 outside."""
-    image, brain = read_brain()
-    return like(image, np.asarray(image.dataobj) * brain, np.float32)
-
-
-def muse_labels(t1w: Image) -> Image:
-    """Compute the label map of the 145 regions on the grid of :func:`muse_t1w`.
-
-    The source labels of the cortex include sulci. Tissue labels are removed where the template
-    priors are fluid and outside the brain.
-    """
-    labels = _on_grid(read_labels(LABELS_FILE), t1w)
-    tracts = _on_grid(read_labels(TRACTS_FILE), t1w)
-    (box,) = ndimage.find_objects(((labels != 0) | (tracts != 0)).astype(np.uint8))
-    regions = np.zeros_like(labels)
-    regions[box] = divide_white_matter(labels[box], tracts[box], _axes(t1w.slicer[box]))
-    brain = np.asarray(t1w.dataobj) > 0
-    fluid = tissue_fractions(t1w.affine, t1w.shape, brain.astype(np.float32))[2]
-    table = muse_table()
-    ventricles = np.isin(regions, table.loc[table['tissue'] == 'CSF', 'index'])
-    known = np.isin(regions, table['index'])
-    kept = known & brain & (ventricles | (fluid <= CSF_THRESHOLD))
-    return like(t1w, np.where(kept, regions, 0), np.uint8)
-
-
-def divide_white_matter(
-    labels: NDArray[np.uint8], tracts: NDArray[np.uint8], template_mm: Sequence[NDArray]
-) -> NDArray[np.uint8]:
-    """Divide cerebral white matter (44, 45) into the MUSE regions 81 to 95.
-
-    Parameters
-    ----------
-    labels, tracts
-        Neuromorphometrics and Mori labels on one grid of cubic voxels, shape (X, Y, Z).
-    template_mm
-        Where each voxel lies in the template, mm: x, y and z, which broadcast to (X, Y, Z).
-
-    Returns
-    -------
-    ndarray
-        `labels` with no voxel left at 44 or 45; all others are as they were.
-    """
-    white = np.isin(labels, list(CEREBRAL_WHITE.values()))
-    fornix = white & np.isin(tracts, (0, *MORI_FORNIX)) & _inside(FORNIX_BOX_MM, template_mm)
-    nearest_tract = _nearest(np.where(fornix, MORI_FORNIX[0], tracts).astype(np.uint8))
-    width = ((-CALLOSUM_HALF_WIDTH_MM, -np.inf, -np.inf), (CALLOSUM_HALF_WIDTH_MM, np.inf, np.inf))
-    callosum = np.isin(nearest_tract, MORI_CALLOSUM) & _inside(width, template_mm) & ~fornix
-    divided = labels.copy()
-    for side, label in CEREBRAL_WHITE.items():
-        here = labels == label
-        divided[here] = _nearest_lobe(labels, side)[here]
-        divided[here & np.isin(tracts, MORI_ANTERIOR_LIMB)] = ANTERIOR_LIMB[side]
-        divided[here & np.isin(tracts, MORI_POSTERIOR_LIMB)] = POSTERIOR_LIMB[side]
-        divided[here & callosum] = CORPUS_CALLOSUM
-        divided[here & fornix] = FORNIX[side]
-    return divided
-
-
-def _on_grid(labels: Image, grid: Image) -> NDArray[np.uint8]:
-    """Copy labels to a grid of the same voxels whose field of view holds theirs."""
-    to_grid = np.linalg.inv(grid.affine) @ labels.affine
-    first = np.round(to_grid[:3, 3]).astype(int)
-    copied = np.zeros(grid.shape, dtype=np.uint8)
-    box = tuple(slice(start, start + n) for start, n in zip(first, labels.shape))
-    copied[box] = labels.dataobj
-    return copied
-
-
-def _axes(grid: Image) -> list[NDArray[np.float64]]:
-    """World x, y and z (mm) of the voxels of a grid without rotation, which broadcast to it."""
-    steps = np.ogrid[tuple(slice(n) for n in grid.shape)]
-    return [grid.affine[k, k] * step + grid.affine[k, 3] for k, step in enumerate(steps)]
-
-
-def _inside(box_mm: tuple, position_mm: Sequence[NDArray]) -> NDArray[np.bool_]:
-    """Positions that lie in a box along the axes."""
-    x, y, z = ((low <= axis) & (axis <= high) for axis, low, high in zip(position_mm, *box_mm))
-    return x & y & z
-
-
-def _nearest(labels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Label of the nearest labelled voxel."""
-    indices = ndimage.distance_transform_edt(
-        labels == 0, return_distances=False, return_indices=True
-    )
-    return labels[tuple(indices)]
-
-
-def _nearest_lobe(labels: NDArray[np.uint8], side: str) -> NDArray[np.uint8]:
-    """Label of the white matter of the lobe whose cortex is nearest, on one side."""
-    white_of = np.zeros(256, dtype=np.uint8)
-    for index, lobe in _lobes(side).items():
-        white_of[index] = LOBAR_WHITE[lobe, side]
-    return _nearest(white_of[labels])
-
-
-def _lobes(side: str) -> dict[int, str]:
-    """Lobe of each region of a side whose neighbouring white matter is of that lobe."""
-    table = muse_table()
-    table = table[table['hemisphere'] == side]
-    right = table['index'] if side == 'R' else table['mate']
-    lobes = right.map(LOBE_OF_LIMBIC).fillna(table['lobe'])
-    chosen = ~right.isin(NO_LOBE) & lobes.isin(['frontal', 'occipital', 'parietal', 'temporal'])
-    chosen &= table['tissue'] == 'GM'
-    return dict(zip(table.loc[chosen, 'index'].tolist(), lobes[chosen].tolist()))

@@ -59,10 +59,6 @@ class Settings:
 DEFAULT = Settings()
 """Iterations beyond these add 0.002 to the overlap of regions."""
 
-STIFF = Settings(elastic=0.8)
-"""Better for what is deep, worse for the cortex. Where there is only one atlas, it is registered
-with these as well as with DEFAULT, and both are fused: 0.005 more overlap than one alone."""
-
 FLUID = Settings(
     iterations=(10, 10, 24), radius_mm=4.0, fluid=2.5, elastic=0.0, gain=1.4, momentum=0.7
 )

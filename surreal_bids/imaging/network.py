@@ -202,7 +202,7 @@ def segment_regions(
                 f'the network is uncertain about the regions (mean probability {mean:.3f}, usually '
                 f'{USUAL_CONFIDENCE:.2f} or more)',
                 'Volumes may be wrong',
-                'Check the figure of the regions, and compare with --segmentation multi-atlas',
+                'Check the figure of the regions',
                 FIGURES,
             )
         )

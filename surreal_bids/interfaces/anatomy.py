@@ -369,7 +369,6 @@ class MakeRavens(ImageStep):
 
 class _RegisterAtlasInput(_BrainInput, _TorchInput):
     atlas_t1w = File(exists=True, mandatory=True, desc='T1w image of the atlas, brain only')
-    settings = traits.Enum('default', 'stiff', usedefault=True, desc='registration settings')
 
 
 class _RegisterAtlasOutput(TraitedSpec):
@@ -384,7 +383,6 @@ class RegisterAtlas(ImageStep):
 
     def _run_step(self, runtime: Any) -> Any:
         # Imported here because torch is slow to import.
-        from surreal_bids.imaging.deformation import DEFAULT, STIFF
         from surreal_bids.imaging.registration import register
 
         lesion = load_lesion(self.inputs)
@@ -392,7 +390,6 @@ class RegisterAtlas(ImageStep):
         registration = register(
             brain,
             load_image(self.inputs.atlas_t1w),
-            settings={'default': DEFAULT, 'stiff': STIFF}[self.inputs.settings],
             device=torch_device(self.inputs.device),
         )
         self._results['xfm_file'] = save_transform(runtime, 'xfm.nii.gz', registration.forward)
@@ -431,7 +428,7 @@ class FuseLabels(ImageStep):
         table = volume_table(fusion.volumes, read_regions(Path(self.inputs.regions_file)))
         self._results |= save_regions(runtime, fusion.labels, table, lesion)
         names = [Path(path).name.removesuffix(LABELS_ENDING) for path in self.inputs.atlas_labels]
-        self._results['atlases'] = list(dict.fromkeys(names))
+        self._results['atlases'] = names
         return runtime
 
     def _candidates(self) -> Iterator[Candidate]:

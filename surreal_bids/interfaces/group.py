@@ -29,6 +29,7 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import final_path, write_json, write_tsv
 from surreal_bids.interfaces import Step
+from surreal_bids.templates import TEMPLATE_SPACE
 
 if TYPE_CHECKING:
     from surreal_bids.analysis.engine import Analysis
@@ -107,13 +108,11 @@ class _AnalyseGroupInput(BaseInterfaceInputSpec):
     fold_cards = InputMultiObject(File(exists=True), desc='cards of the models of folds')
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
     title = traits.Str(mandatory=True, desc='name of the dataset')
-    template = traits.Str(mandatory=True, desc='name or folder of the template')
-    template_name = traits.Str(mandatory=True, desc='its name in names of files')
     methods = traits.Dict(mandatory=True, desc='fields of GroupMethods that are not results')
     labels = traits.List(traits.Str(), desc='participants to analyse; none: everyone')
     has_norms = traits.Bool(False, usedefault=True, desc='volumes are of the built-in network')
     mriqc_table = File(exists=True, desc='quality of all images, by MRIQC')
-    atlas_dir = traits.Str(desc='where the atlas is kept, to show patterns on it')
+    has_regions = traits.Bool(False, usedefault=True, desc='features are MUSE regions')
     n_threads = traits.Int(1, usedefault=True, nohash=True, desc='images read at once')
 
 
@@ -160,13 +159,11 @@ class AnalyseGroup(Step):
         voxel_maps = self._map(found, Path(inputs.cohort_dir) / 'maps')
         self._map_deviations(found)
         pattern_maps = {}
-        if isdefined(inputs.atlas_dir):
-            pattern_maps = write_pattern_maps(
-                root, found.patterns, Path(inputs.atlas_dir), found.whose
-            )
+        if inputs.has_regions:
+            pattern_maps = write_pattern_maps(root, found.patterns, found.whose)
         background = None
         if pattern_maps or voxel_maps:
-            background = Background.read(inputs.template)
+            background = Background.read()
         report = GroupReport(
             output_dir=root,
             title=inputs.title,
@@ -208,9 +205,9 @@ class AnalyseGroup(Step):
         visits = found.cohort.first_visits().visits
         written = {}
         for tissue in inputs.methods['map_tissues']:
-            files = ravens_files(final_path(root), visits, inputs.template_name, tissue)
+            files = ravens_files(final_path(root), visits, TEMPLATE_SPACE, tissue)
             maps = map_tissue(found, files, folder / tissue, options, inputs.n_threads)
-            written[tissue] = write_maps(root, maps, tissue, inputs.template_name)
+            written[tissue] = write_maps(root, maps, tissue, TEMPLATE_SPACE)
         return written
 
     def _map_deviations(self, found: Analysis) -> None:
@@ -219,11 +216,13 @@ class AnalyseGroup(Step):
         from surreal_bids.analysis.maps import ravens_files
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
-        template, chosen = inputs.template_name, set(found.cohort.visits.index)
+        chosen = set(found.cohort.visits.index)
         for tissue in inputs.methods['deviation_maps']:
-            files = ravens_files(final_path(root), found.everyone.visits, template, tissue)
+            files = ravens_files(final_path(root), found.everyone.visits, TEMPLATE_SPACE, tissue)
             mapped = MappedCohort.read(found.everyone, files, tissue)
-            mapped.write(root, template, chosen, inputs.methods['map_smoothing'], inputs.n_threads)
+            mapped.write(
+                root, TEMPLATE_SPACE, chosen, inputs.methods['map_smoothing'], inputs.n_threads
+            )
 
     def _given(self, name: str) -> Any:
         value = getattr(self.inputs, name)

@@ -43,7 +43,7 @@ class _WriteIndividualsInput(BaseInterfaceInputSpec):
     model = traits.Str(desc='name of the model that was applied')
     adapted = traits.Bool(True, usedefault=True, desc='whether the model has learned the scanners')
     retest_pairs = traits.Int(0, usedefault=True, desc='pairs of repeated scans of the user')
-    atlas_dir = traits.Str(desc='folder of the atlas, to draw maps of regions')
+    has_regions = traits.Bool(False, usedefault=True, desc='features are MUSE regions')
     failures_dir = traits.Str(mandatory=True, desc='folder for the reasons of failures')
     again = traits.Bool(False, usedefault=True, desc='also write reports that exist')
 
@@ -76,7 +76,7 @@ class WriteIndividuals(Step):
             inputs.adapted,
             inputs.retest_pairs,
         )
-        painter = _painter(Path(inputs.atlas_dir)) if isdefined(inputs.atlas_dir) else None
+        painter = _painter() if inputs.has_regions else None
         written = []
         total = len(inputs.participants)
         for done, name in enumerate(inputs.participants, start=1):
@@ -95,12 +95,9 @@ class WriteIndividuals(Step):
         return runtime
 
 
-def _painter(atlas_dir: Path) -> RegionPainter:
+def _painter() -> RegionPainter:
     """Draws regions on the built-in template."""
-    from surreal_bids.config import BUILTIN_TEMPLATE
-    from surreal_bids.images import load_image
-    from surreal_bids.imaging.atlas import default_atlas
     from surreal_bids.reports.mosaics import Background, RegionPainter
+    from surreal_bids.templates import muse_labels
 
-    labels = load_image(default_atlas(atlas_dir).atlases[0].labels)
-    return RegionPainter(Background.read(BUILTIN_TEMPLATE), labels)
+    return RegionPainter(Background.read(), muse_labels())

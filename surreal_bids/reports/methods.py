@@ -18,7 +18,8 @@ import jinja2
 from markupsafe import Markup, escape
 
 from surreal_bids.bids.precomputed import LESIONS, Reusable
-from surreal_bids.config import BUILTIN_ATLAS, BUILTIN_TEMPLATE
+from surreal_bids.config import NETWORK
+from surreal_bids.templates import TEMPLATE_SPACE
 
 if TYPE_CHECKING:
     from surreal_bids.analysis.engine import Analysis
@@ -48,8 +49,6 @@ class ImagingMethods:
         Name of the template.
     atlas, n_atlases
         Name of the atlas set, and how many labelled brains it has.
-    registrations_per_atlas
-        More than 1: an ensemble with different parameters.
     segmentation
         Name of the program whose segmentation was used instead of our own ...
     regions_mixed
@@ -68,10 +67,9 @@ class ImagingMethods:
     tissues_mixed: bool = False
     registered: bool = True
     transforms_reused: bool = False
-    template: str = BUILTIN_TEMPLATE
-    atlas: str = BUILTIN_ATLAS
-    n_atlases: int = 1
-    registrations_per_atlas: int = 1
+    template: str = TEMPLATE_SPACE
+    atlas: str = NETWORK
+    n_atlases: int = 0
     segmentation: str | None = None
     regions_mixed: bool = False
     ravens: bool = True

@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont  # installed with matplotlib
 from scipy import ndimage
 
-from surreal_bids.config import BUILTIN_TEMPLATE
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import atomic_path, write_text
 from surreal_bids.imaging.norms import split_side
-from surreal_bids.templates import builtin_template, read_template
+from surreal_bids.templates import builtin_template
 
 AXES = {'z': (0, 1, 2), 'y': (0, 2, 1), 'x': (1, 2, 0)}
 """Axial, coronal and sagittal slices: world axes to the right, upwards and through the slice."""
@@ -104,9 +103,9 @@ class Background:
     mask: nib.Nifti1Image
 
     @classmethod
-    def read(cls, template: str) -> Background:
-        """Read the built-in template, or one in a folder."""
-        found = builtin_template() if template == BUILTIN_TEMPLATE else read_template(template)
+    def read(cls) -> Background:
+        """Read the built-in template."""
+        found = builtin_template()
         return cls(found.t1w, found.mask)
 
     @cached_property

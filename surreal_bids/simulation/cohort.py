@@ -39,7 +39,6 @@ from surreal_bids.simulation.scanner import (
 )
 from surreal_bids.simulation.tables import claim_folder
 from surreal_bids.simulation.templates import (
-    CSF_THRESHOLD,
     HeadTemplate,
     LabelMap,
     load_labels,
@@ -108,7 +107,7 @@ REGION_COLUMNS: dict[str, dict[str, Any]] = {
     'index': {'Description': 'Index of the region in MUSE numbering'},
     'name': {'Description': 'Name of the region'},
     'hemisphere': {'Description': 'L, R, or none'},
-    'tissue': {'Description': 'Main tissue of the region: GM, WM or CSF'},
+    'tissue': {'Description': 'Main tissue of the region: GM, WM, CSF, or none'},
     'adjacent_to': {
         'Description': 'Patterns with a region within 2 mm of this one, if the region is not part '
         'of them'
@@ -483,8 +482,7 @@ Sites differ in contrast, bias field, noise, voxel size and storage order.
 - `sourcedata/truth/volumes.tsv`: volume of each region before and after atrophy.
 - `sourcedata/truth/sub-*/`: label map (`dseg`) and brain mask (`desc-brain_mask`) of each image.
 {atlases if plan.atlases else ''}
-Labels are those of Neuromorphometrics in MUSE numbering, without voxels of the template that
-contain more than {CSF_THRESHOLD:.0%} sulcal CSF.
+Labels are the MUSE regions of the template, without sulci.
 """
 
 

@@ -11,17 +11,8 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from surreal_bids.exceptions import UsageError
-from surreal_bids.regions import region_names
-from surreal_bids.templates import (
-    LABELS_FILE,
-    package_file,
-    read_brain,
-    read_labels,
-    resample,
-    tissue_fractions,
-)
-
-REGIONS_FILE = ('deepmriprep', 'data/templates/neuromorphometrics.csv')
+from surreal_bids.regions import muse_table
+from surreal_bids.templates import muse_labels, read_brain, resample, tissue_fractions
 
 BOX_ORIGIN_MM = (-96, -130, -96)
 """World coordinates of the first grid point; the box holds the head from the neck upwards."""
@@ -32,33 +23,10 @@ BOX_EXTENT_MM = (192, 240, 200)
 VOXEL_SIZES_MM = (1.0, 2.0, 3.0, 4.0)
 """Voxel sizes of the working grid; the coarsest is for tests."""
 
-UNUSED_LABELS = (69,)
-"""The optic chiasm: all but 21 mm3 of it lie outside the brain of the template."""
-
-CSF_THRESHOLD = 0.5
-"""Labels are removed from voxels with a larger fraction of cerebrospinal fluid (sulci)."""
-
 
 def load_regions() -> pd.DataFrame:
-    """List the labelled regions: index (MUSE numbering), name, hemisphere (L, R, none) and tissue.
-
-    The hemisphere is read from the name, because the column of the file is wrong for the basal
-    forebrains.
-    """
-    table = pd.read_csv(package_file(*REGIONS_FILE), sep=';').sort_values('ROIid')
-    table = table[~table['ROIid'].isin(UNUSED_LABELS)]
-    index = table['ROIid'].to_numpy()
-    tissue = np.select([table['Vcsf'] > 0, table['Vwm'] > table['Vgm']], ['CSF', 'WM'], 'GM')
-    side = table['ROIname'].str.split().str[0].map({'Left': 'L', 'Right': 'R'}).fillna('none')
-    names = region_names()
-    return pd.DataFrame(
-        {
-            'index': index,
-            'name': [names.get(i, own.capitalize()) for i, own in zip(index, table['ROIname'])],
-            'hemisphere': side.to_numpy(),
-            'tissue': tissue,
-        }
-    )
+    """List the labelled regions: index (MUSE numbering), name, hemisphere and tissue."""
+    return muse_table()[['index', 'name', 'hemisphere', 'tissue']]
 
 
 @dataclass(frozen=True)
@@ -131,21 +99,20 @@ def load_template(voxel_size: float = 2.0) -> HeadTemplate:
     t1_image, brain = read_brain()
     t1 = np.asarray(t1_image.dataobj, dtype=np.float32)
     brain_on_grid = resample(brain, t1_image.affine, affine, shape).clip(0, 1)
-    regions = load_regions()
     return HeadTemplate(
         affine=affine,
         t1=resample(t1, t1_image.affine, affine, shape).clip(0),
         tissue=tissue_fractions(affine, shape, brain_on_grid),
         brain=brain_on_grid,
-        labels=_tissue_labels(brain, t1_image.affine, regions),
-        regions=regions,
+        labels=load_labels(),
+        regions=load_regions(),
     )
 
 
 def load_labels() -> LabelMap:
     """Load the labels of the template."""
-    t1_image, brain = read_brain()
-    return _tissue_labels(brain, t1_image.affine, load_regions())
+    labels = muse_labels()
+    return LabelMap(*crop(np.asarray(labels.dataobj), labels.affine))
 
 
 def labels_at(labels: LabelMap, affine: NDArray, shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -160,21 +127,6 @@ def labels_at(labels: LabelMap, affine: NDArray, shape: tuple[int, ...]) -> NDAr
 def distance_to(mask: NDArray[np.bool_], voxel_size: float) -> NDArray[np.float32]:
     """Compute the distance (mm) of each voxel from a mask."""
     return np.asarray(ndimage.distance_transform_edt(~mask), dtype=np.float32) * voxel_size
-
-
-def _tissue_labels(brain: NDArray, brain_affine: NDArray, regions: pd.DataFrame) -> LabelMap:
-    """Load the labels without sulcal fluid and voxels outside the brain.
-
-    The source labels of the cortex include sulci.
-    """
-    image = read_labels(LABELS_FILE)
-    data = np.asarray(image.dataobj, dtype=np.uint8).copy()
-    inside = resample(brain, brain_affine, image.affine, data.shape)
-    fluid = tissue_fractions(image.affine, data.shape, inside)[2]
-    ventricles = np.isin(data, regions.loc[regions['tissue'] == 'CSF', 'index'])
-    unused = np.isin(data, UNUSED_LABELS) | (inside < 0.5)
-    data[unused | ((fluid > CSF_THRESHOLD) & ~ventricles)] = 0
-    return LabelMap(*crop(data, image.affine))
 
 
 def crop(data: NDArray, affine: NDArray) -> tuple[NDArray, NDArray]:

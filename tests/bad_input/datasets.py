@@ -359,8 +359,8 @@ DATASETS = [
     ),
     dataset(
         'output-in-a-file',
-        moved(out='template/tpl-Tiny_T1w.nii.gz/out'),
-        ['tpl-Tiny_T1w'],
+        moved(out='atlas/a_T1w.nii.gz/out'),
+        ['a_T1w'],
         OUTPUT,
         LEVELS,
     ),
@@ -397,7 +397,7 @@ FILTERS = [
 
 
 def other(*words):
-    """Options in the place of those for template and atlas."""
+    """Options in the place of that for atlases."""
 
     def damage(study):
         study.options.clear()
@@ -436,7 +436,7 @@ def emptied(name):
 REFERENCES = [
     dataset(name, damage, says, code)
     for name, damage, says, code in [
-        ('atlas-missing', other('--atlas', '{folder}/nowhere'), ['nowhere'], 65),
+        ('atlas-missing', other('--segmentation', '{folder}/nowhere'), ['nowhere'], 65),
         ('atlas-empty', emptied('atlas'), ['atlas', 'T1w|dseg'], 65),
         ('atlas-without-regions', without('atlas/dseg.tsv'), [r'dseg\.tsv'], 65),
         ('atlas-half-a-pair', without('atlas/a_T1w.nii.gz'), ['a_T1w'], 65),
@@ -453,28 +453,6 @@ REFERENCES = [
             'atlas-regions-twice',
             lambda s: (s.folder / 'atlas' / 'dseg.tsv').write_text('index\tname\n47\ta\n47\tb\n'),
             [r'dseg\.tsv', '47'],
-            65,
-        ),
-        ('template-missing', other('--template', '{folder}/nowhere'), ['nowhere'], 65),
-        ('template-empty', emptied('template'), ['template', 'T1w'], 65),
-        (
-            'template-without-mask',
-            without('template/tpl-Tiny_desc-brain_mask.nii.gz'),
-            ['brain_mask'],
-            65,
-        ),
-        (
-            'template-without-priors',
-            without('template/tpl-Tiny_label-GM_probseg.nii.gz'),
-            ['GM_probseg'],
-            65,
-        ),
-        (
-            'template-mask-empty',
-            lambda s: write_image(
-                s.folder / 'template' / 'tpl-Tiny_desc-brain_mask.nii.gz', np.zeros(SHAPE, np.uint8)
-            ),
-            ['brain_mask|mask'],
             65,
         ),
         (
@@ -542,7 +520,7 @@ BOTH = [
     at_both_levels('icv-absent', ('--icv-column', 'tiv'), ['participants', 'tiv'], 65),
     at_both_levels('group-column-absent', ('--group-column', 'dx'), ['participants', 'dx'], 65),
     at_both_levels('control-label-absent', ('--control-label', 'HC'), ['participants', 'HC'], 65),
-    at_both_levels('atlas-missing', ('--atlas', '{folder}/nowhere'), ['nowhere'], 65),
+    at_both_levels('atlas-missing', ('--segmentation', '{folder}/nowhere'), ['nowhere'], 65),
     dataset(
         'both-too-few-controls',
         people(lambda t: t.assign(diagnosis=['CN'] * 3 + ['PT'] * 17)),

@@ -78,7 +78,7 @@ def study_of(kind: str, folder: Path) -> Study:
     """The study of `tables` or `images` in a folder."""
     if kind == 'tables':
         return Study(folder)
-    words = ['--template', folder / 'template', '--atlas', folder / 'atlas']
+    words = ['--segmentation', folder / 'atlas']
     return Study(folder, list(map(str, words)), columns=[])
 
 
@@ -96,7 +96,7 @@ def write_tables(folder: Path) -> None:
 
 
 def write_images(folder: Path) -> None:
-    """Write a dataset of 20 tiny heads, a template and an atlas."""
+    """Write a dataset of 20 tiny heads and an atlas."""
     study = Study(folder)
     _write_description(study.dataset)
     labels = [f'{k:02}' for k in range(1, N_IMAGES + 1)]
@@ -105,7 +105,6 @@ def write_images(folder: Path) -> None:
     people = {'participant_id': [f'sub-{label}' for label in labels]}
     people |= {'diagnosis': ['CN', 'PT'] * 10, 'age': list(range(61, 81)), 'sex': list('FFMM') * 5}
     pd.DataFrame(people).to_csv(study.people, sep='\t', index=False)
-    write_template(folder / 'template')
     write_atlas(folder / 'atlas')
 
 
@@ -126,15 +125,6 @@ def write_image(
     affine = np.diag([1.0, 1.1, 1.2, 1.0]) if affine is None else affine
     nib.Nifti1Image(head(seed) if data is None else data, affine).to_filename(path)
     return path
-
-
-def write_template(folder: Path) -> None:
-    inside = np.zeros(SHAPE, np.float32)
-    inside[1:-1, 1:-1, 1:-1] = 1
-    write_image(folder / 'tpl-Tiny_T1w.nii.gz', head() * inside)
-    write_image(folder / 'tpl-Tiny_desc-brain_mask.nii.gz', inside.astype(np.uint8))
-    for tissue, share in {'GM': 0.5, 'WM': 0.4, 'CSF': 0.1}.items():
-        write_image(folder / f'tpl-Tiny_label-{tissue}_probseg.nii.gz', share * inside)
 
 
 def write_atlas(folder: Path) -> None:

@@ -181,7 +181,6 @@ def test_a_participant_without_the_chosen_session_is_named(attempt):
         (('--n-patterns', 3, '--ortho', 0.1), 0, '--n-patterns, --ortho: no effect'),
         (('--impute',), USAGE, '--impute'),
         (('--features', 'muse72', '--icv', 'none'), USAGE, '--features, --icv'),
-        (('--template', 'nowhere'), DATA, '--template nowhere'),
         (('--reports-only',), USAGE, '--reports-only'),
     ],
 )

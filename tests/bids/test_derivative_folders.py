@@ -16,10 +16,9 @@ def _config(**options):
     ('options', 'expected'),
     [
         ({}, 'network'),
-        ({'segmentation': 'multi-atlas'}, 'muse'),
-        ({'segmentation': 'multi-atlas', 'atlas': '/data/other'}, 'other'),
-        ({'atlas': '/data/my-atlas_2'}, 'myatlas2'),
-        ({'atlas': '/data/Größe'}, 'Gre'),
+        ({'segmentation': '/data/other'}, 'other'),
+        ({'segmentation': '/data/my-atlas_2'}, 'myatlas2'),
+        ({'segmentation': '/data/Größe'}, 'Gre'),
         ({'derivatives': ('fmriprep=.',)}, 'network'),
         ({'derivatives': ('fmriprep=.', 'dlmuse=.')}, 'dlmuse'),
     ],
@@ -30,16 +29,11 @@ def test_label_of_the_regions(options, expected):
 
 def test_an_atlas_needs_a_name_that_bids_allows():
     with pytest.raises(UsageError, match='rename the folder'):
-        atlas_label(_config(atlas='/data/_-_'))
+        atlas_label(_config(segmentation='/data/_-_'))
 
 
 def test_labels_of_atlases():
     assert atlas_label(_config(derivatives=('dlmuse=.',))) == 'network'
-
-
-def test_the_network_has_no_atlas():
-    with pytest.raises(UsageError, match='remove --atlas'):
-        atlas_label(_config(segmentation='network', atlas='/data/other'))
 
 
 @pytest.mark.parametrize(

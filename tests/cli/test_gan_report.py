@@ -99,8 +99,6 @@ def test_it_is_the_report_of_the_group_level_without_maps(home, tmp_path, monkey
         options={},
         output_dir=str(tmp_path / 'out'),
         title='volumes.tsv',
-        template='t',
-        template_name='t',
         methods=methods,
     )
     step._run_step(SimpleNamespace(cwd=str(tmp_path)))

@@ -25,7 +25,6 @@ from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.config import AppConfig
 from surreal_bids.files import write_image
-from surreal_bids.templates import builtin_template
 from tests.cli.tiny_study import write_study
 from tests.interfaces import phantom
 
@@ -37,12 +36,12 @@ ANAT = [
     'desc-preproc_T1w.json',
     'desc-preproc_T1w.nii.gz',
     'desc-quality_T1w.json',
-    'from-T1w_to-Tiny_mode-image_xfm.nii.gz',
-    'from-Tiny_to-T1w_mode-image_xfm.nii.gz',
+    'from-T1w_to-MNI152NLin2009cAsym_mode-image_xfm.nii.gz',
+    'from-MNI152NLin2009cAsym_to-T1w_mode-image_xfm.nii.gz',
     *(f'label-{tissue}_probseg.nii.gz' for tissue in ('CSF', 'GM', 'WM')),
     *(f'seg-halves_dseg.{extension}' for extension in ('json', 'nii.gz', 'tsv')),
     *(
-        f'space-Tiny_label-{tissue}_ravens.{extension}'
+        f'space-MNI152NLin2009cAsym_label-{tissue}_ravens.{extension}'
         for tissue in ('CSF', 'GM', 'WM')
         for extension in ('json', 'nii.gz')
     ),
@@ -190,13 +189,12 @@ def test_atlases_may_be_called_as_participants_are(unfinished, tmp_path):
     ('changed', 'reason'),
     [
         ({}, None),
-        ({'atlas': 'other files'}, None),
+        ({'labels': 'other files'}, None),
         ({'segmentation': 'muse'}, 'made with another segmentation'),
-        ({'template_name': 'Tiny'}, 'made with another segmentation, atlas or template'),
     ],
 )
 def test_reports_do_not_look_for_regions_that_were_not_made(tmp_path, changed, reason):
-    options = {'segmentation': 'network', 'template_name': 'MNI152NLin2009cAsym', 'atlas': 'muse'}
+    options = {'segmentation': 'network', 'template': 'MNI152NLin2009cAsym', 'labels': 'files'}
     made_from = {'version': '1', 'options': options | changed}
     write_record(record_path(tmp_path, ('01', None)), tmp_path, made_from, [])
     job = Job(T1wImage('01', None, None, Path('t1w')), Reusable(), {'options': options})
@@ -290,18 +288,13 @@ def heads(tmp_path_factory):
     write_image(path, nib.Nifti1Image(values, head.affine, head.header))
     bad.parent.mkdir(parents=True)
     bad.write_bytes(path.read_bytes()[:-5000])
-    template = builtin_template(3.0)
-    images = {'T1w': template.t1w, 'desc-brain_mask': template.mask}
-    images |= {f'label-{name}_probseg': image for name, image in template.priors.items()}
-    for name, image in images.items():
-        write_image(root / 'sourcedata' / 'template' / f'tpl-Coarse_{name}.nii.gz', image)
     return root
 
 
 @pytest.mark.slow
 def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     out, source = tmp_path / 'out', heads / 'sourcedata'
-    options = ['--atlas', source / 'atlases', '--template', source / 'template', '--nprocs', '1']
+    options = ['--segmentation', source / 'atlases', '--template-resolution', 3, '--nprocs', 1]
     arguments = [heads, out, 'participant', *options, '-w', tmp_path / 'work']
     assert main(list(map(str, arguments))) == 1
     told = capsys.readouterr().out.splitlines()

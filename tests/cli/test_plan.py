@@ -1,7 +1,6 @@
 import logging
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from surreal_bids.cli.plan import (
     reuse_table,
     steps_dir,
     study_identity,
-    template_name,
 )
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError
@@ -154,12 +152,9 @@ def test_the_name_of_the_segmentation_matters(config, tmp_path):
 
 def test_other_weights_of_the_network_matter(config, monkeypatch):
     before = study_identity(config), steps_dir(config)
-    atlases = replace(config, segmentation='multi-atlas')
-    without = study_identity(atlases), steps_dir(atlases)
     monkeypatch.setattr(plan, '_network_digest', lambda: 'other')
     assert study_identity(config) != before[0]
     assert steps_dir(config) != before[1]
-    assert (study_identity(atlases), steps_dir(atlases)) == without
 
 
 def test_the_network_needs_no_atlas(coarse):
@@ -237,56 +232,27 @@ def test_only_options_that_change_outputs_matter(config, changes, matters):
     assert (study_identity(replace(config, **changes)) != before) == matters
 
 
-@pytest.mark.parametrize('option', ['atlas', 'template'])
-def test_files_of_atlas_and_template_matter(config, tmp_path, option):
-    folder = tmp_path / 'files'
-    folder.mkdir()
-    path = folder / 'tpl-x_T1w.nii.gz'
+def test_the_labelled_brains_matter(config, tmp_path):
+    path = tmp_path / 'files' / 'dseg.tsv'
+    path.parent.mkdir()
     path.write_text('one')
-    changed = replace(config, **{option: str(folder)})
+    changed = replace(config, segmentation=str(path.parent))
     before = study_identity(changed)
     assert before != study_identity(config)
     path.write_text('two')
     assert study_identity(changed) != before
 
 
-@pytest.mark.parametrize('option', ['atlas', 'template'])
-def test_a_folder_that_is_not_there_is_known_at_once(config, tmp_path, option):
-    with pytest.raises(DataError, match=r'nowhere: (no such folder|0 files)'):
-        check_anatomy_options(replace(config, **{option: str(tmp_path / 'nowhere')}))
+def test_a_folder_that_is_not_there_is_known_at_once(config, tmp_path):
+    with pytest.raises(DataError, match='nowhere: no such folder'):
+        check_anatomy_options(replace(config, segmentation=str(tmp_path / 'nowhere')))
 
 
-def test_steps_of_other_programs_data_and_templates_are_kept_apart(config, tmp_path, monkeypatch):
-    path = tmp_path / 'tpl-x_T1w.nii.gz'
-    path.write_text('one')
-    own = replace(config, template=str(tmp_path))
+def test_steps_of_other_programs_and_data_are_kept_apart(config, tmp_path, monkeypatch):
     other = replace(config, bids_dir=tmp_path / 'other')
-    folders = [steps_dir(each) for each in (config, own, other)]
+    folders = [steps_dir(each) for each in (config, other)]
     folders.append(steps_dir(replace(config, output_dir=tmp_path / 'out2')))
-    path.write_text('two')
-    folders.append(steps_dir(own))
     monkeypatch.setattr(plan, '__version__', '99')
     folders.append(steps_dir(config))
     assert len(set(folders)) == len(folders)
     assert steps_dir(replace(config, nprocs=7)) == folders[-1]
-
-
-@pytest.mark.parametrize(
-    ('names', 'expected'),
-    [(['tpl-Mine_T1w.nii.gz'], 'Mine'), (['tpl-Mine_res-01_T1w.nii.gz'], 'Mine')],
-)
-def test_name_of_a_template(config, tmp_path, names, expected):
-    for name in names:
-        (tmp_path / name).touch()
-    assert template_name(config) == 'MNI152NLin2009cAsym'
-    assert template_name(replace(config, template=str(tmp_path))) == expected
-
-
-@pytest.mark.parametrize('names', [[], ['tpl-a_T1w.nii.gz', 'tpl-b_T1w.nii.gz']])
-def test_folders_that_are_no_template(config, tmp_path, names):
-    folder = tmp_path / 'template'
-    folder.mkdir()
-    for name in names:
-        (folder / name).touch()
-    with pytest.raises(DataError, match=f'{len(names)} files tpl-NAME_T1w.nii.gz'):
-        template_name(replace(config, template=str(Path(folder))))

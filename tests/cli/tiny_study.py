@@ -7,12 +7,17 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
+from surreal_bids.cli.plan import steps_dir
+from surreal_bids.config import AppConfig
 from surreal_bids.files import write_image
+from surreal_bids.templates import MUSE_LABELS, TEMPLATE_SPACE
 from tests.interfaces import phantom
 
 
 def write_study(root: Path, *names: str) -> list[str]:
-    """Write a dataset, a template and two atlases; return the command line that runs them.
+    """Write a dataset and two atlases; return the command line that runs them.
+
+    A tiny template is put where the command writes the built-in one, unless it is there.
 
     Parameters
     ----------
@@ -36,6 +41,10 @@ def write_study(root: Path, *names: str) -> list[str]:
         write_image(atlas / f'{place}_T1w.nii.gz', phantom.t1w(10 + number))
         write_image(atlas / f'{place}_dseg.nii.gz', phantom.labels())
     shutil.copy(files['regions'], atlas / 'dseg.tsv')
-    folders = {'--atlas': atlas, '--template': files['template'], '-w': root / 'work'}
-    options = [str(part) for pair in folders.items() for part in pair]
-    return [str(dataset), str(root / 'out'), 'participant', *options, '--nprocs', '1']
+    folders = {'segmentation': str(atlas), 'work_dir': root / 'work'}
+    config = AppConfig(dataset, root / 'out', ('participant',), **folders)
+    template = steps_dir(config) / 'templates' / f'{TEMPLATE_SPACE}_1mm'
+    phantom.write_template(template, TEMPLATE_SPACE)
+    write_image(template / MUSE_LABELS, phantom.labels())
+    options = ['--segmentation', str(atlas), '-w', str(root / 'work'), '--nprocs', '1']
+    return [str(dataset), str(root / 'out'), 'participant', *options]

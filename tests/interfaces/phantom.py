@@ -56,12 +56,16 @@ def write_all(folder: Path) -> dict[str, Path]:
     """Write the brain, and a template of it."""
     images = {'t1w': t1w(), 'mask': mask(), 'labels': labels(), **tissues()}
     paths = {name: write_image(folder / f'{name}.nii.gz', img) for name, img in images.items()}
-    template = folder / 'template'
-    write_image(template / 'tpl-Tiny_T1w.nii.gz', t1w(1))
-    write_image(template / 'tpl-Tiny_desc-brain_mask.nii.gz', mask())
-    for name, image in tissues().items():
-        write_image(template / f'tpl-Tiny_label-{name}_probseg.nii.gz', image)
+    template = write_template(folder / 'template')
     return {**paths, 'template': template, 'regions': _write_regions(folder / 'dseg.tsv')}
+
+
+def write_template(folder: Path, name: str = 'Tiny') -> Path:
+    write_image(folder / f'tpl-{name}_T1w.nii.gz', t1w(1))
+    write_image(folder / f'tpl-{name}_desc-brain_mask.nii.gz', mask())
+    for tissue, image in tissues().items():
+        write_image(folder / f'tpl-{name}_label-{tissue}_probseg.nii.gz', image)
+    return folder
 
 
 def _write_regions(path: Path) -> Path:

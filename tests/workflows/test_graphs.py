@@ -12,7 +12,7 @@ from nipype.pipeline.engine.utils import generate_expanded_graph
 
 from surreal_bids.bids.outputs import Provenance
 from surreal_bids.bids.precomputed import Reusable
-from surreal_bids.workflows.anatomy import AtlasFiles, init_segmentation_wf
+from surreal_bids.workflows.anatomy import AtlasFiles
 from surreal_bids.workflows.participant import (
     AnatomySettings,
     connect_by_name,
@@ -104,17 +104,6 @@ def test_each_combination_of_what_exists_builds(given):
     nodes = _nodes(workflow)
     for name, node in COMPUTED.items():
         assert (node in nodes) == (name not in given)
-
-
-@pytest.mark.parametrize(
-    ('n_atlases', 'expected'), [(1, ['default', 'stiff']), (3, ['default'] * 3)]
-)
-def test_a_single_atlas_is_registered_in_several_ways(n_atlases, expected):
-    workflow = init_segmentation_wf(
-        atlases=[AtlasFiles(HERE, HERE)] * n_atlases, regions_file=HERE, device='cpu'
-    )
-    assert workflow.get_node('register_atlas').inputs.settings == expected
-    assert len(workflow.get_node('fuse').inputs.atlas_labels) == len(expected)
 
 
 @pytest.mark.parametrize('given', [(), ('mask', 't1w'), ('dseg',)])

@@ -35,8 +35,6 @@ def build(
         analysis={
             'title': 'S',
             'options': options,
-            'template': TEMPLATE,
-            'template_name': TEMPLATE,
             'methods': {},
         },
         individuals={'participants': participants, 'failures_dir': 'failures'},
