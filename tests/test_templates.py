@@ -93,9 +93,9 @@ def test_odd_resolutions_are_refused(resolution):
         builtin_template(resolution)
 
 
-def test_a_template_of_ones_own(tmp_path, stem='tpl-Mine_cohort-1_res-2'):
+def test_a_template_of_ones_own(tmp_path):
     arrays = template_arrays()
-    template = read_template(write_files(tmp_path, arrays, stem))
+    template = read_template(write_files(tmp_path, arrays, 'tpl-Mine_cohort-1_res-2'))
     np.testing.assert_allclose(template.t1w.dataobj, arrays['T1w'] * arrays['desc-brain_mask'])
     for tissue in TISSUES:
         np.testing.assert_allclose(
@@ -114,14 +114,14 @@ def test_each_file_is_needed(tmp_path, ending):
 def test_two_t1w_images_leave_a_choice(tmp_path):
     for stem in ('tpl-Mine_res-01', 'tpl-Mine_res-02'):
         write_files(tmp_path, template_arrays(), stem)
-    with pytest.raises(DataError, match='2 files tpl-NAME_T1w.nii.gz'):
+    with pytest.raises(DataError, match='2 files tpl-NAME_T1w'):
         read_template(tmp_path)
 
 
 def test_all_files_are_on_one_grid(tmp_path):
     arrays = template_arrays()
     arrays['label-CSF_probseg'] = arrays['label-CSF_probseg'][:-1]
-    with pytest.raises(DataError, match='CSF_probseg.nii.gz is not on the grid of the T1w image'):
+    with pytest.raises(DataError, match=r'CSF.* is not on the grid of the T1w image'):
         read_template(write_files(tmp_path, arrays))
 
 

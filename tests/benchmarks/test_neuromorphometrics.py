@@ -8,18 +8,22 @@ import neuromorphometrics
 import nibabel as nib
 import numpy as np
 import pytest
+from muse_labels import (
+    CEREBRAL_WHITE,
+    LABELS_FILE,
+    LOBAR_WHITE,
+    TRACTS_FILE,
+    divide_white_matter,
+    make_labels,
+    read_labels,
+)
 from neuromorphometrics import IMAGES, convert_clone, divide_by_template
 from nibabel.affines import from_matvec
 from scipy.spatial.transform import Rotation
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import load_image
-from surreal_bids.imaging.atlas import (
-    CEREBRAL_WHITE,
-    LOBAR_WHITE,
-    divide_white_matter,
-    read_atlas_set,
-)
+from surreal_bids.imaging.atlas import read_atlas_set
 from surreal_bids.imaging.deformation import Settings
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import (
@@ -29,7 +33,7 @@ from surreal_bids.imaging.transforms import (
     voxel_coordinates,
 )
 from surreal_bids.regions import muse_table
-from surreal_bids.templates import LABELS_FILE, TRACTS_FILE, builtin_template, read_labels
+from surreal_bids.templates import builtin_template, muse_labels
 from tests.imaging.heads import dice
 from tests.shared_data import shared_data
 
@@ -178,3 +182,10 @@ def test_real_hand_labels_are_divided_as_white_matter_usually_is(tmp_path):
     ratio = voxels[81:96] / voxels[81:96].sum() / (usual / usual.sum())
     assert (np.abs(np.log(ratio[:8])) < np.log(1.3)).all(), 'lobes'
     assert (np.abs(np.log(ratio)) < np.log(2.2)).all(), 'tracts'
+
+
+@pytest.mark.slow
+def test_the_shipped_regions_of_the_template_are_made_by_this_code():
+    made, shipped = make_labels(), muse_labels()
+    np.testing.assert_array_equal(made.dataobj, shipped.dataobj)
+    np.testing.assert_array_equal(made.affine, shipped.affine)

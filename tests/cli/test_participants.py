@@ -36,8 +36,8 @@ ANAT = [
     'desc-preproc_T1w.json',
     'desc-preproc_T1w.nii.gz',
     'desc-quality_T1w.json',
-    'from-T1w_to-MNI152NLin2009cAsym_mode-image_xfm.nii.gz',
     'from-MNI152NLin2009cAsym_to-T1w_mode-image_xfm.nii.gz',
+    'from-T1w_to-MNI152NLin2009cAsym_mode-image_xfm.nii.gz',
     *(f'label-{tissue}_probseg.nii.gz' for tissue in ('CSF', 'GM', 'WM')),
     *(f'seg-halves_dseg.{extension}' for extension in ('json', 'nii.gz', 'tsv')),
     *(
