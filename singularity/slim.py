@@ -46,17 +46,20 @@ IMPORTED = (
 """What the app imports of its dependencies."""
 
 NOT_CALLED = (
+    'Atropos',
     'CreateTiledMosaic',
     'DenoiseImage',
     'KellyKapowski',
     'LabelGeometryMeasures',
     'N3BiasFieldCorrection',
+    'N4BiasFieldCorrection',
     'SmoothImage',
     'TileImages',
     'addNoiseToImage',
     'antiAlias',
     'antsImageAugment',
     'antsJointFusion',
+    'antsRegistration',
     'fitBsplineDisplacementField',
     'fitBsplineDisplacementFieldToScatteredData',
     'fitBsplineObjectToScatteredData',
@@ -67,7 +70,7 @@ NOT_CALLED = (
     'simulateDisplacementField',
     'weingartenImageCurvature',
 )
-"""Modules of ants.lib without which N4, Atropos, registration and resampling work."""
+"""Modules of ants.lib without which transforms of ITK can be read."""
 
 
 def remove_tests(packages: Path) -> None:
