@@ -106,20 +106,6 @@ def drawing_nothing() -> Iterator[None]:
         yield
 
 
-class Clock:
-    """A time that tests set."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 @pytest.fixture
 def make_dataset(tmp_path) -> Callable[..., Path]:
     """Return a function that writes a BIDS dataset of tiny T1w images: `make_dataset(*paths)`."""

@@ -47,7 +47,7 @@ from surreal_bids.files import (
     write_text,
 )
 from surreal_bids.parallel import set_threads
-from surreal_bids.progress import Progress, Stage, step
+from surreal_bids.progress import stage
 from surreal_bids.published import is_published, model_name
 from surreal_bids.text import counted, list_briefly
 
@@ -74,9 +74,6 @@ MADE_FROM = 'MadeFrom'
 
 REPORT = 'report'
 """Folder of the report, in the folder of a model; `apply` puts it beside its table."""
-
-ANALYSIS, ANALYSIS_SECONDS = 'analysis', 25.0
-"""The last stage of `fit`, and about how long it takes."""
 
 MODEL = 'model'
 """The part of such a folder that is locked and replaced."""
@@ -127,7 +124,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids.cohort.cohort import read_cohort, with_logged
     from surreal_bids.model.bundle import claim_checkpoints, list_checkpoints
     from surreal_bids.reports.model_card import BESIDE_CAUTIONS, verdict_text
-    from surreal_bids.rindices.crossfit import prepare_folds, train, training_stages
+    from surreal_bids.rindices.crossfit import prepare_folds, train
     from surreal_bids.rindices.model import prepare, require_trainable
 
     with _suggest_participants(arguments):
@@ -149,12 +146,10 @@ def run_fit(arguments: argparse.Namespace) -> int:
             claim_checkpoints(out / CHECKPOINTS, made_from)
         if kept := len(list_checkpoints(out / CHECKPOINTS)):
             summarise(f'Resuming from {counted(kept, "checkpoint")} in {out / CHECKPOINTS}\n')
-        stages = training_stages(training, 0 if folds is None else len(folds.data))
-        with Progress([*stages, Stage(ANALYSIS, seconds=ANALYSIS_SECONDS)]):
-            trained = train(data, folds, training, out / CHECKPOINTS)
-            with step(ANALYSIS):
-                found = analyse_trained(cohort, trained, training.random_seed)
-                report = _write_fit(out, found, arguments.table.name, made_from)
+        trained = train(data, folds, training, out / CHECKPOINTS)
+        with stage('analysis'):
+            found = analyse_trained(cohort, trained, training.random_seed)
+            report = _write_fit(out, found, arguments.table.name, made_from)
         summarise(f'\n{verdict_text(found.model.state()[1], BESIDE_CAUTIONS)}\n\n')
         what = f'The model and R-indices ({RINDICES}) are' if found.names else 'The model is'
         sys.stdout.write(f'{what} in {out}; see {SUMMARY} there.\nThe report is {report}.\n')

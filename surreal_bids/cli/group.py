@@ -8,7 +8,9 @@ import logging
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +33,7 @@ from surreal_bids.bids.tabular import read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.crashes import Crash
-from surreal_bids.cli.execution import StatusCallback, run_workflow
+from surreal_bids.cli.execution import run_workflow
 from surreal_bids.cli.main import summarise, usable_cores
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
@@ -51,13 +53,11 @@ from surreal_bids.interfaces.group import CAUTIONS
 from surreal_bids.model.bundle import CARD
 from surreal_bids.names import CONTROL, PARTICIPANT, Visit, is_label, without_prefix
 from surreal_bids.parallel import find_device
-from surreal_bids.progress import STATUS, Progress, Stage, read_status
+from surreal_bids.progress import STATUS, read_status, report, stage
 from surreal_bids.published import find_model, model_name
 from surreal_bids.rindices.crossfit import (
     FINAL,
-    FOLDS,
     prepare_folds,
-    training_stages,
     usable_folds,
 )
 from surreal_bids.rindices.model import (
@@ -77,14 +77,11 @@ LOGGER = logging.getLogger(__name__)
 STAGES = {
     'patterns': FINAL,
     'model': FINAL,
-    'fold': FOLDS,
+    'fold': 'folds',
     'analyse': 'analysis',
     'reports': 'reports of participants',
 }
 """Stages that are shown, by the first word of the names of steps."""
-
-ANALYSIS_SECONDS, MAP_SECONDS, REPORT_SECONDS = 35.0, 0.05, 0.45
-"""About how long it takes to analyse a cohort, to map an image and to write a report."""
 
 FAILURES = 'failures'
 """Folder beside a cohort that says why reports could not be written."""
@@ -377,8 +374,9 @@ def _run(
     with staged(root, 'group', _owned(root)) as new:
         write_config(output_path(new, 'configuration'), config)
         workflow = make_workflow(config, folder, cohort, source, new)
-        with Progress(_plan_progress(config, cohort, source), 'Group level') as progress:
-            crashes = run_workflow(workflow, config, _follow(progress, steps_dir(config)))
+        with ExitStack() as shown:
+            follow = _Follower(workflow, steps_dir(config), shown)
+            crashes = run_workflow(workflow, config, follow)
         raise_crashes(config, crashes)
         _write_record(new)
     write_text(folder / DONE, '')
@@ -523,39 +521,30 @@ def _training_threads(config: AppConfig) -> int:
     return max(config.omp_nthreads, cores // at_once, 1)
 
 
-def _plan_progress(
-    config: AppConfig, cohort: Cohort, source: TableModel | TrainingPlan
-) -> list[Stage]:
-    """List the stages of a run, with about how long they take until they are measured."""
-    cores, n_reports = config.nprocs or usable_cores(), len(reported(cohort))
-    stages = []
-    if isinstance(source, TrainingPlan):
-        at_once = max(cores // _training_threads(config), 1)
-        stages = training_stages(training_options(config), source.n_folds, at_once)
-    n_maps = len(cohort) * len(config.map_tissues)
-    analysis = Stage('analysis', seconds=ANALYSIS_SECONDS + MAP_SECONDS * n_maps / cores)
-    reports = Stage('reports of participants', n_reports, REPORT_SECONDS, at_once=cores, least=5)
-    return [*stages, analysis, *([reports] if n_reports else [])]
+class _Follower:
+    """Shows the steps of a workflow, whose folders are in `folder`, one stage after the other."""
 
+    def __init__(self, workflow: Any, folder: Path, shown: ExitStack) -> None:
+        self._folder, self._shown, self._stage = folder, shown, ''
+        names = (name.split('.')[-1] for name in workflow.list_node_names())
+        self._counts = Counter(STAGES.get(name.partition('_')[0], '') for name in names)
+        self._steps: dict[str, float] = {}
 
-def _follow(progress: Progress, folder: Path) -> StatusCallback:
-    """Show the steps of the graph, whose folders are in `folder`, as they run."""
-
-    def update(names: tuple[str, ...], status: str) -> None:
-        step = names[-1]
-        stage = STAGES.get(step.partition('_')[0])
-        if stage is None or stage not in progress.stages:
+    def __call__(self, names: tuple[str, ...], status: str) -> None:
+        """Add what a step has reported, or the whole step when it has ended."""
+        step, done, text = names[-1], 1.0, ''
+        name = STAGES.get(step.partition('_')[0])
+        if name is None:
             return
-        reported = None if status == 'ready' else read_status(folder.joinpath(*names, STATUS))
-        if status == 'start':
-            progress.update(stage, step, 0.0, 0.0)
-        elif status == 'running':
-            progress.update(stage, step, *(reported or (0.0, 0.0, '')))
-        else:
-            work = progress.stages[stage].size if reported is None else reported[1]
-            progress.update(stage, step, work, work, measured=reported is not None)
-
-    return update
+        if name != self._stage:
+            self._shown.close()
+            self._shown.enter_context(stage(name))
+            self._stage, self._steps = name, {}
+        if status in ('start', 'running'):
+            so_far, total, text = read_status(self._folder.joinpath(*names, STATUS)) or (0, 1, '')
+            done = so_far / total if status == 'running' and total else 0.0
+        self._steps[step] = done
+        report(sum(self._steps.values()), self._counts[name], text)
 
 
 def raise_crashes(config: AppConfig, crashes: Sequence[Crash]) -> None:

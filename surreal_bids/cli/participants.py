@@ -8,12 +8,11 @@ import re
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from nipype.pipeline import engine as pe
@@ -36,7 +35,6 @@ from surreal_bids.cli.contents import without_bad_results
 from surreal_bids.cli.crashes import Crash
 from surreal_bids.cli.dry_run import estimate, lacking_space
 from surreal_bids.cli.execution import run_workflows, runs_here
-from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import (
     Job,
     Plan,
@@ -57,7 +55,7 @@ from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_json, write_text
 from surreal_bids.names import visit_name
 from surreal_bids.parallel import find_device, in_worker
-from surreal_bids.progress import PROGRESS, Progress, Stage
+from surreal_bids.progress import PROGRESS, report, stage
 from surreal_bids.reports.assembly import ANATOMY, read_fragment, report_path
 from surreal_bids.reports.methods import (
     ImagingMethods,
@@ -75,12 +73,6 @@ IMAGES, REPORTS = 'participants_wf', 'reports_wf'
 
 SHOWN = ('segmentation', 'template')
 """Options that the names of outputs in a report depend on."""
-
-IMAGE_STAGE = 'images'
-"""Name of the stage that is shown."""
-
-PREDICTED = 2 / 3
-"""The time left is shown if measured steps are expected to take this part of it."""
 
 BATCH = 64
 """Images per workflow on a cluster: enough to keep it busy. A workflow with thousands of images
@@ -231,11 +223,11 @@ class Processing:
                 if (reason := self._why_not_reported(job))
             ]
         logs = {job.workflow_name: self._log_of(job) for job in self._pending}
-        self._progress = ImageProgress(logs, {}, config.nprocs or usable_cores())
+        self._progress = ImageSteps(logs)
 
     def run(self) -> Outcome:
         """Run everything and return what was done."""
-        with self._progress.display:
+        with stage('images'):
             run_workflows(self._workflows(), self._config, self._settle, self._progress)
         for job in list(self._unsettled.values()):
             self._settle_job(job, [])
@@ -444,119 +436,49 @@ def discard_outdated(folder: Path, made_from: Mapping[str, Any]) -> None:
         write_json(stored, made_from)
 
 
-class ImageProgress:
-    """Follows the steps of images, shows their progress and writes their logs.
+class ImageSteps:
+    """Writes the steps of images to their logs, and reports how many images are done.
 
     Parameters
     ----------
     logs
         Log of each image, by the name of its workflow.
-    seconds
-        Approximate duration of each step by its name, until it is measured; other steps count as
-        one second.
-    at_once
-        Images that are processed at the same time.
-    clock
-        Returns the time in seconds.
     """
 
-    def __init__(
-        self,
-        logs: Mapping[str, Path],
-        seconds: Mapping[str, float],
-        at_once: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._logs, self._seconds, self._at_once, self._clock = logs, seconds, at_once, clock
-        self._usual: list[str] = []
-        self._waiting: dict[str, list[str]] = {}
-        self._ended: set[str] = set()
+    def __init__(self, logs: Mapping[str, Path]) -> None:
+        self._logs = logs
+        self._steps: dict[str, tuple[set[str], int]] = {}
         self._started: dict[tuple[str, ...], float] = {}
-        self._took: dict[tuple[str, str], float] = defaultdict(float)
-        self._measured: dict[str, list[float]] = defaultdict(list)
-        self._failed: set[tuple[str, ...]] = set()
-        self._n_failed = 0
-        images = Stage(IMAGE_STAGE, len(logs), predict=self.predict)
-        self.display = Progress([images], 'Participant level', clock)
+        self._ended: dict[str, bool] = {}
 
     def expect(self, name: str, workflow: pe.Workflow) -> None:
-        """Register the steps of an image."""
-        self._usual = [
-            step
-            for step in workflow.list_node_names()
-            if not step.endswith(('inputnode', 'outputnode'))
-        ]
-        self._waiting[name] = list(self._usual)
+        """Count the steps of an image."""
+        self._steps[name] = set(), len(workflow.list_node_names())
 
-    def predict(self) -> tuple[float, bool]:
-        """Return the time left, and whether most of it is that of steps that were measured."""
-        others = len(self._logs) - len(self._ended) - len(self._waiting)
-        images = [*self._waiting.values(), *[self._usual] * others]
-        seconds = {step: self._expected(step) for steps in images for step in steps}
-        left = [sum(seconds[step] for step in steps) for steps in images]
-        known = sum(seconds[step] for steps in images for step in steps if self._is_measured(step))
-        # One process works on an image at a time; the longest may end last.
-        whole = max(sum(left) / self._at_once, *left, 0.0)
-        return whole, known >= PREDICTED * sum(left)
-
-    def _is_measured(self, step: str) -> bool:
-        return bool(self._measured[step.split('.')[-1]])
-
-    def _expected(self, step: str) -> float:
-        """Return the duration of a step as measured, or in proportion to those measured."""
-        name = step.split('.')[-1]
-        if self._measured[name]:
-            return median(self._measured[name])
-        measured = {step: median(took) for step, took in self._measured.items() if took}
-        usual = sum(self._seconds.get(step, 1.0) for step in measured)
-        slowness = sum(measured.values()) / usual if usual else 1.0
-        return slowness * self._seconds.get(name, 1.0)
+    def finish(self, name: str, failed: bool) -> None:
+        """Count an image that is done or has failed."""
+        self._steps.pop(name, None)
+        self._ended[name] = failed
+        self._report()
 
     def __call__(self, names: tuple[str, ...], status: str) -> None:
         """Log a step that started, ended or failed."""
         name, step = names[1], '.'.join(names[2:])
-        if status == 'running':
-            self.display.show()
-        elif name not in self._logs:
-            return
-        elif status == 'start':
-            self._started[names] = self._clock()
-            self._note(name, f'{step}: started')
-            self.display.update(IMAGE_STAGE, name, 0.0)
-        elif status == 'exception':
-            self._failed.add(names)
-            self._note(name, f'{step}: failed')
-        elif names not in self._failed:
-            self._end(names, was_run=status == 'end' and names in self._started)
+        if name in self._logs and status != 'running':
+            self._note(names, step, status)
+        self._report()
 
-    def _end(self, names: tuple[str, ...], was_run: bool) -> None:
-        name, step = names[1], '.'.join(names[2:])
-        took = 'ready'
-        if was_run:
-            seconds = self._clock() - self._started[names]
-            took = f'done in {seconds:.1f} s'
-            if names not in islice(self._started, self._at_once):
-                # The first ones include the start of processes.
-                self._learn(name, step.split('.')[-1], seconds)
-        self._note(name, f'{step}: {took}')
-        if step in self._waiting.get(name, []):
-            self._waiting[name].remove(step)
-            self.display.update(IMAGE_STAGE, name, 0.0)
+    def _note(self, names: tuple[str, ...], step: str, status: str) -> None:
+        now, name, what = time.monotonic(), names[1], {'start': 'started', 'exception': 'failed'}
+        began = self._started.setdefault(names, now)
+        took = 'ready' if status == 'ready' else f'done in {now - began:.1f} s'
+        append_to_log(self._logs[name], f'{step}: {what.get(status, took)}')
+        if status != 'start' and name in self._steps:
+            self._steps[name][0].add(step)
 
-    def _learn(self, name: str, step: str, seconds: float) -> None:
-        """Keep the duration of a step; its parts `step[0]`, ... count as well."""
-        whole, _, is_part = step.partition('[')
-        self._took[name, whole] += seconds
-        if not is_part:
-            self._measured[whole].append(self._took.pop((name, whole)))
-
-    def finish(self, name: str, failed: bool) -> None:
-        """Count an image that is done or has failed."""
-        self._waiting.pop(name, None)
-        self._ended.add(name)
-        self._n_failed += failed
-        text = f'{self._n_failed} failed' if self._n_failed else ''
-        self.display.update(IMAGE_STAGE, name, 1.0, text=text, measured=not failed)
-
-    def _note(self, name: str, text: str) -> None:
-        append_to_log(self._logs[name], text)
+    def _report(self) -> None:
+        running = sum(min(len(done) / count, 1.0) for done, count in self._steps.values())
+        n_failed = sum(self._ended.values())
+        text = f'{len(self._ended) - n_failed} of {len(self._logs)} images done'
+        text += f', {n_failed} failed' if n_failed else ''
+        report(len(self._ended) + running, len(self._logs), text)

@@ -31,7 +31,7 @@ from surreal_bids.model.number import (
     warn_of_chance,
 )
 from surreal_bids.names import SINGULAR, SPREAD_SUFFIX, TRAINED_ON_SUFFIX
-from surreal_bids.progress import Stage, step
+from surreal_bids.progress import stage
 from surreal_bids.rindices.model import (
     BASELINE,
     R_INDEX,
@@ -39,7 +39,6 @@ from surreal_bids.rindices.model import (
     VISIT,
     TableModel,
     TrainingData,
-    make_gan,
     prepare,
     select_model,
 )
@@ -238,7 +237,7 @@ def fit_folds(
     failed = dict(folds.failed)
     for fold, data in folds.data.items():
         try:
-            with step(FOLDS, f'{fold}'):
+            with stage(f'fold {fold}'):
                 models[fold] = fit_fold(data, options, model.gan, fold, checkpoint_dir)
         except DataError as error:
             failed[fold] = explain_failure(fold, error)
@@ -263,22 +262,8 @@ class Trained:
     fold_models: Mapping[int, TableModel] = field(default_factory=dict)
 
 
-FINAL, FOLDS = 'final model', 'folds'
-"""Names of stages of training."""
-
-SECONDS_PER_ITERATION = 0.01
-"""Approximate time of an iteration of one round of members."""
-
-
-def training_stages(options: TrainingOptions, n_folds: int, at_once: int = 1) -> list[Stage]:
-    """Plan the training of the final model, then of folds, `at_once` in parallel."""
-    seconds = SECONDS_PER_ITERATION * make_gan(options).most_iterations
-    plan = {FINAL: (1, 4.0), FOLDS: (n_folds, 1.0)}
-    return [
-        Stage(name, count, seconds, size=rounds, at_once=at_once, kind='training')
-        for name, (count, rounds) in plan.items()
-        if count
-    ]
+FINAL = 'final model'
+"""Name of the first stage of training."""
 
 
 def train(
@@ -288,7 +273,7 @@ def train(
     checkpoint_dir: Path | None = None,
 ) -> Trained:
     """Train on all participants, then without each fold; if interrupted, the same call resumes."""
-    with step(FINAL):
+    with stage(FINAL):
         model = select_model(data, options, checkpoint_dir)
     if folds is None:
         return Trained(model)

@@ -21,7 +21,7 @@ from surreal_bids import __version__
 from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.files import MISSING, write_image, write_json, write_text, write_tsv
 from surreal_bids.parallel import end_with_parent, limited_threads
-from surreal_bids.progress import Progress, Stage
+from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import (
     LARGEST_LOSS,
     AtrophySolver,
@@ -260,12 +260,10 @@ def simulate_all(root: Path, plan: CohortPlan, people: list[Person], nprocs: int
     """Simulate all participants that are not complete."""
     pending = [person for person in people if not volumes_path(root, person).is_file()]
     # Each process prepares itself first, and those alike end together.
-    heads = Stage('heads', len(pending), at_once=nprocs, warm_up=nprocs, least=2 * nprocs)
-    with Progress([heads]) as progress, _worker_pool(min(nprocs, max(len(pending), 1))) as pool:
-        jobs = {pool.submit(write_person, root, plan, person): person for person in pending}
-        for job in as_completed(jobs):
+    with _worker_pool(min(nprocs, max(len(pending), 1))) as pool:
+        jobs = [pool.submit(write_person, root, plan, person) for person in pending]
+        for job in with_bar(as_completed(jobs), 'Simulating heads', len(jobs)):
             job.result()
-            progress.update('heads', jobs[job].label, 1.0)
 
 
 def write_person(root: Path, plan: CohortPlan, person: Person) -> None:

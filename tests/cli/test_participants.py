@@ -20,7 +20,7 @@ from surreal_bids.bids.preflight import Problem
 from surreal_bids.cli import participants
 from surreal_bids.cli.app import main
 from surreal_bids.cli.dry_run import problem_table
-from surreal_bids.cli.participants import ImageProgress, Outcome
+from surreal_bids.cli.participants import ImageSteps, Outcome
 from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.config import AppConfig
@@ -140,7 +140,7 @@ def test_a_run_says_at_once_how_long_it_takes(tmp_path, capsys, options, expecte
     arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
     assert main([*arguments, *options]) == 1
     told = capsys.readouterr().err
-    assert told.count('Processing 2 images: about 2 min with 1 process\n') == expected
+    assert told.count('Processing 2 images. Estimate') == expected
 
 
 @pytest.mark.usefixtures('unfinished')
@@ -333,13 +333,13 @@ LOGS = ('sub-01', 'sub-02')
 
 
 @pytest.fixture
-def progress(tmp_path, clock):
+def progress(tmp_path):
     logs = {name: tmp_path / 'logs' / f'{name}.log' for name in LOGS}
     workflow = Workflow('sub-01')
     workflow.add_nodes(
         [Node(IdentityInterface(['x']), name=n) for n in ('n4', 'mask', 'inputnode')]
     )
-    progress = ImageProgress(logs, {'n4': 3.0}, 1, clock)
+    progress = ImageSteps(logs)
     progress.expect('sub-01', workflow)
     return progress
 
@@ -348,9 +348,8 @@ def progress(tmp_path, clock):
     ('events', 'expected'),
     [
         (['start', 'end'], ['n4: started', 'n4: done in 0.0 s']),
-        (['end'], ['n4: ready']),
         (['start', 'ready'], ['n4: started', 'n4: ready']),
-        (['start', 'exception', 'end'], ['n4: started', 'n4: failed']),
+        (['start', 'exception'], ['n4: started', 'n4: failed']),
     ],
 )
 def test_the_log_of_an_image(progress, tmp_path, events, expected):
@@ -361,54 +360,18 @@ def test_the_log_of_an_image(progress, tmp_path, events, expected):
     assert not (tmp_path / 'logs' / 'sub-02.log').exists()
 
 
-def test_a_long_first_step_is_shown_while_it_runs(progress, clock, caplog):
-    with caplog.at_level('INFO', 'surreal_bids.progress'), progress.display:
-        progress(('all', 'sub-01', 'n4'), 'start')
-        clock.now += 61
-        progress(('all', 'sub-01', 'n4'), 'running')
-    assert caplog.messages == ['Participant level: images, 0 of 2 done; 0:01:01 elapsed']
-
-
-def test_steps_count_by_the_time_they_take(progress):
-    # Of two images, one has not started: 3 s of n4 and 1 s of each other step.
-    assert progress.predict() == (8.0, False)
-    for name in ('n4', 'n4', 'mask[0]'):
-        progress(('all', 'sub-01', name), 'end')
-    assert progress.predict() == (5.0, False)
-    progress(('reports', 'elsewhere', 'report'), 'end')
-    progress.finish('sub-01', failed=False)
-    assert progress.predict() == (4.0, False)
-
-
-def test_without_a_terminal_a_line_now_and_then(progress, caplog, clock):
-    with caplog.at_level('INFO', 'surreal_bids.progress'):
-        progress.display.show()
-        clock.now += 60
-        progress.finish('sub-01', failed=True)
-    (line,) = caplog.messages
-    assert '1 of 2 done, 1 failed' in line
-    assert 'left' not in line
-
-
-def test_parts_of_a_step_count_together(progress, clock):
-    progress(('all', 'sub-01', 'first'), 'start')
-    for name, took in (('mask[0]', 20.0), ('mask[1]', 10.0), ('mask', 1.0), ('n4', 30.0)):
-        progress(('all', 'sub-01', name), 'start')
-        clock.now += took
-        progress(('all', 'sub-01', name), 'end')
-    assert progress.predict() == (61.0, True)
-
-
-def test_images_may_have_different_steps(progress, clock):
-    """A mask is taken from derivatives where there is one."""
-    short = Workflow('sub-02')
-    short.add_nodes([Node(IdentityInterface(['x']), name='n4')])
-    progress.expect('sub-02', short)
-    progress(('all', 'sub-01', 'mask'), 'start')
-    clock.now += 7
-    progress(('all', 'sub-01', 'mask'), 'end')
-    seconds, _ = progress.predict()
-    assert seconds > 0
+def test_images_that_are_done_or_failed_are_counted_as_they_end(progress, monkeypatch):
+    """A line said "1 of 14 done, 1 failed" while eight were complete."""
+    told = []
+    monkeypatch.setattr(participants, 'report', lambda *each: told.append(each))
+    progress(('all', 'sub-01', 'n4'), 'start')
+    progress(('all', 'sub-01', 'n4'), 'end')
+    progress.finish('sub-01', failed=True)
+    progress(('reports', 'elsewhere', 'report'), 'running')
+    progress.finish('sub-02', failed=False)
+    assert [each for *each, _ in told] == [[0, 2], [1 / 3, 2], [1, 2], [1, 2], [2, 2]]
+    texts = ['0 of 2 images done'] * 2 + ['0 of 2 images done, 1 failed'] * 2
+    assert [text for *_, text in told] == [*texts, '1 of 2 images done, 1 failed']
 
 
 def test_problems_as_a_table():
