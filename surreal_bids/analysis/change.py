@@ -1,4 +1,4 @@
-"""What changed between visits: R-indices and volumes, beside the noise of measurement."""
+"""Change of R-indices between visits, beside the noise of measurement."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from surreal_bids.cohort.exclusions import ONE_SITE
 from surreal_bids.cohort.visits import NAME
 from surreal_bids.columns import column_of
 from surreal_bids.names import GROUP_NAMES, PARTICIPANT, PATIENT, SESSION
-from surreal_bids.regions import readable_name
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.measurement_noise import (
     Noise,
     noise_of_indices,
-    noise_of_volumes,
     widening_between_sites,
 )
 from surreal_bids.rindices.model import TableModel
@@ -36,7 +34,7 @@ FALSE_ALARMS = 0.05
 CHANGE_COLUMNS = [
     PARTICIPANT,
     *('from_session', 'to_session', 'years', 'order_by', 'site_changed'),
-    *('measure', 'region', 'change', 'per_year', 'noise', 'limit', 'reliable'),
+    *('measure', 'change', 'per_year', 'noise', 'limit', 'reliable'),
 ]
 """Columns of the table of changes."""
 
@@ -57,8 +55,8 @@ YEAR_DECIMALS = 4
 LEAST_YEARS = 0.25
 """For a change per year: scans up to 90 days apart are what noise was learned from."""
 
-DECIMALS, PERCENT_DECIMALS = 6, 3
-"""Of changes of R-indices, and of volumes."""
+DECIMALS = 6
+"""Of changes."""
 
 
 def noise_of_results(
@@ -96,12 +94,11 @@ def follow_visits(
     results
         R-indices of every visit.
     """
-    if not cohort.visits[PARTICIPANT].duplicated().any():
+    if not cohort.visits[PARTICIPANT].duplicated().any() or not model.pattern_names:
         return None, None
-    harmonized = model.preprocessing.harmonize(cohort.features, cohort.people)
     noise = noise_of_results(cohort, model, fitted)
     linked = is_linked(cohort, model, fitted)
-    changes = describe_changes(cohort, results, harmonized, noise, model.preprocessing, linked)
+    changes = describe_changes(cohort, results, noise, model.preprocessing, linked)
     if 'group' not in cohort.visits:
         return changes, None
     return changes, compare_groups_over_time(cohort, results, model.pattern_names, linked)
@@ -110,7 +107,6 @@ def follow_visits(
 def describe_changes(
     cohort: Cohort,
     results: pd.DataFrame,
-    harmonized: pd.DataFrame,
     noise: Noise[pd.DataFrame],
     steps: Preprocessing | None = None,
     linked: pd.Series | None = None,
@@ -123,8 +119,6 @@ def describe_changes(
         Visits of each participant in order.
     results
         R-indices of every visit, and what is known of them.
-    harmonized
-        Volumes of every visit.
     noise : of frames of shape (n_visits, M)
         Noise of R-indices (:func:`noise_of_results`); its columns name them.
     steps
@@ -135,40 +129,20 @@ def describe_changes(
     Returns
     -------
     DataFrame with `CHANGE_COLUMNS`
-        One row per pair of visits and measure; `bids/columns.yaml` describes them.
+        One row per pair of visits and R-index; `bids/columns.yaml` describes them.
     """
     pairs = _pairs(cohort)
     pairs['widening'] = _widening(pairs, cohort, steps)
     is_sound = _is_sound(results)
-    comparable = pairs['widening'].notna().to_numpy()
     # What was filled in is no measurement, and has more noise than one.
-    is_measured = cohort.features.notna()
-    is_sound &= is_measured.all(axis=1).reindex(is_sound.index, fill_value=False)
+    is_sound &= cohort.features.notna().all(axis=1).reindex(is_sound.index, fill_value=False)
     at_one_site = pairs['site_changed'].ne('true').to_numpy()
-    judged = comparable & _both(is_sound, pairs)
+    judged = pairs['widening'].notna().to_numpy() & _both(is_sound, pairs)
     if linked is not None:
         judged &= at_one_site | _both(linked, pairs)
-    names = list(noise.sd)
-    of_indices = _changes(pairs, results[names], noise, judged)
-    is_share = cohort.options.icv == 'proportion'
-    of_region = noise_of_volumes(cohort.wanted, is_share, cohort.retest)
-    sd, df = (
-        pd.DataFrame(dict(each), harmonized.index)[list(harmonized)]
-        for each in (100 * of_region.sd, of_region.df)
-    )
-    measured = harmonized.where(is_measured)
-    of_regions = _changes(
-        *(pairs, measured, Noise(sd, df), comparable), in_percent=not cohort.wanted.are_z_scores
-    )
-    tables = [
-        table.round(dict.fromkeys(('change', 'per_year', 'noise', 'limit'), decimals))
-        for table, decimals in ((of_indices, DECIMALS), (of_regions, PERCENT_DECIMALS))
-    ]
-    # Each pair of visits stays together, R-indices before regions.
-    table = pd.concat([each for each in tables if len(each)]).sort_index(kind='stable')
-    regions = {feature.name: readable_name(feature) for feature in cohort.wanted.features}
-    table['region'] = table['measure'].map(regions).where(~table['measure'].isin(names))
-    return table.reset_index(drop=True)[CHANGE_COLUMNS]
+    table = _changes(pairs, results[list(noise.sd)], noise, judged)
+    rounded = dict.fromkeys(('change', 'per_year', 'noise', 'limit'), DECIMALS)
+    return table.round(rounded).reset_index(drop=True)[CHANGE_COLUMNS]
 
 
 def _pairs(cohort: Cohort) -> pd.DataFrame:
@@ -278,25 +252,22 @@ def _changes(
     values: pd.DataFrame,
     noise: Noise[pd.DataFrame],
     judged: NDArray[np.bool_],
-    in_percent: bool = False,
 ) -> pd.DataFrame:
-    """Changes of all measures between all pairs, indexed by the number of the pair.
+    """Changes of all R-indices between all pairs, indexed by the number of the pair.
 
     Parameters
     ----------
     pairs : (n_pairs, ...)
         Visits to compare, with `widening` of noise between sites.
-    values : frame of shape (n_visits, n_measures)
-        What was measured.
+    values : frame of shape (n_visits, M)
+        R-indices.
     noise : of frames of the same shape
-        That of one measurement, in the unit of changes.
+        That of one measurement.
     judged : (n_pairs,)
         Whether a change can be called reliable at all.
-    in_percent
-        Whether changes are shares of the earlier value.
     """
     before, after = (values.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to'))
-    change = 100 * (after / before - 1) if in_percent else after - before
+    change = after - before
     sd = np.hypot(*(noise.sd.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')))
     sd *= pairs['widening'].fillna(1.0).to_numpy()[:, np.newaxis]
     # Both visits have the same noise, so that it is no better known of their difference.

@@ -9,28 +9,7 @@ from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, assess_harmonization
-from surreal_bids.names import GROUP_NAMES
 from surreal_bids.rindices.preprocessing import prepare_inputs
-from surreal_bids.stats.associations import associate_covariates
-
-
-def describe_covariates(first: Cohort, indices: pd.DataFrame) -> pd.DataFrame:
-    """What R-indices have to do with head size, sex and other covariates, in each group.
-
-    Returns
-    -------
-    DataFrame
-        `group`, and the columns of :func:`~surreal_bids.stats.associations.associate_covariates`.
-    """
-    tables = []
-    for group, name in GROUP_NAMES.items():
-        chosen = first.select(first.groups == group)
-        covariates, _ = chosen.covariates_and_measures()
-        table = associate_covariates(covariates, indices.loc[chosen.visits.index])
-        table.insert(0, 'group', name)
-        tables.append(table)
-    return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
-
 
 ENOUGH_TO_REFIT = 2 * N_FOLDS
 """Controls that each site needs for ComBat to be learned again without a fold of them."""

@@ -22,7 +22,6 @@ from surreal_bids.rindices.intervals import INCLUDED
 from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.preprocessing import NONE_BEYOND
 from surreal_bids.rindices.uncertainty import AGE_RANGE, MIN_FOR_CENTILES, SHARE
-from surreal_bids.stats.associations import CORRELATION_RATIO, RANK_CORRELATION
 
 EXCLUDED = 'excluded'
 """Status of a participant who was screened out."""
@@ -40,7 +39,6 @@ CONTROLS_OF_MODEL = (
 CONSTANTS = {
     'age_range': AGE_RANGE,
     'controls': OWN_CONTROLS,
-    'correlation_ratio': CORRELATION_RATIO,
     'false_alarms': FALSE_ALARMS,
     'fewest_images': FEWEST_IMAGES,
     'included': INCLUDED,
@@ -53,7 +51,6 @@ CONSTANTS = {
     'noise': describe_noise(),
     'norm_people': NORM_PEOPLE,
     'outlying': OUTLYING,
-    'rank_correlation': RANK_CORRELATION,
     'share': SHARE,
     'tolerated': TOLERATED,
     'trained_on_suffix': TRAINED_ON_SUFFIX,

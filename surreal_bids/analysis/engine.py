@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import pandas as pd
 
 from surreal_bids.analysis.change import follow_visits, sites_of
+from surreal_bids.analysis.statistics import compare_groups, separate, warn_of_differences
 from surreal_bids.cautions import CHANGE, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.harmonization.quality import N_FOLDS
 from surreal_bids.model.agreement import NO_PATTERN
-from surreal_bids.names import PARTICIPANT
+from surreal_bids.names import CONTROL, PARTICIPANT
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
     IN_SAMPLE,
@@ -29,7 +32,7 @@ from surreal_bids.rindices.crossfit import (
     warn_of_not_held_out,
 )
 from surreal_bids.rindices.model import TableModel
-from surreal_bids.rindices.preprocessing import COMPLETE
+from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
 from surreal_bids.text import list_briefly
 
@@ -98,6 +101,12 @@ class Analysis:
         return first.select(first.is_patient)
 
     @cached_property
+    def first_visits(self) -> pd.DataFrame:
+        """Results of first visits, one row per participant, with the group."""
+        first = self.cohort.first_visits()
+        return self.results.loc[first.visits.index].assign(group=first.groups)
+
+    @cached_property
     def described(self) -> Cohort:
         """The cohort for reports, with words where the model has numbers: F and M for 0 and 1."""
         people = self.cohort.people
@@ -157,14 +166,6 @@ class Analysis:
         return self._associated[1]
 
     @cached_property
-    def covariates(self) -> pd.DataFrame:
-        """How R-indices depend on covariates, in each group; see `describe_covariates`."""
-        from surreal_bids.analysis.covariates import describe_covariates
-
-        first = self.described.first_visits()
-        return describe_covariates(first, self.results.loc[first.visits.index, self.names])
-
-    @cached_property
     def quality(self) -> HarmonizationQuality | None:
         """Site effects before and after harmonization; None where they cannot be assessed."""
         from surreal_bids.analysis.covariates import assess_cohort
@@ -176,26 +177,59 @@ class Analysis:
             return assess_cohort(self.cohort, self.harmonized, self.random_seed)
         return None
 
+    @property
+    def not_assessed(self) -> str:
+        """Why site effects were not assessed; empty where they were."""
+        if self.quality is not None:
+            return ''
+        if not self.trained_here:
+            if self.model.preprocessing.combat is None:
+                return 'the model was trained without sites and harmonizes nothing'
+            return 'the model was trained on other data, whose site effects it has learned'
+        if sites_of(self.cohort).nunique() < 2:
+            return 'there is only one site, or no column of sites'
+        return (
+            f'fewer than two sites have {N_FOLDS} controls, a covariate has rare values, or no '
+            'covariate is a number'
+        )
+
     @cached_property
-    def diagnosis(self) -> pd.DataFrame | None:
+    def sites(self) -> pd.DataFrame:
+        """Participants and controls of each site, by first visits, and who is harmonized."""
+        first = self.cohort.first_visits()
+        sites = sites_of(first)
+        status = self.results['status'].reindex(first.visits.index)
+        was_done = self.model.preprocessing.combat is not None
+        people = pd.DataFrame(
+            {
+                'participants': 1,
+                'controls': (first.groups == CONTROL).astype(int),
+                'harmonized': was_done & ~status.isin([UNHARMONIZED, INCOMPLETE]),
+            }
+        )
+        if first.groups.isna().all():
+            people = people.drop(columns='controls')
+        table = people.groupby(sites.astype(str).where(sites.notna())).sum()
+        table['harmonized'] = [
+            'yes' if done == n else f'{done} of {n}' if done else 'no'
+            for done, n in zip(table['harmonized'], table['participants'])
+        ]
+        return table.rename_axis('site').reset_index()
+
+    @cached_property
+    def separation(self) -> pd.DataFrame:
         """How well patients and controls are told apart by models that did not learn from them.
 
-        None without folds, and where an applied model was adapted to the controls.
+        Empty in sample, and where an applied model was adapted to the controls; see `separate`.
         """
-        from surreal_bids.analysis.diagnosis import diagnose, diagnose_applied
-
-        if self.fitted is not None:
-            return diagnose(self.cohort, self.fitted, self.names)
-        if self.adapted or not self.names:
-            return None
-        complete = self.results.loc[self.cohort.visits.index, 'status'] == COMPLETE
-        return diagnose_applied(self.cohort.select(complete), self.results[self.names])
+        is_honest = self.fitted is not None or not self.adapted
+        complete = self.results['status'] == COMPLETE
+        known = self.cohort.select((complete & is_honest).reindex(self.cohort.visits.index))
+        return separate(known, self.results[self.names])
 
     @cached_property
     def differences(self) -> pd.DataFrame:
         """What else patients and controls differ in; see `compare_groups`."""
-        from surreal_bids.analysis.diagnosis import compare_groups
-
         return compare_groups(self.described)
 
     @cached_property
@@ -223,7 +257,7 @@ class Analysis:
         elif self.trained_here:
             found += warn_of_not_held_out(self.results, who)
             found += self._in_sample()
-        return [*found, *self._without_site()]
+        return [*found, *self._without_site(), *warn_of_differences(self.differences)]
 
     def _in_sample(self) -> Iterator[Caution]:
         """Warn of R-indices in sample, unless the cohort has a warning with the reason."""

@@ -175,16 +175,9 @@ def _identifiers(visits: pd.DataFrame) -> pd.DataFrame:
     return visits[[name for name in (PARTICIPANT, SESSION) if name in visits]]
 
 
-def _diagnosis(found: Analysis) -> pd.DataFrame | None:
-    """How well patients and controls are told apart; None without both."""
-    table = found.diagnosis
-    return None if table is None or table.empty else table.round(DECIMALS)
-
-
-def _agreement_of_members(found: Analysis) -> pd.DataFrame | None:
-    """Agreement of members for each M and lambda that was tried."""
-    agreement = found.model.gan.state()[1]['Agreement']
-    return pd.DataFrame(agreement) if agreement else None
+def _separation(found: Analysis) -> pd.DataFrame | None:
+    """How well patients and controls are told apart; None where that is not known."""
+    return None if found.separation.empty else found.separation.round(DECIMALS)
 
 
 TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
@@ -196,12 +189,10 @@ TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
     'exclusions': lambda found: found.cohort.exclusions,
     'patterns': lambda found: found.patterns,
     'associations': lambda found: found.associations,
-    'covariates': lambda found: found.covariates,
-    'diagnosis': _diagnosis,
+    'diagnosis': _separation,
     'differences': lambda found: found.differences,
     'group_change': lambda found: found.group_change,
     'changes': lambda found: found.changes,
-    'agreement': _agreement_of_members,
 }
 """Every table of results, by its name in the table of output names."""
 

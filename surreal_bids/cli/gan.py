@@ -48,7 +48,7 @@ from surreal_bids.files import (
 )
 from surreal_bids.parallel import set_threads
 from surreal_bids.progress import stage
-from surreal_bids.published import is_published, model_name
+from surreal_bids.published import model_name
 from surreal_bids.text import counted, list_briefly
 
 if TYPE_CHECKING:
@@ -101,7 +101,6 @@ def run(argv: Sequence[str]) -> int:
     runs = {
         'fit': run_fit,
         'apply': run_apply,
-        'report': run_report,
         'add-site': run_add_site,
         'card': run_card,
     }
@@ -199,10 +198,8 @@ def require_free_folder(folder: Path, overwrite: bool) -> None:
         return
     restore_interrupted(folder, MODEL)
     if overwrite:
-        from surreal_bids.reports.stored import report_files
-
         outputs = [folder / name for name in OWN_FILES if name != CHECKPOINTS]
-        _refuse_foreign([*outputs, *report_files(folder / REPORT)], _owned(folder))
+        _refuse_foreign([*outputs, *_report_files(folder / REPORT)], _owned(folder))
         return
     if (folder / CARD).exists():
         raise OutputError(f'{folder}: holds a model; choose another folder or use --overwrite')
@@ -228,11 +225,10 @@ def _refuse_foreign(outputs: Iterable[Path], owned: Iterable[Path]) -> None:
 def _owned(folder: Path) -> list[Path]:
     """List the outputs of earlier commands in the folder of a model."""
     from surreal_bids.analysis.descriptions import own_files
-    from surreal_bids.reports.stored import own_report
 
     tables = [own_files(name, folder / f'{name}.tsv') for name in (*FIT_TABLES, 'site_shifts')]
     model = [folder / name for name in (CARD, TENSORS, SUMMARY)] if _own_card(folder) else []
-    return [*chain(*tables), *model, *own_report(folder / REPORT)]
+    return [*chain(*tables), *model, *_own_report(folder / REPORT)]
 
 
 def _own_card(folder: Path) -> dict[str, Any]:
@@ -280,7 +276,6 @@ def _write_fit(folder: Path, found: Analysis, title: str, made_from: str) -> Pat
     from surreal_bids.analysis.outputs import summarise_cohort, write_tables
     from surreal_bids.model.bundle import remove_checkpoints
     from surreal_bids.reports.model_card import card_text
-    from surreal_bids.reports.stored import write_and_store
 
     card = found.model.state()[1]
     parts = [summarise_cohort(found.cohort), describe_cautions(found.cautions)]
@@ -288,7 +283,7 @@ def _write_fit(folder: Path, found: Analysis, title: str, made_from: str) -> Pat
     with staged(folder, MODEL, _owned(folder)) as new:
         names = {name: f'{name}.tsv' for name in FIT_TABLES}
         write_tables(found, {name: new / file for name, file in names.items()})
-        report = final_path(write_and_store(new / REPORT, found, title, names))
+        report = final_path(_write_report(new / REPORT, found, title, names))
         write_text(new / SUMMARY, '\n'.join(f'{part.rstrip()}\n' for part in parts if part))
         model = replace(found.model, notes={**found.model.notes, MADE_FROM: made_from})
         model.save(new)
@@ -309,17 +304,16 @@ def run_apply(arguments: argparse.Namespace) -> int:
     }
     _require_free_files(arguments, places)
 
-    from surreal_bids.analysis.diagnosis import describe_areas
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import (
         summarise_results,
         with_excluded,
         write_tables,
     )
+    from surreal_bids.analysis.statistics import describe_areas
     from surreal_bids.cohort.cohort import ignores_age, read_cohort
     from surreal_bids.cohort.uses import describe_uses
     from surreal_bids.cohort.warnings import not_corrected_for_age
-    from surreal_bids.reports.stored import write_and_store
     from surreal_bids.rindices.measurement_noise import describe_noise
     from surreal_bids.rindices.model import ADDED_SITES, TableModel
     from surreal_bids.rindices.new_sites import few_at_added, sites_by_name, without_sites
@@ -346,63 +340,60 @@ def run_apply(arguments: argparse.Namespace) -> int:
         with sole_use(out.parent, [out.name]), staged(out.parent, out.name, owned) as new:
             names = {name: path.name for name, path in places.items()}
             folder, name = _report_folder(new / out.name), model_name(arguments.model)
-            report = write_and_store(folder, found, arguments.table.name, names, name)
+            report = _write_report(folder, found, arguments.table.name, names, name)
             found = replace(found, results=everyone)
             write_tables(found, {name: new / file for name, file in names.items()})
     notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
     notes += [describe_noise(cohort.retest_pairs)] if cohort.retest_pairs else []
     log_cautions(found.cautions)
-    notes += describe_areas(found.diagnosis)
+    notes += describe_areas(found.separation)
     summarise(summarise_results(everyone, notes))
     written = [path for path in places.values() if path.exists()]
     sys.stdout.writelines(f'  {path}\n' for path in (*written, final_path(report)))
     return 0
 
 
-def _report_folder(results: Path) -> Path:
-    """Return the folder of the report of a model, or of a table of R-indices."""
-    return results / REPORT if results.is_dir() else results.with_name(f'{results.stem}_{REPORT}')
+def _write_report(
+    folder: Path, found: Analysis, title: str, tables: Mapping[str, str], model: str | None = None
+) -> Path:
+    """Write the report of an analysis into a folder; `model` names one that was applied."""
+    from surreal_bids.reports.group import GroupReport, write_group_report
+    from surreal_bids.reports.methods import describe_group_methods
 
-
-def run_report(arguments: argparse.Namespace) -> int:
-    """Write the report of a finished command again."""
-    from surreal_bids.reports.stored import STORED, write_again
-
-    results = arguments.results
-    if is_published(results):
-        raise DataError(
-            f'{results}: a published model has no report, because its training sample is not part '
-            f'of it; "surreal-gan card {results}" describes the model, and "surreal-gan apply" '
-            'writes a report of your participants'
-        )
-    if not results.exists():
-        raise DataError(f'{results}: no such file or folder; give {REPORTED}')
-    if not (_report_folder(results) / STORED).exists():
-        raise DataError(f'{_report_folder(results) / STORED}: no such file, {_without(results)}')
-    sys.stdout.write(f'The report is {write_again(_report_folder(results))}.\n')
-    return 0
-
-
-REPORTED = 'the folder of a model that "surreal-gan fit" wrote, or the table of "surreal-gan apply"'
-
-
-def _without(results: Path) -> str:
-    """Say why there is nothing to write a report from, and what to do."""
-    if not (results / CARD).exists():
-        return f'so there are no results to report; give {REPORTED}'
-    return (
-        'so the model has no results to report: it was written by an earlier version, by another '
-        'command than "surreal-gan fit", or without its training sample. Run "surreal-gan fit" '
-        'again, or see "surreal-gan card"'
+    asked = {'model': model, 'map_tissues': (), 'from_table': True}
+    methods = describe_group_methods(found, asked)
+    card = found.model.state()[1]
+    return write_group_report(
+        GroupReport(folder, title, found, card, methods, tables=tables, has_individuals=False)
     )
+
+
+def _report_files(folder: Path) -> list[Path]:
+    """List the files of a report in its folder."""
+    from surreal_bids.bids.outputs import output_path
+
+    page = output_path(folder, 'group_report')
+    figures = output_path(folder, 'group_figure', figure='x', extension='svg').parent
+    return [path for path in (page, *sorted(figures.glob('*.svg'))) if path.exists()]
+
+
+def _own_report(folder: Path) -> list[Path]:
+    """List the files of a report if this program wrote them; else nothing."""
+    from surreal_bids.reports.pages import is_own_page
+
+    files = _report_files(folder)
+    return files if files and is_own_page(files[0]) else []
+
+
+def _report_folder(results: Path) -> Path:
+    """Return the folder of the report of a table of R-indices."""
+    return results.with_name(f'{results.stem}_{REPORT}')
 
 
 def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path]) -> None:
     """Refuse outputs of `apply` that are inputs, or that exist unless told to overwrite them."""
-    from surreal_bids.reports.stored import report_files
-
     outputs = [each for path in places.values() for each in (path, path.with_suffix('.json'))]
-    outputs += report_files(_report_folder(arguments.out))
+    outputs += _report_files(_report_folder(arguments.out))
     model_files = [arguments.model / name for name in OWN_FILES]
     given = (arguments.table, arguments.participants, arguments.retest, arguments.exclude)
     refuse_inputs(outputs, [*given, *model_files])
@@ -416,11 +407,10 @@ def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path
 def _owned_tables(places: Mapping[str, Path]) -> list[Path]:
     """List tables of an earlier `apply`, with their sidecars."""
     from surreal_bids.analysis.descriptions import own_files
-    from surreal_bids.reports.stored import own_report
 
     there = {name: path for name, path in places.items() if path.exists()}
     tables = chain(*(own_files(name, path) for name, path in there.items()))
-    return [*tables, *own_report(_report_folder(places['rindices']))]
+    return [*tables, *_own_report(_report_folder(places['rindices']))]
 
 
 def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:

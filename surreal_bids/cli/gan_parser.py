@@ -25,10 +25,10 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest='command',
         required=True,
-        metavar='{fit,apply,report,add-site,card}',
+        metavar='{fit,apply,add-site,card}',
         title='Commands',
     )
-    for add in (_add_fit, _add_apply, _add_report, _add_site, _add_card):
+    for add in (_add_fit, _add_apply, _add_site, _add_card):
         add(commands)
     add_to_commands(commands)
     return parser
@@ -94,23 +94,6 @@ def _add_apply(commands: Any) -> None:
         'volumes as measured and marks them as unharmonized (they still get R-indices). '
         '"surreal-gan add-site" and '
         '"surreal-bids ... group --model" add new sites to a model (default: error)',
-    )
-
-
-def _add_report(commands: Any) -> None:
-    parser = commands.add_parser(
-        'report',
-        help='write the report of "fit" or "apply" again, without training',
-        description='Write the report of a finished "surreal-gan fit" or "surreal-gan apply" again '
-        'from their outputs. Nothing is trained. It is the report of "surreal-bids ... group" '
-        'without maps.',
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        'results',
-        type=path_of,
-        metavar='RESULTS',
-        help='folder of the model that "fit" wrote, or table of R-indices that "apply" wrote',
     )
 
 

@@ -136,7 +136,6 @@ class AnalyseGroup(Step):
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.analysis.descriptions import describe_table
         from surreal_bids.analysis.deviations import from_norms
-        from surreal_bids.analysis.findings import findings_of
         from surreal_bids.analysis.image_quality import OUTLIERS, read_image_quality
         from surreal_bids.analysis.outputs import TABLES, write_tables
         from surreal_bids.analysis.patterns import write_pattern_maps
@@ -167,7 +166,7 @@ class AnalyseGroup(Step):
         report = GroupReport(
             output_dir=root,
             title=inputs.title,
-            found=findings_of(found),
+            found=found,
             card=found.model.state()[1],
             methods=describe_group_methods(found, inputs.methods),
             pattern_maps=pattern_maps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from surreal_bids.analysis.diagnosis import with_unit
 from surreal_bids.analysis.image_quality import OUTLYING
+from surreal_bids.analysis.statistics import with_unit
 from surreal_bids.files import write_text
 from surreal_bids.harmonization.quality import HarmonizationQuality
 from surreal_bids.names import CONTROL, GROUP_NAMES, PARTICIPANT, PATIENT
@@ -188,73 +188,6 @@ def _bars(axes: Axes, values: pd.Series, group: pd.Series) -> None:
 
 def _legend(group: pd.Series, name: str) -> str:
     return f'{GROUP_NAMES[name]} ({name}, n = {int((group == name).sum())})'
-
-
-def plot_agreement(
-    agreement: pd.DataFrame,
-    history: pd.DataFrame,
-    selected: Mapping[str, Any],
-    chance: float = 0.5,
-) -> Figure:
-    """Draw agreement over M and lambda, and in the course of training, with the choice made.
-
-    Parameters
-    ----------
-    agreement : frame
-        `n_patterns`, `ortho`, `agreement`, `score` of each setting.
-    history : frame
-        `iteration`, `n_patterns`, `ortho`, `agreement`.
-    selected
-        `n_patterns` and `ortho` of the choice.
-    chance
-        What unrelated members would agree to.
-    """
-    figure = new_figure(WIDTH, 3.8)
-    choice, course = figure.subplots(1, 2)
-    _draw_choice(choice, agreement, selected)
-    _draw_course(course, history, selected)
-    for axes in (choice, course):
-        axes.axhline(chance, color=NEUTRAL, ls='--', lw=1)
-        axes.text(0.99, chance, 'unrelated models', color=NEUTRAL, fontsize=8, ha='right',
-                  va='bottom', transform=axes.get_yaxis_transform())  # fmt: skip
-        axes.set(ylabel='agreement (pattern-agr-index)')
-        tidy(axes)
-    return figure
-
-
-def _draw_choice(axes: Axes, agreement: pd.DataFrame, selected: Mapping[str, Any]) -> None:
-    levels = sorted(set(agreement['ortho']))
-    for (n_patterns, rows), colour in zip(agreement.groupby('n_patterns'), SERIES):
-        places = [levels.index(value) for value in rows['ortho']]
-        axes.plot(places, rows['agreement'], 'o-', color=colour, label=f'M = {n_patterns}')
-        chosen = (rows['ortho'] == selected['ortho']) & (n_patterns == selected['n_patterns'])
-        if chosen.any():
-            place = levels.index(selected['ortho'])
-            axes.plot(
-                place, rows['agreement'][chosen], 'o', ms=15, mfc='none', mec='black', mew=1.6,
-                label='chosen',
-            )  # fmt: skip
-    axes.set_xticks(range(len(levels)), [f'{value:g}' for value in levels])
-    axes.set(title='Agreement of the members', xlabel='λ (weight of orthogonality)')
-    axes.margins(0.15)
-    axes.legend(frameon=False, ncols=2, fontsize=9)
-
-
-def _draw_course(axes: Axes, history: pd.DataFrame, selected: Mapping[str, Any]) -> None:
-    mine = history[history['n_patterns'] == selected['n_patterns']]
-    for ortho, rows in mine.groupby('ortho'):
-        is_chosen = ortho == selected['ortho']
-        style = {'color': 'black', 'lw': 2, 'zorder': 3} if is_chosen else {'color': '#b0b0b0'}
-        # Every round of members begins at the first iteration again.
-        rounds = (rows['iteration'].diff() <= 0).cumsum()
-        for number, each in rows.groupby(rounds):
-            label = f'λ = {ortho:g} (chosen)' if is_chosen and number == 0 else None
-            axes.plot(each['iteration'], each['agreement'].astype(float), label=label, **style)
-    axes.set(
-        title=f'Agreement in the course of training, M = {selected["n_patterns"]}',
-        xlabel='iteration',
-    )
-    axes.legend(frameon=False, fontsize=9)
 
 
 def plot_r_indices(

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from surreal_bids.analysis.findings import Findings
+from surreal_bids.analysis.engine import Analysis
 from surreal_bids.bids.outputs import (
     Record,
     output_path,
@@ -234,7 +234,7 @@ def report_links(output_dir: Path, participants: Iterable[str], folder: Path) ->
     return [None if path is None else quote(os.path.relpath(path, folder)) for path in reports]
 
 
-def visit_flags(found: Findings, output_dir: Path, outliers: pd.Series | None = None) -> pd.Series:
+def visit_flags(found: Analysis, output_dir: Path, outliers: pd.Series | None = None) -> pd.Series:
     """Return the flags of every visit with results, in a few words; empty if there are none.
 
     Parameters
@@ -262,7 +262,7 @@ OF_ALL = {ANOTHER_FOLD.short, STATUS_FLAGS[NOT_HELD_OUT].short, ''}
 """Flags that a warning about the whole study explains."""
 
 
-def warn_of_flags(found: Findings, flags: pd.Series) -> list[Caution]:
+def warn_of_flags(found: Analysis, flags: pd.Series) -> list[Caution]:
     """Warn of participants with quality flags of their own."""
     who = found.cohort.visits.loc[flags.index, PARTICIPANT]
     of_kind: dict[str, set[str]] = {}
@@ -285,7 +285,7 @@ def warn_of_flags(found: Findings, flags: pd.Series) -> list[Caution]:
 
 
 def participant_table(
-    found: Findings, flags: pd.Series, links: Sequence[str | None], source: str
+    found: Analysis, flags: pd.Series, links: Sequence[str | None], source: str
 ) -> Table:
     """Return the table of all visits with R-indices, intervals, centiles and flags.
 
@@ -342,7 +342,7 @@ def exclusion_table(exclusions: pd.DataFrame) -> Block:
     return Table(exclusions, 'Excluded participants', fold=fold)
 
 
-def not_held_out(found: Findings) -> list[Block]:
+def not_held_out(found: Analysis) -> list[Block]:
     """Return the participants without out-of-fold R-indices, and why."""
     lacking = found.results[found.results['status'] == NOT_HELD_OUT]
     if lacking.empty:

@@ -13,15 +13,10 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.analysis.change import EXCLUDED_VISITS, describe_excluded
-from surreal_bids.analysis.diagnosis import (
-    SIMILAR_AGE,
-    YEARS,
-    describe_indices,
-    warn_of_differences,
-)
-from surreal_bids.analysis.findings import Findings
+from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS, ImageQuality
 from surreal_bids.analysis.maps import VoxelMaps
+from surreal_bids.analysis.statistics import describe_indices
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import (
     CHANGE,
@@ -53,7 +48,6 @@ from surreal_bids.reports.flags import (
 from surreal_bids.reports.methods import GroupMethods, MethodsOptions, methods_html, methods_text
 from surreal_bids.reports.model_card import (
     against_chance,
-    agreement_table,
     assurances,
     describe_reproducibility,
     explain_number,
@@ -125,7 +119,7 @@ class GroupReport:
 
     output_dir: Path
     title: str
-    found: Findings
+    found: Analysis
     card: Mapping[str, Any]
     methods: GroupMethods
     pattern_maps: Mapping[str, Path] = field(default_factory=dict)
@@ -149,9 +143,7 @@ class GroupReport:
     @cached_property
     def cautions(self) -> list[Caution]:
         """What to check."""
-        differences = warn_of_differences(self.found.differences, self.found.diagnosis)
-        flagged = warn_of_flags(self.found, self.flags)
-        return list(unite([*self.found.cautions, *differences, *flagged]))
+        return list(unite([*self.found.cautions, *warn_of_flags(self.found, self.flags)]))
 
     def figure_path(self, name: str) -> Path:
         """Return the path of a figure."""
@@ -237,11 +229,11 @@ def _chance(card: Mapping[str, Any]) -> float:
 
 def _participants(report: GroupReport) -> Section:
     """Return who was included and excluded."""
-    cohort, people = report.found.cohort, report.found.people
+    cohort, first = report.found.cohort, report.found.described.first_visits()
+    known = first.select(first.groups.notna())
     blocks: list[Block] = []
-    if not people.empty:
-        group = pd.Series(people.index)
-        drawn = figures.plot_participants(people.reset_index(drop=True), group)
+    if len(known) and not known.people.empty:
+        drawn = figures.plot_participants(known.people, known.groups)
         whose = 'controls' if report.methods.model is None else 'controls of the training sample'
         caption = (
             'Groups that differ in covariates may differ in brain structure for reasons other than '
@@ -314,19 +306,7 @@ def _model(report: GroupReport) -> Section:
     if report.methods.model is not None:
         text = f'No model was trained: the model {report.methods.model} was applied.'
         return Section(MODEL, (Paragraph(text), facts))
-    agreement, history = pd.DataFrame(card['Agreement']), pd.DataFrame(card['History'])
-    blocks: list[Block] = [facts, *stability_table(card), *linear_table(card)]
-    if agreement.empty:
-        return Section(MODEL, tuple(blocks))
-    if len(agreement) > 1 and agreement['agreement'].notna().any():
-        drawn = figures.plot_agreement(agreement, history, card['Selected'], _chance(card))
-        caption = (
-            'Each point is the mean agreement of all pairs of members with the same number of '
-            'patterns (M) and the same λ. The ring marks the selected setting.'
-        )
-        blocks.append(report.figure('agreement', drawn, 'Model selection', caption))
-    blocks += agreement_table(card)
-    return Section(MODEL, tuple(blocks))
+    return Section(MODEL, (facts, *stability_table(card), *linear_table(card)))
 
 
 def _r_indices(report: GroupReport) -> Section:
@@ -362,7 +342,7 @@ def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
         'for subgroups (low, intermediate, high); they are not clinical cut-offs. '
         f'{HOW_TO_READ} An R-index is not a probability.'
     )
-    formats = dict.fromkeys(('mean', 'sd', 'spread over members'), '{:.2f}')
+    formats = dict.fromkeys(('mean', 'sd'), '{:.2f}')
     return [
         report.figure('rindices', drawn, 'R-indices of controls and patients', caption),
         Table(describe_indices(first, names), 'Mean and standard deviation', formats),
@@ -447,21 +427,7 @@ def _associations(report: GroupReport) -> Section:
     blocks = blocks or [
         Paragraph('The tables have no measures to correlate with R-indices (see --phenotype).')
     ]
-    return Section('Associations', (*blocks, *_of_covariates(report.found.covariates)))
-
-
-def _of_covariates(table: pd.DataFrame) -> list[Block]:
-    """Return correlations of R-indices with head size, sex and other covariates."""
-    if table.empty:
-        return []
-    title = 'Residual correlation of R-indices with covariates (rank correlation)'
-    text = (
-        'In controls, R-indices should not correlate with covariates that the model corrects for. '
-        'In patients they may, if severity depends on age, sex or head size. Descriptive only, '
-        'without p values: the covariate correction was estimated in a sample of controls, and its '
-        'error affects all participants alike.'
-    )
-    return [Paragraph(text), Table(table, title, {'r': '{:.2f}'})]
+    return Section('Associations', tuple(blocks))
 
 
 def _change(report: GroupReport) -> Section:
@@ -493,33 +459,28 @@ def _change(report: GroupReport) -> Section:
     return Section(CHANGE, (*blocks, Table(shown, title, formats)))
 
 
-def _diagnosis(report: GroupReport) -> Section:
+def _separation(report: GroupReport) -> Section:
     """Return how well groups are distinguished, and covariates in which they differ."""
     found = report.found
-    if found.diagnosis is None or found.diagnosis.empty:
-        return Section(SEPARATION)
-    scores = OUT_OF_FOLD if report.methods.model is None else APPLIED
-    caption = (
-        'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (Newcombe 2006, '
-        f'method 5). {scores}'
-    )
-    if SIMILAR_AGE in set(found.diagnosis['among']):
-        caption += (
-            f' Similar age: only pairs within {YEARS:g} years are compared, so that an age '
-            'difference between the groups counts much less; n/a if the ages overlap too little.'
+    blocks: list[Block] = []
+    if not found.separation.empty:
+        scores = OUT_OF_FOLD if report.methods.model is None else APPLIED
+        caption = (
+            'Area under the ROC curve (AUC; 0.5 is chance) with its 95% interval (Newcombe 2006, '
+            f'method 5). {scores}'
         )
-    formats = dict.fromkeys(('auc', 'auc_low', 'auc_high'), '{:.3f}')
-    blocks: list[Block] = [*_chance_warning(report), Table(found.diagnosis, caption, formats)]
-    columns = [name for name in found.differences if name != 'in_words']
-    if len(found.differences):
-        table = found.differences[columns]
-        blocks.append(Table(table, 'Covariates of the two groups', {'p': '{:.2g}'}))
+        formats = dict.fromkeys(('auc', 'low', 'high'), '{:.3f}')
+        blocks += [*_chance_warning(report), Table(found.separation, caption, formats)]
+    if not found.differences.empty:
+        table = found.differences.drop(columns='in_words')
+        formats = dict.fromkeys(('p', 'p_corrected'), '{:.2g}')
+        blocks.append(Table(table, 'Covariates of the two groups', formats))
     return Section(SEPARATION, tuple(blocks))
 
 
 OUT_OF_FOLD = (
-    'Scores: the sum of the out-of-fold R-indices and, for comparison, a linear discriminant on '
-    'all regions. Each participant was scored by models and preprocessing that did not use them.'
+    'R-indices are out of fold: each participant was scored by models and preprocessing that did '
+    'not use them.'
 )
 APPLIED = (
     'Scores: the sum of the R-indices, and each of them, of all participants who have them, '
@@ -543,7 +504,7 @@ SECTIONS = (
     _harmonization,
     _model,
     _r_indices,
-    _diagnosis,
+    _separation,
     _patterns,
     _voxels,
     _associations,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.diagnosis import describe_column, range_of
+from surreal_bids.analysis.statistics import describe_column, range_of
 from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV

@@ -64,7 +64,7 @@ from surreal_bids.reports.rindices_figures import (
     plot_standing,
 )
 from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model, in_sample
-from surreal_bids.rindices.intervals import INCLUDED, INTERVALS, centile_interval
+from surreal_bids.rindices.intervals import INCLUDED, INTERVALS
 from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, MIN_FOR_INTERVALS
 from surreal_bids.text import counted
@@ -269,7 +269,7 @@ def _number(one: Individual, name: str) -> Number:
     if pd.notna(row.get(f'{name}_low')) and pd.notna(row.get(f'{name}_high')):
         interval = f'68% interval {row[f"{name}_low"]:.2f} to {row[f"{name}_high"]:.2f}'
     if pd.notna(row.get(f'{name}_centile')):
-        centile = f'centile {_centile(row, name)} of {_centile_of(row)}'
+        centile = f'centile {row[f"{name}_centile"]:.0f} of {_centile_of(row)}'
     return Number(name, f'{row[name]:.2f}', note=f'{interval}; {centile}')
 
 
@@ -291,15 +291,6 @@ def _why_no_centile(one: Individual) -> str:
     if one.tables.model is None and 'CrossFit' not in one.tables.card:
         return 'no folds were made, and the model was trained on the controls'
     return f'needs {MIN_FOR_CENTILES} controls'
-
-
-def _centile(row: pd.Series, name: str) -> str:
-    """Return a centile with its 95 % interval, if the number of controls is known."""
-    value, n_controls = row[f'{name}_centile'], row.get('centile_controls')
-    if pd.isna(n_controls):
-        return f'{value:.0f}'
-    low, high = centile_interval(value, int(n_controls))
-    return f'{value:.0f} (95% interval {low:.0f} to {high:.0f})'
 
 
 def _centile_of(row: pd.Series) -> str:
@@ -428,40 +419,28 @@ def _times(one: Individual, known: pd.DataFrame) -> tuple[pd.DataFrame, str, str
 
 
 def _changes(one: Individual) -> list[Block]:
-    """Return tables of changes of R-indices, and of regions that changed reliably."""
+    """Return changes of R-indices."""
     if one.changes.empty:
         return []
-    table, names = one.changes, one.tables.names
-    is_index = table['measure'].isin(names)
-    tables = [
-        _change_table(one, table[is_index], 'Changes of R-indices'),
-        _change_table(one, _reliable(table[~is_index]), 'Regions that changed reliably (%)'),
-    ]
+    table = _change_table(one.changes, 'Changes of R-indices')
     text = (
         'A change is reliable if it exceeds a limit derived from repeated scans of the same brains '
         '(noise: standard deviation of the difference of two such scans). Changes between sites '
-        'are rated only if the sites were compared within participants. Volumes also change with '
-        f'normal ageing. {describe_noise(one.tables.retest_pairs)} Limits account for the number '
-        'of these scans. Interpret changes near the limit with care.'
+        'are rated only if the sites were compared within participants. '
+        f'{describe_noise(one.tables.retest_pairs)} Limits account for the number of these scans. '
+        'Interpret changes near the limit with care.'
     )
-    return [Paragraph(text), *(each for each in tables if len(each.frame))]
+    return [Paragraph(text), table]
 
 
-def _reliable(changes: pd.DataFrame) -> pd.DataFrame:
-    """Return changes that exceed the limit, the largest relative to noise first."""
-    clear = changes[changes['reliable'].eq(True)]
-    order = (clear['change'] / clear['noise']).abs().sort_values(ascending=False).index
-    return clear.loc[order[:MOST_CHANGES]]
-
-
-def _change_table(one: Individual, changes: pd.DataFrame, caption: str) -> Table:
+def _change_table(changes: pd.DataFrame, caption: str) -> Table:
     words = {True: 'yes', False: 'no'}
     table = pd.DataFrame(
         {
             'from': changes['from_session'],
             'to': changes['to_session'],
             'years': changes['years'],
-            'measure': [one.tables.region_of.get(name, name) for name in changes['measure']],
+            'measure': changes['measure'],
             'change': changes['change'],
             'per year': changes['per_year'],
             'noise': changes['noise'],

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from surreal_bids.names import SPREAD_SUFFIX
 
@@ -109,17 +108,6 @@ def with_training_centiles(
     table = pd.DataFrame(places, known).clip(least, 100 - least)
     table = table.assign(**{CENTILE_OF: TRAINING_CONTROLS, CENTILE_CONTROLS: n})
     return insert_columns(results, tidy_centiles(table, results.index), names)
-
-
-def centile_interval(centile: float, n_controls: int) -> tuple[float, float]:
-    """95 % interval of a centile among n controls, whose formula is the mean of this distribution.
-
-    The share of controls with a smaller R-index is binomial; the prior is that of Jeffreys.
-    """
-    # Centiles are rounded, and none is 0 or 100.
-    above = np.clip(centile / 100 * (n_controls + 1), 0.5, n_controls + 0.5)
-    of_share = beta(above, n_controls + 1 - above)
-    return 100 * float(of_share.ppf(0.025)), 100 * float(of_share.ppf(0.975))
 
 
 def tidy_centiles(centiles: pd.DataFrame, everyone: pd.Index) -> pd.DataFrame:

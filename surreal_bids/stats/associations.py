@@ -1,4 +1,4 @@
-"""Associations of R-indices with clinical measures (adjusted for covariates) and covariates."""
+"""Associations of R-indices with clinical measures, adjusted for covariates."""
 
 from __future__ import annotations
 
@@ -43,16 +43,6 @@ COLUMNS = (
     'p_fdr',
 )
 """Columns of the table of associations."""
-
-COVARIATE_COLUMNS = ('variable', 'pattern', 'by', 'higher_level', 'n', 'r')
-"""Columns of the table of covariates.
-
-It has no p and no interval: the error of what preprocessing has learned of a covariate is common to
-all participants, who are thus not independent. Where nobody was ill, 25 to 31 % of p values among
-60 patients were below 0.05.
-"""
-
-RANK_CORRELATION, CORRELATION_RATIO = 'rank correlation', 'correlation ratio of ranks'
 
 
 class _Variable(NamedTuple):
@@ -110,37 +100,6 @@ def associate(
                 rows.append({'variable': str(name), 'pattern': str(pattern)} | found)
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return table.assign(p_fdr=fdr_adjusted(table['p'])), skipped
-
-
-def associate_covariates(covariates: pd.DataFrame, r_indices: pd.DataFrame) -> pd.DataFrame:
-    """Correlate R-indices with covariates, one by one: what preprocessing has left of them.
-
-    Parameters
-    ----------
-    covariates, r_indices
-        One row per participant, with the same kind of index.
-
-    Returns
-    -------
-    table
-        `COVARIATE_COLUMNS`. r is as of :func:`associate`, without adjustment; of categories (`by`
-        says so) it is the correlation ratio of the ranks, which has no sign. Columns in which all
-        have the same value are omitted.
-    """
-    rows = []
-    for name, column in covariates.loc[r_indices.index].items():
-        variable = _covariate_to_numbers(column)
-        for pattern in r_indices.columns:
-            index = r_indices[pattern]
-            if isinstance(variable, str):
-                found = _compare_levels(column, index)
-            else:
-                found = _correlate(variable, index, pd.DataFrame(index=index.index))
-                if not isinstance(found, str):
-                    found['by'] = RANK_CORRELATION
-            if not isinstance(found, str):
-                rows.append({'variable': str(name), 'pattern': str(pattern)} | found)
-    return pd.DataFrame(rows, columns=list(COVARIATE_COLUMNS))
 
 
 def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:
@@ -231,19 +190,3 @@ def _nuisance(covariates: pd.DataFrame) -> Floats:
     length = np.linalg.norm(centred, axis=0)
     basis, size, _ = np.linalg.svd(centred / np.where(length > 0, length, 1), full_matrices=False)
     return basis[:, size > DETERMINED**0.5]
-
-
-def _compare_levels(column: pd.Series, index: pd.Series) -> dict[str, object] | str:
-    """How much a pattern differs among the levels of a category, by rank."""
-    known = column.notna() & index.notna()
-    ranks = pd.Series(stats.rankdata(index[known]), index.index[known])
-    groups = [each for _, each in ranks.groupby(column[known].astype(str))]
-    if len(groups) < 2 or len(ranks) < MINIMUM_PAIRS + len(groups) or np.ptp(ranks) == 0:
-        return 'too few participants to compare'
-    between = sum(len(each) * (each.mean() - ranks.mean()) ** 2 for each in groups)
-    return {
-        'by': CORRELATION_RATIO,
-        'higher_level': None,
-        'n': len(ranks),
-        'r': float(np.sqrt(between / (len(ranks) * ranks.var(ddof=0)))),
-    }

@@ -7,24 +7,23 @@ import pytest
 
 from surreal_bids.analysis.change import CHANGE_COLUMNS, GROUP_COLUMNS
 from surreal_bids.analysis.descriptions import CONSTANTS, EXCLUDED, write_described
-from surreal_bids.analysis.diagnosis import DIAGNOSIS_COLUMNS, DIFFERENCE_COLUMNS
 from surreal_bids.analysis.patterns import PATTERN_COLUMNS
+from surreal_bids.analysis.statistics import DIFFERENCE_COLUMNS, SEPARATION_COLUMNS
 from surreal_bids.bids.outputs import _data_dictionary, describe_columns, output_names
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.names import CONTROL, PATIENT
 from surreal_bids.rindices.crossfit import NOT_HELD_OUT
 from surreal_bids.rindices.intervals import ALL_CONTROLS, LIKE_AGE, TRAINING_CONTROLS
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE
-from surreal_bids.stats.associations import COLUMNS, COVARIATE_COLUMNS
+from surreal_bids.stats.associations import COLUMNS
 
 WRITTEN = {
     'changes': CHANGE_COLUMNS,
     'group_change': GROUP_COLUMNS,
     'patterns': [*PATTERN_COLUMNS, 'contribution'],
-    'diagnosis': DIAGNOSIS_COLUMNS,
+    'diagnosis': SEPARATION_COLUMNS,
     'differences': DIFFERENCE_COLUMNS,
     'associations': COLUMNS,
-    'covariates': ['group', *COVARIATE_COLUMNS],
 }
 
 
@@ -65,9 +64,9 @@ def test_the_data_dictionary_is_sound(name):
 
 
 def test_the_sidecar_has_the_columns_in_their_order(tmp_path):
-    table = pd.DataFrame({'auc': [0.7], 'by': ['all regions']})
+    table = pd.DataFrame({'auc': [0.7], 'index': ['r1']})
     described = write_described('diagnosis', tmp_path / 'a.b.tsv', table)
-    assert list(described) == ['auc', 'by']
+    assert list(described) == ['auc', 'index']
     assert described['auc']['Units'] == '1'
     assert json.loads((tmp_path / 'a.b.json').read_text()) == described
     with pytest.raises(KeyError):

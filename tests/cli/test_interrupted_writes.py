@@ -41,7 +41,6 @@ COMPUTATIONS = (
     *('cohort.cohort.read_cohort', 'rindices.crossfit.train', 'rindices.model.prepare'),
     *('analysis.engine.analyse_trained', 'analysis.engine.analyse_applied'),
     *('rindices.new_sites.read_site_controls', 'rindices.new_sites.add_sites'),
-    'reports.stored.findings_of',
 )
 """Functions that compute, not write."""
 

@@ -4,9 +4,8 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.diagnosis import compare_groups
-from surreal_bids.analysis.findings import Findings
 from surreal_bids.analysis.maps import VoxelMaps
+from surreal_bids.analysis.statistics import SEPARATION_COLUMNS, compare_groups, warn_of_differences
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import column_features
 from surreal_bids.cohort.requirements import PreprocessingOptions
@@ -80,6 +79,28 @@ def make_map(folder, name, rng):
     return write_image(folder / f'{name}.nii.gz', nib.Nifti1Image(data, AFFINE))
 
 
+class Found:
+    """Results in place of an `Analysis`, which would have to be trained."""
+
+    quality, group_change, not_assessed, sites = None, None, '', pd.DataFrame()
+    doubts = ()
+
+    def __init__(self, **known):
+        vars(self).update(known)
+
+    def having(self, **changes):
+        """Return the same results with other ones."""
+        return Found(**vars(self) | changes)
+
+    @property
+    def cautions(self):
+        return [*self.doubts, *warn_of_differences(self.differences)]
+
+    @property
+    def first_visits(self):
+        return self.results.assign(group=self.cohort.visits['group'])
+
+
 def make_report(folder, title='Study', maps=True, sizes=(N_CN, N_PT), **changes) -> GroupReport:
     rng = np.random.default_rng(0)
     cohort = make_cohort(rng, *sizes)
@@ -109,17 +130,16 @@ def make_report(folder, title='Study', maps=True, sizes=(N_CN, N_PT), **changes)
         }
     )
     images = {name: make_map(folder, name, rng) for name in summary['contrast']}
-    found = Findings(
+    found = Found(
         cohort=cohort,
-        people=cohort.people.set_axis(cohort.visits['group'], axis=0),
+        described=cohort,
         names=['r1', 'r2'],
         whose='patients',
         results=results,
         patterns=patterns,
         associations=associations,
         untested={each.name: each.reason for each in skipped},
-        covariates=pd.DataFrame(),
-        diagnosis=pd.DataFrame([('all regions', 'everyone', 0.71)], columns=['by', 'among', 'auc']),
+        separation=pd.DataFrame([('r1', 14, 18, 0.71, 0.6, 0.8)], columns=SEPARATION_COLUMNS),
         differences=compare_groups(cohort),
     )
     drawn = {

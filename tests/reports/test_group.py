@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.analysis.diagnosis import compare_groups
 from surreal_bids.analysis.image_quality import METRICS, ImageQuality, outlier_scores
+from surreal_bids.analysis.statistics import compare_groups
 from surreal_bids.model.agreement import warn_of_agreement
 from surreal_bids.reports import figures
 from surreal_bids.reports.assembly import write_anatomy
@@ -46,7 +46,6 @@ def test_everything_is_told(report):
         'Separation of patients and controls',
         '0.710',
         'Harmonization',
-        'Model selection',
         'R-indices of controls and patients',
         'Regions with the largest changes',
         'Pattern r1 on the atlas',
@@ -70,10 +69,10 @@ def test_what_else_groups_differ_in_is_beside_the_diagnosis(tmp_path):
     cohort = report.found.cohort
     people = cohort.people.assign(age=cohort.people['age'] + 12 * cohort.is_patient)
     differences = compare_groups(replace(cohort, people=people))
-    found = replace(report.found, differences=differences)
+    found = report.found.having(differences=differences)
     words = Page(write_group_report(replace(report, found=found))).words
     assert re.search(
-        r'patients are \d+\.\d years older \(p = .*Part of the area under the curve', words
+        r'patients are \d+\.\d years older \(p = .*Part of the difference in R-indices', words
     )
 
 
@@ -134,7 +133,7 @@ def test_by_which_models_r_indices_are_is_told(tmp_path, held_out):
     results.loc['sub-05', ['status', 'reason']] = ['not_held_out', 'its site is small']
     note = {'Folds': 5, 'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}
     card = report.card | ({'CrossFit': note} if held_out else {})
-    found = replace(report.found, results=results)
+    found = report.found.having(results=results)
     words = Page(write_group_report(replace(report, found=found, card=card))).words
     assert ('trained without them (5-fold cross-fitting)' in words) == held_out
     assert 'its site is small' in words
@@ -148,7 +147,7 @@ def test_patterns_that_the_training_sample_did_not_show_again_are_told_where_a_m
     results = report.found.results.drop(columns='held_out', errors='ignore')
     note = {'CrossFit': {'LeastCorrelation': {'r1': 0.9, 'r2': 0.4}}}
     card = report.card | note
-    found = replace(report.found, results=results, cautions=doubts_of_model(card))
+    found = report.found.having(results=results, doubts=doubts_of_model(card))
     path = write_group_report(replace(report, found=found, card=card))
     page = Page(path)
     assert page.words.count('of the training sample: r2 (correlation 0.40)') == 1
@@ -249,7 +248,7 @@ def test_all_participants_are_in_a_table_with_intervals_and_flags(tmp_path):
     results.loc['sub-07', ['r1_low', 'r1_centile']] = np.nan
     results = results.astype({'brain_in_range': object})
     results.loc['sub-08', ['status', 'brain_in_range']] = ['unharmonized', None]
-    found = replace(report.found, results=results.assign(fold_correlation=0.9, n_imputed=0))
+    found = report.found.having(results=results.assign(fold_correlation=0.9, n_imputed=0))
     table = participant_table(found, visit_flags(found, tmp_path), [], 'rindices.tsv')
     assert list(table.frame) == [
         *(
@@ -277,8 +276,10 @@ def test_where_groups_are_not_known_nothing_is_drawn_by_group(tmp_path):
     report = make_report(tmp_path, maps=False)
     visits = report.found.cohort.visits.assign(group=None)
     cohort = replace(report.found.cohort, visits=visits)
-    none = report.found.people.iloc[:0]
-    found = replace(report.found, cohort=cohort, people=none, whose='participants', diagnosis=None)
+    nothing = report.found.separation.iloc[:0]
+    found = report.found.having(
+        cohort=cohort, described=cohort, whose='participants', separation=nothing
+    )
     methods = GroupMethods(0, 0, 5, model='ad')
     words = Page(write_group_report(replace(report, found=found, methods=methods))).words
     assert 'R-indices of controls and patients' not in words
@@ -311,8 +312,7 @@ def test_change_of_groups_is_drawn_and_told(tmp_path):
     table = pd.DataFrame(
         {'r_index': ['r1', 'r2'], 'difference': [0.1234, np.nan], 'p': [0.01, np.nan]}
     )
-    found = replace(
-        report.found,
+    found = report.found.having(
         cohort=replace(first, **both),
         results=pd.concat([report.found.results, again]),
         group_change=table.assign(
@@ -449,12 +449,3 @@ def test_the_same_figure_gives_the_same_file(tmp_path):
             path, figures.plot_participants(people, pd.Series(['CN', 'PT', 'PT'] * 3))
         )
     assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-def test_the_choice_is_marked():
-    card = make_card()
-    drawn = figures.plot_agreement(
-        pd.DataFrame(card['Agreement']), pd.DataFrame(card['History']), card['Selected']
-    )
-    ring = next(line for line in drawn.axes[0].lines if line.get_label() == 'chosen')
-    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (1, 0.83)

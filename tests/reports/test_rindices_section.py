@@ -133,7 +133,7 @@ def test_everything_is_told(tmp_path, painter):
         'sub-01: R-indices',
         'No quality flags',
         f'68% interval {last["r1_low"]:.2f} to {last["r1_high"]:.2f}',
-        '; centile 96 (95% interval 88 to 100) of 34 controls of similar age',
+        '; centile 96 of 34 controls of similar age',
         'controls (n = 20)',
         'from the training sample, out of fold',
         'ses-2, the last of 2',

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from statsmodels.stats.proportion import proportion_confint
 
 from surreal_bids.analysis.descriptions import describe_results
 from surreal_bids.exceptions import DataError
@@ -18,7 +17,6 @@ from surreal_bids.rindices.crossfit import cross_fit, fit_folds, prepare_folds
 from surreal_bids.rindices.intervals import (
     INTERVALS,
     SEVERITIES,
-    centile_interval,
     interval,
     with_intervals,
     with_training_centiles,
@@ -236,18 +234,6 @@ def test_centiles_are_those_of_scipy_among_controls_of_like_age(cohort):
         assert found.loc[visit, 'centile_controls'] == n
         assert found.loc[visit, 'centile_of'] == ('all' if n > 60 else 'like_age')
     assert set(found['centile_of']) == {'all', 'like_age'}
-
-
-@pytest.mark.parametrize(('below', 'n'), [(60, 60), (0, 60), (27, 30), (150, 300)])
-def test_the_interval_of_a_centile_is_that_of_jeffreys(below, n):
-    found = centile_interval(100 * (below + 0.5) / (n + 1), n)
-    expected = proportion_confint(below, n, method='jeffreys')
-    np.testing.assert_allclose(found, np.multiply(expected, 100), atol=1e-6)
-
-
-def test_a_centile_that_is_rounded_to_100_has_an_interval():
-    low, high = centile_interval(100.0, 20_000)
-    assert 99.9 < low < high <= 100
 
 
 def test_nobody_is_compared_with_their_other_visits(tmp_path):

@@ -8,10 +8,7 @@ from statsmodels.stats.multitest import multipletests
 from surreal_bids.exceptions import DataError
 from surreal_bids.stats.associations import (
     COLUMNS,
-    CORRELATION_RATIO,
-    COVARIATE_COLUMNS,
     associate,
-    associate_covariates,
 )
 
 
@@ -101,9 +98,6 @@ def test_sites_called_by_numbers_are_categories(r_indices, covariates):
     numbered = covariates.assign(site=covariates['site'].map({'a': '1', 'b': '2', 'c': '3'}))
     table, again = (associate(score, r_indices, each)[0] for each in (covariates, numbered))
     np.testing.assert_allclose(again['p'], table['p'])
-    both = [associate_covariates(each, r_indices) for each in (covariates, numbered)]
-    pd.testing.assert_frame_equal(*both)
-    assert CORRELATION_RATIO in set(both[1]['by'])
 
 
 def test_covariates_that_repeat_each_other_cost_no_degree_of_freedom(r_indices, covariates):
@@ -141,18 +135,6 @@ def test_intervals_cover_the_truth_and_errors_are_as_frequent_as_said(slope):
     assert 0.92 < covered.mean() < 0.98
     positives = (found['p'] < 0.05).mean()
     assert positives > 0.99 if slope else 0.03 < positives < 0.07
-
-
-def test_covariates_have_a_table_of_their_own(r_indices, covariates):
-    table = associate_covariates(covariates, r_indices)
-    assert list(table.columns) == list(COVARIATE_COLUMNS)
-    expected = stats.spearmanr(covariates['age'], r_indices['r2'])
-    assert row(table, 'age', 'r2').r == pytest.approx(expected.statistic)
-    sites = [r_indices.loc[covariates['site'] == name, 'r1'] for name in 'abc']
-    found, test = row(table, 'site', 'r1'), stats.kruskal(*sites)
-    # H is (N - 1) times the squared correlation ratio of the ranks.
-    assert found.r == pytest.approx(np.sqrt(test.statistic / 39))
-    assert row(table, 'sex', 'r1').higher_level == 'M'
 
 
 def test_numbers_written_as_text_are_numbers(r_indices):
