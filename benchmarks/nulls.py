@@ -36,6 +36,7 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.maps import FDR_LEVEL, make_contrasts
 from surreal_bids.analysis.statistics import SUM_OF_INDICES, compare_groups, separate
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
@@ -67,8 +68,7 @@ from surreal_bids.stats.concordance import (
     match_patterns,
     pattern_c_index,
 )
-from surreal_bids.stats.glm import LinearModels, pattern_designs
-from surreal_bids.stats.maps import fdr_discoveries, two_sided_p
+from surreal_bids.stats.linear import regress
 
 Draw = Callable[[int], dict[str, float]]
 Limits = Mapping[str, tuple[float, float]]
@@ -414,20 +414,18 @@ def maps(seed: int, size: tuple[int, int] = (60, 90)) -> dict[str, float]:
     """Comparisons with a discovery if nobody is ill; regions as voxels, R-indices out of fold."""
     cohort, _ = simulate(Study(*size), seed)
     r = hold_out(cohort, seed).results[['r1', 'r2']]
-    designs, _ = pattern_designs(r, ~cohort.is_patient, cohort.people)
-    models = LinearModels(designs, *cohort.features.shape)
-    models.add(np.arange(len(cohort)), cohort.features.to_numpy())
-    found: dict[str, list[bool]] = {'patients': [], 'subgroups': [], 'slopes': []}
-    for design, estimates in zip(designs, models.estimates()):
-        kind = 'slopes' if design.name.endswith('slope') else 'subgroups'
-        discovered = fdr_discoveries(two_sided_p(estimates.t, design.df)).any()
-        found['patients' if design.is_test else kind].append(bool(discovered))
+    contrasts, _ = make_contrasts(r, cohort.is_patient.to_numpy(bool), cohort.people)
+    values = cohort.features.to_numpy()
+    found: dict[str, list[bool]] = {'patients': [], 'slopes': []}
+    for each in contrasts:
+        _, t, df = regress(values[each.rows], each.tested, each.columns)
+        p = stats.false_discovery_control(2 * stats.t.sf(np.abs(t), df))
+        found['patients' if each.is_test else 'slopes'].append(bool((p <= FDR_LEVEL).any()))
     return {f'discoveries in {kind}': float(any(each)) for kind, each in found.items()}
 
 
 MAPS = {
     'discoveries in patients': (0.0, 0.07),
-    'discoveries in subgroups': ANY,
     'discoveries in slopes': ANY,
 }
 

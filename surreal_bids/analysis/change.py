@@ -42,7 +42,7 @@ GROUP_COLUMNS = [
     *('r_index', 'controls', 'patients', 'visits', 'visits_elsewhere', 'visits_without_site'),
     'visits_without_time',
     *('controls_per_year', 'patients_per_year'),
-    *('difference', 'standard_error', 'low', 'high', 'p', 'p_holm', 'slopes', 'outcome'),
+    *('difference', 'low', 'high', 'p', 'p_holm', 'outcome'),
 ]
 """Columns of the table of change per year in groups."""
 
@@ -304,7 +304,7 @@ def limit_in_sd(n_measures: int, df: NDArray[np.float64]) -> NDArray[np.float64]
 def compare_groups_over_time(
     cohort: Cohort, results: pd.DataFrame, names: Sequence[str], linked: pd.Series | None = None
 ) -> pd.DataFrame:
-    """Compare change per year of R-indices between patients and controls by a mixed model.
+    """Compare change per year of R-indices between patients and controls.
 
     Only visits whose R-indices can be compared, at the site of the participant's first such visit
     (at any, where no site of the participant is known). If that visit is `linked`, since ComBat has
@@ -317,9 +317,8 @@ def compare_groups_over_time(
         `visits_elsewhere`, `visits_without_site` and `visits_without_time` (that were left out,
         since they are of another site than the first, of none that is known, or since nobody says
         when they were); change per year of either group and the
-        difference, patients less controls, with its standard error, 95 % interval, p, and p
-        adjusted for the number of R-indices (Holm, 1979); `slopes`, how those of groups were found;
-        and `outcome`, which says why nothing was compared if so.
+        difference, patients less controls, with its 95 % interval, p, and p adjusted for the
+        number of R-indices (Holm, 1979); and `outcome`, which says why nothing was compared if so.
     """
     used, left_out = _visits_at_one_site(cohort, results, linked)
     trained_on = HELD_OUT in results and not results[HELD_OUT].any()
@@ -378,11 +377,9 @@ def _row(name: str, used: pd.DataFrame, found: Comparison | str) -> dict[str, An
         'controls_per_year': found.controls,
         'patients_per_year': found.patients,
         'difference': found.difference,
-        'standard_error': found.standard_error,
         'low': found.low,
         'high': found.high,
         'p': found.p,
-        'slopes': found.slopes,
         'outcome': COMPARED,
     }
 

@@ -1,41 +1,26 @@
-"""How far each region, or voxel, of each visit is from those of controls and of healthy people."""
+"""How far each region of each visit is from those of controls and of healthy people."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 
-import nibabel as nib
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from surreal_bids.bids.outputs import visit_output, write_sidecar
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.columns import sex_of
-from surreal_bids.exceptions import DataError
-from surreal_bids.files import write_image
 from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.imaging.norms import NORM_AGES, Subject, volume_deviations
-from surreal_bids.names import CONTROL, PARTICIPANT, SESSION
+from surreal_bids.names import CONTROL, PARTICIPANT
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.preprocessing import Preprocessing, is_complete, prepare_inputs
-from surreal_bids.stats.deviations import ControlModel, deviation_maps
-from surreal_bids.stats.glm import covariate_columns
-from surreal_bids.stats.maps import MapSeries, mean_mask
-from surreal_bids.text import counted
+from surreal_bids.stats.linear import ControlModel, covariate_columns
 
 LEAST_DF = 10
 """Degrees of freedom that controls must leave: with fewer, their spread is hardly known."""
-
-LEAST_CONTROLS = 20
-"""Controls with RAVENS maps below which there are no maps of deviations."""
-
-STEP_Z = 0.01
-"""Step of the z-scores in maps, which are 16-bit numbers."""
 
 
 def model_of_controls(
@@ -158,115 +143,3 @@ def with_centiles(z_scores: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     stacked = [part.assign(measure=measure) for measure, part in parts.items()]
     table = pd.concat(stacked) if stacked else pd.DataFrame(columns=['measure'])
     return table[['measure', *table.columns.drop('measure')]]
-
-
-@dataclass(frozen=True, eq=False)
-class MappedCohort:
-    """RAVENS maps of one tissue, and the model of those of controls.
-
-    Attributes
-    ----------
-    tissue
-        What they are maps of.
-    visits
-        All visits with a map.
-    paths
-        Their maps.
-    model
-        Model with the covariates of the group maps.
-    """
-
-    tissue: str
-    visits: pd.DataFrame
-    paths: Sequence[Path]
-    model: ControlModel
-
-    @classmethod
-    def read(cls, cohort: Cohort, files: Mapping[str, Path], tissue: str) -> MappedCohort:
-        """Choose the visits of a cohort that have a map.
-
-        Raises
-        ------
-        DataError
-            There are too few controls.
-        """
-        is_known = cohort.people.notna().all(axis=1)
-        mapped = cohort.select(
-            [str(visit) in files and is_known[visit] for visit in is_known.index]
-        )
-        if len(mapped) == 0:
-            raise DataError(
-                f'--deviation-maps: there are no RAVENS maps of {tissue} in the output folder; run '
-                'the participant level first, or remove this option'
-            )
-        model = model_of_controls(mapped, covariate_columns(mapped.people))
-        if model.fitted.size < LEAST_CONTROLS or model.df < LEAST_DF:
-            raise DataError(
-                f'--deviation-maps: {counted(model.fitted.size, "control")} with a RAVENS map of '
-                f'{tissue} and {counted(model.n_columns, "column")} of mean and covariates; at '
-                f'least {LEAST_CONTROLS} controls, and {LEAST_DF} more than columns, are needed; '
-                'remove this option, or use fewer covariates'
-            )
-        return cls(tissue, mapped.visits, [files[str(each)] for each in mapped.visits.index], model)
-
-    @property
-    def not_comparable(self) -> pd.Index:
-        """Visits without a z-score, because no other control has their site or category."""
-        return self.visits.index[~self.model.estimable]
-
-    def write(
-        self, root: Path, template: str, chosen: Collection[str], fwhm: float, n_threads: int
-    ) -> None:
-        """Write the z-scores of the chosen visits, in the voxels where controls have tissue.
-
-        Parameters
-        ----------
-        root
-            The output folder.
-        template
-            Name of the template.
-        chosen
-            Names of the visits.
-        fwhm
-            Smoothing of the maps (mm).
-        n_threads
-            Number of files that are read at once.
-        """
-        controls = [self.paths[row] for row in self.model.fitted]
-        mask = mean_mask(controls, fwhm=fwhm)
-        series = MapSeries.open(self.paths, mask, fwhm=fwhm, n_threads=n_threads)
-        rows = [row for row, visit in enumerate(self.visits.index) if visit in chosen]
-        metadata = {
-            'Description': f'z-scores of the RAVENS map of {self.tissue}, negative where there is '
-            'less tissue than in controls of this study with the same covariates; normal deviates '
-            'with the p value of t. Controls are compared with the other controls. 0 where '
-            'controls have no tissue',
-            'SmoothingFWHM': fwhm,
-        }
-        for row, z in deviation_maps(series, self.model, rows):
-            visit = self.visits.iloc[row]
-            path = visit_output(
-                root,
-                'deviation_map',
-                visit[PARTICIPANT],
-                visit.get(SESSION),
-                template=template,
-                tissue=self.tissue,
-            )
-            if path is not None:
-                write_image(path, in_16_bits(series.to_image(z)))
-                is_control = int(self.model.own[row] >= 0)
-                counts = {
-                    'NumberOfControls': self.model.fitted.size - is_control,
-                    'DegreesOfFreedom': self.model.df - is_control,
-                }
-                write_sidecar('deviation_map', path, metadata | counts)
-
-
-def in_16_bits(image: nib.Nifti1Image) -> nib.Nifti1Image:
-    """Return a map of z-scores as multiples of `STEP_Z`; 0 stays 0."""
-    steps = np.round(image.get_fdata(dtype=np.float32) / STEP_Z).astype(np.int16)
-    small = nib.Nifti1Image(steps, image.affine)
-    small.header.set_xyzt_units('mm')
-    small.header.set_slope_inter(STEP_Z, 0)
-    return small

@@ -142,8 +142,7 @@ class Analysis:
 
     @cached_property
     def _associated(self) -> tuple[pd.DataFrame, dict[str, str]]:
-        from surreal_bids.stats.associations import associate
-        from surreal_bids.stats.glm import Skipped
+        from surreal_bids.stats.associations import Skipped, associate
 
         patients = self._patients
         covariates, measures = patients.covariates_and_measures()

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from surreal_bids import __version__
-from surreal_bids.analysis.deviations import MappedCohort
 from surreal_bids.analysis.image_quality import doubts_of_mriqc
-from surreal_bids.analysis.maps import ravens_files
+from surreal_bids.analysis.maps import MappedCohort, ravens_files
 from surreal_bids.analysis.outputs import summarise_cohort
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.outputs import (

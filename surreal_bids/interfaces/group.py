@@ -211,8 +211,7 @@ class AnalyseGroup(Step):
 
     def _map_deviations(self, found: Analysis) -> None:
         """Write the maps of z-scores of each visit."""
-        from surreal_bids.analysis.deviations import MappedCohort
-        from surreal_bids.analysis.maps import ravens_files
+        from surreal_bids.analysis.maps import MappedCohort, ravens_files
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         chosen = set(found.cohort.visits.index)

@@ -25,7 +25,6 @@ from surreal_bids.files import write_text
 from surreal_bids.harmonization.quality import HarmonizationQuality
 from surreal_bids.names import CONTROL, GROUP_NAMES, PARTICIPANT, PATIENT
 from surreal_bids.reports.mosaics import GOLDEN_RATIO
-from surreal_bids.stats.glm import HIGH, LOW
 
 COLOURS = {CONTROL: '#0072b2', PATIENT: '#d55e00'}
 SERIES = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#555555')
@@ -266,6 +265,10 @@ def _scatter(axes: Axes, x: pd.Series, y: pd.Series, group: pd.Series, links: pd
         face = colour if name == PATIENT else 'none'
         drawn = axes.scatter(x[mine], y[mine], s=14, facecolor=face, edgecolor=colour, alpha=0.65)
         drawn.set(linewidths=1.0, urls=[*links[mine]])
+
+
+LOW, HIGH = 0.4, 0.7
+"""Thresholds of the Surreal-GAN paper for subgroups (section 4.3)."""
 
 
 def _borders(axes: Axes, both: bool = False) -> None:

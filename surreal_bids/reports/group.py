@@ -75,7 +75,6 @@ from surreal_bids.reports.viewers import draw_maps, tissue_section
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.rindices.model import REPRODUCIBILITY
 from surreal_bids.stats.concordance import chance_agreement
-from surreal_bids.stats.glm import HIGH, LOW
 
 IMAGE_QUALITY = output_path('', 'image_quality').as_posix()
 """Table of the quality of images, relative to the report."""
@@ -338,8 +337,8 @@ def _by_group(report: GroupReport, first: pd.DataFrame) -> list[Block]:
     drawn = figures.plot_r_indices(first[names], first['group'], links)
     caption = (
         f'Each point is a participant{" and links to the report" if links else ""}; controls are '
-        f'rings. Dotted lines mark {LOW:g} and {HIGH:g}, the thresholds of the Surreal-GAN paper '
-        'for subgroups (low, intermediate, high); they are not clinical cut-offs. '
+        f'rings. Dotted lines mark {figures.LOW:g} and {figures.HIGH:g}, the thresholds of the '
+        'paper for subgroups (low, intermediate, high); they are not clinical cut-offs. '
         f'{HOW_TO_READ} An R-index is not a probability.'
     )
     formats = dict.fromkeys(('mean', 'sd'), '{:.2f}')
@@ -454,7 +453,7 @@ def _change(report: GroupReport) -> Section:
     )
     if excluded := describe_excluded(found.group_change):
         blocks.append(Paragraph(excluded))
-    unneeded = [*EXCLUDED_VISITS, 'standard_error']
+    unneeded = [*EXCLUDED_VISITS]
     shown = found.group_change.drop(columns=unneeded, errors='ignore')
     return Section(CHANGE, (*blocks, Table(shown, title, formats)))
 

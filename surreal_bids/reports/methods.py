@@ -166,8 +166,8 @@ class GroupMethods:
         participants, and permutations for family-wise errors.
     associations
         R-indices were associated with clinical measures.
-    slopes
-        How change per year was compared between groups; see :mod:`surreal_bids.stats.mixed`.
+    change
+        Change per year was compared between groups.
     retest_pairs
         Pairs of the user's repeated scans, by which changes of participants were judged; 0: none.
     from_table
@@ -194,7 +194,7 @@ class GroupMethods:
     deviation_maps: tuple[str, ...] = ()
     permutations: int = 0
     associations: bool = False
-    slopes: tuple[str, ...] = ()
+    change: bool = False
     retest_pairs: int = 0
     from_table: bool = False
     published: str = ''
@@ -231,7 +231,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> GroupMe
         longitudinal=combat is not None and combat.shift_error_ is not None,
         associations=not found.associations.empty,
         retest_pairs=cohort.retest_pairs if found.changes is not None else 0,
-        slopes=() if change is None else tuple(change['slopes'].dropna().unique()),
+        change=change is not None and bool(change['p'].notna().any()),
         published=_origin_of(found.model.notes.get('Imported', {})),
         **options,
         **trained,

@@ -75,6 +75,6 @@ def tissue_section(
 
 DESCRIPTIONS = (
     'Only the comparison of all patients with controls is a test. R-indices are computed from the '
-    'same brains, so slopes on them and subgroups defined by them differ even without disease. '
+    'same brains, so slopes on them differ from 0 even without disease. '
     'These maps describe the patterns, without a threshold and without p values.'
 )

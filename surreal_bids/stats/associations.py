@@ -11,8 +11,6 @@ from pandas.api.types import is_numeric_dtype
 from scipy import stats
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.stats.glm import Skipped
-from surreal_bids.stats.maps import fdr_adjusted
 from surreal_bids.text import counted
 
 Floats = NDArray[np.float64]
@@ -50,6 +48,13 @@ class _Variable(NamedTuple):
 
     numbers: pd.Series
     higher_level: str | None
+
+
+class Skipped(NamedTuple):
+    """Something that was not tested, and why."""
+
+    name: str
+    reason: str
 
 
 def associate(
@@ -99,7 +104,8 @@ def associate(
             else:
                 rows.append({'variable': str(name), 'pattern': str(pattern)} | found)
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return table.assign(p_fdr=fdr_adjusted(table['p'])), skipped
+    p = table['p'].to_numpy(np.float64)
+    return table.assign(p_fdr=stats.false_discovery_control(p) if p.size else p), skipped
 
 
 def _require_unique(clinical: pd.DataFrame, r_indices: pd.DataFrame) -> None:

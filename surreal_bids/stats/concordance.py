@@ -12,7 +12,7 @@ from scipy.stats import kendalltau, norm, rankdata
 from surreal_bids.exceptions import DataError
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def _tied_pairs(values: NDArray[np.generic]) -> int:
@@ -157,57 +157,6 @@ def area_under_curve(scores: ArrayLike, is_patient: ArrayLike) -> Area:
     return _with_interval(area, m * n, (m + n) / 2 - 1)
 
 
-class MatchedArea(NamedTuple):
-    """Area under the curve among similar participants; NaN without a pair of them."""
-
-    n_controls: int
-    n_patients: int
-    area: Area
-
-
-def matched_area_under_curve(
-    scores: ArrayLike, is_patient: ArrayLike, by: ArrayLike, within: float
-) -> MatchedArea:
-    """Area under the curve over pairs of a patient and a control who are similar, such as in age.
-
-    The area is the chance that the patient of a pair scores higher. Nothing is regressed on age:
-    slopes learned from held-out scores depend on everyone, and bias the area (0.41 instead of 0.5).
-
-    Parameters
-    ----------
-    scores : (N,)
-        Higher in patients.
-    is_patient : (N,) of bool
-        Who is.
-    by : (N,)
-        In what the two of a pair are similar; who lacks it is in no pair.
-    within
-        Maximum difference.
-    """
-    values, patient = np.asarray(scores, np.float64), np.asarray(is_patient, bool)
-    trait = np.asarray(by, np.float64)
-    known = ~np.isnan(trait)
-    controls = np.flatnonzero(~patient & known)
-    controls = controls[trait[controls].argsort()]
-    of_controls = trait[controls]
-    pairs, wins = np.zeros(values.size), np.zeros(values.size)
-    for row in np.flatnonzero(patient & known):
-        start = np.searchsorted(of_controls, trait[row] - within, 'left')
-        stop = np.searchsorted(of_controls, trait[row] + within, 'right')
-        similar = controls[start:stop]
-        won = np.heaviside(values[row] - values[similar], 0.5)
-        pairs[row], wins[row] = len(similar), won.sum()
-        pairs[similar] += 1
-        wins[similar] += won
-    counts = int((pairs[~patient] > 0).sum()), int((pairs[patient] > 0).sum())
-    total = pairs[patient].sum()
-    if total == 0:
-        return MatchedArea(*counts, Area(np.nan, np.nan, np.nan))
-    area = float(wins[patient].sum() / total)
-    shared = float(np.square(pairs).sum() / (2 * total) - 1)
-    return MatchedArea(*counts, _with_interval(area, total, shared))
-
-
 def _with_interval(area: float, n_pairs: float, shared: float) -> Area:
     """Add the 95 % interval of Newcombe (2006), method 5 (doi:10.1002/sim.2324).
 
@@ -235,39 +184,3 @@ def _lower_limit(area: float, n_pairs: float, shared: float) -> float:
         return float(area - limit - z * np.sqrt(variance))
 
     return float(brentq(excess, 0, np.nextafter(area, 0)))
-
-
-def pattern_reproducibility(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Agreement of each pattern of one model with its counterpart in another.
-
-    Patterns have no order, so those of `second` are matched one to one to those of `first` by
-    their c-indices; the mean c-index of the result is the pattern-agr-index (section 4.2).
-
-    Parameters
-    ----------
-    first, second : (N, M) and (N, M')
-        R-indices of the same participants in the same order, from two models; M' >= M. For a fair
-        figure these are participants that neither was trained on.
-
-    Returns
-    -------
-    DataFrame
-        One row per pattern of `first`: `pattern`, `counterpart` in `second`, `c_index`, `pearson`.
-    """
-    import pandas as pd
-
-    if not first.index.equals(second.index):
-        raise DataError('the two models describe different participants, or in another order')
-    similarity = concordance_matrix(second, first)
-    match = match_patterns(similarity)
-    columns = np.arange(match.size)
-    n_second = second.shape[1]
-    correlation = np.corrcoef(second.to_numpy(float), first.to_numpy(float), rowvar=False)
-    return pd.DataFrame(
-        {
-            'pattern': first.columns.astype(str),
-            'counterpart': second.columns[match].astype(str),
-            'c_index': similarity[match, columns],
-            'pearson': correlation[match, n_second + columns],
-        }
-    )

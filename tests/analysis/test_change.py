@@ -228,7 +228,6 @@ def test_visits_at_another_site_do_not_count_in_groups(cohort, results):
     assert (found['visits'] == 54 * 2).all()
     assert (found['visits_elsewhere'] == 54).all()
     assert (found['visits_without_site'] == 0).all()
-    assert (found['slopes'] == 'one slope of each').all()
 
 
 def test_visits_without_a_site_are_counted(cohort, results):

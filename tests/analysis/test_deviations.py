@@ -4,32 +4,21 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
-import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from surreal_bids.analysis.deviations import (
-    LEAST_CONTROLS,
-    MappedCohort,
-    from_norms,
-    in_16_bits,
-)
+from surreal_bids.analysis.deviations import from_norms
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.outputs import write_tables
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import CohortOptions
-from surreal_bids.exceptions import DataError
-from surreal_bids.files import write_image, write_tsv
+from surreal_bids.files import write_tsv
 from surreal_bids.imaging.norms import NORM_AGES, Subject, assess_volumes
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.model import prepare
 from surreal_bids.simulation.population import sample_controls
-from surreal_bids.stats.maps import Grid
-from tests.analysis.group_study import read_study
-from tests.cohort.study import make_study
-from tests.stats.fields import AFFINE, SHAPE, smooth_fields
 
 N_CONTROLS, N_OTHERS = 60, 300
 
@@ -138,61 +127,3 @@ def test_norms_are_those_of_the_report(tmp_path):
     named = {column: region_names()[recognise(columns)[column]] for column in columns[:3]}
     as_model = replace(chosen, features=chosen.features[columns[:3]].rename(columns=named))
     pd.testing.assert_frame_equal(from_norms(as_model), z[columns[:3]].rename(columns=named))
-
-
-@pytest.fixture(scope='module')
-def mapped(tmp_path_factory):
-    """A study of two visits of everyone with RAVENS maps, in which nobody is ill."""
-    folder = tmp_path_factory.mktemp('maps')
-    cohort = read_study(folder, make_study(40, 20), sessions=True)
-    images = 3 + 0.3 * smooth_fields(np.random.default_rng(0), len(cohort))
-    images[:, 0] = 0
-    files = {}
-    for visit, image in zip(cohort.visits.index, images):
-        files[visit] = folder / f'{visit}.nii.gz'
-        nib.Nifti1Image(image.astype(np.float32), AFFINE).to_filename(files[visit])
-    return cohort, files
-
-
-def test_maps_of_visits_are_written(mapped, tmp_path):
-    cohort, files = mapped
-    study = MappedCohort.read(cohort, files, 'GM')
-    chosen = list(cohort.visits.index[[0, 1, 90]])
-    study.write(tmp_path, 'MNI', chosen, 2.0, 1)
-    paths = sorted(tmp_path.rglob('*.nii.gz'))
-    assert [path.name for path in paths] == [
-        f'{visit}_space-MNI_label-GM_stat-z_statmap.nii.gz' for visit in chosen
-    ]
-    image = nib.load(paths[0])
-    assert image.get_data_dtype() == np.int16
-    assert Grid.of(paths[0]).matches(Grid(SHAPE, AFFINE))
-    sidecar = json.loads((tmp_path / paths[0]).with_name(paths[0].name[:-7] + '.json').read_text())
-    assert (sidecar['NumberOfControls'], sidecar['SmoothingFWHM']) == (39, 2.0)
-    of_patient = json.loads(paths[2].with_name(paths[2].name[:-7] + '.json').read_text())
-    assert of_patient['NumberOfControls'] == 40
-    assert of_patient['DegreesOfFreedom'] == sidecar['DegreesOfFreedom'] + 1
-
-
-def test_one_in_twenty_voxels_of_healthy_visits_is_beyond_1_96(mapped, tmp_path):
-    cohort, files = mapped
-    MappedCohort.read(cohort, files, 'GM').write(tmp_path, 'MNI', cohort.visits.index, 0.0, 1)
-    paths = sorted(tmp_path.rglob('*.nii.gz'))
-    assert len(paths) == len(cohort)
-    maps = np.array([nib.load(path).get_fdata() for path in paths])
-    assert not maps[:, 0].any()
-    inside = maps[:, 1:]
-    assert (np.abs(inside) > 1.96).mean() == pytest.approx(0.05, abs=0.01)
-    assert inside.std() == pytest.approx(1, abs=0.03)
-
-
-def test_few_controls_are_refused(mapped):
-    cohort, files = mapped
-    some = cohort.select(cohort.is_patient | (np.arange(len(cohort)) < 2 * LEAST_CONTROLS - 2))
-    with pytest.raises(DataError, match=r'--deviation-maps: 19 controls .* at least 20 controls'):
-        MappedCohort.read(some, files, 'GM')
-
-
-def test_z_scores_are_stored_in_steps_and_zero_stays_zero(tmp_path):
-    z = np.array([[[0, -1.23449, 31.9999]]], np.float32)
-    path = write_image(tmp_path / 'z.nii.gz', in_16_bits(nib.Nifti1Image(z, AFFINE)))
-    np.testing.assert_allclose(nib.load(path).get_fdata().ravel(), [0, -1.23, 32], atol=1e-6)

@@ -1,72 +1,248 @@
-"""Maps that are kept between runs are those of the same images, designs and options."""
+"""Voxelwise maps beside nilearn and statsmodels; maps of z-scores; what is reused between runs."""
 
+import json
 from types import SimpleNamespace
 
 import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
+from nilearn.image import smooth_img
+from nilearn.mass_univariate import permuted_ols
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
+from surreal_bids.analysis import maps
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.analysis.maps import MapOptions, map_tissue, write_maps
+from surreal_bids.analysis.maps import (
+    LEAST_CONTROLS,
+    MapOptions,
+    MappedCohort,
+    in_16_bits,
+    make_contrasts,
+    map_tissue,
+    mean_mask,
+    read_voxels,
+    to_image,
+    write_maps,
+)
+from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
+from tests.analysis.group_study import read_study
+from tests.cohort.study import make_study
 from tests.reports.group_report import make_cohort
-
-SHAPE = (5, 6, 7)
+from tests.stats.fields import AFFINE, SHAPE, simulate_people, smooth_fields
 
 
 @pytest.fixture(scope='module')
 def found():
+    """Controls and patients; one patient has no R-index."""
     rng = np.random.default_rng(0)
-    cohort = make_cohort(rng, 12, 12)
-    results = pd.DataFrame({'r1': rng.uniform(size=24)}, cohort.visits.index)
-    return Analysis(cohort=cohort, model=SimpleNamespace(pattern_names=('r1',)), results=results)
+    cohort = make_cohort(rng, 12, 20)
+    results = pd.DataFrame(rng.uniform(size=(32, 2)), cohort.visits.index, ['r1', 'r2'])
+    results.iloc[-1] = np.nan
+    model = SimpleNamespace(pattern_names=('r1', 'r2'))
+    return Analysis(cohort=cohort, model=model, results=results)
 
 
 @pytest.fixture(scope='module')
 def files(found, tmp_path_factory):
+    """Maps that depend on the group and r1; one voxel is constant, the first layer empty."""
     rng, folder = np.random.default_rng(1), tmp_path_factory.mktemp('ravens')
-    images = {
-        name: nib.Nifti1Image(rng.uniform(1, 2, SHAPE).astype(np.float32), np.eye(4))
-        for name in found.cohort.visits.index
+    images = (3 + smooth_fields(rng, 32)).astype(np.float32)
+    images[:, 2, 3, 4:] -= 2 * found.cohort.is_patient.to_numpy(np.float32)[:, None]
+    images[:, 0], images[:, 3, 3, 3] = 0, 2
+    return {
+        name: write_image(folder / f'{name}.nii.gz', nib.Nifti1Image(each, AFFINE))
+        for name, each in zip(found.cohort.visits.index, images)
     }
-    return {name: write_image(folder / f'{name}.nii.gz', each) for name, each in images.items()}
+
+
+def values_of(files):
+    return np.array([nib.load(path).get_fdata() for path in files.values()])
+
+
+def design_of(found, name):
+    """Rows and model matrix of a contrast, written out; the tested column first."""
+    people = pd.get_dummies(found.cohort.people, drop_first=True, dtype=float)
+    patient = found.cohort.is_patient.to_numpy()
+    if name == 'patients':
+        return np.arange(32), np.column_stack([patient, np.ones(32), people])
+    rows = np.flatnonzero(patient & found.results['r1'].notna().to_numpy())
+    return rows, np.column_stack([found.results, np.ones(32), people])[rows]
+
+
+@pytest.mark.parametrize('name', ['patients', 'r1slope'])
+def test_effect_and_t_are_those_of_statsmodels(found, files, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(maps, 'VOXELS_AT_ONCE', 50)
+    folder, skipped = map_tissue(found, files, tmp_path, MapOptions())
+    assert skipped == {}
+    rows, design = design_of(found, name)
+    inside = mean_mask(list(files.values())).get_fdata() > 0
+    values = values_of(files)[rows][:, inside]
+    fitted = [sm.OLS(y, design).fit() if np.ptp(y) else None for y in values.T]
+    for statistic, attribute in (('t', 'tvalues'), ('effect', 'params')):
+        image = nib.load(folder / f'{name}_{statistic}.nii.gz').get_fdata()
+        expected = [0 if each is None else getattr(each, attribute)[0] for each in fitted]
+        np.testing.assert_allclose(image[inside], expected, rtol=1e-5, atol=1e-6)
+        assert not image[~inside].any()
+    summary = pd.read_csv(folder / 'summary.tsv', sep='\t').set_index('contrast').loc[name]
+    tested = [each for each in fitted if each is not None]
+    assert summary['degrees_of_freedom'] == tested[0].df_resid
+    assert summary['voxels'] == len(tested) == inside.sum() - 1
+    if name == 'patients':
+        t = np.array([each.tvalues[0] for each in tested])
+        is_discovery = multipletests([each.pvalues[0] for each in tested], 0.05, 'fdr_bh')[0]
+        assert summary['discoveries'] == is_discovery.sum() > 0
+        threshold = np.abs(t[is_discovery]).min()
+        assert summary['t_at_fdr_0.05'] == pytest.approx(threshold, rel=1e-5)
+
+
+def test_family_wise_p_are_those_of_nilearn_and_t_too(found, files, tmp_path):
+    folder, _ = map_tissue(found, files, tmp_path, MapOptions(permutations=99, random_seed=3))
+    rows, design = design_of(found, 'patients')
+    inside = mean_mask(list(files.values())).get_fdata() > 0
+    values = values_of(files)[rows][:, inside]
+    expected = permuted_ols(design[:, :1], values, design[:, 2:], n_perm=99, random_state=3)
+    for statistic, key in (('t', 't'), ('logp', 'logp_max_t')):
+        image = nib.load(folder / f'patients_{statistic}.nii.gz').get_fdata()[inside]
+        varies = np.ptp(values, axis=0) > 0
+        np.testing.assert_allclose(image[varies], expected[key][0][varies], rtol=1e-4, atol=1e-6)
+    assert not (tmp_path / 'r1slope_logp.nii.gz').exists()
+
+
+@pytest.mark.parametrize(
+    ('n_controls', 'n_patients', 'skipped'),
+    [(20, 90, []), (4, 90, ['patients']), (20, 4, ['patients', 'r1slope', 'r2slope'])],
+)
+def test_small_groups_are_skipped_with_the_reason(n_controls, n_patients, skipped):
+    indices, is_control, covariates = simulate_people(
+        np.random.default_rng(5), n_controls, n_patients
+    )
+    contrasts, reasons = make_contrasts(indices, ~is_control, covariates)
+    assert list(reasons) == skipped
+    assert all('at least 5 are needed' in reason for reason in reasons.values())
+    assert [each.is_test for each in contrasts] == [each.name == 'patients' for each in contrasts]
+
+
+def test_a_covariate_that_is_the_group_skips_the_comparison():
+    indices, is_control, covariates = simulate_people(np.random.default_rng(6))
+    covariates['scanner'] = np.where(is_control, 'old', 'new')
+    contrasts, reasons = make_contrasts(indices, ~is_control, covariates)
+    assert [each.name for each in contrasts] == ['r1slope', 'r2slope']
+    assert 'is determined by the covariates' in reasons['patients']
+
+
+@pytest.mark.slow
+def test_false_discoveries_stay_at_the_nominal_rate():
+    """Where nothing is to be found, some voxel is a discovery in 5 % of studies at most."""
+    rng, n_repeats, discovered = np.random.default_rng(6), 100, 0
+    for _ in range(n_repeats):
+        values = smooth_fields(rng, 40, (17, 18, 19), 1.0).reshape(40, -1)
+        _, t, df = maps.regress(values, np.arange(40) < 12, rng.uniform(50, 90, (40, 1)))
+        p = stats.false_discovery_control(2 * stats.t.sf(np.abs(t), df))
+        discovered += (p <= 0.05).any()
+    assert discovered <= stats.binom.ppf(0.999, n_repeats, 0.05)
+
+
+def test_voxels_go_to_vectors_and_back_and_smoothing_is_nilearns(files):
+    paths = list(files.values())[:5]
+    mask = nib.Nifti1Image(np.uint8(np.random.default_rng(1).random(SHAPE) < 0.3), AFFINE)
+    for fwhm, n_threads in ((0.0, 1), (3.0, 3)):
+        values = read_voxels(paths, mask, fwhm, n_threads)
+        for path, row in zip(paths, values):
+            smooth = smooth_img(path, fwhm or None).get_fdata()
+            expected = np.where(mask.get_fdata(), smooth, 0)
+            np.testing.assert_allclose(to_image(row, mask).get_fdata(), expected, rtol=1e-5)
+
+
+def test_other_grids_and_damaged_files_are_named(found, files, tmp_path):
+    bad = tmp_path / 'sub-bad_ravens.nii.gz'
+    image = np.arange(504, dtype=np.float32).reshape(7, 9, 8)
+    nib.Nifti1Image(image, AFFINE).to_filename(bad)
+    paths = [*files.values()]
+    with pytest.raises(DataError, match=r'sub-bad.*grid differs'):
+        mean_mask([*paths, bad])
+    bad.write_bytes(b'no image')
+    with pytest.raises(DataError, match='sub-bad'):
+        mean_mask([*paths, bad])
 
 
 def images_of(folder):
-    return {path.name: path.stat().st_mtime_ns for path in folder.glob('*.nii.gz')}
+    return {path.name: path.stat().st_mtime_ns for path in folder.rglob('*.nii.gz')}
 
 
-def test_the_same_maps_are_reused(found, files, tmp_path):
-    first = map_tissue(found, files, tmp_path, MapOptions())
+def test_maps_of_the_same_images_contrasts_and_options_are_reused(found, files, tmp_path):
+    map_tissue(found, files, tmp_path, MapOptions(permutations=9))
     before = images_of(tmp_path)
-    again = map_tissue(found, files, tmp_path, MapOptions())
+    map_tissue(found, files, tmp_path, MapOptions(permutations=9))
     assert images_of(tmp_path) == before
-    assert 'patients_t.nii.gz' in before
-    pd.testing.assert_frame_equal(first.summary, again.summary)
-
-
-def test_no_map_of_other_options_is_left(found, files, tmp_path):
-    work, out = tmp_path / 'work', tmp_path / 'out'
-    map_tissue(found, files, work, MapOptions(permutations=9))
-    assert 'patients_logp.nii.gz' in images_of(work)
-    maps = map_tissue(found, files, work, MapOptions(smoothing=2.0))
-    written = write_maps(out, maps, 'GM', 'Tiny')
+    assert {'patients_t.nii.gz', 'patients_logp.nii.gz'} < set(before)
+    kept = map_tissue(found, files, tmp_path, MapOptions(smoothing=2.0))
+    written = write_maps(tmp_path / 'out', kept, 'GM', 'Tiny')
     assert written.images['patients'].is_file()
-    assert not list(out.rglob('*logp*'))
-
-
-@pytest.mark.parametrize('lost', ['patients_t.nii.gz', 'summary.tsv'])
-def test_what_was_deleted_is_computed_again(found, files, tmp_path, lost):
-    map_tissue(found, files, tmp_path, MapOptions())
-    (tmp_path / lost).unlink()
-    map_tissue(found, files, tmp_path, MapOptions())
-    assert (tmp_path / lost).is_file()
-
-
-def test_r_indices_of_another_scale_are_other_maps(found, files, tmp_path):
-    map_tissue(found, files, tmp_path, MapOptions())
-    before = images_of(tmp_path)
+    assert not list(tmp_path.rglob('*logp*'))
+    before = images_of(kept[0])
     other = Analysis(cohort=found.cohort, model=found.model, results=found.results / 2)
-    map_tissue(other, files, tmp_path, MapOptions())
+    map_tissue(other, files, tmp_path, MapOptions(smoothing=2.0))
     assert images_of(tmp_path) != before
+
+
+@pytest.fixture(scope='module')
+def mapped(tmp_path_factory):
+    """A study of two visits of everyone with RAVENS maps, in which nobody is ill."""
+    folder = tmp_path_factory.mktemp('maps')
+    cohort = read_study(folder, make_study(40, 20), sessions=True)
+    images = 3 + 0.3 * smooth_fields(np.random.default_rng(0), len(cohort))
+    images[:, 0] = 0
+    files = {}
+    for visit, image in zip(cohort.visits.index, images):
+        files[visit] = folder / f'{visit}.nii.gz'
+        nib.Nifti1Image(image.astype(np.float32), AFFINE).to_filename(files[visit])
+    return cohort, files
+
+
+def test_maps_of_visits_are_written(mapped, tmp_path):
+    cohort, files = mapped
+    study = MappedCohort.read(cohort, files, 'GM')
+    chosen = list(cohort.visits.index[[0, 1, 90]])
+    study.write(tmp_path, 'MNI', chosen, 2.0, 1)
+    paths = sorted(tmp_path.rglob('*.nii.gz'))
+    assert [path.name for path in paths] == [
+        f'{visit}_space-MNI_label-GM_stat-z_statmap.nii.gz' for visit in chosen
+    ]
+    image = nib.load(paths[0])
+    assert image.get_data_dtype() == np.int16
+    assert image.shape == SHAPE
+    np.testing.assert_allclose(image.affine, AFFINE)
+    sidecar = json.loads((tmp_path / paths[0]).with_name(paths[0].name[:-7] + '.json').read_text())
+    assert (sidecar['NumberOfControls'], sidecar['SmoothingFWHM']) == (39, 2.0)
+    of_patient = json.loads(paths[2].with_name(paths[2].name[:-7] + '.json').read_text())
+    assert of_patient['NumberOfControls'] == 40
+    assert of_patient['DegreesOfFreedom'] == sidecar['DegreesOfFreedom'] + 1
+
+
+def test_one_in_twenty_voxels_of_healthy_visits_is_beyond_1_96(mapped, tmp_path):
+    cohort, files = mapped
+    MappedCohort.read(cohort, files, 'GM').write(tmp_path, 'MNI', cohort.visits.index, 0.0, 1)
+    paths = sorted(tmp_path.rglob('*.nii.gz'))
+    assert len(paths) == len(cohort)
+    maps = np.array([nib.load(path).get_fdata() for path in paths])
+    assert not maps[:, 0].any()
+    inside = maps[:, 1:]
+    assert (np.abs(inside) > 1.96).mean() == pytest.approx(0.05, abs=0.01)
+    assert inside.std() == pytest.approx(1, abs=0.03)
+
+
+def test_few_controls_are_refused(mapped):
+    cohort, files = mapped
+    some = cohort.select(cohort.is_patient | (np.arange(len(cohort)) < 2 * LEAST_CONTROLS - 2))
+    with pytest.raises(DataError, match=r'--deviation-maps: 19 controls .* at least 20 controls'):
+        MappedCohort.read(some, files, 'GM')
+
+
+def test_z_scores_are_stored_in_steps_and_zero_stays_zero(tmp_path):
+    z = np.array([[[0, -1.23449, 31.9999]]], np.float32)
+    path = write_image(tmp_path / 'z.nii.gz', in_16_bits(nib.Nifti1Image(z, AFFINE)))
+    np.testing.assert_allclose(nib.load(path).get_fdata().ravel(), [0, -1.23, 32], atol=1e-6)

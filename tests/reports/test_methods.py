@@ -76,8 +76,7 @@ CASES = [
     (None, {'folds': 5}, ['divided into 5 folds', 'out of fold'], ['site']),
     (None, {'associations': True, 'n_patterns': 0, 'candidates': (1, 2), 'map_tissues': ('GM',)},
      ['No pattern is supported'], ['partial rank', 'describe the patterns']),
-    (None, {'slopes': ('one slope of each',)}, ['one slope per participant'], ['mixed model']),
-    (None, {'slopes': ('random slopes', 'one slope of each')}, ['with a mixed model'], []),
+    (None, {'change': True}, ['one least-squares slope per participant'], []),
     (None, {'associations': True}, ['partial rank', 'Benjamini'], ['voxel by voxel']),
 ]  # fmt: skip
 

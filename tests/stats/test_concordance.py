@@ -3,11 +3,9 @@ import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
-from scipy.stats import bootstrap, norm
+from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
-from statsmodels.stats.proportion import proportion_confint
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.stats.concordance import (
@@ -16,9 +14,7 @@ from surreal_bids.stats.concordance import (
     concordance_index,
     concordance_matrix,
     match_patterns,
-    matched_area_under_curve,
     pattern_c_index,
-    pattern_reproducibility,
 )
 
 
@@ -36,18 +32,14 @@ def slow_c_index(estimate, truth):
     return score / comparable
 
 
-@pytest.mark.parametrize('levels_estimate', [2, 5, 1000])
-@pytest.mark.parametrize('levels_truth', [2, 7, 1000])
-@pytest.mark.parametrize('n_people', [3, 40, 101])
-def test_c_index_equals_the_double_loop_with_and_without_ties(
-    n_people, levels_truth, levels_estimate
-):
-    rng = np.random.default_rng([n_people, levels_truth, levels_estimate])
-    truth = rng.integers(levels_truth, size=n_people)
-    truth[:2] = [0, 1]
-    estimate = (truth + rng.integers(levels_estimate, size=n_people)) % levels_estimate
-    expected = slow_c_index(estimate, truth)
-    assert concordance_index(estimate, truth) == pytest.approx(expected, abs=1e-12)
+def test_c_index_equals_the_double_loop_with_and_without_ties():
+    for n_people, levels_truth, levels in itertools.product((3, 40), (2, 7, 1000), (2, 5, 1000)):
+        rng = np.random.default_rng([n_people, levels_truth, levels])
+        truth = rng.integers(levels_truth, size=n_people)
+        truth[:2] = [0, 1]
+        estimate = (truth + rng.integers(levels, size=n_people)) % levels
+        expected = slow_c_index(estimate, truth)
+        assert concordance_index(estimate, truth) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -81,15 +73,7 @@ def test_what_cannot_be_compared_is_refused(estimate, truth, message):
         concordance_index(estimate, truth)
 
 
-def test_concordance_matrix_compares_columns():
-    rng = np.random.default_rng(1)
-    estimates, truths = rng.uniform(size=(30, 4)), rng.uniform(size=(30, 3))
-    matrix = concordance_matrix(estimates, truths)
-    assert matrix.shape == (4, 3)
-    assert matrix[3, 1] == concordance_index(estimates[:, 3], truths[:, 1])
-
-
-@pytest.mark.parametrize('permutation', list(itertools.permutations(range(3))))
+@pytest.mark.parametrize('permutation', [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
 def test_patterns_are_found_again_in_any_order(permutation):
     rng = np.random.default_rng(2)
     truths = rng.uniform(size=(50, 3))
@@ -119,37 +103,6 @@ def test_too_few_estimated_patterns_are_refused():
 def test_pandas_is_not_needed():
     code = 'import sys, surreal_bids.stats.concordance; sys.exit("pandas" in sys.modules)'
     assert subprocess.run([sys.executable, '-c', code], check=False).returncode == 0
-
-
-@pytest.fixture
-def first():
-    return pd.DataFrame(np.random.default_rng(0).uniform(size=(60, 3)), columns=['r1', 'r2', 'r3'])
-
-
-@pytest.mark.parametrize('order', list(itertools.permutations(range(3))))
-def test_counterparts_are_found_in_any_order(first, order):
-    noise = np.random.default_rng(1).normal(scale=[0.05, 0.2, 0.4], size=first.shape)
-    second = (first + noise).iloc[:, list(order)].set_axis(['a', 'b', 'c'], axis=1)
-    table = pattern_reproducibility(first, second)
-    counterparts = [second.columns[order.index(number)] for number in range(3)]
-    assert table['counterpart'].tolist() == counterparts
-    assert table['c_index'].is_monotonic_decreasing
-    assert table['c_index'].mean() == pytest.approx(pattern_c_index(second, first))
-    expected = [first[p].corr(second[c]) for p, c in zip(first, counterparts)]
-    np.testing.assert_allclose(table['pearson'], expected)
-
-
-@pytest.mark.parametrize('extra', [0, 2])
-def test_a_model_reproduces_itself(first, extra):
-    second = first.assign(**{f'extra{number}': np.arange(60.0) for number in range(extra)})
-    table = pattern_reproducibility(first, second)
-    np.testing.assert_allclose(table[['c_index', 'pearson']], 1)
-    assert table['counterpart'].tolist() == table['pattern'].tolist()
-
-
-def test_different_people_are_refused(first):
-    with pytest.raises(DataError, match='different participants'):
-        pattern_reproducibility(first, first.iloc[::-1])
 
 
 @pytest.mark.parametrize(('n_people', 'n_patterns'), [(30, 2), (100, 3), (100, 1)])
@@ -199,42 +152,11 @@ def test_limits_solve_the_equation_of_newcombe(area, n_controls, n_patients):
     assert (found.low, found.high) == pytest.approx(expected, abs=1e-6)
 
 
-def test_at_an_area_of_1_the_lower_limit_is_that_found_by_hand():
-    """Ten and ten people: (1 - A)^2 = 1.96^2 A (1 - A) (1 + 9 (...)) / 100 gives A = 0.800."""
-    found = area_under_curve(*with_area(1, 10, 10))
-    assert found == pytest.approx((1, 0.800, 1), abs=5e-4)
-
-
-@pytest.mark.parametrize('n_people', [10, 40])
-def test_limits_rise_with_the_area_within_0_and_1(n_people):
-    areas = np.linspace(0, 1, 26)
-    found = np.array([area_under_curve(*with_area(a, n_people, n_people)) for a in areas])
-    assert (np.diff(found, axis=0) > 0).all()
-    assert found.min() == 0
-    assert found.max() == 1
-
-
 @pytest.mark.parametrize('area', [0.6, 0.96, 1])
 def test_groups_exchanged_mirror_the_interval(area):
     scores, patient = with_area(area, 12, 7)
     found, mirrored = area_under_curve(scores, patient), area_under_curve(scores, ~patient)
     assert mirrored == pytest.approx((1 - found.value, 1 - found.high, 1 - found.low))
-
-
-def test_the_interval_of_the_area_is_that_of_resampled_people():
-    rng = np.random.default_rng(4)
-    patient = np.arange(150) >= 50
-    scores = rng.normal(size=150) + 0.8 * patient
-    area = area_under_curve(scores, patient)
-
-    def mean_of_pairs(x, y):
-        return (x[:, None] > y[None]).mean()
-
-    resampled = bootstrap(
-        (scores[patient], scores[~patient]), mean_of_pairs, n_resamples=999,
-        vectorized=False, method='percentile', rng=rng,
-    ).confidence_interval  # fmt: skip
-    assert (area.low, area.high) == pytest.approx(tuple(resampled), abs=0.02)
 
 
 @pytest.mark.parametrize('n_people', [10, 40])
@@ -245,62 +167,6 @@ def test_the_interval_covers_the_truth(truth, n_people):
     scores = rng.normal(size=(800, 2 * n_people)) + np.sqrt(2) * norm.ppf(truth) * patient
     areas = [area_under_curve(each, patient) for each in scores]
     assert 0.93 < np.mean([area.low <= truth <= area.high for area in areas]) < 0.985
-
-
-@pytest.mark.parametrize('levels', [3, 1000])
-def test_where_everyone_is_similar_the_matched_area_is_that_of_all(levels):
-    rng = np.random.default_rng(levels)
-    patient = rng.uniform(size=70) < 0.4
-    scores = rng.integers(levels, size=70) + patient * levels / 3
-    found = matched_area_under_curve(scores, patient, rng.normal(size=70), np.inf)
-    assert (found.n_controls, found.n_patients) == ((~patient).sum(), patient.sum())
-    assert found.area == pytest.approx(area_under_curve(scores, patient))
-
-
-def test_the_matched_area_is_the_mean_over_similar_pairs():
-    rng = np.random.default_rng(6)
-    patient, age, scores = np.arange(40) >= 15, rng.normal(size=40), rng.normal(size=40)
-    won = [
-        scores[i] > scores[j]
-        for i in np.flatnonzero(patient)
-        for j in np.flatnonzero(~patient)
-        if abs(age[i] - age[j]) <= 0.3
-    ]
-    found = matched_area_under_curve(scores, patient, age, 0.3)
-    assert found.area.value == pytest.approx(np.mean(won))
-
-
-@pytest.mark.parametrize('won', [11, 20])
-def test_pairs_that_share_nobody_have_the_interval_of_a_share(won):
-    """Newcombe's interval is then Wilson's."""
-    trait = np.tile(np.arange(20), 2)
-    patient = np.arange(40) >= 20
-    scores = np.where(patient, np.where(trait < won, 1, -1), 0)
-    area = matched_area_under_curve(scores, patient, trait, 0.5).area
-    assert (area.low, area.high) == pytest.approx(proportion_confint(won, 20, method='wilson'))
-
-
-def test_the_interval_of_the_matched_area_covers_the_truth_where_scores_follow_age():
-    rng = np.random.default_rng(7)
-    patient = np.arange(150) >= 60
-    covered = []
-    for _ in range(400):
-        age = rng.normal(60, 8, 150) + 8 * patient
-        area = matched_area_under_curve(age / 8 + rng.normal(size=150), patient, age, 2).area
-        covered.append(area.low <= 0.5 <= area.high)
-    assert 0.9 < np.mean(covered) < 0.98
-
-
-def test_who_has_no_age_is_in_no_pair():
-    age = [50, np.nan, 50, np.nan]
-    found = matched_area_under_curve([2, 9, 1, 3], [True, True, False, False], age, np.inf)
-    assert (found.n_controls, found.n_patients, found.area.value) == (1, 1, 1.0)
-
-
-def test_without_a_similar_pair_there_is_no_matched_area():
-    found = matched_area_under_curve([1, 2, 3, 4], [True, True, False, False], [1, 2, 8, 9], 2)
-    assert (found.n_controls, found.n_patients) == (0, 0)
-    assert np.isnan(found.area).all()
 
 
 @pytest.mark.parametrize('patient', [[True] * 4, [False] * 4])

@@ -1,14 +1,19 @@
-"""z-scores by a linear model of controls, beside statsmodels."""
+"""Regression and z-scores by a linear model of controls, beside statsmodels."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from surreal_bids.stats.deviations import ControlModel, deviation_maps
-from surreal_bids.stats.maps import MapSeries, t_to_z
-
-from .fields import AFFINE, smooth_fields, write_maps
+from surreal_bids.exceptions import DataError
+from surreal_bids.stats.linear import (
+    LARGEST_Z,
+    ControlModel,
+    covariate_columns,
+    regress,
+    t_to_z,
+)
 
 N_CONTROLS, N_ALL, N_VALUES = 24, 40, 5
 
@@ -25,6 +30,57 @@ def fit(columns, values, rows):
     return sm.OLS(values[rows], sm.add_constant(columns)[rows]).fit()
 
 
+@pytest.mark.parametrize(
+    'redundant',
+    [
+        lambda Z: Z,
+        lambda Z: np.column_stack([Z, Z[:, 0] * 3 + 2, np.full(len(Z), 7.0), 1e6 * Z]),
+    ],
+    ids=['plain', 'redundant'],
+)
+def test_effect_and_t_are_those_of_statsmodels(redundant):
+    columns, values, _ = simulate(np.random.default_rng(0))
+    x = np.random.default_rng(1).normal(size=N_ALL)
+    values[:, 1] = 0.1
+    found = regress(values.astype(np.float32), x, redundant(columns))
+    for number in (0, 2, 3, 4):
+        y = values[:, number].astype(np.float32).astype(float)
+        expected = sm.OLS(y, sm.add_constant(np.column_stack([x, columns]))).fit()
+        assert found.t[number] == pytest.approx(expected.tvalues[1], rel=1e-6)
+        assert found.effect[number] == pytest.approx(expected.params[1], rel=1e-6)
+        assert found.df == expected.df_resid
+    assert (found.t[1], found.effect[1]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ('tested', 'columns', 'message'),
+    [
+        (np.arange(6.0), np.arange(6.0)[:, None] * 2 + 1, 'is determined by the covariates'),
+        (np.ones(6), np.empty((6, 0)), 'is determined by the covariates'),
+        (np.arange(6.0), np.eye(6)[:, :4], 'too few'),
+    ],
+)
+def test_what_cannot_be_estimated_is_refused(tested, columns, message):
+    with pytest.raises(DataError, match=message):
+        regress(np.random.default_rng(0).normal(size=(6, 2)), tested, columns)
+
+
+def test_text_becomes_indicators_and_missing_covariates_are_named():
+    table = pd.DataFrame({'age': [60, 70, 80], 'site': ['b', 'a', 'c'], 'ill': [True, False, True]})
+    expected = {(60.0, 70.0, 80.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (1.0, 0.0, 1.0)}
+    assert {tuple(column) for column in covariate_columns(table).T} == expected
+    for age in ([60.0, np.nan], [60.0, np.inf], pd.array([60, None], 'Int64')):
+        with pytest.raises(DataError, match='sub-02'):
+            covariate_columns(pd.DataFrame({'age': age}, ['sub-01', 'sub-02']))
+
+
+def test_z_has_the_p_of_t_and_stays_finite():
+    t = np.array([-6.0, -0.5, 0.0, 1e-4, 2.0, 15.0])
+    for df in (3, 20, 2500):
+        np.testing.assert_allclose(stats.norm.sf(t_to_z(t, df)), stats.t.sf(t, df), rtol=1e-9)
+    np.testing.assert_array_equal(t_to_z([-1e4, 1e4], 900), [-LARGEST_Z, LARGEST_Z])
+
+
 def test_others_are_measured_by_prediction_errors():
     columns, values, own = simulate(np.random.default_rng(0))
     z = ControlModel(columns, np.arange(N_CONTROLS), own).z_scores(values)
@@ -38,10 +94,12 @@ def test_others_are_measured_by_prediction_errors():
 
 def test_controls_are_measured_by_deleted_residuals():
     columns, values, own = simulate(np.random.default_rng(1))
+    values[:, 3] = 2
     z = ControlModel(columns, np.arange(N_CONTROLS), own).z_scores(values)
     model = fit(columns, values[:, 2], np.arange(N_CONTROLS))
     t = model.get_influence().resid_studentized_external
     np.testing.assert_allclose(z[:N_CONTROLS, 2], t_to_z(t, model.df_resid - 1), rtol=1e-9)
+    assert np.isnan(z[:, 3]).all()
 
 
 def test_a_later_visit_of_a_control_is_measured_without_the_first():
@@ -81,23 +139,3 @@ def test_one_in_twenty_healthy_values_is_beyond_1_96(n_controls):
     z = ControlModel(columns, np.arange(n_controls), own).z_scores(values)
     for each in (z[:n_controls], z[n_controls:]):
         assert (np.abs(each) > stats.norm.isf(0.025)).mean() == pytest.approx(0.05, abs=0.004)
-
-
-def test_maps_hold_the_z_scores_of_their_voxels(tmp_path, monkeypatch):
-    monkeypatch.setattr('surreal_bids.stats.maps.BATCH', 7)
-    rng = np.random.default_rng(6)
-    columns, _, own = simulate(rng)
-    own[30] = 5
-    images = (3 + smooth_fields(rng, N_ALL)).astype(np.float32)
-    images[:, 0] = 0
-    images[:, 2, 3, 4] = 2
-    series = MapSeries.open(write_maps(tmp_path, images))
-    model = ControlModel(columns, np.arange(N_CONTROLS), own)
-    found = dict(deviation_maps(series, model, [0, 25, 30]))
-    voxels = images.reshape(N_ALL, -1, order='F')[:, series.voxels]
-    expected = ControlModel(columns, np.arange(N_CONTROLS), own).z_scores(voxels)
-    for row, z in found.items():
-        np.testing.assert_allclose(z, np.nan_to_num(expected[row]), atol=1e-4)
-        assert (series.to_image(z).get_fdata()[2, 3, 4], z.std() > 0.5) == (0, True)
-    assert list(found) == [0, 25, 30]
-    assert np.allclose(series.grid.affine, AFFINE)

@@ -1,0 +1,189 @@
+"""Linear models: covariates as columns, regression on one of them, and z-scores by controls."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from surreal_bids.exceptions import DataError
+from surreal_bids.text import counted
+
+Floats = NDArray[np.float64]
+
+DEPENDENT = 1e-7
+"""A column counts as a combination of others if less than this part of its length is its own."""
+
+CONSTANT = 1e-10
+"""Values whose residuals are less than this part of their sum of squares count as constant."""
+
+LARGEST_Z = 32.0
+"""z-scores are limited to this: p values underflow soon after."""
+
+
+def covariate_columns(covariates: pd.DataFrame) -> Floats:
+    """Covariates of N participants as numbers (N, c): text becomes indicators of its levels.
+
+    Raises
+    ------
+    DataError
+        A value is missing or infinite.
+    """
+    if covariates.shape[1] == 0:
+        return np.empty((len(covariates), 0))
+    indicators = pd.get_dummies(covariates, drop_first=True, dtype=float)
+    columns = indicators.to_numpy(np.float64, na_value=np.nan)
+    lacking = covariates.isna().any(axis=1).to_numpy() | ~np.isfinite(columns).all(axis=1)
+    if lacking.any():
+        raise DataError(
+            f'a covariate is missing in {counted(int(lacking.sum()), "participant")}, such as '
+            f'{covariates.index[lacking][0]}; exclude these participants or the covariate'
+        )
+    return columns
+
+
+class Regression(NamedTuple):
+    """Least squares of V values on one tested column, others held fixed.
+
+    Attributes
+    ----------
+    effect, t : (V,)
+        Coefficient of the tested column, and the coefficient over its standard error. Both are 0
+        where all participants have the same value.
+    df
+        Degrees of freedom of the residuals.
+    """
+
+    effect: Floats
+    t: Floats
+    df: int
+
+
+def regress(values: NDArray, tested: ArrayLike, columns: Floats) -> Regression:
+    """Regress values (N, V) on `tested` (N,), with a mean and `columns` (N, c) held fixed.
+
+    Columns that repeat one another do no harm.
+
+    Raises
+    ------
+    DataError
+        `tested` follows from the columns, or participants are too few for them.
+    """
+    fixed, x = _orthonormal(columns), np.asarray(tested, np.float64)
+    x = x - x.mean()
+    own = x - fixed @ (fixed.T @ x)
+    length, df = np.linalg.norm(own), len(x) - fixed.shape[1] - 1
+    if length <= DEPENDENT * np.linalg.norm(x):
+        raise DataError('is determined by the covariates')
+    if df < 1:
+        raise DataError(
+            f'{len(x)} participants are too few for {fixed.shape[1]} columns of mean and '
+            'covariates; use fewer covariates'
+        )
+    y = values - values.mean(axis=0, dtype=np.float64)
+    squares = np.square(y).sum(axis=0)
+    y -= fixed @ (fixed.T @ y)
+    along = (own / length) @ y
+    rest = np.square(y - np.outer(own / length, along)).sum(axis=0)
+    varies = np.square(y).sum(axis=0) > CONSTANT * squares
+    t = np.divide(along, np.sqrt(rest / df), out=np.zeros_like(along), where=varies & (rest > 0))
+    return Regression(np.where(varies, along / length, 0.0), t, df)
+
+
+def _orthonormal(columns: Floats) -> Floats:
+    """Orthonormal basis (N, q) of a constant and these columns (N, c), the constant first."""
+    mean = columns.mean(axis=0)
+    centred = columns - mean
+    length = np.linalg.norm(centred, axis=0)
+    varies = length > DEPENDENT * np.abs(mean)
+    left, sizes, _ = np.linalg.svd(centred[:, varies] / length[varies], full_matrices=False)
+    constant = np.full((len(columns), 1), len(columns) ** -0.5)
+    return np.hstack([constant, left[:, sizes > DEPENDENT]])
+
+
+def t_to_z(t: ArrayLike, df: ArrayLike) -> Floats:
+    """Normal deviates of the same p as t statistics, within +- `LARGEST_Z`."""
+    z = np.minimum(stats.norm.isf(stats.t.sf(np.abs(t), df)), LARGEST_Z)
+    return np.copysign(z, t)
+
+
+class ControlModel:
+    """Least squares of values on covariates, in controls, and z-scores by it.
+
+    Everyone is measured against the prediction for a new person with the same covariates, whose
+    error includes that of the coefficients. Controls are measured against the other controls, as if
+    the model had been fitted without them (deleted residuals; Belsley, Kuh and Welsch 1980,
+    section 2.1). The same share of healthy people is beyond a limit, controls or not.
+
+    Parameters
+    ----------
+    columns : (N, c)
+        Covariates of all N visits; a mean is added.
+    fitted : (n,) array of int
+        Visits that the model is fitted to, one for each control.
+    own : (N,) array of int
+        Of each visit of a control, the visit of the same person that the model is fitted to; -1 for
+        all others.
+
+    Attributes
+    ----------
+    n_columns, df : int
+        Independent columns of mean and covariates, and degrees of freedom of the residuals.
+    estimable : (N,) array of bool
+        Who can be measured: not who has a site or a sex that no other control has.
+    """
+
+    def __init__(self, columns: ArrayLike, fitted: ArrayLike, own: ArrayLike) -> None:
+        self.fitted, self.own = np.asarray(fitted, np.intp), np.asarray(own, np.intp)
+        self._axes, outside = _axes_of(np.asarray(columns, np.float64), self.fitted)
+        self.n_columns = self._axes.shape[1]
+        self.df = self.fitted.size - self.n_columns
+        is_control = self.own >= 0
+        # What the other controls leave of a control's own axes: 0 if they cannot predict it.
+        self._free = 1 - np.where(is_control, np.square(self._axes[self.own]).sum(axis=1), 0.0)
+        self.estimable = ~outside & (self._free > DEPENDENT) & (self.df - is_control > 0)
+
+    def z_scores(self, values: NDArray) -> Floats:
+        """z-scores (N, V) of everyone, by the values (N, V) of the controls.
+
+        They are normal deviates with the p value of t; missing for who is not estimable and where
+        controls do not vary.
+        """
+        axes, is_control = self._axes, self.own >= 0
+        y = values - values[self.fitted].mean(axis=0, dtype=np.float64)
+        products = axes[self.fitted].T @ y[self.fitted]
+        squares = np.square(y[self.fitted]).sum(axis=0)
+        residual = y - axes @ products
+        with np.errstate(divide='ignore', invalid='ignore'):
+            # What a control itself adds to the fit is taken out again.
+            shared = np.where(is_control, (axes * axes[self.own]).sum(axis=1), 0.0)
+            pull = (shared / self._free)[:, np.newaxis]
+            removed = np.where(is_control[:, np.newaxis], residual[self.own], 0.0)
+            rest = squares - np.square(products).sum(axis=0)
+            rest = rest - np.square(removed) / self._free[:, np.newaxis]
+            leverage = np.square(axes).sum(axis=1) + shared * pull[:, 0]
+            df = np.maximum(self.df - is_control, 1)[:, np.newaxis]
+            known = self.estimable[:, np.newaxis] & (rest > CONSTANT * squares)
+            spread = np.sqrt(np.where(known, rest, np.nan) / df * (1 + leverage[:, np.newaxis]))
+            return t_to_z((residual + pull * removed) / spread, df)
+
+
+def _axes_of(columns: Floats, fitted: NDArray[np.intp]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Mean and covariates on axes (N, q) that are orthonormal in controls; who is not on them."""
+    mean = columns[fitted].sum(axis=0) / max(fitted.size, 1)
+    centred = columns - mean
+    length = np.linalg.norm(centred[fitted], axis=0)
+    varies = length > DEPENDENT * np.maximum(np.abs(mean), 1)
+    differs = np.abs(centred) > DEPENDENT * np.maximum(np.abs(mean), 1)
+    unknown = (differs & ~varies).any(axis=1)
+    scaled = centred[:, varies] / length[varies]
+    _, sizes, directions = np.linalg.svd(scaled[fitted], full_matrices=False)
+    directions, sizes = directions[sizes > DEPENDENT], sizes[sizes > DEPENDENT]
+    along = scaled @ directions.T
+    outside = np.linalg.norm(scaled - along @ directions, axis=1)
+    unknown |= outside > DEPENDENT * (1 + np.linalg.norm(scaled, axis=1))
+    constant = np.full((len(columns), 1), max(fitted.size, 1) ** -0.5)
+    return np.hstack([constant, along / sizes]), unknown
