@@ -199,7 +199,6 @@ def main() -> None:
     write_results('speed', [common | row for row in rows], *packages)
     if arguments.reach:
         programs = [
-            Ours(people, 'robust', arguments.members, device),
             Ours(people, 'iclr2022', arguments.members, device),
             Authors(people),
         ]

@@ -225,15 +225,15 @@ class TrainingOptions:
     )
     iterations: int | None = option(
         'number of training iterations: the maximum for the preset sparse (default: 2000), the '
-        'minimum for other presets (default: 20000 for robust, otherwise 100000)',
+        'minimum for other presets (default: 100000)',
         minimum=1,
     )
     preset: str = option(
         'training procedure. sparse: members start from linear factors and train in '
         'minutes; iclr2022: as in the paper; correlated: as in the original implementation, whose '
-        'R-indices may correlate; robust: random starts, more stable training than in the paper',
+        'R-indices may correlate',
         'sparse',
-        choices=('sparse', 'iclr2022', 'correlated', 'robust'),
+        choices=('sparse', 'iclr2022', 'correlated'),
     )
     folds: int = option(
         'number of cross-fitting folds; R-indices are computed out of fold. Cross-fitting takes '

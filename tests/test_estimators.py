@@ -91,7 +91,7 @@ NOT_FOR_COMBAT = {
     'check_transformers_unfitted': SITE,
 }
 GAN = SurrealGAN(
-    2, ortho=0.2, repetitions=2, preset='robust', iterations=5, device='cpu',
+    2, ortho=0.2, repetitions=2, preset='iclr2022', iterations=5, device='cpu',
     hyperparameters={'extra_iterations': 0.0},
 )  # fmt: skip
 IDS = ['SurrealGAN', 'ComBat']

@@ -19,11 +19,10 @@ from sklearn.svm import SVR
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.agreement import Setting
-from surreal_bids.model.networks import hyperparameters
 from surreal_bids.stats.concordance import pattern_c_index
 
 from .people import People, Rows, split_folds, split_halves
-from .plan import Unit, variants
+from .plan import Unit, preset_values, variants
 from .study import Study
 from .training import Chosen, Recipe, choose, member_accuracies, train
 
@@ -138,7 +137,7 @@ def run_variant(study: Study, unit: Unit) -> Result:
     if members is None:
         raise DataError(f'no lambda is known for {unit.task}: its members could not be trained')
     factors = variants(study.plan.factors)[unit.what[0]]
-    preset = hyperparameters(study.preset)
+    preset = preset_values(study.preset)
     changes = {
         name: getattr(preset, name) * factor for name, factor in factors.items() if name != 'ortho'
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from baselines import BASELINES
 
-from surreal_bids.model.networks import PAPER_ORTHO
+from surreal_bids.model.networks import PAPER_ORTHO, HyperParameters, hyperparameters
 
 EXPERIMENTS = ('table1', 'fig2', 'table7', 'table6', 'robustness', 'split_half')
 ROBUSTNESS_TASKS = ('basic', 'mild')
@@ -74,6 +74,23 @@ class Plan:
             f'{own.repetitions} members x {own.iterations} iterations'
         )
         return text if self.label == 'full' else f'{text}; not comparable with the paper'
+
+
+ROBUST = {
+    'lr': 8e-4,
+    'adversarial': 0.25,
+    'discriminator_scale': 10.0,
+    'discriminator_noise': 1.0,
+    'decay_from': 0.5,
+    'core_members': 3,
+}
+"""Changes to `iclr2022` that were found to train better from random weights."""
+
+
+def preset_values(preset: str, **changes: float) -> HyperParameters:
+    """Hyper-parameters of `iclr2022` or `robust`, with some of them changed."""
+    own = ROBUST if preset == 'robust' else {}
+    return hyperparameters('iclr2022', **own | changes)
 
 
 FULL_ITERATIONS = {'robust': 18_000, 'iclr2022': 100_000}

@@ -20,11 +20,10 @@ from tqdm import tqdm
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import write_json
-from surreal_bids.model.networks import hyperparameters
 from surreal_bids.simulation.population import Controls
 
 from .people import People, simulate_people
-from .plan import Plan, Schedule, Unit
+from .plan import Plan, Schedule, Unit, preset_values
 from .training import Recipe
 
 LOGGER = logging.getLogger(__name__)
@@ -81,7 +80,7 @@ class Study:
 
     def recipe(self, schedule: Schedule, unit: Unit, **changes: float) -> Recipe:
         """How to train in this run, with some hyper-parameters changed."""
-        hyper = hyperparameters(self.preset, **self.plan.changes | changes)
+        hyper = preset_values(self.preset, **self.plan.changes | changes)
         return Recipe(schedule, hyper, self.seed, self.device, self._checkpoint(unit))
 
     def result(self, unit: Unit) -> dict[str, Any] | None:

@@ -72,7 +72,7 @@ from surreal_bids.cohort.zscores import check_z_scores, missing_scores, unusable
 from surreal_bids.columns import means
 from surreal_bids.config import ZSCORE, CohortOptions
 from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
-from surreal_bids.model.estimator import MIN_FEATURES, MIN_PEOPLE
+from surreal_bids.model.networks import MIN_FEATURES, MIN_PEOPLE
 from surreal_bids.names import CONTROL, PATIENT, SINGULAR, Visit, visit_name, without_prefix
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import alternatives, counted

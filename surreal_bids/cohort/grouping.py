@@ -26,7 +26,7 @@ from surreal_bids.columns import column_of
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
-from surreal_bids.model.estimator import MIN_PEOPLE
+from surreal_bids.model.networks import MIN_PEOPLE
 from surreal_bids.names import CONTROL, PATIENT, SINGULAR
 from surreal_bids.text import counted, list_briefly
 

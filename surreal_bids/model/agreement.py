@@ -289,8 +289,6 @@ ROUND = 4
 MOST_ROUNDS = 5
 SETTLED_CONSENSUS = 0.98
 """Training ends when the consensus agrees by this much with that of the round before."""
-HOPELESS = 0.05
-"""A lambda gets no further members when those that it has agree this much less than the best."""
 
 
 class Trained(NamedTuple):
@@ -324,13 +322,12 @@ def train_in_rounds(
 ) -> tuple[list[Setting], Spent]:
     """Train rounds of members until the consensus has settled, or `repetitions` of each lambda."""
     members: dict[float, list[Trained]] = {value: [] for value in dict.fromkeys(ortho)}
-    hopeful = tuple(members)
     most = ROUND * MOST_ROUNDS if repetitions is None else repetitions
     before: Floats | None = None
     n_members = n_iterations = 0
     reason = f'{counted(most, "member")} of each lambda, as many as asked for'
     for first in range(0, most, ROUND):
-        trained, iterations = train(hopeful, first, min(ROUND, most - first))
+        trained, iterations = train(tuple(members), first, min(ROUND, most - first))
         for value, some in trained.items():
             members[value].append(some)
             n_members += len(some.converged)
@@ -348,7 +345,6 @@ def train_in_rounds(
             break
         reason = f'{counted(most, "member")} of each lambda, the most that are trained'
         before = now
-        hopeful = _hopeful(settings, hopeful, hyper)
     return list(settings.values()), Spent(n_members, n_iterations, reason)
 
 
@@ -362,17 +358,6 @@ def _setting(ortho: float, rounds: list[Trained]) -> Setting:
 
 def _score(setting: Setting, hyper: HyperParameters) -> float:
     return setting.score(hyper.core_members) or 0.0
-
-
-def _hopeful(
-    settings: dict[float, Setting], still: tuple[float, ...], hyper: HyperParameters
-) -> tuple[float, ...]:
-    """Lambdas that get further members."""
-    scores = {value: _score(settings[value], hyper) for value in still}
-    hopeful = tuple(value for value in still if scores[value] >= max(scores.values()) - HOPELESS)
-    for value in set(still) - set(hopeful):
-        LOGGER.info('lambda %g: no further members, agreement %.2f', value, scores[value])
-    return hopeful
 
 
 def _consensus(setting: Setting, rounds: list[Trained], hyper: HyperParameters) -> Floats | None:

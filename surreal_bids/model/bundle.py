@@ -18,7 +18,6 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from surreal_bids import __version__
-from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError, SurrealError
 from surreal_bids.files import (
     atomic_path,
@@ -112,13 +111,6 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def _verify(folder: Path, card: dict[str, Any], data: bytes) -> None:
     """Verify the checksums; models of earlier versions without checksums are accepted."""
     if TENSORS_SHA256 not in card and CARD_SHA256 not in card:
-        LOGGER.warning(
-            Caution(
-                f'{folder}: this model of an earlier version has no checksums',
-                'Changes to its files cannot be detected',
-                'Train it again, unless its files are those that were written',
-            )
-        )
         return
     if card.get(CARD_SHA256) != _card_checksum(card):
         raise DataError(

@@ -18,10 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from surreal_bids.model.networks import SLOPE, Weights, network
+from surreal_bids.model.networks import CN_MEAN, SLOPE, Weights, network
 
-MEAN_CONTROL = 1.0
-"""Every region of the mean control, in the unit of the network."""
 STEPS = 16
 """Of the line. Contributions of a trained model change by less than 1e-4 with more of them."""
 
@@ -64,11 +62,11 @@ def member_contributions(weights: Weights, people_NS: Tensor, steps: int = STEPS
         In how many the line is cut.
     """
     layers = _join_layers(weights)
-    distance_NS = F.leaky_relu(people_NS.double(), SLOPE) - MEAN_CONTROL
+    distance_NS = F.leaky_relu(people_NS.double(), SLOPE) - CN_MEAN
     n_members, n_patterns, n_hidden = layers.hidden_bias_EPH.shape
     n_people = len(distance_NS)
     start_E1PH = (
-        MEAN_CONTROL * layers.to_hidden_ESL.sum(dim=1).unflatten(-1, (n_patterns, n_hidden))
+        CN_MEAN * layers.to_hidden_ESL.sum(dim=1).unflatten(-1, (n_patterns, n_hidden))
         + layers.hidden_bias_EPH
     )[:, None]
     way_ENPH = (distance_NS @ layers.to_hidden_ESL).unflatten(-1, (n_patterns, n_hidden))

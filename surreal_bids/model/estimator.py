@@ -47,11 +47,10 @@ from surreal_bids.model.bundle import (
     save_bundle,
     save_checkpoint,
 )
-from surreal_bids.model.contributions import MEAN_CONTROL, mean_contributions
+from surreal_bids.model.contributions import mean_contributions
 from surreal_bids.model.factors import (
     USUAL_PENALTY,
     Factors,
-    compare_with,
     fit_factors,
     fit_known,
     member_weights,
@@ -61,11 +60,14 @@ from surreal_bids.model.factors import (
 )
 from surreal_bids.model.networks import (
     BATCHES_PER_EPOCH,
+    CN_MEAN,
     DEFAULT_ITERATIONS,
+    MIN_FEATURES,
+    MIN_PEOPLE,
     PAPER_ORTHO,
+    PRESETS,
     RANDOM_CANDIDATES,
     RANDOM_REPETITIONS,
-    SMALLEST_BATCH,
     SPARSE_ORTHO,
     HyperParameters,
     encode,
@@ -122,11 +124,11 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         Number of members trained for each M and lambda. None: with `sparse`, members are added
         until their consensus no longer changes (at most 20); 10 with the other presets.
     preset
-        `sparse` (members start from linear factors), `iclr2022` (the paper), `correlated` (the
-        authors' program 0.1.1) or `robust`.
+        `sparse` (members start from linear factors), `iclr2022` (the paper) or `correlated`
+        (the authors' program 0.1.1).
     iterations
         Number of training iterations: the maximum with `sparse`, the minimum with the other
-        presets. None: 2,000 with `sparse`, 20,000 with `robust`, 100,000 with the others.
+        presets. None: 2,000 with `sparse`, 100,000 with the others.
     device
         `cpu`, `cuda` or `auto` (cuda if available).
     random_state
@@ -157,8 +159,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         Stability of each number of patterns. None if the number was chosen by agreement.
     spent_ : Spent or None
         With `sparse`: members and iterations trained, and why training ended.
-    linear_ : dict or None
-        With `sparse`: agreement of the R-indices with the linear factors of all participants.
+    penalty_ : float or None
+        With `sparse`: penalty of the linear factors that members started from.
     sample_ : dict
         Number of controls and patients.
     domain_ : Domain or None
@@ -239,8 +241,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         sample = self._sample(values, names, patient)
         self.history_: list[dict[str, Any]] = []
         self.spent_: Spent | None = None
-        self.linear_: dict[str, Any] | None = None
-        self.factors_: Factors | None = None
+        self.penalty_: float | None = None
         self.number_: Number | None = None
         if assess_number or len(self._candidates()) > 1:
             groups = values[~patient], values[patient]
@@ -257,7 +258,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             self._train_nothing()
         else:
             self._train_and_select(candidates, sample, checkpoint_dir, like)
-            self._compare_with_factors(values[patient])
         return self
 
     def _set_features(self, n_features: int, names: Sequence[str] | None) -> None:
@@ -320,11 +320,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             for setting in settings
             for member in (used if setting is winner else setting.members)
         ]
-
-    def _compare_with_factors(self, pt: Floats) -> None:
-        """Compare the R-indices with the linear factors of all participants, as a check."""
-        if self.factors_ is not None:
-            self.linear_ = compare_with(self.factors_, pt, np.asarray(self.transform(pt)))
 
     @property
     def _device(self) -> str:
@@ -405,7 +400,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             smallest = subsample_size(smallest)
         share = min(int(patient.sum()) // BATCHES_PER_EPOCH, smallest)
         share = min(share, hyper.largest_batch or share)
-        batch_size = hyper.batch_size or max(share, SMALLEST_BATCH)
+        batch_size = hyper.batch_size or max(share, MIN_PEOPLE)
         self._check_settings(batch_size, smallest)
         tensor = torch.tensor(values, dtype=torch.float32, device=device)
         return Sample(tensor[~patient], tensor[patient], batch_size)
@@ -450,7 +445,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             return [make_setting(value, *some) for value, some in trained.items()]
         cn, pt = (group.cpu().double().numpy() for group in (sample.cn, sample.pt))
         factors, origin = self._find_factors(cn, pt, n_patterns, like)
-        self.factors_ = factors
+        self.penalty_ = factors.penalty
         settings, self.spent_ = train_in_rounds(train, self._ortho(), self.repetitions, self._hyper)
         return settings
 
@@ -461,7 +456,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         if like is None:
             return fit_factors(cn, pt, n_patterns, self._device), None
         patterns = like.synthesise(np.eye(n_patterns)).T
-        penalty = (like.linear_ or {}).get('penalty', USUAL_PENALTY)
+        penalty = USUAL_PENALTY if like.penalty_ is None else like.penalty_
         # Rounded, so that a run may go on on another machine, and without minus zero.
         origin = torch.from_numpy(patterns.round(2) + 0.0)
         return fit_known(cn, pt, patterns, penalty, self._device), origin
@@ -546,7 +541,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         z_NM = torch.tensor(np.asarray(z), dtype=torch.float32)
         n_members = len(self.weights_['f.encode1'])
         with torch.no_grad():
-            control_E1S = torch.full((n_members, 1, self.n_features_in_), MEAN_CONTROL)
+            control_E1S = torch.full((n_members, 1, self.n_features_in_), CN_MEAN)
             code_ENQ = encode(self.weights_, control_E1S).expand(-1, len(z_NM), -1)
             z_EMNM = one_pattern_at_a_time(z_NM.expand(n_members, -1, -1))
             change_EMNS = synthesise(self.weights_, code_ENQ, z_EMNM)
@@ -603,7 +598,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             'Selected': asdict(self.selected_),
             'Stability': None if self.number_ is None else asdict(self.number_),
             'Spent': None if self.spent_ is None else asdict(self.spent_),
-            'Linear': self.linear_,
+            'Linear': None if self.penalty_ is None else {'penalty': self.penalty_},
             'Agreement': self.agreement_,
             'Members': [asdict(member) for member in self.members_],
             'History': self.history_,
@@ -621,7 +616,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             selected.n_patterns,
             ortho=selected.ortho,
             repetitions=card['Repetitions'] or None,
-            preset=card['Preset'],
+            # Earlier versions had another preset; all of its values are in the card.
+            preset=card['Preset'] if card['Preset'] in PRESETS else 'iclr2022',
             iterations=card['Iterations'],
             random_state=card['RandomState'],
             hyperparameters=hyper,
@@ -629,7 +625,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         model.selected_ = selected
         model.number_ = stored_number(card.get('Stability'))
         model.spent_ = Spent(**card['Spent']) if card.get('Spent') else None
-        model.linear_ = card.get('Linear')
+        model.penalty_ = (card.get('Linear') or {}).get('penalty')
         model.agreement_ = card['Agreement']
         model.members_ = [Member(**member) for member in card['Members']]
         model.history_ = card['History']
@@ -702,10 +698,6 @@ def _train_stack(
     return trained, training.progress
 
 
-MIN_PEOPLE = 8
-"""Minimum number of participants per group: the smallest batch."""
-MIN_FEATURES = 4
-"""Minimum number of features: the smallest hidden layer has a quarter of them."""
 MEAN_TOLERANCE, SD_TOLERANCE = 0.02, 0.02
 """Tolerated deviation of the controls' mean from 1 and of their sd from 0.1."""
 

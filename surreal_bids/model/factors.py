@@ -30,18 +30,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import qmc, rankdata
+from scipy.stats import qmc
 from torch import Tensor
 
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.model.networks import SLOPE, hidden_sizes
-from surreal_bids.stats.concordance import concordance_index, match_patterns
 from surreal_bids.text import counted
 
 Floats = NDArray[np.floating]
@@ -586,8 +585,6 @@ LONG, SHORT = Schedule(40, 0), Schedule(25, 10)
 """Iterations of a final fit, and of fits that are compared with each other."""
 MOST_PEOPLE = 3000
 """Factors are fitted to no more participants of a group than this, spread over the table."""
-FAR_APART = 0.25
-"""Part of the patients by which a place among them may differ."""
 
 SMALLEST_RATIO = 8
 """Regions needed for each pattern: g2 passes an R-index on by pairs of Q = S // 4 hidden units."""
@@ -607,10 +604,6 @@ class Factors:
     """R, the correlation of the severities, (M, M)."""
     penalty: float
     """In standard errors of an effect."""
-    left_out: dict[float, float] | None = None
-    """Mean log-density of patients who were left out, by penalty; None if none were compared."""
-    evidence: tuple[float, ...] = ()
-    """Mean log-density of the patients, for each start; -inf if a pattern was lost."""
 
     @property
     def has_empty(self) -> bool:
@@ -655,8 +648,7 @@ def fit_factors(cn: Floats, pt: Floats, n_patterns: int, device: str = 'cpu') ->
     else:
         raise _not_told_apart(cn, pt, n_patterns)
     best = int((evidence >= evidence.max() - AS_LIKELY).int().argmax())
-    factors = _sharpen(_factors(own, fits, best, penalty), cn, pt, device)
-    return replace(_largest_first(factors), evidence=tuple(evidence.tolist()))
+    return _largest_first(_sharpen(_factors(own, fits, best, penalty), cn, pt, device))
 
 
 def _sharpen(found: Factors, cn: Floats, pt: Floats, device: str) -> Factors:
@@ -671,9 +663,7 @@ def _sharpen(found: Factors, cn: Floats, pt: Floats, device: str) -> Factors:
         return found
     penalties = (found.penalty, *alike)
     left_out = left_out_density(cn, pt, found.patterns.shape[1], penalties, device)
-    compared = {penalty: float(density.mean()) for penalty, density in left_out.items()}
-    best = max(_as_likely(left_out), default=found.penalty)
-    return replace(alike.get(best, found), left_out=compared)
+    return alike.get(max(_as_likely(left_out), default=found.penalty), found)
 
 
 def _are_alike(some: Factors, others: Factors, pt: Floats) -> bool:
@@ -837,31 +827,6 @@ def _factors(samples: Samples, fits: Solutions, row: int, penalty: float) -> Fac
     return Factors(mean, patterns, covariance, correlation, penalty)
 
 
-def compare_with(factors: Factors, people: Floats, r_NM: Floats) -> dict[str, Any]:
-    """Compare R-indices with the linear estimates of the same people, pattern by pattern.
-
-    Returns
-    -------
-    dict
-        `agreement`: c-index of each R-index with its closest factor. `differing`: share of people
-        whose places among all, from 0 to 1, are more than a quarter apart. `penalty`, `left_out`
-        and `starts`: what was compared to find the factors, and what won.
-    """
-    linear = factors.severities(people)
-    places = [rankdata(values, axis=0) / len(people) for values in (linear, r_NM)]
-    unit = [(place - place.mean(axis=0)) / place.std(axis=0) for place in places]
-    order = match_patterns(unit[0].T @ unit[1] / len(people))
-    apart = np.abs(places[0][:, order] - places[1]) > FAR_APART
-    pairs = zip(linear[:, order].T, r_NM.T)
-    return {
-        'penalty': factors.penalty,
-        'left_out': {str(penalty): value for penalty, value in (factors.left_out or {}).items()},
-        'starts': [value if np.isfinite(value) else None for value in factors.evidence],
-        'agreement': [float(concordance_index(*pair)) for pair in pairs],
-        'differing': apart.mean(axis=0).tolist(),
-    }
-
-
 def most_patterns(n_regions: int) -> int:
     """The largest M for which `member_weights` finds enough hidden units."""
     return n_regions // SMALLEST_RATIO
@@ -873,7 +838,7 @@ def require_regions(n_regions: int, n_patterns: Sequence[int], preset: str) -> N
     if largest > most_patterns(n_regions):
         raise UsageError(
             f'{n_regions} regions are too few for n_patterns {largest}: the preset {preset} needs '
-            'eight regions per pattern; use the preset robust'
+            'eight regions per pattern; use the preset iclr2022'
         )
 
 

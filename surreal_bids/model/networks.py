@@ -112,18 +112,10 @@ PRESETS: dict[str, HyperParameters] = {
     ),
     'iclr2022': HyperParameters(),
     'correlated': HyperParameters(gamma=2.0, alpha=0.02, lr=8e-4, monotonicity_threshold=6e-5),
-    'robust': HyperParameters(
-        lr=8e-4,
-        adversarial=0.25,
-        discriminator_scale=10.0,
-        discriminator_noise=1.0,
-        decay_from=0.5,
-        core_members=3,
-    ),
 }
 """iclr2022: the paper. correlated: the authors' program 0.1.1, whose R-indices may correlate
-(a learned Gaussian copula). robust: what we found to train better (benchmarks/README.md).
-sparse: members start from linear factors and need few iterations (docs/paper.md)."""
+(a learned Gaussian copula). sparse: members start from linear factors and need few iterations
+(docs/paper.md)."""
 
 
 PAPER_ORTHO = (0.1, 0.2, 0.4, 0.6, 0.8)
@@ -135,14 +127,15 @@ SPARSE_ORTHO = (0.4,)
 DEFAULT_ITERATIONS = {
     'iclr2022': 100_000,
     'correlated': 100_000,
-    'robust': 20_000,
     'sparse': 2_000,
 }
 """Default number of iterations of each preset."""
+MIN_FEATURES = 4
+"""Minimum number of features: the smallest hidden layer has a quarter of them."""
 BATCHES_PER_EPOCH = 8
 """The default batch size is an eighth of the patients (section 3.3)."""
-SMALLEST_BATCH = 8
-"""Minimum default batch size; the paper's samples are too large to need one."""
+MIN_PEOPLE = 8
+"""Minimum number of participants per group, and default batch size."""
 
 
 def hyperparameters(preset: str, **changes: Any) -> HyperParameters:
@@ -461,3 +454,65 @@ def monotonicity_loss(change_EMBS: Tensor, later_EMBS: Tensor) -> Tensor:
 def cn_loss(change_EBS: Tensor) -> Tensor:
     """How far people move whose latent vector is next to zero (eq. 10)."""
     return mean_over_members(change_EBS.abs())
+
+
+CN_MEAN = 1.0
+"""Every region of the controls has mean 1 (and sd 0.1)."""
+
+
+class Synthesised(NamedTuple):
+    """What f makes of a batch of controls."""
+
+    fake_EBS: Tensor
+    """Synthesised patients y' = x + sum of the patterns' changes."""
+    total_EBS: Tensor
+    """y' - x."""
+    now_EMBS: Tensor
+    """The change q_i of each pattern alone (section 2.2.3)."""
+    later_EMBS: Tensor
+    """The same with more severe latent vectors."""
+    cn_EBS: Tensor
+    """The change at latent vectors next to zero."""
+
+
+def synthesise_patients(weights: Weights, x_EBS: Tensor, z_EKBM: Tensor) -> Synthesised:
+    """Apply f with all latent vectors of a step; the code of x is shared by all of them."""
+    m = z_EKBM.shape[-1]
+    change_EKBS = synthesise(weights, encode(weights, x_EBS), z_EKBM)
+    now, later, cn = change_EKBS.split([m, m, 1], dim=1)
+    total = now.sum(dim=1)
+    return Synthesised(x_EBS + total, total, now, later, cn.squeeze(1))
+
+
+def as_critic_sees(people_EBS: Tensor, scale: float) -> Tensor:
+    """What D is shown: people as they are, or their distance from the mean of the controls."""
+    return people_EBS if scale == 1 else (people_EBS - CN_MEAN) * scale
+
+
+def critic_loss(
+    weights: Weights,
+    people_EBS: Tensor,
+    scale: float,
+    masks: tuple[Tensor, ...],
+    density_EB: Tensor | None,
+) -> Tensor:
+    """Loss of D on as many real as, behind them, synthesised people (Algorithm 1)."""
+    logits = discriminate(weights, as_critic_sees(people_EBS, scale), masks)
+    real, fake = logits.chunk(2, dim=1)
+    on_real = adversarial_loss(real, True, density_EB)
+    return 0.5 * (on_real + adversarial_loss(fake, False, density_EB))
+
+
+def regularisers(weights: Weights, synthesised: Synthesised, z_EKBM: Tensor) -> list[Tensor]:
+    """All losses that do not ask D, in the order of LOSSES."""
+    fake, total, now, later, cn = synthesised
+    decomposed = decompose(weights, fake)
+    z_EMBM = z_EKBM[:, : now.shape[1]]
+    return [
+        change_loss(total),
+        decomposition_loss(decomposed, now),
+        reconstruction_loss(reconstruct(weights, decomposed), z_EMBM),
+        orthogonality_loss((now.mean(dim=2) + later.mean(dim=2)) / 2),
+        monotonicity_loss(now, later),
+        cn_loss(cn),
+    ]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.model.factors import Factors, fit_samples, one_thread, spread_rows
-from surreal_bids.model.networks import SMALLEST_BATCH
+from surreal_bids.model.networks import MIN_PEOPLE
 from surreal_bids.parallel import in_threads
 from surreal_bids.progress import report
 from surreal_bids.stats.concordance import match_patterns
@@ -144,7 +144,7 @@ class Number:
 
 def subsample_size(n_people: int) -> int:
     """How many of a group are in a random subsample."""
-    return max(round(SHARE * n_people), min(n_people, SMALLEST_BATCH))
+    return max(round(SHARE * n_people), min(n_people, MIN_PEOPLE))
 
 
 def draw_subsample(n_people: int, rng: np.random.Generator) -> NDArray:

@@ -27,7 +27,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from surreal_bids.exceptions import DataError
 from surreal_bids.files import remove_leftovers
 from surreal_bids.model.agreement import compare_members
 from surreal_bids.model.bundle import fingerprint, load_checkpoint, save_checkpoint
@@ -36,48 +35,26 @@ from surreal_bids.model.networks import (
     Latents,
     Weights,
     adversarial_loss,
-    change_loss,
+    as_critic_sees,
     cholesky_factor,
-    cn_loss,
     copula_density,
+    critic_loss,
     decompose,
-    decomposition_loss,
     discriminate,
     divergence_from_independence,
-    encode,
     hidden_sizes,
     initial_copula,
     initial_weights,
     latents,
-    monotonicity_loss,
     network,
-    orthogonality_loss,
     r_indices,
-    reconstruct,
-    reconstruction_loss,
+    regularisers,
     step_latents,
-    synthesise,
+    synthesise_patients,
 )
 from surreal_bids.progress import report
 
 Function = TypeVar('Function', bound=Callable)
-
-
-def _as_it_is(function: Function, device: torch.device) -> Function:
-    """Leave a function uncompiled: few iterations do not repay what compilation takes."""
-    del device
-    return function
-
-
-def fused(function: Function, device: torch.device) -> Function:
-    """Compile a function for CUDA, where fused kernels save most of the traffic to memory.
-
-    On other devices, and where what torch needs to compile is missing, the function itself.
-    """
-    tools = find_spec('triton') is not None and (shutil.which('gcc') or shutil.which('clang'))
-    if device.type != 'cuda' or not tools:
-        return function
-    return cast('Function', torch.compile(function))
 
 
 CPU = torch.device('cpu')
@@ -141,7 +118,7 @@ def random_words(keys_E2: Tensor, iterations: range, stream: int, n: int) -> Ten
     times_T11 = torch.arange(iterations.start, iterations.stop, device=device)[:, None, None]
     zero = torch.zeros_like(times_T11)
     counter = (blocks, times_T11, zero + stream, zero)
-    words = fused(philox, device)(counter, (keys_E2[:, :1], keys_E2[:, 1:]))
+    words = philox(counter, (keys_E2[:, :1], keys_E2[:, 1:]))
     stacked = torch.stack(torch.broadcast_tensors(*words), dim=-1)
     return stacked.flatten(start_dim=2)[..., :n]
 
@@ -177,9 +154,6 @@ LOSSES = (
     'cn',
 )
 """What a training step reports, in this order."""
-
-CN_MEAN = 1.0
-"""Every region of the controls has mean 1 (and sd 0.1)."""
 
 
 class Batch(NamedTuple):
@@ -250,12 +224,21 @@ class Stack:
         self.ortho_E = torch.tensor(ortho, dtype=torch.float32, device=device)
         self.weights = {name: value.to(device).requires_grad_() for name, value in weights.items()}
         self.optimisers = self._optimisers()
-        compiled = fused if hyper.start == 'random' else _as_it_is
-        self._synthesise = compiled(synthesise_patients, device)
-        self._critic_loss = compiled(critic_loss, device)
-        self._regularisers = compiled(regularisers, device)
-        self._shorten = compiled(shorten, device)
-        self._clip = compiled(clip_weights, device)
+        self._synthesise = self._compiled(synthesise_patients)
+        self._critic_loss = self._compiled(critic_loss)
+        self._regularisers = self._compiled(regularisers)
+        self._shorten = self._compiled(shorten)
+        self._clip = self._compiled(clip_weights)
+
+    def _compiled(self, function: Function) -> Function:
+        """Compile a function for CUDA, where fused kernels save most of the traffic to memory.
+
+        Few iterations do not repay what compilation takes. Without a compiler, the function itself.
+        """
+        tools = find_spec('triton') is not None and (shutil.which('gcc') or shutil.which('clang'))
+        if self.device.type != 'cuda' or self.hyper.start != 'random' or not tools:
+            return function
+        return cast('Function', torch.compile(function))
 
     def _optimisers(self) -> dict[str, torch.optim.Adam]:
         hyper = self.hyper
@@ -431,64 +414,6 @@ class Stack:
         return critic.split(sizes, dim=2), mapper.split(sizes, dim=2)
 
 
-class Synthesised(NamedTuple):
-    """What f makes of a batch of controls."""
-
-    fake_EBS: Tensor
-    """Synthesised patients y' = x + sum of the patterns' changes."""
-    total_EBS: Tensor
-    """y' - x."""
-    now_EMBS: Tensor
-    """The change q_i of each pattern alone (section 2.2.3)."""
-    later_EMBS: Tensor
-    """The same with more severe latent vectors."""
-    cn_EBS: Tensor
-    """The change at latent vectors next to zero."""
-
-
-def synthesise_patients(weights: Weights, x_EBS: Tensor, z_EKBM: Tensor) -> Synthesised:
-    """Apply f with all latent vectors of a step; the code of x is shared by all of them."""
-    m = z_EKBM.shape[-1]
-    change_EKBS = synthesise(weights, encode(weights, x_EBS), z_EKBM)
-    now, later, cn = change_EKBS.split([m, m, 1], dim=1)
-    total = now.sum(dim=1)
-    return Synthesised(x_EBS + total, total, now, later, cn.squeeze(1))
-
-
-def as_critic_sees(people_EBS: Tensor, scale: float) -> Tensor:
-    """What D is shown: people as they are, or their distance from the mean of the controls."""
-    return people_EBS if scale == 1 else (people_EBS - CN_MEAN) * scale
-
-
-def critic_loss(
-    weights: Weights,
-    people_EBS: Tensor,
-    scale: float,
-    masks: tuple[Tensor, ...],
-    density_EB: Tensor | None,
-) -> Tensor:
-    """Loss of D on as many real as, behind them, synthesised people (Algorithm 1)."""
-    logits = discriminate(weights, as_critic_sees(people_EBS, scale), masks)
-    real, fake = logits.chunk(2, dim=1)
-    on_real = adversarial_loss(real, True, density_EB)
-    return 0.5 * (on_real + adversarial_loss(fake, False, density_EB))
-
-
-def regularisers(weights: Weights, synthesised: Synthesised, z_EKBM: Tensor) -> list[Tensor]:
-    """All losses that do not ask D, in the order of LOSSES."""
-    fake, total, now, later, cn = synthesised
-    decomposed = decompose(weights, fake)
-    z_EMBM = z_EKBM[:, : now.shape[1]]
-    return [
-        change_loss(total),
-        decomposition_loss(decomposed, now),
-        reconstruction_loss(reconstruct(weights, decomposed), z_EMBM),
-        orthogonality_loss((now.mean(dim=2) + later.mean(dim=2)) / 2),
-        monotonicity_loss(now, later),
-        cn_loss(cn),
-    ]
-
-
 def shorten(gradients: Sequence[Tensor], longest: float) -> None:
     """Scale each member's gradients, in place, so that their joint norm is at most `longest`."""
     squares = [gradient.flatten(1).square().sum(dim=1) for gradient in gradients]
@@ -540,6 +465,8 @@ class Steps:
         self.stack, self.cn, self.pt, self.batch_size = stack, cn, pt, batch_size
         self.losses = torch.zeros(len(stack.ortho_E), len(LOSSES), device=stack.device)
         self.slot = torch.zeros(1, dtype=torch.int64, device=stack.device)
+        everyone = (torch.arange(len(group), device=stack.device)[None] for group in (cn, pt))
+        self.rows = stack.rows or tuple(everyone)
         self.drawn = self._draw(range(BLOCK))
         self._replay: dict[bool, Callable[[], None]] = {}
 
@@ -563,8 +490,8 @@ class Steps:
         keys, size = self.stack.keys_E2, self.batch_size
         n_uniforms = size * 3 * self.stack.n_patterns
         drawn = {
-            'controls': batches(keys, iterations, Stream.CONTROLS, self._n_people(0), size),
-            'patients': batches(keys, iterations, Stream.PATIENTS, self._n_people(1), size),
+            'controls': batches(keys, iterations, Stream.CONTROLS, self.rows[0].shape[1], size),
+            'patients': batches(keys, iterations, Stream.PATIENTS, self.rows[1].shape[1], size),
             'latents': uniforms(keys, iterations, Stream.LATENTS, n_uniforms),
         }
         if self.stack.hyper.discriminator_noise:
@@ -573,17 +500,10 @@ class Steps:
             drawn['noise'] = (words - 2**31).to(torch.int32)
         return {name: value.to(self.stack.device) for name, value in drawn.items()}
 
-    def _n_people(self, group: int) -> int:
-        """Participants of a group that one member is trained on."""
-        if self.stack.rows is None:
-            return len((self.cn, self.pt)[group])
-        return self.stack.rows[group].shape[1]
-
     def _people(self, group: int, rows_EB: Tensor) -> Tensor:
         """The participants (E, B, S) of a batch; rows count within a member's own subsample."""
-        if self.stack.rows is not None:
-            rows_EB = self.stack.rows[group].gather(1, rows_EB)
-        return (self.cn, self.pt)[group][rows_EB]
+        own = self.rows[group].expand(len(rows_EB), -1).gather(1, rows_EB)
+        return (self.cn, self.pt)[group][own]
 
     def _n_coins(self) -> int:
         """Hidden units of D times people, for its own step (two groups) and that of f."""
@@ -859,12 +779,7 @@ class Training:
         if not self.checkpoint.exists():
             return
         tensors, progress = load_checkpoint(self.checkpoint, self.owner)
-        try:
-            self.progress = Progress(**progress)
-        except TypeError as error:
-            raise DataError(
-                f'{self.checkpoint}: not a checkpoint of this version; delete it to start again'
-            ) from error
+        self.progress = Progress(**progress)
         self.stack.restore(tensors)
         self.losses.copy_(tensors['losses'])
         self.seen = tensors['seen'].numpy()

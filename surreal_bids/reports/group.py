@@ -52,7 +52,6 @@ from surreal_bids.reports.model_card import (
     describe_reproducibility,
     explain_number,
     how_scored,
-    linear_table,
     model_facts,
     stability_table,
 )
@@ -305,7 +304,7 @@ def _model(report: GroupReport) -> Section:
     if report.methods.model is not None:
         text = f'No model was trained: the model {report.methods.model} was applied.'
         return Section(MODEL, (Paragraph(text), facts))
-    return Section(MODEL, (facts, *stability_table(card), *linear_table(card)))
+    return Section(MODEL, (facts, *stability_table(card)))
 
 
 def _r_indices(report: GroupReport) -> Section:

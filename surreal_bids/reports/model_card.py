@@ -15,7 +15,6 @@ from surreal_bids.cautions import Caution
 from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.model.agreement import NO_PATTERN, warn_of_agreement
-from surreal_bids.model.factors import USUAL_PENALTY
 from surreal_bids.model.number import (
     REPRODUCTIONS,
     Explanation,
@@ -105,7 +104,7 @@ def card_sections(card: Card, details: bool) -> list[Section]:
         Section('Features', _paragraphs(_features(card))),
         Section('Preprocessing', (Facts(_preprocessing(card['Preprocessing'])),)),
         Section('Sites added after training', _paragraphs(added)),
-        Section('Model', (model_facts(card), *linear_table(card))),
+        Section('Model', (model_facts(card),)),
         Section('R-indices of the training sample', _paragraphs(_cross_fit(card))),
         Section('Number of patterns', stability_table(card)),
         Section('Agreement of members', agreement_table(card)),
@@ -457,51 +456,6 @@ AGREEMENT_TERMS = (
     'criterion by which the number of patterns and lambda are chosen (the mean agreement, or the '
     'agreement of the best member with its nearest members, depending on the preset).'
 )
-
-
-def linear_table(card: Card) -> tuple[Block, ...]:
-    """Return how linear factors were chosen, and how the R-indices agree with them."""
-    linear = card.get('Linear')
-    if not linear:
-        return ()
-    rows = zip(card['PatternNames'], linear['agreement'], linear['differing'])
-    table = pd.DataFrame(rows, columns=['pattern', 'c-index', 'patients who differ'])
-    caption = (
-        'Comparison with the linear factors that members start from, in the same patients: '
-        'concordance (c-index), and percentage of patients whose rank differs by more than 25% of '
-        'the sample. Large differences may reflect nonlinear effects or noise.'
-    )
-    formats = {'c-index': '{:.3f}', 'patients who differ': '{:.1%}'}
-    return (*_paragraphs(_compared_factors(linear)), Table(table, caption, formats))
-
-
-def _compared_factors(linear: Mapping[str, Any]) -> list[str]:
-    """Return which penalties and starts of the linear factors were compared, and which won."""
-    if 'penalty' not in linear:
-        return []
-    density = {float(penalty): value for penalty, value in linear['left_out'].items()}
-    penalty, starts = linear['penalty'], linear['starts']
-    how = 'the highest that is within a standard error of the best and keeps the same patterns'
-    if penalty == USUAL_PENALTY:
-        how = 'the usual one: no higher one keeps the same patterns'
-        if density:
-            how += ' and is within a standard error of the best'
-    elif penalty < USUAL_PENALTY:
-        how = 'since with a higher one a pattern lost all of its regions'
-    text = f'Members start from linear factors. Their penalty is {penalty:g}, {how}. '
-    if density:
-        best = max(density.values())
-        compared = '; '.join(f'{each:g}: {value - best:.2f}' for each, value in density.items())
-        text += (
-            'Mean log-density of patients left out, by penalty and relative to the best: '
-            f'{compared}. '
-        )
-    if not starts:
-        return [f'{text}They were fitted from known patterns.']
-    return [
-        f'{text}The most likely of {counted(len(starts), "solution")} from different starts was '
-        f'taken; {len(starts) - starts.count(None)} of them had all patterns.'
-    ]
 
 
 def _cross_fit(card: Card) -> list[str]:

@@ -23,8 +23,8 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.agreement import Selection, warn_of_agreement
-from surreal_bids.model.estimator import MIN_PEOPLE, SurrealGAN
-from surreal_bids.model.networks import hyperparameters
+from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.model.networks import MIN_PEOPLE, hyperparameters
 from surreal_bids.model.number import (
     least_stability,
     stored_number,

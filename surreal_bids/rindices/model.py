@@ -29,8 +29,8 @@ from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.harmonization.encoding import as_labels
 from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.bundle import invalid_model, load_bundle, reading_model, save_bundle
-from surreal_bids.model.estimator import MIN_PEOPLE, SurrealGAN
-from surreal_bids.model.networks import hyperparameters
+from surreal_bids.model.estimator import SurrealGAN
+from surreal_bids.model.networks import MIN_PEOPLE, hyperparameters
 from surreal_bids.model.number import reproduce
 from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SINGULAR, SPREAD_SUFFIX
 from surreal_bids.rindices.intervals import (

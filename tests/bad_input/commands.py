@@ -40,7 +40,7 @@ OPTIONS = [
     option('folds-negative', ('--folds', -1), ['folds', '-1']),
     option('folds-text', ('--folds', 'few'), ['folds', 'few']),
     option('folds-too-many', ('--folds', 500), ['folds 500', '24 folds'], ACCEPTED, ('group',)),
-    option('preset-unknown', ('--preset', 'best'), ['preset', 'best', 'robust']),
+    option('preset-unknown', ('--preset', 'best'), ['preset', 'best', 'iclr2022']),
     option('lambda-nan', ('--ortho', 'nan'), ['ortho', 'nan']),
     option('lambda-inf', ('--ortho', 'inf'), ['ortho', 'inf']),
     option('lambda-negative', ('--ortho', -1), ['ortho', '-1']),

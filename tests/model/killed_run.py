@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from surreal_bids.model import train
-from surreal_bids.model import train as steps
+from surreal_bids.model import training
 from tests.model.tiny import tiny_training
 
 ITERATIONS = 30
@@ -41,10 +40,10 @@ def killed_on_call(function: Callable[..., Any], call: int) -> Callable[..., Any
 def train_until_death(path: Path, moment: str) -> None:
     """Train with a checkpoint after every evaluation until death."""
     torch.set_num_threads(1)
-    steps.BLOCK = train.BLOCK = BLOCK
-    train.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    training.BLOCK = BLOCK
+    training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     if moment == 'training':
-        steps.Steps.run = killed_on_call(steps.Steps.run, 4)  # type: ignore[method-assign]
+        training.Steps.run = killed_on_call(training.Steps.run, 4)  # type: ignore[method-assign]
     else:
         Path.write_bytes = killed_on_call(Path.write_bytes, 3)  # type: ignore[method-assign]
     tiny_training(ITERATIONS, path).run()

@@ -1,24 +1,30 @@
+"""Presets, first weights and the copula; networks and losses are in the reference (`training`)."""
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch.distributions import MultivariateNormal, kl_divergence
 
+from surreal_bids.exceptions import UsageError
 from surreal_bids.model.networks import (
-    decompose,
+    cholesky_factor,
+    copula_density,
     discriminate,
+    divergence_from_independence,
     encode,
-    hidden_sizes,
+    hyperparameters,
+    initial_copula,
     initial_weights,
-    network,
+    latents,
     r_indices,
-    reconstruct,
     synthesise,
     weight_shapes,
 )
 from surreal_bids.model.training import member_seeds
-from tests.model.reference import load_member, networks
+from tests.model.reference import copula
 
-E, K, B, S, M = 2, 4, 5, 13, 3
+E, B = 4, 11
 
 TABLES_3_AND_4 = {
     'f.encode1': (139, 69),
@@ -42,155 +48,110 @@ TABLES_3_AND_4 = {
     'D.layer3': (34, 2),
     'D.layer3_bias': (1, 2),
 }
+PAPER = {
+    'gamma': 6, 'kappa': 80, 'zeta': 80, 'mu': 500, 'eta': 6, 'lr': 2e-4, 'betas': (0.5, 0.999),
+    'lipschitz': 0.5, 'reconstruction_threshold': 0.003, 'monotonicity_threshold': 6e-4,
+    'discriminator_lr_ratio': 0.2,
+}  # fmt: skip
+PROGRAM = {'gamma': 2, 'lr': 8e-4, 'alpha': 0.02, 'mu': 500, 'weight_decay': 2.5e-3}
 
 
-def draw_weights(n_members=E, n_regions=S, n_patterns=M, random_state=0):
-    seeds = member_seeds(random_state, n_patterns, (0.1,) * n_members)
-    return initial_weights(n_regions, n_patterns, seeds)
+def test_presets_have_the_published_values():
+    for preset, values in (('iclr2022', PAPER), ('correlated', PROGRAM)):
+        found = vars(hyperparameters(preset))
+        assert {name: found[name] for name in values} == values
+    assert hyperparameters('iclr2022', gamma=1.5).gamma == 1.5
+    with pytest.raises(UsageError, match='lamda; choose from adversarial'):
+        hyperparameters('iclr2022', lamda=1)
 
 
-def draw(*shape, seed=0):
-    return torch.from_numpy(np.random.default_rng(seed).normal(1, 0.5, shape))
-
-
-def double(weights):
-    return {name: value.double() for name, value in weights.items()}
-
-
-def plain_members(weights):
-    members = []
-    for member in range(E):
-        members.append(networks(S, M))
-        load_member(members[-1], weights, member)
-    return members
+def draw_weights(n_members, n_regions=13, random_state=0):
+    seeds = member_seeds(random_state, 3, (0.1,) * n_members)
+    return initial_weights(n_regions, 3, seeds)
 
 
 def test_shapes_are_those_of_tables_3_and_4():
-    assert hidden_sizes(139) == (69, 34)
     assert weight_shapes(139, 3) == TABLES_3_AND_4
 
 
-@pytest.mark.parametrize('n_patterns', [1, 2, 5])
-@pytest.mark.parametrize('n_regions', [12, 13, 15])
-def test_weights_have_as_many_numbers_as_linear_layers(n_regions, n_patterns):
-    weights = draw_weights(2, n_regions, n_patterns)
-    plain = networks(n_regions, n_patterns)
-    assert sum(v[0].numel() for v in weights.values()) == sum(
-        parameter.numel() for parameter in plain.parameters()
-    )
-    assert all(value.dtype == torch.float32 for value in weights.values())
+def test_weights_start_normal_and_biases_as_those_of_linear_layers():
+    weights = draw_weights(60, 40)
+    for name, value in weights.items():
+        expected = stats.norm(0, 0.1)
+        if name.endswith('_bias'):
+            limit = weights[name.removesuffix('_bias')].shape[1] ** -0.5
+            expected = stats.uniform(-limit, 2 * limit)
+        assert stats.kstest(value.flatten().numpy(), expected.cdf).pvalue > 1e-4, name
 
 
-def test_f_equals_linear_layers():
-    weights = double(draw_weights())
-    x, z = draw(E, B, S), draw(E, K, B, M, seed=1)
-    change = synthesise(weights, encode(weights, x), z)
-    assert change.shape == (E, K, B, S)
-    for e, plain in enumerate(plain_members(weights)):
-        for k in range(K):
-            torch.testing.assert_close(change[e, k], plain['f'](x[e], z[e, k]))
-
-
-def test_g1_equals_a_linear_layer():
-    weights = double(draw_weights())
-    y = draw(E, B, S) - 1
-    parts = decompose(weights, y)
-    assert parts.shape == (E, M, B, S)
-    for e, plain in enumerate(plain_members(weights)):
-        torch.testing.assert_close(parts[e], torch.stack(plain['g1'](y[e])))
-
-
-def test_g2_equals_linear_layers():
-    weights = double(draw_weights())
-    change = draw(E, M, B, S)
-    z = reconstruct(weights, change)
-    assert z.shape == (E, M, B, M)
-    for e, plain in enumerate(plain_members(weights)):
-        for pattern in range(M):
-            torch.testing.assert_close(z[e, pattern], plain['g2'](change[e, pattern]))
-
-
-@pytest.mark.parametrize('with_masks', [False, True])
-def test_d_equals_linear_layers(with_masks):
-    weights = double(draw_weights())
-    y = draw(E, B, S)
-    masks = tuple(draw(E, B, n, seed=n) for n in hidden_sizes(S)) if with_masks else ()
-    logits = discriminate(weights, y, masks)
-    assert logits.shape == (E, B, 2)
-    for e, plain in enumerate(plain_members(weights)):
-        factors = tuple(mask[e] for mask in masks) or None
-        torch.testing.assert_close(logits[e], plain['D'](y[e], factors))
-
-
-def test_r_indices_sum_what_g2_makes_of_the_parts():
-    weights = double(draw_weights())
-    y = draw(E, B, S)
-    actual = r_indices(weights, y)
-    assert actual.shape == (E, B, M)
-    for e, plain in enumerate(plain_members(weights)):
-        torch.testing.assert_close(actual[e], sum(plain['g2'](part) for part in plain['g1'](y[e])))
-
-
-@pytest.mark.parametrize('order', [(1, 0, 2), (2, 0, 1)])
-def test_permuting_members_permutes_outputs(order):
-    weights = draw_weights(3)
-    permuted = {name: value[list(order)] for name, value in weights.items()}
-    y, z = draw(1, B, S).float().expand(3, B, S), draw(1, K, B, M).float().expand(3, K, B, M)
-    for outputs in (
-        lambda w: r_indices(w, y),
-        lambda w: synthesise(w, encode(w, y), z),
-        lambda w: discriminate(w, y),
-    ):
-        assert torch.equal(outputs(permuted), outputs(weights)[list(order)])
+def test_a_member_starts_the_same_in_any_stack_and_unlike_others():
+    large, small, other = draw_weights(5), draw_weights(2), draw_weights(2, random_state=2)
+    for name, value in large.items():
+        assert torch.equal(value[:2], small[name])
+        assert len(np.unique(torch.cat([value, other[name]]).numpy(), axis=0)) == 7
 
 
 def test_inputs_are_left_as_they_are():
-    weights = draw_weights()
-    y, z = draw(E, B, S).float() - 1, draw(E, K, B, M).float()
-    before = y.clone(), z.clone(), {name: value.clone() for name, value in weights.items()}
+    weights, rng = draw_weights(2), np.random.default_rng(0)
+    y, z = (
+        torch.from_numpy(rng.normal(0, 0.5, (2, *shape))).float() for shape in ((5, 13), (4, 5, 3))
+    )
+    before = [value.clone() for value in (y, z, *weights.values())]
     r_indices(weights, y)
     synthesise(weights, encode(weights, y), z)
     discriminate(weights, y)
-    assert torch.equal(y, before[0])
-    assert torch.equal(z, before[1])
-    assert all(torch.equal(value, before[2][name]) for name, value in weights.items())
+    assert all(torch.equal(*pair) for pair in zip((y, z, *weights.values()), before))
 
 
-@pytest.mark.parametrize('name', [name for name in TABLES_3_AND_4 if not name.endswith('_bias')])
-def test_weights_start_normal_with_sd_a_tenth(name):
-    values = draw_weights(20, 40)[name].flatten().numpy()
-    assert stats.kstest(values, stats.norm(0, 0.1).cdf).pvalue > 1e-3
+def draw_uniforms(*shape):
+    return torch.from_numpy(np.random.default_rng(0).uniform(size=shape))
 
 
-@pytest.mark.parametrize('name', [name for name in TABLES_3_AND_4 if name.endswith('_bias')])
-def test_biases_start_as_those_of_linear_layers(name):
-    n_inputs = draw_weights(1, 40)[name.removesuffix('_bias')].shape[1]
-    theirs = torch.nn.Linear(n_inputs, 5000).bias.detach().abs().max().item()
-    values = draw_weights(60, 40)[name].flatten().numpy()
-    limit = n_inputs**-0.5
-    assert theirs == pytest.approx(limit, rel=1e-2)
-    assert stats.kstest(values, stats.uniform(-limit, 2 * limit).cdf).pvalue > 1e-3
+def draw_phi(n_patterns):
+    """Free parameters of E copulas, with both signs on the diagonal."""
+    rng = np.random.default_rng(0)
+    signs = rng.permuted(np.resize([1, -1], (E, n_patterns)), axis=1)
+    noise = rng.normal(0, 0.5, (E, n_patterns, n_patterns))
+    return torch.from_numpy(noise) + torch.diag_embed(torch.from_numpy(2.0 * signs))
 
 
-@pytest.mark.parametrize('n_members', [1, 2, 4])
-def test_a_member_starts_the_same_in_any_stack(n_members):
-    large, small = draw_weights(5), draw_weights(n_members)
-    assert all(torch.equal(large[name][:n_members], small[name]) for name in large)
+def test_latent_vectors_follow_algorithm_1():
+    z, later, cn = latents(draw_uniforms(E, 1000, 6))
+    assert (later >= z).all()
+    for values in (z, (later - z) / (1 - z), cn / 0.05):
+        assert stats.kstest(values.flatten().numpy(), 'uniform').pvalue > 1e-3
+    drawn = torch.cat([z, (later - z) / (1 - z), cn], dim=-1).flatten(0, 1)
+    assert np.abs(np.corrcoef(drawn.T.numpy()) - np.eye(6)).max() < 5 / np.sqrt(len(drawn))
+    extreme = latents(torch.tensor([[[1 - 2**-24, 1 - 2**-24, 0.5]]]))
+    assert extreme.z <= extreme.later <= 1
 
 
-@pytest.mark.parametrize('random_state', [0, 1])
-def test_members_and_seeds_start_differently(random_state):
-    weights, other = draw_weights(3), draw_weights(3, random_state=2)
-    for name, value in draw_weights(3, random_state=random_state).items():
-        assert torch.equal(value, weights[name]) == (random_state == 0)
-        assert not torch.equal(value, other[name])
-        assert len(np.unique(value.numpy(), axis=0)) == 3
+@pytest.mark.parametrize('n_patterns', [1, 2, 4])
+def test_the_copula_equals_scipy_and_torch_distributions(n_patterns):
+    phi, z = draw_phi(n_patterns).requires_grad_(), draw_uniforms(E, B, n_patterns)
+    factor = cholesky_factor(phi)
+    density, divergence = copula_density(factor, z), divergence_from_independence(factor)
+    theirs = torch.stack([copula(p).log_prob(values).exp() for p, values in zip(phi, z)])
+    torch.testing.assert_close(density, theirs)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(d.sum(), phi, retain_graph=True)[0] for d in (density, theirs))
+    )
+    zero, identity = torch.zeros(n_patterns).double(), torch.eye(n_patterns).double()
+    for member in range(E):
+        correlation = (factor[member] @ factor[member].T).detach().numpy()
+        np.testing.assert_allclose(np.diag(correlation), 1)
+        normal = stats.norm.ppf(z[member])
+        joint = stats.multivariate_normal(cov=correlation).pdf(normal)
+        expected = joint / stats.norm.pdf(normal).prod(axis=1)
+        np.testing.assert_allclose(density[member].detach(), expected, rtol=1e-6)
+        own = MultivariateNormal(zero, scale_tril=factor[member])
+        expected = kl_divergence(MultivariateNormal(zero, identity), own)
+        torch.testing.assert_close(divergence[member], expected)
 
 
-@pytest.mark.parametrize(
-    ('names', 'n_weights'), [(('f',), 6), (('g1', 'g2'), 8), (('D',), 6), (('g',), 0)]
-)
-def test_network_selects_by_the_first_part_of_the_name(names, n_weights):
-    selected = network(draw_weights(), *names)
-    assert len(selected) == n_weights
-    assert {name.split('.')[0] for name in selected} <= set(names)
+def test_the_copula_starts_at_independence():
+    factor = cholesky_factor(initial_copula(E, 3))
+    torch.testing.assert_close(
+        copula_density(factor, draw_uniforms(E, B, 3).float()), torch.ones(E, B)
+    )
+    assert (divergence_from_independence(factor) == 0).all()

@@ -68,7 +68,7 @@ def make_card(agreement=0.83):
         'Repetitions': 3,
         'Sample': {'n_cn': 20, 'n_pt': 100},
         'Iterations': 20,
-        'Preset': 'robust',
+        'Preset': 'iclr2022',
         'NumberOfFeatures': 5,
         'RandomState': 0,
     }
@@ -149,7 +149,7 @@ def make_report(folder, title='Study', maps=True, sizes=(N_CN, N_PT), **changes)
     }
     made = {
         'card': make_card(),
-        'methods': GroupMethods(N_CN, N_PT, 5, harmonized=True, preset='robust'),
+        'methods': GroupMethods(N_CN, N_PT, 5, harmonized=True, preset='iclr2022'),
         **(drawn if maps else {}),
     }
     return GroupReport(folder / 'out', title, found, **{**made, **changes})

@@ -15,7 +15,7 @@ from surreal_bids.reports.assembly import write_anatomy
 from surreal_bids.reports.flags import flags_of, participant_table, visit_flags
 from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.methods import GroupMethods
-from surreal_bids.reports.model_card import linear_table, stability_table
+from surreal_bids.reports.model_card import stability_table
 from surreal_bids.reports.pages import Figure, Fragment, Section, table_rows, write_page
 from surreal_bids.rindices.crossfit import doubts_of_model
 from tests.reports.group_report import N_CN, N_PT, make_card, make_report
@@ -101,29 +101,6 @@ def test_chance_is_beside_what_was_found(tmp_path):
     card |= {'Stability': unsupported}
     words = Page(write_group_report(make_report(tmp_path, card=card, maps=False))).words
     assert words.count('The permutation test supports no pattern') >= 2
-
-
-@pytest.mark.parametrize('chosen', [0.7, 1.5, 0.1])
-@pytest.mark.parametrize('compared', [True, False])
-def test_what_was_compared_and_what_won_is_told(chosen, compared):
-    rng = np.random.default_rng(int(10 * chosen))
-    penalties = dict(zip(('0.7', '1.0', '1.5'), rng.normal(size=3)))
-    penalties = penalties if compared else {}
-    linear = {'penalty': chosen, 'left_out': penalties, 'starts': [1.0, None, 2.0]}
-    linear |= {'agreement': [0.9, 0.8], 'differing': [0.1, 0.2]}
-    card = make_card() | {'Linear': linear}
-    text = linear_table(card)[0].text
-    assert f'penalty is {chosen:g}' in text
-    for penalty, value in penalties.items():
-        assert f'{float(penalty):g}: {value - max(penalties.values()):.2f}' in text
-    assert ('patients left out' in text) == compared
-    assert 'of 3 solutions' in text
-    assert '2 of them' in text
-
-
-def test_earlier_cards_are_shown_without_what_they_lack():
-    card = make_card() | {'Linear': {'agreement': [0.9, 0.8], 'differing': [0.1, 0.2]}}
-    assert len(linear_table(card)) == 1
 
 
 @pytest.mark.parametrize('held_out', [True, False])

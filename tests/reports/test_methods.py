@@ -65,7 +65,6 @@ CASES = [
      ["model clinic, the authors' model (Yang 2024)."], []),
     (None, {'candidates': (2, 3, 4), 'n_patterns': 3}, ['(3) was chosen among 2, 3 and 4'], []),
     (None, {'preset': 'correlated'}, ['may correlate', '49,482'], []),
-    (None, {'preset': 'robust'}, ['more stable'], ['settings of the paper']),
     (None, {'preset': 'sparse', 'members': 8, 'iterations': 300},
      ['8 models (members)', 'own random subsample', 'at most 300 iterations each',
       'initialised from sparse linear factors', 'trained adversarially'], ['at least']),
