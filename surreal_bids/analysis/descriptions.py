@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,11 +10,11 @@ import pandas as pd
 from surreal_bids.analysis.change import FALSE_ALARMS, LEAST_YEARS
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
 from surreal_bids.bids.outputs import Column, describe_columns
-from surreal_bids.files import read_file, write_json, write_tsv
+from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.norms import NORM_PEOPLE
 from surreal_bids.model.number import LEAST_OF_SEVERAL, LEAST_STABILITY
-from surreal_bids.names import PARTICIPANT, SESSION, TRAINED_ON_SUFFIX
+from surreal_bids.names import TRAINED_ON_SUFFIX
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.crossfit import MIN_REPRODUCED
 from surreal_bids.rindices.intervals import INCLUDED
@@ -74,27 +73,9 @@ def write_described(name: str, path: Path, table: pd.DataFrame) -> dict[str, Col
         Content of the table.
     """
     described = describe_table(name, table.columns)
-    write_tsv(path, table)
     write_json(path.with_suffix('.json'), described)
+    write_tsv(path, table)
     return described
-
-
-def own_files(name: str, path: Path) -> list[Path]:
-    """Return a table and its sidecar if this program wrote them; else nothing.
-
-    Its sidecars describe all columns in their order, and use the words of `columns.yaml`.
-    """
-    sidecar = path.with_suffix('.json')
-    try:
-        first = read_file(path).decode().partition('\n')[0]
-        header = first.split(',' if path.suffix.lower() == '.csv' else '\t')
-        described = dict(json.loads(read_file(sidecar)))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return []
-    known = describe_columns(name, **CONSTANTS)
-    distinctive = set(header) & set(known) - {PARTICIPANT, SESSION}
-    is_own = any(described.get(column) == known[column] for column in distinctive)
-    return [path, sidecar] if is_own and list(described) == header else []
 
 
 def describe_table(name: str, columns: Iterable[str], **values: object) -> dict[str, Column]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -95,6 +95,25 @@ def output_names() -> Mapping[str, OutputName]:
     """Read the table of all output names."""
     table = json.loads(resources.files(__package__).joinpath('names.json').read_text('utf-8'))
     return {name: OutputName(**row) for name, row in table.items()}
+
+
+def group_outputs(root: Path) -> Iterator[Path]:
+    """List the outputs of the group level that are there, and their sidecars."""
+    for row in output_names().values():
+        if row.level == 'group':
+            required = [entity for entity in row.entities if entity not in row.optional]
+            patterns = {row.fill(dict.fromkeys(each, '*')) for each in (required, row.entities)}
+            for path in (path for pattern in patterns for path in root.glob(pattern)):
+                yield path
+                if row.metadata is not None and sidecar_path(path).exists():
+                    yield sidecar_path(path)
+
+
+def discard_outputs(root: Path) -> None:
+    """Delete outputs of the group level: first the report, without which they are incomplete."""
+    output_path(root, 'group_report').unlink(missing_ok=True)
+    for path in list(group_outputs(root)):
+        path.unlink(missing_ok=True)
 
 
 def output_path(root: str | Path, name: str, **entities: str | None) -> Path:

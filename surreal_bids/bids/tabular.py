@@ -15,7 +15,7 @@ import pandas as pd
 
 from surreal_bids.columns import column_of, sex_of
 from surreal_bids.exceptions import DataError, MissingColumnError
-from surreal_bids.files import MISSING, cannot_read, read_file
+from surreal_bids.files import MISSING, read_file
 from surreal_bids.names import PARTICIPANT, SESSION, Visit, is_label, without_prefix
 from surreal_bids.text import alternatives, counted, list_briefly
 
@@ -223,7 +223,7 @@ def _read_rows(path: Path) -> dict[int, list[str]]:
         if '\0' in text:
             raise DataError(f'{path}: holds bytes that are not text; save it again as .tsv or .csv')
     except OSError as error:
-        raise DataError(cannot_read(path, error)) from error
+        raise DataError(f'{path}: cannot be read ({error.strerror})') from error
     except UnicodeDecodeError as error:
         raise DataError(
             f'{path}: not a table in UTF-8 text ({error}); save it as .tsv or .csv'

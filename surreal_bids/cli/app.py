@@ -30,7 +30,6 @@ from surreal_bids.config import (
     flag_of,
 )
 from surreal_bids.exceptions import SurrealError
-from surreal_bids.files import sole_use
 from surreal_bids.parallel import find_device, start_server
 
 if TYPE_CHECKING:
@@ -220,9 +219,7 @@ def _run_participants(config: AppConfig, survey: Survey) -> int:
     from surreal_bids.cli.participants import run_participants
     from surreal_bids.names import visit_name
 
-    names = [visit_name((image.participant, None)) for image in survey.images]
-    with sole_use(config.output_dir, names), sole_use(config.work_dir, names):
-        outcome = run_participants(config, survey)
+    outcome = run_participants(config, survey)
     if outcome.problems:
         sys.stdout.write(f'{problem_table(outcome.problems)}\n')
     if done := outcome.describe(survey.images):

@@ -6,10 +6,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +37,11 @@ from surreal_bids.exceptions import (
     UsageError,
 )
 from surreal_bids.files import (
-    final_path,
+    is_unfinished,
     read_file,
     refuse_inputs,
-    restore_interrupted,
+    replacing,
     sole_use,
-    staged,
     write_text,
 )
 from surreal_bids.parallel import set_threads
@@ -112,7 +110,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     options, training = _options(arguments, CohortOptions), _options(arguments, TrainingOptions)
     out = arguments.out
     inputs = (arguments.table, arguments.participants, options.retest, options.exclude)
-    is_finished = not arguments.overwrite and _holds_model(out)
+    is_finished = not arguments.overwrite and (out / CARD).exists()
     if not is_finished:
         require_free_folder(out, arguments.overwrite)
     refuse_inputs([out, *(out / name for name in OWN_FILES)], inputs)
@@ -139,7 +137,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
         require_trainable(data, training)
         folds = prepare_folds(cohort, training)
     cohort = with_logged(cohort)
-    with sole_use(out, [MODEL]), _naming_table(arguments):
+    with sole_use(MODEL, out), _naming_table(arguments):
         require_free_folder(out, arguments.overwrite)
         if arguments.overwrite:
             claim_checkpoints(out / CHECKPOINTS, made_from)
@@ -154,12 +152,6 @@ def run_fit(arguments: argparse.Namespace) -> int:
         sys.stdout.write(f'{what} in {out}; see {SUMMARY} there.\nThe report is {report}.\n')
         log_cautions(found.cautions)
     return 0
-
-
-def _holds_model(folder: Path) -> bool:
-    if folder.is_dir():
-        restore_interrupted(folder, MODEL)
-    return (folder / CARD).exists()
 
 
 def _report_finished(folder: Path, made_from: str) -> int:
@@ -191,44 +183,26 @@ def _options(arguments: argparse.Namespace, kind: Any) -> Any:
 
 
 def require_free_folder(folder: Path, overwrite: bool) -> None:
-    """Refuse a folder that holds a model, unless told to overwrite it, or anything foreign."""
+    """Refuse a folder that holds a model or other files, unless told to overwrite them."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f'{folder}: a file of this name exists; choose another output folder')
-    if not folder.exists():
-        return
-    restore_interrupted(folder, MODEL)
-    if overwrite:
-        outputs = [folder / name for name in OWN_FILES if name != CHECKPOINTS]
-        _refuse_foreign([*outputs, *_report_files(folder / REPORT)], _owned(folder))
+    if overwrite or not folder.exists():
         return
     if (folder / CARD).exists():
         raise OutputError(f'{folder}: holds a model; choose another folder or use --overwrite')
+    own = (*OWN_FILES, REPORT) if is_unfinished(folder / CARD) else (CHECKPOINTS,)
     there = sorted(path.name for path in folder.iterdir() if not path.name.startswith('.'))
-    others = [name for name in there if name != CHECKPOINTS]
-    if others:
+    if others := [name for name in there if name not in own]:
         raise OutputError(
             f'{folder}: holds {list_briefly(others)}; choose another folder, or use --overwrite to '
             'write the model there anyway'
         )
 
 
-def _refuse_foreign(outputs: Iterable[Path], owned: Iterable[Path]) -> None:
-    """Refuse to replace files that this program has not written."""
-    for path in outputs:
-        if path.is_dir() or (os.path.lexists(path) and path not in owned):
-            raise OutputError(
-                f'{path}: was not written by surreal-gan, or was changed since; move it, or choose '
-                'another output'
-            )
-
-
-def _owned(folder: Path) -> list[Path]:
+def _outputs(folder: Path) -> list[Path]:
     """List the outputs of earlier commands in the folder of a model."""
-    from surreal_bids.analysis.descriptions import own_files
-
-    tables = [own_files(name, folder / f'{name}.tsv') for name in (*FIT_TABLES, 'site_shifts')]
-    model = [folder / name for name in (CARD, TENSORS, SUMMARY)] if _own_card(folder) else []
-    return [*chain(*tables), *model, *_own_report(folder / REPORT)]
+    own = [folder / name for name in OWN_FILES if name not in (CARD, CHECKPOINTS)]
+    return [*own, *_report_files(folder / REPORT)]
 
 
 def _own_card(folder: Path) -> dict[str, Any]:
@@ -280,13 +254,13 @@ def _write_fit(folder: Path, found: Analysis, title: str, made_from: str) -> Pat
     card = found.model.state()[1]
     parts = [summarise_cohort(found.cohort), describe_cautions(found.cautions)]
     parts += [card_text(card, details=False)]
-    with staged(folder, MODEL, _owned(folder)) as new:
+    with replacing(folder / CARD, _outputs(folder)):
         names = {name: f'{name}.tsv' for name in FIT_TABLES}
-        write_tables(found, {name: new / file for name, file in names.items()})
-        report = final_path(_write_report(new / REPORT, found, title, names))
-        write_text(new / SUMMARY, '\n'.join(f'{part.rstrip()}\n' for part in parts if part))
+        write_tables(found, {name: folder / file for name, file in names.items()})
+        report = _write_report(folder / REPORT, found, title, names)
+        write_text(folder / SUMMARY, '\n'.join(f'{part.rstrip()}\n' for part in parts if part))
         model = replace(found.model, notes={**found.model.notes, MADE_FROM: made_from})
-        model.save(new)
+        model.save(folder)
     remove_checkpoints(folder / CHECKPOINTS)
     return report
 
@@ -298,11 +272,9 @@ def run_apply(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f'--out {out}: use a name that ends in .tsv, or in .csv for the columns of NiChart'
         )
-    places = {
-        'rindices': out,
-        **{name: out.with_name(f'{out.stem}_{name}.tsv') for name in APPLY_TABLES},
-    }
-    _require_free_files(arguments, places)
+    places = {name: out.with_name(f'{out.stem}_{name}.tsv') for name in APPLY_TABLES}
+    places['rindices'] = out
+    others = _require_free_files(arguments, places)
 
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import (
@@ -336,20 +308,18 @@ def run_apply(arguments: argparse.Namespace) -> int:
     with _naming_table(arguments):
         found = analyse_applied(cohort, model, adapted=False)
         everyone = with_excluded(found.results, cohort)
-        owned = _owned_tables(places)
-        with sole_use(out.parent, [out.name]), staged(out.parent, out.name, owned) as new:
+        with sole_use(out.name, out.parent), replacing(out, others):
             names = {name: path.name for name, path in places.items()}
-            folder, name = _report_folder(new / out.name), model_name(arguments.model)
+            folder, name = _report_folder(out), model_name(arguments.model)
             report = _write_report(folder, found, arguments.table.name, names, name)
-            found = replace(found, results=everyone)
-            write_tables(found, {name: new / file for name, file in names.items()})
+            write_tables(replace(found, results=everyone), places)
     notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
     notes += [describe_noise(cohort.retest_pairs)] if cohort.retest_pairs else []
     log_cautions(found.cautions)
     notes += describe_areas(found.separation)
     summarise(summarise_results(everyone, notes))
     written = [path for path in places.values() if path.exists()]
-    sys.stdout.writelines(f'  {path}\n' for path in (*written, final_path(report)))
+    sys.stdout.writelines(f'  {path}\n' for path in (*written, report))
     return 0
 
 
@@ -377,40 +347,26 @@ def _report_files(folder: Path) -> list[Path]:
     return [path for path in (page, *sorted(figures.glob('*.svg'))) if path.exists()]
 
 
-def _own_report(folder: Path) -> list[Path]:
-    """List the files of a report if this program wrote them; else nothing."""
-    from surreal_bids.reports.pages import is_own_page
-
-    files = _report_files(folder)
-    return files if files and is_own_page(files[0]) else []
-
-
 def _report_folder(results: Path) -> Path:
     """Return the folder of the report of a table of R-indices."""
     return results.with_name(f'{results.stem}_{REPORT}')
 
 
-def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path]) -> None:
-    """Refuse outputs of `apply` that are inputs, or that exist unless told to overwrite them."""
+def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path]) -> list[Path]:
+    """Refuse outputs of `apply` that are inputs, or that exist unless told to overwrite them.
+
+    Returns all outputs but the table of R-indices, which marks them as complete.
+    """
     outputs = [each for path in places.values() for each in (path, path.with_suffix('.json'))]
     outputs += _report_files(_report_folder(arguments.out))
     model_files = [arguments.model / name for name in OWN_FILES]
     given = (arguments.table, arguments.participants, arguments.retest, arguments.exclude)
     refuse_inputs(outputs, [*given, *model_files])
-    restore_interrupted(arguments.out.parent, arguments.out.name)
+    may_replace = arguments.overwrite or is_unfinished(arguments.out)
     for path in outputs:
-        if path.is_dir() or (path.exists() and not arguments.overwrite):
+        if path.is_dir() or (path.exists() and not may_replace):
             raise OutputError(f'{path}: already exists; choose another name or use --overwrite')
-    _refuse_foreign(outputs, [arguments.out, *_owned_tables(places)])
-
-
-def _owned_tables(places: Mapping[str, Path]) -> list[Path]:
-    """List tables of an earlier `apply`, with their sidecars."""
-    from surreal_bids.analysis.descriptions import own_files
-
-    there = {name: path for name, path in places.items() if path.exists()}
-    tables = chain(*(own_files(name, path) for name, path in there.items()))
-    return [*tables, *_own_report(_report_folder(places['rindices']))]
+    return [path for path in outputs if path != arguments.out]
 
 
 def _site_notes(model: TableModel, cohort: Cohort) -> list[str]:
@@ -456,11 +412,11 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     with _naming_table(arguments):
         taught, added = add_sites(model, controls)
     text, cautions = summarise_added(added, controls), describe_cautions(controls.warnings)
-    with sole_use(out, [MODEL]), staged(out, MODEL, _owned(out)) as new:
-        write_described('site_shifts', new / SHIFTS, shift_table(added))
-        write_described('exclusions', new / EXCLUSIONS, controls.exclusions)
-        write_text(new / SUMMARY, f'{text}{cautions}')
-        taught.save(new)
+    with sole_use(MODEL, out), replacing(out / CARD, _outputs(out)):
+        write_described('site_shifts', out / SHIFTS, shift_table(added))
+        write_described('exclusions', out / EXCLUSIONS, controls.exclusions)
+        write_text(out / SUMMARY, f'{text}{cautions}')
+        taught.save(out)
     summarise(f'{text}\n')
     sys.stdout.write(f'The model is in {out}.\n')
     log_cautions(controls.warnings)

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -20,12 +20,7 @@ from surreal_bids.analysis.image_quality import doubts_of_mriqc
 from surreal_bids.analysis.maps import MappedCohort, ravens_files
 from surreal_bids.analysis.outputs import summarise_cohort
 from surreal_bids.bids.layout import read_description
-from surreal_bids.bids.outputs import (
-    output_names,
-    output_path,
-    sidecar_path,
-    start_dataset,
-)
+from surreal_bids.bids.outputs import group_outputs, output_path, start_dataset
 from surreal_bids.bids.precomputed import mriqc_table, segmentation_label
 from surreal_bids.bids.preflight import check_output_folder, check_work_folder
 from surreal_bids.bids.tabular import read_table
@@ -46,7 +41,7 @@ from surreal_bids.config import (
     training_options,
 )
 from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
-from surreal_bids.files import read_file, sole_use, staged, write_json, write_text
+from surreal_bids.files import read_file, sole_use, write_text
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.interfaces.group import CAUTIONS
 from surreal_bids.model.bundle import CARD
@@ -145,8 +140,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     if config.dry_run:
         sys.stdout.write('Dry run: the group level can run. Nothing was written.\n')
         return 0
-    group = ['the group level']
-    with sole_use(config.output_dir, group), sole_use(config.work_dir, group):
+    with sole_use('the group level', config.output_dir, config.work_dir):
         failures = _run(config, analysed, source, folder)
     sys.stdout.write(f'Done; open {output_path(config.output_dir, "group_report")}.\n')
     log_cautions(Caution(*each) for each in json.loads(read_file(folder / CAUTIONS)))
@@ -261,51 +255,13 @@ def _check_model_options(config: AppConfig) -> None:
 
 def _require_inputs_kept(config: AppConfig) -> None:
     """Refuse tables that this run would replace by its own."""
-    written = [path for path in _written(config.output_dir) if path.exists()]
+    written = list(group_outputs(config.output_dir))
     for table in filter(None, (config.roi_table, config.retest, config.exclude, *config.phenotype)):
         if table.exists() and any(table.samefile(path) for path in written):
             raise OutputError(
                 f'{table}: this run would overwrite it; copy it elsewhere, or choose another '
                 'output folder'
             )
-
-
-def _written(root: Path) -> Iterator[Path]:
-    """Outputs of the group level that are there, and their sidecars, which may not be."""
-    for row in output_names().values():
-        if row.level == 'group':
-            required = [entity for entity in row.entities if entity not in row.optional]
-            patterns = {row.fill(dict.fromkeys(each, '*')) for each in (required, row.entities)}
-            for path in (path for pattern in patterns for path in root.glob(pattern)):
-                yield path
-                if row.metadata is not None:
-                    yield sidecar_path(path)
-
-
-def _owned(root: Path) -> list[Path]:
-    """Outputs of an earlier run, as its record lists them, and crash reports of Nipype."""
-    crashes = root.glob(output_names()['group_crash'].fill({'step': '*'}))
-    owned = [path for path in crashes if b'Working directory: ' in read_file(path)]
-    try:
-        listed = json.loads(read_file(output_path(root, 'group_record')))['outputs']
-        owned += [path for path in _written(root) if path.relative_to(root).as_posix() in listed]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        if output_path(root, 'group_report').exists():
-            LOGGER.warning(
-                Caution(
-                    f'{root}: holds group outputs of an earlier version',
-                    'Old results may stay beside those of this run',
-                    'Delete group_* files and maps that this run does not replace',
-                )
-            )
-    return owned
-
-
-def _write_record(root: Path) -> None:
-    """List the outputs of this run; those that the next run does not write are then removed."""
-    paths = sorted(path for path in set(_written(root)) if path.is_file())
-    outputs = [path.relative_to(root).as_posix() for path in paths]
-    write_json(output_path(root, 'group_record'), {'outputs': outputs})
 
 
 class TrainingPlan(NamedTuple):
@@ -362,7 +318,7 @@ def _folder(config: AppConfig, cohort: Cohort) -> Path:
 def _run(
     config: AppConfig, cohort: Cohort, source: TableModel | TrainingPlan, folder: Path
 ) -> dict[str, str]:
-    """Write what the steps need, run them, and delete outputs of earlier runs.
+    """Write what the steps need, and run them; outputs of earlier runs are deleted.
 
     Returns why reports of participants could not be written, by label.
     """
@@ -370,14 +326,12 @@ def _run(
     cohort.save(folder)
     root = config.output_dir.absolute()
     start_dataset(root, config.bids_dir, read_description(config.bids_dir))
-    with staged(root, 'group', _owned(root)) as new:
-        write_config(output_path(new, 'configuration'), config)
-        workflow = make_workflow(config, folder, cohort, source, new)
-        with ExitStack() as shown:
-            follow = _Follower(workflow, steps_dir(config), shown)
-            crashes = run_workflow(workflow, config, follow)
-        raise_crashes(config, crashes)
-        _write_record(new)
+    write_config(output_path(root, 'configuration'), config)
+    workflow = make_workflow(config, folder, cohort, source, root)
+    with ExitStack() as shown:
+        follow = _Follower(workflow, steps_dir(config), shown)
+        crashes = run_workflow(workflow, config, follow)
+    raise_crashes(config, crashes)
     write_text(folder / DONE, '')
     if not config.participant_label:
         from surreal_bids.reports.assembly import remove_others
@@ -412,7 +366,7 @@ def make_workflow(
     source
         What to train, or the model to apply.
     output_dir
-        Where the outputs are staged.
+        The output folder.
     """
     options = asdict(training_options(config))
     chosen = cohort.of_participants(config.participant_label)

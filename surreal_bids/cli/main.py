@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 from surreal_bids import __version__
 from surreal_bids.cautions import CHECK_LIST, describe_cautions, is_caution
 from surreal_bids.exceptions import OutputError, SurrealError
-from surreal_bids.files import cannot_write, explain
+from surreal_bids.files import system_error
 from surreal_bids.parallel import stop_server
 from surreal_bids.progress import PROGRESS
 
@@ -76,7 +76,7 @@ def _flush_output(code: int) -> int:
         return EXIT_BROKEN_PIPE
     except OSError as error:
         _discard_remaining_output()
-        return code or _report(OutputError(cannot_write('the standard output', error)))
+        return code or _report(OutputError(f'the standard output: {error.strerror}'))
     return code
 
 
@@ -92,7 +92,7 @@ def _run(function: Callable[[Arguments], int | None], arguments: Arguments) -> i
     except BrokenPipeError:
         return EXIT_BROKEN_PIPE
     except Exception as error:
-        known = explain(error)
+        known = system_error(error)
         return _report_unexpected(error) if known is None else _report(known)
 
 

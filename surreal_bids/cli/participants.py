@@ -9,6 +9,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
@@ -52,7 +53,7 @@ from surreal_bids.cli.plan import (
 from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
-from surreal_bids.files import write_json, write_text
+from surreal_bids.files import sole_use, write_json, write_text
 from surreal_bids.names import visit_name
 from surreal_bids.parallel import find_device, in_worker
 from surreal_bids.progress import PROGRESS, report, stage
@@ -215,6 +216,7 @@ class Processing:
             self._of_participant[jobs[visit].participant].append(jobs[visit])
         self._asked = dict.fromkeys(job.participant for job in plan.jobs)
         self._n_reports = 0
+        self._locks: dict[str, ExitStack] = {}
         self._problems = list(plan.problems)
         if config.reports_only:
             self._problems += [
@@ -227,10 +229,13 @@ class Processing:
 
     def run(self) -> Outcome:
         """Run everything and return what was done."""
-        with stage('images'):
-            run_workflows(self._workflows(), self._config, self._settle, self._progress)
-        for job in list(self._unsettled.values()):
-            self._settle_job(job, [])
+        try:
+            with stage('images'):
+                run_workflows(self._workflows(), self._config, self._settle, self._progress)
+            for job in list(self._unsettled.values()):
+                self._settle_job(job, [])
+        finally:
+            self._unlock(list(self._locks))
         processed = frozenset(job.image.name for job in self._pending)
         return Outcome(self._problems, processed, self._n_reports)
 
@@ -247,8 +252,20 @@ class Processing:
         for labels in _batches(due, size):
             yield self._reports(labels)
 
+    def _lock(self, label: str) -> None:
+        """Lock a participant against other runs until the report is written."""
+        if label not in self._locks:
+            folders = self._config.output_dir, self._config.work_dir
+            self._locks[label] = ExitStack()
+            self._locks[label].enter_context(sole_use(visit_name((label, None)), *folders))
+
+    def _unlock(self, labels: Iterable[str]) -> None:
+        for label in labels:
+            self._locks.pop(label).close()
+
     def _begin(self, job: Job) -> pe.Workflow:
         """Start the log of an image; delete its record, its report and earlier crash reports."""
+        self._lock(job.participant)
         record_path(self._config.output_dir, job.image.visit).unlink(missing_ok=True)
         report_path(self._config.output_dir, job.participant).unlink(missing_ok=True)
         pattern = output_path(self._config.output_dir, 'crash', **job.entities, step='STEP')
@@ -278,6 +295,7 @@ class Processing:
             self._problems += [Problem(c.hierarchy[-1], c.reason, 'report') for c in crashes]
             self._n_reports += len(names) - len(crashes)
             self._clean(REPORTS, names)
+            self._unlock(name.removeprefix('sub-').replace('_plus_', '+') for name in names)
             return None
         jobs = [self._unsettled[name] for name in names]
         for job in jobs:
@@ -288,7 +306,9 @@ class Processing:
         """Build the reports of participants without another pending image."""
         waiting = {job.participant for job in self._unsettled.values()}
         ended = dict.fromkeys(job.participant for job in jobs)
-        due = [label for label in ended if label not in waiting and self._report_is_due(label)]
+        ready = [label for label in ended if label not in waiting]
+        due = [label for label in ready if self._report_is_due(label)]
+        self._unlock(label for label in ready if label not in due)
         return self._reports(due) if due else None
 
     def _settle_job(self, job: Job, crashes: Iterable[Crash]) -> None:
@@ -357,6 +377,8 @@ class Processing:
 
     def _reports(self, labels: Sequence[str]) -> pe.Workflow:
         done = {label: self._done(label) for label in labels}
+        for label in labels:
+            self._lock(label)
         return init_reports_wf(
             output_dir=self._config.output_dir.absolute(),
             participants={label: [self._session(job) for job in done[label]] for label in labels},

@@ -30,12 +30,9 @@ from surreal_bids.cli.main import (
 from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import (
-    cannot_read,
-    final_path,
     read_file,
-    restore_interrupted,
+    replacing,
     sole_use,
-    staged,
     write_image,
     write_json,
 )
@@ -179,14 +176,13 @@ def run_table(arguments: argparse.Namespace) -> int:
         controls=None if source is None else read_controls(source),
         resample=arguments.resample,
     )
-    out, part = arguments.out, 'simulation'
-    restore_interrupted(out, part)
+    out = arguments.out
     claim_folder(out, RECORD, record, overwrite=arguments.overwrite)
     description = {'Name': f'Simulated cohort, task {arguments.task}', 'BIDSVersion': BIDS_VERSION}
-    with sole_use(out, [part]), staged(out, part) as new:
-        write_json(new / RECORD, record)
-        write_json(new / DESCRIPTION, description)
-        written = write_simulated_table(new, simulated)
+    with sole_use('simulation', out), replacing(out / RECORD):
+        write_json(out / DESCRIPTION, description)
+        written = write_simulated_table(out, simulated)
+        write_json(out / RECORD, record)
     if arguments.maps:
         _write_maps(arguments.maps, simulated, arguments.seed)
     unknown = simulated.participants.columns[simulated.participants.isna().all()]
@@ -200,7 +196,7 @@ def run_table(arguments: argparse.Namespace) -> int:
         )
     sys.stdout.write(
         f'{counted(arguments.n_cn, "control")} and {counted(arguments.n_pt, "patient")}, '
-        f'task {arguments.task}:\n' + ''.join(f'  {final_path(path)}\n' for path in written)
+        f'task {arguments.task}:\n' + ''.join(f'  {path}\n' for path in written)
     )
     return 0
 
@@ -425,7 +421,4 @@ def _describe_simulation(arguments: argparse.Namespace) -> dict[str, Any]:
 def _checksum(path: Path | None) -> str | None:
     if path is None:
         return None
-    try:
-        return hashlib.sha256(read_file(path)).hexdigest()
-    except OSError as error:
-        raise DataError(f'--from-table {cannot_read(path, error)}') from error
+    return hashlib.sha256(read_file(path)).hexdigest()

@@ -12,7 +12,7 @@ from typing import Any
 from nipype.interfaces.base import SimpleInterface
 
 from surreal_bids.exceptions import SurrealError
-from surreal_bids.files import explain, write_json
+from surreal_bids.files import system_error, write_json
 from surreal_bids.progress import STATUS, reporting_to
 
 ERROR = 'error.json'
@@ -35,7 +35,7 @@ class Step(SimpleInterface):
             _keep_error(record, error)
             raise
         except (OSError, MemoryError) as error:
-            known = explain(error, runtime.cwd)
+            known = system_error(error)
             if known is None:
                 raise
             _keep_error(record, known)

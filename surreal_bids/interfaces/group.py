@@ -23,11 +23,11 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.bids.outputs import output_path, write_sidecar
+from surreal_bids.bids.outputs import discard_outputs, output_path, write_sidecar
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import final_path, write_json, write_tsv
+from surreal_bids.files import write_json, write_tsv
 from surreal_bids.interfaces import Step
 from surreal_bids.templates import TEMPLATE_SPACE
 
@@ -147,10 +147,11 @@ class AnalyseGroup(Step):
         found = self._analyse()
         if inputs.has_norms:
             found = replace(found, z_norms=from_norms(found.cohort))
+        discard_outputs(root)
         write_tables(found, {name: output_path(root, name) for name in TABLES})
         found.model.save(output_path(root, 'model_card').parent)
         mriqc = Path(inputs.mriqc_table) if isdefined(inputs.mriqc_table) else None
-        images = read_image_quality(final_path(root), found.cohort, mriqc)
+        images = read_image_quality(root, found.cohort, mriqc)
         if images is not None:
             path = write_tsv(output_path(root, 'image_quality'), images.table)
             described = describe_table('image_quality', images.table.columns)
@@ -204,7 +205,7 @@ class AnalyseGroup(Step):
         visits = found.cohort.first_visits().visits
         written = {}
         for tissue in inputs.methods['map_tissues']:
-            files = ravens_files(final_path(root), visits, TEMPLATE_SPACE, tissue)
+            files = ravens_files(root, visits, TEMPLATE_SPACE, tissue)
             maps = map_tissue(found, files, folder / tissue, options, inputs.n_threads)
             written[tissue] = write_maps(root, maps, tissue, TEMPLATE_SPACE)
         return written
@@ -216,7 +217,7 @@ class AnalyseGroup(Step):
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         chosen = set(found.cohort.visits.index)
         for tissue in inputs.methods['deviation_maps']:
-            files = ravens_files(final_path(root), found.everyone.visits, TEMPLATE_SPACE, tissue)
+            files = ravens_files(root, found.everyone.visits, TEMPLATE_SPACE, tissue)
             mapped = MappedCohort.read(found.everyone, files, tissue)
             mapped.write(
                 root, TEMPLATE_SPACE, chosen, inputs.methods['map_smoothing'], inputs.n_threads

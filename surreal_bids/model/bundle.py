@@ -21,8 +21,7 @@ from surreal_bids import __version__
 from surreal_bids.exceptions import DataError, SurrealError
 from surreal_bids.files import (
     atomic_path,
-    cannot_read,
-    is_interrupted,
+    is_unfinished,
     read_file,
     remove_leftovers,
     write_text,
@@ -40,8 +39,6 @@ OWNER = 'run.txt'
 """File beside checkpoints that identifies the training."""
 FORMAT = 1
 """Increased when older versions cannot read a model of this version."""
-LARGEST_MODEL = 1 << 33
-"""Size in bytes from which a file is not taken for a model."""
 TENSORS_SHA256, CARD_SHA256 = 'TensorsSHA256', 'CardSHA256'
 """Keys of the card: checksums of the tensors' file, and of all other values of the card."""
 
@@ -79,11 +76,6 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         The folder is not a model, or a file is damaged, edited or replaced.
     """
     folder = find_model(folder)
-    if is_interrupted(folder):
-        raise DataError(
-            f'{folder}: the command that writes this model has not ended, or was interrupted; wait '
-            'for it, or rerun it'
-        )
     with reading_model(folder):
         missing = [name for name in (CARD, TENSORS) if not (folder / name).is_file()]
     if missing:
@@ -91,8 +83,8 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             'give the folder that surreal-gan fit wrote, or the name of a published model '
             f'({", ".join(NAMES)})'
         )
-        if (folder / CHECKPOINTS).is_dir():
-            remedy = 'training is not finished: rerun the same surreal-gan fit to resume'
+        if (folder / CHECKPOINTS).is_dir() or is_unfinished(folder / CARD):
+            remedy = 'the command that writes it has not ended: wait for it, or rerun it to resume'
         found = f'no {" and no ".join(missing)}' if folder.exists() else 'no such folder'
         raise DataError(f'{folder} is not a model: {found}; {remedy}')
     with reading_model(folder / CARD):
@@ -103,7 +95,7 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f'format {FORMAT}; use the version that wrote it: {card.get("GeneratedBy")}'
         )
     with reading_model(folder / TENSORS):
-        data = read_file(folder / TENSORS, LARGEST_MODEL)
+        data = read_file(folder / TENSORS)
         _verify(folder, card, data)
         return load(data), card
 
@@ -132,7 +124,7 @@ def reading_model(path: Path) -> Iterator[None]:
     except SurrealError:
         raise
     except OSError as error:
-        raise DataError(cannot_read(path, error)) from error
+        raise DataError(f'{path}: cannot be read ({error.strerror})') from error
     except (
         *(SafetensorError, ArithmeticError, AttributeError, LookupError, RecursionError),
         *(RuntimeError, TypeError, ValueError),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import final_path, write_json
+from surreal_bids.files import write_json
 from surreal_bids.names import without_prefix
 from surreal_bids.reports.pages import Fragment, is_own_page, rating_script, write_fragments
 
@@ -39,7 +39,7 @@ def _fragment_path(root: Path, label: str, name: str) -> Path:
 def read_fragment(root: Path, label: str, name: str) -> Fragment | None:
     """Read a stored fragment; None where there is none that can be read."""
     try:
-        path = final_path(_fragment_path(root, label, name))
+        path = _fragment_path(root, label, name)
         return Fragment(**json.loads(path.read_text(encoding='utf-8')))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
@@ -93,7 +93,7 @@ def write_anatomy(root: Path, label: str, fragment: Fragment) -> Path:
 
 def require_own_report(root: Path, label: str) -> None:
     """Refuse to replace a report of another program, such as one of fMRIPrep."""
-    path = final_path(report_path(root, label))
+    path = report_path(root, label)
     if path.is_file() and not is_own_page(path):
         raise DataError(
             f'{path}: not a report of this version of surreal_bids; move it, and run the '

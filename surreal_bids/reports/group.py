@@ -30,7 +30,6 @@ from surreal_bids.cautions import (
     unite,
 )
 from surreal_bids.cohort.uses import group_uses
-from surreal_bids.files import final_path
 from surreal_bids.model.number import stored_number, warn_of_chance
 from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION, is_label, without_prefix
 from surreal_bids.reports import figures
@@ -131,7 +130,7 @@ class GroupReport:
     def flags(self) -> pd.Series:
         """Quality flags of every visit."""
         outliers = None if self.images is None else self.images.table[OUTLIERS]
-        return visit_flags(self.found, final_path(self.output_dir), outliers)
+        return visit_flags(self.found, self.output_dir, outliers)
 
     def links(self, visits: pd.Index, folder: Path) -> list[str | None]:
         """Return links from files in `folder` to the reports of the participants of visits."""

@@ -20,7 +20,7 @@ from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import FIGURES, PATTERNS, R_INDICES, Caution
 from surreal_bids.cohort.warnings import not_adapted
 from surreal_bids.columns import sex_of
-from surreal_bids.files import final_path, write_text
+from surreal_bids.files import write_text
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.names import SESSION, SINGULAR
 from surreal_bids.reports.assembly import (
@@ -99,7 +99,7 @@ def write_individual(
     again
         Also write R-indices that the report already shows.
     """
-    root, path = one.tables.root, final_path(report_path(one.tables.root, one.label))
+    root, path = one.tables.root, report_path(one.tables.root, one.label)
     require_own_report(root, one.label)
     made_from = one.digest()
     stored = read_fragment(root, one.label, RINDICES)
@@ -110,7 +110,7 @@ def write_individual(
 
 def write_failure(one: Individual, reason: str) -> None:
     """Report why there are no R-indices, unless the report is a file of another program."""
-    path = final_path(report_path(one.tables.root, one.label))
+    path = report_path(one.tables.root, one.label)
     if not path.is_file() or is_own_page(path):
         caution = Caution(
             f'The section of R-indices could not be written ({reason})',
@@ -209,7 +209,7 @@ def _doubts(one: Individual) -> list[Caution]:
     for flag in flags:
         unusual = _unusual(one) if flag is OUTSIDE else ''
         doubts.append(flag.caution._replace(found=f'{flag.caution.found}{unusual}'))
-    images = image_flags(final_path(one.tables.root), one.name, one.last.get(SESSION))
+    images = image_flags(one.tables.root, one.name, one.last.get(SESSION))
     if images:
         # The section of the image lists them in full.
         doubts.append(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from surreal_bids.exceptions import DataError, OutputError, UsageError
-from surreal_bids.files import is_lock, write_json, write_tsv
+from surreal_bids.files import is_unfinished, remove_leftovers, write_json, write_tsv
 from surreal_bids.regions import muse_indices, recognise, region_names
 from surreal_bids.simulation.population import Controls, resample_gaussian, sample_controls
 
@@ -283,13 +282,6 @@ def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list
     return written
 
 
-LEFTOVER = re.compile(
-    r'\.[0-9a-f]{8}\.(sub-|atlas-|cohort|dseg|patterns|participants|regions|roi_|severities|volumes|'
-    r'simulation|dataset_description|README)'
-)
-"""Names of files that a killed simulation leaves."""
-
-
 def claim_folder(
     folder: Path, record_file: str | Path, record: Mapping[str, Any], *, overwrite: bool = False
 ) -> None:
@@ -314,19 +306,13 @@ def claim_folder(
     if folder.exists() and not folder.is_dir():
         raise OutputError(f'{folder}: this is a file; choose another output folder')
     path = folder / record_file
-    files = _files(folder)
-    leftovers = [each for each in files if LEFTOVER.match(each.name)]
     if path.is_file() and not overwrite:
         _require_same(path, record)
-    if not path.is_file() and len(files) > len(leftovers):
+    others = [each for each in folder.rglob('[!.]*') if each.is_file()]
+    if others and not path.is_file() and not is_unfinished(path):
         raise OutputError(f'{folder}: contains other files; choose an empty or a new folder')
-    for leftover in leftovers:
-        leftover.unlink()
-
-
-def _files(folder: Path) -> list[Path]:
-    """Return all files but locks, which belong to the processes that hold them."""
-    return [each for each in folder.rglob('*') if each.is_file() and not is_lock(each)]
+    for place in (folder, *(each for each in folder.rglob('*') if each.is_dir())):
+        remove_leftovers(place / '*')
 
 
 def _require_same(path: Path, record: Mapping[str, Any]) -> None:

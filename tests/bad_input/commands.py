@@ -342,36 +342,4 @@ OUTPUTS = [
 ]
 
 
-def left_lock(name):
-    """The file that another run has made to lock a folder."""
-
-    def damage(study):
-        folder = getattr(study, name)
-        folder.mkdir()
-        (folder / '.surreal_bids.lock').write_text('')
-
-    return damage
-
-
-def in_use(patch, _):
-    """Another process has the lock, which the system grants to one only."""
-
-    def refuse(*_):
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    patch.setattr('fcntl.flock', refuse)
-    patch.setattr('surreal_bids.files.LOCK_SECONDS', 0.0)
-
-
-LOCKS = [
-    Case(
-        'output-in-use',
-        left_lock('out'),
-        ['another run', 'out'],
-        (*TRAIN, 'group_apply'),
-        OUTPUT,
-        patch=in_use,
-    ),
-]
-
-CASES = [*OPTIONS, *PHENOTYPES, *CONFIGS, *PLUGINS, *OUTPUTS, *LOCKS]
+CASES = [*OPTIONS, *PHENOTYPES, *CONFIGS, *PLUGINS, *OUTPUTS]

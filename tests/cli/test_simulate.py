@@ -119,11 +119,6 @@ def test_more_than_the_table_holds_needs_resampling(tmp_path, cn_table):
     assert len(pd.read_csv(tmp_path / 'out' / 'roi_volumes.tsv', sep='\t')) == 17
 
 
-def test_a_missing_table_is_named(tmp_path):
-    with pytest.raises(DataError, match=r'nowhere\.csv'):
-        run(tmp_path / 'out', '--from-table', tmp_path / 'nowhere.csv')
-
-
 @pytest.fixture
 def calls(monkeypatch):
     made = []
