@@ -198,6 +198,24 @@ def in_worker(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
         thread.shutdown(wait=False)
 
 
+def in_workers(
+    work: Callable[[Item], Result], items: Iterable[Item], count: int
+) -> Iterator[Result]:
+    """Yield what `work` returns for each item, from `count` processes if that is more than one."""
+    if count <= 1:
+        yield from map(work, items)
+        return
+    pool = ProcessPoolExecutor(count, mp_context=start_server(), initializer=end_with_parent)
+    try:
+        yield from pool.map(work, items)
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            os.kill(process.pid, signal.SIGINT)  # Nobody needs what they compute any more.
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def find_device(name: str) -> str:
     """Return the name of the device for PyTorch.
 

@@ -59,29 +59,20 @@ def _reports_go_to(target: Report) -> Iterator[None]:
 
 
 @contextmanager
-def portion(begin: float, size: float, total: float, text: str) -> Iterator[None]:
-    """Let reports describe a portion of the current stage, from `begin` to `begin + size`."""
-
-    def scaled(done: float, of: float, more: str) -> None:
-        if outer is not None:
-            outer(begin + size * done / of, total, ', '.join(filter(None, (text, more))))
-
-    outer = _REPORT.get()
-    with _reports_go_to(scaled):
-        yield
-
-
-@contextmanager
 def stage(name: str) -> Iterator[None]:
     """Show what is reported meanwhile, unless the command is quiet."""
     began = shown = time.monotonic()
-    resumed: float | None = None
+    resumed, last = 0.0, math.inf
 
     def show(done: float, total: float, text: str) -> None:
-        nonlocal shown, resumed
+        nonlocal began, shown, resumed, last
         now, share = time.monotonic(), min(done / total, 1.0) if total else 0.0
-        if resumed is None:  # What is done at once was done by an earlier run.
+        if share < last:  # A part begins; what is done at once was done by an earlier run.
+            if last <= 1:
+                began = now
+                bar.reset(1.0)
             resumed = share if now - began < 1 else 0.0
+        last = share
         if now - shown < (SECONDS_BETWEEN_LINES if bar.disable else SECONDS_BETWEEN_UPDATES):
             return
         shown = now

@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 import pytest
+import torch
 
+from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import GZIP_PART, write_image
 from surreal_bids.parallel import (
@@ -23,6 +26,9 @@ from surreal_bids.parallel import (
     set_threads,
     start_server,
 )
+from surreal_bids.rindices.crossfit import fit_folds, prepare_folds
+from surreal_bids.rindices.model import TableModel
+from tests.cohort.study import QUICK, make_study
 
 ORPHAN = """
 import multiprocessing, os, time
@@ -158,6 +164,19 @@ def test_a_function_runs_in_a_worker_and_its_errors_come_back():
     assert in_worker(find_device, 'cpu').result() == 'cpu'
     with pytest.raises(UsageError, match='unknown device'):
         in_worker(find_device, 'tpu').result()
+
+
+@pytest.mark.slow
+def test_folds_in_processes_of_their_own_give_the_same_models(tmp_path):
+    cohort = read_cohort(*make_study().write(tmp_path))
+    options = replace(QUICK, iterations=20, folds=2)
+    model, folds = TableModel.fit(cohort, options), prepare_folds(cohort, options)
+    alone, together = (fit_folds(folds, model, options, n_procs=n)[1] for n in (1, 2))
+    assert [*alone] == [*together] == [1, 2]
+    for fold, each in alone.items():
+        tensors, others = each.state()[0], together[fold].state()[0]
+        assert tensors.keys() == others.keys()
+        assert all(torch.equal(tensors[name], others[name]) for name in tensors)
 
 
 @pytest.mark.parametrize(

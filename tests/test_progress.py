@@ -48,6 +48,16 @@ def test_what_an_earlier_run_has_done_does_not_count_as_fast(wait, caplog):
     assert caplog.messages == ['folds: 60 %, 01:00 elapsed, 04:00 left']
 
 
+def test_the_time_left_of_a_part_is_not_measured_on_the_part_before(wait, caplog):
+    caplog.set_level(logging.INFO, PROGRESS.name)
+    with stage('final model'):
+        for part in range(2):
+            for done in range(101):
+                wait(0.7)
+                report(done, 100, f'part {part}')
+    assert caplog.messages[-1].startswith('final model: 70 %, 00:49 elapsed, 00:21 left')
+
+
 def test_halfway_through_a_stage_half_of_its_time_is_left(wait, monkeypatch, caplog):
     """The estimate was made for the whole command: 4:39 left of a command of 0:29."""
     terminal = io.StringIO()

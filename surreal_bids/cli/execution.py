@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import re
 import secrets
+import shutil
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from traceback import format_exception
@@ -22,12 +26,12 @@ from nipype.pipeline.plugins.tools import report_crash
 from nipype.utils.profiler import get_system_total_memory_gb
 from threadpoolctl import threadpool_limits
 
-from surreal_bids.cli.crashes import Crash, collect_crashes, crash_dir, step_names
 from surreal_bids.cli.main import log_from, log_level, usable_cores
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.config import AppConfig
-from surreal_bids.exceptions import UsageError
+from surreal_bids.exceptions import SurrealError, UsageError
 from surreal_bids.files import read_option_file
+from surreal_bids.interfaces import ERROR
 from surreal_bids.parallel import (
     THREAD_SETTINGS,
     end_with_parent,
@@ -55,6 +59,38 @@ DIED = (
     'fewer processes (--nprocs) or limit the memory (--mem-gb)\n'
 )
 """Error of a step whose process was killed, as systems do when memory runs out."""
+
+ERROR_LINE = re.compile(r'^\s*((?:\w+\.)*)(\w+(?:Error|Exception)): (.+)$', re.MULTILINE)
+"""Line of a traceback that names an error: its module, type and message."""
+
+PART = re.compile(r'^_(.+?)(\d+)$')
+"""Name of the parts of a step that Nipype runs for each item of a list."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A step that failed.
+
+    Attributes
+    ----------
+    hierarchy
+        Names of the workflows around the step, outermost first.
+    step
+        Name of the node; `name[2]` is the third part of a step that runs for each item.
+    reason
+        Last line of the error, without its type if this package raised it.
+    report
+        Crash report of Nipype.
+    exit_code
+        Exit code of the error, if this package raised it.
+    """
+
+    hierarchy: tuple[str, ...]
+    step: str
+    reason: str
+    report: str
+    exit_code: int = SurrealError.exit_code
+
 
 StatusCallback = Callable[[tuple[str, ...], str], None]
 """Called with the names of the workflows around a step and its own, and `start`, `end`, `ready`
@@ -151,9 +187,8 @@ class DepthFirstPlugin(PluginBase):
         self._threads = int(plugin_args.get('threads', 1))
         self._graph: Any = None
         self._branches: list[_Branch] = []
-        self._running: dict[Future, tuple[_Branch, Any, bool]] = {}
+        self._running: dict[Future, tuple[_Branch, Any, ProcessPoolExecutor | None]] = {}
         self._pool = self._make_pool(self.processors)
-        self._lone_pools: list[ProcessPoolExecutor] = []
         self._to_retry: list[tuple[_Branch, Any]] = []
 
     def run(self, graph: Any, config: Any, updatehash: bool = False) -> None:
@@ -177,14 +212,14 @@ class DepthFirstPlugin(PluginBase):
                 else:
                     return
         finally:
-            for pool in (self._pool, *self._lone_pools):
+            alone = [pool for *_, pool in self._running.values() if pool is not None]
+            for pool in (self._pool, *alone):
                 pool.shutdown(cancel_futures=True)
 
     @property
     def _may_start(self) -> bool:
         """Whether steps may start: no step has to run alone."""
-        alone = any(is_last_try for *_, is_last_try in self._running.values())
-        return not (alone or self._to_retry)
+        return not (self._to_retry or any(alone for *_, alone in self._running.values()))
 
     @property
     def _has_room(self) -> bool:
@@ -242,7 +277,7 @@ class DepthFirstPlugin(PluginBase):
         except BrokenProcessPool:
             self._pool = self._make_pool(self.processors)
             future = self._pool.submit(run_step, step, self._threads_for(step))
-        self._running[future] = branch, step, False
+        self._running[future] = branch, step, None
 
     def _threads_for(self, step: Any) -> int:
         """Number of threads of a step: more than one if images are fewer than cores.
@@ -260,14 +295,16 @@ class DepthFirstPlugin(PluginBase):
         for _, step, _ in self._running.values() if not ended else ():
             self._tell(step, 'running')
         for future in ended:
-            branch, step, is_last_try = self._running.pop(future)
+            branch, step, own_pool = self._running.pop(future)
+            if own_pool is not None:
+                own_pool.shutdown()
             try:
                 self._end(branch, step, *future.result())
             except BrokenProcessPool:
-                if is_last_try:
-                    self._end(branch, step, [DIED], False)
-                else:
+                if own_pool is None:
                     self._to_retry.append((branch, step))
+                else:
+                    self._end(branch, step, [DIED], False)
 
     def _retry(self) -> None:
         """Run a step whose worker was killed again, when nothing else runs.
@@ -277,9 +314,8 @@ class DepthFirstPlugin(PluginBase):
         """
         if self._to_retry and not self._running:
             branch, step = self._to_retry.pop(0)
-            self._lone_pools.append(self._make_pool(1))
-            again = self._lone_pools[-1].submit(run_step, step)
-            self._running[again] = branch, step, True
+            pool = self._make_pool(1)
+            self._running[pool.submit(run_step, step)] = branch, step, pool
 
     def _end(self, branch: _Branch, step: Any, traceback: list[str] | None, ready: bool) -> None:
         if traceback is None:
@@ -467,3 +503,51 @@ def _check_plugin_args(path: Path, arguments: Any) -> None:
         value = arguments.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise UsageError(f'--use-plugin {path}: {name} is {value!r}; expected a number above 0')
+
+
+def step_names(folder: str, base_dir: Path) -> tuple[str, ...]:
+    """Derive the names of the workflows around a step and its own from its folder.
+
+    Only the folder shows where a part belongs: `w/a/step/mapflow/_step2` becomes `w`, `a`,
+    `step[2]`.
+    """
+    *hierarchy, name = Path(folder).relative_to(base_dir.resolve()).parts
+    part = PART.match(name) if hierarchy[-1:] == ['mapflow'] else None
+    if part is None:
+        return (*hierarchy, name)
+    return (*hierarchy[:-2], f'{part[1]}[{part[2]}]')
+
+
+def crash_dir(workflow: Workflow) -> Path:
+    """Return the folder of the crash reports of a workflow."""
+    return Path(workflow.config['execution']['crashdump_dir'])
+
+
+def collect_crashes(workflow: Workflow) -> list[Crash]:
+    """Read and delete the crash reports of Nipype; their content is kept in the logs."""
+    folder = crash_dir(workflow)
+    reports = (path.read_text(encoding='utf-8') for path in folder.glob('crash-*'))
+    crashes = [_read_crash(report, Path(workflow.base_dir)) for report in reports]
+    shutil.rmtree(folder, ignore_errors=True)
+    return sorted(crashes, key=lambda crash: (crash.hierarchy, crash.step))
+
+
+def _read_crash(report: str, base_dir: Path) -> Crash:
+    match = re.search(r'^Working directory: (.+)$', report, re.MULTILINE)
+    if match is None:
+        return Crash((), 'unknown', _reason(report), report)
+    *hierarchy, step = step_names(match[1], base_dir)
+    record = Path(match[1]) / ERROR
+    if not record.is_file():
+        return Crash(tuple(hierarchy), step, _reason(report), report)
+    error = json.loads(record.read_text(encoding='utf-8'))
+    return Crash(tuple(hierarchy), step, error['message'], report, error['exit_code'])
+
+
+def _reason(report: str) -> str:
+    """Find the last line that names an error, other than those of Nipype itself."""
+    errors = [match for match in ERROR_LINE.finditer(report) if match[2] != 'NodeExecutionError']
+    if not errors:
+        return 'unknown; see the report'
+    module, kind, message = errors[-1].groups()
+    return message if module == 'surreal_bids.exceptions.' else f'{kind}: {message}'

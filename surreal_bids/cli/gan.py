@@ -44,7 +44,7 @@ from surreal_bids.files import (
     sole_use,
     write_text,
 )
-from surreal_bids.parallel import set_threads
+from surreal_bids.parallel import find_device, set_threads
 from surreal_bids.progress import stage
 from surreal_bids.published import model_name
 from surreal_bids.text import counted, list_briefly
@@ -143,7 +143,8 @@ def run_fit(arguments: argparse.Namespace) -> int:
             claim_checkpoints(out / CHECKPOINTS, made_from)
         if kept := len(list_checkpoints(out / CHECKPOINTS)):
             summarise(f'Resuming from {counted(kept, "checkpoint")} in {out / CHECKPOINTS}\n')
-        trained = train(data, folds, training, out / CHECKPOINTS)
+        n_procs = usable_cores() if find_device(training.device) == 'cpu' else 1
+        trained = train(data, folds, training, out / CHECKPOINTS, n_procs)
         with stage('analysis'):
             found = analyse_trained(cohort, trained, training.random_seed)
             report = _write_fit(out, found, arguments.table.name, made_from)

@@ -33,9 +33,8 @@ from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cautions import log_cautions
 from surreal_bids.cli.config_file import config_to_toml, write_config
 from surreal_bids.cli.contents import without_bad_results
-from surreal_bids.cli.crashes import Crash
 from surreal_bids.cli.dry_run import estimate, lacking_space
-from surreal_bids.cli.execution import run_workflows, runs_here
+from surreal_bids.cli.execution import Crash, run_workflows, runs_here
 from surreal_bids.cli.plan import (
     Job,
     Plan,

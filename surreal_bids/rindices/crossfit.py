@@ -8,6 +8,7 @@ Surreal-GAN again without each fold of the participants, and applies them to tha
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +32,8 @@ from surreal_bids.model.number import (
     warn_of_chance,
 )
 from surreal_bids.names import SINGULAR, SPREAD_SUFFIX, TRAINED_ON_SUFFIX
-from surreal_bids.progress import stage
+from surreal_bids.parallel import in_workers
+from surreal_bids.progress import report, stage
 from surreal_bids.rindices.model import (
     BASELINE,
     R_INDEX,
@@ -195,9 +197,7 @@ def part_seed(seed: int, stream: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, stream, number]).generate_state(1)[0])
 
 
-def fold_options(
-    options: TrainingOptions, chosen: Selection, fold: int, data: TrainingData
-) -> TrainingOptions:
+def fold_options(options: TrainingOptions, chosen: Selection, fold: int) -> TrainingOptions:
     """How the model of a fold is trained: M and lambda of the whole sample, few members, own seed.
 
     One round of four, so that one in another optimum can be left out.
@@ -224,24 +224,40 @@ def fit_fold(
     else: they are the same patterns, as the others show them.
     """
     own = None if checkpoint_dir is None else checkpoint_dir / f'fold-{fold}'
-    options = fold_options(options, final.selected_, fold, data)
+    options = fold_options(options, final.selected_, fold)
     with without_warnings('surreal_bids.model.agreement'):
         return select_model(data, options, own, assess_number=False, like=final)
 
 
 def fit_folds(
-    folds: Folds, model: TableModel, options: TrainingOptions, checkpoint_dir: Path | None = None
+    folds: Folds,
+    model: TableModel,
+    options: TrainingOptions,
+    checkpoint_dir: Path | None = None,
+    n_procs: int = 1,
 ) -> tuple[Folds, dict[int, TableModel]]:
-    """Train the models of all folds, one after the other; folds that fail are added to `failed`."""
+    """Train the models of all folds, `n_procs` at a time; those that fail are added to `failed`."""
     models: dict[int, TableModel] = {}
     failed = dict(folds.failed)
-    for fold, data in folds.data.items():
-        try:
-            with stage(f'fold {fold}'):
-                models[fold] = fit_fold(data, options, model.gan, fold, checkpoint_dir)
-        except DataError as error:
-            failed[fold] = explain_failure(fold, error)
+    jobs = [(data, options, model.gan, fold, checkpoint_dir) for fold, data in folds.data.items()]
+    with stage('folds'):
+        found = in_workers(_try_fold, jobs, min(n_procs, len(jobs)))
+        for trained, fold in zip(found, folds.data):
+            if isinstance(trained, DataError):
+                failed[fold] = explain_failure(fold, trained)
+            else:
+                models[fold] = trained
+            done = len(models) + len(failed) - len(folds.failed)
+            report(done, len(jobs), f'{done} of {len(jobs)}')
     return replace(folds, failed=failed), models
+
+
+def _try_fold(job: tuple[Any, ...]) -> TableModel | DataError:
+    try:
+        with stage(f'fold {job[3]}'):
+            return fit_fold(*job)
+    except DataError as error:
+        return DataError(str(error))
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,19 +281,29 @@ class Trained:
 FINAL = 'final model'
 """Name of the first stage of training."""
 
+WORTH_PROCESSES = 30.0
+"""Seconds that the final model takes at least if folds are trained in processes of their own."""
+
 
 def train(
     data: TrainingData,
     folds: Folds | None,
     options: TrainingOptions,
     checkpoint_dir: Path | None = None,
+    n_procs: int = 1,
 ) -> Trained:
-    """Train on all participants, then without each fold; if interrupted, the same call resumes."""
+    """Train on all participants, then without each fold; if interrupted, the same call resumes.
+
+    Folds are trained `n_procs` at a time if this is worth the start of processes; the models are
+    the same.
+    """
+    began = time.monotonic()
     with stage(FINAL):
         model = select_model(data, options, checkpoint_dir)
     if folds is None:
         return Trained(model)
-    return Trained(model, *fit_folds(folds, model, options, checkpoint_dir))
+    at_once = n_procs if time.monotonic() - began > WORTH_PROCESSES else 1
+    return Trained(model, *fit_folds(folds, model, options, checkpoint_dir, at_once))
 
 
 MODEL, FOLD = 'model', 'fold'

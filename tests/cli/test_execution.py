@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from nipype import Function, MapNode, Merge, Node, Workflow
 
-from surreal_bids.cli.execution import read_plugin, run_workflow, run_workflows
+from surreal_bids.cli.execution import DepthFirstPlugin, read_plugin, run_workflow, run_workflows
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 from surreal_bids.parallel import THREAD_SETTINGS, limited_threads
@@ -136,6 +136,28 @@ def test_steps_that_died_together_are_tried_again_one_by_one(config, tmp_path):
     everyone.get_node('bad').inputs.x = 3
     crashes = run_workflow(everyone, config)
     assert [crash.step for crash in crashes] == ['bad']
+
+
+@pytest.mark.slow
+def test_the_process_of_a_step_that_runs_again_ends_with_it(config, monkeypatch):
+    pools, ended = [], []
+
+    def make_pool(plugin, workers):
+        pools.append(make(plugin, workers))
+        return pools[-1]
+
+    def look(names, status):
+        if status == 'exception':
+            ended.append([pool._processes is None for pool in pools])
+
+    make = DepthFirstPlugin._make_pool
+    monkeypatch.setattr(DepthFirstPlugin, '_make_pool', make_pool)
+    everyone = Workflow('everyone')
+    everyone.add_nodes([Node(Function(function=die), name=name) for name in ('a', 'b')])
+    for name in ('a', 'b'):
+        everyone.get_node(name).inputs.x = 1
+    run_workflow(everyone, config, look)
+    assert ended == [[False, True], [False, True, True]]
 
 
 @pytest.mark.slow

@@ -276,9 +276,8 @@ def test_a_step_of_the_graph_assigns_the_same_folds(cohort, tmp_path):
 
 
 def test_seeds_of_parts_are_their_own(cohort, model):
-    data = prepare_folds(cohort, OPTIONS).data[1]
     chosen = model.gan.selected_
-    folds = [fold_options(OPTIONS, chosen, fold, data) for fold in (1, 2)]
+    folds = [fold_options(OPTIONS, chosen, fold) for fold in (1, 2)]
     assert len({each.random_seed for each in (OPTIONS, *folds)}) == 3
     assert {each.n_patterns for each in folds} == {(chosen.n_patterns,)}
 
