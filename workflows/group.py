@@ -10,6 +10,7 @@ from nipype.pipeline import engine as pe
 
 from surreal_bids.interfaces.group import PATTERNS, AnalyseGroup, TrainPart
 from surreal_bids.interfaces.participant_reports import WriteIndividuals
+from surreal_bids.model.networks import RANDOM_CANDIDATES
 
 
 def init_group_wf(
@@ -103,9 +104,11 @@ def _init_report_nodes(
     ]
 
 
-def trains_each_number(options: Mapping[str, Any]) -> bool:
-    """Whether members of every number of patterns are trained, each number by itself."""
-    return options.get('preset') != 'sparse' and len(options['n_patterns']) > 0
+def separate_numbers(options: Mapping[str, Any]) -> tuple[int, ...]:
+    """Numbers of patterns whose members are trained in a node of their own; none with `sparse`."""
+    if options.get('preset') == 'sparse':
+        return ()
+    return tuple(dict.fromkeys(options['n_patterns'] or RANDOM_CANDIDATES))
 
 
 def init_training_wf(
@@ -160,8 +163,7 @@ def init_training_wf(
 
     model = init_part_node('model')
     workflow.connect([(model, outputnode, [('out_file', 'model_card')])])
-    numbers = options['n_patterns'] if trains_each_number(options) else ()
-    candidates = [init_part_node(f'{PATTERNS}-{number}') for number in numbers]
+    candidates = [init_part_node(f'{PATTERNS}-{m}') for m in separate_numbers(options)]
     _merge_parts(workflow, candidates, model, 'checkpoint_files')
     folds = [init_part_node(f'fold-{number}') for number in range(1, n_folds + 1)]
     _merge_parts(workflow, folds, outputnode, 'fold_cards')

@@ -62,7 +62,7 @@ from surreal_bids.rindices.model import (
 from surreal_bids.rindices.new_sites import adapt_to_controls, note_site_errors, sites_by_name
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted, list_briefly
-from surreal_bids.workflows.group import init_group_wf, init_training_wf, trains_each_number
+from surreal_bids.workflows.group import init_group_wf, init_training_wf, separate_numbers
 
 LOGGER = logging.getLogger(__name__)
 
@@ -469,7 +469,7 @@ def _training_threads(config: AppConfig) -> int:
     if config.preset == 'sparse':
         return config.omp_nthreads
     cores = config.nprocs or usable_cores()
-    at_once = len(set(config.n_patterns)) if trains_each_number(asdict(config)) else 1
+    at_once = len(separate_numbers(asdict(config))) or 1
     return max(config.omp_nthreads, cores // at_once, 1)
 
 
