@@ -18,7 +18,7 @@ from surreal_bids.rindices.model import (
 from tests.analysis.group_study import make_config, write_dataset
 
 SETTINGS = TrainingOptions(
-    preset='iclr2022',
+    preset='correlated',
     n_patterns=(2, 3),
     ortho=(0.2,),
     repetitions=2,

@@ -12,7 +12,7 @@ from surreal_bids.config import CohortOptions, TrainingOptions
 from surreal_bids.simulation.tables import TASKS, simulate_table
 
 OPTIONS = TrainingOptions(
-    preset='iclr2022',
+    preset='correlated',
     n_patterns=(2,),
     ortho=(0.2,),
     repetitions=2,
