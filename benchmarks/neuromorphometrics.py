@@ -36,7 +36,7 @@ from surreal_bids.imaging.atlas import (
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import (
     Transform,
-    identity_transform,
+    affine_transform,
     resample,
     split_affine,
     voxel_coordinates,
@@ -126,7 +126,7 @@ def divide_by_template(t1w: Image, labels: Image) -> NDArray[np.uint8]:
         Of Neuromorphometrics, on the same grid of cubic voxels.
     """
     to_template = register(coarse_brain(t1w), builtin_template(COARSE_MM).t1w).forward
-    here = compose(identity_transform(t1w.shape, t1w.affine), to_template)
+    here = compose(affine_transform(t1w.shape, t1w.affine, np.eye(4)), to_template)
     tracts = np.asarray(resample(read_labels(TRACTS_FILE), here, order=0).dataobj, dtype=np.uint8)
     template_mm = voxel_coordinates(here, np.eye(4))
     values = np.asarray(labels.dataobj).astype(np.uint8)

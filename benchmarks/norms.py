@@ -42,7 +42,8 @@ from safetensors.torch import save_file
 import surreal_bids
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, voxel_volume
-from surreal_bids.imaging.brain import brain_mask, correct_bias
+from surreal_bids.imaging.bias import correct_bias
+from surreal_bids.imaging.brain import brain_mask
 from surreal_bids.imaging.deformation import FLUID
 from surreal_bids.imaging.network import (
     FINE_BELOW_MM,

@@ -25,7 +25,8 @@ import torch
 from surreal_bids.cohort.retest import HEAD_SIZE, differences_within, estimate_noise
 from surreal_bids.files import write_tsv
 from surreal_bids.images import load_image, voxel_volume
-from surreal_bids.imaging.brain import brain_mask, correct_bias
+from surreal_bids.imaging.bias import correct_bias
+from surreal_bids.imaging.brain import brain_mask
 from surreal_bids.imaging.network import segment_regions
 from surreal_bids.regions import muse_indices, region_mates
 from surreal_bids.rindices.measurement_noise import NOISE_TABLE

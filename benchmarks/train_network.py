@@ -91,7 +91,8 @@ def prepare(sets: Path, heads: Path) -> None:
     import nibabel as nib
 
     from surreal_bids.images import load_image
-    from surreal_bids.imaging.brain import brain_mask, correct_bias
+    from surreal_bids.imaging.bias import correct_bias
+    from surreal_bids.imaging.brain import brain_mask
 
     for path in (path for name in SETS for path in sorted((sets / name / 'T1w').iterdir())):
         t1w = load_image(path)

@@ -21,12 +21,12 @@ from machine import write_results
 from numpy.typing import NDArray
 
 from surreal_bids.images import Image, voxel_volume
-from surreal_bids.imaging.brain import correct_bias
+from surreal_bids.imaging.bias import correct_bias
 from surreal_bids.imaging.deformation import FLUID
 from surreal_bids.imaging.ravens import ravens_maps
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.tissue import classify_tissue
-from surreal_bids.imaging.transforms import identity_transform, resample, resample_all
+from surreal_bids.imaging.transforms import affine_transform, resample, resample_all
 from surreal_bids.simulation.anatomy import adjacent_regions
 from surreal_bids.simulation.cohort import CohortPlan, Person, load_simulator, skull_stripped
 from surreal_bids.simulation.scanner import SimulatedScan
@@ -54,7 +54,7 @@ def ravens_of(scan: SimulatedScan, template: Template) -> tuple[dict[str, Image]
 
 
 def template_labels(template: Template) -> Image:
-    grid = identity_transform(template.t1w.shape, template.t1w.affine)
+    grid = affine_transform(template.t1w.shape, template.t1w.affine, np.eye(4))
     return resample(muse_labels(), grid, order=0)
 
 

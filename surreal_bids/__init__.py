@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from surreal_bids.cohort.cohort import Cohort
     from surreal_bids.harmonization.combat import ComBat
-    from surreal_bids.imaging.brain import brain_mask, correct_bias
+    from surreal_bids.imaging.bias import correct_bias
+    from surreal_bids.imaging.brain import brain_mask
     from surreal_bids.imaging.fusion import fuse_labels
     from surreal_bids.imaging.ravens import ravens_maps
     from surreal_bids.imaging.registration import register
@@ -43,7 +44,7 @@ _HOMES = {
     'TableModel': 'rindices.model',
     'brain_mask': 'imaging.brain',
     'classify_tissue': 'imaging.tissue',
-    'correct_bias': 'imaging.brain',
+    'correct_bias': 'imaging.bias',
     'fuse_labels': 'imaging.fusion',
     'ravens_maps': 'imaging.ravens',
     'register': 'imaging.registration',

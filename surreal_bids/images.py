@@ -13,6 +13,7 @@ import nibabel as nib
 import numpy as np
 from nibabel.affines import apply_affine, voxel_sizes
 from nibabel.filebasedimages import ImageFileError
+from nibabel.orientations import axcodes2ornt
 from nibabel.spatialimages import HeaderDataError, SpatialImage
 from numpy.typing import DTypeLike, NDArray
 
@@ -30,6 +31,11 @@ Image = nib.nifti1.Nifti1Image
 
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0])
 """Conversion of world axes between nibabel (RAS) and ITK (LPS), in both directions."""
+
+UPRIGHT = axcodes2ornt('RAS')
+"""Orientation with axes to the right, front and top."""
+
+MM3_PER_ML = 1000.0
 
 VOXEL_SIZE_TOLERANCE = 0.01
 """Relative difference of voxel sizes from which the scale of an sform does not match."""

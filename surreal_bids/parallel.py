@@ -18,9 +18,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from surreal_bids.exceptions import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Item = TypeVar('Item')
 Result = TypeVar('Result')
@@ -66,6 +69,29 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
     finally:
         # Nothing goes on behind the back of who needs no further results.
         wait([each for each in waiting if not each.cancel()])
+
+
+PLANES = 16
+"""Planes per slab on a CPU, which fit in its cache; on a GPU, a volume is one slab. Slabs do not
+depend on the number of threads, so neither do results."""
+
+
+def in_slabs(work: Callable[[slice], Result], volumes: Tensor, axis: int) -> list[Result]:
+    """Call `work` with the slice of each slab along one of the last three axes."""
+    size = volumes.shape[axis - 3]
+    return in_parts(work, size, PLANES if volumes.device.type == 'cpu' else size)
+
+
+def in_parts(work: Callable[[slice], Result], size: int, length: int) -> list[Result]:
+    """Call `work` with consecutive slices of a length that cover `size` elements."""
+    parts = [slice(start, min(start + length, size)) for start in range(0, size, length)]
+    return list(in_threads(work, parts))
+
+
+def with_neighbours(slab: slice, size: int) -> tuple[slice, slice]:
+    """Return a slab with its neighbouring planes, and the place of the slab in it."""
+    start, stop = max(slab.start - 1, 0), min(slab.stop + 1, size)
+    return slice(start, stop), slice(slab.start - start, slab.stop - start)
 
 
 THREAD_SETTINGS = (

@@ -38,19 +38,18 @@ from surreal_bids.files import (
 )
 from surreal_bids.names import TRAINED_ON_SUFFIX, without_prefix
 from surreal_bids.progress import with_bar
-from surreal_bids.simulation.anatomy import PATTERNS
+from surreal_bids.simulation.anatomy import PATTERNS, VOXEL_SIZES_MM, labels_at, load_labels
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
-from surreal_bids.simulation.maps import simulate_ravens
 from surreal_bids.simulation.population import read_controls
 from surreal_bids.simulation.tables import (
     RESAMPLINGS,
     TASKS,
     SimulatedTable,
     claim_folder,
+    simulate_ravens,
     simulate_table,
     write_simulated_table,
 )
-from surreal_bids.simulation.templates import VOXEL_SIZES_MM
 from surreal_bids.stats.concordance import concordance_matrix, match_patterns, pattern_c_index
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
@@ -357,10 +356,8 @@ def run_score(arguments: argparse.Namespace) -> int:
 
 def _map_scores(folder: Path, truth: Path, found: Sequence[str]) -> list[float]:
     """AUC of |t| of each pattern's regression among patients, for the regions it truly concerns."""
-    # Scikit-learn and the template's labels take seconds, which only this option should cost.
+    # Scikit-learn takes seconds, which only this option should cost.
     from sklearn.metrics import roc_auc_score
-
-    from surreal_bids.simulation.templates import labels_at, load_labels
 
     paths = [_slope_map(folder, name) for name in found]
     patterns = pd.read_csv(truth / 'patterns.tsv', sep='\t')

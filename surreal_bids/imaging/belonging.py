@@ -21,7 +21,7 @@ from scipy import ndimage
 from scipy.stats import rankdata
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import Image, describe_difference, same_grid, voxel_volume
+from surreal_bids.images import Image, require_same_grid, voxel_volume
 from surreal_bids.imaging.brain import MASK_LITRES, MM3_PER_LITRE
 from surreal_bids.regions import side_of, tissue_of
 
@@ -252,7 +252,7 @@ def check_mask(mask: Image, t1w: Image) -> None:
     Intensities depend on the distance from the surface of the brain. A mask of the same head, tight
     or loose, shows this dependence best where it is.
     """
-    _require_grid(mask, t1w)
+    require_same_grid(mask, t1w, 'the brain mask')
     values = np.asarray(mask.dataobj)
     if np.any((values != 0) & (values != values.max())):
         raise DataError('more than two values; provide a mask, or remove it to compute a new one')
@@ -298,7 +298,7 @@ def _near_surface(mask: Image) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 def check_tissue_maps(maps: Sequence[Image], t1w: Image) -> str:
     """Check that maps of GM, WM and CSF are probabilities and fit a T1w image; return doubts."""
     for each in maps:
-        _require_grid(each, t1w)
+        require_same_grid(each, t1w, 'the tissue map')
         values = np.asarray(each.dataobj)
         if values.min() < -0.01 or values.max() > 1.01:
             raise DataError(
@@ -311,22 +311,9 @@ def check_tissue_maps(maps: Sequence[Image], t1w: Image) -> str:
     return check_tissue(Head(t1w), points, np.array(['none', 'GM', 'WM'])[tissues])
 
 
-def _require_grid(image: Image, t1w: Image) -> None:
-    if not same_grid(image, t1w):
-        raise DataError(
-            f'not on the grid of the T1w image ({describe_difference(image, t1w)}); '
-            'resample it, or remove it to compute a new one'
-        )
-
-
 def check_lesion(lesion: Image, t1w: Image) -> None:
     """Check that a lesion mask is a mask on the grid of a T1w image, and smaller than a brain."""
-    if not same_grid(lesion, t1w):
-        raise DataError(
-            f'not on the grid of the T1w image in use ({describe_difference(lesion, t1w)}); '
-            'resample the lesion mask to it, in a folder of its own (-d lesions=DIR) if the T1w '
-            'image is from --derivatives'
-        )
+    require_same_grid(lesion, t1w, 'the lesion mask', 'the T1w image in use')
     values = np.asarray(lesion.dataobj)
     if np.any((values != 0) & (values != values.max())) or 0 < values.max() < 1:
         raise DataError(
@@ -355,3 +342,50 @@ def check_same_head(corrected: Image, raw: Image) -> None:
     here, moved = Head(corrected).scores(points, correlation)
     if here < LEAST_CORRELATION and not 1 - np.mean(moved) / max(here, 1e-6) >= LEAST_DROP:
         _refuse(f'it does not fit the raw T1w image (correlation {here:.2f})')
+
+
+OVERLAP_POINTS = 100_000
+LEAST_OVERLAP = 0.85
+MOST_OF_MASK = 1.2
+"""Number of labelled voxels to check, minimum share of them inside the brain mask, and maximum
+volume relative to the mask. In 55 heads, the share is 0.97 to 1, and the volume 0.89 to 1.02."""
+
+
+def require_overlap(labels: Image, mask: Image, regions: pd.DataFrame) -> None:
+    """Check that a segmentation overlaps the brain mask.
+
+    Parameters
+    ----------
+    labels
+        Label map on any grid, such as that of FreeSurfer.
+    mask
+        Brain mask on the grid of the T1w image.
+    regions
+        Columns `index` and `name`. CSF around the brain, which SynthSeg labels, is not compared:
+        some masks are without it.
+
+    Raises
+    ------
+    DataError
+        Much of the segmentation is outside the mask, or it is larger than the mask.
+    """
+    fluid = regions.loc[regions['name'].str.contains('csf', case=False), 'index']
+    brain = np.argwhere(~np.isin(np.asarray(labels.dataobj), [0, *fluid]))
+    voxels = brain[:: max(1, len(brain) // OVERLAP_POINTS)]
+    to_mask = np.linalg.inv(mask.affine) @ labels.affine
+    places = np.rint(apply_affine(to_mask, voxels)).astype(int)
+    within = ((places >= 0) & (places < mask.shape)).all(axis=1)
+    inside = np.asarray(mask.dataobj)[tuple(places[within].T)] > 0
+    share = inside.sum() / max(1, len(voxels))
+    if share < LEAST_OVERLAP:
+        raise DataError(
+            f'only {share:.0%} of the segmentation is inside the brain mask of the T1w image; '
+            'check that both are from the same image and that their headers match'
+        )
+    labelled = len(brain) * voxel_volume(labels)
+    masked = np.count_nonzero(np.asarray(mask.dataobj) > 0) * voxel_volume(mask)
+    if labelled > MOST_OF_MASK * masked:
+        raise DataError(
+            f'the segmentation is {labelled / masked:.1f} times as large as the brain mask of the '
+            'T1w image; check that both are from the same image'
+        )

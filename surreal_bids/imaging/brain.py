@@ -1,19 +1,13 @@
-"""Brain extraction (deepbet) and bias field correction (N4)."""
+"""Brain extraction with deepbet."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from nibabel.affines import voxel_sizes
-from nibabel.orientations import apply_orientation, axcodes2ornt, io_orientation, ornt_transform
 from numpy.typing import NDArray
 from scipy import ndimage
-from scipy.interpolate import make_interp_spline
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import Image, like, same_grid, voxel_volume
-from surreal_bids.imaging.n4 import n4_log_field
+from surreal_bids.images import Image, like, voxel_volume
 
 MM3_PER_LITRE = 1e6
 
@@ -113,132 +107,3 @@ def check_mask_volume(volume: float) -> None:
             f'{largest:g}; check the voxel size in the header, and provide a brain mask or exclude '
             'this image'
         )
-
-
-GRID_SPACING_MM = 5.0
-"""Minimum distance between the voxels that N4 uses; the field varies over centimetres. A distance
-of 4 mm nearly doubles the time and raises the correlation with a known field by at most 0.02."""
-
-ITERATIONS = (50, 50, 50, 50)
-"""Maximum number of iterations per level (defaults of ANTs); each level halves the distance of the
-control points. (30, 20, 10) with a tolerance of 1e-3 take half the time, but the
-correlation with known fields in a real head falls from 0.95-0.99 to 0.57-0.84."""
-
-TOLERANCE = 1e-7
-"""Change of the field (coefficient of variation) at which a level converges; see
-`benchmarks/README.md`."""
-
-ROUNDING = 0.05
-"""Tolerance of the distance, in voxels."""
-
-MIN_SAMPLES = 4
-"""Minimum number of voxels along an axis, for a cubic spline."""
-
-UPRIGHT = axcodes2ornt('RAS')
-"""Orientation with axes to the right, front and top."""
-
-MIN_FOREGROUND = 100
-"""Minimum number of voxels for the histogram of N4."""
-
-
-def correct_bias(
-    image: Image,
-    mask: Image | None = None,
-    *,
-    grid_spacing: float = GRID_SPACING_MM,
-    iterations: Sequence[int] = ITERATIONS,
-    tolerance: float = TOLERANCE,
-) -> Image:
-    """Divide an image by its bias field; the mean intensity in the mask is preserved.
-
-    Parameters
-    ----------
-    image
-        T1w image.
-    mask
-        Voxels in which the field is estimated, on the grid of the image; without a mask, voxels
-        brighter than the mean.
-    grid_spacing
-        Minimum distance (mm) between the voxels that N4 uses.
-    iterations
-        Maximum number of iterations at each level of the spline.
-    tolerance
-        Change of the field at which a level converges.
-
-    Returns
-    -------
-    Corrected image, float32.
-    """
-    log_field = log_bias_field(
-        image, mask, grid_spacing=grid_spacing, iterations=iterations, tolerance=tolerance
-    )
-    values = np.asarray(image.dataobj, dtype=np.float32)
-    inside = _foreground(image, mask)
-    corrected = values * np.exp(-log_field)
-    corrected *= values[inside].mean(dtype=float) / corrected[inside].mean(dtype=float)
-    return like(image, corrected, np.float32)
-
-
-def log_bias_field(
-    image: Image,
-    mask: Image | None = None,
-    *,
-    grid_spacing: float = GRID_SPACING_MM,
-    iterations: Sequence[int] = ITERATIONS,
-    tolerance: float = TOLERANCE,
-) -> NDArray[np.float32]:
-    """Compute the logarithm of the bias field, up to a constant, on the grid of the image.
-
-    N4 uses single voxels a few millimetres apart. Block means would mix tissues and blur the peaks
-    of the histogram that N4 sharpens. The field is then interpolated with cubic splines. The choice
-    of voxels does not depend on the storage order. Parameters are those of `correct_bias`.
-    """
-    orientation = io_orientation(image.affine)
-    upright = image.as_reoriented(orientation)
-    steps = _steps(upright, grid_spacing)
-    samples = tuple(slice(step // 2, None, step) for step in steps)
-    values = np.asarray(upright.dataobj[samples], dtype=np.float32)
-    foreground = apply_orientation(_foreground(image, mask), orientation)
-    inside = foreground[samples] & (values > 0)
-    if inside.sum() < MIN_FOREGROUND:
-        raise DataError(
-            f'bias field: only {inside.sum()} voxels at a distance of {grid_spacing:g} mm are '
-            'positive and inside the mask; check image and mask, or exclude this image'
-        )
-    coarse = n4_log_field(values, inside, iterations=iterations, tolerance=tolerance)
-    fine = _refine(coarse, samples, upright.shape)
-    return apply_orientation(fine, ornt_transform(UPRIGHT, orientation))
-
-
-def _foreground(image: Image, mask: Image | None) -> NDArray[np.bool_]:
-    """Return the voxels of the mask or, without one, voxels brighter than the mean."""
-    if mask is None:
-        values = np.asarray(image.dataobj, dtype=np.float32)
-        return values > values.mean(dtype=float)
-    if not same_grid(image, mask):
-        raise DataError(
-            f'bias field: the mask ({mask.shape}) is not on the grid of the image '
-            f'({image.shape}); resample it'
-        )
-    return np.asarray(mask.dataobj) > 0
-
-
-def _steps(image: Image, grid_spacing: float) -> list[int]:
-    """Return the number of voxels between samples along each axis."""
-    wanted = np.ceil(grid_spacing / voxel_sizes(image.affine) - ROUNDING)
-    most = np.array(image.shape) // MIN_SAMPLES
-    return np.clip(wanted, 1, np.maximum(most, 1)).astype(int).tolist()
-
-
-def _refine(
-    coarse: NDArray[np.float32], samples: Sequence[slice], shape: Sequence[int]
-) -> NDArray[np.float32]:
-    """Interpolate samples with cubic splines along each axis; beyond the last sample, repeat it."""
-    fine = coarse
-    for axis, (sample, points) in enumerate(zip(samples, shape)):
-        known = np.arange(points)[sample]
-        wanted = np.arange(points).clip(known[0], known[-1])
-        degree = min(3, len(known) - 1)
-        weights = make_interp_spline(known, np.eye(len(known)), degree)(wanted).astype(np.float32)
-        fine = np.moveaxis(np.tensordot(weights, fine, axes=(1, axis)), 0, axis)
-    return fine

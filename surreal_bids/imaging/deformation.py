@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from surreal_bids.imaging.slabs import in_parts, in_slabs, with_neighbours
+from surreal_bids.parallel import in_parts, in_slabs, with_neighbours
 
 
 @dataclass(frozen=True)

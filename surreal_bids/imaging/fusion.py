@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from nibabel.affines import apply_affine
 from numpy.typing import NDArray
 
 from surreal_bids.cautions import VOLUMES, Caution
@@ -45,12 +44,6 @@ LEAST_CORRELATION = 0.1
 """Minimum correlation; where no atlas fits, all have the same weight."""
 
 INT16_MAX = np.iinfo(np.int16).max
-
-OVERLAP_POINTS = 100_000
-LEAST_OVERLAP = 0.85
-MOST_OF_MASK = 1.2
-"""Number of labelled voxels to check, minimum share of them inside the brain mask, and maximum
-volume relative to the mask. In 55 heads, the share is 0.97 to 1, and the volume 0.89 to 1.02."""
 
 MUCH_EXCLUDED = 0.05
 """Share of a segmentation outside the listed regions that triggers a warning."""
@@ -108,14 +101,11 @@ class Fusion:
         0, the background, is excluded.
     background : float
         Volume inside the mask without a label, mm3.
-    confidence : Image
-        Share that the winning label has, float32.
     """
 
     labels: Image
     volumes: dict[int, float]
     background: float
-    confidence: Image
 
 
 class Votes:
@@ -282,13 +272,10 @@ def _count(
     volumes = {int(label): float(sums[label]) for label in np.flatnonzero(sums) if label > 0}
     winners = np.zeros(inside.shape, np.int32)
     winners[inside] = np.take_along_axis(labels, shares.argmax(axis=0)[np.newaxis], axis=0)[0]
-    confidence = np.zeros(inside.shape, np.float32)
-    confidence[inside] = shares.max(axis=0)
     return Fusion(
         labels=like(target, winners, np.int16 if winners.max() <= INT16_MAX else np.int32),
         volumes=volumes,
         background=float(sums[0]),
-        confidence=like(target, confidence, np.float32),
     )
 
 
@@ -308,46 +295,6 @@ def volumes_of_labels(labels: Image) -> dict[int, float]:
         )
     size = voxel_volume(labels)
     return {int(v): float(n * size) for v, n in zip(values, counts) if v > 0}
-
-
-def require_overlap(labels: Image, mask: Image, regions: pd.DataFrame) -> None:
-    """Check that a segmentation overlaps the brain mask.
-
-    Parameters
-    ----------
-    labels
-        Label map on any grid, such as that of FreeSurfer.
-    mask
-        Brain mask on the grid of the T1w image.
-    regions
-        Columns `index` and `name`. CSF around the brain, which SynthSeg labels, is not compared:
-        some masks are without it.
-
-    Raises
-    ------
-    DataError
-        Much of the segmentation is outside the mask, or it is larger than the mask.
-    """
-    fluid = regions.loc[regions['name'].str.contains('csf', case=False), 'index']
-    brain = np.argwhere(~np.isin(np.asarray(labels.dataobj), [0, *fluid]))
-    voxels = brain[:: max(1, len(brain) // OVERLAP_POINTS)]
-    to_mask = np.linalg.inv(mask.affine) @ labels.affine
-    places = np.rint(apply_affine(to_mask, voxels)).astype(int)
-    within = ((places >= 0) & (places < mask.shape)).all(axis=1)
-    inside = np.asarray(mask.dataobj)[tuple(places[within].T)] > 0
-    share = inside.sum() / max(1, len(voxels))
-    if share < LEAST_OVERLAP:
-        raise DataError(
-            f'only {share:.0%} of the segmentation is inside the brain mask of the T1w image; '
-            'check that both are from the same image and that their headers match'
-        )
-    labelled = len(brain) * voxel_volume(labels)
-    masked = np.count_nonzero(np.asarray(mask.dataobj) > 0) * voxel_volume(mask)
-    if labelled > MOST_OF_MASK * masked:
-        raise DataError(
-            f'the segmentation is {labelled / masked:.1f} times as large as the brain mask of the '
-            'T1w image; check that both are from the same image'
-        )
 
 
 def volume_table(volumes: Mapping[int, float], regions: pd.DataFrame) -> pd.DataFrame:

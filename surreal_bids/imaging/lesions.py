@@ -18,7 +18,14 @@ from scipy import ndimage
 
 from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import Image, describe_difference, like, same_grid, voxel_volume
+from surreal_bids.images import (
+    MM3_PER_ML,
+    Image,
+    like,
+    require_same_grid,
+    same_grid,
+    voxel_volume,
+)
 from surreal_bids.imaging.registration import align_affine, normalise_intensity
 
 LOGGER = logging.getLogger(__name__)
@@ -31,8 +38,6 @@ SOUND = 0.99
 
 LEAST_IN_BRAIN = 0.5
 """Share of a lesion in the brain mask below which there is a warning."""
-
-MM3_PER_ML = 1000.0
 
 
 def fill_lesion(t1w: Image, mask: Image, lesion: Image) -> Image:
@@ -142,9 +147,5 @@ def _damaged_brain(lesion: Image, mask: Image) -> NDArray[np.bool_]:
 
 
 def _voxels(mask: Image, reference: Image, name: str) -> NDArray[np.bool_]:
-    if not same_grid(mask, reference):
-        raise DataError(
-            f'the {name} is not on the grid of the image '
-            f'({describe_difference(mask, reference)}); resample it'
-        )
+    require_same_grid(mask, reference, f'the {name}')
     return np.asarray(mask.dataobj) > 0

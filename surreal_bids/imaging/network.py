@@ -19,12 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from nibabel.affines import voxel_sizes
-from nibabel.orientations import (
-    apply_orientation,
-    axcodes2ornt,
-    io_orientation,
-    ornt_transform,
-)
+from nibabel.orientations import apply_orientation, io_orientation, ornt_transform
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from scipy import ndimage
@@ -32,7 +27,14 @@ from torch import Tensor
 
 from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import Image, like, same_grid, voxel_volume
+from surreal_bids.images import (
+    UPRIGHT,
+    Image,
+    along_axes,
+    like,
+    require_same_grid,
+    voxel_volume,
+)
 from surreal_bids.imaging.transforms import sample
 from surreal_bids.imaging.unet import Architecture, RegionNet, standardise, to_coarse
 
@@ -70,9 +72,6 @@ overlap with labels of IXI without sulci and with hand labels of OASIS (benchmar
 
 FIRST_CORTEX, VENTRICLES = 100, (51, 52)
 """MUSE index from which regions are cortex, and indices of the lateral ventricles."""
-
-UPRIGHT = axcodes2ornt('RAS')
-"""Orientation with axes to the right, front and top."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +166,7 @@ def segment_regions(
     DataError
         Grids differ, or the mask is empty.
     """
-    if not same_grid(t1w, mask):
-        raise DataError(
-            f'regions: the mask ({mask.shape}) is not on the grid of the T1w image ({t1w.shape}); '
-            'resample it'
-        )
+    require_same_grid(mask, t1w, 'the brain mask')
     network = network or builtin_network()
     orientation = io_orientation(t1w.affine)
     turned = t1w.as_reoriented(orientation)
@@ -348,17 +343,17 @@ def _refined(module: RegionNet, features: Tensor, coarse: Tensor, detail: Tensor
 
 def _regrid(values: NDArray[np.float32], grid: Grid) -> NDArray[np.float32]:
     """Resample an image along each axis, linearly or by averaging smaller voxels; 0 outside."""
-    for axis, (start, step, size) in enumerate(zip(grid.starts, grid.steps, grid.shape)):
+    matrices = []
+    for n, start, step, size in zip(values.shape, grid.starts, grid.steps, grid.shape):
         places = start + step * np.arange(size)
         # Weights of an endless row of voxels add up to 1; those beyond the image are dropped.
         first, last = (int(np.floor(end - step)) - 1 for end in (places[0], places[-1] + 2 * step))
-        voxels = np.arange(min(first, 0), max(last + 2, values.shape[axis]))
+        voxels = np.arange(min(first, 0), max(last + 2, n))
         weights = (1 - np.abs(places[:, np.newaxis] - voxels) / max(1.0, step)).clip(0)
         weights /= weights.sum(axis=1, keepdims=True)
-        inside = (voxels >= 0) & (voxels < values.shape[axis])
-        weights = weights[:, inside].astype(np.float32)
-        values = np.moveaxis(np.tensordot(weights, values, axes=(1, axis)), 0, axis)
-    return np.ascontiguousarray(values)
+        inside = (voxels >= 0) & (voxels < n)
+        matrices.append(weights[:, inside].astype(np.float32))
+    return np.ascontiguousarray(along_axes(values, matrices))
 
 
 def _classify(

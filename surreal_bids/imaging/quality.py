@@ -17,7 +17,7 @@ from nibabel.affines import voxel_sizes
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from surreal_bids.images import Image, voxel_volume
+from surreal_bids.images import MM3_PER_ML, Image, voxel_volume
 from surreal_bids.imaging.norms import UNCERTAIN, Subject, assess_volumes
 from surreal_bids.parallel import in_threads
 
@@ -47,8 +47,6 @@ NORMAL_MAD = 0.6744897501960817
 
 BRIGHTEST = 99.95
 """Percentile that stands for the brightest voxel."""
-
-MM3_PER_ML = 1000.0
 
 Quality = dict[str, float | None]
 """Metrics by name; None where an image does not allow one."""

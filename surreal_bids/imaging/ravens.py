@@ -19,9 +19,9 @@ from torch.nn import functional as F
 
 from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import Image, like, same_grid
-from surreal_bids.imaging.slabs import PLANES, in_parts, with_neighbours
+from surreal_bids.images import Image, like, require_same_grid
 from surreal_bids.imaging.transforms import Transform, affine_part, sample, voxel_coordinates
+from surreal_bids.parallel import PLANES, in_parts, with_neighbours
 
 LOGGER = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ def ravens_maps(tissues: Sequence[Image], to_template: Transform) -> list[Image]
         The sum times the voxel volume is the native volume of the tissue inside the template's
         field of view.
     """
-    if not all(same_grid(tissues[0], tissue) for tissue in tissues):
-        raise DataError('the tissue maps are not on the same grid; resample them')
+    for tissue in tissues:
+        require_same_grid(tissue, tissues[0], 'a tissue map', 'the first one')
     native_affine = tissues[0].affine
     native = torch.from_numpy(_blurred_to_octants(to_template, tissues))
     box, near = _occupied(native, native_affine, to_template)

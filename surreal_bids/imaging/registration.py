@@ -23,9 +23,8 @@ from scipy.spatial.transform import Rotation
 
 from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import like, same_grid, voxel_volume
+from surreal_bids.images import along_axes, like, require_same_grid, voxel_volume
 from surreal_bids.imaging.deformation import DEFAULT, Settings, deform
-from surreal_bids.imaging.slabs import PLANES, in_parts
 from surreal_bids.imaging.transforms import (
     Transform,
     affine_transform,
@@ -34,6 +33,7 @@ from surreal_bids.imaging.transforms import (
     then_affine,
     voxel_coordinates,
 )
+from surreal_bids.parallel import PLANES, in_parts
 
 LOGGER = logging.getLogger(__name__)
 
@@ -117,11 +117,7 @@ def normalise_intensity(image: Nifti1Image, mask: Nifti1Image | None = None) -> 
     """Brain on a background of zero whose bright tissue has intensity 1, float32."""
     values = np.asarray(image.dataobj, dtype=np.float32)
     if mask is not None:
-        if not same_grid(image, mask):
-            raise DataError(
-                f'the brain mask ({mask.shape}) is not on the grid of the image ({image.shape}); '
-                'resample it'
-            )
+        require_same_grid(mask, image, 'the brain mask')
         values = np.where(np.asanyarray(mask.dataobj) > 0, values, 0)
     inside = values > 0
     if not inside.any():
@@ -323,16 +319,15 @@ def _reduce(image: Nifti1Image, spacing: float) -> tuple[NDArray[np.float32], ND
     """Smooth an image and keep voxels about `spacing` mm apart; scaled to mean square 1."""
     sizes = voxel_sizes(image.affine)
     steps = np.maximum(1, np.round(spacing / sizes)).astype(int)
-    values = np.asarray(image.dataobj, dtype=np.float32)
-    for axis in np.flatnonzero(steps > 1).tolist():
-        weights = ndimage.gaussian_filter1d(
-            np.eye(values.shape[axis], dtype=np.float32),
-            spacing / (2 * sizes[axis]),
-            axis=0,
-            mode='constant',
-            truncate=2.5,
-        )[:: steps[axis]]
-        values = np.moveaxis(np.tensordot(weights, values, axes=(1, axis)), 0, axis)
+    weights = [
+        ndimage.gaussian_filter1d(
+            np.eye(n, dtype=np.float32), spacing / (2 * size), 0, mode='constant', truncate=2.5
+        )[::step]
+        if step > 1
+        else None
+        for n, size, step in zip(image.shape, sizes, steps)
+    ]
+    values = along_axes(np.asarray(image.dataobj, dtype=np.float32), weights)
     scale = np.sqrt(np.mean(values[values != 0] ** 2))
     return values / scale, image.affine @ np.diag([*steps, 1])
 

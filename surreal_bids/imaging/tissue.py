@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.images import Image, like, same_grid
-from surreal_bids.imaging.slabs import in_parts
+from surreal_bids.images import Image, like, require_same_grid
+from surreal_bids.parallel import in_parts
 from surreal_bids.templates import TISSUES
 
 __all__ = ['TISSUES', 'Tissues', 'classify_tissue']
@@ -92,7 +92,9 @@ def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> Tis
     DataError
         Grids differ, mask or image are empty, or the contrast is not that of a T1w image.
     """
-    _check_grids(t1w, {'mask': mask, **{f'prior of {name}': priors[name] for name in TISSUES}})
+    require_same_grid(mask, t1w, 'the brain mask')
+    for name in TISSUES:
+        require_same_grid(priors[name], t1w, f'the prior of {name}')
     inside = np.asarray(mask.dataobj) > 0
     if not inside.any():
         raise DataError(
@@ -111,15 +113,6 @@ def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> Tis
         _check_contrast(values, posterior)
         found.append({n: _paste(t1w, each, places) for n, each in zip(TISSUES, posterior)})
     return Tissues(*found)
-
-
-def _check_grids(t1w: Image, others: Mapping[str, Image]) -> None:
-    for name, image in others.items():
-        if not same_grid(t1w, image):
-            raise DataError(
-                f'tissue: the {name} ({image.shape}) is not on the grid of the T1w image '
-                f'({t1w.shape}); resample it'
-            )
 
 
 def _normalised_priors(priors: NDArray) -> NDArray[np.float32]:

@@ -20,18 +20,13 @@ import torch
 from nibabel.affines import from_matvec
 from nibabel.nifti1 import Nifti1Image
 from numpy.typing import ArrayLike, NDArray
-from scipy import ndimage
 from torch import Tensor
 from torch.nn import functional as F
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
 from surreal_bids.images import to_ants
-from surreal_bids.imaging.slabs import PLANES, in_parts
-from surreal_bids.parallel import in_threads
-
-Order = Literal[0, 1, 2, 3, 4, 5]
-"""Of the spline that interpolates."""
+from surreal_bids.parallel import PLANES, in_parts, in_threads
 
 RAS_TO_LPS = np.array([-1.0, -1.0, 1.0], dtype=np.float32)
 """ITK's world differs from that of NIfTI in the sign of the first two axes."""
@@ -82,11 +77,6 @@ class Transform:
         return Transform(self.field[planes], self.affine @ _shift(planes))
 
 
-def identity_transform(shape: Sequence[int], affine: ArrayLike) -> Transform:
-    """The transform that moves nothing."""
-    return affine_transform(shape, affine, np.eye(4))
-
-
 def affine_transform(shape: Sequence[int], affine: ArrayLike, matrix: ArrayLike) -> Transform:
     """The transform x -> matrix @ x, from fixed to moving world, on a grid."""
     grid_affine = np.asarray(affine, dtype=np.float64)
@@ -135,7 +125,7 @@ def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Tra
     def solve(planes: slice) -> None:
         start = _doubled(guess, planes, shape)
         wanted = torch.from_numpy(_map_indices(start.shape[1:], from_moving @ _shift(planes)))
-        found = _solve(residual, wanted.flatten(1), start.flatten(1)).view(start.shape)
+        found = solve_offsets(residual, wanted.flatten(1), start.flatten(1)).view(start.shape)
         offsets[planes] = found.movedim(0, -1).numpy() @ linear.T
 
     in_parts(solve, shape[0], PLANES)
@@ -190,7 +180,7 @@ def _doubled(coarse: Tensor, planes: slice, shape: Sequence[int]) -> Tensor:
     return doubled[:, : planes.stop - planes.start, : shape[1], : shape[2]]
 
 
-def _solve(residual: Tensor, wanted: Tensor, start: Tensor) -> Tensor:
+def solve_offsets(residual: Tensor, wanted: Tensor, start: Tensor) -> Tensor:
     """Solve d + e(y + d) = 0 by Newton's method at points y (3, N); all in voxels of e."""
     solved = start.clone()
     points, offsets = wanted, start
@@ -275,7 +265,7 @@ def split_affine(transform: Transform) -> tuple[NDArray[np.float64], NDArray[np.
     return matrix, np.moveaxis(residual, 0, -1)
 
 
-def resample(image: Nifti1Image, transform: Transform, *, order: Order = 1) -> Nifti1Image:
+def resample(image: Nifti1Image, transform: Transform, *, order: Literal[0, 1] = 1) -> Nifti1Image:
     """Pull an image onto the fixed grid of a transform; what lies outside it is zero.
 
     Parameters
@@ -283,20 +273,14 @@ def resample(image: Nifti1Image, transform: Transform, *, order: Order = 1) -> N
     image : Nifti1Image
         In the moving world, on any grid.
     transform : Transform
-    order : {0, 1, 2, 3, 4, 5}
-        Of the spline; 0 (nearest voxel) for labels, which keeps their data type. Other orders
-        give float32.
+    order : {0, 1}
+        0 (nearest voxel) for labels, which keeps their data type, or 1 (linear), which gives
+        float32.
     """
     if order == 1:
         return resample_all([image], transform)[0]
     values = np.asanyarray(image.dataobj)
-    if order == 0:
-        return Nifti1Image(_nearest(values, transform, image.affine), transform.affine)
-    coordinates = voxel_coordinates(transform, image.affine)
-    resampled = ndimage.map_coordinates(
-        values.astype(np.float32, copy=False), coordinates, order=order, mode='grid-constant'
-    )
-    return Nifti1Image(resampled, transform.affine)
+    return Nifti1Image(_nearest(values, transform, image.affine), transform.affine)
 
 
 def resample_all(images: Sequence[Nifti1Image], transform: Transform) -> list[Nifti1Image]:

@@ -25,7 +25,7 @@ from surreal_bids.bids.tabular import prefix_errors
 from surreal_bids.cautions import Caution, CheckList
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_json, write_tsv
-from surreal_bids.images import Image, like, load_image, same_grid
+from surreal_bids.images import Image, like, load_image, require_same_grid
 from surreal_bids.interfaces import Step
 from surreal_bids.parallel import find_device, in_threads
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
@@ -53,11 +53,7 @@ def save_transform(runtime: Any, name: str, transform: Transform) -> str:
 def load_brain(t1w_file: str, mask_file: str, lesion: Image | None = None) -> tuple[Image, Image]:
     """Read a T1w image and its brain mask; the image is set to 0 outside, and a lesion filled."""
     t1w, mask = load_image(t1w_file), load_image(mask_file)
-    if not same_grid(t1w, mask):
-        raise DataError(
-            f'{mask_file}: the mask {mask.shape} is not on the grid of {t1w_file} {t1w.shape}; '
-            'resample it, or remove it to compute a new one'
-        )
+    require_same_grid(mask, t1w, mask_file, t1w_file)
     inside = np.asarray(mask.dataobj) > 0
     t1w = filled(t1w, mask, lesion)
     return like(t1w, np.where(inside, t1w.dataobj, 0), np.float32), mask
@@ -197,13 +193,13 @@ class _CorrectBiasOutput(TraitedSpec):
 
 
 class CorrectBias(ImageStep):
-    """Divide a T1w image by its bias field; see :func:`surreal_bids.imaging.brain.correct_bias`."""
+    """Divide a T1w image by its bias field; see :func:`surreal_bids.imaging.bias.correct_bias`."""
 
     input_spec = _CorrectBiasInput
     output_spec = _CorrectBiasOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.brain import correct_bias
+        from surreal_bids.imaging.bias import correct_bias
 
         t1w, mask = load_image(self.inputs.in_file), load_image(self.inputs.mask_file)
         mask = sound_part(mask, load_lesion(self.inputs))
@@ -484,8 +480,8 @@ class MeasureSegmentation(ImageStep):
 
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import read_regions
-        from surreal_bids.imaging.belonging import check_segmentation
-        from surreal_bids.imaging.fusion import require_overlap, volume_table, volumes_of_labels
+        from surreal_bids.imaging.belonging import check_segmentation, require_overlap
+        from surreal_bids.imaging.fusion import volume_table, volumes_of_labels
 
         dseg, table = load_image(self.inputs.in_file), self.inputs.regions_file
         with prefix_errors(Path(self.inputs.in_file)):

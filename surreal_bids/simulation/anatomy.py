@@ -14,16 +14,109 @@ from scipy import fft, ndimage, sparse
 from scipy.spatial.transform import Rotation
 
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.simulation.templates import HeadTemplate, LabelMap, distance_to
+from surreal_bids.images import Image, voxel_volume
+from surreal_bids.regions import muse_table
+from surreal_bids.templates import muse_labels, read_brain, resample, tissue_fractions
 
 Field = NDArray[np.float32]
 """A scalar field (X, Y, Z), or a vector field (3, X, Y, Z) in voxels."""
 
+BOX_ORIGIN_MM = (-96, -130, -96)
+"""World coordinates of the first grid point; the box holds the head from the neck upwards."""
+
+BOX_EXTENT_MM = (192, 240, 200)
+"""Extent of the grid; its factors 2, 3 and 5 make Fourier transforms fast."""
+
+VOXEL_SIZES_MM = (1.0, 2.0, 3.0, 4.0)
+"""Voxel sizes of the working grid; the coarsest is for tests."""
+
+
+def load_regions() -> pd.DataFrame:
+    """List the labelled regions: index (MUSE numbering), name, hemisphere and tissue."""
+    return muse_table()[['index', 'name', 'hemisphere', 'tissue']]
+
+
+@dataclass(frozen=True)
+class HeadTemplate:
+    """A template head on a working grid.
+
+    Attributes
+    ----------
+    affine
+        Voxel to world (mm) of the working grid: isotropic, RAS.
+    t1
+        T1-weighted brain, 0 outside, shape (X, Y, Z), in the units of the file (about 0 to 100).
+    tissue
+        Fractions of GM, WM and CSF, shape (3, X, Y, Z); they add up to `brain`.
+    brain
+        Fraction of each voxel that is brain, its fluid included.
+    labels
+        MUSE indices of the regions at their native resolution; 0 where there is no region.
+    regions
+        index, name, hemisphere and tissue of each region in `labels`.
+    """
+
+    affine: NDArray[np.float64]
+    t1: NDArray[np.float32]
+    tissue: NDArray[np.float32]
+    brain: NDArray[np.float32]
+    labels: Image
+    regions: pd.DataFrame
+
+    @property
+    def voxel_size(self) -> float:
+        """Edge of a voxel of the working grid in mm."""
+        return float(self.affine[0, 0])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each axis of the working grid."""
+        return self.t1.shape
+
+
+def load_template(voxel_size: float = 2.0) -> HeadTemplate:
+    """Load the template on the working grid of a voxel size in mm."""
+    if voxel_size not in VOXEL_SIZES_MM:
+        sizes = ', '.join(f'{size:g}' for size in VOXEL_SIZES_MM)
+        raise UsageError(f'--voxel-size {voxel_size:g}: choose one of {sizes} mm')
+    affine = np.diag([voxel_size] * 3 + [1.0])
+    affine[:3, 3] = BOX_ORIGIN_MM
+    shape = tuple(int(extent // voxel_size) for extent in BOX_EXTENT_MM)
+    t1_image, brain = read_brain()
+    t1 = np.asarray(t1_image.dataobj, dtype=np.float32)
+    brain_on_grid = resample(brain, t1_image.affine, affine, shape).clip(0, 1)
+    return HeadTemplate(
+        affine=affine,
+        t1=resample(t1, t1_image.affine, affine, shape).clip(0),
+        tissue=tissue_fractions(affine, shape, brain_on_grid),
+        brain=brain_on_grid,
+        labels=load_labels(),
+        regions=load_regions(),
+    )
+
+
+def load_labels() -> Image:
+    """Load the labels of the template, cropped to the brain."""
+    labels = muse_labels()
+    (box,) = ndimage.find_objects((np.asarray(labels.dataobj) > 0).astype(np.uint8))
+    return labels.slicer[box]
+
+
+def labels_at(labels: Image, affine: NDArray, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Resample labels on another grid in template space, by nearest neighbour."""
+    to_label = np.linalg.inv(labels.affine) @ affine
+    data = np.asarray(labels.dataobj)
+    found = ndimage.affine_transform(data, to_label, output_shape=shape, order=0)
+    return np.asarray(found, dtype=np.uint8)
+
+
+def distance_to(mask: NDArray[np.bool_], voxel_size: float) -> NDArray[np.float32]:
+    """Compute the distance (mm) of each voxel from a mask."""
+    return np.asarray(ndimage.distance_transform_edt(~mask), dtype=np.float32) * voxel_size
+
+
 LARGEST_STEP = 0.5
 """The first step of scaling and squaring moves no point further than this, in voxels."""
-
-MOST_INVERSE_STEPS = 60
-"""Steps after which inversion gives up; ours need about ten."""
 
 
 def identity(shape: tuple[int, ...]) -> Field:
@@ -32,35 +125,17 @@ def identity(shape: tuple[int, ...]) -> Field:
 
 
 def interpolate(volumes: Field, points: Field) -> Field:
-    """Interpolate linearly; outside the grid the value of the nearest edge holds.
+    """Interpolate volumes (C, X, Y, Z) linearly at points (3, *P), in voxels: (C, *P).
 
-    Parameters
-    ----------
-    volumes
-        Shape (C, X, Y, Z).
-    points
-        Voxel coordinates, shape (3, *P) with any P of one to three axes.
-
-    Returns
-    -------
-    Values of shape (C, *P).
+    Outside the grid, the value of the nearest edge holds.
     """
-    half_extent = (np.array(volumes.shape[1:], dtype=np.float32) - 1) / 2
-    flat = points.reshape(3, 1, 1, -1) if points.ndim != 4 else points
-    # grid_sample wants coordinates in [-1, 1], the fastest axis first.
-    scaled = np.empty((1, *flat.shape[1:], 3), dtype=np.float32)
-    for axis in range(3):
-        scaled[0, ..., 2 - axis] = flat[axis] / half_extent[axis] - 1
-    import torch  # Takes seconds, which tables and scores need not wait for.
+    # Takes seconds to import, which tables and scores need not wait for.
+    import torch
 
-    values = torch.nn.functional.grid_sample(
-        torch.from_numpy(np.ascontiguousarray(volumes, dtype=np.float32))[None],
-        torch.from_numpy(scaled),
-        mode='bilinear',
-        padding_mode='border',
-        align_corners=True,
-    )
-    return values[0].numpy().reshape(len(volumes), *points.shape[1:])
+    from surreal_bids.imaging.transforms import sample
+
+    values = torch.from_numpy(np.ascontiguousarray(volumes, dtype=np.float32))
+    return sample(values, torch.from_numpy(points).movedim(0, -1), 'border').numpy()
 
 
 def compose(outer: Field, inner: Field) -> Field:
@@ -84,12 +159,8 @@ def exponential(velocity: Field) -> Field:
     return displacement
 
 
-def pull_back(displacement: Field, points: Field, tolerance: float = 0.01) -> Field:
+def pull_back(displacement: Field, points: Field) -> Field:
     """Find where each point came from: solve x + u(x) = y for x.
-
-    The equation is solved at the points themselves, so that the inverse also holds between grid
-    points. Plain fixed-point steps overshoot where the map
-    stretches space to more than twice its length; there they are shortened.
 
     Parameters
     ----------
@@ -97,37 +168,19 @@ def pull_back(displacement: Field, points: Field, tolerance: float = 0.01) -> Fi
         Forward map `u`, shape (3, X, Y, Z), in voxels.
     points
         Voxel coordinates `y`, shape (3, *P).
-    tolerance
-        Largest residual |x + u(x) - y| of a coordinate, in voxels.
 
     Returns
     -------
     Voxel coordinates `x`, shape (3, *P).
     """
-    divergence = sum(np.gradient(displacement[axis], axis=axis) for axis in range(3))
-    damping = 1 / (1 + np.maximum(divergence, 0) / 2)
-    field = np.concatenate([displacement, damping[None]]).astype(np.float32)
-    wanted = points.reshape(3, -1)
-    source = wanted.copy()
-    active = np.arange(source.shape[1])
-    for _ in range(MOST_INVERSE_STEPS):
-        *here, step = interpolate(field, source[:, active])
-        residual = source[:, active] + here - wanted[:, active]
-        error = np.abs(residual).max(axis=0)
-        moving = error > tolerance
-        active = active[moving]
-        if not len(active):
-            return source.reshape(points.shape)
-        source[:, active] -= (step * residual)[:, moving]
-    raise DataError(
-        f'a simulated deformation could not be inverted (error {error.max():.3g} voxels); choose '
-        'another --seed'
-    )
+    import torch
 
+    from surreal_bids.imaging.transforms import solve_offsets
 
-def jacobian_determinant(displacement: Field) -> Field:
-    """Local volume ratio of the map x + u(x): det(I + grad u) by central differences, (X, Y, Z)."""
-    return _determinant([np.gradient(component) for component in displacement])
+    wanted = torch.from_numpy(points).flatten(1)
+    start = -torch.from_numpy(interpolate(displacement, points)).flatten(1)
+    offsets = solve_offsets(torch.from_numpy(displacement), wanted, start)
+    return (wanted + offsets).numpy().reshape(points.shape)
 
 
 def _determinant(gradients: Sequence[Sequence[Field]]) -> Field:
@@ -299,15 +352,15 @@ class RegionIntegrator:
 
     def __init__(self, template: HeadTemplate) -> None:
         labels = template.labels
-        self.voxel_volume = labels.voxel_volume
+        self.voxel_volume = voxel_volume(labels)
         self.n_regions = len(template.regions)
-        flat = labels.data.ravel()
+        flat = np.asarray(labels.dataobj).ravel()
         self.row = np.searchsorted(template.regions['index'], flat)
         self.row[flat == 0] = self.n_regions
         to_grid = np.linalg.inv(template.affine) @ labels.affine
         self.axes = tuple(
             _axis_operators(n_labels, n_grid, to_grid[axis, axis], to_grid[axis, 3])
-            for axis, (n_labels, n_grid) in enumerate(zip(labels.data.shape, template.shape))
+            for axis, (n_labels, n_grid) in enumerate(zip(labels.shape, template.shape))
         )
 
     def volumes(self, displacement: Field) -> NDArray[np.float64]:
@@ -353,13 +406,13 @@ def region_fractions(template: HeadTemplate) -> sparse.csr_matrix:
 
     Each label voxel gives its volume to the grid points around it, by linear weights.
     """
-    labels = template.labels
-    voxels = np.argwhere(labels.data)
-    rows = np.searchsorted(template.regions['index'], labels.data[tuple(voxels.T)])
+    labels, data = template.labels, np.asarray(template.labels.dataobj)
+    voxels = np.argwhere(data)
+    rows = np.searchsorted(template.regions['index'], data[tuple(voxels.T)])
     position = apply_affine(np.linalg.inv(template.affine) @ labels.affine, voxels)
     lower = np.floor(position + NEGLIGIBLE_WEIGHT).astype(int)
     shape = (len(template.regions), int(np.prod(template.shape)))
-    share = labels.voxel_volume / template.voxel_size**3
+    share = voxel_volume(labels) / template.voxel_size**3
     entries = []
     for corner in np.ndindex(2, 2, 2):
         weight = np.prod(1 - np.abs(position - lower - corner), axis=1) * share
@@ -453,11 +506,11 @@ def prescribed_losses(severities: NDArray, regions: pd.DataFrame) -> NDArray[np.
     return 1 - remaining
 
 
-def adjacent_regions(labels: LabelMap, indices: tuple[int, ...]) -> set[int]:
+def adjacent_regions(labels: Image, indices: tuple[int, ...]) -> set[int]:
     """Find the regions that touch, within 2 mm, one of the given regions."""
-    chosen = np.isin(labels.data, indices)
-    around = ndimage.binary_dilation(chosen, iterations=ADJACENT_MM)
-    return set(np.unique(labels.data[around]).tolist()) - {0, *indices}
+    data = np.asarray(labels.dataobj)
+    around = ndimage.binary_dilation(np.isin(data, indices), iterations=ADJACENT_MM)
+    return set(np.unique(data[around]).tolist()) - {0, *indices}
 
 
 class AtrophySolver:

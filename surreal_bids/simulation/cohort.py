@@ -18,14 +18,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from surreal_bids import __version__
+from surreal_bids.bids.outputs import BIDS_VERSION, describe_columns
 from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.files import MISSING, write_image, write_json, write_text, write_tsv
+from surreal_bids.images import Image
 from surreal_bids.parallel import end_with_parent, limited_threads
 from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import (
     LARGEST_LOSS,
     AtrophySolver,
+    HeadTemplate,
     adjacent_regions,
+    load_labels,
+    load_regions,
+    load_template,
     pattern_table,
     prescribed_losses,
     sample_anatomy,
@@ -38,13 +44,6 @@ from surreal_bids.simulation.scanner import (
     sample_protocol,
 )
 from surreal_bids.simulation.tables import claim_folder
-from surreal_bids.simulation.templates import (
-    HeadTemplate,
-    LabelMap,
-    load_labels,
-    load_regions,
-    load_template,
-)
 from surreal_bids.text import counted
 
 GROUPS = ('CN', 'PT', 'atlas')
@@ -60,67 +59,10 @@ AGE_RANGE = (45, 79)
 MOST_PEOPLE = 9999
 """Maximum number of participants per group, limited by the digits of the labels."""
 
-BIDS_VERSION = '1.11.2'
-
 TRUTH = Path('sourcedata', 'truth')
 ATLASES = Path('sourcedata', 'atlases')
 RECORD = Path('sourcedata', 'truth', 'cohort.json')
 """Parameters of the simulation; the first file to be written."""
-
-PARTICIPANTS_COLUMNS: dict[str, dict[str, Any]] = {
-    'age': {
-        'Description': 'Age of the participant; the simulated anatomy does not depend on it',
-        'Units': 'year',
-    },
-    'sex': {
-        'Description': 'Sex; the heads of men are larger on average',
-        'Levels': {'F': 'female', 'M': 'male'},
-    },
-    'diagnosis': {
-        'Description': 'Group of the participant',
-        'Levels': {'CN': 'control', 'PT': 'patient, with simulated atrophy'},
-    },
-    'site': {'Description': 'Simulated scanner'},
-}
-
-VOLUME_COLUMNS: dict[str, dict[str, Any]] = {
-    'participant_id': {'Description': 'Participant, or brain of the atlas set'},
-    'index': {'Description': 'Index of the region in MUSE numbering'},
-    'name': {'Description': 'Name of the region'},
-    'baseline_mm3': {
-        'Description': 'Volume of the region before the disease: '
-        'integral of the Jacobian determinant over the region of the template',
-        'Units': 'mm^3',
-    },
-    'achieved_mm3': {
-        'Description': 'Volume of the region in the image, with the disease: integral of the '
-        'Jacobian determinant over the region of the template',
-        'Units': 'mm^3',
-    },
-    'prescribed_loss': {
-        'Description': 'Prescribed share of its baseline volume that the region loses'
-    },
-    'loss': {'Description': 'Share of its baseline volume that the region lost'},
-}
-
-REGION_COLUMNS: dict[str, dict[str, Any]] = {
-    'index': {'Description': 'Index of the region in MUSE numbering'},
-    'name': {'Description': 'Name of the region'},
-    'hemisphere': {'Description': 'L, R, or none'},
-    'tissue': {'Description': 'Main tissue of the region: GM, WM, CSF, or none'},
-    'adjacent_to': {
-        'Description': 'Patterns with a region within 2 mm of this one, if the region is not part '
-        'of them'
-    },
-}
-
-PATTERN_COLUMNS: dict[str, dict[str, Any]] = {
-    'pattern': {'Description': 'Number of the pattern'},
-    'pattern_name': {'Description': 'Name of the pattern'},
-    'index': {'Description': 'Index of a region of the pattern in MUSE numbering'},
-    'name': {'Description': 'Name of the region'},
-    'loss': {'Description': 'Share of its volume that the region loses at severity 1'},
-}
 
 
 @dataclass(frozen=True)
@@ -233,27 +175,27 @@ def write_tables(root: Path, plan: CohortPlan, people: list[Person]) -> None:
     write_json(root / 'dataset_description.json', dataset_description(plan))
     write_text(root / 'README.md', readme(plan))
     write_tsv(root / 'participants.tsv', participants_table(people))
-    write_json(root / 'participants.json', PARTICIPANTS_COLUMNS)
+    write_json(root / 'participants.json', describe_columns('simulated_participants'))
     write_tsv(root / TRUTH / 'severities.tsv', severity_table(people))
     write_json(root / TRUTH / 'severities.json', severity_columns(plan))
 
 
-def write_regions(root: Path, plan: CohortPlan, labels: LabelMap, patterns: pd.DataFrame) -> None:
+def write_regions(root: Path, plan: CohortPlan, labels: Image, patterns: pd.DataFrame) -> None:
     """Write the tables of regions and patterns, and the regions of the atlases."""
     truth, regions = root / TRUTH, load_regions()
     write_tsv(truth / 'patterns.tsv', patterns.assign(loss=LARGEST_LOSS))
-    write_json(truth / 'patterns.json', PATTERN_COLUMNS)
+    write_json(truth / 'patterns.json', describe_columns('simulated_patterns'))
     adjacent_to: dict[int, list[str]] = {}
     for number, members in patterns.groupby('pattern')['index']:
         for index in adjacent_regions(labels, tuple(members)):
             adjacent_to.setdefault(index, []).append(str(number))
     beside = [','.join(adjacent_to.get(index, [])) or MISSING for index in regions['index']]
     write_tsv(truth / 'regions.tsv', regions.assign(adjacent_to=beside))
-    write_json(truth / 'regions.json', REGION_COLUMNS)
+    described = describe_columns('simulated_regions')
+    write_json(truth / 'regions.json', described)
     if plan.atlases:
         write_tsv(root / ATLASES / 'dseg.tsv', regions)
-        described = {column: REGION_COLUMNS[str(column)] for column in regions}
-        write_json(root / ATLASES / 'dseg.json', described)
+        write_json(root / ATLASES / 'dseg.json', {each: described[each] for each in regions})
 
 
 def simulate_all(root: Path, plan: CohortPlan, people: list[Person], nprocs: int) -> None:
@@ -334,7 +276,7 @@ def collect_volumes(root: Path, people: list[Person]) -> None:
     """Write the volumes of all participants to one table."""
     tables = [pd.read_csv(volumes_path(root, person), sep='\t') for person in people]
     write_tsv(root / TRUTH / 'volumes.tsv', pd.concat(tables))
-    write_json(root / TRUTH / 'volumes.json', VOLUME_COLUMNS)
+    write_json(root / TRUTH / 'volumes.json', describe_columns('simulated_volumes'))
 
 
 def random_streams(plan: CohortPlan, group: str, number: int) -> list[np.random.Generator]:
@@ -443,9 +385,7 @@ def severity_columns(plan: CohortPlan) -> dict[str, dict[str, Any]]:
     """Describe the columns of severities.tsv."""
     columns = {'participant_id': {'Description': 'Participant'}}
     for number in range(1, plan.patterns + 1):
-        columns[f'pattern_{number}'] = {
-            'Description': f'Severity of pattern {number} (see patterns.tsv), 0 to 1; controls 0'
-        }
+        columns |= describe_columns('simulated_severities', number=number)
     return columns
 
 

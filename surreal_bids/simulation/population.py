@@ -5,12 +5,11 @@ The log of a volume is linear in the known variables and in a few hidden factors
     log v_j = m_j + age_j (age - 58.5 y) / 10 y + male_j (male - 1/2)
               + icv_j log(ICV / 1.4 l) + site_j + sum_k L_jk f_k + u_j e_j
 
-with f_k and e_j standard normal. Mean and spread of each region come from the region table (left
-and right alike); the effects and the factors from the short rules below, chosen so that the
-population resembles 291 healthy participants aged 40-86 years: coefficients of variation of 10-27 %
-(median 15 %); and, for log volumes, a mean absolute correlation of 0.49, a median left-right
-correlation of 0.82 (quartiles 0.71 and 0.88), a first component that carries half of the variance
-and 23 components that carry 80 %.
+with f_k and e_j standard normal. The parameters (`benchmarks/population.py`) were chosen so that
+the population resembles 291 healthy participants aged 40-86 years: coefficients of variation of
+10-27 % (median 15 %); and, for log volumes, a mean absolute correlation of 0.49, a median
+left-right correlation of 0.82 (quartiles 0.71 and 0.88), a first component that carries half of the
+variance and 23 components that carry 80 %.
 
 Shape legend: N participants, S = 139 regions, F factors.
 """
@@ -19,8 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files as package_files
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,7 +30,7 @@ from sklearn.covariance import LedoitWolf
 from surreal_bids.bids.tabular import read_table
 from surreal_bids.columns import Meaning, column_of, sex_of
 from surreal_bids.exceptions import DataError
-from surreal_bids.regions import Feature, build_features, muse_indices, muse_table, structure_of
+from surreal_bids.regions import Feature, build_features, muse_indices
 
 KNOWN: tuple[Meaning, ...] = ('age', 'sex', 'site', 'icv')
 """What may be known of participants besides their volumes."""
@@ -142,7 +141,7 @@ Array = NDArray[np.float64]
 AGE_MEAN, AGE_SD, AGE_RANGE = 58.5, 10.5, (40.0, 86.0)
 """Years: a normal distribution cut off at both ends."""
 
-_STANDARD_AGE_RANGE = tuple((limit - AGE_MEAN) / AGE_SD for limit in AGE_RANGE)
+STANDARD_AGE_RANGE = tuple((limit - AGE_MEAN) / AGE_SD for limit in AGE_RANGE)
 
 ICV_MM3 = 1.4e6
 """Geometric mean of the intracranial volume of women and men."""
@@ -152,64 +151,6 @@ ICV_SEX_DIFFERENCE, ICV_SPREAD = 0.145, 0.085
 
 SITES = {'site1': 0.5, 'site2': 0.3, 'site3': 0.2}
 """Share of the participants scanned at each site."""
-
-SITE_TISSUE_SHIFT = {
-    'site1': {'GM': 0.0, 'WM': 0.0, 'none': 0.0},
-    'site2': {'GM': -0.01, 'WM': 0.015, 'none': 0.03},
-    'site3': {'GM': 0.04, 'WM': 0.0, 'none': 0.02},
-}
-"""Log volume that a scanner adds to all regions of a tissue (contrast moves the boundaries)."""
-
-SITE_REGION_SHIFT = 0.04
-"""Greatest log volume that a scanner adds to or takes from a single region on top of that."""
-
-
-class Group(NamedTuple):
-    """What regions of one lobe and tissue have in common (log volumes)."""
-
-    family: str
-    """Regions of a family share a factor: cortex, white matter, or the core of the brain."""
-    age: float
-    """Change per decade."""
-    male: float
-    """Men minus women of the same ICV."""
-    icv: float
-    """Exponent of the ICV: 1 scales with the head, less than 1 lags behind it."""
-
-
-GROUPS = {
-    ('frontal', 'GM'): Group('cortex', age=-0.050, male=-0.020, icv=0.95),
-    ('temporal', 'GM'): Group('cortex', age=-0.045, male=-0.005, icv=0.95),
-    ('parietal', 'GM'): Group('cortex', age=-0.040, male=-0.025, icv=0.95),
-    ('limbic', 'GM'): Group('cortex', age=-0.030, male=-0.010, icv=0.90),
-    ('occipital', 'GM'): Group('cortex', age=-0.015, male=0.005, icv=0.95),
-    ('frontal', 'WM'): Group('white', age=-0.005, male=-0.020, icv=1.05),
-    ('temporal', 'WM'): Group('white', age=0.0, male=0.0, icv=1.05),
-    ('parietal', 'WM'): Group('white', age=0.0, male=-0.020, icv=1.05),
-    ('occipital', 'WM'): Group('white', age=0.0, male=0.005, icv=1.05),
-    ('deep', 'WM'): Group('white', age=-0.025, male=-0.010, icv=0.85),
-    ('none', 'WM'): Group('white', age=-0.025, male=0.005, icv=1.00),
-    ('deep', 'GM'): Group('core', age=-0.030, male=0.0, icv=0.70),
-    ('none', 'none'): Group('core', age=-0.020, male=0.005, icv=0.80),
-    ('cerebellum', 'GM'): Group('core', age=-0.025, male=0.015, icv=0.75),
-    ('cerebellum', 'WM'): Group('core', age=-0.020, male=-0.005, icv=0.80),
-}
-"""Effects by lobe and tissue of the region table."""
-
-FAMILY_SHARE = {'cortex': 0.08, 'white': 0.25, 'core': 0.20}
-"""Of the variance left by the known effects, the share owed to the factor of the family."""
-
-LOBE_SHARE = 0.12
-"""The share owed to the factor of the lobe."""
-
-PAIR_SHARE_RANGE = (0.14, 0.82)
-"""Of what is then left, the share that left and right have in common, even over structures."""
-
-N_WAVES = 22
-"""Number of factors that hold what left and right have in common."""
-
-GOLDEN_RATIO, SILVER_RATIO = (1 + np.sqrt(5)) / 2, 1 + np.sqrt(2)
-"""Multiples of these, modulo 1, fill the unit interval evenly (Weyl sequences)."""
 
 
 @dataclass(frozen=True)
@@ -228,90 +169,24 @@ class Population:
     """u, (S,)."""
 
 
-def _regions() -> pd.DataFrame:
-    table = muse_table()
-    table = table[table['index'].isin(muse_indices())].reset_index(drop=True)
-    return table.assign(structure=table['name'].map(structure_of))
-
-
-def _spread_evenly(codes: NDArray[np.intp], ratio: float | Array) -> Array:
-    """Give each code a number in [0, 1) so that the numbers fill the interval evenly."""
-    return np.asarray((codes + 1) * ratio % 1, dtype=np.float64)
-
-
-def _wave_weights(structures: NDArray[np.intp]) -> Array:
-    """Give unit weights (N_WAVES, S), the same left and right, else almost unrelated."""
-    frequency = GOLDEN_RATIO * np.arange(1, N_WAVES + 1)[:, None]
-    weights = np.cos(2 * np.pi * _spread_evenly(structures, frequency))
-    return weights / np.linalg.norm(weights, axis=0)
-
-
-def _indicators(codes: NDArray[np.intp]) -> Array:
-    """One row per code, 1 where a region has it; (codes, S)."""
-    return (codes == np.arange(codes.max() + 1)[:, None]).astype(float)
-
-
-def _known_covariance() -> Array:
-    """Covariance (3, 3) of age in decades, being male, and log ICV in the population."""
-    age = truncnorm.var(*_STANDARD_AGE_RANGE, scale=AGE_SD / 10)
-    return np.array(
-        [
-            [age, 0, 0],
-            [0, 0.25, 0.25 * ICV_SEX_DIFFERENCE],
-            [0, 0.25 * ICV_SEX_DIFFERENCE, 0.25 * ICV_SEX_DIFFERENCE**2 + ICV_SPREAD**2],
-        ]
-    )
-
-
-def _site_effects(regions: pd.DataFrame, structures: NDArray[np.intp]) -> Array:
-    """Effect of each site on each log volume, (number of sites, S), zero on average."""
-    region_shift = [
-        SITE_REGION_SHIFT * np.cos(2 * np.pi * _spread_evenly(structures, (k + 1) * SILVER_RATIO))
-        for k in range(len(SITES))
-    ]
-    tissue_shift = [regions['tissue'].map(SITE_TISSUE_SHIFT[site]) for site in SITES]
-    effects = np.array(tissue_shift) + np.array(region_shift)
-    return effects - np.array(list(SITES.values())) @ effects
-
-
-def _factor_weights(regions: pd.DataFrame, families: pd.Series) -> Array:
-    """Correlation of each factor with what the known effects leave of each region, (F, S)."""
-    lobes, structures = (pd.factorize(regions[column])[0] for column in ('lobe', 'structure'))
-    family_share = families.map(FAMILY_SHARE).to_numpy()
-    low, high = PAIR_SHARE_RANGE
-    pair_share = low + (high - low) * _spread_evenly(structures, GOLDEN_RATIO)
-    pair_share *= 1 - family_share - LOBE_SHARE
-    return np.vstack(
-        [
-            _indicators(pd.factorize(families)[0]) * np.sqrt(family_share),
-            _indicators(lobes) * np.sqrt(LOBE_SHARE),
-            _wave_weights(structures) * np.sqrt(pair_share),
-        ]
-    )
-
-
 @cache
 def built_in_population() -> Population:
-    """Build the parameters from the region table and the rules of this module."""
-    regions = _regions()
-    groups = [GROUPS[key] for key in zip(regions['lobe'], regions['tissue'])]
-    known = np.array([(group.age, group.male, group.icv) for group in groups]).T
-    sites = _site_effects(regions, pd.factorize(regions['structure'])[0])
-    total = np.log1p(regions['cv'].to_numpy() ** 2)
-    explained = np.einsum('is,ij,js->s', known, _known_covariance(), known)
-    unexplained = total - explained - np.array(list(SITES.values())) @ sites**2
-    weights = _factor_weights(regions, pd.Series([group.family for group in groups]))
+    """Load the parameters, which `benchmarks/population.py` makes."""
+    path = package_files('surreal_bids') / 'data' / 'population.tsv'
+    with path.open(encoding='utf-8') as file:
+        table = pd.read_csv(file, sep='\t', float_precision='round_trip')
+    factors = table.columns[table.columns.str.startswith('factor')]
     return Population(
-        log_mean=np.log(regions['volume_mm3'].to_numpy()) - total / 2,
-        known=known,
-        sites=sites,
-        factors=weights * np.sqrt(unexplained),
-        unique=np.sqrt((1 - (weights**2).sum(axis=0)) * unexplained),
+        log_mean=table['log_mean'].to_numpy(),
+        known=np.column_stack([table[name] for name in ('age', 'male', 'icv')]).T,
+        sites=np.array([table[site] for site in SITES]),
+        factors=np.array([table[factor] for factor in factors]),
+        unique=table['unique'].to_numpy(),
     )
 
 
 def _sample_people(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
-    standard_age = truncnorm.rvs(*_STANDARD_AGE_RANGE, size=n_people, random_state=rng)
+    standard_age = truncnorm.rvs(*STANDARD_AGE_RANGE, size=n_people, random_state=rng)
     male = rng.integers(2, size=n_people)
     log_icv = ICV_SEX_DIFFERENCE * (male - 0.5) + rng.normal(scale=ICV_SPREAD, size=n_people)
     return pd.DataFrame(

@@ -12,8 +12,15 @@ from nibabel.affines import apply_affine
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from surreal_bids.simulation.anatomy import FLUID_RIM_MM, Field, interpolate, pull_back, smooth
-from surreal_bids.simulation.templates import HeadTemplate, distance_to
+from surreal_bids.simulation.anatomy import (
+    FLUID_RIM_MM,
+    Field,
+    HeadTemplate,
+    distance_to,
+    interpolate,
+    pull_back,
+    smooth,
+)
 
 MATERIALS = ('GM', 'WM', 'CSF', 'bone', 'marrow', 'fat', 'muscle', 'eye')
 """What a voxel may be made of; the rest of it is air."""
@@ -348,7 +355,8 @@ class Scanner:
         to_labels = np.linalg.inv(labels.affine) @ self.template.affine
         points = apply_affine(to_labels, np.moveaxis(source, 0, -1))
         nearest = np.moveaxis(np.rint(points), -1, 0)
-        found = ndimage.map_coordinates(labels.data, nearest, order=0, mode='constant', cval=0)
+        data = np.asarray(labels.dataobj)
+        found = ndimage.map_coordinates(data, nearest, order=0, mode='constant', cval=0)
         return np.asarray(found, dtype=np.uint8)
 
 

@@ -1,9 +1,9 @@
-"""Simulated tables of regional volumes with known truth: semi-synthetic data of section 4.2."""
+"""Simulated tables of regional volumes and RAVENS maps: semi-synthetic data of section 4.2."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from surreal_bids.bids.outputs import describe_columns
 from surreal_bids.exceptions import DataError, OutputError, UsageError
 from surreal_bids.files import is_unfinished, remove_leftovers, write_json, write_tsv
-from surreal_bids.regions import muse_indices, recognise, region_names
+from surreal_bids.images import Image, like
+from surreal_bids.regions import muse_indices, muse_table, recognise, region_names
+from surreal_bids.simulation.anatomy import labels_at, load_labels, smooth
 from surreal_bids.simulation.population import Controls, resample_gaussian, sample_controls
+from surreal_bids.templates import builtin_template
 
 Array = NDArray[np.float64]
 
@@ -278,7 +282,7 @@ def write_simulated_table(folder: str | Path, simulated: SimulatedTable) -> list
         if name in DECIMALS:
             table = table.round(DECIMALS[name])
         written.append(write_tsv(Path(folder) / f'{name}.tsv', table))
-        write_json(Path(folder) / f'{name}.json', describe_columns(table))
+        write_json(Path(folder) / f'{name}.json', table_columns(table))
     return written
 
 
@@ -332,31 +336,49 @@ def _require_same(path: Path, record: Mapping[str, Any]) -> None:
         )
 
 
-_DESCRIPTIONS: dict[str, dict[str, Any]] = {
-    'participant_id': {'Description': 'Simulated participant'},
-    'diagnosis': {
-        'Description': 'Group',
-        'Levels': {'CN': 'control', 'PT': 'pseudo-patient: a control with simulated atrophy'},
-    },
-    'age': {'Description': 'Age', 'Units': 'year'},
-    'sex': {'Description': 'Sex', 'Levels': {'F': 'female', 'M': 'male'}},
-    'site': {'Description': 'Simulated scanner'},
-    'icv': {'Description': 'Intracranial volume', 'Units': 'mm^3'},
-    'pattern': {'Description': 'Number of the pattern'},
-    'index': {'Description': 'Index of a region of the pattern in MUSE numbering'},
-}
-
-
-def describe_columns(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+def table_columns(table: pd.DataFrame) -> dict[str, Any]:
     """Describe each column of a simulated table for its BIDS sidecar."""
-    names = region_names()
-    regions = {
-        column: {'Description': f'Volume of the region {names[index]}', 'Units': 'mm^3'}
-        for column, index in recognise(table.columns).items()
-    }
-    severities = {
-        column: {'Description': f'True severity of pattern {column[1:]}, 0 to 1', 'Units': '1'}
-        for column in SEVERITY_COLUMNS
-    }
-    known = _DESCRIPTIONS | regions | severities
+    names, known = region_names(), describe_columns('simulated_table')
+    for column, index in recognise(table.columns).items():
+        known |= describe_columns('simulated_region', column=column, region=names[index])
+    for number in range(1, N_PATTERNS + 1):
+        known |= describe_columns('simulated_severity', number=number)
     return {column: known[column] for column in table.columns}
+
+
+MAP_VOXEL_MM = 4.0
+"""Coarse maps keep a study of hundreds of participants small and fast."""
+
+VARIATION_MM, VARIATION_SD = 8.0, 0.15
+"""Smoothness and relative strength of the variation within regions."""
+
+
+def simulate_ravens(volumes: pd.DataFrame, rng: np.random.Generator) -> Iterator[Image]:
+    """Simulate the RAVENS map of grey matter of each participant.
+
+    The template's grey matter varies smoothly, and each region is scaled to its volume. Where the
+    template has no grey matter region, there is only the variation.
+
+    Parameters
+    ----------
+    volumes
+        One row per participant, columns ``MUSE_23`` to ``MUSE_207``, in mm3.
+    rng
+        Source of the variation.
+    """
+    template = builtin_template(MAP_VOXEL_MM)
+    grey = np.asarray(template.priors['GM'].dataobj)
+    labels = labels_at(load_labels(), template.t1w.affine, grey.shape)
+    table = muse_table()
+    regions = [i for i in table.loc[table['tissue'] == 'GM', 'index'] if (labels == i).any()]
+    column = np.searchsorted(regions, labels)
+    column[~np.isin(labels, regions)] = len(regions)
+    for wanted in volumes[[f'MUSE_{index}' for index in regions]].to_numpy(dtype=float):
+        noise = smooth(
+            rng.standard_normal(grey.shape, dtype=np.float32), VARIATION_MM / MAP_VOXEL_MM
+        )
+        own = grey * np.exp(VARIATION_SD * noise / noise.std())
+        present = np.bincount(column.ravel(), own.ravel()) * MAP_VOXEL_MM**3
+        factors = np.ones(len(regions) + 1)
+        factors[:-1] = wanted / present[:-1]
+        yield like(template.t1w, own * factors[column], np.float32)

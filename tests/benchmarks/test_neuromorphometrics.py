@@ -28,7 +28,6 @@ from surreal_bids.imaging.deformation import Settings
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import (
     affine_transform,
-    identity_transform,
     resample,
     voxel_coordinates,
 )
@@ -51,10 +50,11 @@ def turned_template():
     here = affine_transform((62, 76, 64), affine, TURN)
     labels, tracts = read_labels(LABELS_FILE), read_labels(TRACTS_FILE)
     values = np.asarray(labels.dataobj, dtype=np.uint8)
+    here_at_1mm = affine_transform(labels.shape, labels.affine, np.eye(4))
     divided = divide_white_matter(
         values,
         np.asarray(tracts.dataobj, dtype=np.uint8),
-        list(voxel_coordinates(identity_transform(labels.shape, labels.affine), np.eye(4))),
+        list(voxel_coordinates(here_at_1mm, np.eye(4))),
     )
     images = (builtin_template(VOXEL_MM).t1w, nib.Nifti1Image(values, labels.affine))
     t1w, native = (resample(image, here, order=order) for image, order in zip(images, (1, 0)))

@@ -72,7 +72,7 @@ def meet(x):
     """Fail unless three parts are worked on at once."""
     from threading import Barrier
 
-    from surreal_bids.imaging.slabs import in_parts
+    from surreal_bids.parallel import in_parts
 
     barrier = Barrier(3, timeout=2)
     in_parts(lambda _: barrier.wait(), 3, 1)

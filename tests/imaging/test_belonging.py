@@ -1,5 +1,7 @@
 """Results of the same head pass; those of another head, mirrored or moved ones are refused."""
 
+from contextlib import nullcontext
+
 import nibabel as nib
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ from surreal_bids.imaging.belonging import (
     check_same_head,
     check_segmentation,
     check_tissue_maps,
+    require_overlap,
 )
 from surreal_bids.regions import label_table, muse_table, structure_of
 from tests.imaging import heads
@@ -93,7 +96,7 @@ def test_sides(share, message):
         (lambda m: m * np.linspace(0.5, 1, m.shape[0])[:, None, None], 'more than two values'),
         (lambda m: np.pad(np.ones((1, 1, 1)), [(0, n - 1) for n in m.shape]), 'litres'),
         (lambda m: np.where(np.arange(m.shape[0])[:, None, None] > 0, 1, 0 * m), 'litres'),
-        (lambda m: m[1:], r'not on the grid .*; resample it, or remove it'),
+        (lambda m: m[1:], 'the brain mask is not on the grid'),
     ],
 )
 def test_masks_that_are_none(values, message):
@@ -191,3 +194,14 @@ def test_smooth_tissue_maps_are_in_doubt():
         for tissue in ('GM', 'WM', 'CSF')
     ]
     assert 'only roughly' in check_tissue_maps(maps, t1w)
+
+
+@pytest.mark.parametrize(('label', 'fits'), [(24, True), (3, False)])
+def test_csf_around_the_brain_may_be_outside_the_mask(label, fits):
+    axes = (np.arange(size) - size // 2 for size in (40, 42, 44))
+    radius = np.sqrt(sum(np.square(axis) for axis in np.meshgrid(*axes, indexing='ij')))
+    mask = nib.Nifti1Image((radius < 14).astype(np.int16), np.eye(4))
+    labels = np.where(radius < 14, 2, np.where(radius < 16, label, 0)).astype(np.int16)
+    expected = nullcontext() if fits else pytest.raises(DataError, match='brain mask')
+    with expected:
+        require_overlap(nib.Nifti1Image(labels, np.eye(4)), mask, label_table('synthseg'))

@@ -154,7 +154,7 @@ def test_small_voxels_get_more_levels(voxel_mm, expected):
 def images() -> tuple[torch.Tensor, torch.Tensor]:
     """A brain whose shape was changed, and the brain itself."""
     image, _ = brain()
-    warped = resample(image, Transform(smooth_displacement(8.0, 6), AFFINE), order=3)
+    warped = resample(image, Transform(smooth_displacement(8.0, 6), AFFINE))
     fixed, moving = (
         torch.from_numpy(np.asarray(normalise_intensity(each).dataobj)) for each in (warped, image)
     )

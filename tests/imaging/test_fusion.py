@@ -2,7 +2,6 @@
 mask."""
 
 from collections import Counter, defaultdict
-from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -23,17 +22,16 @@ from surreal_bids.imaging.fusion import (
     Votes,
     corner_labels,
     fuse_labels,
-    require_overlap,
     shares_by_intensity,
     volume_table,
     volumes_of_labels,
 )
-from surreal_bids.imaging.transforms import Transform, identity_transform, invert, resample
+from surreal_bids.imaging.transforms import Transform, affine_transform, resample
 from surreal_bids.regions import label_table
-from tests.imaging.brains import AFFINE, SHAPE, brain, compose, mean_dice, smooth_displacement
+from tests.imaging.brains import AFFINE, SHAPE, brain, mean_dice, smooth_displacement
 
 VOXEL_MM3 = 64.0
-HERE = identity_transform(SHAPE, AFFINE)
+HERE = affine_transform(SHAPE, AFFINE, np.eye(4))
 
 
 @pytest.fixture(scope='module')
@@ -54,8 +52,7 @@ def winners(votes: Votes) -> list[int]:
     return votes.labels[votes.weights.argmax(axis=0), np.arange(votes.labels.shape[1])].tolist()
 
 
-@pytest.mark.parametrize('n_votes', [1, 5, 30])
-@pytest.mark.parametrize('n_labels', [2, SLOTS])
+@pytest.mark.parametrize(('n_votes', 'n_labels'), [(1, 2), (30, SLOTS)])
 def test_votes_are_counted_as_a_dictionary_would(n_votes, n_labels):
     rng = np.random.default_rng(0)
     votes = Votes(7)
@@ -127,13 +124,6 @@ def test_intensities_count_as_in_a_mixture_of_normal_distributions():
         assert seen == pytest.approx(expected, abs=1e-4)
 
 
-def test_without_contrast_votes_alone_decide():
-    rng = np.random.default_rng(0)
-    votes = some_votes(5000, 6, rng)
-    found = shares_by_intensity(votes, np.full(5000, 0.6, np.float32))
-    np.testing.assert_allclose(found, votes.shares(), atol=0.01)
-
-
 def test_a_sulcus_that_most_atlases_call_cortex_is_not_cortex():
     """A brain that has shrunk: dark voxels where seven of ten atlases have cortex."""
     rng = np.random.default_rng(0)
@@ -158,7 +148,7 @@ def test_intensities_of_wide_voxels_do_not_count(head, voxel_mm, count):
     """Two atlases of the same brain, one with displaced labels: intensities tell which is right."""
     affine = np.diag([voxel_mm] * 3 + [1.0])
     t1w, labels = (Nifti1Image(np.asarray(each.dataobj), affine) for each in head)
-    here = identity_transform(SHAPE, affine)
+    here = affine_transform(SHAPE, affine, np.eye(4))
     moved = resample(labels, Transform(here.field + np.float32(voxel_mm), affine), order=0)
     candidates = [Candidate(t1w, labels, here), Candidate(t1w, moved, here)]
     votes = Counter()
@@ -185,13 +175,6 @@ def test_corner_labels_are_linear_interpolation_of_each_label(head):
     np.testing.assert_allclose(sum(seen.values()), 1, rtol=1e-5)
 
 
-def test_beyond_the_grid_of_an_atlas_lies_background():
-    labels = Nifti1Image(np.full((4, 5, 6), 3, np.uint8), np.eye(4))
-    far = Transform(np.full((4, 5, 6, 3), 100, np.float32), np.eye(4))
-    for corner, _ in corner_labels(labels, far, np.ones((4, 5, 6), bool)):
-        assert not corner.any()
-
-
 def test_one_perfect_atlas_gives_its_labels_and_volumes(head):
     fusion = fuse_labels(head[0], [Candidate(*head, HERE)])
     truth = np.asarray(head[1].dataobj)
@@ -201,11 +184,10 @@ def test_one_perfect_atlas_gives_its_labels_and_volumes(head):
         assert fusion.volumes[label] == pytest.approx(counts[label] * VOXEL_MM3, rel=1e-3)
 
 
-@pytest.mark.parametrize('n_bad', [1, 4])
-@pytest.mark.parametrize('first', [True, False])
-def test_the_atlas_that_fits_wins_against_those_that_do_not(head, n_bad, first):
-    good, bad = [Candidate(*head, HERE)], bad_candidates(head, n_bad)
-    fusion = fuse_labels(head[0], good + bad if first else bad + good)
+def test_the_atlas_that_fits_wins_against_those_that_do_not_in_any_order(head):
+    good, bad = [Candidate(*head, HERE)], bad_candidates(head, 4)
+    fusion, other = (fuse_labels(head[0], each) for each in (good + bad, bad + good))
+    assert fusion.volumes == pytest.approx(other.volumes, rel=1e-3)
     alone = fuse_labels(head[0], bad)
     assert mean_dice(head[1], fusion.labels) > 0.97
     assert mean_dice(head[1], alone.labels) < 0.9
@@ -235,13 +217,6 @@ def test_volumes_and_background_fill_the_mask(head):
     assert not np.asarray(fusion.labels.dataobj)[np.asarray(wide.dataobj) == 0].any()
 
 
-def test_order_of_atlases_does_not_matter(head):
-    candidates = bad_candidates(head, 4)
-    one, other = fuse_labels(head[0], candidates), fuse_labels(head[0], candidates[::-1])
-    assert one.volumes == pytest.approx(other.volumes, rel=1e-3)
-    assert mean_dice(one.labels, other.labels) > 0.999
-
-
 def test_candidates_are_taken_one_at_a_time(head):
     alive = 0
 
@@ -255,18 +230,6 @@ def test_candidates_are_taken_one_at_a_time(head):
 
     fuse_labels(head[0], stream())
     assert alive == 0
-
-
-def test_an_atlas_may_vote_through_another_brain(head):
-    """Atlas -> library brain -> target, composed: labels are interpolated once."""
-    to_library, to_atlas = displaced(8.0, 1), displaced(8.0, 2)
-    through = compose(to_library, to_atlas)
-    target = resample(head[0], through, order=3)
-    truth = resample(head[1], through, order=0)
-    there_and_back = compose(invert(to_library, SHAPE, AFFINE), through)
-    assert np.abs(there_and_back.field - to_atlas.field)[8:-8, 8:-8, 8:-8].max() < 1.0
-    fusion = fuse_labels(target, [Candidate(*head, through)])
-    assert mean_dice(truth, fusion.labels) > 0.9
 
 
 @pytest.mark.parametrize('largest', [200, 40_000])
@@ -285,28 +248,16 @@ def test_no_atlas_is_an_error(head):
 REGIONS = pd.DataFrame({'index': [7, 3, 900], 'name': ['seven', 'three', 'nine hundred']})
 
 
-@pytest.mark.parametrize('dtype', [np.uint8, np.int16, np.float32])
-@pytest.mark.parametrize(
-    'affine',
-    [
-        np.diag([2.0, 1.5, 3.0, 1.0]),
-        np.array([[0, 0, 3.0, 1], [-1.5, 0, 0, 2], [0, 2.0, 0, 3], [0, 0, 0, 1]]),
-    ],
-)
-def test_volumes_are_voxels_times_their_size(dtype, affine):
-    labels = np.zeros((7, 8, 9), dtype=dtype)
+def test_volumes_are_voxels_times_their_size():
+    affine = np.array([[0, 0, 3.0, 1], [-1.5, 0, 0, 2], [0, 2.0, 0, 3], [0, 0, 0, 1]])
+    labels = np.zeros((7, 8, 9), dtype=np.float32)
     labels[:2, :3, :4] = 3
     labels[4:, 7, 0] = 7
     found = volumes_of_labels(Nifti1Image(labels, affine))
     assert found == pytest.approx({3: 24 * 9.0, 7: 3 * 9.0})
-
-
-@pytest.mark.parametrize('value', [0.5, -1.0])
-def test_probabilities_are_no_labels(value):
-    labels = np.zeros((3, 4, 5), dtype=np.float32)
-    labels[1, 1, 1] = value
+    labels[1, 1, 1] = 0.5
     with pytest.raises(DataError, match='provide a label map'):
-        volumes_of_labels(Nifti1Image(labels, np.eye(4)))
+        volumes_of_labels(Nifti1Image(labels, affine))
 
 
 @pytest.mark.parametrize(('excluded', 'level'), [(99.0, 'WARNING'), (0.1, 'INFO')])
@@ -334,14 +285,3 @@ def test_fluid_that_dlmuse_adds_to_its_regions_is_no_surprise(caplog, label, lev
     volumes = dict.fromkeys(regions['index'], 100.0) | {label: 2000.0}
     assert set(volume_table(volumes, regions)['volume_mm3']) == {100.0}
     assert [record.levelname for record in caplog.records] == ([level] if level else [])
-
-
-@pytest.mark.parametrize(('label', 'fits'), [(24, True), (3, False)])
-def test_csf_around_the_brain_may_be_outside_the_mask(label, fits):
-    axes = (np.arange(size) - size // 2 for size in (40, 42, 44))
-    radius = np.sqrt(sum(np.square(axis) for axis in np.meshgrid(*axes, indexing='ij')))
-    mask = Nifti1Image((radius < 14).astype(np.int16), np.eye(4))
-    labels = np.where(radius < 14, 2, np.where(radius < 16, label, 0)).astype(np.int16)
-    expected = nullcontext() if fits else pytest.raises(DataError, match='brain mask')
-    with expected:
-        require_overlap(Nifti1Image(labels, np.eye(4)), mask, label_table('synthseg'))

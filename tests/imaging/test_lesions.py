@@ -8,7 +8,7 @@ import pytest
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import like
-from surreal_bids.imaging.brain import log_bias_field
+from surreal_bids.imaging.bias import log_bias_field
 from surreal_bids.imaging.deformation import Settings
 from surreal_bids.imaging.lesions import fill_lesion, lesion_ml, lesion_shares, without_lesion
 from surreal_bids.imaging.registration import register

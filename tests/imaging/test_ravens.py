@@ -7,7 +7,7 @@ from scipy import ndimage
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import voxel_volume
 from surreal_bids.imaging.ravens import ravens_maps
-from surreal_bids.imaging.transforms import Transform, affine_transform, identity_transform
+from surreal_bids.imaging.transforms import Transform, affine_transform
 
 NATIVE_SHAPE = (62, 67, 65)
 BALL_MM = 50.0
@@ -77,7 +77,7 @@ def test_fine_images_lose_nothing_on_a_coarse_template():
 
 def test_the_identity_averages_over_each_voxel():
     tissue = blobs()
-    result = ravens_map(tissue, identity_transform(tissue.shape, tissue.affine))
+    result = ravens_map(tissue, affine_transform(tissue.shape, tissue.affine, np.eye(4)))
     expected = np.asarray(tissue.dataobj)
     for axis in range(3):
         expected = ndimage.convolve1d(expected, [1 / 8, 3 / 4, 1 / 8], axis)
@@ -148,15 +148,15 @@ def test_tissue_far_from_the_rest_is_not_lost(corner):
     values = np.zeros(shape, np.float32)
     values[20:30, 20:30, 20:30] = 1
     values[corner] = 1
-    result = ravens_map(nib.Nifti1Image(values, affine), identity_transform(shape, affine))
+    result = ravens_map(nib.Nifti1Image(values, affine), affine_transform(shape, affine, np.eye(4)))
     assert np.asarray(result.dataobj)[corner] == pytest.approx(0.75**3, rel=1e-4)
 
 
 def test_tissue_on_other_grids_or_elsewhere_is_refused():
     tissue = blobs()
-    transform = identity_transform(tissue.shape, tissue.affine)
+    transform = affine_transform(tissue.shape, tissue.affine, np.eye(4))
     elsewhere = nib.Nifti1Image(np.asarray(tissue.dataobj), tissue.affine + 900 * np.eye(4, k=3))
-    with pytest.raises(DataError, match='not on the same grid'):
+    with pytest.raises(DataError, match='not on the grid of the first one'):
         ravens_maps([tissue, elsewhere], transform)
     with pytest.raises(DataError, match='no tissue overlaps the template'):
         ravens_maps([elsewhere], transform)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from surreal_bids.imaging.ravens import ravens_maps
-from surreal_bids.imaging.slabs import in_parts, with_neighbours
 from surreal_bids.imaging.transforms import Transform, invert, resample
-from surreal_bids.parallel import set_threads
+from surreal_bids.parallel import in_parts, set_threads, with_neighbours
 from tests.imaging.brains import AFFINE, SHAPE, brain, smooth_displacement
 
 

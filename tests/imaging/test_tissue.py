@@ -8,7 +8,7 @@ import pytest
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import like, load_image
-from surreal_bids.imaging.brain import correct_bias
+from surreal_bids.imaging.bias import correct_bias
 from surreal_bids.imaging.deformation import FLUID
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.tissue import CONTENTS, classify_tissue, voxel_contents
@@ -73,31 +73,6 @@ def test_tissue_is_found_and_its_volume_kept():
     )
 
 
-def test_scale_of_intensities_does_not_matter():
-    factor = 100.0
-    t1w, mask, priors = ball_images()
-    scaled = classify_tissue(make_image(t1w.get_fdata() * factor), mask, priors).probabilities
-    expected = classify_tissue(t1w, mask, priors).probabilities
-    np.testing.assert_allclose(stack(scaled), stack(expected), atol=1e-4)
-
-
-def test_empty_space_around_the_brain_does_not_matter():
-    margin = 5
-    t1w, mask, priors = ball_images()
-
-    def padded(image):
-        return make_image(np.pad(image.get_fdata(), margin), image.get_data_dtype())
-
-    wide = stack(
-        classify_tissue(
-            padded(t1w), padded(mask), {name: padded(prior) for name, prior in priors.items()}
-        ).probabilities
-    )
-    core = (slice(None), *(slice(margin, -margin),) * 3)
-    expected = classify_tissue(t1w, mask, priors).probabilities
-    np.testing.assert_allclose(wide[core], stack(expected), atol=1e-5)
-
-
 @pytest.mark.parametrize('bad', [np.nan, -1.0])
 def test_priors_that_say_nothing_somewhere_do_no_harm(bad):
     t1w, mask, priors = ball_images()
@@ -122,27 +97,21 @@ def test_other_contrasts_are_refused_with_what_was_found(brightness):
         classify_tissue(*ball_images(brightness))
 
 
-@pytest.mark.parametrize('culprit', ['mask', 'prior of WM'])
+@pytest.mark.parametrize('culprit', ['brain mask', 'prior of WM'])
 def test_another_grid_is_refused_by_name(culprit):
     t1w, mask, priors = ball_images()
-    images = {'mask': mask, **{f'prior of {name}': prior for name, prior in priors.items()}}
+    images = {'brain mask': mask, **{f'prior of {name}': prior for name, prior in priors.items()}}
     moved = images[culprit].affine.copy()
     moved[0, 3] += 1
     images[culprit] = nib.Nifti1Image(images[culprit].get_fdata(dtype=np.float32), moved)
-    with pytest.raises(DataError, match=f'the {culprit} .* is not on the grid'):
-        classify_tissue(t1w, images['mask'], {k: images[f'prior of {k}'] for k in TISSUES})
+    with pytest.raises(DataError, match=f'the {culprit} is not on the grid'):
+        classify_tissue(t1w, images['brain mask'], {k: images[f'prior of {k}'] for k in TISSUES})
 
 
 def test_an_empty_mask_is_refused():
     t1w, mask, priors = ball_images()
     with pytest.raises(DataError, match='mask is empty'):
         classify_tissue(t1w, like(mask, np.zeros(SHAPE), np.uint8), priors)
-
-
-def test_an_image_without_contrast_is_refused():
-    t1w, mask, priors = ball_images()
-    with pytest.raises(DataError, match='nearly all voxels of the brain are 5'):
-        classify_tissue(like(t1w, np.full(SHAPE, 5), np.uint8), mask, priors)
 
 
 TRUE_MEANS = (0.6, 0.9, 0.2)

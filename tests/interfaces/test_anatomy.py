@@ -10,7 +10,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.imaging.transforms import (
     Transform,
-    identity_transform,
+    affine_transform,
     read_transform,
     write_transform,
 )
@@ -54,7 +54,7 @@ def files(tmp_path_factory):
 @pytest.fixture
 def identity(tmp_path):
     return write_transform(
-        tmp_path / 'identity.nii.gz', identity_transform(phantom.SHAPE, phantom.AFFINE)
+        tmp_path / 'identity.nii.gz', affine_transform(phantom.SHAPE, phantom.AFFINE, np.eye(4))
     )
 
 

@@ -4,8 +4,10 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from scipy import ndimage
 
-from surreal_bids.simulation.templates import HeadTemplate, LabelMap, crop, load_template
+from surreal_bids.images import Image
+from surreal_bids.simulation.anatomy import HeadTemplate, load_template
 from surreal_bids.templates import resample
 
 HIPPOCAMPUS, FAR_REGION, WHITE_MATTER, VENTRICLE = 47, 176, 44, 51
@@ -32,7 +34,7 @@ def _grid(voxel_size: float) -> tuple[tuple[int, ...], np.ndarray, np.ndarray]:
     return shape, affine, world
 
 
-def phantom_labels() -> LabelMap:
+def phantom_labels() -> Image:
     """White matter with a shrinkable ball, a ventricle beside it and a region far from both."""
     _, affine, world = _grid(1.0)
     data = np.zeros(world.shape[:3], dtype=np.uint8)
@@ -40,7 +42,7 @@ def phantom_labels() -> LabelMap:
     data[np.linalg.norm(world - (-2, -3, 2), axis=-1) < 4] = VENTRICLE
     data[np.linalg.norm(world - (-14, 6, 2), axis=-1) < 5] = FAR_REGION
     data[np.linalg.norm(world - BALL_CENTRE_MM, axis=-1) < BALL_RADIUS_MM] = HIPPOCAMPUS
-    return LabelMap(*crop(data, affine))
+    return Image(data, affine).slicer[ndimage.find_objects((data > 0).astype(np.uint8))[0]]
 
 
 @cache
@@ -51,8 +53,9 @@ def phantom(voxel_size: float = 2.0) -> HeadTemplate:
     _, fine_affine, fine_world = _grid(1.0)
     inside = np.linalg.norm(fine_world, axis=-1) < BRAIN_RADIUS_MM
     brain = resample(inside, fine_affine, affine, shape)
-    grey = resample(np.isin(labels.data, [HIPPOCAMPUS, FAR_REGION]), labels.affine, affine, shape)
-    white = resample(labels.data == WHITE_MATTER, labels.affine, affine, shape)
+    data = np.asarray(labels.dataobj)
+    grey = resample(np.isin(data, [HIPPOCAMPUS, FAR_REGION]), labels.affine, affine, shape)
+    white = resample(data == WHITE_MATTER, labels.affine, affine, shape)
     fluid = brain - grey - white
     return HeadTemplate(
         affine=affine,

@@ -5,11 +5,9 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.regions import muse_indices, muse_table, recognise, region_mates
+from surreal_bids.regions import muse_indices, recognise, region_mates
 from surreal_bids.simulation.population import (
     AGE_RANGE,
-    GROUPS,
-    SITE_REGION_SHIFT,
     SITES,
     built_in_population,
     controls_from_table,
@@ -58,44 +56,21 @@ PUBLISHED = {
 """Each figure of real people, and how far a population of 1,392 may be from it."""
 
 
-@pytest.fixture(scope='module')
-def drawn():
-    return {
-        seed: figures(sample_controls(1392, np.random.default_rng(seed)).volumes) for seed in (0, 1)
-    }
-
-
-@pytest.mark.parametrize('figure', PUBLISHED)
 @pytest.mark.parametrize('seed', [0, 1])
-def test_population_has_the_figures_of_real_people(drawn, figure, seed):
-    expected, tolerance = PUBLISHED[figure]
-    assert drawn[seed][figure] == pytest.approx(expected, abs=tolerance)
+def test_population_has_the_figures_of_real_people(seed):
+    found = figures(sample_controls(1392, np.random.default_rng(seed)).volumes)
+    for figure, (expected, tolerance) in PUBLISHED.items():
+        assert found[figure] == pytest.approx(expected, abs=tolerance), figure
 
 
-@pytest.mark.parametrize('figure', PUBLISHED)
-def test_the_figures_are_those_of_291_real_people(figure):
-    volumes = pd.read_csv(shared_data('tables/ixi_muse145.csv'))[volume_columns()]
-    rounding = 0.5 if figure.startswith('components') else 0.01
-    assert figures(volumes)[figure] == pytest.approx(PUBLISHED[figure][0], abs=rounding)
-
-
-def test_mean_volumes_are_those_of_real_people():
-    real = pd.read_csv(shared_data('tables/ixi_muse145.csv'))[volume_columns()].mean()
+def test_the_figures_are_those_of_291_real_people():
+    real = pd.read_csv(shared_data('tables/ixi_muse145.csv'))[volume_columns()]
+    found = figures(real)
+    for figure, (expected, _) in PUBLISHED.items():
+        rounding = 0.5 if figure.startswith('components') else 0.01
+        assert found[figure] == pytest.approx(expected, abs=rounding), figure
     ours = sample_controls(3000, np.random.default_rng(2)).volumes.mean()
-    assert np.corrcoef(np.log(real), np.log(ours))[0, 1] > 0.99
-    assert np.abs(np.log(ours / real)).mean() < 0.1
-
-
-def test_every_lobe_and_tissue_of_the_regions_has_a_group():
-    table = muse_table()
-    table = table[table['index'].isin(muse_indices())]
-    assert set(zip(table['lobe'], table['tissue'])) == set(GROUPS)
-
-
-def test_known_effects_leave_variance_to_chance_in_every_region():
-    population = built_in_population()
-    assert population.unique.shape == (139,)
-    assert (population.unique > 0.01).all()
+    assert np.corrcoef(np.log(real.mean()), np.log(ours))[0, 1] > 0.99
 
 
 def test_known_effects_are_found_again_by_regression():
@@ -117,32 +92,15 @@ def test_known_effects_are_found_again_by_regression():
     np.testing.assert_allclose(found[3:] - found[3], between_sites, atol=0.015)
 
 
-def test_sites_differ_by_a_plausible_amount():
-    sites = built_in_population().sites
-    assert sites.shape == (3, 139)
-    assert np.abs(sites).max() < 2 * SITE_REGION_SHIFT + 0.05
-    np.testing.assert_allclose(np.array(list(SITES.values())) @ sites, 0, atol=1e-12)
-
-
-@pytest.mark.parametrize('n_people', [1, 7, 500])
-def test_people_and_volumes_go_together(n_people):
-    controls = sample_controls(n_people, np.random.default_rng(4))
-    assert controls.volumes.shape == (n_people, 139)
+def test_people_and_volumes_go_together():
+    controls = sample_controls(500, np.random.default_rng(4))
+    assert controls.volumes.shape == (500, 139)
     assert list(recognise(controls.volumes.columns).values()) == list(muse_indices())
     assert list(controls.people.columns) == ['age', 'sex', 'site', 'icv']
     assert controls.people['age'].between(*AGE_RANGE).all()
     assert set(controls.people['sex']) <= {'F', 'M'}
     assert set(controls.people['site']) <= set(SITES)
     assert controls.people['icv'].between(0.9e6, 2.2e6).all()
-
-
-@pytest.mark.parametrize('seed', [0, 5])
-def test_the_same_seed_gives_the_same_people(seed):
-    first, second = (sample_controls(6, np.random.default_rng(seed)) for _ in range(2))
-    pd.testing.assert_frame_equal(first.volumes, second.volumes)
-    pd.testing.assert_frame_equal(first.people, second.people)
-    other = sample_controls(6, np.random.default_rng(seed + 1))
-    assert not np.allclose(first.volumes, other.volumes)
 
 
 @pytest.fixture
@@ -153,10 +111,9 @@ def table():
     return volumes.assign(**known, MUSE_4=900.0, MUSE_702=1.4e6, MUSE_601=6e5)
 
 
-@pytest.mark.parametrize(('suffix', 'separator'), [('.csv', ','), ('.tsv', '\t'), ('.txt', ',')])
-def test_controls_are_read_from_csv_and_tsv(tmp_path, table, suffix, separator):
-    path = tmp_path / f'controls{suffix}'
-    table.sample(frac=1, axis=1, random_state=0).to_csv(path, sep=separator, index=False)
+def test_controls_are_read_from_a_table(tmp_path, table):
+    path = tmp_path / 'controls.csv'
+    table.sample(frac=1, axis=1, random_state=0).to_csv(path, index=False)
     controls = read_controls(path)
     assert list(controls.volumes.columns) == volume_columns()
     np.testing.assert_allclose(controls.volumes, table[volume_columns()])
@@ -203,17 +160,6 @@ def test_bad_tables_are_refused_with_file_and_reason(tmp_path, table, spoil, mes
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize('content', [None, b'', b'\xff\xfe\x00\x81'])
-def test_what_is_no_table_is_refused(tmp_path, content):
-    path = tmp_path / 'controls.csv'
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(
-        DataError, match=r'controls.csv: (cannot be read|the table is empty|not a table|this is)'
-    ):
-        read_controls(path)
-
-
 def test_resampled_people_have_the_mean_and_spread_of_the_real_ones():
     real = sample_controls(60, np.random.default_rng(1))
     drawn = resample_gaussian(real, 8000, np.random.default_rng(2))
@@ -233,15 +179,7 @@ def test_correlations_of_real_people_survive_resampling():
     assert np.abs(after - before).mean() < 0.03
 
 
-@pytest.mark.parametrize('n_people', [1, 9])
-def test_too_few_people_cannot_be_resampled(n_people):
-    few = sample_controls(n_people, np.random.default_rng(5))
-    with pytest.raises(DataError, match=f'fitted to {n_people} participants'):
+def test_too_few_people_cannot_be_resampled():
+    few = sample_controls(9, np.random.default_rng(5))
+    with pytest.raises(DataError, match='fitted to 9 participants'):
         resample_gaussian(few, 20, np.random.default_rng(6))
-
-
-@pytest.mark.parametrize('seed', [0, 3])
-def test_resampling_repeats_for_a_seed(seed):
-    real = sample_controls(30, np.random.default_rng(4))
-    first, second = (resample_gaussian(real, 5, np.random.default_rng(seed)) for _ in range(2))
-    pd.testing.assert_frame_equal(first.volumes, second.volumes)
