@@ -168,7 +168,7 @@ def test_another_plan_in_the_folder_is_refused(tmp_path):
 
 
 def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path):
-    (tmp_path / '.hidden').write_text('mine')
+    (tmp_path / 'notes.txt').write_text('mine')
     before = contents(tmp_path)
     with pytest.raises(OutputError, match='other files'):
         start_dataset(tmp_path, HEADS)
