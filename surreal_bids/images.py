@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,7 @@ UNREADABLE = (
 """Exceptions of nibabel for files that are missing, damaged, truncated or not images."""
 
 
-def load_image(path: str | Path) -> Image:
+def load_image(path: str | Path, warn: Callable[[Caution], None] = LOGGER.warning) -> Image:
     """Read a three-dimensional image with finite voxels.
 
     Unscaled integers stay integers; other types become float32. A fourth axis of one volume is
@@ -69,6 +69,8 @@ def load_image(path: str | Path) -> Image:
     ----------
     path
         NIfTI or MGH file.
+    warn
+        Called with each warning.
 
     Raises
     ------
@@ -80,7 +82,7 @@ def load_image(path: str | Path) -> Image:
     image = open_image(path)
     with reading(path):
         values = np.asanyarray(image.dataobj)
-    return _with_affine(_one_volume(path, values), _affine_of(path, image), image)
+    return _with_affine(_one_volume(path, values, warn), _affine_of(path, image, warn), image)
 
 
 def open_image(path: str | Path) -> SpatialImage:
@@ -181,7 +183,7 @@ def _with_affine(array: NDArray, affine: NDArray, source: SpatialImage | None = 
     return image
 
 
-def _one_volume(path: Path, values: NDArray) -> NDArray:
+def _one_volume(path: Path, values: NDArray, warn: Callable[[Caution], None]) -> NDArray:
     """Check the voxels of a file and return a finite array (X, Y, Z)."""
     size = ' x '.join(map(str, values.shape))
     if values.ndim == 4 and values.shape[3] == 1:
@@ -193,7 +195,7 @@ def _one_volume(path: Path, values: NDArray) -> NDArray:
     if values.dtype.kind not in 'iuf':
         raise DataError(f'{path}: voxels of type {values.dtype}; store one real number per voxel')
     if values.dtype.kind == 'f':
-        values = _finite(path, values.astype(np.float32))
+        values = _finite(path, values.astype(np.float32), warn)
     elif values.dtype.itemsize > np.dtype(np.int32).itemsize:
         values = _without_long_integers(path, values)
     if values.min() == values.max():
@@ -229,15 +231,19 @@ def no_orientation(path: Path) -> Caution:
     )
 
 
-def _finite(path: Path, values: NDArray[np.float32]) -> NDArray[np.float32]:
+def _finite(
+    path: Path, values: NDArray[np.float32], warn: Callable[[Caution], None]
+) -> NDArray[np.float32]:
     bad = ~np.isfinite(values)
     if bad.any():
-        LOGGER.warning(not_finite(path, bad.sum()))
+        warn(not_finite(path, bad.sum()))
         values[bad] = 0
     return values
 
 
-def _affine_of(path: Path, image: SpatialImage) -> NDArray[np.float64]:
+def _affine_of(
+    path: Path, image: SpatialImage, warn: Callable[[Caution], None]
+) -> NDArray[np.float64]:
     """Return the affine of an image, checked."""
     affine = image.affine
     if affine is None or not np.isfinite(affine).all() or not np.linalg.det(affine[:3, :3]):
@@ -245,10 +251,12 @@ def _affine_of(path: Path, image: SpatialImage) -> NDArray[np.float64]:
             f'{path}: the affine is not finite and invertible; convert the image again. The affine '
             f'is {affine if affine is None else affine[:3].tolist()}'
         )
-    return _nifti_affine(path, image) if isinstance(image, nib.Nifti1Pair) else affine
+    return _nifti_affine(path, image, warn) if isinstance(image, nib.Nifti1Pair) else affine
 
 
-def _nifti_affine(path: Path, image: nib.Nifti1Pair) -> NDArray[np.float64]:
+def _nifti_affine(
+    path: Path, image: nib.Nifti1Pair, warn: Callable[[Caution], None]
+) -> NDArray[np.float64]:
     """Choose the affine: the sform, else the qform, else the voxel sizes (nibabel's rule).
 
     If the scale of the sform does not match the voxel size, as after registration to a template,
@@ -256,10 +264,10 @@ def _nifti_affine(path: Path, image: nib.Nifti1Pair) -> NDArray[np.float64]:
     """
     sform, qform = (int(image.header[name]) for name in ('sform_code', 'qform_code'))
     if not sform and not qform:
-        LOGGER.warning(no_orientation(path))
+        warn(no_orientation(path))
     if sform and not _to_scale(image):
         chosen = 'qform' if qform else 'sform because there is no qform'
-        LOGGER.warning(
+        warn(
             Caution(
                 f'{path}: the scale of the sform does not match the voxel size',
                 f'Volumes are measured with the {chosen}',

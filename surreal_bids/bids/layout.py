@@ -12,16 +12,12 @@ import json
 import logging
 import os
 import re
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import bids
 from bids import BIDSLayout, BIDSLayoutIndexer
 from bids.layout import Query
 from bids.layout.models import Config
@@ -29,95 +25,11 @@ from bids.utils import natural_sort
 
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, UsageError
-from surreal_bids.files import atomic_path, read_option_file
+from surreal_bids.files import read_option_file
 from surreal_bids.names import LABEL, Visit, visit_name
 from surreal_bids.text import alternatives
 
 LOGGER = logging.getLogger(__name__)
-
-
-DATABASE = 'layout_index.sqlite'
-"""Name of the database of pybids."""
-
-SETTLED_NS = 2_000_000_000
-"""Age (ns) from which the modification time of a folder shows every change."""
-
-FolderState = tuple[str, int, int, int]
-"""Path below the root, inode, modification time and change time (ns)."""
-
-
-def cached_layout(
-    bids_dir: Path,
-    scope: str,
-    database_dir: Path,
-    index: Callable[[Path, str], BIDSLayout],
-) -> BIDSLayout:
-    """Load the stored index of a dataset if it is current; otherwise build and store it.
-
-    Parameters
-    ----------
-    bids_dir
-        Root of the dataset.
-    scope
-        Files to index, as `index` defines them.
-    database_dir
-        Folder of stored indices.
-    index
-        Builds the index from `bids_dir` and `scope`.
-    """
-    now = time.time_ns()
-    states = folder_states(bids_dir)
-    entry = database_dir / f'surreal_bids-{_fingerprint(bids_dir, scope, states)}'
-    if (entry / DATABASE).is_file():
-        LOGGER.info('Using the index stored in %s', entry)
-        return BIDSLayout(bids_dir, validate=False, database_path=entry)
-    layout = index(bids_dir, scope)
-    if max(max(state[2:]) for state in states) > now - SETTLED_NS:
-        LOGGER.info('%s: changed in the last seconds; the index is not stored', bids_dir)
-    else:
-        _store(layout, entry / DATABASE)
-    return layout
-
-
-def folder_states(bids_dir: Path) -> list[FolderState]:
-    """Return the state of each folder that an index of anatomical images depends on.
-
-    The change time is included because `rsync -a` and `tar` restore the modification time.
-    """
-    folders = sorted(_folders(bids_dir))
-    return [(os.path.relpath(folder, bids_dir), *_state(folder)) for folder in folders]
-
-
-def _folders(bids_dir: Path) -> Iterator[str]:
-    """Yield the root, `sub-*`, `sub-*/ses-*`, and the `anat` of either."""
-    yield str(bids_dir)
-    for participant in _subfolders(bids_dir, 'sub-'):
-        for parent in [participant, *_subfolders(participant, 'ses-')]:
-            yield parent
-            yield from _subfolders(parent, 'anat')
-
-
-def _subfolders(folder: str | Path, prefix: str) -> list[str]:
-    with os.scandir(folder) as entries:
-        return [e.path for e in entries if e.name.startswith(prefix) and e.is_dir()]
-
-
-def _state(folder: str) -> tuple[int, int, int]:
-    status = os.stat(folder)  # noqa: PTH116 (thousands of folders: a Path for each doubles the time)
-    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _fingerprint(bids_dir: Path, scope: str, states: list[FolderState]) -> str:
-    content = json.dumps([str(bids_dir.absolute()), scope, bids.__version__, states])
-    return hashlib.sha256(content.encode()).hexdigest()[:32]
-
-
-def _store(layout: BIDSLayout, database: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder, atomic_path(database) as temporary:
-        layout.save(folder, replace_connection=False)
-        shutil.copyfile(Path(folder) / DATABASE, temporary)
-    LOGGER.info('Stored the index in %s', database.parent)
-
 
 DESCRIPTION = 'dataset_description.json'
 
@@ -292,7 +204,8 @@ def find_t1w(
     filters
         Entities of the T1w query, which override :data:`DEFAULT_QUERY`; see :func:`read_filters`.
     database_dir
-        Folder to store the index in; see :func:`cached_layout`.
+        Folder of the index of pybids, which is created there or reused. As in fMRIPrep, an index is
+        not updated: delete the folder when images were added or renamed.
 
     Returns
     -------
@@ -302,10 +215,7 @@ def find_t1w(
     query = {**DEFAULT_QUERY, **(filters or {})}
     # A stored index contains all participants, so later calls can select others.
     scope = _scope(query['suffix'], None if database_dir else participants)
-    if database_dir is None:
-        layout = _index(bids_dir, scope)
-    else:
-        layout = cached_layout(bids_dir, scope, database_dir, _index)
+    layout = _index(bids_dir, scope, database_dir)
     root = bids_dir.absolute()
     paths = [Path(path) for path in layout.get(return_type='filename', **query)]
     images = [_describe(path) for path in paths if _is_named_after_its_folders(path, root)]
@@ -327,10 +237,13 @@ def _scope(suffix: str | Sequence[str], participants: Collection[str] | None) ->
     )
 
 
-def _index(bids_dir: Path, scope: str) -> BIDSLayout:
+def _index(bids_dir: Path, scope: str, database_dir: Path | None) -> BIDSLayout:
     outside = re.compile(rf'^(?!{scope}$)')
     indexer = BIDSLayoutIndexer(validate=False, index_metadata=False, ignore=[outside])
-    return BIDSLayout(bids_dir, validate=False, indexer=indexer)
+    if database_dir is not None:  # Indices of other datasets or suffixes have other names.
+        name = hashlib.sha256(f'{bids_dir.absolute()} {scope}'.encode()).hexdigest()[:16]
+        database_dir = database_dir / name
+    return BIDSLayout(bids_dir, validate=False, indexer=indexer, database_path=database_dir)
 
 
 def _is_named_after_its_folders(path: Path, root: Path) -> bool:

@@ -12,8 +12,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote, unquote, urlsplit
-from urllib.request import url2pathname
+from urllib.parse import quote
 
 import yaml  # type: ignore[import-untyped]
 
@@ -22,7 +21,6 @@ from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_json, write_text
 from surreal_bids.names import Visit, is_label, without_prefix
-from surreal_bids.text import alternatives
 
 BIDS_VERSION = '1.11.2'
 """Version of BIDS that the outputs follow."""
@@ -131,22 +129,15 @@ def output_path(root: str | Path, name: str, **entities: str | None) -> Path:
     Raises
     ------
     UsageError
-        The name or an entity is unknown, an entity is missing, or a value is not a BIDS label.
-        Labels cannot contain path separators.
+        A value is not a BIDS label, and so might contain path separators.
     """
-    row = _row(name)
+    row = output_names()[name]
     given = {entity: value for entity, value in entities.items() if value is not None}
-    unknown = sorted(set(given) - set(row.entities))
-    if unknown:
-        raise UsageError(
-            f'output {name}: unknown entity {", ".join(unknown)}; '
-            f'{alternatives(unknown, row.entities)}'
-        )
-    missing = [e for e in row.entities if e not in given and e not in row.optional]
-    if missing:
-        raise UsageError(f'output {name}: entity {", ".join(missing)} is missing')
+    if unfit := (set(given) ^ set(row.entities)) - row.optional:
+        raise KeyError(f'output {name}: {unfit}')
     for entity, value in given.items():
-        _check_value(name, entity, value, row.allowed.get(entity))
+        if not (value in row.allowed[entity] if entity in row.allowed else is_label(value)):
+            raise UsageError(f'output {name}: {entity} {value!r}; use only letters and digits')
     return Path(root) / row.fill(given)
 
 
@@ -163,22 +154,6 @@ def visit_output(
     if not is_label(label) or not (visit is None or is_label(visit)):
         return None
     return output_path(root, name, participant=label, session=visit, **entities)
-
-
-def _row(name: str) -> OutputName:
-    names = output_names()
-    if name not in names:
-        raise UsageError(f'unknown output {name}; {alternatives([name], names)}')
-    return names[name]
-
-
-def _check_value(name: str, entity: str, value: str, allowed: Iterable[str] | None) -> None:
-    if allowed is not None and value not in allowed:
-        raise UsageError(f'output {name}: {entity} {value!r}; expected {", ".join(allowed)}')
-    if allowed is None and not is_label(value):
-        raise UsageError(
-            f'output {name}: {entity} {value!r} is not a label; use only letters and digits'
-        )
 
 
 def list_outputs(levels: Iterable[str], with_sessions: bool = False) -> list[tuple[str, str]]:
@@ -214,12 +189,8 @@ def write_sidecar(name: str, path: str | Path, metadata: Mapping[str, Any]) -> P
     metadata
         Fields of an image, or descriptions of the columns of a table.
     """
-    required = _row(name).metadata
-    if required is None:
-        raise UsageError(f'output {name} has no sidecar')
-    missing = [key for key in required if key not in metadata]
-    if missing:
-        raise UsageError(f'sidecar of {name}: {", ".join(missing)} is missing')
+    if missing := set(output_names()[name].metadata or ()) - set(metadata):
+        raise KeyError(f'sidecar of {name}: {missing}')
     return write_json(sidecar_path(path), metadata)
 
 
@@ -314,14 +285,6 @@ def link_to(target: Path, root: Path) -> str:
     return quote(Path(os.path.relpath(target, root)).as_posix())
 
 
-def follow_link(link: str, root: Path) -> Path | None:
-    """Return the folder that a link of a dataset description leads to; None if it is remote."""
-    parts = urlsplit(link)
-    if parts.scheme == 'file':
-        return Path(url2pathname(parts.path))
-    return None if parts.scheme else (root.resolve() / unquote(link)).resolve()
-
-
 def _code_and_container() -> dict[str, Any]:
     """Describe where the code and the container came from, which only the container knows."""
     image, source = os.environ.get('SURREAL_BIDS_IMAGE'), os.environ.get('SURREAL_BIDS_SOURCE')
@@ -350,32 +313,21 @@ def start_dataset(
 def other_source(root: Path, source: Path) -> str | None:
     """Return the source dataset of existing outputs if it is not `source`."""
     earlier = _links(output_path(root, 'dataset_description')).get('raw')
-    if earlier is None or (place := follow_link(earlier, root)) == source.resolve():
-        return None
-    return str(place or earlier)
+    return None if earlier in (None, link_to(source, root)) else earlier
 
 
 def _links(path: Path) -> dict[str, str]:
     """Read the links of a dataset description; empty if there is none."""
     try:
-        links = json.loads(path.read_text(encoding='utf-8')).get('DatasetLinks')
-    except (OSError, ValueError, AttributeError, RecursionError):
+        return dict(json.loads(path.read_text(encoding='utf-8')).get('DatasetLinks', {}))
+    except (OSError, ValueError, TypeError, AttributeError):
         return {}
-    links = links if isinstance(links, dict) else {}
-    return {name: url for name, url in links.items() if isinstance(url, str)}
-
-
-CHUNK = 1 << 20
-"""Bytes of a file that are read at a time."""
 
 
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of the content of a file."""
-    digest = hashlib.sha256()
     with path.open('rb') as stream:
-        for chunk in iter(lambda: stream.read(CHUNK), b''):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, 'sha256').hexdigest()
 
 
 def digest_of_files(paths: Iterable[Path]) -> str:
@@ -452,7 +404,7 @@ class Record:
     root
         The output folder.
     made_from
-        Fingerprint of everything that the outputs depend on; None without a valid record.
+        Fingerprint of everything that the outputs depend on; None without a record.
     outputs
         Size of each output by its path below the output folder.
     warnings
@@ -466,18 +418,12 @@ class Record:
 
     @classmethod
     def read(cls, root: Path, visit: Visit) -> Self:
-        """Read the record of a visit; without a valid one, return an empty record."""
+        """Read the record of a visit; without a readable one, return an empty record."""
         try:
             content = json.loads(record_path(root, visit).read_text(encoding='utf-8'))
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             return cls(root)
-        parts = ('made_from', 'outputs')
-        if not isinstance(content, dict) or any(type(content.get(p)) is not dict for p in parts):
-            return cls(root)
-        try:
-            warnings = [Caution(*each) for each in content.get('warnings', ())]
-        except TypeError:  # Of an earlier version, whose outputs are made again.
-            warnings = []
+        warnings = [Caution(*each) for each in content['warnings']]
         return cls(root, content['made_from'], content['outputs'], warnings)
 
     def why_not_done(self, made_from: Mapping[str, Any] | None = None) -> str:
@@ -494,15 +440,12 @@ class Record:
         changed = [part for part in now if before.get(part) != now[part]]
         if changed:
             return f'{" and ".join(changed)} changed since the outputs were made'
-        quality = _row('quality').path.rpartition(']')[2]
-        if made_from and not any(name.endswith(quality) for name in self.outputs):
-            return 'an earlier version did not measure the quality of the image'
-        lost = [name for name, size in self.outputs.items() if _size(self.root / name) != size]
+        lost = [
+            name
+            for name, size in self.outputs.items()
+            if not (path := self.root / name).is_file() or path.stat().st_size != size
+        ]
         return f'{lost[0]} is missing or was changed' if lost else ''
-
-
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
 
 
 MASK_METHODS = {
@@ -578,22 +521,19 @@ def describe_outputs(
             'AtlasLicense': provenance.atlas_licence,
             **({'AtlasesUsed': list(atlases)} if atlases else {}),
         },
-        'ravens': _describe_ravens(provenance),
-    }
-
-
-def _describe_ravens(provenance: Provenance) -> dict[str, Any]:
-    return {
-        'Description': 'Partial-volume fraction of the tissue in template space, multiplied by the '
-        'Jacobian determinant of the transform; the integral over a region is the tissue volume',
-        'Sources': list(provenance.t1w),
-        'Template': provenance.template,
-        'TemplateLicense': provenance.template_licence,
+        'ravens': {
+            'Description': 'Partial-volume fraction of the tissue in template space, multiplied by '
+            'the Jacobian determinant of the transform; the integral over a region is the tissue '
+            'volume',
+            'Sources': list(provenance.t1w),
+            'Template': provenance.template,
+            'TemplateLicense': provenance.template_licence,
+        },
     }
 
 
 def read_quality(path: Path) -> dict[str, Any]:
-    """Read the quality of an image; empty if an earlier version processed it."""
+    """Read the quality of an image; empty if it was not processed."""
     return json.loads(path.read_text(encoding='utf-8')) if path.is_file() else {}
 
 

@@ -33,7 +33,7 @@ from surreal_bids.exceptions import SurrealError
 from surreal_bids.parallel import find_device, start_server
 
 if TYPE_CHECKING:
-    from surreal_bids.bids.preflight import Survey
+    from surreal_bids.bids.survey import Survey
     from surreal_bids.names import Visit
 
 LOGGER = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def run(arguments: Sequence[str]) -> int:
     set_up_logging(verbosity)
     from surreal_bids.bids.layout import read_description
     from surreal_bids.bids.outputs import other_source
-    from surreal_bids.bids.preflight import check_output_folder, survey_dataset
+    from surreal_bids.bids.survey import check_output_folder, survey_dataset
 
     read_description(config.bids_dir)
     if other := other_source(config.output_dir, config.bids_dir):
@@ -181,7 +181,7 @@ def check_options(config: AppConfig) -> None:
 
 
 def _show(config: AppConfig, survey: Survey) -> int:
-    from surreal_bids.bids.preflight import Problem
+    from surreal_bids.bids.survey import Problem
     from surreal_bids.cli.contents import without_bad_results
     from surreal_bids.cli.dry_run import summarise
     from surreal_bids.cli.plan import make_plan

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from surreal_bids.bids.image_files import Voxels, check_image, check_transform
 from surreal_bids.bids.precomputed import Reusable
-from surreal_bids.bids.preflight import Problem
+from surreal_bids.bids.survey import Problem, check_image
 from surreal_bids.bids.tabular import prefix_errors
 from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.cli.plan import Job, Plan
@@ -112,8 +111,7 @@ def check_results(job: Job) -> Findings:
     """Check every result of other programs that an image would reuse."""
     reusable, findings = job.reusable, Findings()
     images = [reusable.t1w, reusable.mask, reusable.dseg, reusable.lesion, *reusable.tpms]
-    _read(findings, images, lambda path: check_image(path, mgh=True))
-    _read(findings, [reusable.anat2std_xfm, reusable.std2anat_xfm], check_transform)
+    _read(findings, images)
     reference = reusable.t1w or job.image.path
     if reference != job.image.path and reference not in findings.digests:
         return findings
@@ -125,15 +123,10 @@ def check_results(job: Job) -> Findings:
     return findings
 
 
-def _read(
-    findings: Findings, paths: Sequence[Path | None], check: Callable[[Path], Voxels]
-) -> None:
+def _read(findings: Findings, paths: Sequence[Path | None]) -> None:
     for path in filter(None, paths):
         with findings.collecting(path):
-            voxels = check(path)
-            if voxels.not_finite:
-                raise DataError(f'{voxels.not_finite} values are NaN or infinite; replace it')
-            findings.digests[path] = voxels.digest
+            findings.digests[path] = check_image(path).digest
 
 
 def _compare(findings: Findings, job: Job, t1w: Image) -> None:

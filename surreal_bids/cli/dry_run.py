@@ -8,7 +8,7 @@ from textwrap import indent
 
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import list_outputs
-from surreal_bids.bids.preflight import Problem, Survey, free_bytes
+from surreal_bids.bids.survey import Problem, Survey, free_bytes
 from surreal_bids.cautions import Caution, log_cautions
 from surreal_bids.cli.main import usable_cores
 from surreal_bids.cli.plan import Job, Plan, gaps, refusals, reuse_table

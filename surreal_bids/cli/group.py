@@ -22,7 +22,7 @@ from surreal_bids.analysis.outputs import summarise_cohort
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.outputs import group_outputs, output_path, start_dataset
 from surreal_bids.bids.precomputed import mriqc_table, segmentation_label
-from surreal_bids.bids.preflight import check_output_folder, check_work_folder
+from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.bids.tabular import read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.config_file import write_config

@@ -28,7 +28,7 @@ from surreal_bids.bids.outputs import (
     start_dataset,
 )
 from surreal_bids.bids.precomputed import derivative_folders
-from surreal_bids.bids.preflight import Problem, Survey
+from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cautions import log_cautions
 from surreal_bids.cli.config_file import config_to_toml, write_config

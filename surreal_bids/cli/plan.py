@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surreal_bids import __version__
-from surreal_bids.bids.image_files import is_blank
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import (
     Provenance,
@@ -31,7 +30,7 @@ from surreal_bids.bids.precomputed import (
     find_reusable,
     reused_folders,
 )
-from surreal_bids.bids.preflight import Problem, Survey
+from surreal_bids.bids.survey import Problem, Survey, is_blank
 from surreal_bids.cautions import Caution, log_cautions
 from surreal_bids.config import NETWORK, AppConfig, uses_network
 from surreal_bids.exceptions import DataError

@@ -22,7 +22,6 @@ from nipype.interfaces.base import (
 )
 
 from surreal_bids import __version__
-from surreal_bids.bids.image_files import doubt_voxels
 from surreal_bids.bids.outputs import (
     Provenance,
     VisitOutputs,
@@ -34,6 +33,7 @@ from surreal_bids.bids.outputs import (
     write_sidecar,
 )
 from surreal_bids.bids.precomputed import LESION
+from surreal_bids.bids.survey import doubt_voxels
 from surreal_bids.cautions import Caution
 from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, load_image, voxel_volume

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from surreal_bids.bids.outputs import output_path, record_path, write_record
-from surreal_bids.bids.preflight import survey_dataset
+from surreal_bids.bids.survey import survey_dataset
 from surreal_bids.cli import plan
 from surreal_bids.cli.plan import (
     check_anatomy_options,

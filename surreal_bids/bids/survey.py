@@ -1,7 +1,8 @@
-"""Checks of a dataset before any processing: images, groups and problems."""
+"""Survey of a dataset before any processing: images, groups and problems."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surreal_bids.bids.image_files import Voxels, check_image
+import nibabel as nib
+import numpy as np
+from nibabel.spatialimages import SpatialImage
+
 from surreal_bids.bids.layout import (
     DESCRIPTION,
     T1wImage,
@@ -23,15 +27,27 @@ from surreal_bids.bids.layout import (
     select_sessions,
 )
 from surreal_bids.bids.tabular import read_participants, read_visits
-from surreal_bids.cautions import Caution
+from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.columns import column_of
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
-from surreal_bids.images import not_finite
+from surreal_bids.images import load_image, open_image, reading, voxel_volume
 from surreal_bids.names import PARTICIPANT, Visit, is_label, visit_name, without_prefix
 from surreal_bids.progress import with_bar
 from surreal_bids.text import counted, list_briefly
+
+IMAGES_AT_A_TIME = 8
+"""Images that are read at once; each needs up to 1 GB."""
+
+SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
+"""Plausible voxel sizes; others are errors or in another unit."""
+
+SLAB_MM, LARGEST_VIEW_MM = 60.0, 600.0
+"""Fields of view shorter than the first show a part of a head; longer than the second, no head."""
+
+WIDEST_TESTED_MM = 2.1
+"""Cube root of the volume of a voxel above which network and registration were never tested."""
 
 
 @dataclass(frozen=True)
@@ -240,9 +256,8 @@ def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
 
     Inside the dataset, only `derivatives/<name>` is allowed. Links are resolved.
     """
-    source, target = bids_dir.resolve(), _resolve(output_dir)
+    source, target = bids_dir.resolve(), output_dir.resolve()
     remedy = f'use {bids_dir / "derivatives" / "surreal_bids"}, or a folder outside of it'
-    _refuse_file(output_dir)
     if target == source:
         raise OutputError(f'{output_dir}: the output folder is the dataset itself; {remedy}')
     if target.is_relative_to(source) and source / 'derivatives' not in target.parents:
@@ -270,27 +285,24 @@ def _refuse_other_outputs(output_dir: Path) -> None:
 
 def check_work_folder(bids_dir: Path, work_dir: Path) -> None:
     """Check that the work folder is outside of the dataset; links are resolved."""
-    _refuse_file(work_dir)
-    if _resolve(work_dir).is_relative_to(bids_dir.resolve()):
+    if work_dir.resolve().is_relative_to(bids_dir.resolve()):
         raise OutputError(
             f'{work_dir}: the work folder is inside the dataset; choose another one with -w'
         )
     _check_writable(work_dir)
 
 
-def _resolve(folder: Path) -> Path:
-    """Resolve the links of a path to a folder that may not exist yet."""
-    try:
-        target = folder.resolve()
-    except (OSError, RuntimeError):
-        target = None
-    if target is None or (folder.is_symlink() and not target.exists()):
-        raise OutputError(f'{folder}: broken link; correct it or choose another folder')
-    return target
+def _check_writable(folder: Path) -> None:
+    existing = _nearest_existing(folder)
+    if not existing.is_dir():
+        what = '' if existing == folder.absolute() else f'{existing} '
+        raise OutputError(f'{folder}: {what}is a file; choose another folder')
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise OutputError(f'{folder}: {existing} is not writable; choose another folder')
 
 
 def _nearest_existing(folder: Path) -> Path:
-    target = _resolve(folder)
+    target = folder.resolve()
     return next(each for each in [target, *target.parents] if each.exists())
 
 
@@ -299,41 +311,15 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(_nearest_existing(folder)).free
 
 
-def _refuse_file(folder: Path) -> None:
-    existing = _nearest_existing(folder)
-    if not existing.is_dir():
-        what = '' if existing == folder.absolute() else f'{existing} '
-        raise OutputError(f'{folder}: {what}is a file; choose another folder')
-
-
-def _check_writable(folder: Path) -> None:
-    existing = _nearest_existing(folder)
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise OutputError(f'{folder}: {existing} is not writable; choose another folder')
-
-
 def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Caution]]:
-    """Read every image completely and report all that are damaged.
-
-    Returns
-    -------
-    problems
-        Images that cannot be used.
-    notes
-        Findings in other images.
-    """
+    """Read all images; return those that cannot be used, and warnings about others."""
     # Threads help because decompression, the slow part, releases the interpreter.
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(IMAGES_AT_A_TIME) as pool:
         seen = list(with_bar(pool.map(_look_at, images), 'Checking images', len(images)))
     problems = [each for each in seen if isinstance(each, Problem)]
     sound = {image: each for image, each in zip(images, seen) if isinstance(each, Voxels)}
     notes = [
-        not_finite(image.path, voxels.not_finite)._replace(who=image.name)
-        for image, voxels in sound.items()
-        if voxels.not_finite
-    ]
-    notes += [
-        voxels.doubt._replace(who=image.name) for image, voxels in sound.items() if voxels.doubt
+        note._replace(who=image.name) for image, voxels in sound.items() for note in voxels.notes
     ]
     return [*problems, *_copies(sound)], notes
 
@@ -343,6 +329,87 @@ def _look_at(image: T1wImage) -> Voxels | Problem:
         return check_image(image.path)
     except DataError as error:
         return Problem(image.name, str(error))
+
+
+@dataclass(frozen=True)
+class Voxels:
+    """Digest of the voxels of an image, and warnings."""
+
+    digest: str
+    notes: Sequence[Caution] = ()
+
+
+def check_image(path: Path) -> Voxels:
+    """Read an image; check voxel size, sides and field of view.
+
+    Raises
+    ------
+    DataError
+        The image cannot be read, or its header cannot be of a head.
+    """
+    notes: list[Caution] = []
+    image = load_image(path, notes.append)
+    sizes = nib.affines.voxel_sizes(image.affine)
+    if not (sizes.min() >= SMALLEST_VOXEL_MM and sizes.max() <= LARGEST_VOXEL_MM):
+        raise DataError(
+            f'{path}: voxels of {" x ".join(f"{size:g}" for size in sizes)} mm; correct the '
+            'header, or convert it again'
+        )
+    if min(image.shape) == 1:
+        raise DataError(f'{path}: one slice ({image.shape}), expected 3 dimensions')
+    _check_sides(path)
+    notes += filter(None, [doubt_voxels(image)])
+    # A copy with another type, byte order or scale has the same digest.
+    digest = hashlib.sha256(str(image.shape).encode())
+    digest.update(np.asarray(image.dataobj, dtype='<f4', order='F').tobytes('F'))
+    return Voxels(digest.hexdigest(), notes)
+
+
+def _check_sides(path: Path) -> None:
+    """Check that the two affines of a NIfTI header agree on which side is left."""
+    image = open_image(path)
+    if not isinstance(image, nib.Nifti1Image):
+        return
+    sform, qform = image.get_sform(coded=True), image.get_qform(coded=True)
+    if 0 in (sform[1], qform[1]):
+        return
+    if np.linalg.det(sform[0][:3, :3]) * np.linalg.det(qform[0][:3, :3]) < 0:
+        raise DataError(
+            f'{path}: sform and qform disagree on which side is left; convert it again, or correct '
+            'the header'
+        )
+
+
+def doubt_voxels(image: SpatialImage) -> Caution | None:
+    """Warn of a field of view that is not of a head, or of voxels larger than any tested."""
+    edges = np.array(image.shape[:3]) * nib.affines.voxel_sizes(image.affine)
+    if edges.min() < SLAB_MM < edges.max() / 2 or edges.max() > LARGEST_VIEW_MM:
+        shown = ' x '.join(f'{edge:.0f}' for edge in edges)
+        return Caution(
+            f'{shown} mm is no field of view of a head',
+            'The brain may be incomplete, or volumes scaled wrongly',
+            'Check the image and its header',
+            FIGURES,
+        )
+    size = voxel_volume(image) ** (1 / 3)
+    if size > WIDEST_TESTED_MM:
+        return Caution(
+            f'voxels of {size:.1f} mm; network and registration were tested up to 2 mm',
+            'Regions and registration may be wrong',
+            'Use an image with smaller voxels, or check all figures',
+            FIGURES,
+        )
+    return None
+
+
+def is_blank(path: Path) -> bool:
+    """Tell whether all voxels of an image are 0; those of a damaged image are not."""
+    try:
+        image = open_image(path)
+        with reading(path):
+            return not np.any(np.asanyarray(image.dataobj))
+    except DataError:
+        return False
 
 
 def _copies(sound: Mapping[T1wImage, Voxels]) -> list[Problem]:
