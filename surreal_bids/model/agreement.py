@@ -35,12 +35,18 @@ def rank_correlations(r_ENM: Floats) -> Floats:
 
 
 class Agreement(NamedTuple):
-    """Pairwise comparison of members."""
+    """Pairwise comparison of members.
+
+    Attributes
+    ----------
+    index_EE
+        Pattern-agr-index of each pair (the diagonal is 1).
+    match_EEM
+        `match[a, b]` puts the patterns of member a into the order of member b.
+    """
 
     index_EE: Floats
-    """Pattern-agr-index of each pair (the diagonal is 1)."""
     match_EEM: NDArray[np.intp]
-    """`match[a, b]` puts the patterns of member a into the order of member b."""
 
     def support_E(self, n_closest: int | None = None) -> Floats:
         """Mean agreement of each member with its closest others, by default with all others."""
@@ -137,6 +143,13 @@ class Member:
 
     `status` is used, disagrees, diverged or collapsed in the chosen setting, and healthy, diverged
     or collapsed in other settings.
+
+    Attributes
+    ----------
+    converged
+        True if the stopping rule of section 3.3 was met.
+    agreement
+        Mean pattern-agr-index with the other healthy members of its setting.
     """
 
     n_patterns: int
@@ -144,37 +157,48 @@ class Member:
     repetition: int
     status: str
     converged: bool
-    """True if the stopping rule of section 3.3 was met."""
     agreement: float | None = None
-    """Mean pattern-agr-index with the other healthy members of its setting."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen number of patterns and lambda."""
+    """The chosen number of patterns and lambda.
+
+    Attributes
+    ----------
+    agreement
+        Mean pairwise pattern-agr-index of the healthy members of this setting; None for one.
+    reference
+        Repetition of the member that defines the order of patterns.
+    members
+        Repetitions in the consensus, the reference first.
+    """
 
     n_patterns: int
     ortho: float
     agreement: float | None
-    """Mean pairwise pattern-agr-index of the healthy members of this setting; None for one."""
     reference: int
-    """Repetition of the member that defines the order of patterns."""
     members: tuple[int, ...]
-    """Repetitions in the consensus, the reference first."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """All repetitions trained with one M and one lambda."""
+    """All repetitions trained with one M and one lambda.
+
+    Attributes
+    ----------
+    healthy
+        Repetitions that neither diverged nor collapsed.
+    agreement
+        Agreement among the healthy members, in their order; None if there are none.
+    """
 
     n_patterns: int
     ortho: float
     weights: dict[str, Tensor]
     members: tuple[Member, ...]
     healthy: NDArray[np.intp]
-    """Repetitions that neither diverged nor collapsed."""
     agreement: Agreement | None
-    """Agreement among the healthy members, in their order; None if there are none."""
 
     @property
     def mean_agreement(self) -> float | None:
@@ -300,52 +324,33 @@ class Trained(NamedTuple):
     converged: list[bool]
 
 
-@dataclass(frozen=True)
-class Spent:
-    """What training took."""
-
-    members: int
-    """Members trained, of all lambdas."""
-    iterations: int
-    """Iterations of all of them together."""
-    reason: str
-    """Why it ended."""
-
-
-TrainMembers = Callable[[tuple[float, ...], int, int], tuple[dict[float, Trained], int]]
+TrainMembers = Callable[[tuple[float, ...], int, int], dict[float, Trained]]
 """How the caller trains a round: lambdas, number of the first member and of members of each
-lambda -> members by lambda, and the iterations of each member."""
+lambda -> members by lambda."""
 
 
 def train_in_rounds(
     train: TrainMembers, ortho: Sequence[float], repetitions: int | None, hyper: HyperParameters
-) -> tuple[list[Setting], Spent]:
+) -> list[Setting]:
     """Train rounds of members until the consensus has settled, or `repetitions` of each lambda."""
     members: dict[float, list[Trained]] = {value: [] for value in dict.fromkeys(ortho)}
     most = ROUND * MOST_ROUNDS if repetitions is None else repetitions
     before: Floats | None = None
-    n_members = n_iterations = 0
-    reason = f'{counted(most, "member")} of each lambda, as many as asked for'
     for first in range(0, most, ROUND):
-        trained, iterations = train(tuple(members), first, min(ROUND, most - first))
-        for value, some in trained.items():
+        for value, some in train(tuple(members), first, min(ROUND, most - first)).items():
             members[value].append(some)
-            n_members += len(some.converged)
-            n_iterations += iterations * len(some.converged)
-        settings = {value: _setting(value, rounds) for value, rounds in members.items()}
+        settings = [_setting(value, rounds) for value, rounds in members.items()]
         if repetitions is not None:
             continue
-        best = max(settings.values(), key=lambda setting: _score(setting, hyper))
+        best = max(settings, key=lambda setting: setting.score(hyper.core_members) or 0.0)
         now = _consensus(best, members[best.ortho], hyper)
-        change = _agreement(before, now)
-        if change is not None:
-            LOGGER.info('%d members: agreement with the last consensus %.3f', n_members, change)
-        if change is not None and change >= SETTLED_CONSENSUS:
-            reason = f'the consensus no longer changed (agreement {change:.3f} with the last round)'
-            break
-        reason = f'{counted(most, "member")} of each lambda, the most that are trained'
+        if before is not None and now is not None:
+            agreement = float(compare_members(np.stack([before, now])).index_EE[0, 1])
+            LOGGER.info('agreement with the consensus of %d members: %.3f', first, agreement)
+            if agreement >= SETTLED_CONSENSUS:
+                break
         before = now
-    return list(settings.values()), Spent(n_members, n_iterations, reason)
+    return settings
 
 
 def _setting(ortho: float, rounds: list[Trained]) -> Setting:
@@ -356,10 +361,6 @@ def _setting(ortho: float, rounds: list[Trained]) -> Setting:
     return make_setting(ortho, weights, r_ENM, [met for some in rounds for met in some.converged])
 
 
-def _score(setting: Setting, hyper: HyperParameters) -> float:
-    return setting.score(hyper.core_members) or 0.0
-
-
 def _consensus(setting: Setting, rounds: list[Trained], hyper: HyperParameters) -> Floats | None:
     """Mean R-indices (N, M) of the members that agree; None where no two are healthy."""
     if setting.agreement is None or len(setting.healthy) < 2:
@@ -368,10 +369,3 @@ def _consensus(setting: Setting, rounds: list[Trained], hyper: HyperParameters) 
     r_ENM = np.concatenate([some.r_ENM for some in rounds])[setting.healthy]
     match = setting.agreement.match_EEM
     return np.mean([r_ENM[e][:, match[e, chosen[0]]] for e in chosen], axis=0)
-
-
-def _agreement(before: Floats | None, now: Floats | None) -> float | None:
-    """Pattern-agr-index of two consensuses."""
-    if before is None or now is None:
-        return None
-    return float(compare_members(np.stack([before, now])).index_EE[0, 1])

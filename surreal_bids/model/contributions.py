@@ -25,12 +25,18 @@ STEPS = 16
 
 
 class Contributions(NamedTuple):
-    """R-indices in parts: `baseline_EM[e, m] + of_regions_ENMS[e, n, m].sum()` is an R-index."""
+    """R-indices in parts: `baseline_EM[e, m] + of_regions_ENMS[e, n, m].sum()` is an R-index.
+
+    Attributes
+    ----------
+    baseline_EM
+        R-indices of the mean control.
+    of_regions_ENMS
+        What each region adds to the R-indices of each person.
+    """
 
     baseline_EM: Tensor
-    """R-indices of the mean control."""
     of_regions_ENMS: Tensor
-    """What each region adds to the R-indices of each person."""
 
 
 class _Layers(NamedTuple):

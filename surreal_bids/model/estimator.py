@@ -29,7 +29,6 @@ from surreal_bids.model.agreement import (
     Member,
     Selection,
     Setting,
-    Spent,
     Trained,
     choose_setting,
     form_consensus,
@@ -61,13 +60,14 @@ from surreal_bids.model.factors import (
 from surreal_bids.model.networks import (
     BATCHES_PER_EPOCH,
     CN_MEAN,
-    DEFAULT_ITERATIONS,
     MIN_FEATURES,
     MIN_PEOPLE,
     PAPER_ORTHO,
     PRESETS,
     RANDOM_CANDIDATES,
+    RANDOM_ITERATIONS,
     RANDOM_REPETITIONS,
+    SPARSE_ITERATIONS,
     SPARSE_ORTHO,
     HyperParameters,
     encode,
@@ -86,7 +86,6 @@ from surreal_bids.model.number import (
     subsample_size,
 )
 from surreal_bids.model.training import (
-    Progress,
     Sample,
     Stack,
     Start,
@@ -157,8 +156,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         reference member comes first.
     number_ : Number or None
         Stability of each number of patterns. None if the number was chosen by agreement.
-    spent_ : Spent or None
-        With `sparse`: members and iterations trained, and why training ended.
     penalty_ : float or None
         With `sparse`: penalty of the linear factors that members started from.
     sample_ : dict
@@ -240,7 +237,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         patient = np.array(y)
         sample = self._sample(values, names, patient)
         self.history_: list[dict[str, Any]] = []
-        self.spent_: Spent | None = None
         self.penalty_: float | None = None
         self.number_: Number | None = None
         if assess_number or len(self._candidates()) > 1:
@@ -348,7 +344,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     @property
     def most_iterations(self) -> int:
         """Number of iterations: `iterations`, or the default of the preset."""
-        return self.iterations or DEFAULT_ITERATIONS[self.preset]
+        is_random = self._hyper.start == 'random'
+        return self.iterations or (RANDOM_ITERATIONS if is_random else SPARSE_ITERATIONS)
 
     def train(
         self,
@@ -427,27 +424,25 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     ) -> list[Setting]:
         """Train the members of each lambda with this number of patterns."""
 
-        def train(
-            ortho: tuple[float, ...], first: int | None, count: int
-        ) -> tuple[dict[float, Trained], int]:
+        def train(ortho: tuple[float, ...], first: int | None, count: int) -> dict[float, Trained]:
             stack = self._stack(n_patterns, sample, ortho, first or 0, count)
             if self._hyper.start == 'factors':
                 stack.origin = origin
                 _start_members(stack, cn, pt, factors, self._device)
             folder = None if checkpoint_dir is None else Path(checkpoint_dir)
             checkpoint = None if folder is None else checkpoint_path(folder, n_patterns, first)
-            trained, progress = _train_stack(stack, sample, self.most_iterations, checkpoint)
-            self.history_ += progress.history
-            return trained, progress.iteration
+            training = Training(stack, sample, self.most_iterations, checkpoint)
+            trained = _members_by_lambda(training)
+            self.history_ += training.progress.history
+            return trained
 
         if self._hyper.start == 'random':
-            trained, _ = train(self._ortho(), None, self.repetitions or RANDOM_REPETITIONS)
+            trained = train(self._ortho(), None, self.repetitions or RANDOM_REPETITIONS)
             return [make_setting(value, *some) for value, some in trained.items()]
         cn, pt = (group.cpu().double().numpy() for group in (sample.cn, sample.pt))
         factors, origin = self._find_factors(cn, pt, n_patterns, like)
         self.penalty_ = factors.penalty
-        settings, self.spent_ = train_in_rounds(train, self._ortho(), self.repetitions, self._hyper)
-        return settings
+        return train_in_rounds(train, self._ortho(), self.repetitions, self._hyper)
 
     def _find_factors(
         self, cn: Floats, pt: Floats, n_patterns: int, like: SurrealGAN | None
@@ -597,7 +592,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             'Sample': self.sample_,
             'Selected': asdict(self.selected_),
             'Stability': None if self.number_ is None else asdict(self.number_),
-            'Spent': None if self.spent_ is None else asdict(self.spent_),
             'Linear': None if self.penalty_ is None else {'penalty': self.penalty_},
             'Agreement': self.agreement_,
             'Members': [asdict(member) for member in self.members_],
@@ -624,7 +618,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         )
         model.selected_ = selected
         model.number_ = stored_number(card.get('Stability'))
-        model.spent_ = Spent(**card['Spent']) if card.get('Spent') else None
         model.penalty_ = (card.get('Linear') or {}).get('penalty')
         model.agreement_ = card['Agreement']
         model.members_ = [Member(**member) for member in card['Members']]
@@ -679,15 +672,12 @@ def _start_members(
     stack.start_from(starts)
 
 
-def _train_stack(
-    stack: Stack, sample: Sample, iterations: int, checkpoint: Path | None
-) -> tuple[dict[float, Trained], Progress]:
-    """Train a stack; return its members by lambda, and the record of the training."""
-    training = Training(stack, sample, iterations, checkpoint)
-    weights = training.run()
-    r_ENM = members_r_indices(weights, sample.pt)
+def _members_by_lambda(training: Training) -> dict[float, Trained]:
+    """Train a stack; return its members by lambda."""
+    weights, stack = training.run(), training.stack
+    r_ENM = members_r_indices(weights, training.sample.pt)
     on_cpu = {name: tensor.cpu() for name, tensor in weights.items()}
-    trained = {
+    return {
         value: Trained(
             {name: tensor[rows.tolist()] for name, tensor in on_cpu.items()},
             r_ENM[rows],
@@ -695,7 +685,6 @@ def _train_stack(
         )
         for value, rows in members_by_ortho(stack.ortho).items()
     }
-    return trained, training.progress
 
 
 MEAN_TOLERANCE, SD_TOLERANCE = 0.02, 0.02

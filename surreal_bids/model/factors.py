@@ -81,27 +81,40 @@ TINY = 1e-9
 
 @dataclass(frozen=True)
 class Samples:
-    """B samples of controls and patients, and what is computed of them once."""
+    """B samples of controls and patients, and what is computed of them once.
+
+    Attributes
+    ----------
+    pt
+        Patients of the table, (N, S).
+    member_pt
+        1 for patients of a sample and 0 for others, (B, N).
+    n_cn, n_pt
+        Numbers of participants in each sample, (B,).
+    mean
+        Mean of the controls, (B, S).
+    mean_change
+        Mean of the patients beyond that of the controls, (B, S).
+    cn_scatter
+        Sums of squares and products of controls, (B, S, S).
+    pt_scatter
+        The same of patients, around the mean of the controls.
+    covariance
+        Covariance of the controls, shrunk, (B, S, S).
+    shrinkage
+        How much C is shrunk, (B,).
+    """
 
     pt: Tensor
-    """Patients of the table, (N, S)."""
     member_pt: Tensor
-    """1 for patients of a sample and 0 for others, (B, N)."""
     n_cn: Tensor
     n_pt: Tensor
-    """Numbers of participants in each sample, (B,)."""
     mean: Tensor
-    """Mean of the controls, (B, S)."""
     mean_change: Tensor
-    """Mean of the patients beyond that of the controls, (B, S)."""
     cn_scatter: Tensor
-    """Sums of squares and products of controls, (B, S, S) ..."""
     pt_scatter: Tensor
-    """... and of patients, around the mean of the controls."""
     covariance: Tensor
-    """Covariance of the controls, shrunk, (B, S, S)."""
     shrinkage: Tensor
-    """How much C is shrunk, (B,)."""
 
     def repeat(self, times: int) -> Samples:
         """Return every sample `times` times, one round after the other."""
@@ -116,14 +129,21 @@ class Samples:
 
 
 class Solutions(NamedTuple):
-    """What is learned of each sample."""
+    """What is learned of each sample.
+
+    Attributes
+    ----------
+    patterns
+        P, the change at severity 1, (B, S, M).
+    covariance
+        C, (B, S, S).
+    correlation
+        R, (B, M, M).
+    """
 
     patterns: Tensor
-    """P, the change at severity 1, (B, S, M)."""
     covariance: Tensor
-    """C, (B, S, S)."""
     correlation: Tensor
-    """R, (B, M, M)."""
 
     def has_empty(self) -> Tensor:
         """Whether a pattern has lost all of its regions, (B,)."""
@@ -139,14 +159,21 @@ class Schedule(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Severities given the regions."""
+    """Severities given the regions.
+
+    Attributes
+    ----------
+    mean
+        (B, N, M).
+    second
+        Sums of second moments over the patients of a sample, (B, M, M).
+    correlation
+        R before shrinkage, (B, M, M).
+    """
 
     mean: Tensor
-    """(B, N, M)."""
     second: Tensor
-    """Sums of second moments over the patients of a sample, (B, M, M)."""
     correlation: Tensor
-    """R before shrinkage, (B, M, M)."""
 
 
 @contextmanager
@@ -404,14 +431,21 @@ def _quadratic(points: Tensor, matrices: Tensor) -> Tensor:
 
 
 class Box(NamedTuple):
-    """Points that fill the unit box evenly, in single precision."""
+    """Points that fill the unit box evenly, in single precision.
+
+    Attributes
+    ----------
+    points
+        (Q, M).
+    normal
+        Their normal quantiles, (Q, M).
+    products
+        Products of all pairs of coordinates, and of all pairs of quantiles, (Q, 2 M M).
+    """
 
     points: Tensor
-    """(Q, M)."""
     normal: Tensor
-    """Their normal quantiles, (Q, M)."""
     products: Tensor
-    """Products of all pairs of coordinates, and of all pairs of quantiles, (Q, 2 M M)."""
 
 
 @cache
@@ -505,14 +539,21 @@ def _largest_eigenvalue(matrices: Tensor) -> Tensor:
 
 
 class Explained(NamedTuple):
-    """What patterns explain of the patients."""
+    """What patterns explain of the patients.
+
+    Attributes
+    ----------
+    along
+        A, sums of changes times severities, (B, S, M).
+    patterns
+        P, (B, S, M).
+    second
+        W, sums of second moments of the severities, (B, M, M).
+    """
 
     along: Tensor
-    """A, sums of changes times severities, (B, S, M)."""
     patterns: Tensor
-    """P, (B, S, M)."""
     second: Tensor
-    """W, sums of second moments of the severities, (B, M, M)."""
 
     @property
     def scatter(self) -> Tensor:
@@ -592,18 +633,27 @@ SMALLEST_RATIO = 8
 
 @dataclass(frozen=True)
 class Factors:
-    """What `fit_factors` learns."""
+    """What `fit_factors` learns.
+
+    Attributes
+    ----------
+    mean
+        Mean of the controls, (S,).
+    patterns
+        Change at severity 1, (S, M).
+    covariance
+        C, (S, S).
+    correlation
+        R, the correlation of the severities, (M, M).
+    penalty
+        In standard errors of an effect.
+    """
 
     mean: Floats
-    """Mean of the controls, (S,)."""
     patterns: Floats
-    """Change at severity 1, (S, M)."""
     covariance: Floats
-    """C, (S, S)."""
     correlation: Floats
-    """R, the correlation of the severities, (M, M)."""
     penalty: float
-    """In standard errors of an effect."""
 
     @property
     def has_empty(self) -> bool:

@@ -32,67 +32,97 @@ class HyperParameters:
 
     The defaults are those of section 3.3 of the paper and, where it is silent, of the authors'
     program.
+
+    Attributes
+    ----------
+    adversarial
+        Weight of what D says in the objective of f (eq. 1).
+    gamma
+        Weight of the change loss (eq. 4).
+    kappa
+        Weight of the decomposition loss (eq. 6).
+    zeta
+        Weight of the reconstruction loss (eq. 7).
+    mu
+        Weight of the monotonicity loss (eq. 9).
+    eta
+        Weight of the cn loss (eq. 10).
+    alpha
+        Weight of the prior on the copula's correlation; None: R-indices are independent.
+    lr
+        Learning rate of f, g1 and g2.
+    discriminator_lr_ratio
+        Learning rate of D, as a part of `lr`.
+    copula_lr_ratio
+        Learning rate of the copula's correlation, as a part of `lr`.
+    betas
+        Adam's decay rates.
+    weight_decay
+        L2 penalty on f, g1 and g2.
+    lipschitz
+        Weights of f, g1 and g2 are clipped to plus or minus this (section 3.2).
+    max_gradient_norm
+        A longer gradient of f or D is shortened to this, member by member.
+    batch_size
+        People per mini-batch and group; None: an eighth of the patients, and at least eight.
+    reconstruction_threshold
+        Training may end when the reconstruction loss is below this (section 3.3).
+    monotonicity_threshold
+        The same of the monotonicity loss; both have to be met.
+    extra_iterations
+        How long, as a part of `iterations`, a member may go on until it meets both.
+    discriminator_scale
+        D sees (y - 1) times this; 1 means that it sees y itself, as in the paper.
+    discriminator_noise
+        D's hidden units are multiplied by 1 plus or minus this at random; 1 drops half of them.
+    decay_from
+        Part of the iterations after which the learning rates fall linearly to a twentieth.
+    core_members
+        M, lambda and the reference member are chosen by agreement among a member and this many of
+        its closest others; None: by agreement of all with all, as in section 4.3.
+    start
+        Where members start: at `random` weights, or at the sparse `factors` of their own subsample
+        of participants, on which they are then trained.
+    held_iterations
+        First iterations, at most three quarters of all, in which f is held still and only g1, g2
+        and D learn.
+    settled
+        A member ends, with f no longer held, when its R-indices correlate by this much with those
+        of the evaluation before; None: after `iterations`, by both thresholds above.
+    largest_batch
+        Most participants of a mini-batch and group that are taken where `batch_size` is None.
+    consensus_tolerance
+        Members are averaged whose agreement with the reference is at most this much below that of
+        its closest other.
     """
 
     adversarial: float = 1.0
-    """Weight of what D says in the objective of f (eq. 1)."""
     gamma: float = 6.0
-    """Weight of the change loss (eq. 4)."""
     kappa: float = 80.0
-    """Weight of the decomposition loss (eq. 6)."""
     zeta: float = 80.0
-    """Weight of the reconstruction loss (eq. 7)."""
     mu: float = 500.0
-    """Weight of the monotonicity loss (eq. 9)."""
     eta: float = 6.0
-    """Weight of the cn loss (eq. 10)."""
     alpha: float | None = None
-    """Weight of the prior on the copula's correlation; None: R-indices are independent."""
     lr: float = 2e-4
-    """Learning rate of f, g1 and g2."""
     discriminator_lr_ratio: float = 0.2
-    """Learning rate of D, as a part of `lr`."""
     copula_lr_ratio: float = 1 / 30
-    """Learning rate of the copula's correlation, as a part of `lr`."""
     betas: tuple[float, float] = (0.5, 0.999)
-    """Adam's decay rates."""
     weight_decay: float = 2.5e-3
-    """L2 penalty on f, g1 and g2."""
     lipschitz: float = 0.5
-    """Weights of f, g1 and g2 are clipped to plus or minus this (section 3.2)."""
     max_gradient_norm: float = 100.0
-    """A longer gradient of f or D is shortened to this, member by member."""
     batch_size: int | None = None
-    """People per mini-batch and group; None: an eighth of the patients, and at least eight."""
     reconstruction_threshold: float = 0.003
-    """Training may end when the reconstruction loss is below this (section 3.3) ..."""
     monotonicity_threshold: float = 6e-4
-    """... and the monotonicity loss below this."""
     extra_iterations: float = 0.2
-    """How long, as a part of `iterations`, a member may go on until it meets both."""
     discriminator_scale: float = 1.0
-    """D sees (y - 1) times this; 1 means that it sees y itself, as in the paper."""
     discriminator_noise: float = 0.0
-    """D's hidden units are multiplied by 1 plus or minus this at random; 1 drops half of them."""
     decay_from: float = 1.0
-    """Part of the iterations after which the learning rates fall linearly to a twentieth."""
     core_members: int | None = None
-    """M, lambda and the reference member are chosen by agreement among a member and this many of
-    its closest others; None: by agreement of all with all, as in section 4.3."""
     start: str = 'random'
-    """Where members start: at `random` weights, or at the sparse `factors` of their own subsample
-    of participants, on which they are then trained."""
     held_iterations: int = 0
-    """First iterations, at most three quarters of all, in which f is held still and only g1, g2
-    and D learn."""
     settled: float | None = None
-    """A member ends, with f no longer held, when its R-indices correlate by this much with those of
-    the evaluation before; None: after `iterations`, by both thresholds above."""
     largest_batch: int | None = None
-    """Most participants of a mini-batch and group that are taken where `batch_size` is None."""
     consensus_tolerance: float = 0.06
-    """Members are averaged whose agreement with the reference is at most this much below that of
-    its closest other."""
 
 
 PRESETS: dict[str, HyperParameters] = {
@@ -124,12 +154,8 @@ RANDOM_CANDIDATES, RANDOM_REPETITIONS = (2, 3, 4), 10
 """Numbers of patterns, and members per setting, if members start from random weights."""
 SPARSE_ORTHO = (0.4,)
 """Lambda if members start from factors; other values change the consensus by less than 0.001."""
-DEFAULT_ITERATIONS = {
-    'iclr2022': 100_000,
-    'correlated': 100_000,
-    'sparse': 2_000,
-}
-"""Default number of iterations of each preset."""
+RANDOM_ITERATIONS, SPARSE_ITERATIONS = 100_000, 2_000
+"""Default number of iterations if members start from random weights, or from factors."""
 MIN_FEATURES = 4
 """Minimum number of features: the smallest hidden layer has a quarter of them."""
 BATCHES_PER_EPOCH = 8
@@ -334,14 +360,21 @@ CN_RANGE = 0.05
 
 
 class Latents(NamedTuple):
-    """The three latent vectors of one training step, each (E, B, M)."""
+    """The three latent vectors of one training step, each (E, B, M).
+
+    Attributes
+    ----------
+    z
+        U[0, 1].
+    later
+        U[z, 1]: the same patterns, further on.
+    cn
+        U[0, 0.05]: next to no disease.
+    """
 
     z: Tensor
-    """U[0, 1]."""
     later: Tensor
-    """U[z, 1]: the same patterns, further on."""
     cn: Tensor
-    """U[0, 0.05]: next to no disease."""
 
 
 def latents(u_EB3M: Tensor) -> Latents:
@@ -461,18 +494,27 @@ CN_MEAN = 1.0
 
 
 class Synthesised(NamedTuple):
-    """What f makes of a batch of controls."""
+    """What f makes of a batch of controls.
+
+    Attributes
+    ----------
+    fake_EBS
+        Synthesised patients y' = x + sum of the patterns' changes.
+    total_EBS
+        y' - x.
+    now_EMBS
+        The change q_i of each pattern alone (section 2.2.3).
+    later_EMBS
+        The same with more severe latent vectors.
+    cn_EBS
+        The change at latent vectors next to zero.
+    """
 
     fake_EBS: Tensor
-    """Synthesised patients y' = x + sum of the patterns' changes."""
     total_EBS: Tensor
-    """y' - x."""
     now_EMBS: Tensor
-    """The change q_i of each pattern alone (section 2.2.3)."""
     later_EMBS: Tensor
-    """The same with more severe latent vectors."""
     cn_EBS: Tensor
-    """The change at latent vectors next to zero."""
 
 
 def synthesise_patients(weights: Weights, x_EBS: Tensor, z_EKBM: Tensor) -> Synthesised:

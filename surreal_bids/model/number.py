@@ -73,14 +73,20 @@ def least_stability(n_patterns: int) -> float:
 
 @dataclass(frozen=True)
 class Stability:
-    """How well patterns are reproduced with one number of patterns."""
+    """How well patterns are reproduced with one number of patterns.
+
+    Attributes
+    ----------
+    value
+        Correlation of the least stable pattern's severities between the most typical subsample and
+        the others, the median over them.
+    null
+        The same with permuted data, once for each permutation; empty where none was needed.
+    """
 
     n_patterns: int
     value: float
-    """Correlation of the least stable pattern's severities between the most typical subsample and
-    the others, the median over them."""
     null: tuple[float, ...] = ()
-    """The same with permuted data, once for each permutation; empty where none was needed."""
 
     @property
     def p_value(self) -> float | None:
@@ -334,13 +340,19 @@ def warn_of_chance(number: Number | None) -> list[Caution]:
 
 
 class Explanation(NamedTuple):
-    """Why a number of patterns was chosen, for reports."""
+    """Why a number of patterns was chosen, for reports.
+
+    Attributes
+    ----------
+    sentences
+        The number and its evidence, the runner-up and the option that shows it, and a sentence on
+        small samples, as far as there are such.
+    rows
+        One for each number that was tried, with the reason why it was chosen or not.
+    """
 
     sentences: tuple[str, ...]
-    """The number and its evidence, the runner-up and the option that shows it, and a sentence on
-    small samples, as far as there are such."""
     rows: list[dict[str, Any]]
-    """One for each number that was tried, with the reason why it was chosen or not."""
 
 
 def explain_choice(number: Number, used: int, n_patients: int) -> Explanation:

@@ -157,25 +157,38 @@ LOSSES = (
 
 
 class Batch(NamedTuple):
-    """What one training step sees."""
+    """What one training step sees.
+
+    Attributes
+    ----------
+    x_EBS
+        Controls.
+    y_EBS
+        Patients.
+    coins
+        Fair coin tosses (E, 3 B, hidden units) for the noise in D, or None.
+    """
 
     x_EBS: Tensor
-    """Controls."""
     y_EBS: Tensor
-    """Patients."""
     latents: Latents
     coins: Tensor | None
-    """Fair coin tosses (E, 3 B, hidden units) for the noise in D, or None."""
 
 
 class Start(NamedTuple):
-    """Where one member starts."""
+    """Where one member starts.
+
+    Attributes
+    ----------
+    controls
+        Rows of the controls that it is trained on.
+    patients
+        The same of the patients.
+    """
 
     weights: dict[str, NDArray[np.float32]]
     controls: NDArray[np.int64]
-    """Rows of the controls that it is trained on."""
     patients: NDArray[np.int64]
-    """The same of the patients."""
 
 
 class Stack:
@@ -589,15 +602,22 @@ class Sample(NamedTuple):
 
 @dataclass
 class Progress:
-    """Where training stands; with the tensors of the stack, all that resuming needs."""
+    """Where training stands; with the tensors of the stack, all that resuming needs.
+
+    Attributes
+    ----------
+    done
+        Members whose weights are final.
+    converged
+        Members that met the stopping rule of section 3.3.
+    history
+        One record per evaluation and lambda: mean losses and agreement.
+    """
 
     done: list[bool]
-    """Members whose weights are final."""
     converged: list[bool]
-    """Members that met the stopping rule of section 3.3."""
     iteration: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
-    """One record per evaluation and lambda: mean losses and agreement."""
 
 
 class Training:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -324,13 +323,6 @@ def _harmonization(site_column: str | None, combat: Mapping[str, Any] | None) ->
     )
 
 
-_SETTLED = re.compile(r'the consensus no longer changed \(agreement (\S+) with the last round\)')
-SETTLED = (
-    r'further members no longer changed the R-indices (concordance with the previous round \1)'
-)
-"""The stored reason why training stopped, and how it is shown."""
-
-
 def model_facts(card: Card) -> Facts:
     """Return the settings of a model and how it was trained."""
     chosen = card['Selected']
@@ -341,12 +333,6 @@ def model_facts(card: Card) -> Facts:
     facts['preset'] = card['Preset']
     if card['RandomState'] is not None:
         facts['random seed'] = card['RandomState']
-    if card.get('Spent'):
-        spent = card['Spent']
-        facts['trained'] = (
-            f'{counted(spent["members"], "member")}, {spent["iterations"]:,} iterations in total'
-        )
-        facts['training stopped'] = _SETTLED.sub(SETTLED, spent['reason'])
     return Facts(facts)
 
 

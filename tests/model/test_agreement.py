@@ -117,16 +117,10 @@ def test_the_order_of_members_does_not_matter():
 
 
 @pytest.mark.parametrize(
-    ('noise', 'repetitions', 'rounds', 'reason'),
-    [
-        (0.01, None, [4, 4], 'no longer changed'),
-        (2.0, None, [ROUND] * MOST_ROUNDS, 'the most that are trained'),
-        (0.01, 6, [4, 2], 'as many as asked for'),
-    ],
+    ('noise', 'repetitions', 'rounds'),
+    [(0.01, None, [4, 4]), (2.0, None, [ROUND] * MOST_ROUNDS), (0.01, 6, [4, 2])],
 )
-def test_rounds_end_when_the_consensus_settles_or_members_are_enough(
-    noise, repetitions, rounds, reason
-):
+def test_rounds_end_when_the_consensus_settles_or_members_are_enough(noise, repetitions, rounds):
     """Rounds of made-up members: truth plus noise."""
     rng, asked = np.random.default_rng(0), []
     truth = rng.uniform(size=(200, 2))
@@ -134,11 +128,9 @@ def test_rounds_end_when_the_consensus_settles_or_members_are_enough(
     def train(ortho, first, count):
         asked.append((ortho, first, count))
         r = truth + noise * rng.normal(size=(count, 200, 2))
-        return {0.4: Trained({'f.latent': torch.zeros(count, 2, 3)}, r, [True] * count)}, 10
+        return {0.4: Trained({'f.latent': torch.zeros(count, 2, 3)}, r, [True] * count)}
 
-    (setting,), spent = train_in_rounds(train, (0.4,), repetitions, hyperparameters('sparse'))
+    (setting,) = train_in_rounds(train, (0.4,), repetitions, hyperparameters('sparse'))
     firsts = np.cumsum([0, *rounds[:-1]]).tolist()
     assert asked == [((0.4,), first, count) for first, count in zip(firsts, rounds)]
-    assert len(setting.members) == spent.members == sum(rounds)
-    assert spent.iterations == 10 * sum(rounds)
-    assert reason in spent.reason
+    assert len(setting.members) == sum(rounds)

@@ -323,11 +323,10 @@ def test_number_and_severities_are_found(sparse, tmp_path):
     X, is_patient, severities = sparse_table()
     assert sparse.selected_.n_patterns == sparse.number_.n_patterns == 2
     assert pattern_c_index(sparse.transform(X[is_patient]), severities) > 0.85
-    assert sparse.spent_.members == len(sparse.members_) == 2 * ROUND
-    assert sparse.spent_.iterations <= 2 * ROUND * 100
+    assert len(sparse.members_) == 2 * ROUND
     loaded = SurrealGAN.load(sparse.save(tmp_path / 'model'))
     np.testing.assert_array_equal(loaded.transform(X), sparse.transform(X))
-    for name in ('number_', 'spent_', 'penalty_'):
+    for name in ('number_', 'penalty_'):
         assert getattr(loaded, name) == getattr(sparse, name)
 
 
