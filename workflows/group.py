@@ -8,8 +8,7 @@ from typing import Any
 from nipype.interfaces.utility import IdentityInterface, Merge
 from nipype.pipeline import engine as pe
 
-from surreal_bids.interfaces.group import PATTERNS, AnalyseGroup, TrainPart
-from surreal_bids.interfaces.participant_reports import WriteIndividuals
+from surreal_bids.interfaces.group import PATTERNS, AnalyseGroup, TrainPart, WriteIndividuals
 from surreal_bids.model.networks import RANDOM_CANDIDATES
 
 

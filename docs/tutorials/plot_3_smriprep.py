@@ -30,11 +30,11 @@ import pandas as pd
 import templateflow.conf
 from matplotlib import pyplot as plt
 from nipype.pipeline import engine as pe
+from niworkflows.interfaces.utility import KeySelect
 from niworkflows.utils.spaces import Reference, SpatialReferences
 from smriprep.workflows.anatomical import init_anat_fit_wf
 
 from surreal_bids.files import write_image
-from surreal_bids.interfaces.anatomy import SelectTransforms
 from surreal_bids.templates import builtin_template
 from surreal_bids.workflows.anatomy import (
     init_bias_correction_wf,
@@ -81,11 +81,12 @@ anat_fit_wf.inputs.inputnode.t1w = [str(t1w)]
 # Our stages
 # ----------
 # Each is a function that returns a workflow. None reads a global configuration or decides where
-# outputs go. One node selects the transforms of our template from the lists.
+# outputs go. A node of niworkflows selects the transforms of our template from the lists.
 
 template_t1w = write_image(folder / 'template_T1w.nii.gz', builtin_template().t1w)
 select_transforms = pe.Node(
-    SelectTransforms(template='MNI152NLin2009cAsym'), name='select_transforms'
+    KeySelect(fields=['anat2std_xfm', 'std2anat_xfm'], key='MNI152NLin2009cAsym'),
+    name='select_transforms',
 )
 transforms_wf = init_transforms_wf(template_t1w=template_t1w)
 segmentation_wf = init_network_segmentation_wf(
@@ -105,7 +106,7 @@ host_wf.connect(
             anat_fit_wf,
             select_transforms,
             [
-                ('outputnode.template', 'templates'),
+                ('outputnode.template', 'keys'),
                 ('outputnode.anat2std_xfm', 'anat2std_xfm'),
                 ('outputnode.std2anat_xfm', 'std2anat_xfm'),
             ],

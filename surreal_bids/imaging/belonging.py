@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import Image, require_same_grid, voxel_volume
-from surreal_bids.imaging.brain import MASK_LITRES, MM3_PER_LITRE
+from surreal_bids.imaging.brain import MASK_LITRES, MM3_PER_LITRE, check_mask_volume
 from surreal_bids.regions import side_of, tissue_of
 
 STEP_MM = 4.0
@@ -256,12 +256,7 @@ def check_mask(mask: Image, t1w: Image) -> None:
     values = np.asarray(mask.dataobj)
     if np.any((values != 0) & (values != values.max())):
         raise DataError('more than two values; provide a mask, or remove it to compute a new one')
-    litres = float(np.sum(values > 0) * voxel_volume(mask) / MM3_PER_LITRE)
-    if not MASK_LITRES[0] <= litres <= MASK_LITRES[1]:
-        raise DataError(
-            f'{litres:.2f} litres, but a brain has {MASK_LITRES[0]} to {MASK_LITRES[1]}; replace '
-            'the mask, or remove it to compute a new one'
-        )
+    check_mask_volume(float(np.sum(values > 0) * voxel_volume(mask)))
     points, bins = _near_surface(mask)
 
     def dependence(intensities: NDArray[np.float64]) -> float:

@@ -133,13 +133,18 @@ def cut_out(
 ) -> tuple[Nifti1Image, tuple[slice, slice, slice]]:
     """The box around a brain, with a margin in voxels, and its place in the whole array."""
     values = np.asanyarray(brain.dataobj)
-    (found,) = ndimage.find_objects((values != 0).astype(np.uint8))
-    x, y, z = (
-        slice(max(0, side.start - room), side.stop + room)
-        for side, room in zip(found, np.broadcast_to(margin, 3).tolist())
-    )
+    x, y, z = _around(values != 0, margin)
     shift = from_matvec(np.eye(3), [x.start, y.start, z.start])
     return Nifti1Image(values[x, y, z], brain.affine @ shift), (x, y, z)
+
+
+def _around(inside: NDArray[np.bool_], margin: int | NDArray[np.int_]) -> tuple[slice, ...]:
+    """The box around a mask, `margin` voxels wider on each side, within the array."""
+    (found,) = ndimage.find_objects(inside.astype(np.uint8))
+    return tuple(
+        slice(max(0, side.start - more), min(side.stop + more, size))
+        for side, more, size in zip(found, np.broadcast_to(margin, 3).tolist(), inside.shape)
+    )
 
 
 def _aligned(brain: Nifti1Image, affine: Transform) -> Nifti1Image:
@@ -291,10 +296,6 @@ def _check(misfit: float) -> None:
 def _moments(image: Nifti1Image) -> tuple[NDArray[np.float64], float]:
     """Centre (mm, world) and volume (mm3) of what is not zero."""
     inside = np.asanyarray(image.dataobj) != 0
-    if not inside.any():
-        raise DataError(
-            'an image to register has no positive voxel inside its brain mask; check the mask'
-        )
     counts = [inside.sum(axis=tuple({0, 1, 2} - {axis})) for axis in range(3)]
     middle = [np.average(np.arange(len(count)), weights=count) for count in counts]
     centre = apply_affine(image.affine, middle)
@@ -306,7 +307,8 @@ def _make_level(
 ) -> _Level:
     values, affine = _reduce(fixed, spacing)
     moving_values, moving_affine = _reduce(moving, spacing)
-    indices = np.argwhere(_box(values != 0, BOX_MARGIN_MM / voxel_sizes(affine)))
+    margin = np.ceil(BOX_MARGIN_MM / voxel_sizes(affine)).astype(int)
+    indices = np.stack(np.mgrid[_around(values != 0, margin)], axis=-1).reshape(-1, 3)
     return _Level(
         points=apply_affine(affine, indices) - centre,
         values=values[tuple(indices.T)].astype(np.float64),
@@ -330,19 +332,6 @@ def _reduce(image: Nifti1Image, spacing: float) -> tuple[NDArray[np.float32], ND
     values = along_axes(np.asarray(image.dataobj, dtype=np.float32), weights)
     scale = np.sqrt(np.mean(values[values != 0] ** 2))
     return values / scale, image.affine @ np.diag([*steps, 1])
-
-
-def _box(inside: NDArray[np.bool_], margin: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """The box around a mask, `margin` voxels wider on each side."""
-    box = np.zeros_like(inside)
-    (found,) = ndimage.find_objects(inside.astype(np.uint8))
-    wider = np.ceil(margin).astype(int)
-    box[
-        tuple(
-            slice(max(0, side.start - more), side.stop + more) for side, more in zip(found, wider)
-        )
-    ] = True
-    return box
 
 
 def _best_rotation(level: _Level, estimate: NDArray[np.float64]) -> NDArray[np.float64]:

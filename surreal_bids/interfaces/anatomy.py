@@ -23,7 +23,6 @@ from nipype.interfaces.base import (
 
 from surreal_bids.bids.tabular import prefix_errors
 from surreal_bids.cautions import Caution, CheckList
-from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, require_same_grid
 from surreal_bids.interfaces import Step
@@ -300,40 +299,6 @@ class ConvertTransform(ImageStep):
         return runtime
 
 
-class _SelectTransformsInput(BaseInterfaceInputSpec):
-    template = traits.Str(mandatory=True, desc='template to select')
-    templates = InputMultiObject(traits.Str(), mandatory=True, desc='names of the templates')
-    anat2std_xfm = InputMultiObject(File(exists=True), mandatory=True, desc='transform to each')
-    std2anat_xfm = InputMultiObject(File(exists=True), mandatory=True, desc='transform from each')
-
-
-class _SelectTransformsOutput(TraitedSpec):
-    anat2std_xfm = File(exists=True, desc='transform to the template')
-    std2anat_xfm = File(exists=True, desc='its inverse')
-
-
-class SelectTransforms(ImageStep):
-    """Select the transforms of one template from the lists of sMRIPrep."""
-
-    input_spec = _SelectTransformsInput
-    output_spec = _SelectTransformsOutput
-
-    def _run_step(self, runtime: Any) -> Any:
-        templates = list(self.inputs.templates)
-        if templates.count(self.inputs.template) != 1:
-            raise DataError(
-                f'{self.inputs.template}: expected once among {", ".join(templates)}; add it '
-                'to the output spaces, or choose another template'
-            )
-        number = templates.index(self.inputs.template)
-        for name in ('anat2std_xfm', 'std2anat_xfm'):
-            files = getattr(self.inputs, name)
-            if len(files) != len(templates):
-                raise DataError(f'{name}: {len(files)} files for {len(templates)} templates')
-            self._results[name] = files[number]
-        return runtime
-
-
 class _MakeRavensInput(BaseInterfaceInputSpec):
     in_files = InputMultiObject(File(exists=True), mandatory=True, desc='partial-volume fractions')
     xfm_file = File(exists=True, mandatory=True, desc='transform of T1w images to the template')
@@ -480,7 +445,7 @@ class MeasureSegmentation(ImageStep):
 
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.atlas import read_regions
-        from surreal_bids.imaging.belonging import check_segmentation, require_overlap
+        from surreal_bids.imaging.belonging import require_overlap
         from surreal_bids.imaging.fusion import volume_table, volumes_of_labels
 
         dseg, table = load_image(self.inputs.in_file), self.inputs.regions_file
@@ -490,7 +455,6 @@ class MeasureSegmentation(ImageStep):
                 read_regions(Path(table)) if table else label_table(self.inputs.numbering, volumes)
             )
             require_overlap(dseg, load_image(self.inputs.mask_file), listed)
-            check_segmentation(dseg, listed, load_image(self.inputs.t1w_file))
         table = volume_table(volumes, listed)
         self._results |= save_regions(runtime, dseg, table, load_lesion(self.inputs))
         return runtime

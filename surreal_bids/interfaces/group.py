@@ -1,4 +1,4 @@
-"""Interfaces of the group level: train the model of one part of a cohort; analyse the cohort.
+"""Interfaces of the group level: train one part of a cohort, analyse it, write reports.
 
 The command writes the cohort. Steps pass on model cards, whose checksums cover the models beside
 them.
@@ -7,12 +7,14 @@ them.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import TemplateError
 from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     Directory,
@@ -26,16 +28,21 @@ from nipype.interfaces.base import (
 from surreal_bids.bids.outputs import discard_outputs, output_path, write_sidecar
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
-from surreal_bids.exceptions import DataError
-from surreal_bids.files import write_json, write_tsv
+from surreal_bids.exceptions import DataError, OutputError, SurrealError
+from surreal_bids.files import write_json, write_text, write_tsv
 from surreal_bids.interfaces import Step
+from surreal_bids.names import without_prefix
+from surreal_bids.progress import report as report_progress
 from surreal_bids.templates import TEMPLATE_SPACE
 
 if TYPE_CHECKING:
     from surreal_bids.analysis.engine import Analysis
     from surreal_bids.analysis.maps import VoxelMaps
+    from surreal_bids.reports.mosaics import RegionPainter
     from surreal_bids.rindices.crossfit import Trained
     from surreal_bids.rindices.model import TableModel
+
+LOGGER = logging.getLogger(__name__)
 
 # Functions of the model are imported where they run: torch takes seconds to import.
 
@@ -252,3 +259,85 @@ def load_trained(
     }
     models = {fold: load_model(path) for fold, path in cards.items() if fold not in failed}
     return Trained(model, replace(folds, failed=failed), models)
+
+
+MAY_FAIL = (
+    SurrealError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    TemplateError,
+    ArithmeticError,
+    RuntimeError,
+    OSError,
+)
+"""Errors of a single report, which do not stop the others."""
+
+
+class _WriteIndividualsInput(BaseInterfaceInputSpec):
+    output_dir = traits.Str(mandatory=True, desc='root of the outputs')
+    participants = traits.List(traits.Str(), mandatory=True, desc='whose reports')
+    deviations_file = File(exists=True, mandatory=True, desc='regions in SD of controls')
+    model_card = File(exists=True, mandatory=True, desc='card of the model')
+    model = traits.Str(desc='name of the model that was applied')
+    adapted = traits.Bool(True, usedefault=True, desc='whether the model has learned the scanners')
+    retest_pairs = traits.Int(0, usedefault=True, desc='pairs of repeated scans of the user')
+    has_regions = traits.Bool(False, usedefault=True, desc='features are MUSE regions')
+    failures_dir = traits.Str(mandatory=True, desc='folder for the reasons of failures')
+    again = traits.Bool(False, usedefault=True, desc='also write reports that exist')
+
+
+class _WriteIndividualsOutput(TraitedSpec):
+    out_files = traits.List(File(exists=True), desc='the reports')
+
+
+class WriteIndividuals(Step):
+    """Add R-indices to reports of participants; see :mod:`surreal_bids.reports.rindices_section`.
+
+    A report that fails does not stop the others; the reason is written to a file in `failures_dir`.
+    """
+
+    input_spec = _WriteIndividualsInput
+    output_spec = _WriteIndividualsOutput
+    # A report that someone deleted must come back, even if the node itself is cached.
+    _always_run = True
+
+    def _run_step(self, runtime: Any) -> Any:
+        from surreal_bids.analysis.individuals import GroupTables
+        from surreal_bids.reports.rindices_section import write_failure, write_individual
+
+        inputs = self.inputs
+        tables = GroupTables.read(
+            Path(inputs.output_dir),
+            Path(inputs.deviations_file),
+            Path(inputs.model_card),
+            inputs.model if isdefined(inputs.model) else None,
+            inputs.adapted,
+            inputs.retest_pairs,
+        )
+        painter = _painter() if inputs.has_regions else None
+        written = []
+        total = len(inputs.participants)
+        for done, name in enumerate(inputs.participants, start=1):
+            one = tables.of(name)
+            try:
+                written.append(os.fspath(write_individual(one, painter, again=inputs.again)))
+            except OutputError:
+                raise  # The others could not be written either.
+            except MAY_FAIL as error:
+                LOGGER.debug('%s: no report', name, exc_info=True)
+                label = without_prefix(name, 'sub')
+                write_text(Path(inputs.failures_dir) / label, f'{error}' or type(error).__name__)
+                write_failure(one, str(error))
+            report_progress(done, total)
+        self._results['out_files'] = written
+        return runtime
+
+
+def _painter() -> RegionPainter:
+    """Draws regions on the built-in template."""
+    from surreal_bids.reports.mosaics import Background, RegionPainter
+    from surreal_bids.templates import muse_labels
+
+    return RegionPainter(Background.read(), muse_labels())

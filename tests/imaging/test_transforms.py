@@ -141,7 +141,7 @@ def test_the_way_an_image_is_stored_does_not_matter(kind):
     expected = resample(picture(SHAPE, grid_affine('plain')), transform).get_fdata()
     stored = picture((41, 51, 51), grid_affine(kind) @ np.diag([0.5, 0.5, 0.5, 1.0]))
     seen = resample(stored, transform).get_fdata()
-    np.testing.assert_allclose(inner(seen), inner(expected), atol=0.03)
+    np.testing.assert_allclose(inner(seen), inner(expected), atol=0.05)
 
 
 @pytest.mark.parametrize('order', [0, 1])

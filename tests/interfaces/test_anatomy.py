@@ -24,7 +24,6 @@ from surreal_bids.interfaces.anatomy import (
     MeasureSegmentation,
     RegisterAtlas,
     RegisterTemplate,
-    SelectTransforms,
     filled,
     load_brain,
     sound_part,
@@ -261,35 +260,6 @@ def test_transforms_of_itk_are_taken(files, tmp_path):
     out = _run(ConvertTransform(in_file=path, reference=files['t1w']), tmp_path).out_file
     field = read_transform(out).field
     np.testing.assert_allclose(field[20, 20, 20], (-6, 0, 4), atol=1e-3)
-
-
-def _lists(tmp_path, templates=('A', 'B', 'A:cohort-2')):
-    files = {name: [tmp_path / f'{name}{n}.h5' for n in range(3)] for name in ('to', 'from')}
-    for path in (*files['to'], *files['from']):
-        path.touch()
-    return {'templates': templates, 'anat2std_xfm': files['to'], 'std2anat_xfm': files['from']}
-
-
-def test_transforms_of_one_template_are_taken_out_of_lists(tmp_path):
-    out = _run(SelectTransforms(template='B', **_lists(tmp_path)), tmp_path)
-    assert (out.anat2std_xfm, out.std2anat_xfm) == (
-        str(tmp_path / 'to1.h5'),
-        str(tmp_path / 'from1.h5'),
-    )
-
-
-@pytest.mark.parametrize(
-    ('template', 'templates', 'words'),
-    [
-        ('C', ('A', 'B', 'D'), 'A, B, D'),
-        ('A', ('A', 'B', 'A'), 'once'),
-        ('A', ('A', 'B'), '3 files'),
-    ],
-)
-def test_a_template_that_cannot_be_selected_is_an_error(tmp_path, template, templates, words):
-    lists = _lists(tmp_path, templates)
-    with pytest.raises(DataError, match=words):
-        _run(SelectTransforms(template=template, **lists), tmp_path)
 
 
 @pytest.fixture

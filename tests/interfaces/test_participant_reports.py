@@ -5,7 +5,7 @@ import pytest
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_json, write_tsv
-from surreal_bids.interfaces.participant_reports import WriteIndividuals
+from surreal_bids.interfaces.group import WriteIndividuals
 from surreal_bids.progress import STATUS, read_status
 from surreal_bids.reports import rindices_section
 from tests.reports.html_page import Page
