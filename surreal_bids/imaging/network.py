@@ -242,12 +242,12 @@ def load_network(path: Path) -> TrainedNetwork:
         coarse, fine = json.loads(about.get('factors', 'null')) or [[1.0] * len(indices)] * 2
         module = RegionNet(architecture)
         module.load_state_dict(weights)
-        if not len(indices) == len(coarse) == len(fine) == architecture.classes - 1:
-            raise ValueError(f'{len(indices)} regions of {architecture.classes - 1} classes')
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f'{path}: not a valid network of regions ({error}); reinstall the package'
         ) from error
+    if not len(indices) == len(coarse) == len(fine) == architecture.classes - 1:
+        raise DataError(f'{path}: {len(indices)} regions do not fit; reinstall the package')
     module.eval().requires_grad_(requires_grad=False)
     factors = (tuple(coarse), tuple(fine))
     return TrainedNetwork(module, indices, int(about.get('protocol', 0)), factors)
