@@ -37,41 +37,24 @@ def noise(shape=SHAPE, seed=0):
 
 
 def write(path, array, affine=AFFINES['oblique']):
-    nib.Nifti1Image(array, affine).to_filename(path)
+    nib.Nifti1Image(array, affine, dtype=array.dtype).to_filename(path)
     return path
 
 
-@each_affine
-@pytest.mark.parametrize('dtype', [np.uint8, np.int16, np.int32, np.float32, np.float64])
-def test_an_image_comes_back_as_it_was_written(tmp_path, affine, dtype):
-    array = noise().astype(dtype)
-    image = load_image(write(tmp_path / 'x.nii.gz', array, affine))
-    np.testing.assert_allclose(image.affine, affine, atol=1e-5)
-    np.testing.assert_allclose(image.get_fdata(), array, rtol=1e-6)
-    is_integer = np.issubdtype(dtype, np.integer)
-    assert image.get_data_dtype() == (dtype if is_integer else np.float32)
-
-
-@pytest.mark.parametrize('dtype', [np.int64, np.uint64])
-def test_long_integers_become_shorter(tmp_path, dtype):
-    array = np.arange(24, dtype=dtype).reshape(2, 3, 4)
-    nib.Nifti1Image(array, np.eye(4), dtype=dtype).to_filename(tmp_path / 'x.nii.gz')
+@pytest.mark.parametrize('dtype', [np.uint8, np.int16, np.float64, np.int64])
+def test_an_image_comes_back_as_it_was_written(tmp_path, dtype):
+    array, affine = noise((*SHAPE, 1)).astype(dtype), AFFINES['oblique, permuted, flipped']
+    nib.Nifti1Image(array, affine, dtype=dtype).to_filename(tmp_path / 'x.nii.gz')
     image = load_image(tmp_path / 'x.nii.gz')
-    assert image.get_data_dtype() == np.int32
-    np.testing.assert_array_equal(image.dataobj, array)
+    np.testing.assert_allclose(image.affine, affine, atol=1e-5)
+    np.testing.assert_allclose(image.get_fdata(), array[..., 0], rtol=1e-6)
+    shorter = {np.float64: np.float32, np.int64: np.int32}
+    assert image.get_data_dtype() == shorter.get(dtype, dtype)
 
 
-def test_integers_that_do_not_fit_are_refused(tmp_path):
-    array = np.arange(24).reshape(2, 3, 4) * 2**40
-    nib.Nifti1Image(array, np.eye(4), dtype=np.int64).to_filename(tmp_path / 'x.nii.gz')
-    with pytest.raises(DataError, match='integers beyond 32 bits'):
-        load_image(tmp_path / 'x.nii.gz')
-
-
-@pytest.mark.parametrize('dtype', [np.uint8, np.int16])
-def test_scaled_integers_are_unscaled(tmp_path, dtype):
+def test_scaled_integers_are_unscaled(tmp_path):
     stored = np.arange(np.prod(SHAPE)).reshape(SHAPE) % 200
-    image = nib.Nifti1Image(stored.astype(dtype), np.eye(4))
+    image = nib.Nifti1Image(stored.astype(np.int16), np.eye(4))
     image.header.set_slope_inter(0.25, -3)
     image.to_filename(tmp_path / 'x.nii')
     loaded = load_image(tmp_path / 'x.nii')
@@ -88,20 +71,14 @@ def test_an_mgh_image_is_placed_in_space(tmp_path):
     np.testing.assert_allclose(image.affine, AFFINES['oblique'], atol=1e-5)
 
 
-@pytest.mark.parametrize('bad', [np.nan, np.inf, -np.inf])
-def test_voxels_that_are_not_finite_become_background_and_are_counted(tmp_path, caplog, bad):
+def test_voxels_that_are_not_finite_become_background_and_are_counted(tmp_path, caplog):
     array = noise()
-    array[:2] = bad
+    array[0], array[1] = np.nan, -np.inf
     with caplog.at_level(logging.WARNING):
         image = load_image(write(tmp_path / 'x.nii.gz', array))
     assert 'x.nii.gz: 144 voxels' in caplog.text
     assert (image.get_fdata()[:2] == 0).all()
     np.testing.assert_array_equal(image.get_fdata()[2:], array[2:])
-
-
-def test_a_fourth_axis_of_one_volume_is_dropped(tmp_path):
-    image = load_image(write(tmp_path / 'x.nii', noise((*SHAPE, 1))))
-    assert image.shape == SHAPE
 
 
 @pytest.mark.parametrize(
@@ -114,6 +91,7 @@ def test_a_fourth_axis_of_one_volume_is_dropped(tmp_path):
         (np.full(SHAPE, 5, np.uint8), 'all voxels are 5'),
         (np.full(SHAPE, np.nan, np.float32), 'all voxels are 0'),
         (noise().astype(np.complex64), 'voxels of type complex64'),
+        (np.arange(24).reshape(2, 3, 4) * 2**40, 'integers beyond 32 bits'),
     ],
 )
 def test_what_is_no_volume_is_refused_by_name(tmp_path, array, message):
@@ -121,7 +99,7 @@ def test_what_is_no_volume_is_refused_by_name(tmp_path, array, message):
         load_image(write(tmp_path / 'x.nii', array))
 
 
-@pytest.mark.parametrize('length', [0, 100, 500, 2000])
+@pytest.mark.parametrize('length', [0, 500])
 @pytest.mark.parametrize('name', ['x.nii', 'x.nii.gz'])
 def test_files_that_end_early_are_refused_by_name(tmp_path, name, length):
     path = write(tmp_path / name, noise(SHAPE))
@@ -215,11 +193,6 @@ def like_noise(affine):
     return nib.Nifti1Image(noise(), affine)
 
 
-@each_affine
-def test_voxel_volume_is_that_of_the_edges(affine):
-    assert voxel_volume(like_noise(affine)) == pytest.approx(0.7 * 1.2 * 2.0)
-
-
 @pytest.mark.parametrize(
     ('shape', 'shift', 'turn', 'expected'),
     [
@@ -238,8 +211,7 @@ def test_grids_are_the_same_up_to_rounding(shape, shift, turn, expected):
     assert same_grid(b, a) is expected
 
 
-@pytest.mark.parametrize('dtype', [np.uint8, np.int16, np.float32])
-@pytest.mark.parametrize('code', [1, 4])
+@pytest.mark.parametrize(('dtype', 'code'), [(np.uint8, 1), (np.float32, 4)])
 def test_a_new_image_takes_over_grid_and_space(tmp_path, dtype, code):
     reference = like_noise(AFFINES['oblique'])
     reference.set_sform(reference.affine, code)

@@ -70,15 +70,6 @@ def test_the_usual_settings_find_a_known_field():
     assert np.corrcoef(found[inside], np.log(field)[inside])[0, 1] > 0.93
 
 
-def test_correction_makes_tissue_even():
-    clean, inside = phantom()
-    biased = make_image(clean * true_field())
-    corrected = correct(biased, make_image(inside.astype(np.uint8)))
-    white = clean > 90
-    spread = [np.std(x[white]) / np.mean(x[white]) for x in (biased.dataobj, corrected.dataobj)]
-    assert spread[1] < 0.5 * spread[0]
-
-
 def test_storage_order_does_not_matter():
     clean, inside = phantom()
     biased = clean * true_field()
@@ -102,16 +93,6 @@ def test_grid_and_mean_stay_and_nothing_turns_negative():
     assert corrected.get_fdata()[within].mean() == pytest.approx(image.get_fdata()[within].mean())
     assert corrected.get_fdata().min() >= 0
     assert np.isfinite(corrected.get_fdata()).all()
-
-
-def test_holes_of_zeros_inside_the_mask_change_little():
-    clean, inside = phantom()
-    biased = clean * true_field()
-    holed = biased.copy()
-    holed[10:12, 10:12, 10:12] = 0
-    mask = make_image(inside.astype(np.uint8))
-    fields = [estimate(make_image(array), mask)[inside] for array in (biased, holed)]
-    assert np.corrcoef(*fields)[0, 1] > 0.98
 
 
 def test_too_small_a_mask_is_refused():
@@ -175,24 +156,10 @@ def test_the_field_is_that_of_ants(seed, iterations, atol):
     np.testing.assert_allclose(ours, field_of_ants(values, inside, iterations), 0, atol)
 
 
-def test_without_a_background_the_field_is_that_of_ants():
-    values, inside, _ = n4_phantom()
-    everywhere = np.ones_like(inside)
-    ours = n4_log_field(values, everywhere, **SETTINGS)
-    np.testing.assert_allclose(ours, field_of_ants(values, everywhere, ITERATIONS), 0, ROUNDING)
-
-
 def test_scale_does_not_matter():
     values, inside, _ = n4_phantom()
     plain, scaled = (n4_log_field(values * k, inside, **SETTINGS) for k in (1, 1024))
     np.testing.assert_allclose(scaled, plain, atol=1e-6)
-
-
-def test_voxels_outside_the_mask_do_not_matter():
-    values, inside, _ = n4_phantom()
-    other = np.where(inside, values, -7)
-    plain, changed = (n4_log_field(x, inside, **SETTINGS) for x in (values, other))
-    np.testing.assert_array_equal(changed, plain)
 
 
 def test_a_level_ends_when_it_has_converged():

@@ -68,16 +68,6 @@ def test_votes_are_counted_as_a_dictionary_would(n_votes, n_labels):
     np.testing.assert_allclose(votes.weights.sum(axis=0), [c.total() for c in counts], rtol=1e-5)
 
 
-def test_a_strong_late_label_takes_the_slot_of_a_weak_one():
-    votes = Votes(1)
-    for label in range(SLOTS):
-        votes.add(np.array([label]), np.array([0.1 + label], np.float32))
-    votes.add(np.array([99]), np.array([50.0], np.float32))
-    votes.add(np.array([98]), np.array([0.01], np.float32))
-    assert winners(votes) == [99]
-    assert set(votes.labels[:, 0]) == {*range(1, SLOTS), 99}
-
-
 def some_votes(n_voxels: int, n_votes: int, rng: np.random.Generator) -> Votes:
     votes = Votes(n_voxels)
     for _ in range(n_votes):
@@ -215,21 +205,6 @@ def test_volumes_and_background_fill_the_mask(head):
     assert total == pytest.approx(np.asarray(wide.dataobj).sum() * VOXEL_MM3, rel=1e-4)
     assert fusion.background > 0
     assert not np.asarray(fusion.labels.dataobj)[np.asarray(wide.dataobj) == 0].any()
-
-
-def test_candidates_are_taken_one_at_a_time(head):
-    alive = 0
-
-    def stream():
-        nonlocal alive
-        for candidate in bad_candidates(head, 3):
-            alive += 1
-            yield candidate
-            assert alive == 1
-            alive -= 1
-
-    fuse_labels(head[0], stream())
-    assert alive == 0
 
 
 @pytest.mark.parametrize('largest', [200, 40_000])

@@ -24,7 +24,7 @@ from surreal_bids.imaging.network import (
     load_network,
     segment_regions,
 )
-from surreal_bids.imaging.unet import Architecture, RegionNet, standardise, to_coarse, to_fine
+from surreal_bids.imaging.unet import Architecture, RegionNet
 from surreal_bids.regions import muse_table, region_mates
 from tests.shared_data import shared_data
 
@@ -59,7 +59,7 @@ def turned(image: Image, codes: str) -> Image:
     return image.as_reoriented(change)
 
 
-@pytest.mark.parametrize('codes', ['LPS', 'PSR', 'IAL', 'RSA'])
+@pytest.mark.parametrize('codes', ['LPS', 'PSR'])
 def test_orientation_changes_nothing(tiny: TrainedNetwork, codes: str) -> None:
     t1w, mask = ellipsoid()
     expected = segment_regions(t1w, mask, network=tiny)
@@ -102,13 +102,6 @@ def test_stripped_image_is_labelled_inside_its_mask(tiny: TrainedNetwork) -> Non
     assert not np.asarray(found.labels.dataobj)[~inside].any()
 
 
-def test_scale_of_intensities_changes_nothing(tiny: TrainedNetwork) -> None:
-    t1w, mask = ellipsoid()
-    brighter = nib.Nifti1Image(np.asarray(t1w.dataobj) * np.float32(37.0), t1w.affine)
-    expected, found = (segment_regions(each, mask, network=tiny) for each in (t1w, brighter))
-    assert found.volumes == pytest.approx(expected.volumes, rel=1e-3)
-
-
 def test_voxels_of_the_wanted_size_are_not_interpolated() -> None:
     inside = np.zeros((90, 100, 80), bool)
     inside[10:75, 12:90, 9:70] = True
@@ -122,55 +115,15 @@ def test_voxels_of_the_wanted_size_are_not_interpolated() -> None:
     assert not choose_grid(inside, np.array([1.0, 1.0, 1.3]), 16).native
 
 
-def test_grid_holds_the_brain_in_the_middle() -> None:
-    inside = np.zeros((200, 210, 220), bool)
-    inside[20:170, 15:190, 30:180] = True
-    spacing = np.array([0.9, 1.0, 1.2])
-    grid = choose_grid(inside, spacing, 16)
-    for start, step, size, first, last in zip(
-        grid.starts, grid.steps, grid.shape, (20, 15, 30), (169, 189, 179)
-    ):
-        assert start <= first - 3
-        assert start + step * (size - 1) >= last + 3
-
-
-def test_regridding_keeps_a_plane() -> None:
-    x, y, z = np.indices((40, 44, 48), dtype=np.float32)
-    grid = network_module.Grid((5.0, 6.5, 7.0), (0.8, 1.0, 1.7), (20, 16, 12), fine=True)
-    found = network_module._regrid(x + 2 * y - z, grid)
-    i, j, k = np.indices(grid.shape)
-    wanted = (5 + 0.8 * i) + 2 * (6.5 + j) - (7 + 1.7 * k)
-    np.testing.assert_allclose(found, wanted, atol=0.4)
-    np.testing.assert_allclose(network_module._regrid(np.ones_like(x), grid), 1, atol=1e-5)
-
-
-def test_fine_and_coarse_grids_fit() -> None:
-    ramp = torch.arange(16.0).view(1, 1, 16, 1, 1).expand(1, 1, 16, 4, 4)
-    back = to_fine(to_coarse(ramp))
-    torch.testing.assert_close(back[:, :, 1:-1], ramp[:, :, 1:-1])
-
-
-@pytest.mark.parametrize('planes', [1, 3, 16])
-def test_refined_in_parts_as_at_once(monkeypatch, planes) -> None:
+def test_refined_in_parts_as_at_once(monkeypatch) -> None:
     torch.manual_seed(0)
     module = RegionNet(Architecture(widths=(3, 4), classes=5, fine=2))
     features, coarse = torch.randn(1, 3, 8, 4, 6), torch.randn(1, 1, 8, 4, 6)
     detail = torch.randn(1, 1, 16, 8, 12)
-    monkeypatch.setattr(network_module, 'REFINED_PLANES', planes)
+    monkeypatch.setattr(network_module, 'REFINED_PLANES', 3)
     with torch.inference_mode():
         found = network_module._refined(module, features, coarse, detail)
         torch.testing.assert_close(found, module.refine(features, coarse, detail)[0])
-
-
-def test_standardise() -> None:
-    torch.manual_seed(0)
-    image = torch.rand(2, 7, 8, 9) * 5 + 2
-    visible = torch.rand(2, 7, 8, 9) > 0.4
-    found = standardise(image, visible)
-    assert (found[~visible] == 0).all()
-    for each, inside in zip(found, visible):
-        assert each[inside].mean().item() == pytest.approx(0, abs=1e-5)
-        assert each[inside].std(correction=0).item() == pytest.approx(1, abs=1e-4)
 
 
 def test_uncertain_regions_are_reported(tiny: TrainedNetwork, caplog) -> None:
@@ -254,14 +207,6 @@ def test_sulci_are_no_cortex() -> None:
     values = np.array([10, 12, 60, 61, 59, 20, 5, 1], np.float32).reshape(2, 2, 2)
     clear_sulci(labels, values)
     np.testing.assert_array_equal(labels.ravel(), [51, 52, 101, 101, 101, 0, 47, 0])
-
-
-@pytest.mark.parametrize('regions', [(101, 101), (51, 52), (101, 51)])
-def test_nothing_is_removed_without_cortex_that_is_brighter_than_ventricles(regions) -> None:
-    labels = np.array([*regions, 47, 0], np.int16).reshape(2, 2, 1)
-    before = labels.copy()
-    clear_sulci(labels, np.array([1, 60, 30, 2], np.float32).reshape(2, 2, 1))
-    np.testing.assert_array_equal(labels, before)
 
 
 @pytest.mark.slow

@@ -17,10 +17,8 @@ from surreal_bids.imaging.transforms import (
 from surreal_bids.interfaces import Step, anatomy, group, outputs
 from surreal_bids.interfaces.anatomy import (
     ConvertTransform,
-    CorrectBias,
     FuseLabels,
     LabelRegions,
-    MakeRavens,
     MeasureSegmentation,
     RegisterAtlas,
     RegisterTemplate,
@@ -74,45 +72,6 @@ def _run(interface, tmp_path):
 def _field(path, inside):
     transform: Transform = read_transform(path)
     return transform.field[inside]
-
-
-def test_a_brain_is_cut_to_its_mask(files, tmp_path):
-    head = nib.Nifti1Image(np.random.default_rng(0).uniform(5, 9, phantom.SHAPE), phantom.AFFINE)
-    path = write_image(tmp_path / 'head.nii.gz', head)
-    brain, mask = load_brain(str(path), str(files['mask']))
-    inside = np.asarray(mask.dataobj) > 0
-    assert (np.asarray(brain.dataobj)[~inside] == 0).all()
-    assert (np.asarray(brain.dataobj)[inside] > 0).all()
-
-
-def test_a_mask_of_another_grid_is_refused(files, shifted):
-    with pytest.raises(DataError, match=r'mask.* is not on the grid of .*shifted'):
-        load_brain(str(shifted), str(files['mask']))
-
-
-@pytest.mark.parametrize('name', ['cpu', 'cuda', 'auto'])
-def test_devices(name):
-    assert torch_device(name) in ({name} if name != 'auto' else {'cpu', 'cuda'})
-
-
-def test_images_stay_on_the_cpu_with_the_gpu_of_apple():
-    assert torch_device('mps') == 'cpu'
-
-
-@pytest.mark.slow
-def test_bias_is_removed(files, tmp_path):
-    clean = nib.Nifti1Image.from_filename(files['t1w']).get_fdata()
-    field = np.exp(np.linspace(-0.3, 0.3, phantom.SHAPE[1]))[None, :, None]
-    biased = write_image(tmp_path / 'b.nii.gz', nib.Nifti1Image(clean * field, phantom.AFFINE))
-    out = _run(CorrectBias(in_file=biased, mask_file=files['mask']), tmp_path).out_file
-    white = phantom.tissues()['WM'].get_fdata() > 0
-
-    def spread(values):
-        return values[white].std() / values[white].mean()
-
-    corrected = nib.Nifti1Image.from_filename(out)
-    assert spread(corrected.get_fdata()) < 0.5 * spread(clean * field)
-    np.testing.assert_allclose(corrected.affine, phantom.AFFINE)
 
 
 def test_registration_undoes_a_shift(files, shifted, tmp_path):
@@ -209,7 +168,7 @@ def test_volumes_of_freesurfer_are_of_its_own_voxels(files, tmp_path):
     assert nib.load(outputs.dseg_file).shape == (80, 72, 96)
 
 
-@pytest.mark.parametrize(('shift_mm', 'fits'), [(8, True), (400, False), (90, False), (30, False)])
+@pytest.mark.parametrize(('shift_mm', 'fits'), [(8, True), (30, False)])
 def test_a_segmentation_that_lies_elsewhere_is_refused(files, tmp_path, shift_mm, fits):
     labels = phantom.labels()
     affine = labels.affine.copy()
@@ -240,14 +199,6 @@ def test_regions_of_the_network_are_saved_with_their_confidence(files, tmp_path)
     assert volumes.loc[~labelled & (volumes['index'] < 100), 'confidence'].isna().all()
 
 
-def test_ravens_maps_keep_the_volume(files, identity, tmp_path):
-    names = ['GM', 'CSF']
-    interface = MakeRavens(in_files=[files[name] for name in names], xfm_file=identity)
-    for name, out in zip(names, _run(interface, tmp_path).out_files):
-        total = nib.Nifti1Image.from_filename(out).get_fdata().sum()
-        assert total == pytest.approx(phantom.tissues()[name].get_fdata().sum(), rel=1e-3)
-
-
 @pytest.mark.slow
 def test_transforms_of_itk_are_taken(files, tmp_path):
     import ants
@@ -260,6 +211,11 @@ def test_transforms_of_itk_are_taken(files, tmp_path):
     out = _run(ConvertTransform(in_file=path, reference=files['t1w']), tmp_path).out_file
     field = read_transform(out).field
     np.testing.assert_allclose(field[20, 20, 20], (-6, 0, 4), atol=1e-3)
+
+
+def test_devices():
+    assert torch_device('auto') in {'cpu', 'cuda'}
+    assert (torch_device('cuda'), torch_device('mps')) == ('cuda', 'cpu')
 
 
 @pytest.fixture

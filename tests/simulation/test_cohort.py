@@ -19,7 +19,6 @@ from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.imaging.norms import NORM_AGES
 from surreal_bids.simulation import cohort
 from surreal_bids.simulation.cohort import (
-    RECORD,
     CohortPlan,
     Simulator,
     collect_volumes,
@@ -173,13 +172,6 @@ def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path):
     with pytest.raises(OutputError, match='other files'):
         start_dataset(tmp_path, HEADS)
     assert contents(tmp_path) == before
-
-
-def test_a_damaged_record_is_refused(tmp_path):
-    start_dataset(tmp_path, HEADS)
-    (tmp_path / RECORD).write_text('{')
-    with pytest.raises(OutputError, match='not readable'):
-        start_dataset(tmp_path, HEADS)
 
 
 def _kill_after_the_first_head(command: list[str], out: Path, plan: CohortPlan) -> None:

@@ -10,7 +10,6 @@ from surreal_bids.simulation.population import (
     AGE_RANGE,
     SITES,
     built_in_population,
-    controls_from_table,
     read_controls,
     resample_gaussian,
     sample_controls,
@@ -118,24 +117,6 @@ def test_controls_are_read_from_a_table(tmp_path, table):
     assert list(controls.volumes.columns) == volume_columns()
     np.testing.assert_allclose(controls.volumes, table[volume_columns()])
     assert controls.people.loc[3].to_dict() == {'age': 61.5, 'sex': 'F', 'site': 'x', 'icv': 1.4e6}
-
-
-@pytest.mark.parametrize(
-    ('column', 'name'),
-    [
-        ('age_at_scan', 'age'),
-        ('AGE', 'age'),
-        ('Sex', 'sex'),
-        ('site_id', 'site'),
-        ('DL_MUSE_Volume_702', 'icv'),
-        ('eTIV', 'icv'),
-    ],
-)
-def test_what_is_known_of_people_is_recognised(table, column, name):
-    table = table[volume_columns()].assign(**{column: range(12)})
-    people = controls_from_table(table).people
-    assert people[name].tolist() == list(range(12))
-    assert people.drop(columns=name).isna().all(axis=None)
 
 
 @pytest.mark.parametrize(
