@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -156,7 +156,9 @@ def visit_output(
     return output_path(root, name, participant=label, session=visit, **entities)
 
 
-def list_outputs(levels: Iterable[str], with_sessions: bool = False) -> list[tuple[str, str]]:
+def list_outputs(
+    levels: Iterable[str], with_sessions: bool = False, without: Container[str] = ()
+) -> list[tuple[str, str]]:
     """List the path and description of the outputs of each level, with placeholders for entities.
 
     Parameters
@@ -165,9 +167,12 @@ def list_outputs(levels: Iterable[str], with_sessions: bool = False) -> list[tup
         Any of `dataset`, `participant` and `group`.
     with_sessions
         Whether paths include the session.
+    without
+        Names of outputs that are not listed.
     """
     entities = {'session': '{session}'} if with_sessions else {}
-    rows = [row for row in output_names().values() if row.level in set(levels)]
+    named, levels = output_names().items(), set(levels)
+    rows = [row for name, row in named if row.level in levels and name not in without]
     return [(row.fill(entities), row.content) for row in rows]
 
 

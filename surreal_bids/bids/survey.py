@@ -29,7 +29,7 @@ from surreal_bids.bids.layout import (
 from surreal_bids.bids.tabular import read_participants, read_visits
 from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.columns import column_of
-from surreal_bids.config import AppConfig
+from surreal_bids.config import AppConfig, flag_of
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
 from surreal_bids.images import load_image, open_image, reading, voxel_volume
@@ -123,14 +123,20 @@ class Survey:
     other_sessions: Sequence[T1wImage] = ()
 
 
+UNMATCHED = 'no T1w image matches {0}; change this file, or select others with --participant-label'
 NO_IMAGE = (
-    'no T1w image matches the filters; change --bids-filter-file, or select other participants '
-    'with --participant-label'
+    'no T1w image; expected sub-LABEL_T1w.nii.gz in the folder anat of the participant or of a '
+    'session; add it, or select others with --participant-label'
+)
+NOT_SCANNED = Caution(
+    'no T1w image of the sessions of --session-label',
+    'The participant has no outputs',
+    'Select other sessions if there should be some',
 )
 EMPTY_SESSION = Caution(
-    'no T1w image of this session matches the filters',
+    'no T1w image of this session, or none that matches --bids-filter-file',
     'The session has no outputs',
-    'Change --bids-filter-file if it should have',
+    'Add an image if it should have some',
 )
 NO_ROW = Caution(
     'no row in participants.tsv',
@@ -153,8 +159,12 @@ def survey_dataset(config: AppConfig) -> Survey:
     groups = _read_groups(config, images)
     is_read = 'participant' in config.analysis_levels and not config.skip_bids_validation
     damaged, notes = check_images(images) if is_read else ([], [])
-    lacking = _without_image(participants, images)
-    problems = [*(Problem(visit_name(visit), NO_IMAGE) for visit in lacking), *damaged]
+    lacking, problems = _without_image(participants, images), list(damaged)
+    if config.session_label:
+        notes += [NOT_SCANNED._replace(who=visit_name(visit)) for visit in lacking]
+        lacking = []
+    reason = UNMATCHED.format(config.bids_filter_file) if config.bids_filter_file else NO_IMAGE
+    problems += [Problem(visit_name(visit), reason) for visit in lacking]
     empty = _sessions_without_image(config, [*images, *others])
     notes += [EMPTY_SESSION._replace(who=visit_name(visit)) for visit in empty]
     if not config.participant_label:
@@ -190,12 +200,21 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage
     images = [image for image in everything if not sessions or image.session in sessions]
     if not images:
         raise NothingMatchedError(
-            f'{config.bids_dir}: no T1w image of {counted(len(participants), "participant")} '
-            'matches the filters; change --bids-filter-file or --session-label'
+            f'{config.bids_dir}: no T1w image of {counted(len(participants), "participant")}'
+            f'{_filtered_by(config)}'
         )
     known = {image.participant for image in images}
     others = [image for image in everything if image.participant in known and image not in images]
     return participants, images, others
+
+
+def _filtered_by(config: AppConfig) -> str:
+    """Name the options that may have excluded all images, or what is missing without any."""
+    names = ('bids_filter_file', 'session_label', 'participant_label')
+    given = [flag_of(name) for name in names if getattr(config, name)]
+    if given:
+        return f' matches {" and ".join(given)}; change this'
+    return ' in the dataset; expected sub-LABEL[/ses-LABEL]/anat/*_T1w.nii.gz'
 
 
 def select_images(config: AppConfig) -> list[T1wImage]:

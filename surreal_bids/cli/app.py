@@ -7,10 +7,9 @@ import logging
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from surreal_bids.cautions import Caution, log_cautions
-from surreal_bids.cli.config_file import make_config
 from surreal_bids.cli.main import (
     Parser,
     add_common_options,
@@ -18,18 +17,17 @@ from surreal_bids.cli.main import (
     set_up_logging,
     with_hyphens,
 )
-from surreal_bids.cli.options import OPTIONS, add_options, path_of
+from surreal_bids.cli.options import OPTIONS, add_option, add_sections, path_of, words_of
 from surreal_bids.config import (
-    ARGUMENTS,
     PATTERNS,
-    RUNNING,
     SECTIONS,
     TRAINING,
     VOLUMES,
     AppConfig,
+    check_config,
     flag_of,
 )
-from surreal_bids.exceptions import SurrealError
+from surreal_bids.exceptions import SurrealError, UsageError
 from surreal_bids.parallel import find_device, start_server
 
 if TYPE_CHECKING:
@@ -44,13 +42,24 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
 
     Options that are not given are absent from the namespace, and `--config-file` may set them.
     """
-    given = vars(build_parser().parse_args(with_hyphens(arguments)))
-    verbosity = given.pop('verbosity')
-    config_file = given.pop('config_file')
-    given = {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
-    config = make_config(given, config_file)
+    given = _parse(with_hyphens(arguments))
+    verbosity, config_file = given.pop('verbosity'), given.pop('config_file')
+    options = given
+    if config_file is not None:
+        words = words_of(config_file)
+        try:
+            of_file = _parse(['in', 'out', 'group', *words])
+        except UsageError as error:
+            raise UsageError(f'--config-file {config_file}: {error}') from error
+        options = {name: of_file[name] for name in of_file if name in OPTIONS} | given
+    config = check_config(AppConfig(**options))
     _warn_of_unused(config, given)
     return config, verbosity
+
+
+def _parse(words: Sequence[str]) -> dict[str, Any]:
+    given = vars(build_parser().parse_args(words))
+    return {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
 
 
 def _warn_of_unused(config: AppConfig, given: Iterable[str]) -> None:
@@ -68,6 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Build the parser, with the options grouped as in fMRIPrep."""
     parser = Parser(
         prog='surreal-bids',
+        usage='%(prog)s BIDS_DIR OUTPUT_DIR {participant,group} [{participant,group}] [options]',
         description='R-indices of disease-related brain patterns from T1-weighted MRI: a BIDS App. '
         'The participant level computes regional volumes and RAVENS maps of each T1w image. The '
         'group level finds the patterns. Rerun a command to resume it after an interruption.',
@@ -76,19 +86,16 @@ def build_parser() -> argparse.ArgumentParser:
         'cannot be written.',
         allow_abbrev=False,
     )
-    add_options(parser, ARGUMENTS)
-    for title, introduction in SECTIONS.items():
-        section = parser.add_argument_group(title, introduction)
-        if title == RUNNING:
-            section.add_argument(
-                '--config-file',
-                type=path_of,
-                metavar='FILE',
-                help='TOML file with options, named as here but with underscores. Options of the '
-                'command line take precedence',
-            )
-        add_options(section, title)
-    add_common_options(parser)
+    for name in ('bids_dir', 'output_dir', 'analysis_levels'):
+        add_option(parser, name)
+    add_sections(parser, SECTIONS)
+    add_common_options(parser).add_argument(
+        '--config-file',
+        type=path_of,
+        metavar='FILE',
+        help='TOML file with options, named as here but with underscores. Options of the command '
+        'line take precedence',
+    )
     return parser
 
 

@@ -117,10 +117,20 @@ def _listed(title: str, problems: Sequence[Problem]) -> str:
 
 def _outputs(config: AppConfig, survey: Survey) -> str:
     with_sessions = any(image.session for image in survey.images)
-    outputs = list_outputs(['dataset', *config.analysis_levels], with_sessions)
+    levels = ['dataset', *config.analysis_levels]
+    outputs = list_outputs(levels, with_sessions, _unwritten(config, with_sessions))
     as_read = str.maketrans('{}', '<>')
     rows = [(f'  {path.translate(as_read)}', content) for path, content in outputs]
     return f'Outputs in {config.output_dir}:\n{align(rows)}'
+
+
+def _unwritten(config: AppConfig, with_sessions: bool) -> set[str]:
+    """Name the outputs that are not written with these options."""
+    without = {'crash', 'group_crash'}
+    without |= set() if with_sessions else {'changes', 'group_change'}
+    without |= set() if config.deviation_maps else {'deviation_map'}
+    without |= set() if config.map_tissues else {'statistical_map', 'contrasts'}
+    return without | (set() if config.model is None else {'diagnosis'})
 
 
 def _to_do(config: AppConfig, plan: Plan) -> str:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from surreal_bids.cli.main import Parser, add_common_options, add_to_commands
-from surreal_bids.cli.options import add_option, add_options, path_of
+from surreal_bids.cli.options import add_option, add_sections, path_of
 from surreal_bids.config import GROUPS, SECTIONS, TRAINING, VOLUMES
 
 MODEL = 'folder of the model, or a published model: ad or ageing'
@@ -53,8 +53,7 @@ def _add_fit(commands: Any) -> None:
     _add_tables(parser)
     _add_path(parser, '--out', 'MODEL', 'folder to write the model to')
     _add_overwrite(parser, 'replace the model in MODEL')
-    for title in (GROUPS, VOLUMES, TRAINING):
-        add_options(parser.add_argument_group(title, SECTIONS[title]), title)
+    add_sections(parser, {title: SECTIONS[title] for title in (GROUPS, VOLUMES, TRAINING)})
     add_option(parser, 'retest')
 
 

@@ -25,9 +25,9 @@ from surreal_bids.bids.precomputed import mriqc_table, segmentation_label
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.bids.tabular import read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
-from surreal_bids.cli.config_file import write_config
 from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.main import summarise, usable_cores
+from surreal_bids.cli.options import write_config
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
 from surreal_bids.cohort.volumes import collect_volumes

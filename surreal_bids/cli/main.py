@@ -6,34 +6,27 @@ import argparse
 import logging
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from difflib import get_close_matches
-from pathlib import Path
-from traceback import format_exception
+import traceback
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
 from surreal_bids import __version__
 from surreal_bids.cautions import CHECK_LIST, describe_cautions, is_caution
-from surreal_bids.exceptions import OutputError, SurrealError
+from surreal_bids.exceptions import SurrealError, UsageError
 from surreal_bids.files import system_error
 from surreal_bids.parallel import stop_server
 from surreal_bids.progress import PROGRESS
 
 LOGGER = logging.getLogger(__name__)
 
-EXIT_INTERNAL = 70
-"""A bug in this package (EX_SOFTWARE of sysexits.h)."""
+EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
+"""A bug in this package (EX_SOFTWARE of sysexits.h); stopped with Ctrl-C (128 + SIGINT)."""
 
-EXIT_INTERRUPTED = 130
-"""Stopped with Ctrl-C: 128 + SIGINT, as a shell reports it."""
+QUIET = -1
+"""Verbosity without progress and summaries."""
 
-EXIT_BROKEN_PIPE = 141
-"""The output pipe was closed, as in `... | head`: 128 + SIGPIPE."""
-
-LIKENESS = 0.75
-"""Minimum similarity (difflib) at which a known option is suggested for an unknown one."""
+OTHERS = ('py.warnings', 'nibabel.global')
+"""Loggers of libraries, whose messages only developers need."""
 
 Arguments = TypeVar('Arguments')
 
@@ -52,84 +45,31 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
     -------
     int
         The exit code of the command or of a :class:`SurrealError`, whose message goes to the
-        standard error; 130 after an interruption; 70 after an unexpected error, whose traceback
-        is saved to a file.
+        standard error; 130 after an interruption; 70 after an unexpected error, with its traceback.
     """
-    _replace_closed_streams()
     CHECK_LIST.take()
     try:
-        code = _run(function, arguments)
-    except SystemExit as ending:  # Of the parser, after help or wrong usage.
-        raise SystemExit(_flush_output(int(ending.code or 0))) from None
-    code = _flush_output(code)
-    if cautions := CHECK_LIST.take():
-        _tell(f'\n{describe_cautions(cautions)}')
-    return code
-
-
-def _flush_output(code: int) -> int:
-    """Write the remaining output; return the exit code, or that of an error of the output."""
-    try:
+        code = function(arguments) or 0
         sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_remaining_output()
-        return EXIT_BROKEN_PIPE
-    except OSError as error:
-        _discard_remaining_output()
-        return code or _report(OutputError(f'the standard output: {error.strerror}'))
-    return code
-
-
-def _run(function: Callable[[Arguments], int | None], arguments: Arguments) -> int:
-    try:
-        return function(arguments) or 0
-    except SurrealError as error:
-        return _report(error)
     except KeyboardInterrupt:
         stop_server()
-        _tell('interrupted; rerun the command to resume')
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return EXIT_BROKEN_PIPE
+        sys.stderr.write('interrupted; rerun the command to resume\n')
+        code = EXIT_INTERRUPTED
     except Exception as error:
-        known = system_error(error)
-        return _report_unexpected(error) if known is None else _report(known)
+        code = _report(error)
+    if cautions := CHECK_LIST.take():
+        sys.stderr.write(f'\n{describe_cautions(cautions)}\n')
+    return code
 
 
-def _report(error: SurrealError) -> int:
-    LOGGER.debug('Raised here:', exc_info=True)
-    _tell(f'error: {error}')
-    return error.exit_code
-
-
-def _tell(text: str) -> None:
-    """Write to the standard error, if possible."""
-    with suppress(OSError):
-        sys.stderr.write(f'{text}\n')
-
-
-def _replace_closed_streams() -> None:
-    """Discard what is written to a standard stream that the shell has closed (`>&-`)."""
-    for name in ('stdout', 'stderr'):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open('w', encoding='utf-8'))  # noqa: SIM115
-
-
-def _report_unexpected(error: Exception) -> int:
-    """Save the traceback of an unexpected error to a file and report its path."""
-    traceback = ''.join(format_exception(error))
-    try:
-        with tempfile.NamedTemporaryFile(
-            'w', encoding='utf-8', prefix='surreal_bids-', suffix='.log', delete=False
-        ) as log:
-            log.write(traceback)
-        where = log.name
-    except OSError:
-        where = f'this traceback:\n{traceback}'
-    _tell(
-        f'error: unexpected {type(error).__name__}: {error}\n'
-        f'This is a bug in surreal_bids; please report it with {where}'
-    )
+def _report(error: Exception) -> int:
+    known = error if isinstance(error, SurrealError) else system_error(error)
+    if known is not None:
+        LOGGER.debug('Raised here:', exc_info=True)
+        sys.stderr.write(f'error: {known}\n')
+        return known.exit_code
+    traceback.print_exc()
+    sys.stderr.write('error: this is a bug in surreal_bids; please report it with the above\n')
     return EXIT_INTERNAL
 
 
@@ -140,62 +80,24 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _discard_remaining_output() -> None:
-    """Prevent an error message when the interpreter flushes a closed pipe at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 class Parser(argparse.ArgumentParser):
-    """A parser that suggests the most similar option for an unknown one.
-
-    Attributes
-    ----------
-    is_command
-        Whether it parses a command of a program. It then refuses unknown options itself, and so
-        shows its own usage.
-    """
-
-    is_command = False
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, and refuse what is not known to a command."""
-        known, unknown = super().parse_known_args(args, namespace)
-        if unknown and self.is_command:
-            self.error(f'unrecognized arguments: {" ".join(unknown)}')
-        return known, unknown
+    """A parser whose errors are ours: one line, and where to find help."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with 2 and a suggestion."""
-        unknown = [word.partition('=')[0] for word in message.split() if word.startswith('--')]
-        if message.startswith('unrecognized'):
-            known = list(_option_names(self))
-            nearest = [get_close_matches(name, known, 1, LIKENESS) for name in unknown]
-            meant = [
-                f'{name}: did you mean {each[0]}?' for name, each in zip(unknown, nearest) if each
-            ]
-            message = '; '.join([message, *meant])
-        super().error(message)
+        """Raise a :class:`UsageError`."""
+        raise UsageError(f'{message}\nSee "{self.prog} --help".')
 
 
-def _option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """List the names of all options of a parser and its subcommands."""
-    for action in parser._actions:
-        yield from (name for name in action.option_strings if name.startswith('--'))
-        if isinstance(action, argparse._SubParsersAction):
-            for subparser in action.choices.values():
-                yield from _option_names(subparser)
-
-
-def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Add `-v`, `-q` and `--version`, which every program has."""
+def add_common_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add `-v`, `-q` and `--version`, which every program has; return their section."""
     group = _add_verbosity(parser, 0)
     group.add_argument('--version', action='version', version=f'%(prog)s {__version__}')
+    return group
 
 
 def add_to_commands(commands: Any) -> None:
     """Add `-v` and `-q` to the commands of a program, to be given after their names too."""
     for parser in commands.choices.values():
-        parser.is_command = True
         _add_verbosity(parser, argparse.SUPPRESS)
 
 
@@ -221,10 +123,6 @@ def _add_verbosity(parser: argparse.ArgumentParser, default: Any) -> argparse._A
     return group
 
 
-QUIET = -1
-"""Verbosity without progress and summaries."""
-
-
 def set_up_logging(verbosity: int) -> None:
     """Log to the standard error: 0 warnings and progress, 1 also decisions, 2 or more everything.
 
@@ -244,7 +142,7 @@ def summarise(text: str) -> None:
 def log_from(level: int) -> None:
     """Log messages from this level on; worker processes need it as an argument (`log_level`).
 
-    Warnings are collected, and listed when the run ends.
+    Warnings are collected, and listed when the run ends. Those of libraries are details.
     """
     source = ' %(name)s' if level <= logging.DEBUG else ''
     shown = logging.StreamHandler()
@@ -252,6 +150,11 @@ def log_from(level: int) -> None:
     logging.basicConfig(format=f'%(levelname)s{source}: %(message)s', handlers=[shown], force=True)
     logging.getLogger('surreal_bids').addHandler(CHECK_LIST)
     logging.getLogger('surreal_bids').setLevel(level)
+    logging.captureWarnings(True)
+    for name in OTHERS:
+        logging.getLogger(name).setLevel(
+            logging.WARNING if level <= logging.DEBUG else logging.CRITICAL
+        )
 
 
 def log_level() -> int:

@@ -31,10 +31,10 @@ from surreal_bids.bids.precomputed import derivative_folders
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cautions import log_cautions
-from surreal_bids.cli.config_file import config_to_toml, write_config
 from surreal_bids.cli.contents import without_bad_results
 from surreal_bids.cli.dry_run import estimate, lacking_space
 from surreal_bids.cli.execution import Crash, run_workflows, runs_here
+from surreal_bids.cli.options import config_to_toml, write_config
 from surreal_bids.cli.plan import (
     Job,
     Plan,

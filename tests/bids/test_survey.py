@@ -149,12 +149,12 @@ def test_nobody_vanishes(make_dataset, tmp_path):
     survey = survey_dataset(config)
     assert {problem.name: problem.reason[:20] for problem in survey.problems} == {
         'sub-1/ses-c d': 'not used because a l',
-        'sub-3': 'no T1w image matches',
+        'sub-3': 'no T1w image; expect',
         'sub-a b': 'not used because a l',
         'sub-x_y': 'not used because a l',
     }
     assert {note.who: note.found for note in survey.notes} == {
-        'sub-1_ses-b': 'no T1w image of this session matches the filters',
+        'sub-1_ses-b': 'no T1w image of this session, or none that matches --bids-filter-file',
         'sub-ghost': 'listed in participants.tsv but has no folder',
     }
     assert survey.expected == [('1', 'a'), ('2', None), ('3', None), ('1', 'b')]
