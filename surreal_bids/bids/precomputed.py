@@ -293,15 +293,6 @@ class Reusable:
         }
 
 
-def searched_for(name: str) -> str:
-    """Describe the file names of a program after the name of the image, for messages."""
-    if name in ANATOMY:
-        return '_desc-preproc_T1w.nii.gz'
-    if name == LESIONS:
-        return f'_{{{",".join(LESION_MASKS)}}}.nii.gz'
-    return f'_{{{",".join(SEGMENTATIONS)}}}.nii.gz, or mri/aparc+aseg.mgz in its subject folder'
-
-
 def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -> Reusable:
     """Find all results that can replace a computation.
 

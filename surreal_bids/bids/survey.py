@@ -217,11 +217,6 @@ def _filtered_by(config: AppConfig) -> str:
     return ' in the dataset; expected sub-LABEL[/ses-LABEL]/anat/*_T1w.nii.gz'
 
 
-def select_images(config: AppConfig) -> list[T1wImage]:
-    """Find the T1w images of the selected participants and sessions."""
-    return _select(config)[1]
-
-
 def _wanted_sessions(config: AppConfig) -> list[str]:
     return [without_prefix(label, 'ses') for label in config.session_label]
 
