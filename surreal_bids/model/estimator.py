@@ -88,7 +88,6 @@ from surreal_bids.model.number import (
 from surreal_bids.model.training import (
     Sample,
     Stack,
-    Start,
     Training,
     members_by_ortho,
     members_r_indices,
@@ -407,7 +406,11 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
 
         `smallest` is the number of participants of the smaller group that each member sees.
         """
-        check_batch_size(batch_size, smallest)
+        if batch_size > smallest:
+            raise DataError(
+                f'batch_size is {batch_size}, but each member sees only {smallest} participants of '
+                f'the smaller group; set batch_size to at most {smallest}'
+            )
         candidates = self._candidates()
         counts = (*(candidates if candidates != (0,) else ()), self.repetitions, self.iterations)
         if any(count is not None and count < 1 for count in counts):
@@ -425,7 +428,10 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         """Train the members of each lambda with this number of patterns."""
 
         def train(ortho: tuple[float, ...], first: int | None, count: int) -> dict[float, Trained]:
-            stack = self._stack(n_patterns, sample, ortho, first or 0, count)
+            repeated = tuple(value for value in ortho for _ in range(count))
+            shape = (sample.pt.shape[1], n_patterns)
+            seed, device = self.random_state, sample.pt.device
+            stack = Stack(*shape, repeated, self._hyper, seed, device, first or 0)
             if self._hyper.start == 'factors':
                 stack.origin = origin
                 _start_members(stack, cn, pt, factors, self._device)
@@ -455,16 +461,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         # Rounded, so that a run may go on on another machine, and without minus zero.
         origin = torch.from_numpy(patterns.round(2) + 0.0)
         return fit_known(cn, pt, patterns, penalty, self._device), origin
-
-    def _stack(
-        self, n_patterns: int, sample: Sample, ortho: tuple[float, ...], first: int, count: int
-    ) -> Stack:
-        """Make untrained members `first` to `first + count` of each lambda."""
-        repeated = tuple(value for value in ortho for _ in range(count))
-        n_features, device = sample.pt.shape[1], sample.pt.device
-        return Stack(
-            n_features, n_patterns, repeated, self._hyper, self.random_state, device, first
-        )
 
     def transform(
         self, X: ArrayLike | pd.DataFrame, return_std: bool = False
@@ -662,14 +658,11 @@ def _start_members(
     ]
     rows = [(draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for rng in rngs]
     own = refit(cn, pt, rows, factors.patterns, factors.penalty, device)
-    starts = []
-    for (controls, patients), fitted, rng in zip(rows, own, rngs):
-        # A pattern that a small subsample has lost is that of everyone.
-        start = factors if fitted.has_empty else fitted
-        weights = member_weights(start, rng, stack.hyper.lipschitz)
-        single = {name: value.astype(np.float32) for name, value in weights.items()}
-        starts.append(Start(single, controls, patients))
-    stack.start_from(starts)
+    # A pattern that a small subsample has lost is that of everyone.
+    starts = [factors if fitted.has_empty else fitted for fitted in own]
+    limit = stack.hyper.lipschitz
+    weights = [member_weights(start, rng, limit) for start, rng in zip(starts, rngs)]
+    stack.start_from(weights, rows)
 
 
 def _members_by_lambda(training: Training) -> dict[float, Trained]:
@@ -742,18 +735,7 @@ def check_training_sample(values: Floats, patient: NDArray[Any], names: list[str
             f'found {values.shape[1]} features, but training needs at least {MIN_FEATURES}'
         )
     labels = names or [f'column {k}' for k in range(values.shape[1])]
-    sd = values[~patient].std(axis=0)
-    constant = [name for name, value in zip(labels, sd) if value == 0]
-    if constant:
-        raise DataError(
-            f'columns are constant among the controls: {list_briefly(constant)}; drop them'
-        )
-    _check_scale(values[~patient], labels)
-
-
-def _check_scale(controls: Floats, labels: list[str]) -> None:
-    """Raise an error if controls do not have mean 1 and sd 0.1 in every column."""
-    mean, sd = controls.mean(axis=0), controls.std(axis=0)
+    mean, sd = values[~patient].mean(axis=0), values[~patient].std(axis=0)
     off = (abs(mean - 1) > MEAN_TOLERANCE) | (abs(sd - 0.1) > SD_TOLERANCE)
     if off.any():
         k = int(np.flatnonzero(off)[0])
@@ -798,12 +780,3 @@ def fit_domain(X: Floats, rng: np.random.Generator) -> Domain:
 def _domain(X: Floats, limit: float) -> Domain:
     fitted = LedoitWolf().fit(X)
     return Domain(fitted.location_, fitted.get_precision(), limit)
-
-
-def check_batch_size(batch_size: int, smallest: int) -> None:
-    """Raise an error for a batch larger than the smaller group that each member sees."""
-    if batch_size > smallest:
-        raise DataError(
-            f'batch_size is {batch_size}, but each member sees only {smallest} participants of the '
-            f'smaller group; set batch_size to at most {smallest}'
-        )

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surreal_bids.cautions import MODEL, Caution
-from surreal_bids.model.factors import Factors, fit_samples, one_thread, spread_rows
+from surreal_bids.model.factors import Factors, Rows, fit_samples, one_thread, spread_rows
 from surreal_bids.model.networks import MIN_PEOPLE
 from surreal_bids.parallel import in_threads
 from surreal_bids.progress import report
@@ -158,15 +158,17 @@ def draw_subsample(n_people: int, rng: np.random.Generator) -> NDArray:
     return np.sort(rng.permutation(n_people)[: subsample_size(n_people)])
 
 
+def _subsamples(cn: Floats, pt: Floats, count: int, rng: np.random.Generator) -> list[Rows]:
+    return [(draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for _ in range(count)]
+
+
 def stability(
     cn: Floats, pt: Floats, n_patterns: int, seed: Sequence[int], device: str = 'cpu'
 ) -> float:
     """How well M patterns are reproduced in subsamples (`Stability.value`)."""
     cn, pt = (group[spread_rows(len(group), MOST_PEOPLE)] for group in (cn, pt))
     rng = np.random.default_rng([*seed, n_patterns])
-    samples = [
-        (draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for _ in range(SUBSAMPLES)
-    ]
+    samples = _subsamples(cn, pt, SUBSAMPLES, rng)
     compared = pt[spread_rows(len(pt), COMPARED_PATIENTS)]
     fits = fit_samples(cn, pt, samples, n_patterns, device)
     unit_RNM = np.stack([_standardised(_severities_alone(fit, compared)) for fit in fits])
@@ -222,9 +224,7 @@ def reproduce(cn: Floats, pt: Floats, r_NM: Floats, random_state: int) -> Floats
     kept = spread_rows(len(pt), MOST_PEOPLE)
     cn, pt, r_NM = cn[spread_rows(len(cn), MOST_PEOPLE)], pt[kept], r_NM[kept]
     rng = np.random.default_rng((random_state, _REPRODUCTION))
-    samples = [
-        (draw_subsample(len(cn), rng), draw_subsample(len(pt), rng)) for _ in range(REPRODUCTIONS)
-    ]
+    samples = _subsamples(cn, pt, REPRODUCTIONS, rng)
     centred = r_NM - r_NM.mean(axis=0)
     unit = centred / np.maximum(np.linalg.norm(centred, axis=0), np.finfo(float).tiny)
     found = []

@@ -54,6 +54,7 @@ from surreal_bids.model.networks import (
 )
 from surreal_bids.progress import report
 
+Floats = NDArray[np.floating]
 Function = TypeVar('Function', bound=Callable)
 
 
@@ -175,22 +176,6 @@ class Batch(NamedTuple):
     coins: Tensor | None
 
 
-class Start(NamedTuple):
-    """Where one member starts.
-
-    Attributes
-    ----------
-    controls
-        Rows of the controls that it is trained on.
-    patients
-        The same of the patients.
-    """
-
-    weights: dict[str, NDArray[np.float32]]
-    controls: NDArray[np.int64]
-    patients: NDArray[np.int64]
-
-
 class Stack:
     """Weights and optimisers of E members, each with its own seed and its own lambda.
 
@@ -300,15 +285,16 @@ class Stack:
                     state[f'adam/{key}/{names[id(value)]}'] = moment
         return state
 
-    def start_from(self, members: Sequence[Start]) -> None:
-        """Give every member its start: weights, and the participants that it is trained on."""
+    def start_from(
+        self, weights: Sequence[dict[str, Floats]], rows: Sequence[tuple[NDArray, NDArray]]
+    ) -> None:
+        """Give every member weights, and rows of the controls and patients it is trained on."""
         with torch.no_grad():
-            for e, member in enumerate(members):
-                for name, value in member.weights.items():
-                    self.weights[name][e] = torch.from_numpy(value).to(torch.float32)
+            for e, member in enumerate(weights):
+                for name, value in member.items():
+                    self.weights[name][e] = torch.from_numpy(value.astype(np.float32))
         controls, patients = (
-            torch.from_numpy(np.stack(rows)).to(self.device)
-            for rows in zip(*((member.controls, member.patients) for member in members))
+            torch.from_numpy(np.stack(group)).to(self.device) for group in zip(*rows)
         )
         self.rows = controls, patients
 
@@ -709,7 +695,7 @@ class Training:
         iteration = self.progress.iteration
         return iteration % self.evaluate_every == 0 or iteration == self.last_iteration
 
-    def _mean_losses(self) -> NDArray[np.floating]:
+    def _mean_losses(self) -> Floats:
         """Mean losses since the last evaluation, (E, len(LOSSES)); counting starts anew."""
         iteration = self.progress.iteration
         last_evaluation = (iteration - 1) // self.evaluate_every * self.evaluate_every
@@ -741,9 +727,7 @@ class Training:
         else:
             self._stop_settled(r_ENM, self.stack.hyper.settled)
 
-    def _record(
-        self, ortho: float, losses_EL: NDArray[np.floating], r_ENM: NDArray[np.floating]
-    ) -> None:
+    def _record(self, ortho: float, losses_EL: Floats, r_ENM: Floats) -> None:
         self.progress.history.append(
             {
                 'iteration': self.progress.iteration,
@@ -754,7 +738,7 @@ class Training:
             }
         )
 
-    def _stop_converged(self, losses_EL: NDArray[np.floating]) -> None:
+    def _stop_converged(self, losses_EL: Floats) -> None:
         """Section 3.3: after `iterations`, members end when both losses are low."""
         if self.progress.iteration < self.iterations:
             return
@@ -767,7 +751,7 @@ class Training:
         self.progress.converged = (met | self.progress.converged).tolist()
         self._keep(met if self.progress.iteration < self.last_iteration else np.ones_like(met))
 
-    def _stop_settled(self, r_ENM: NDArray[np.floating], settled: float) -> None:
+    def _stop_settled(self, r_ENM: Floats, settled: float) -> None:
         """Members end when their R-indices hardly change from one evaluation to the next."""
         settled_E = _correlations(self.seen, r_ENM).min(axis=1) >= settled
         self.seen = r_ENM
@@ -808,7 +792,7 @@ class Training:
         LOGGER.info('%s: resumed at iteration %d', self.checkpoint, self.progress.iteration)
 
 
-def _correlations(a_ENM: NDArray[np.floating], b_ENM: NDArray[np.floating]) -> NDArray[np.floating]:
+def _correlations(a_ENM: Floats, b_ENM: Floats) -> Floats:
     """Correlation (E, M) of two sets of R-indices over people."""
     a, b = (values - values.mean(axis=1, keepdims=True) for values in (a_ENM, b_ENM))
     length = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
@@ -820,7 +804,7 @@ def members_by_ortho(ortho: Sequence[float]) -> dict[float, NDArray[np.intp]]:
     return {value: np.flatnonzero(np.equal(ortho, value)) for value in sorted(set(ortho))}
 
 
-def members_r_indices(weights: Weights, people_NS: Tensor) -> NDArray[np.floating]:
+def members_r_indices(weights: Weights, people_NS: Tensor) -> Floats:
     """R-indices (E, N, M) of these people by every member, in portions that bound memory."""
     n_members = len(weights['g1.weight'])
     with torch.no_grad():

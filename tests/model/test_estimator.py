@@ -220,7 +220,7 @@ def test_tables_and_groups_that_cannot_be_trained_on_are_named(table, is_patient
     for X, message in (
         (_with(table, np.nan), 'row 3, region04'),
         (_with(table, 'abc'), 'not a number'),
-        (table.assign(region02=1.0), 'constant among the controls: region02'),
+        (table.assign(region02=1.0), r'region02 \(mean 1, sd 0\)'),
         (table * 1000, 'mean 1 and sd 0.1'),
         (table.rename(columns={'region01': 'region00'}), 'more than once: region00'),
         (table.rename(columns={'region01': 1}), 'some column names are text'),
