@@ -12,8 +12,8 @@ from nipype.interfaces.base import isdefined
 from nipype.interfaces.utility import IdentityInterface, Merge
 from nipype.pipeline import engine as pe
 
+from surreal_bids.bids.derivatives import Reusable
 from surreal_bids.bids.outputs import Provenance
-from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord, WriteReport
 from surreal_bids.templates import TISSUES
 from surreal_bids.workflows.anatomy import (
@@ -206,7 +206,7 @@ def init_participant_wf(
 
     Workflow Graph
         >>> from pathlib import Path
-        >>> from surreal_bids.bids.precomputed import Reusable
+        >>> from surreal_bids.bids.derivatives import Reusable
         >>> from surreal_bids.bids.outputs import Provenance
         >>> from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
         >>> from surreal_bids.workflows.anatomy import AtlasFiles

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -274,5 +274,4 @@ def _first(images: list[T1wImage]) -> T1wImage:
         len(images),
         chosen.path.name,
     )
-    passed_over = tuple(other.path for other in others)
-    return T1wImage(chosen.participant, chosen.session, chosen.run, chosen.path, passed_over)
+    return replace(chosen, passed_over=tuple(other.path for other in others))

@@ -171,7 +171,7 @@ def _is_pending(config: AppConfig, survey: Survey) -> bool:
 
 def check_options(config: AppConfig) -> None:
     """Check all files and folders given as options before the run starts."""
-    from surreal_bids.bids.precomputed import segmentation_label
+    from surreal_bids.bids.derivatives import segmentation_label
     from surreal_bids.cli.execution import check_running_options
     from surreal_bids.cli.plan import check_anatomy_options
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from surreal_bids.bids.precomputed import Reusable
+from surreal_bids.bids.derivatives import Reusable
 from surreal_bids.bids.survey import Problem, check_image
 from surreal_bids.bids.tabular import prefix_errors
 from surreal_bids.cautions import FIGURES, Caution

@@ -19,9 +19,9 @@ from surreal_bids import __version__
 from surreal_bids.analysis.image_quality import doubts_of_mriqc
 from surreal_bids.analysis.maps import MappedCohort, ravens_files
 from surreal_bids.analysis.outputs import summarise_cohort
+from surreal_bids.bids.derivatives import mriqc_table, segmentation_label
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.outputs import group_outputs, output_path, start_dataset
-from surreal_bids.bids.precomputed import mriqc_table, segmentation_label
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.bids.tabular import read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions

@@ -19,6 +19,7 @@ from typing import Any
 from nipype.pipeline import engine as pe
 
 from surreal_bids import __version__
+from surreal_bids.bids.derivatives import derivative_folders
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import (
     Record,
@@ -27,7 +28,6 @@ from surreal_bids.bids.outputs import (
     record_path,
     start_dataset,
 )
-from surreal_bids.bids.precomputed import derivative_folders
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cautions import log_cautions

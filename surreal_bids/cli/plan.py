@@ -13,6 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surreal_bids import __version__
+from surreal_bids.bids.derivatives import (
+    ANATOMY,
+    LESIONS,
+    Reusable,
+    atlas_label,
+    find_reusable,
+    reused_folders,
+)
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import (
     Provenance,
@@ -21,14 +29,6 @@ from surreal_bids.bids.outputs import (
     digest_of,
     digest_of_files,
     fingerprint,
-)
-from surreal_bids.bids.precomputed import (
-    ANATOMY,
-    LESIONS,
-    Reusable,
-    atlas_label,
-    find_reusable,
-    reused_folders,
 )
 from surreal_bids.bids.survey import Problem, Survey, is_blank
 from surreal_bids.cautions import Caution, log_cautions

@@ -22,6 +22,7 @@ from nipype.interfaces.base import (
 )
 
 from surreal_bids import __version__
+from surreal_bids.bids.derivatives import LESION
 from surreal_bids.bids.outputs import (
     Provenance,
     VisitOutputs,
@@ -32,7 +33,6 @@ from surreal_bids.bids.outputs import (
     write_record,
     write_sidecar,
 )
-from surreal_bids.bids.precomputed import LESION
 from surreal_bids.bids.survey import doubt_voxels
 from surreal_bids.cautions import Caution
 from surreal_bids.files import copy_file, write_image

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jinja2
 from markupsafe import Markup, escape
 
-from surreal_bids.bids.precomputed import LESIONS, Reusable
+from surreal_bids.bids.derivatives import LESIONS, Reusable
 from surreal_bids.config import NETWORK
 from surreal_bids.templates import TEMPLATE_SPACE
 

@@ -54,7 +54,6 @@ ACQUISITIONS = tuple(f'sub-01/anat/sub-01_acq-{name}_T1w' for name in ('high', '
 LAYOUTS = {
     'plain': Layout(),
     'session': Layout(raw=SESSIONS[:1], stem='sub-01/ses-a/anat/sub-01_ses-a'),
-    'several sessions': Layout(raw=SESSIONS, sources=(0,)),
     'runs': Layout(raw=RUNS, sources=(0, 1)),
     'acquisitions': Layout(
         raw=ACQUISITIONS, stem='sub-01/anat/sub-01_acq-high', decoys=('sub-01/anat/sub-01_acq-low',)
@@ -63,7 +62,7 @@ LAYOUTS = {
     '.nii': Layout(extension='.nii'),
     'res-': Layout(res='_res-1', decoys=(f'sub-01/anat/sub-01_space-{TEMPLATE}_res-2',)),
 }
-"""Eight layouts; in each, all outputs are of the first raw image."""
+"""Layouts; in each, all outputs are of the first raw image."""
 
 
 def write_tree(

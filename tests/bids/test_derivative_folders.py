@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal_bids.bids.precomputed import atlas_label, derivative_folders, segmentation_label
+from surreal_bids.bids.derivatives import atlas_label, derivative_folders, segmentation_label
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 

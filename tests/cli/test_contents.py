@@ -2,7 +2,7 @@
 
 import gzip
 import shutil
-from itertools import cycle, pairwise, product
+from itertools import pairwise
 
 import nibabel as nib
 import numpy as np
@@ -193,29 +193,6 @@ def test_results_of_another_participant(sound, tmp_path, key):
     problems = _checked(root).problems
     assert {problem.name for problem in problems} >= {'sub-01', 'sub-02'}
     assert any('identical' in problem.reason for problem in problems)
-
-
-@pytest.mark.parametrize(
-    ('key', 'field'), [*zip(FILES, cycle(['Sources', 'RawSources', 'SpatialReference']))]
-)
-def test_sources_of_another_participant(sound, tmp_path, key, field):
-    root = shutil.copytree(sound, tmp_path / 'study')
-    path = _path(root, key, '02')
-    sidecar = path.with_name(path.name.replace('.nii.gz', '.json'))
-    write_json(sidecar, {field: ['bids:raw:sub-01/anat/sub-01_T1w.nii.gz']})
-    plan = _checked(root)
-    assert [problem.name for problem in plan.problems] == ['sub-02']
-    assert 'sub-01' in plan.problems[0].reason
-    assert str(path) in plan.problems[0].reason
-
-
-def test_odd_sidecars_do_not_stop_anyone(sound, tmp_path):
-    root = shutil.copytree(sound, tmp_path / 'study')
-    contents = [b'[1]', b'\xff\xfe{', b'{"Sources": {"a": 3}}', b'3', b'{']
-    for content, (key, label) in zip(contents, product(('dseg', 'mask'), LABELS)):
-        path = _path(root, key, label)
-        path.with_name(path.name.replace('.nii.gz', '.json')).write_bytes(content)
-    assert _checked(root).problems == []
 
 
 def test_finished_images_are_not_read_again(sound):

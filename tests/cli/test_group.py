@@ -245,8 +245,10 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
 
 
 def contents(folder) -> dict[Path, bytes]:
-    files = (path for path in folder.rglob('*') if path.is_file() and 'crash' not in path.name)
-    return {path: path.read_bytes() for path in files}
+    """Return all files; figures are drawn by some tests only, so that only their names count."""
+    files = [path for path in folder.rglob('*') if path.is_file() and 'crash' not in path.name]
+    drawn = ('.svg', '.html', '.jpg')
+    return {path: b'' if path.suffix in drawn else path.read_bytes() for path in files}
 
 
 @pytest.mark.slow

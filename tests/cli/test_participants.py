@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from nipype import IdentityInterface, Node, Workflow
 
+from surreal_bids.bids.derivatives import Reusable
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import record_path, write_record
-from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.bids.survey import Problem
 from surreal_bids.cli import participants
 from surreal_bids.cli.app import main

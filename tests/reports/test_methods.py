@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from surreal_bids.bids.precomputed import Reusable
+from surreal_bids.bids.derivatives import Reusable
 from surreal_bids.reports.methods import (
     GroupMethods,
     ImagingMethods,

@@ -10,8 +10,8 @@ from nipype.interfaces.utility import IdentityInterface
 from nipype.pipeline import engine as pe
 from nipype.pipeline.engine.utils import generate_expanded_graph
 
+from surreal_bids.bids.derivatives import Reusable
 from surreal_bids.bids.outputs import Provenance
-from surreal_bids.bids.precomputed import Reusable
 from surreal_bids.workflows.anatomy import AtlasFiles
 from surreal_bids.workflows.participant import (
     AnatomySettings,

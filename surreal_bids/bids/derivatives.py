@@ -1,8 +1,8 @@
 """Find results of other programs for a T1w image in the folders of `--derivatives`.
 
 File names follow fMRIPrep and sMRIPrep 20 to 25. A name keeps the entities that all source images
-share: the average of two runs has no `run`, that of two sessions has neither `ses` nor `run`. An
-average is used only if all its sources are of the same session and acquisition.
+share: the average of two runs has no `run`, that of two sessions has neither `ses` nor `run`. A
+result is used only if all T1w images that its name allows are of one session and acquisition.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from surreal_bids.bids.layout import DESCRIPTION, T1wImage, read_description
-from surreal_bids.bids.provenance import RAW_FIELDS, named_sources, require_own_sources
 from surreal_bids.config import NETWORK, AppConfig, uses_network
 from surreal_bids.exceptions import DataError, NotBIDSError, UsageError
 from surreal_bids.files import require_file
@@ -34,30 +34,57 @@ LESION_MASKS = ('label-lesion_mask', 'label-lesion_roi')
 """Endings of the names of lesion masks, in such a folder or beside the T1w image; fMRIPrep reads
 `sub-01_T1w_label-lesion_roi.nii.gz`."""
 
-RECONSTRUCTIONS = {
-    'fastsurfer': ('aparc.DKTatlas+aseg.deep.mgz',),
-    'freesurfer': ('aparc+aseg.mgz', 'aparc.DKTatlas+aseg.mgz', 'aseg.mgz'),
+NICHART_ENDING = '_DLMUSE.nii.gz'
+"""What NiChart adds to the name of the image: `01_T1_DLMUSE.nii.gz` for `01_T1.nii.gz`."""
+
+
+class Program(NamedTuple):
+    """What is known of a program by the name of its folder.
+
+    Attributes
+    ----------
+    inside
+        Folders below that may hold the results: `OUT/fmriprep` until fMRIPrep 20.2 and with
+        `--output-layout legacy`, `OUT/sourcedata/freesurfer` in later versions.
+    files
+        Segmentations in the folder `mri` of each subject, in order of preference.
+    labels
+        Numbering of labels of its segmentations; a table of labels takes precedence.
+    """
+
+    inside: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    labels: str = ''
+
+
+PROGRAMS = {
+    'fmriprep': Program(('fmriprep',)),
+    'smriprep': Program(('smriprep',)),
+    # FastSurfer comes first because it also writes files with the names of FreeSurfer.
+    'fastsurfer': Program(
+        ('fastsurfer', 'sourcedata/fastsurfer'),
+        ('aparc.DKTatlas+aseg.deep.mgz',),
+        'aparc.DKTatlas+aseg.deep',
+    ),
+    'freesurfer': Program(
+        ('freesurfer', 'sourcedata/freesurfer'),
+        ('aparc+aseg.mgz', 'aparc.DKTatlas+aseg.mgz', 'aseg.mgz'),
+        'aparc+aseg',
+    ),
+    'dlmuse': Program(('DLMUSE', 'DLMUSE_seg', 'dlmuse_seg'), labels=MUSE),
+    'muse': Program(labels=MUSE),
+    'synthseg': Program(labels='synthseg'),
 }
-"""Segmentations in the folder `mri` of each subject, by program, in order of preference.
-FastSurfer comes first because it also writes files with the names of FreeSurfer."""
+"""Programs by the names of their folders; other names are those of segmentations."""
 
 MRIQC, MRIQC_TABLE = 'mriqc', 'group_T1w.tsv'
 """Name of the folder with outputs of MRIQC, and its table of the quality of all T1w images."""
 
-NICHART, NICHART_ENDING = 'dlmuse', '_DLMUSE.nii.gz'
-"""Name and files of NiChart, which adds the ending to the name of the image: `01_T1_DLMUSE.nii.gz`
-for `01_T1.nii.gz`."""
-
-SUBFOLDERS = (
-    {name: (name,) for name in ANATOMY}
-    | {name: (name, f'sourcedata/{name}') for name in RECONSTRUCTIONS}
-    | {NICHART: ('DLMUSE', 'DLMUSE_seg', 'dlmuse_seg')}
-)
-"""Folders below the output folder that may hold the results: `OUT/fmriprep` until fMRIPrep 20.2 and
-with `--output-layout legacy`, `OUT/sourcedata/freesurfer` in later versions."""
-
 ACQUISITION = ('acq', 'ce', 'rec', 'echo', 'inv', 'chunk')
 """Entities of the kind of T1w image; images of different kinds must not be averaged."""
+
+KIND = ('ses', *ACQUISITION)
+"""Entities that tell sessions and acquisitions apart."""
 
 RAW_ENTITIES = ('ses', 'run', 'part', 'task', 'dir', *ACQUISITION)
 """Entities that derivatives keep from the name of the raw image."""
@@ -75,21 +102,9 @@ SEGMENTATIONS = ('dseg', 'DLMUSE', 'synthseg')
 CHOOSING = ('desc', 'seg', 'atlas')
 """Entities that are compared with the name of the folder to choose one of several segmentations."""
 
-NUMBERED = {
-    'muse': MUSE,
-    'dlmuse': MUSE,
-    'freesurfer': 'aparc+aseg',
-    'fastsurfer': 'aparc.DKTatlas+aseg.deep',
-    'synthseg': 'synthseg',
-}
-"""Numbering of labels by the name of the segmentation; a table of labels takes precedence."""
-
 SHARED_NAMES = {'aseg': 'aseg', 'aparcaseg': 'aparc+aseg'}
 """Kinds of FreeSurfer segmentations by their `desc` in the outputs of fMRIPrep. As the name of the
 folder, such a `desc` selects this segmentation."""
-
-_ORIGINAL = re.compile(r'_from-orig_to-T1w_mode-image_xfm\.\w+')
-"""Transform of one raw T1w image to the average of several."""
 
 
 def derivative_folders(config: AppConfig) -> dict[str, Path]:
@@ -155,11 +170,11 @@ def _recognise(text: str, path: Path) -> str:
     for folder in (path, *(path / name for name in ANATOMY)):
         if name := _program(folder):
             return name
-    for name, files in RECONSTRUCTIONS.items():
-        if any(next(path.glob(f'*/mri/{file}'), None) for file in files):
+    for name, program in PROGRAMS.items():
+        if any(next(path.glob(f'*/mri/{file}'), None) for file in program.files):
             return name
     if any(next(path.glob(f'{below}*{NICHART_ENDING}'), None) for below in ('', '*/')):
-        return NICHART
+        return 'dlmuse'
     raise UsageError(
         f'--derivatives {text}: the program is not recognised; the folder has no {DESCRIPTION} '
         'with GeneratedBy, no mri/aparc+aseg.mgz of FreeSurfer and no '
@@ -182,9 +197,10 @@ def _program(folder: Path) -> str:
 
 def _inner(name: str, path: Path) -> Path:
     """Find the folder that holds the participants."""
-    if next(path.glob('*/mri' if name in RECONSTRUCTIONS else 'sub-*'), None) is not None:
+    program = PROGRAMS.get(name, Program())
+    if next(path.glob('*/mri' if program.files else 'sub-*'), None) is not None:
         return path
-    inner = (path / below for below in SUBFOLDERS.get(name, ()))
+    inner = (path / below for below in program.inside)
     return next((folder for folder in inner if folder.is_dir()), path)
 
 
@@ -315,7 +331,6 @@ def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -
             found = _add_segmentation(found, name, folder, image)
     for path in found.files.values():
         require_file(path)
-        require_own_sources(path, image)
     return found
 
 
@@ -346,11 +361,7 @@ def _add_anatomy(
         return found
     same_sources = [each for each in files if each.raw_entities == t1w.raw_entities]
     beside = partial(_beside, same_sources, t1w, image)
-    mask = beside('desc-brain_mask')
-    sources = (
-        _sources(t1w.path) or _sources(mask) or _averaged(folder / f'sub-{image.participant}', t1w)
-    )
-    if reason := _why_not(t1w, image, sources):
+    if reason := _why_not(t1w, image):
         return replace(found, refused={**found.refused, name: reason})
     there = beside(f'from-T1w_to-{template}_mode-image_xfm', TRANSFORMS)
     back = beside(f'from-{template}_to-T1w_mode-image_xfm', TRANSFORMS)
@@ -358,7 +369,7 @@ def _add_anatomy(
         found,
         anatomy_name=name,
         t1w=t1w.path,
-        mask=mask,
+        mask=beside('desc-brain_mask'),
         tpms=_all_or_none([beside(f'label-{tissue}_probseg') for tissue in TISSUES]),
         anat2std_xfm=there if back else None,
         std2anat_xfm=back if there else None,
@@ -404,7 +415,7 @@ def _add_segmentation(found: Reusable, name: str, folder: Path, image: T1wImage)
     dseg = _choose([*candidates, *others], image, name)
     if dseg is None:
         return found
-    if reason := _why_not(dseg, image, _sources(dseg.path)):
+    if reason := _why_not(dseg, image):
         return replace(found, refused={**found.refused, name: reason})
     table, numbering = _label_names(name, folder, dseg)
     return replace(found, dseg=dseg.path, dseg_name=name, dseg_table=table, numbering=numbering)
@@ -412,7 +423,7 @@ def _add_segmentation(found: Reusable, name: str, folder: Path, image: T1wImage)
 
 def _reconstructions(name: str, folder: Path, image: T1wImage) -> Iterator[_File]:
     """Yield the preferred segmentation of each FreeSurfer or FastSurfer folder."""
-    wanted = [file for files in RECONSTRUCTIONS.values() for file in files]
+    wanted = [file for program in PROGRAMS.values() for file in program.files]
     # aseg.mgz alone is left by a failed reconstruction, so only `-d aseg=PATH` uses it.
     named = [file for file in wanted if _letters(_stem(file)) == _letters(name)]
     usual = [file for file in wanted if file != 'aseg.mgz']
@@ -526,52 +537,15 @@ def _preference(file: _File) -> int:
     return next(k for k, ending in enumerate((*usual, '')) if file.path.name.endswith(ending))
 
 
-def _why_not(file: _File, image: T1wImage, sources: Sequence[str]) -> str:
-    """Explain why a result is not used: it is of another image, or of several kinds of images.
-
-    Without known sources, the result may be of any image of the participant that its name allows.
-    The explanation is empty if the result is of this image, or of runs of its session.
-    """
-    known = [_raw_entities(_entities(name)) for name in sources] or _possible_sources(file, image)
-    if not any(_same_image(each, _own(image)) for each in known):
-        return f'{file.path} was made from {list_briefly(sources)}'
-    made = 'was made from' if sources else 'may be from one or all of'
-    for keys, what in ((('ses',), 'sessions'), (ACQUISITION, 'acquisitions')):
-        kinds = sorted({_spelled(each, keys) for each in known})
-        if len(kinds) > 1:
-            return f'{file.path} {made} several {what} ({", ".join(kinds)})'
-    return ''
-
-
-def _possible_sources(file: _File, image: T1wImage) -> list[dict[str, str]]:
-    """List the entities of the image and of others that the name of the file allows."""
+def _why_not(file: _File, image: T1wImage) -> str:
+    """Explain why a result is not used: its name allows several kinds of images; else empty."""
     others = [_raw_entities(_entities(name)) for name in _siblings(image)]
-    return [_own(image), *(each for each in others if _contains(each, file.raw_entities))]
-
-
-def _spelled(entities: Mapping[str, str], keys: Iterable[str]) -> str:
-    return '_'.join(f'{key}-{entities[key]}' for key in keys if key in entities) or 'none'
-
-
-def _sources(path: Path | None) -> list[str]:
-    """Read the names of the raw T1w images from the sidecar of a result; empty if unknown."""
-    if path is None:
-        return []
-    listed = named_sources(path, RAW_FIELDS)
-    names = dict.fromkeys(re.split('[/:]', each)[-1] for each in listed)
-    return [name for name in names if _is_raw_t1w(name)]
-
-
-def _is_raw_t1w(name: str) -> bool:
-    return _stem(name).endswith('_T1w') and '_desc-' not in name
-
-
-def _averaged(participant: Path, t1w: _File) -> list[str]:
-    """List the raw T1w images of an average, which have transforms to it."""
-    paths = participant.glob('**/anat/*_xfm.*')
-    names = [path.name for path in paths if _ORIGINAL.search(path.name)]
-    sources = [n for n in names if _contains(_raw_entities(_entities(n)), t1w.raw_entities)]
-    return sorted(_ORIGINAL.sub('_T1w.nii.gz', name) for name in sources)
+    allowed = [_own(image), *(each for each in others if _contains(each, file.raw_entities))]
+    kinds = {'_'.join(f'{k}-{each[k]}' for k in KIND if k in each) or 'none' for each in allowed}
+    if len(kinds) == 1:
+        return ''
+    listed = ', '.join(sorted(kinds))
+    return f'{file.path} may be from several sessions or acquisitions ({listed})'
 
 
 def _siblings(image: T1wImage) -> list[str]:
@@ -580,10 +554,8 @@ def _siblings(image: T1wImage) -> list[str]:
     if len(image.path.parents) <= depth:
         return []
     folder = image.path.parents[depth]
-    found = [*folder.glob('anat/*'), *folder.glob('ses-*/anat/*')]
-    return [
-        path.name for path in found if _stem(path.name).endswith('_T1w') and '.nii' in path.name
-    ]
+    found = [*folder.glob('anat/*.nii*'), *folder.glob('ses-*/anat/*.nii*')]
+    return [path.name for path in found if _stem(path.name).endswith('_T1w')]
 
 
 def _label_names(name: str, folder: Path, dseg: _File) -> tuple[Path | None, str]:
@@ -603,8 +575,9 @@ def _label_names(name: str, folder: Path, dseg: _File) -> tuple[Path | None, str
     own = [each for each in shared if all(part in parts for part in _stem(each.name).split('_'))]
     if table := next(iter((*own, *shared[: len(shared) == 1])), None):
         return table, MUSE
-    if dseg.ends_in('DLMUSE') or name.lower() in NUMBERED:
-        return None, NUMBERED.get(name.lower(), MUSE)
+    known = PROGRAMS.get(name.lower(), Program()).labels
+    if dseg.ends_in('DLMUSE') or known:
+        return None, known or MUSE
     raise DataError(
         f'{path}: no table of its labels was found; add {folder / "dseg.tsv"} with the columns '
         'index and name, or name the segmentation dlmuse if it has the labels of MUSE'
@@ -631,12 +604,6 @@ def _raw_entities(entities: Mapping[str, str]) -> dict[str, str]:
     """Return the entities of raw images; a run is a number, so its leading zeros are dropped."""
     kept = {key: value for key, value in entities.items() if key in RAW_ENTITIES}
     return kept | ({'run': kept['run'].lstrip('0')} if 'run' in kept else {})
-
-
-def _same_image(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Tell whether the entities of two raw images agree; runs are compared if both have one."""
-    keys = [key for key in RAW_ENTITIES if key != 'run' or ('run' in one and 'run' in other)]
-    return all(one.get(key) == other.get(key) for key in keys)
 
 
 def _contains(entities: Mapping[str, str], some: Mapping[str, str]) -> bool:

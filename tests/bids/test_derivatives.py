@@ -1,16 +1,13 @@
-import re
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from surreal_bids.bids.layout import T1wImage, _describe
-from surreal_bids.bids.precomputed import (
+from surreal_bids.bids.derivatives import (
     LESION,
     LESION_MASKS,
     LESIONS,
-    RECONSTRUCTIONS,
+    PROGRAMS,
     SEGMENTATIONS,
     Reusable,
     derivative_folders,
@@ -19,6 +16,7 @@ from surreal_bids.bids.precomputed import (
     reused_folders,
     segmentation_label,
 )
+from surreal_bids.bids.layout import T1wImage, _describe
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError
 from tests.bids.fmriprep_trees import (
@@ -28,7 +26,6 @@ from tests.bids.fmriprep_trees import (
     SESSIONS,
     TEMPLATE,
     Layout,
-    write_json,
     write_tree,
 )
 
@@ -46,7 +43,7 @@ def test_the_table_of_the_readme_has_every_file_that_is_read():
     table = page.partition('## Segmentation and existing results')[2].partition('\n## ')[0]
     anatomy = [*(each.replace(TEMPLATE, 'TEMPLATE') for each in ANATOMY.values()), TISSUES[0]]
     segmentations = [f'_{suffix}.nii.gz' for suffix in SEGMENTATIONS]
-    reconstructions = [file for files in RECONSTRUCTIONS.values() for file in files]
+    reconstructions = [file for program in PROGRAMS.values() for file in program.files]
     lesions = [f'_{ending}.nii.gz' for ending in LESION_MASKS]
     names = [*anatomy, *segmentations, *reconstructions, *lesions]
     assert [name for name in names if name not in table] == []
@@ -209,52 +206,21 @@ def test_every_file_is_found_in_each_layout(tmp_path, layout, given):
     assert all(found.found_in('fmriprep').values())
 
 
-@pytest.mark.parametrize(
-    ('layout', 'image', 'reason'),
-    [
-        (Layout(raw=SESSIONS, sources=(0, 1)), 0, r'made from several sessions \(ses-a, ses-b\)'),
-        (Layout(raw=SESSIONS, sources=(0,)), 1, 'was made from sub-01_ses-a_T1w.nii.gz'),
-        (
-            Layout(raw=SESSIONS, sources=None),
-            0,
-            r'may be from one or all of several sessions \(ses-a, ses-b\)',
-        ),
-        (
-            Layout(raw=SESSIONS, stem='sub-01/ses-a/anat/sub-01_ses-a', sources=(0, 1)),
-            0,
-            'several sessions',
-        ),
-        (Layout(raw=ACQUISITIONS, sources=(0, 1)), 0, r'acquisitions \(acq-high, acq-low\)'),
-        (Layout(raw=ACQUISITIONS, sources=None), 1, 'several acquisitions'),
-        (Layout(raw=(RUNS[0], 'sub-01/anat/sub-01_ce-gd_T1w'), sources=(0, 1)), 0, 'ce-gd, none'),
-    ],
-)
-def test_results_of_several_sessions_or_acquisitions_are_refused(tmp_path, layout, image, reason):
-    raw = _raw(tmp_path / 'raw', layout.raw[image], *layout.raw)
-    write_tree(tmp_path, layout)
-    found = find_reusable({'fmriprep': tmp_path}, raw, TEMPLATE)
-    assert found.files == {}
-    assert not any(found.found_in('fmriprep').values())
-    assert re.search(reason, found.refused['fmriprep'])
-
-
-@pytest.mark.parametrize(
-    ('aligned', 'stem', 'expected'),
-    [
-        (['ses-a_run-1', 'ses-a_run-2'], 'sub-01/anat/sub-01', True),
-        (['ses-a', 'ses-b'], 'sub-01/anat/sub-01', False),
-        (['ses-a_run-1', 'ses-a_run-2', 'ses-b'], 'sub-01/ses-a/anat/sub-01_ses-a', True),
-    ],
-)
-def test_transforms_show_of_what_a_reference_was_made(tmp_path, aligned, stem, expected):
-    raw = [f'sub-01/ses-{name[4]}/anat/sub-01_{name}_T1w' for name in aligned]
-    image = _raw(tmp_path / 'raw', *raw, *SESSIONS[1:])
-    write_tree(tmp_path, Layout(raw=tuple(raw), stem=stem, sources=None))
-    for name in aligned:
-        folder = tmp_path / 'sub-01' / f'ses-{name[4]}' / 'anat'
-        _touch(folder, f'sub-01_{name}_from-orig_to-T1w_mode-image_xfm.txt')
-    found = find_reusable({'fmriprep': tmp_path}, image, TEMPLATE)
-    assert bool(found.t1w) == expected
+def test_results_that_may_be_of_several_sessions_or_acquisitions_are_refused(tmp_path):
+    for number, (raw, kinds) in enumerate(
+        [
+            (SESSIONS, 'ses-a, ses-b'),
+            (ACQUISITIONS, 'acq-high, acq-low'),
+            ((RUNS[0], 'sub-01/anat/sub-01_ce-gd_T1w'), 'ce-gd, none'),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        image = _raw(folder / 'raw', *raw)
+        write_tree(folder, Layout(raw=raw))
+        found = find_reusable({'fmriprep': folder}, image, TEMPLATE)
+        assert found.files == {}
+        assert not any(found.found_in('fmriprep').values())
+        assert f'several sessions or acquisitions ({kinds})' in found.refused['fmriprep']
 
 
 @pytest.mark.parametrize('entity', ['acq-b', 'rec-b', 'ce-b', 'run-2', 'ses-b', 'task-b'])
@@ -264,21 +230,6 @@ def test_results_of_another_image_are_never_taken(tmp_path, entity):
     _touch(tmp_path, f'sub-01_{entity}_dseg.nii.gz')
     folders = {'fmriprep': tmp_path, 'dlmuse': tmp_path}
     assert find_reusable(folders, image, TEMPLATE) == Reusable()
-
-
-def test_sources_as_bids_uris(tmp_path):
-    image = _raw(tmp_path / 'raw', *reversed(SESSIONS))
-    paths = write_tree(tmp_path, Layout(raw=SESSIONS, sources=None))
-    sidecar = paths['t1w'].with_name('sub-01_desc-preproc_T1w.json')
-    write_json(sidecar, {'Sources': [f'bids:raw:{SESSIONS[1]}.nii.gz', 'bids::sub-01/xfm.txt']})
-    assert find_reusable({'fmriprep': tmp_path}, image, TEMPLATE).t1w == paths['t1w']
-
-
-@pytest.mark.parametrize('content', ['[]', '{', '{"Sources": 3}', '{"Sources": null}'])
-def test_a_sidecar_that_says_nothing(tmp_path, content):
-    paths = write_tree(tmp_path, Layout(sources=None))
-    paths['mask'].with_name('sub-01_desc-brain_mask.json').write_text(content)
-    assert find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE).t1w == paths['t1w']
 
 
 def test_only_results_on_one_grid_are_used_together(tmp_path):
@@ -305,24 +256,20 @@ FREESURFER, FASTSURFER = 'aparc+aseg.mgz', 'aparc.DKTatlas+aseg.deep.mgz'
         ('mine', [FASTSURFER], 'aparc.DKTatlas+aseg.deep'),
     ],
 )
-@pytest.mark.parametrize(
-    ('subject', 'session', 'ours'),
-    [
-        ('sub-01', None, True),
-        ('01', None, True),
-        ('sub-01', 'a', True),
-        ('sub-01_ses-a', 'a', True),
-        ('sub-01_ses-b', 'a', False),
-        ('sub-010', None, False),
-        ('sub-01.long.base', None, False),
-    ],
-)
-def test_folders_of_freesurfer(tmp_path, name, files, expected, subject, session, ours):
-    _touch(tmp_path / subject / 'mri', *files)
-    found = find_reusable({name: tmp_path}, _image(session), TEMPLATE)
-    assert bool(found.dseg) == bool(expected and ours)
-    if found.dseg:
-        assert (found.dseg.name, found.numbering) == (f'{expected}.mgz', expected)
+def test_folders_of_freesurfer(tmp_path, name, files, expected):
+    for number, (subject, session, ours) in enumerate(
+        [
+            *(('sub-01', None, True), ('01', None, True), ('sub-01', 'a', True)),
+            *(('sub-01_ses-a', 'a', True), ('sub-01_ses-b', 'a', False)),
+            *(('sub-010', None, False), ('sub-01.long.base', None, False)),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        _touch(folder / subject / 'mri', *files)
+        found = find_reusable({name: folder}, _image(session), TEMPLATE)
+        assert bool(found.dseg) == bool(expected and ours)
+        if found.dseg:
+            assert (found.dseg.name, found.numbering) == (f'{expected}.mgz', expected)
 
 
 def test_one_reconstruction_of_several_sessions_is_refused(tmp_path):
@@ -367,11 +314,10 @@ NICHART_NAMES = {
 """Names of images that NiChart was given, by participant and session."""
 
 
-@pytest.mark.parametrize('seed', range(8))
-def test_segmentations_of_nichart_are_found_without_renaming(tmp_path, seed):
-    rng = np.random.default_rng(seed)
-    folder = tmp_path / rng.choice(['.', 'DLMUSE', 'DLMUSE_seg'])
-    names = {key: f'{rng.choice(some)}_DLMUSE.nii.gz' for key, some in NICHART_NAMES.items()}
+@pytest.mark.parametrize('choice', range(2))
+def test_segmentations_of_nichart_are_found_without_renaming(tmp_path, choice):
+    folder = tmp_path / ('.', 'DLMUSE_seg')[choice]
+    names = {key: f'{some[choice]}_DLMUSE.nii.gz' for key, some in NICHART_NAMES.items()}
     _touch(folder, *names.values(), 'DLMUSE_Volumes.csv')
     folders = derivative_folders(
         AppConfig(Path('in'), Path('out'), (), derivatives=(str(tmp_path),))
