@@ -1,7 +1,7 @@
-"""SurrealGAN and ComBat as scikit-learn estimators.
+"""SurrealGAN as a scikit-learn estimator.
 
-All checks of scikit-learn run. `NOT_FOR_GAN` and `NOT_FOR_COMBAT` list those that cannot pass, with
-the reason; one of them that passes is an error. What they would have checked is checked at the end
+All checks of scikit-learn run. `NOT_FOR_GAN` lists those that cannot pass, with the reason; one of
+them that passes is an error. What they would have checked is checked at the end
 of this module with data that the estimators accept.
 """
 
@@ -16,7 +16,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.fixes import parse_version
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.model.estimator import SurrealGAN
 
 if parse_version(sklearn.__version__) < parse_version('1.6'):
@@ -28,8 +27,6 @@ SAMPLE = (
     'fits random numbers and labels; training needs 8 controls and 8 patients, marked by booleans, '
     'and controls with mean 1 and sd 0.1 in at least 4 regions'
 )
-SITE = 'calls transform without site, which harmonization needs for every participant'
-WORDING = 'expects words of scikit-learn; our errors name participant, column and remedy'
 
 NOT_FOR_GAN = dict.fromkeys(
     (
@@ -66,33 +63,10 @@ NOT_FOR_GAN = dict.fromkeys(
     ),
     SAMPLE,
 )
-NOT_FOR_COMBAT = {
-    'check_complex_data': WORDING,
-    'check_dict_unchanged': SITE,
-    'check_dtype_object': SITE,
-    'check_estimator_sparse_array': WORDING,
-    'check_estimator_sparse_matrix': WORDING,
-    'check_estimators_dtypes': SITE,
-    'check_estimators_empty_data_messages': WORDING,
-    'check_estimators_nan_inf': SITE,
-    'check_estimators_pickle': SITE,
-    'check_f_contiguous_array_estimator': SITE,
-    'check_fit2d_predict1d': SITE,
-    'check_fit_idempotent': SITE,
-    'check_fit_score_takes_y': 'the second argument of fit is site, not y',
-    'check_methods_sample_order_invariance': SITE,
-    'check_methods_subset_invariance': SITE,
-    'check_n_features_in_after_fitting': SITE,
-    'check_transformer_data_not_an_array': SITE,
-    'check_transformer_general': SITE,
-    'check_transformer_preserve_dtypes': SITE,
-    'check_transformers_unfitted': SITE,
-}
 GAN = SurrealGAN(
     2, ortho=0.2, repetitions=2, preset='iclr2022', iterations=5, device='cpu',
     hyperparameters={'extra_iterations': 0.0},
 )  # fmt: skip
-IDS = ['SurrealGAN', 'ComBat']
 
 
 @pytest.fixture(autouse=True)
@@ -101,33 +75,30 @@ def short_training_will_do(monkeypatch):
     monkeypatch.setattr('surreal_bids.model.agreement.SMALLEST_SPREAD', 0.0)
 
 
-@pytest.mark.parametrize(
-    ('estimator', 'reasons'), [(GAN, NOT_FOR_GAN), (ComBat(), NOT_FOR_COMBAT)], ids=IDS
-)
-def test_scikit_learn(estimator, reasons):
-    given = {'expected_failed_checks': reasons, 'on_skip': None, 'on_fail': None}
-    found = check_estimator(estimator, **given)
+def test_scikit_learn():
+    given = {'expected_failed_checks': NOT_FOR_GAN, 'on_skip': None, 'on_fail': None}
+    found = check_estimator(GAN, **given)
     assert [each for each in found if each['status'] == 'failed'] == []
     assert [e for e in found if e['status'] == 'passed' and e['expected_to_fail']] == []
 
 
-@pytest.fixture(params=[GAN, ComBat()], ids=IDS)
-def estimator(request):
-    return clone(request.param)
+@pytest.fixture
+def estimator():
+    return clone(GAN)
 
 
 def data_for(estimator):
-    """Table and labels for `fit`: 12 controls and 12 patients, or two sites."""
+    """Table and labels for `fit`: 12 controls and 12 patients."""
     rng = np.random.default_rng(0)
     values = rng.normal(1, 0.1, (24, 7))
     label = np.arange(24) >= 12
     values = 1 + 0.1 * (values - values[:12].mean(axis=0)) / values[:12].std(axis=0)
     table = pd.DataFrame(values, columns=[f'region{k}' for k in range(7)])
-    return table, label if isinstance(estimator, SurrealGAN) else np.where(label, 'Aarhus', 'Bern')
+    return table, label
 
 
 def transform(estimator, X, label):
-    return np.asarray(estimator.transform(X, *([label] if isinstance(estimator, ComBat) else [])))
+    return np.asarray(estimator.transform(X))
 
 
 def test_fit_returns_the_estimator_and_keeps_its_parameters(estimator):
@@ -178,9 +149,6 @@ def test_a_clone_is_not_fitted_and_gives_the_same_numbers(estimator):
         lambda: GAN.in_range(np.ones((2, 7))),
         lambda: GAN.state(),
         lambda: GAN.synthesise(np.ones((2, 2))),
-        lambda: ComBat().add_site(np.ones((2, 7)), ['a', 'b']),
-        lambda: ComBat().status(np.ones((2, 7)), ['a', 'b']),
-        lambda: ComBat().to_arrays(),
     ],
 )
 def test_methods_before_fit_raise_not_fitted(call):

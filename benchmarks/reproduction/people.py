@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
@@ -32,8 +33,9 @@ class People(NamedTuple):
 
     def normalised(self, rows: Rows | slice = slice(None)) -> Floats:
         """All people, (N, S), scaled by the controls among these rows only."""
-        normaliser = CNNormaliser().fit(self.volumes[rows], ~self.is_patient[rows])
-        return normaliser.transform(self.volumes)
+        volumes = pd.DataFrame(self.volumes)
+        normaliser = CNNormaliser().fit(volumes.iloc[rows], ~self.is_patient[rows])
+        return normaliser.transform(volumes.set_axis(normaliser.features_, axis=1)).to_numpy()
 
     def patients(self, rows: Rows) -> Rows:
         """Those of the rows that are patients."""

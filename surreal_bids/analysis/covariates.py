@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.columns import column_of
-from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.quality import N_FOLDS, HarmonizationQuality, assess_harmonization
 from surreal_bids.rindices.preprocessing import prepare_inputs
 
@@ -20,20 +18,17 @@ def assess_cohort(
 ) -> HarmonizationQuality | None:
     """Measure site effects among controls before and after.
 
-    None where that is not possible: no numeric covariate, or fewer than two sites with enough
-    controls to tell them apart.
+    None where that is not possible: fewer than two sites with enough controls to tell them apart.
     """
     first = cohort.first_visits()
     controls = first.select(~first.is_patient)
     inputs = prepare_inputs(controls.features, controls.people, controls.options)
-    numeric = [str(name) for name in inputs.covariates.select_dtypes('number')]
-    if inputs.site is None or not numeric:
+    if inputs.site is None:
         return None
     sizes = inputs.site.value_counts()
     large = inputs.site.isin(sizes.index[sizes >= N_FOLDS])
     if len(set(inputs.site[large])) < 2:
         return None
-    age = column_of(numeric, 'age') or numeric[0]
     after = harmonized.loc[inputs.features.index[large]]
     if controls.options.icv == 'power':
         after = pd.DataFrame(np.log(after.to_numpy()), after.index, after.columns)
@@ -42,7 +37,6 @@ def assess_cohort(
         after,
         inputs.site[large],
         inputs.covariates[large],
-        covariate=age,
-        harmonizer=ComBat() if sizes[sizes >= N_FOLDS].min() >= ENOUGH_TO_REFIT else None,
+        hold_out=sizes[sizes >= N_FOLDS].min() >= ENOUGH_TO_REFIT,
         random_state=random_state,
     )

@@ -187,10 +187,7 @@ class Analysis:
             return 'the model was trained on other data, whose site effects it has learned'
         if sites_of(self.cohort).nunique() < 2:
             return 'there is only one site, or no column of sites'
-        return (
-            f'fewer than two sites have {N_FOLDS} controls, a covariate has rare values, or no '
-            'covariate is a number'
-        )
+        return f'fewer than two sites have {N_FOLDS} controls, or a covariate has rare values'
 
     @cached_property
     def sites(self) -> pd.DataFrame:

@@ -451,15 +451,14 @@ def screen_sites(
     site = table.loc[screen.remaining, column]
     person = pd.Series([screen.visits[name][0] for name in site.index], site.index)
     is_control = ~groups.is_patient[site.index]
-    if choice.options.combat_fit_on == 'controls':
-        reasons = sites_without_controls(site, ~person.duplicated() & is_control)
-        if model is None:
-            of_visits = sites_without_controls(site, is_control)
-            left = is_control & ~site.index.isin(list(of_visits))
-            if learns_from_visits(person[left], table.loc[site.index[left]], choice.options):
-                reasons = of_visits
-            _refuse_small_sites(screen, groups, site, reasons)
-        screen.exclude(reasons)
+    reasons = sites_without_controls(site, ~person.duplicated() & is_control)
+    if model is None:
+        of_visits = sites_without_controls(site, is_control)
+        left = is_control & ~site.index.isin(list(of_visits))
+        if learns_from_visits(person[left], table.loc[site.index[left]], choice.options):
+            reasons = of_visits
+        _refuse_small_sites(screen, groups, site, reasons)
+    screen.exclude(reasons)
     if model is not None or len(set(site[screen.remaining])) > 1:
         return choice
     note = f'Harmonization: none, because column {column} has only one site'

@@ -14,7 +14,7 @@ from surreal_bids.bids.tabular import Table, find_column, names, require_columns
 from surreal_bids.columns import means
 from surreal_bids.config import CohortOptions, flag_of
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.harmonization.combat import FitOn, UnseenSite
+from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.regions import FeatureList, muse_table
 
@@ -38,8 +38,6 @@ class PreprocessingOptions:
         `proportion` or `none` (see `surreal_bids.harmonization.covariates`).
     site_column
         Column of the site; None: features are not harmonized.
-    combat_fit_on
-        Participants that ComBat is fitted on: `controls` or `all`.
     unseen_site
         How to handle participants of sites that ComBat was not fitted on: `error`, or `skip`,
         which does not harmonize them and marks them.
@@ -51,7 +49,6 @@ class PreprocessingOptions:
     icv_column: str | None = None
     icv: ICVHandling = 'none'
     site_column: str | None = None
-    combat_fit_on: FitOn = 'controls'
     unseen_site: UnseenSite = 'error'
     impute: bool = False
 

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.encoding import (
     CONSTANT,
-    FILL_OR_EXCLUDE,
     CovariateEncoder,
-    Table,
-    as_covariates,
-    as_features,
-    as_mask,
-    as_vector,
     centred_slopes,
-    like,
-    order_features,
-    require_covariates,
     require_estimable,
-    require_finite,
 )
 from surreal_bids.text import list_briefly
 
@@ -39,42 +29,16 @@ CN_SD = 0.1
 
 
 class LearnedFromControls:
-    """Base of the steps below: features and controls are checked, and the state is stored, here."""
+    """Base of the steps below. Tables are complete, and have the features in the same order."""
 
     STORED: ClassVar[tuple[str, ...]]
     """Learned attributes without the trailing underscore: lists, numbers, arrays, the encoder."""
     features_: list[str]
-    encoder_: CovariateEncoder
 
-    def _controls(
-        self,
-        X: pd.DataFrame | NDArray[Any],
-        covariates: pd.DataFrame | ArrayLike | None,
-        is_control: pd.Series[Any] | ArrayLike | None,
-    ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return features and covariates of the controls, who have all covariates."""
-        table = as_features(X)
-        self.features_ = [str(name) for name in table.columns]
-        rows = as_covariates(covariates, table.index)
-        if is_control is not None:
-            keep = as_mask(is_control, table.index)
-            table, rows = table.loc[keep], rows.loc[keep]
-        if table.empty:
-            raise DataError('the table has no controls (CN); name the control group')
-        require_covariates(rows)
-        return table, rows
-
-    def _known_features(self, X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame:
-        """Return the features of `X` in the order of `fit`."""
-        return order_features(as_features(X), self.features_)
-
-    def _known_covariates(
-        self, covariates: pd.DataFrame | ArrayLike, people: pd.Index[Any]
-    ) -> NDArray[np.float64]:
-        """Return the columns of the design matrix of these participants."""
-        rows = self.encoder_.select(as_covariates(covariates, people))
-        require_covariates(rows)
-        return self.encoder_.transform(rows)
+    def _controls(self, X: pd.DataFrame, is_control: ArrayLike | None) -> pd.DataFrame:
+        """Return the features of the controls; None: all participants are controls."""
+        self.features_ = [str(name) for name in X.columns]
+        return X if is_control is None else X.loc[np.asarray(is_control, dtype=bool)]
 
     def to_arrays(self) -> dict[str, Any]:
         """Return the state as float64 arrays and plain JSON values."""
@@ -106,8 +70,6 @@ class Residualiser(LearnedFromControls):
 
     Attributes
     ----------
-    features_ : list of str
-        Names of the features in order.
     encoder_ : CovariateEncoder
         Converts covariates into columns of the design matrix.
     coefficients_ : ndarray of shape (n_columns, n_features)
@@ -121,34 +83,26 @@ class Residualiser(LearnedFromControls):
     STORED = ('features', 'encoder', 'n_controls', 'coefficients', 'center')
 
     def fit(
-        self,
-        X: pd.DataFrame | NDArray[Any],
-        covariates: pd.DataFrame | ArrayLike,
-        is_control: pd.Series[Any] | ArrayLike | None = None,
+        self, X: pd.DataFrame, covariates: pd.DataFrame, is_control: ArrayLike | None = None
     ) -> Residualiser:
         """Estimate the coefficients.
 
         Parameters
         ----------
-        X : frame or array of shape (n, n_features)
+        X : frame of shape (n, n_features)
             Regional volumes.
-        covariates : frame or array of shape (n, n_covariates)
-            One row per participant; frames are matched to `X` by participant.
+        covariates : frame of shape (n, n_covariates)
+            One row per participant, matched to `X` by participant.
         is_control : array or Series of bool, optional
             True for CN; None: all participants are CN.
-
-        Returns
-        -------
-        Residualiser
-            The fitted step.
 
         Raises
         ------
         DataError
-            Missing values, too few CN for the covariates, or collinear covariates.
+            Too few CN for the covariates, or collinear covariates.
         """
-        table, rows = self._controls(X, covariates, is_control)
-        require_finite(table, 'features', FILL_OR_EXCLUDE)
+        table = self._controls(X, is_control)
+        rows = covariates.loc[table.index]
         self.encoder_ = CovariateEncoder().fit(rows)
         columns = self.encoder_.transform(rows)
         require_estimable(columns, self.encoder_.column_names_)
@@ -157,22 +111,18 @@ class Residualiser(LearnedFromControls):
         self.n_controls_ = len(table)
         return self
 
-    def transform(self, X: Table, covariates: pd.DataFrame | ArrayLike) -> Table:
-        """Residualise participants; the result has the type and unit of `X`.
+    def transform(self, X: pd.DataFrame, covariates: pd.DataFrame) -> pd.DataFrame:
+        """Residualise participants; the result has the unit of `X`.
 
         Raises
         ------
         DataError
-            Other features, missing values, or an unknown level.
+            An unknown level of a covariate.
         """
-        table = self._known_features(X)
-        require_finite(table, 'features', FILL_OR_EXCLUDE)
-        away = self._known_covariates(covariates, table.index) - self.center_
-        return like(table.to_numpy() - away @ self.coefficients_, X, table)
-
-    def beyond_training_range(self, covariates: pd.DataFrame) -> pd.DataFrame:
-        """Flag values outside the training range: booleans, participants x numeric covariates."""
-        return self.encoder_.beyond_range(covariates)
+        table = X[self.features_]
+        away = self.encoder_.transform(covariates.loc[table.index]) - self.center_
+        values = table.to_numpy() - away @ self.coefficients_
+        return pd.DataFrame(values, table.index, table.columns)
 
 
 class CNNormaliser(LearnedFromControls):
@@ -180,8 +130,6 @@ class CNNormaliser(LearnedFromControls):
 
     Attributes
     ----------
-    features_ : list of str
-        Names of the features in order.
     mean_, sd_ : ndarray of shape (n_features,)
         Mean and population sd (divided by n, as the authors do) among CN, in the unit of `X`.
     n_controls_ : int
@@ -190,24 +138,15 @@ class CNNormaliser(LearnedFromControls):
 
     STORED = ('features', 'n_controls', 'mean', 'sd')
 
-    def fit(
-        self,
-        X: pd.DataFrame | NDArray[Any],
-        is_control: pd.Series[Any] | ArrayLike | None = None,
-    ) -> CNNormaliser:
+    def fit(self, X: pd.DataFrame, is_control: ArrayLike | None = None) -> CNNormaliser:
         """Estimate mean and sd from the CN of `X` (n, n_features); None: all are CN.
 
         Raises
         ------
         DataError
-            Missing values, fewer than two CN, or features that do not vary among CN.
+            Features do not vary among CN.
         """
-        table, _ = self._controls(X, None, is_control)
-        require_finite(table, 'features', FILL_OR_EXCLUDE)
-        if len(table) < 2:
-            raise DataError(
-                f'the table has {len(table)} CN, but a standard deviation needs at least two'
-            )
+        table = self._controls(X, is_control)
         values = table.to_numpy()
         self.n_controls_ = len(table)
         self.mean_, self.sd_ = values.mean(axis=0), values.std(axis=0)
@@ -220,11 +159,11 @@ class CNNormaliser(LearnedFromControls):
             )
         return self
 
-    def transform(self, X: Table) -> Table:
-        """Scale participants; the result has the type of `X` and no unit."""
-        table = self._known_features(X)
-        require_finite(table, 'features', FILL_OR_EXCLUDE)
-        return like(CN_MEAN + CN_SD * (table.to_numpy() - self.mean_) / self.sd_, X, table)
+    def transform(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Scale participants; the result has no unit."""
+        table = X[self.features_]
+        values = CN_MEAN + CN_SD * (table.to_numpy() - self.mean_) / self.sd_
+        return pd.DataFrame(values, table.index, table.columns)
 
 
 class CNImputer(LearnedFromControls):
@@ -242,8 +181,6 @@ class CNImputer(LearnedFromControls):
 
     Attributes
     ----------
-    features_ : list of str
-        Names of the features in order.
     encoder_ : CovariateEncoder
         Converts covariates into columns of the design matrix.
     intercept_ : ndarray of shape (n_features,)
@@ -258,33 +195,26 @@ class CNImputer(LearnedFromControls):
         self.categorical = categorical
 
     def fit(
-        self,
-        X: pd.DataFrame | NDArray[Any],
-        covariates: pd.DataFrame | ArrayLike,
-        is_control: pd.Series[Any] | ArrayLike | None = None,
+        self, X: pd.DataFrame, covariates: pd.DataFrame, is_control: ArrayLike | None = None
     ) -> CNImputer:
         """Estimate the regression of each feature from the CN who have it.
 
         Parameters
         ----------
-        X : frame or array of shape (n, n_features)
+        X : frame of shape (n, n_features)
             Features with missing values.
-        covariates : frame or array of shape (n, n_covariates)
+        covariates : frame of shape (n, n_covariates)
             Covariates, complete among CN.
-        is_control : Series or array of bool of shape (n,), optional
+        is_control : array or Series of bool, optional
             True for CN; None: all participants are CN.
-
-        Returns
-        -------
-        CNImputer
-            The fitted step.
 
         Raises
         ------
         DataError
-            Too few CN have a feature, or a covariate is missing.
+            Too few CN have a feature.
         """
-        table, rows = self._controls(X, covariates, is_control)
+        table = self._controls(X, is_control)
+        rows = covariates.loc[table.index]
         self.encoder_ = CovariateEncoder(categorical=self.categorical).fit(rows)
         columns = self.encoder_.transform(rows)
         fitted = [self._fit_feature(columns, table[name]) for name in table.columns]
@@ -292,15 +222,14 @@ class CNImputer(LearnedFromControls):
         self.coefficients_ = np.array([slopes for _, slopes in fitted]).T
         return self
 
-    def transform(self, X: Table, covariates: pd.DataFrame | ArrayLike) -> Table:
-        """Fill missing values and log them; the result has the type of `X`."""
-        table = self._known_features(X)
+    def transform(self, X: pd.DataFrame, covariates: pd.DataFrame) -> pd.DataFrame:
+        """Fill missing values and log them."""
+        table = X[self.features_]
         missing = ~np.isfinite(table.to_numpy())
         lacking = missing.any(axis=1)
         values = table.to_numpy(copy=True)
         if lacking.any():
-            rows = as_covariates(covariates, table.index).loc[lacking]
-            columns = self._known_covariates(rows, rows.index)
+            columns = self.encoder_.transform(covariates.loc[table.index].loc[lacking])
             expected = self.intercept_ + columns @ self.coefficients_
             values[lacking] = np.where(missing[lacking], expected, values[lacking])
             LOGGER.info(
@@ -309,7 +238,7 @@ class CNImputer(LearnedFromControls):
                 list_briefly(table.columns[missing.any(axis=0)]),
                 list_briefly(table.index[lacking]),
             )
-        return like(values, X, table)
+        return pd.DataFrame(values, table.index, table.columns)
 
     def _fit_feature(
         self, columns: NDArray[np.float64], feature: pd.Series[float]
@@ -333,10 +262,7 @@ ICV, LOG_ICV = 'icv', 'log_icv'
 
 
 def handle_icv(
-    X: pd.DataFrame,
-    covariates: pd.DataFrame | None,
-    icv: pd.Series[Any] | ArrayLike,
-    how: ICVHandling,
+    X: pd.DataFrame, covariates: pd.DataFrame, icv: pd.Series[Any], how: ICVHandling
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Correct for head size, before harmonization and residualisation.
 
@@ -344,9 +270,9 @@ def handle_icv(
     ----------
     X : frame of shape (n, n_features)
         Regional volumes, mm3.
-    covariates : frame of shape (n, n_covariates), optional
+    covariates : frame of shape (n, n_covariates)
         Covariates.
-    icv : Series or array of shape (n,)
+    icv : Series of shape (n,)
         Intracranial volume in the unit of `X`.
     how : {'power', 'covariate', 'proportion', 'none'}
         Use an allometric (log-log) model, add ICV to the covariates, divide volumes by ICV, or do
@@ -364,44 +290,32 @@ def handle_icv(
     Raises
     ------
     DataError
-        An ICV is missing or not positive, or a volume has no logarithm.
+        An ICV is not positive, or a volume has no logarithm.
     """
-    table = as_features(X)
-    covariate_table = as_covariates(covariates, table.index)
     if how == 'none':
-        return table, covariate_table
-    if how not in get_args(ICVHandling):
-        raise UsageError(f'unknown ICV handling {how!r}; use {", ".join(get_args(ICVHandling))}')
-    volume = _positive(as_vector(icv, table.index, 'ICV'), table.index)
+        return X, covariates
+    _require_positive(icv.to_frame(), 'complete the table or exclude these participants')
     if how == 'proportion':
-        return table.div(volume, axis=0), covariate_table
+        return X.div(icv, axis=0), covariates
     name = LOG_ICV if how == 'power' else ICV
-    if name in covariate_table.columns:
+    if name in covariates.columns:
         raise DataError(f'{name!r} is already a covariate and would be used twice; exclude it')
     if how == 'covariate':
-        return table, covariate_table.assign(**{name: volume})
-    return _logarithms(table), covariate_table.assign(**{name: np.log(volume)})
+        return X, covariates.assign(**{name: icv})
+    _require_positive(
+        X,
+        'volumes cannot be corrected for head size with a log-log model: exclude the regions or '
+        'the participants, impute (n/a for 0), or use --icv covariate',
+    )
+    logarithms = pd.DataFrame(np.log(X.to_numpy()), X.index, X.columns)
+    return logarithms, covariates.assign(**{name: np.log(icv)})
 
 
-def _logarithms(table: pd.DataFrame) -> pd.DataFrame:
-    """Compute natural logarithms of volumes; missing values stay missing."""
+def _require_positive(table: pd.DataFrame, remedy: str) -> None:
+    """Raise an error that names volumes of 0 or less; missing values are allowed."""
     wrong = table <= 0
     if wrong.any(axis=None):
-        people, regions = table.index[wrong.any(axis=1)], table.columns[wrong.any(axis=0)]
+        people, columns = table.index[wrong.any(axis=1)], table.columns[wrong.any(axis=0)]
         raise DataError(
-            f'volumes of 0 or less cannot be corrected for head size with a log-log model: '
-            f'{list_briefly(regions)} in {list_briefly(people)}; exclude the regions or the '
-            'participants, impute (n/a for 0), or use --icv covariate'
+            f'volumes of 0 or less: {list_briefly(columns)} in {list_briefly(people)}; {remedy}'
         )
-    return pd.DataFrame(np.log(table.to_numpy()), table.index, table.columns)
-
-
-def _positive(icv: Any, people: pd.Index[Any]) -> Any:
-    volume = np.asarray(icv, dtype=np.float64)
-    wrong = ~(np.isfinite(volume) & (volume > 0))
-    if wrong.any():
-        raise DataError(
-            f'ICV is missing or not positive in {list_briefly(people[wrong])}; complete the '
-            'table or exclude these participants'
-        )
-    return volume

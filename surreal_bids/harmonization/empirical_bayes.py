@@ -32,9 +32,6 @@ CONVERGED = 1e-10
 MAX_STEPS = 10_000
 """The alternation takes tens of steps; this only bounds it."""
 
-MEAN_ONLY_WEIGHT = 1
-"""Participants that `mean_only` counts for a site's mean, whatever its size (as sva does)."""
-
 MIN_FOR_SCALE = 3
 """Participants that a site needs before its variance is estimated; below, only its mean is."""
 
@@ -174,11 +171,7 @@ def estimate_new_site(
 
 
 def estimate_site(
-    z: NDArray[np.float64],
-    prior: SitePrior | None,
-    *,
-    mean_only: bool = False,
-    tolerance: float = TOLERANCE,
+    z: NDArray[np.float64], prior: SitePrior | None, tolerance: float = TOLERANCE
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Estimate shift and variance ratio (n_features,) of a site.
 
@@ -188,19 +181,14 @@ def estimate_site(
         Standardised data of the site.
     prior : SitePrior or None
         Priors to shrink to; None for least squares alone.
-    mean_only : bool
-        Leave the variance, as is always done below `MIN_FOR_SCALE` participants.
     tolerance : float
         Relative change at which the alternation ends.
     """
     shift, ratio = least_squares(z)
-    unscaled = np.ones_like(ratio)
     if prior is None:
-        return shift, unscaled if mean_only else ratio
-    if mean_only:
-        return posterior_shift(shift, 1.0, MEAN_ONLY_WEIGHT, prior), unscaled
+        return shift, ratio
     if len(z) < MIN_FOR_SCALE:
-        return posterior_shift(shift, 1.0, len(z), prior), unscaled
+        return posterior_shift(shift, 1.0, len(z), prior), ratio
     return shrink(z, prior, tolerance)
 
 

@@ -1,24 +1,17 @@
-"""Read features and covariates as arrays and design matrices, and regress on them."""
+"""Covariates as columns of a design matrix, and regressions on sites and covariates."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from surreal_bids.cautions import HARMONIZATION, Caution
 from surreal_bids.exceptions import CovariateError, DataError
 from surreal_bids.stats.mixed import fit_random_intercepts
 from surreal_bids.text import counted, list_briefly
-
-LOGGER = logging.getLogger(__name__)
-
-Table = TypeVar('Table', pd.DataFrame, NDArray[Any])
 
 TOLERATED = 0.05
 """How far a covariate may exceed its range in training, as a part of the range: without it, the
@@ -29,60 +22,6 @@ CONSTANT = 1e-10
 
 FILL_OR_EXCLUDE = 'complete the table, exclude these participants, or impute'
 """Remedies for missing feature values."""
-
-
-def as_features(X: pd.DataFrame | NDArray[Any]) -> pd.DataFrame:
-    """Read features as a float frame of participants x features; columns of arrays are numbered.
-
-    Raises
-    ------
-    DataError
-        A participant or feature is repeated, or a value is not a number.
-    """
-    table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.atleast_2d(np.asarray(X)))
-    _require_unique(table.index, 'participant')
-    _require_unique(table.columns, 'feature')
-    try:
-        return table.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        text = [name for name in table.columns if _holds_text(table[name])]
-        raise DataError(
-            f'features must be numbers, but these contain text: {list_briefly(text)}; exclude them'
-        ) from error
-
-
-def as_covariates(
-    covariates: pd.DataFrame | ArrayLike | None, people: pd.Index[Any]
-) -> pd.DataFrame:
-    """Read covariates as a frame with one row for each of `people`, in that order.
-
-    Frames are matched by participant, arrays by position. None means no covariates.
-
-    Raises
-    ------
-    DataError
-        A participant has no row in the covariates.
-    """
-    if covariates is None:
-        return pd.DataFrame(index=people)
-    if not isinstance(covariates, pd.DataFrame):
-        covariates = _from_array(np.asarray(covariates), people)
-    _require_unique(covariates.index, 'participant')
-    return covariates.loc[_same_people(covariates.index, people, 'covariates')]
-
-
-def as_vector(values: pd.Series[Any] | ArrayLike, people: pd.Index[Any], name: str) -> NDArray[Any]:
-    """Read one value per participant (site, is-control, ICV), in the order of `people`."""
-    if isinstance(values, pd.Series):
-        _require_unique(values.index, 'participant')
-        return values.loc[_same_people(values.index, people, name)].to_numpy()
-    array = np.asarray(values)
-    if array.shape != (len(people),):
-        raise DataError(
-            f'{name} has shape {array.shape}, but there are {len(people)} participants; '
-            'give one value per participant'
-        )
-    return array
 
 
 def as_labels(values: pd.Series[Any] | ArrayLike) -> NDArray[np.str_]:
@@ -98,36 +37,6 @@ def _label(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def as_mask(is_control: pd.Series[Any] | ArrayLike, people: pd.Index[Any]) -> NDArray[np.bool_]:
-    """Read one boolean (or 0/1) per participant."""
-    values = as_vector(is_control, people, 'is_control')
-    if not np.isin(values, [True, False]).all():
-        raise DataError('is_control has values other than True and False (or 1 and 0)')
-    return values.astype(bool)
-
-
-def order_features(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Put the columns in the order of `names`; raise an error for other features.
-
-    Columns of a table without names, which was an array, are matched by position.
-    """
-    # A selection of unnamed columns has a RangeIndex too, but of another order.
-    unnamed = isinstance(table.columns, pd.RangeIndex) and table.columns.equals(
-        pd.RangeIndex(len(names))
-    )
-    if unnamed:
-        return table.set_axis(list(names), axis=1)
-    have = table.set_axis(table.columns.astype(str), axis=1)
-    missing = [name for name in names if name not in have.columns]
-    surplus = [name for name in have.columns if name not in set(names)]
-    if missing or surplus:
-        raise DataError(
-            f'features differ from those of the model: missing [{list_briefly(missing)}], '
-            f'unknown [{list_briefly(surplus)}]; use the same regions'
-        )
-    return have.loc[:, list(names)]
-
-
 def require_finite(table: pd.DataFrame, what: str, remedy: str) -> None:
     """Raise an error that lists participants and columns with missing or infinite values."""
     wrong = ~np.isfinite(table.to_numpy(dtype=np.float64))
@@ -138,44 +47,6 @@ def require_finite(table: pd.DataFrame, what: str, remedy: str) -> None:
             f'{what}: missing or infinite values for {counted(len(people), "participant")} '
             f'({list_briefly(people)}) in {list_briefly(columns)}; {remedy}'
         )
-
-
-def like(values: NDArray[np.float64], given: Table, table: pd.DataFrame) -> Table:
-    """Return `values` in the type of `given`: a frame or an array."""
-    if isinstance(given, pd.DataFrame):
-        return pd.DataFrame(values, index=table.index, columns=table.columns)
-    return values
-
-
-def _holds_text(values: pd.Series[Any]) -> bool:
-    numbers = pd.to_numeric(values, errors='coerce')
-    return bool((numbers.isna() & values.notna()).any())
-
-
-def _from_array(values: NDArray[Any], people: pd.Index[Any]) -> pd.DataFrame:
-    columns = values.reshape(len(values), -1)
-    if len(columns) != len(people):
-        raise DataError(
-            f'covariates have {len(columns)} rows for {len(people)} participants; give one row each'
-        )
-    names = [f'covariate_{number}' for number in range(columns.shape[1])]
-    return pd.DataFrame(columns, index=people, columns=names)
-
-
-def _same_people(have: pd.Index[Any], people: pd.Index[Any], what: str) -> pd.Index[Any]:
-    missing = people.difference(have)
-    if len(missing):
-        raise DataError(
-            f'{what} are missing for {counted(len(missing), "participant")} '
-            f'({list_briefly(missing)}); index both tables by the same participant labels'
-        )
-    return people
-
-
-def _require_unique(names: pd.Index[Any], what: str) -> None:
-    if names.has_duplicates:
-        twice = names[names.duplicated()].unique()
-        raise DataError(f'the same {what} more than once: {list_briefly(twice)}; keep one of each')
 
 
 def is_clearly_outside(values: pd.Series, low: float, high: float) -> pd.Series:
@@ -214,11 +85,10 @@ class CovariateEncoder:
         Raises
         ------
         DataError
-            A covariate in `categorical` is absent, or a covariate has one value only.
+            A covariate has one value only.
         """
         self.covariates_ = [str(name) for name in covariates.columns]
         table = covariates.set_axis(self.covariates_, axis=1)
-        self._require_known(self.covariates_)
         text = {name for name in self.covariates_ if self._is_categorical(table[name])}
         for name in self.covariates_:
             if table[name].nunique() < 2:
@@ -238,22 +108,10 @@ class CovariateEncoder:
         Raises
         ------
         DataError
-            A covariate or level is unknown, or a number is text.
+            A level is unknown, or a number is text.
         """
-        table = self.select(covariates)
-        blocks = [self._encode(table[name]) for name in self.covariates_]
-        return np.hstack([np.empty((len(table), 0)), *blocks])
-
-    def select(self, covariates: pd.DataFrame) -> pd.DataFrame:
-        """Select the covariates of the model from a table that may have more columns."""
-        table = covariates.set_axis(covariates.columns.astype(str), axis=1)
-        missing = [name for name in self.covariates_ if name not in table.columns]
-        if missing:
-            raise DataError(
-                f'covariates missing from the table: {list_briefly(missing)}; '
-                f'the model uses {list_briefly(self.covariates_)}'
-            )
-        return table.loc[:, self.covariates_]
+        blocks = [self._encode(covariates[name]) for name in self.covariates_]
+        return np.hstack([np.empty((len(covariates), 0)), *blocks])
 
     @property
     def column_names_(self) -> list[str]:
@@ -276,11 +134,11 @@ class CovariateEncoder:
         DataFrame of booleans, participants x numeric covariates
             Whether a value exceeds the range by more than a small part of it (`TOLERATED`).
         """
-        table = self.select(covariates)
-        flags = {}
-        for name, (low, high) in self.range_.items():
-            flags[name] = is_clearly_outside(_to_numbers(table[name]), low, high)
-        return pd.DataFrame(flags, index=table.index, columns=list(self.range_), dtype=bool)
+        flags = {
+            name: is_clearly_outside(_to_numbers(covariates[name]), low, high)
+            for name, (low, high) in self.range_.items()
+        }
+        return pd.DataFrame(flags, covariates.index, list(self.range_), dtype=bool)
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain JSON values."""
@@ -305,13 +163,6 @@ class CovariateEncoder:
             return True
         return bool(pd.to_numeric(values, errors='coerce').isna().any())
 
-    def _require_known(self, names: Sequence[str]) -> None:
-        unknown = [name for name in self.categorical if name not in names]
-        if unknown:
-            raise DataError(
-                f'no such covariate: {list_briefly(unknown)}; the table has {list_briefly(names)}'
-            )
-
     def _encode(self, values: pd.Series[Any]) -> NDArray[np.float64]:
         name = str(values.name)
         if name in self.levels_:
@@ -324,19 +175,6 @@ def missing_covariates(covariates: pd.DataFrame) -> NDArray[np.bool_]:
     numbers = covariates.select_dtypes('number')
     infinite = np.isinf(numbers.to_numpy(dtype=np.float64)).any(axis=1)
     return covariates.isna().any(axis=1).to_numpy() | infinite
-
-
-def require_covariates(covariates: pd.DataFrame) -> None:
-    """Raise an error that lists participants and their missing covariates."""
-    lacking = missing_covariates(covariates)
-    if lacking.any():
-        rows = covariates.loc[lacking]
-        columns = [name for name in rows if missing_covariates(rows[[name]]).any()]
-        raise DataError(
-            f'covariates are missing for {counted(len(rows), "participant")} '
-            f'({list_briefly(rows.index)}) in {list_briefly(columns)}; complete the table or '
-            'exclude these participants'
-        )
 
 
 def _to_numbers(values: pd.Series[Any]) -> pd.Series[float]:
@@ -539,110 +377,3 @@ def centred_slopes(
 
 def _rank(scaled: NDArray[np.float64]) -> int:
     return int(np.linalg.matrix_rank(scaled, rtol=COLLINEAR)) if scaled.size else 0
-
-
-@dataclass(frozen=True, eq=False)
-class SiteSample:
-    """Participants used for fitting, in one order, without missing values.
-
-    Attributes
-    ----------
-    features, covariates : frames of shape (n, n_features) and (n, n_covariates)
-    sites : list of str
-        Names of the sites, sorted.
-    codes : ndarray of shape (n,)
-        Index of each participant's site in `sites`.
-    excluded : list of str
-        Participants without a site or a covariate.
-    participants : ndarray of shape (n,), or None
-        Number of the participant of each row, where rows are visits and some have several.
-    """
-
-    features: pd.DataFrame
-    covariates: pd.DataFrame
-    sites: list[str]
-    codes: NDArray[np.intp]
-    excluded: list[str]
-    participants: NDArray[np.intp] | None = None
-
-    @property
-    def sizes(self) -> list[int]:
-        """Participants of each site."""
-        return np.bincount(self.codes, minlength=len(self.sites)).tolist()
-
-
-def gather_sites(
-    features: pd.DataFrame,
-    site: pd.Series[Any] | ArrayLike,
-    covariates: pd.DataFrame | ArrayLike | None,
-    chosen: NDArray[np.bool_],
-    participants: pd.Series[Any] | ArrayLike | None = None,
-) -> SiteSample:
-    """Gather the chosen participants; exclude those without a site or covariate."""
-    places = as_vector(site, features.index, 'site')
-    covariate_table = as_covariates(covariates, features.index)
-    lacking = missing_covariates(covariate_table) | pd.isna(places)
-    excluded = features.index[chosen & lacking]
-    if len(excluded):
-        LOGGER.info(
-            'ComBat: %s excluded from fitting because the site or a covariate is missing: %s',
-            counted(len(excluded), 'participant'),
-            list_briefly(excluded),
-        )
-    kept = chosen & ~lacking
-    if not kept.any():
-        raise DataError(
-            'no participants left to fit ComBat: each one lacks a site or a covariate, or is not '
-            'a control; complete the table'
-        )
-    require_finite(features.loc[kept], 'features', FILL_OR_EXCLUDE)
-    sites, codes = np.unique(as_labels(places[kept]), return_inverse=True)
-    names = [str(person) for person in excluded]
-    who = None
-    if participants is not None:
-        known = as_labels(as_vector(participants, features.index, 'participants')[kept])
-        people, who = np.unique(known, return_inverse=True)
-        who = None if len(people) == len(who) else who
-    return SiteSample(
-        *(features.loc[kept], covariate_table.loc[kept], sites.tolist(), codes, names, who)
-    )
-
-
-MOSTLY_TIED = 0.5
-"""A feature is tied if more than this share of the participants have the same value."""
-
-
-def constant_features(sample: SiteSample) -> list[str]:
-    """List and log the features that do not vary within any site."""
-    values = sample.features.to_numpy()
-    within = values - group_means(values, sample.codes, len(sample.sites))[sample.codes]
-    still = np.abs(within).max(axis=0) <= CONSTANT * np.abs(values).max(axis=0)
-    names = [str(name) for name in sample.features.columns[still]]
-    if names:
-        LOGGER.info(
-            'ComBat: features that are constant within every site are returned unchanged: %s',
-            list_briefly(names),
-        )
-    return names
-
-
-def tied_features(sample: SiteSample) -> list[str]:
-    """List and log the varying features with the same value in more than half the participants.
-
-    Harmonizing such a value (no lesion: 0) gives it another value at each site. A nonlinear model
-    can then distinguish the sites better than before.
-    """
-    values = sample.features.to_numpy()
-    shared = (values == np.median(values, axis=0)).mean(axis=0)
-    tied = (shared > MOSTLY_TIED) & (np.ptp(values, axis=0) > 0)
-    names = [str(name) for name in sample.features.columns[tied]]
-    if names:
-        LOGGER.warning(
-            Caution(
-                f'ComBat: most participants have the same value in {list_briefly(names)}',
-                'Harmonization makes this value differ between sites',
-                'Exclude these features (--features)',
-                HARMONIZATION,
-            )
-        )
-    return names

@@ -405,20 +405,19 @@ BEFORE, AFTER, HELD_OUT, CHANCE = '#c44e52', '#4c72b0', '#55a868', '#555555'
 
 
 def plot_harmonization(quality: HarmonizationQuality) -> Figure:
-    """Draw site variance, site classification and covariate effect, before and after.
+    """Draw site variance and site classification, before and after.
 
     Returns
     -------
     Figure
-        Three panels, 12 x 4 inches, on a canvas of its own: save it with `savefig`.
+        Two panels, 8 x 4 inches, on a canvas of its own: save it with `savefig`.
     """
-    figure = Figure(figsize=(12, 4), layout='constrained')
+    figure = Figure(figsize=(8, 4), layout='constrained')
     FigureCanvasAgg(figure)
-    variance, classification, effect = figure.subplots(1, 3)
+    variance, classification = figure.subplots(1, 2)
     _draw_site_variance(variance, quality)
     _draw_classification(classification, quality)
-    _draw_effect(effect, quality)
-    for axes in (variance, classification, effect):
+    for axes in (variance, classification):
         axes.spines[['top', 'right']].set_visible(False)
     return figure
 
@@ -445,7 +444,6 @@ def _draw_classification(axes: Axes, quality: HarmonizationQuality) -> None:
     """Balanced accuracy of the site classifier, cross-validated."""
     bars = [
         ('before', quality.classification_before, BEFORE),
-        ('after,\nsame controls', quality.classification_after, AFTER),
         ('after,\nheld out', quality.classification_held_out, HELD_OUT),
     ]
     shown = [(name, score, colour) for name, score, colour in bars if score is not None]
@@ -464,20 +462,3 @@ def _draw_classification(axes: Axes, quality: HarmonizationQuality) -> None:
         ylim=(0, 1),
     )
     axes.legend(frameon=False)
-
-
-def _draw_effect(axes: Axes, quality: HarmonizationQuality) -> None:
-    """Effect of the covariate of interest on each feature, before against after."""
-    before, after = quality.features['effect_before'], quality.features['effect_after']
-    limit = 1.1 * max(before.abs().max(), after.abs().max())
-    axes.plot([-limit, limit], [-limit, limit], color=CHANCE, ls='--', lw=1, label='kept entirely')
-    axes.scatter(before, after, s=12, color=AFTER, label='feature')
-    axes.set(
-        title=f'Effect of {quality.covariate}: {quality.effect_kept():.0%} kept',
-        xlabel=f'before (sd per sd of {quality.covariate})',
-        ylabel='after',
-        xlim=(-limit, limit),
-        ylim=(-limit, limit),
-        aspect='equal',
-    )
-    axes.legend(frameon=False, loc='upper left')

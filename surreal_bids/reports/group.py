@@ -275,7 +275,7 @@ def _images(report: GroupReport) -> list[Block]:
 
 
 def _harmonization(report: GroupReport) -> Section:
-    """Return how ComBat changed site effects and effects of covariates."""
+    """Return how ComBat changed site effects."""
     sites = report.found.sites
     fold = f'{len(sites)} sites' if len(sites) > FEW_ROWS else ''
     listed: list[Block] = [Table(sites, 'Participants of each site', fold=fold)]
@@ -286,11 +286,9 @@ def _harmonization(report: GroupReport) -> Section:
         return Section(HARMONIZATION, (Paragraph(text), *listed))
     drawn = figures.plot_harmonization(report.found.quality)
     caption = (
-        'In controls. Left: variance of each region explained by site. Middle: cross-validated '
-        'balanced accuracy of predicting the site from volumes; at or below chance (the dashed '
-        'line) sites cannot be told apart. Held out: controls that were not used to fit ComBat. '
-        'Right: effect of the covariate on each region before and after; points on the line are '
-        'unchanged.'
+        'In controls. Left: variance of each region explained by site. Right: cross-validated '
+        'balanced accuracy of predicting the site from volumes; at chance (the dashed line) sites '
+        'cannot be told apart. Held out: controls that were not used to fit ComBat.'
     )
     figure = report.figure('harmonization', drawn, 'Before and after ComBat', caption)
     return Section(HARMONIZATION, (figure, *listed))

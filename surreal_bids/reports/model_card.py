@@ -315,10 +315,9 @@ def _harmonization(site_column: str | None, combat: Mapping[str, Any] | None) ->
     if combat is None:
         return 'not harmonized'
     sizes = zip(combat['sites'], combat['site_sizes'])
-    fit_on = 'all participants' if combat['fit_on'] == 'all' else combat['fit_on']
     others = 'not harmonized' if combat['unseen_site'] == 'skip' else combat['unseen_site']
     return (
-        f'ComBat fitted on {fit_on} ({", ".join(f"{site} {size}" for site, size in sizes)}; column '
+        f'ComBat fitted on controls ({", ".join(f"{site} {size}" for site, size in sizes)}; column '
         f'{site_column}); participants from other sites: {others}'
     )
 

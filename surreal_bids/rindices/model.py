@@ -289,8 +289,6 @@ class TableModel:
                 map(str.isidentifier, patterns)
             )
             and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
-            'the site effects do not match the features and sites': steps.combat is None
-            or steps.combat.is_consistent(),
             'the meanings do not match the patterns': set(self.meanings) <= set(patterns),
             'the covariance of the training sample is invalid': domain is None
             or np.linalg.eigvalsh(domain.precision + domain.precision.T).min() > 0 < domain.limit,
@@ -497,9 +495,8 @@ def _visits_across_sites(cohort: Cohort) -> Visits | None:
     """
     person, is_first = cohort.visits[PARTICIPANT], cohort.visits['is_first']
     first = person.map(dict(zip(person[is_first], cohort.visits.index[is_first])))
-    fits_all = cohort.options.combat_fit_on == 'all'
-    kept = (cohort.is_patient == first.map(cohort.is_patient)) | fits_all
-    used = kept & (~cohort.is_patient | fits_all)
+    kept = cohort.is_patient == first.map(cohort.is_patient)
+    used = kept & ~cohort.is_patient
     if not learns_from_visits(person[used], cohort.people[used], cohort.options):
         return None
     return Visits(cohort.features[kept], cohort.people[kept], first[kept])

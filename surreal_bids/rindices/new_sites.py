@@ -128,18 +128,12 @@ def teach_sites(model: TableModel, controls: Cohort) -> TableModel:
     Raises
     ------
     DataError
-        A site is known already, or ComBat has learned from patients too, so that controls alone
-        do not show what a site does.
+        A site is known already.
     """
     steps, column = model.preprocessing, str(controls.options.site_column)
     combat = steps.combat
-    if combat is None or combat.sites_ == [combat.reference_]:
+    if combat is None or len(combat.sites_) == 1:
         combat = _reference(steps)
-    elif combat.fit_on_ == 'all':
-        raise DataError(
-            'ComBat was fitted on controls and patients together, and cannot be extended from the '
-            'controls of a new site; train the model with ComBat fitted to controls'
-        )
     inputs = prepare_inputs(controls.features, controls.people, controls.options)
     taught = ComBat.from_arrays(combat.to_arrays()).add_site(
         inputs.features, controls.people[column], inputs.covariates
@@ -175,15 +169,9 @@ def _reference(steps: Preprocessing) -> ComBat:
     mean, sd = steps.scale_of_sites
     return ComBat.from_arrays(
         {
-            'empirical_bayes': True,
-            'mean_only': False,
             'unseen_site': 'error',
-            'reference_site': None,
             'features': steps.features.names,
             'constant': [],
-            'tied': [],
-            'fit_on': 'controls',
-            'excluded': [],
             'encoder': encoder.to_json(),
             'prior': None,
             'grand_mean': mean - residualiser.center_ @ slopes,

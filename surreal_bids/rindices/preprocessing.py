@@ -240,7 +240,7 @@ class Preprocessing:
     def _beyond_range(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:
         if self.residualiser is None or not self.residualiser.encoder_.range_:
             return None
-        outside = self.residualiser.beyond_training_range(inputs.covariates)
+        outside = self.residualiser.encoder_.beyond_range(inputs.covariates)
         outside = outside.rename(columns={LOG_ICV: ICV})
         flags, listed = outside.to_numpy(dtype=bool), np.full(len(outside), NONE_BEYOND, object)
         for row in np.flatnonzero(flags.any(axis=1)):
@@ -336,7 +336,7 @@ def fit_preprocessing(
     if visits is None:
         combat = _fit_combat(filled, inputs, control, options)
     else:
-        combat = _fit_combat_to_visits(visits, control, options)
+        combat = _fit_combat_to_visits(visits, imputer, control, options)
     harmonized, unharmonized = _harmonize(combat, filled, inputs)
     residualiser = None
     if not inputs.covariates.columns.empty:
@@ -417,7 +417,7 @@ def prepare_inputs(
     features: pd.DataFrame, people: pd.DataFrame, options: PreprocessingOptions
 ) -> Inputs:
     """Take apart what is known of people, and handle ICV as asked."""
-    covariates = people[list(options.covariates)]
+    features, covariates = features.astype(np.float64), people[list(options.covariates)]
     if options.icv_column is not None and options.uses_icv:
         features, covariates = handle_icv(
             features, covariates, people[options.icv_column], options.icv
@@ -439,28 +439,21 @@ def _fit_combat(
 ) -> ComBat | None:
     if inputs.site is None:
         return None
-    return ComBat(unseen_site=options.unseen_site).fit(
-        features,
-        inputs.site,
-        inputs.covariates,
-        fit_on=options.combat_fit_on,
-        is_control=is_control,
-    )
+    return ComBat(options.unseen_site).fit(features[is_control], inputs.site, inputs.covariates)
 
 
 def _fit_combat_to_visits(
-    visits: Visits, is_control: pd.Series, options: PreprocessingOptions
+    visits: Visits,
+    imputer: CNImputer | None,
+    is_control: pd.Series,
+    options: PreprocessingOptions,
 ) -> ComBat:
-    """Fit longitudinal ComBat to all visits of the participants."""
-    used = is_complete(visits.people, options) & visits.first.isin(is_control.index)
+    """Fit longitudinal ComBat to all visits of the controls."""
+    used = is_complete(visits.people, options) & visits.first.isin(is_control.index[is_control])
     inputs = prepare_inputs(visits.features[used], visits.people[used], options)
-    return ComBat(unseen_site=options.unseen_site).fit(
-        inputs.features,
-        visits.people.loc[used, str(options.site_column)],
-        inputs.covariates,
-        fit_on=options.combat_fit_on,
-        is_control=visits.first[used].map(is_control).astype(bool),
-        participants=visits.first[used],
+    sites = visits.people.loc[used, str(options.site_column)]
+    return ComBat(options.unseen_site).fit(
+        _fill(imputer, inputs), sites, inputs.covariates, participants=visits.first[used]
     )
 
 
@@ -478,7 +471,7 @@ def _harmonize(
     if combat is None or inputs.site is None:
         return features, np.zeros(len(features), dtype=bool)
     try:
-        status = combat.status(features, inputs.site, inputs.covariates)
+        status = combat.status(features, inputs.site)
     except UnseenSiteError as error:
         raise CovariateError(
             f'{error.found}; sites of the model: {list_briefly(combat.sites_)}. Use one of these '

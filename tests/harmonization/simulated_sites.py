@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from surreal_bids.harmonization.combat import ComBat
+
 SITE_SIZES = {'Aarhus': 24, 'Bern': 9, 'Cork': 31, 'Delft': 5, 'Evora': 17}
 
 
@@ -25,3 +27,8 @@ def simulate_sites(seed, n_features=11, site_sizes=None):
     X = pd.DataFrame(1000 + effect + bend + 20 * z, index=people, columns=features)
     covariates = pd.DataFrame({'age': age, 'sex': sex}, index=people)
     return X, pd.Series(site, index=people, name='site'), covariates
+
+
+def harmonize(X, site, covariates, **options):
+    """Fit ComBat and harmonize the same participants."""
+    return ComBat().fit(X, site, covariates, **options).transform(X, site, covariates)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.harmonization.combat import EXCLUDED, HARMONIZED, UNHARMONIZED, ComBat
-from tests.harmonization.simulated_sites import simulate_sites
+from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.combat import HARMONIZED, UNHARMONIZED, ComBat
+from tests.harmonization.simulated_sites import harmonize, simulate_sites
 
 
 @pytest.fixture
@@ -34,23 +34,14 @@ def residuals(X, covariates):
     return X - design @ np.linalg.lstsq(design, X.to_numpy(), rcond=None)[0]
 
 
-OPTIONS = [
-    {},
-    {'mean_only': True},
-    {'empirical_bayes': False},
-    {'reference_site': 'Cork'},
-]
-
-
-@pytest.mark.parametrize('options', OPTIONS, ids=str)
-def test_removes_shifts_and_keeps_covariates(options):
+def test_removes_shifts_and_keeps_covariates():
     X, site, covariates = simulate_sites(
         seed=1, n_features=40, site_sizes={'a': 150, 'b': 90, 'Cork': 120}
     )
-    harmonized = ComBat(**options).fit_transform(X, site, covariates)
+    harmonized = harmonize(X, site, covariates)
     before = residuals(X, covariates).groupby(site).mean().std()
     after = residuals(harmonized, covariates).groupby(site).mean().std()
-    assert (after / before).median() < (0.75 if 'mean_only' in options else 0.25)
+    assert (after / before).median() < 0.25
     slopes = [
         np.linalg.lstsq(
             np.column_stack([pd.get_dummies(site).to_numpy(float), covariates]), table, rcond=None
@@ -58,22 +49,6 @@ def test_removes_shifts_and_keeps_covariates(options):
         for table in (X, harmonized)
     ]
     np.testing.assert_allclose(slopes[1][0], slopes[0][0], atol=0.25)
-
-
-@pytest.mark.parametrize('mean_only', [True, False])
-def test_scales_unless_told_to_shift_only(mean_only):
-    X, site, covariates = simulate_sites(seed=2, n_features=30, site_sizes={'a': 200, 'b': 200})
-    X[site == 'b'] = X[site == 'b'].mean() + 3 * (X[site == 'b'] - X[site == 'b'].mean())
-    harmonized = ComBat(mean_only=mean_only).fit_transform(X, site, covariates)
-    spread = residuals(harmonized, covariates).groupby(site).std().median(axis=1)
-    assert (spread['b'] / spread['a'] > 2) == mean_only
-
-
-def test_the_reference_site_stays_as_it_is(people):
-    X, site, covariates = people
-    harmonized = ComBat(reference_site='Bern').fit_transform(X, site, covariates)
-    pd.testing.assert_frame_equal(harmonized[site == 'Bern'], X[site == 'Bern'])
-    assert not np.allclose(harmonized[site == 'Cork'], X[site == 'Cork'])
 
 
 @settings(max_examples=8, deadline=None)
@@ -94,27 +69,14 @@ def test_order_of_rows_and_columns_does_not_matter(seed):
 @given(seed=st.integers(0, 2**16), shift=st.floats(-1e3, 1e3), unit=st.floats(1e-3, 1e3))
 def test_a_change_of_unit_changes_nothing_else(seed, shift, unit):
     X, site, covariates = simulate_sites(seed=seed)
-    one = ComBat().fit_transform(X, site, covariates)
-    other = ComBat().fit_transform(X * unit + shift, site, covariates)
+    one = harmonize(X, site, covariates)
+    other = harmonize(X * unit + shift, site, covariates)
     np.testing.assert_allclose((other - shift) / unit, one, rtol=1e-6)
 
 
-@pytest.mark.parametrize('as_array', [True, False])
-def test_type_in_is_type_out_and_positions_are_names(people, as_array):
+def test_stored_and_applied_to_one_person(people):
     X, site, covariates = people
-    table = ComBat().fit_transform(X, site, covariates)
-    if not as_array:
-        assert isinstance(table, pd.DataFrame)
-        return
-    array = ComBat().fit_transform(X.to_numpy(), site.to_numpy(), covariates.to_numpy())
-    assert isinstance(array, np.ndarray)
-    np.testing.assert_allclose(array, table.to_numpy(), rtol=1e-12)
-
-
-@pytest.mark.parametrize('options', OPTIONS, ids=str)
-def test_stored_and_applied_to_one_person(people, options):
-    X, site, covariates = people
-    combat = ComBat(**options).fit(X, site, covariates)
+    combat = ComBat().fit(X, site, covariates)
     again = ComBat.from_arrays(through_json(combat.to_arrays()))
     everyone = combat.transform(X, site, covariates)
     one = again.transform(X.iloc[[33]], site.iloc[[33]], covariates.iloc[[33]])
@@ -122,39 +84,12 @@ def test_stored_and_applied_to_one_person(people, options):
     assert through_json(again.to_arrays()).keys() == combat.to_arrays().keys()
 
 
-def test_learned_on_controls_ignores_patients_and_says_so(people):
-    X, site, covariates = people
-    is_control = pd.Series(np.arange(len(X)) % 3 > 0, index=X.index)
-    ill = X.where(is_control, X - 300)
-    one = ComBat().fit(X, site, covariates, fit_on='controls', is_control=is_control)
-    other = ComBat().fit(ill, site, covariates, fit_on='controls', is_control=is_control)
-    assert one.to_arrays()['fit_on'] == 'controls'
-    assert sum(one.to_arrays()['site_sizes']) == is_control.sum()
-    np.testing.assert_array_equal(one.shift_, other.shift_)
-    gap = other.transform(ill, site, covariates) - one.transform(X, site, covariates)
-    ratio = other.ratio_[[other.sites_.index(name) for name in site[~is_control]]]
-    np.testing.assert_allclose(gap[~is_control], -300 / np.sqrt(ratio), rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ('options', 'message'),
-    [
-        ({'fit_on': 'controls'}, 'is_control'),
-        ({'fit_on': 'patients'}, 'all or controls'),
-    ],
-)
-def test_refuses_an_unclear_choice_of_people(people, options, message):
-    X, site, covariates = people
-    with pytest.raises(UsageError, match=message):
-        ComBat().fit(X, site, covariates, **options)
-
-
 def test_diagnosis_may_be_kept(people):
     X, site, covariates = people
     patient = np.arange(len(X)) % 4 == 0
     X = X - 60 * patient[:, None]
     with_diagnosis = covariates.assign(diagnosis=np.where(patient, 'AD', 'CN'))
-    harmonized = ComBat().fit_transform(X, site, with_diagnosis)
+    harmonized = harmonize(X, site, with_diagnosis)
     gap = residuals(harmonized, covariates)
     assert (gap[patient].mean() - gap[~patient].mean()).mean() == pytest.approx(-60, abs=8)
 
@@ -162,12 +97,12 @@ def test_diagnosis_may_be_kept(people):
 def test_one_site_is_returned_as_it_is(people, caplog):
     caplog.set_level(logging.INFO, 'surreal_bids')
     X, _, covariates = people
-    combat = ComBat()
-    harmonized = combat.fit_transform(X, np.full(len(X), 'only'), covariates)
-    pd.testing.assert_frame_equal(harmonized, X)
+    site = pd.Series('only', X.index)
+    combat = ComBat().fit(X, site, covariates)
+    pd.testing.assert_frame_equal(combat.transform(X, site, covariates), X)
     assert 'one site (only)' in caplog.text
     with pytest.raises(DataError, match='one site only'):
-        combat.add_site(X, np.full(len(X), 'new'), covariates)
+        combat.add_site(X, site.replace('only', 'new'), covariates)
 
 
 @pytest.mark.parametrize('size', [1, 2])
@@ -202,89 +137,65 @@ def test_constant_features_pass_through_and_are_listed(people, caplog, kind):
     caplog.set_level(logging.INFO, 'surreal_bids')
     X, site, covariates = people
     X['roi4'] = 7.5 if kind == 'everywhere' else site.map(len).astype(float)
-    combat = ComBat()
-    harmonized = combat.fit_transform(X, site, covariates)
+    combat = ComBat().fit(X, site, covariates)
+    harmonized = combat.transform(X, site, covariates)
     assert combat.constant_ == ['roi4']
     assert 'roi4' in caplog.text
     np.testing.assert_array_equal(harmonized['roi4'], X['roi4'])
-    rest = ComBat().fit_transform(X.drop(columns='roi4'), site, covariates)
+    rest = harmonize(X.drop(columns='roi4'), site, covariates)
     pd.testing.assert_frame_equal(harmonized.drop(columns='roi4'), rest, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    'options', [{'reference_site': 'Bern'}, {'empirical_bayes': False}, {}], ids=str
-)
 @pytest.mark.parametrize('with_covariates', [True, False])
-def test_a_feature_constant_at_one_site_explodes_nowhere(people, options, with_covariates):
+def test_a_feature_constant_at_one_site_explodes_nowhere(people, with_covariates):
     X, site, covariates = people
     X.loc[site == 'Bern', 'roi1'] = 1000 / 3
-    given = covariates if with_covariates else None
-    harmonized = ComBat(**options).fit_transform(X, site, given)
+    harmonized = harmonize(X, site, covariates if with_covariates else covariates[[]])
     assert harmonized['roi1'].between(-1000, 3000).all()
 
 
 def test_features_that_most_people_share_are_named(people, caplog):
     X, site, covariates = people
     X['lesions'] = np.where(np.arange(len(X)) % 5 == 0, X['roi0'], 0.0)
-    combat = ComBat().fit(X, site, covariates)
-    assert combat.tied_ == ['lesions']
+    ComBat().fit(X, site, covariates)
     assert 'same value in lesions' in caplog.text
 
 
-@pytest.mark.parametrize('what', ['age', 'site'])
-def test_a_missing_covariate_or_site_excludes_that_person_only(people, caplog, what):
-    X, site, covariates = people
-    broken_site, broken = site.copy(), covariates.copy()
-    if what == 'age':
-        broken.loc['sub-007', 'age'] = np.nan
-    else:
-        broken_site['sub-007'] = None
-    combat = ComBat()
-    with caplog.at_level(logging.INFO, 'surreal_bids'):
-        harmonized = combat.fit_transform(X, broken_site, broken)
-    others = X.index != 'sub-007'
-    expected = ComBat().fit_transform(X[others], site[others], covariates[others])
-    pd.testing.assert_frame_equal(harmonized[others], expected, rtol=1e-12)
-    assert harmonized.loc['sub-007'].isna().all()
-    assert combat.status(X, broken_site, broken)['sub-007'] == EXCLUDED
-    assert combat.excluded_ == ['sub-007']
-    assert caplog.text.count('sub-007') == 2
-
-
 @pytest.mark.parametrize('when', ['fit', 'transform'])
-def test_a_missing_feature_is_an_error_that_names_it(people, when):
+def test_a_missing_feature_covariate_or_site_is_an_error_that_names_it(people, when):
     X, site, covariates = people
     combat = ComBat().fit(X, site, covariates)
     X.loc['sub-012', 'roi3'] = np.nan
     with pytest.raises(DataError, match=r'sub-012.*roi3'):
         getattr(combat, when)(X, site, covariates)
+    covariates.loc['sub-007', 'age'], site['sub-013'] = np.nan, None
+    with pytest.raises(DataError, match='missing for sub-007, sub-013'):
+        getattr(combat, when)(X.drop('sub-012'), site, covariates)
 
 
-@pytest.mark.parametrize('convert', [int, float, str, 'category'])
+@pytest.mark.parametrize('convert', [int, float, str])
 def test_sites_may_be_named_by_numbers(people, convert):
     X, site, covariates = people
     numbers = site.map({name: 10 - k for k, name in enumerate(sorted(site.unique()))})
-    by_name = ComBat().fit_transform(X, site, covariates)
+    by_name = harmonize(X, site, covariates)
     by_number = ComBat().fit(X, numbers.astype(convert), covariates)
     assert sorted(by_number.sites_) == ['10', '6', '7', '8', '9']
     harmonized = by_number.transform(X, numbers.astype(float), covariates)
     pd.testing.assert_frame_equal(harmonized, by_name, rtol=1e-9)
 
 
-def test_an_unseen_site_is_an_error_unless_skipped(people, caplog):
+def test_an_unseen_site_is_an_error_unless_skipped(people):
     X, site, covariates = people
     known = site != 'Evora'
     combat = ComBat().fit(X[known], site[known], covariates[known])
     with pytest.raises(DataError, match=r'unseen site Evora \(17 participants: sub-069'):
         combat.transform(X, site, covariates)
     combat.unseen_site = 'skip'
-    with caplog.at_level(logging.INFO, 'surreal_bids'):
-        harmonized = combat.transform(X, site, covariates)
-    status = combat.status(X, site, covariates)
+    harmonized = combat.transform(X, site, covariates)
+    status = combat.status(X, site)
     pd.testing.assert_frame_equal(harmonized[~known], X[~known])
     assert (status[~known] == UNHARMONIZED).all()
     assert (status[known] == HARMONIZED).all()
-    assert 'unharmonized, unseen site: sub-069' in caplog.text
 
 
 def test_adding_a_site_freezes_all_else(people):
@@ -333,27 +244,6 @@ def test_refuses_to_add_a_known_site(people):
         combat.add_site(X, site, covariates)
 
 
-@pytest.mark.parametrize('options', [{}, {'mean_only': True}], ids=str)
-def test_one_feature_needs_no_neighbours(people, caplog, options):
-    caplog.set_level(logging.INFO, 'surreal_bids')
-    X, site, covariates = people
-    one = ComBat(**options).fit_transform(X[['roi2']], site, covariates)
-    assert 'without empirical Bayes' in caplog.text
-    plain = ComBat(empirical_bayes=False, **options).fit_transform(X, site, covariates)
-    np.testing.assert_allclose(one['roi2'], plain['roi2'], rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ('reference', 'found'),
-    [('Delft', '2 participants'), ('Lima', '0 participants'), (3, '0 participants')],
-)
-def test_refuses_a_reference_that_is_absent_or_tiny(people, reference, found):
-    X, site, covariates = people
-    keep = (site != 'Delft') | (site.groupby(site).cumcount() < 2)
-    with pytest.raises(DataError, match=f'reference site {reference} has {found}'):
-        ComBat(reference_site=reference).fit(X[keep], site[keep], covariates[keep])
-
-
 def test_refuses_more_unknowns_than_people(people):
     X, site, covariates = people
     few = site.groupby(site).cumcount() < 1
@@ -361,7 +251,7 @@ def test_refuses_more_unknowns_than_people(people):
         ComBat().fit(X[few], site[few], covariates[few])
 
 
-def test_covariates_are_optional(people):
-    X, site, _ = people
-    harmonized = ComBat(empirical_bayes=False).fit_transform(X, site)
-    np.testing.assert_allclose(harmonized.groupby(site).mean().std(), 0, atol=1e-9)
+def test_one_feature_has_the_mean_and_variance_of_the_others_without_shrinkage(people):
+    X, site, covariates = people
+    one = harmonize(X[['roi2']], site, covariates[[]])
+    np.testing.assert_allclose(one.groupby(site).mean().std(), 0, atol=1e-9)

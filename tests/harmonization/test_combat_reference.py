@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.harmonization.combat import ComBat
+from tests.harmonization.simulated_sites import harmonize
 from tests.shared_data import shared_data
 
 RTOL = 1e-6
@@ -25,26 +26,26 @@ def reference():
         return dict(stored)
 
 
-@pytest.mark.parametrize(
-    ('answer', 'options'),
-    [
-        ('neurocombat', {}),
-        ('neurocombat_mean_only', {'mean_only': True}),
-        ('neurocombat_no_bayes', {'empirical_bayes': False}),
-        ('neuroharmonize', {}),
-        ('neuroharmonize_reference', {'reference_site': 'Cork'}),
-    ],
-)
-def test_equals_the_stored_answers(reference, answer, options):
-    ours = ComBat(**options).fit_transform(
-        reference['X'], reference['site'], reference['covariates']
-    )
-    np.testing.assert_allclose(ours, reference[answer], rtol=RTOL)
+@pytest.fixture(scope='module')
+def people(reference):
+    """Frames of the people that were harmonized, and of new ones."""
+    names = (('X', 'site', 'covariates'), ('new', 'new_site', 'new_covariates'))
+    return [
+        (
+            pd.DataFrame(reference[X]).add_prefix('roi'),
+            pd.Series(reference[site]),
+            pd.DataFrame(reference[covariates]).add_prefix('covariate'),
+        )
+        for X, site, covariates in names
+    ]
 
 
-def test_equals_the_stored_answer_for_new_people(reference):
-    combat = ComBat().fit(reference['X'], reference['site'], reference['covariates'])
-    ours = combat.transform(reference['new'], reference['new_site'], reference['new_covariates'])
+def test_equals_the_stored_answers(reference, people):
+    combat = ComBat().fit(*people[0])
+    for answer in ('neurocombat', 'neuroharmonize'):
+        ours = combat.transform(*people[0])
+        np.testing.assert_allclose(ours, reference[answer], rtol=RTOL)
+    ours = combat.transform(*people[1])
     np.testing.assert_allclose(ours, reference['neuroharmonize_new'], rtol=RTOL)
 
 
@@ -57,8 +58,7 @@ def fcon1000():
     return X.loc[:, X.std() > 0], table['site'], covariates
 
 
-@pytest.mark.parametrize('mean_only', [False, True])
-def test_equals_neurocombat_on_fcon1000(fcon1000, mean_only):
+def test_equals_neurocombat_on_fcon1000(fcon1000):
     program = pytest.importorskip('neuroCombat', reason='neuroCombat 0.2.12 is not installed')
     X, site, covariates = fcon1000
     theirs = program.neuroCombat(
@@ -67,18 +67,14 @@ def test_equals_neurocombat_on_fcon1000(fcon1000, mean_only):
         batch_col='SITE',
         categorical_cols=['sex'],
         continuous_cols=['age'],
-        mean_only=mean_only,
     )['data'].T
-    ours = ComBat(mean_only=mean_only).fit_transform(X, site, covariates)
+    ours = harmonize(X, site, covariates)
     np.testing.assert_allclose(ours, theirs, rtol=RTOL)
 
 
-@pytest.mark.parametrize('reference_site', [None, 'Oulu'])
-def test_equals_neuroharmonize_on_fcon1000(fcon1000, reference_site):
+def test_equals_neuroharmonize_on_fcon1000(fcon1000):
     program = pytest.importorskip('neuroHarmonize', reason='neuroHarmonize 2.5.2 not installed')
     X, site, covariates = fcon1000
-    _, theirs = program.harmonizationLearn(
-        X.to_numpy(), covariates.assign(SITE=site), ref_batch=reference_site
-    )
-    ours = ComBat(reference_site=reference_site).fit_transform(X, site, covariates)
+    _, theirs = program.harmonizationLearn(X.to_numpy(), covariates.assign(SITE=site))
+    ours = harmonize(X, site, covariates)
     np.testing.assert_allclose(ours, theirs, rtol=RTOL)

@@ -13,7 +13,7 @@ from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing
 from tests.cohort.study import REGIONS, Study, make_study
 
 NOTHING = PreprocessingOptions()
-EVERYTHING = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', 'all', 'skip', True)
+EVERYTHING = PreprocessingOptions(('age', 'sex'), 'icv', 'covariate', 'site', 'skip', True)
 OPTIONS = {
     'nothing': NOTHING,
     'covariates': PreprocessingOptions(('age', 'sex')),
@@ -155,13 +155,12 @@ def test_a_region_without_a_volume_is_named_where_logarithms_are_used():
         fit(study, OPTIONS['power'])
 
 
-@pytest.mark.parametrize('fit_on', ['controls', 'all'])
-def test_sites_come_together(fit_on):
+def test_sites_come_together():
     study = make_study(n_cn=80, n_pt=60)
     apart = {}
     for name, options in {'raw': NOTHING, 'harmonized': OPTIONS['sites']}.items():
-        _, prepared = fit(study, replace(options, combat_fit_on=fit_on))
-        learned_from = ~study.is_patient if fit_on == 'controls' else study.is_patient.notna()
+        _, prepared = fit(study, options)
+        learned_from = ~study.is_patient
         means = prepared.normalised[learned_from].groupby(study.people['site']).mean()
         apart[name] = float((means.loc['site1'] - means.loc['site0']).abs().mean())
     assert apart['harmonized'] < apart['raw'] / 5
@@ -255,7 +254,7 @@ def test_bad_features_are_named(how, message):
     ('change', 'options', 'message'),
     [
         ({'sex': 'F'}, OPTIONS['covariates'], 'covariate sex is the same in all 30'),
-        ({'icv': -1.0}, OPTIONS['proportion'], 'ICV is missing or not positive'),
+        ({'icv': -1.0}, OPTIONS['proportion'], 'volumes of 0 or less: icv'),
         ({'age': np.nan}, OPTIONS['covariates'], 'no participant has all of age, sex'),
     ],
 )
