@@ -109,6 +109,15 @@ def apply(folder, model, *more) -> pd.DataFrame:
     return pd.read_csv(out, sep='\t', index_col='participant_id')
 
 
+def test_children_are_warned_of_by_models_without_a_range_of_ages(tmp_path, simulated, capsys):
+    people = simulated.participants
+    for ages, is_warned in ((people['age'], False), (8 + people['age'] % 5, True)):
+        write(tmp_path, replace(simulated, participants=people.assign(age=ages)))
+        apply(tmp_path, 'ageing')
+        told = '32 of 32 participants are younger than 18 years'
+        assert (told in capsys.readouterr().err) == is_warned
+
+
 @pytest.mark.parametrize('model', OFFICIAL)
 def test_columns_are_found_by_their_meaning(tmp_path, simulated, model):
     write(tmp_path, simulated)

@@ -289,7 +289,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.cohort.warnings import not_corrected_for_age
     from surreal_bids.rindices.measurement_noise import describe_noise
     from surreal_bids.rindices.model import ADDED_SITES, TableModel
-    from surreal_bids.rindices.new_sites import few_at_added, sites_by_name, without_sites
+    from surreal_bids.rindices.new_sites import children, few_at_added, known_sites, without_sites
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
     with _suggest_participants(arguments):
@@ -302,7 +302,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
             adapt=False,
         )
     added, here = model.notes.get(ADDED_SITES, {}), _sites(cohort)
-    of_sites = [*without_sites(model), *sites_by_name(model, cohort), *few_at_added(added, here)]
+    of_sites = [*without_sites(model), *children(model, cohort), *few_at_added(added, here)]
     if here & added.keys() and ignores_age(cohort):
         of_sites.append(not_corrected_for_age(None))
     cohort = replace(cohort, warnings=(*cohort.warnings, *of_sites))
@@ -314,7 +314,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
             folder, name = _report_folder(out), model_name(arguments.model)
             report = _write_report(folder, found, arguments.table.name, names, name)
             write_tables(replace(found, results=everyone), places)
-    notes = [*cohort.notes, *describe_uses(cohort.uses), *_site_notes(model, cohort)]
+    notes = [*cohort.notes, *describe_uses(cohort.uses), *known_sites(model, cohort)]
+    notes += _site_notes(model, cohort)
     notes += [describe_noise(cohort.retest_pairs)] if cohort.retest_pairs else []
     log_cautions(found.cautions)
     notes += describe_areas(found.separation)

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -27,7 +28,7 @@ from surreal_bids.bids.tabular import read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.main import summarise, usable_cores
-from surreal_bids.cli.options import write_config
+from surreal_bids.cli.options import config_to_toml, write_config
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
 from surreal_bids.cohort.volumes import collect_volumes
@@ -59,7 +60,7 @@ from surreal_bids.rindices.model import (
     prepare,
     require_trainable,
 )
-from surreal_bids.rindices.new_sites import adapt_to_controls, note_site_errors, sites_by_name
+from surreal_bids.rindices.new_sites import adapt_to_controls, children, note_site_errors
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted, list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, separate_numbers
@@ -136,6 +137,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     analysed = chosen if model is None else cohort
     _check_deviation_maps(config, analysed, chosen)
     folder = _folder(config, analysed)
+    _warn_of_replaced(config)
     if config.dry_run:
         sys.stdout.write('Dry run: the group level can run. Nothing was written.\n')
         return 0
@@ -156,16 +158,14 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
 
 
 def _read_cohort(config: AppConfig, model: TableModel | None, expected: Sequence[Visit]) -> Cohort:
-    """Read and screen the cohort; warn of sites that a model takes for known ones."""
+    """Read and screen the cohort; warn of children where a model was trained on adults."""
     volumes = config.roi_table or collect_volumes(config.output_dir, segmentation_label(config))
     participants = _find_participants(config)
     if model is None:
         return read_cohort(volumes, participants, config, expected)
     needs = model.preprocessing.requirements
     cohort = read_cohort(volumes, participants, config, expected, needs)
-    if cohort.has_enough_controls:
-        return cohort
-    return replace(cohort, warnings=(*cohort.warnings, *sites_by_name(model, cohort)))
+    return replace(cohort, warnings=(*cohort.warnings, *children(model, cohort)))
 
 
 def check_group_options(config: AppConfig) -> None:
@@ -284,6 +284,26 @@ def _plan_training(config: AppConfig, cohort: Cohort) -> TrainingPlan:
     require_trainable(data, options)
     folds = prepare_folds(cohort, options)
     return TrainingPlan(data, 0 if folds is None else folds.count)
+
+
+def _warn_of_replaced(config: AppConfig) -> None:
+    """Warn of results that were made with other options, which this run replaces."""
+    path = output_path(config.output_dir, 'configuration')
+    if not (path.is_file() and output_path(config.output_dir, 'group_report').is_file()):
+        return
+    before, now = (tomllib.loads(text) for text in (path.read_text(), config_to_toml(config)))
+    kinds = (CohortOptions, TrainingOptions)
+    names = [each.name for kind in kinds for each in fields(kind) if each.name != 'device']
+    changed = [flag_of(n) for n in (*names, 'model', 'roi_table') if before.get(n) != now.get(n)]
+    if changed and 'group' in before['analysis_levels']:
+        LOGGER.warning(
+            Caution(
+                f'{config.output_dir}: its group results were made with other options '
+                f'({", ".join(changed)})',
+                'They are replaced',
+                'Choose another output folder to keep both',
+            )
+        )
 
 
 def _warn_of_ids(cohort: Cohort) -> None:

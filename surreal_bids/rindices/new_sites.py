@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.cautions import HARMONIZATION, Caution
+from surreal_bids.cautions import HARMONIZATION, R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.features import NONE, SITE
 from surreal_bids.cohort.uses import describe_uses
@@ -23,6 +23,7 @@ from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.covariates import Residualiser
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.harmonization.encoding import CovariateEncoder
+from surreal_bids.names import PARTICIPANT
 from surreal_bids.rindices.model import ADDED_SITES, INDEX_ERROR, TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing, prepare_inputs
 from surreal_bids.text import counted, list_briefly
@@ -34,6 +35,9 @@ REFERENCE = 'reference'
 """Name of the site that the controls of a model without ComBat are taken for."""
 
 SHIFT_DECIMALS = 4
+
+ADULT = 18
+"""Age in years from which published models may apply."""
 
 
 def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Cohort]:
@@ -103,21 +107,36 @@ NO_SITES = Caution(
 )
 
 
-def sites_by_name(model: TableModel, cohort: Cohort) -> list[Caution]:
-    """Warn of sites that are harmonized like the site of the same name in the training sample."""
+def known_sites(model: TableModel, cohort: Cohort) -> list[str]:
+    """Name the sites that are harmonized like those of the same name in the training sample."""
     column, combat = cohort.options.site_column, model.preprocessing.combat
     if column is None or combat is None:
         return []
     added = model.notes.get(ADDED_SITES, {})
     known = sorted((set(cohort.people[column].dropna()) & set(combat.sites_)) - set(added))
-    if not known:
+    return [f'Harmonized like the same sites of the training sample: {list_briefly(known)}'] * bool(
+        known
+    )
+
+
+def children(model: TableModel, cohort: Cohort) -> list[Caution]:
+    """Warn of children where a published model, trained on adults, does not correct for age."""
+    tables = (cohort.people, cohort.others)
+    ages = [table[name] for table in tables for name in table if name.casefold() == 'age']
+    if 'Imported' not in model.notes or 'age' in cohort.options.covariates or not ages:
+        return []
+    is_child = pd.to_numeric(ages[0], errors='coerce') < ADULT
+    n_children = cohort.visits[PARTICIPANT][is_child].nunique()
+    if not n_children:
         return []
     return [
         Caution(
-            f'Sites recognised by name: {list_briefly(known)}',
-            'They are harmonized like the sites of the same name in the training sample',
-            'Rename them if they are other scanners',
-            HARMONIZATION,
+            f'{n_children} of {counted(cohort.visits[PARTICIPANT].nunique(), "participant")} are '
+            f'younger than {ADULT} years ({list_briefly(is_child.index[is_child], 5)}), but the '
+            'model was trained on adults',
+            'Their R-indices are extrapolated',
+            'Do not interpret them',
+            R_INDICES,
         )
     ]
 

@@ -265,13 +265,6 @@ def test_damaged_images_may_be_left_to_the_steps(check, dataset):
     assert check('--skip-bids-validation')[0] == 0
 
 
-def test_the_index_is_kept_where_asked(check, tmp_path, monkeypatch):
-    monkeypatch.setattr('surreal_bids.bids.layout.SETTLED_NS', -1_000_000_000)
-    outputs = {check('--bids-database-dir', tmp_path / 'db')[1] for _ in range(2)}
-    assert len(outputs) == 1
-    assert len(list((tmp_path / 'db').glob('*/layout_index.sqlite'))) == 1
-
-
 def test_underscores_in_options_only():
     given = ['--participant_label', 'a_b', '--group_column=a_b', 'my_folder', '-v', '--']
     expected = ['--participant-label', 'a_b', '--group-column=a_b', 'my_folder', '-v', '--']

@@ -71,16 +71,15 @@ def test_a_published_model_without_sites_is_a_warning(model):
     assert without_sites(loaded) == []
 
 
-def test_a_site_of_the_same_name_is_a_warning(model, tmp_path, capsys):
-    """A scanner called as one of the training sample may be another one; an added one is not."""
+def test_a_site_of_the_training_sample_is_named_and_no_warning(model, tmp_path, capsys):
     for name in ('site0', 'new'):
         _, tables = new_scanner(tmp_path / name, name=name)
         out = tmp_path / f'{name}.tsv'
         run('apply', *tables, '--model', model, '--out', out, '--unseen-site', 'skip')
     has_sites = TableModel.load(model).preprocessing.combat is not None
-    text = capsys.readouterr().err
-    assert ('Sites recognised by name: site0.' in text) == has_sites
-    assert 'by name: new' not in text
+    said = capsys.readouterr()
+    assert ('like the same sites of the training sample: site0\n' in said.out) == has_sites
+    assert 'Rename' not in said.err
 
 
 FEW = 'Few controls at sites: new (12); at least 20 are recommended'
